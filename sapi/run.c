@@ -54,8 +54,10 @@
 /* Allocates what no rewind restores, which has to be there before the first snapshot. */
 static bool create_state(void)
 {
-	return surus_self_create() && surus_syscall_gate_create() && surus_request_create() && surus_inbox_create() &&
-	       surus_outbox_create() && surus_limit_create() && surus_random_create() && surus_calls_create() &&
+	return surus_self_create() && surus_syscall_gate_create() && surus_request_create() &&
+	        surus_inbox_create() &&
+	       surus_outbox_create() && surus_limit_create() && surus_random_create() &&
+	       surus_calls_create() &&
 	       surus_template_prepare();
 }
 
@@ -107,7 +109,7 @@ int surus_template_run(const char *program)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 
-	if (surus_settings.direct_calls) {
+	if (surus_settings.direct_binding) {
 		surus_direct_calls();
 		surus_profile_mark("its calls are direct");
 	}
@@ -137,7 +139,8 @@ int surus_template_run(const char *program)
 		surus_random_prepare();
 	}
 	if (surus_boots_in_template()) {
-		/* The application's code is never run as root; so neither is the rest of this process's life. */
+		/* The application's code is never run as root; so neither is the rest of this process's
+		 * life. */
 		return surus_worker_disguise() ? surus_boot_run() : SURUS_EXIT_SETUP;
 	}
 	if (surus_template_serve()) {

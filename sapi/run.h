@@ -2,7 +2,8 @@
 #ifndef SURUS_RUN_H
 #define SURUS_RUN_H
 
-/* The template's life: starts PHP, forks workers, replaces them. Returns the process's exit status. */
+/* The template's life: starts PHP, forks workers, replaces them. Returns the process's exit
+ * status. */
 int surus_template_run(const char *program);
 
 #endif

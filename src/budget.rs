@@ -10,7 +10,7 @@ use bytes::Bytes;
 pub static MEMORY: Budget = Budget::new("memory", DEFAULT_MEMORY);
 pub const DEFAULT_MEMORY: u64 = 256 << 20;
 
-/// Bytes of requests and responses in temporary files (`http.max_spool`).
+/// Bytes of requests and responses in temporary files (`http.max_temp_size`).
 pub static SPOOL: Budget = Budget::new("spool", DEFAULT_SPOOL);
 pub const DEFAULT_SPOOL: u64 = 8 << 30;
 

@@ -245,7 +245,14 @@ pub enum Failure {
     /// The deadline passed first.
     #[error("no response before the deadline")]
     TimedOut,
-    /// All workers are busy, and the queue is full or `engine.queue_timeout` has passed.
+    /// The queue has no room (`engine.max_queue`).
+    #[error("too busy: {0}")]
+    QueueFull(&'static str),
+    /// The request waited in the queue for too long (`engine.queue_timeout`,
+    /// `engine.queue_target`).
+    #[error("too busy: {0}")]
+    QueueTimeout(&'static str),
+    /// No worker can take the request now.
     #[error("too busy: {0}")]
     Busy(&'static str),
     /// PHP sent something that is not a response.
@@ -254,4 +261,14 @@ pub enum Failure {
     /// The request is too large for PHP.
     #[error("{0}")]
     TooLarge(&'static str),
+}
+
+impl Failure {
+    /// Whether the same request may succeed later: 503, or a retry by the caller.
+    pub fn is_busy(&self) -> bool {
+        matches!(
+            self,
+            Failure::QueueFull(_) | Failure::QueueTimeout(_) | Failure::Busy(_)
+        )
+    }
 }

@@ -49,10 +49,11 @@ pub struct Home {
     pub path: PathBuf,
 }
 
-/// A process that has the rights which starting PHP takes, as the front sees it. Pools are those of the
-/// configuration, by their place.
+/// A process that has the rights which starting PHP takes, as the front sees it. Pools are those of
+/// the configuration, by their place.
 pub trait Launcher: fmt::Debug + Send + Sync {
-    /// Starts the template of a pool with: control, inbox, scoreboard, waiting, rings, bell, stdout, stderr.
+    /// Starts the template of a pool with: control, inbox, scoreboard, waiting, rings, bell,
+    /// stdout, stderr.
     fn template(&self, pool: u16, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>>;
 
     /// Makes what an installed PHP of a pool is started with.
@@ -61,8 +62,8 @@ pub trait Launcher: fmt::Debug + Send + Sync {
     /// Removes it.
     fn close_home(&self, number: u32);
 
-    /// Starts an installed PHP, with: stdin, stdout, stderr, and what the role has beside them. What it says as a
-    /// [`Role::Probe`], the launcher keeps.
+    /// Starts an installed PHP, with: stdin, stdout, stderr, and what the role has beside them.
+    /// What it says as a [`Role::Probe`], the launcher keeps.
     fn php(&self, home: u32, role: Role, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>>;
 
     /// Signals a process that was started, or its child. Nobody learns whether it was there.
@@ -144,7 +145,8 @@ impl Child {
         }
     }
 
-    /// Ends what is left of the process group of a child that has ended. The keeper does that for its own.
+    /// Ends what is left of the process group of a child that has ended. The keeper does that for
+    /// its own.
     pub fn kill_rest(&self, leader: u32) {
         if let Child::Own(_) | Child::Plain(_) = self {
             let _ = process::kill_group(leader);

@@ -42,7 +42,7 @@ impl TempFile {
             true => Ok(()),
             false => Err(io::Error::new(
                 ErrorKind::StorageFull,
-                "temporary files have reached their limit (http.max_spool)",
+                "temporary files have reached their limit (http.max_temp_size)",
             )),
         }
     }

@@ -1,7 +1,8 @@
 //! What Surus costs on AWS Lambda: `make bench-lambda`, on a machine that has nothing else to do.
 //!
-//! Lambda is played by the emulator, in this process. What it costs itself, and what asking it costs, is measured too: a bare echo
-//! that does nothing but speak the Runtime API (`echo.rs`). Reported, not asserted; Markdown on stdout, progress on stderr.
+//! Lambda is played by the emulator, in this process. What it costs itself, and what asking it
+//! costs, is measured too: a bare echo that does nothing but speak the Runtime API (`echo.rs`).
+//! Reported, not asserted; Markdown on stdout, progress on stderr.
 #![allow(clippy::unwrap_used)]
 
 mod about;

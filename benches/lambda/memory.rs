@@ -1,4 +1,5 @@
-//! How fast a function is with the CPU share that its memory brings, warm and cold, beside what others have published.
+//! How fast a function is with the CPU share that its memory brings, warm and cold, beside what
+//! others have published.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,8 @@ use super::numbers::{self, row};
 
 const MEMORY: [u64; 4] = [128, 512, 1024, 2048];
 
-/// brefphp/bref-benchmark, November 2020, on AWS Lambda: average execution time in ms of 900 warm events, and cold starts, by memory.
+/// brefphp/bref-benchmark, November 2020, on AWS Lambda: average execution time in ms of 900 warm
+/// events, and cold starts, by memory.
 struct Published {
     warm: [u32; 4],
     cold: [u32; 4],

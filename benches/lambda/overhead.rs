@@ -1,5 +1,6 @@
-//! How much longer an event takes than with the echo: what the caller waits for, and what is billed, which includes what PHP does after
-//! its answer; and how much of that is PHP's own CPU time: its request startup, script and shutdown.
+//! How much longer an event takes than with the echo: what the caller waits for, and what is
+//! billed, which includes what PHP does after its answer; and how much of that is PHP's own CPU
+//! time: its request startup, script and shutdown.
 
 use std::time::{Duration, Instant};
 
@@ -90,7 +91,8 @@ impl Contestant {
         self.events = 0;
     }
 
-    /// PHP's own CPU time for an event. None where its processes end with the event, and their time with them.
+    /// PHP's own CPU time for an event. None where its processes end with the event, and their time
+    /// with them.
     fn php(&self) -> Option<Duration> {
         let (_, engine) = self.runs?;
         let ends = engines::find(engine).unwrap().serves_one;

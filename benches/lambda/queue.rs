@@ -1,5 +1,6 @@
-//! Messages of a FIFO queue, in batches of ten, each in a group of its own: how many in a second, with the CPU share that a function's
-//! memory brings, and how long ten take that each wait for 20 ms.
+//! Messages of a FIFO queue, in batches of ten, each in a group of its own: how many in a second,
+//! with the CPU share that a function's memory brings, and how long ten take that each wait for 20
+//! ms.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,8 @@ use super::numbers::{Goal, millis, row};
 const BATCH: usize = 10;
 const WARM_UPS: usize = 20;
 
-/// Messages a second of a function that says hello world, as an article about Laravel, RoadRunner and AWS Lambda has measured them: memory
-/// in MB, PHP processes, messages.
+/// Messages a second of a function that says hello world, as an article about Laravel, RoadRunner
+/// and AWS Lambda has measured them: memory in MB, PHP processes, messages.
 const PUBLISHED: [(u64, usize, f64); 3] = [(512, 1, 10.0), (512, 2, 60.0), (1024, 3, 100.0)];
 
 pub async fn measure(apps: &Apps, effort: &Effort) -> Vec<Goal> {
@@ -137,7 +138,8 @@ impl Setting {
             invoke(&emulator, number).await?;
         }
         let (began, mut batches) = (Instant::now(), 0);
-        // A control group gives its share in portions, so that only the mean over many says what it is.
+        // A control group gives its share in portions, so that only the mean over many says what it
+        // is.
         while began.elapsed() < effort.queue {
             invoke(&emulator, WARM_UPS + batches).await?;
             batches += 1;

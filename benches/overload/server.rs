@@ -68,7 +68,8 @@ impl Drop for Server {
     }
 }
 
-/// User and system time of a process and its descendants (proc_pid_stat(5)), of which those count that have ended.
+/// User and system time of a process and its descendants (proc_pid_stat(5)), of which those count
+/// that have ended.
 fn cpu_of(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields: Vec<&str> = stat

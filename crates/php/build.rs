@@ -1,4 +1,5 @@
-//! Compiles `sapi/` against the PHP that `php-config` names and puts `surus-php8.x` beside the other binaries.
+//! Compiles `sapi/` against the PHP that `php-config` names and puts `surus-php8.x` beside the
+//! other binaries.
 #![allow(clippy::unwrap_used)] // a build script's panic is its error message
 
 mod direct;

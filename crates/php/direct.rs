@@ -1,6 +1,7 @@
-//! Where PHP's library calls its own functions, and reads the addresses of its own variables, by way of its table of symbols: `sapi/php/direct_binding.c`
-//! has these places do so directly. Only a disassembler can tell instructions from what merely looks like them; that is this
-//! build script's part.
+//! Where PHP's library calls its own functions, and reads the addresses of its own variables, by
+//! way of its table of symbols: `sapi/php/direct_binding.c` has these places do so directly. Only a
+//! disassembler can tell instructions from what merely looks like them; that is this build script's
+//! part.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +17,8 @@ pub struct Sites {
     pub offsets: Vec<u64>,
 }
 
-/// None: not a library of this kind of machine, or none that says which it is, or its code is not what a compiler makes.
+/// None: not a library of this kind of machine, or none that says which it is, or its code is not
+/// what a compiler makes.
 pub fn find(library: &Path) -> Option<Sites> {
     let bytes = fs::read(library).ok()?;
     let file = object::File::parse(&*bytes).ok()?;
@@ -58,7 +60,8 @@ pub fn find(library: &Path) -> Option<Sites> {
         if instruction.is_invalid() {
             return None;
         }
-        // Each function that the library names begins where an instruction does: so the two have not got out of step.
+        // Each function that the library names begins where an instruction does: so the two have
+        // not got out of step.
         while let Some(start) = starts.pop_if(|start| *start < instruction.next_ip()) {
             if start != instruction.ip() {
                 return None;
@@ -85,8 +88,8 @@ pub fn find(library: &Path) -> Option<Sites> {
 }
 
 impl Sites {
-    /// The C file for `sapi/php/direct_binding.c`: each site is its distance to the one before, seven bits to a byte, the low ones first, with
-    /// the eighth bit where more follow (LEB128).
+    /// The C file for `sapi/php/direct_binding.c`: each site is its distance to the one before,
+    /// seven bits to a byte, the low ones first, with the eighth bit where more follow (LEB128).
     pub fn to_c(sites: Option<&Sites>) -> String {
         let mut coded = Vec::new();
         let mut last = 0;

@@ -18,7 +18,7 @@ require $_SERVER['DOCUMENT_ROOT'] . '/wp-load.php';
 chdir( dirname( $_SERVER['SCRIPT_FILENAME'] ) );
 require $_SERVER['SCRIPT_FILENAME'];
 
-/** The end of the boot, and what of it has to be done anew for a request. */
+/** The end of the boot, and what of it has to be done again for a request. */
 final class Surus_Checkpoint {
 
 	public function __construct( private readonly array $server ) {
@@ -131,7 +131,7 @@ final class Surus_Ahead {
 	/** The callbacks of `init` as WordPress had them. */
 	private readonly WP_Hook $init;
 
-	/** Scripts and styles that blocks have registered. Beside them WordPress registers its own, as the visitor has them, so that is left to
+	/** Scripts and styles that blocks have registered. WordPress also registers its own, as the visitor has them, so that is left to
 	 * the request. */
 	private array $registered = [ 'wp_scripts' => WP_Scripts::class, 'wp_styles' => WP_Styles::class ];
 
@@ -163,7 +163,7 @@ final class Surus_Ahead {
 		$GLOBALS['wp_actions']['init']  = 1;
 		$this->run();
 		$this->blocks = array_diff_key( self::blocks(), $before );
-		// Before 6.1, what it has noted of the blocks cannot be noted anew.
+		// Before 6.1, what it has noted of the blocks cannot be noted again.
 		if ( method_exists( WP_Theme_JSON_Resolver::class, 'get_block_data' ) && ! self::others_style() ) {
 			self::styles();
 			add_action( 'init', $this->renew_styles( ... ), PHP_INT_MAX );
@@ -175,7 +175,7 @@ final class Surus_Ahead {
 		}
 		add_action( 'init', $this->register( ... ), 9 );
 		if ( isset( $GLOBALS['current_user'] ) ) {
-			// Something has looked at the visitor all the same.
+			// Something has looked at the visitor nevertheless.
 			unset( $GLOBALS['current_user'] );
 			$this->undo();
 		}
@@ -195,7 +195,7 @@ final class Surus_Ahead {
 		return self::reasons() === $this->reasons;
 	}
 
-	/** Has `init` make everything anew. */
+	/** Has `init` make everything again. */
 	public function undo(): void {
 		foreach ( array_keys( $this->blocks ) as $name ) {
 			WP_Block_Type_Registry::get_instance()->unregister( $name );
@@ -239,7 +239,7 @@ final class Surus_Ahead {
 		};
 	}
 
-	/** Reads them for the blocks that there are. Which those were, WordPress notes at the second call only, and reads anew where it finds others. */
+	/** Reads them for the blocks that there are. Which those were, WordPress notes at the second call only, and reads again where it finds others. */
 	private static function styles(): void {
 		for ( $call = 1; $call <= 2; $call++ ) {
 			WP_Theme_JSON_Resolver::get_core_data();
@@ -258,7 +258,7 @@ final class Surus_Ahead {
 		}
 	}
 
-	/** Has a plugin or the theme a say in them? */
+	/** Whether a plugin or the theme has a say in them. */
 	private static function others_style(): bool {
 		return (bool) array_filter( self::STYLES, self::is_heard_by_others( ... ) );
 	}

@@ -1,4 +1,5 @@
-//! Is what a compromised front sends to the keeper, and to the opener, either one of their messages or refused?
+//! Is what a compromised front sends to the keeper, and to the opener, either one of their messages
+//! or refused?
 
 #![no_main]
 

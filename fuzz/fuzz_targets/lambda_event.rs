@@ -1,4 +1,5 @@
-//! Does any event become a request that PHP could not be given, and is any answer to it JSON that says what was answered?
+//! Does any event become a request that PHP could not be given, and is any answer to it JSON that
+//! says what was answered?
 
 #![no_main]
 
@@ -28,7 +29,8 @@ fuzz_target!(|event: &[u8]| {
             None
         }
     };
-    // The request's own headers for those of the response: nothing that HTTP can carry may break the answer.
+    // The request's own headers for those of the response: nothing that HTTP can carry may break
+    // the answer.
     let mut response = http::Response::new(());
     if let Some(event) = &request {
         *response.headers_mut() = event.request.headers().clone();

@@ -1,5 +1,5 @@
-/* auto_prepend_file and auto_append_file of a booted application: they belong to its requests, and the
- * boot is none. PHP runs both around its main script, which would be once, at the boot. */
+/* auto_prepend_file and auto_append_file of a booted application: they belong to its requests, and
+ * the boot is none. PHP runs both around its main script, which would be once, at the boot. */
 #include "app/auto_files.h"
 
 #include <stdio.h>
@@ -19,8 +19,8 @@
 /* NULL where there is none. */
 static const char *prepended, *appended;
 
-/* Global variables that the files have made for the event in our hands, where the next one runs in the same
- * process: a guard among them (`if (isset($checked)) return;`) would let that one pass. */
+/* Global variables that the files have made for the event in our hands, where the next one runs in
+ * the same process: a guard among them (`if (isset($checked)) return;`) would let that one pass. */
 static HashTable its_globals;
 
 static const char *setting(const char *name)
@@ -40,8 +40,8 @@ void surus_auto_files_take(void)
 	PG(auto_append_file) = NULL;
 }
 
-/* A request may change the working directory and include_path, and the next one must not run another file,
- * or none. A file that is missing now is missed where it would be now. */
+/* A request may change the working directory and include_path, and the next one must not run
+ * another file, or none. A file that is missing now is missed where it would be now. */
 static const char *pin(const char *name)
 {
 	char path[MAXPATHLEN], directory[MAXPATHLEN];
@@ -69,8 +69,8 @@ void surus_auto_files_pin(void)
 	appended = pin(appended);
 }
 
-/* As zend_execute_scripts, but in the global scope however deep the boot script stands, and with its
- * frames below, because PHP reattaches their variables where they share this scope. */
+/* As zend_execute_scripts, but in the global scope however deep the boot script stands, and with
+ * its frames below, because PHP reattaches their variables where they share this scope. */
 static void execute(zend_op_array *code)
 {
 	zend_execute_data *call = zend_vm_stack_push_call_frame(
@@ -113,7 +113,8 @@ static void note_globals(HashTable *names, HashTable *known)
 
 	ZEND_HASH_FOREACH_STR_KEY_VAL_IND(&EG(symbol_table), name, value) {
 		(void)value;
-		if (name && !(known && zend_hash_exists(known, name)) && !zend_hash_exists(CG(auto_globals), name)) {
+		if (name && !(known && zend_hash_exists(known, name)) &&
+		        !zend_hash_exists(CG(auto_globals), name)) {
 			zend_hash_add_empty_element(names, name);
 		}
 	} ZEND_HASH_FOREACH_END();
@@ -147,7 +148,8 @@ void surus_auto_append(void)
 	run_for_event(appended);
 }
 
-/* As PHP's shutdown_destructors: objects that nothing but a variable has, the last variable first. */
+/* As PHP's shutdown_destructors: objects that nothing but a variable has, the last variable
+ * first. */
 static void destroy_objects(void)
 {
 	zend_string *name;
@@ -182,8 +184,8 @@ static void hold(HashTable *held, zval *value)
 	}
 }
 
-/* All other objects, when no variable of the files is left: PHP destroys them in the order in which they were
- * made, which mostly is that of the variables. */
+/* All other objects, when no variable of the files is left: PHP destroys them in the order in which
+ * they were made, which mostly is that of the variables. */
 static void destroy_rest(void)
 {
 	HashTable held;
@@ -215,7 +217,8 @@ void surus_auto_files_end(void)
 	} zend_end_try();
 }
 
-/* Sections of php.ini for a host, which only a request names; those for a path apply to the boot's script. */
+/* Sections of php.ini for a host, which only a request names; those for a path apply to the boot's
+ * script. */
 static bool is_any_of_host(void)
 {
 	static const char *const names[] = {"auto_prepend_file", "auto_append_file"};
@@ -227,14 +230,16 @@ static bool is_any_of_host(void)
 	}
 	ZEND_HASH_FOREACH_STR_KEY_VAL(php_ini_get_configuration_hash(), section, value) {
 		/* Those for a path are absolute ones. */
-		if (!section || ZSTR_LEN(section) == 0 || Z_TYPE_P(value) != IS_ARRAY || ZSTR_VAL(section)[0] == '/') {
+		if (!section || ZSTR_LEN(section) == 0 || Z_TYPE_P(value) != IS_ARRAY ||
+		        ZSTR_VAL(section)[0] == '/') {
 			continue;
 		}
 		for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 			if (zend_hash_str_exists(Z_ARRVAL_P(value), names[i], strlen(names[i]))) {
 				fprintf(stderr,
-				        "surus-php: php.ini sets %s under [HOST=%s], which is unknown at the boot; choose the engine "
-				        "`classic` (engine.name), or set it for all hosts or under [PATH=...]\n",
+				        "surus-php: php.ini sets %s under [HOST=%s], which is unknown at the boot; "
+				        "choose the engine `classic` (engine.name), or set it for all hosts or "
+				        "under [PATH=...]\n",
 				        names[i], ZSTR_VAL(section));
 				return true;
 			}

@@ -140,9 +140,9 @@ static bool is_repeatable(const char *name, const char *path)
 	surus_auto_destroy(code);
 	if (found) {
 		fprintf(stderr,
-		        "surus-php: %s cannot run for every request on the engine `worker`: %s %s%s, which would "
-		        "take effect for the first request of each worker only; choose rewind, fork or standby "
-		        "(engine.name), or unset it (%s = \"\" in .user.ini or under [php])\n",
+		        "surus-php: %s cannot run for every request on the engine `worker`: %s %s%s, which "
+		        "would take effect for the first request of each worker only; choose rewind, fork "
+		        "or standby (engine.name), or unset it (%s = \"\" in .user.ini or under [php])\n",
 		        name, path, found, where, name);
 	}
 	return !found;
@@ -150,7 +150,8 @@ static bool is_repeatable(const char *name, const char *path)
 
 bool surus_auto_once_none(const char *prepended, const char *appended)
 {
-	return is_repeatable("auto_prepend_file", prepended) && is_repeatable("auto_append_file", appended);
+	return is_repeatable("auto_prepend_file", prepended) &&
+	        is_repeatable("auto_append_file", appended);
 }
 
 /* --- in a request: what it has done --- */
@@ -216,8 +217,9 @@ static void look(const char *path)
 	if (found && !surus_self->is_spent) {
 		surus_self->is_spent = true;
 		fprintf(stderr,
-		        "surus-php: %s %s, which takes effect once in a process: on the engine `worker`, each request "
-		        "ends its worker and needs another boot; choose rewind, fork or standby (engine.name)\n",
+		        "surus-php: %s %s, which takes effect once in a process: on the engine `worker`, "
+		        "each request ends its worker and needs another boot; choose rewind, fork or "
+		        "standby (engine.name)\n",
 		        path, found);
 	}
 }
@@ -237,7 +239,8 @@ static zend_class_entry *autoload(zend_string *name, zend_string *lower)
 
 static void get_autoloaders(zval *list)
 {
-	zend_function *function = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("spl_autoload_functions"));
+	zend_function *function = zend_hash_str_find_ptr(CG(function_table),
+	        ZEND_STRL("spl_autoload_functions"));
 
 	ZVAL_NULL(list);
 	if (function) {
@@ -297,7 +300,8 @@ void surus_auto_once_end(void)
 
 void surus_auto_once_undo(void)
 {
-	zend_function *function = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("spl_autoload_unregister"));
+	zend_function *function = zend_hash_str_find_ptr(CG(function_table),
+	        ZEND_STRL("spl_autoload_unregister"));
 	zend_string *file;
 	zval *autoloader;
 

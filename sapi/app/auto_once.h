@@ -1,4 +1,5 @@
-/* What auto_prepend_file and auto_append_file do that takes effect once in a process. On `worker`, */
+/* What auto_prepend_file and auto_append_file do that takes effect once in a process. On
+ * `worker`, */
 #ifndef SURUS_APP_AUTO_ONCE_H
 #define SURUS_APP_AUTO_ONCE_H
 

@@ -1,4 +1,5 @@
-/* The script that runs once, ahead of the events that it serves: in the template or in every worker, as the engine wants. */
+/* The script that runs once, ahead of the events that it serves: in the template or in every
+ * worker, as the engine wants. */
 #include "app/boot.h"
 
 #include <stdio.h>
@@ -96,7 +97,8 @@ int surus_boot_run(void)
 	surus_serve_before_shutdown();
 	php_request_shutdown(NULL);
 	if (surus_self->child) {
-		_exit(EG(exit_status)); /* without what libraries have registered for the end of the worker */
+		/* without what libraries have registered for the end of the worker */
+		_exit(EG(exit_status));
 	}
 	if (surus_request->id) {
 		/* What has ended the script has ended the event in its hands. */
@@ -105,19 +107,23 @@ int surus_boot_run(void)
 		surus_event_close(surus_request);
 		surus_set_state(SURUS_RETIRED);
 		if (status == SURUS_EXIT_INBOX_CLOSED) {
-			bool fatal = EG(exit_status) == 255; /* php_error_cb, and where an exception is not caught */
-			status = surus_serves_one() ? SURUS_EXIT_SERVED : fatal ? SURUS_EXIT_FAILED : SURUS_EXIT_ENDED;
+			/* php_error_cb, and where an exception is not caught */
+			bool fatal = EG(exit_status) == 255;
+			status = surus_serves_one() ? SURUS_EXIT_SERVED : fatal ? SURUS_EXIT_FAILED
+			        : SURUS_EXIT_ENDED;
 		}
 	}
 	if (is_refused || surus_serve_called()) {
 		/* Said where it was refused. */
 	} else if (EG(exit_status) == 255) {
 		/* Without log_errors this is all that anybody hears. */
-		fprintf(stderr, "surus-php: %s ended with a fatal error, or an exception that nothing caught, before it served anything\n", path);
+		fprintf(stderr,
+		        "surus-php: %s ended with a fatal error, or an exception that nothing caught, "
+		        "before it served anything\n", path);
 	} else {
 		fprintf(stderr,
-		        "surus-php: %s has ended without serving anything. A script that the engine boots calls surus_serve($handler); "
-		        "one that does not belongs to the engine `classic`.\n",
+		        "surus-php: %s has ended without serving anything. A script that the engine boots "
+		        "calls surus_serve($handler); one that does not belongs to the engine `classic`.\n",
 		        path);
 	}
 	if (surus_boots_in_template()) {

@@ -41,7 +41,8 @@ static void close_script(void)
 	if (surus_boot_script.type != ZEND_HANDLE_STREAM || !stream->closer || !stream->handle) {
 		return;
 	}
-	for (zend_file_handle *noted = zend_llist_get_first_ex(&CG(open_files), &at); noted; noted = zend_llist_get_next_ex(&CG(open_files), &at)) {
+	for (zend_file_handle *noted = zend_llist_get_first_ex(&CG(open_files), &at); noted;
+	        noted = zend_llist_get_next_ex(&CG(open_files), &at)) {
 		if (noted->type == ZEND_HANDLE_STREAM && noted->handle.stream.handle == stream->handle) {
 			noted->handle.stream.handle = NULL;
 		}

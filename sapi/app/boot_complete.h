@@ -6,13 +6,15 @@
 
 struct _zend_file_handle;
 
-/* Ends the boot when the script calls a function that serves. True: this process takes requests. False: none will come. */
+/* Ends the boot when the script calls a function that serves. True: this process takes requests.
+ * False: none will come. */
 bool surus_boot_done(void);
 
 /* Whether the boot has ended. */
 bool surus_boot_is_done(void);
 
-/* The file handle of the script. PHP has compiled the script by the time it runs, so the handle is no longer read. */
+/* The file handle of the script. PHP has compiled the script by the time it runs, so the handle is
+ * no longer read. */
 extern struct _zend_file_handle surus_boot_script;
 
 #endif

@@ -4,8 +4,8 @@
 #include <php.h>
 #include <ext/standard/basic_functions.h>
 
-/* Those that the boot has registered, while warm-ups run, and on `worker` always: there they run when the script ends, and not
- * for each request. */
+/* Those that the boot has registered, while warm-ups run, and on `worker` always: there they run
+ * when the script ends, and not for each request. */
 static HashTable *of_boot;
 
 void surus_boot_shutdown_take(void)
@@ -29,7 +29,8 @@ void surus_serve_before_shutdown(void)
 	}
 	of_boot = NULL;
 	if (BG(user_shutdown_function_names)) {
-		/* A fatal error ends the event and the script: first what the boot has registered, as in a request of its own. */
+		/* A fatal error ends the event and the script: first what the boot has registered, as in a
+		 * request of its own. */
 		HashTable *of_the_event = BG(user_shutdown_function_names);
 		BG(user_shutdown_function_names) = boot;
 		php_call_shutdown_functions();

@@ -1,5 +1,5 @@
-/* Names constants and statics in which the boot keeps the time of its start: it stands for REQUEST_TIME,
- * and every request would see it. */
+/* Names constants and statics in which the boot keeps the time of its start: it stands for
+ * REQUEST_TIME, and every request would see it. */
 #include "app/boot_time.h"
 
 #include <stdatomic.h>
@@ -18,7 +18,8 @@ static int named;
 
 bool surus_boot_time_start(void)
 {
-	void *shared = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	void *shared = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+	        0);
 
 	said = shared;
 	return shared != MAP_FAILED;
@@ -36,12 +37,13 @@ static bool is_boot_time(const zval *value)
 	       (Z_TYPE_P(value) == IS_DOUBLE && Z_DVAL_P(value) == boot_time);
 }
 
-static void name(const char *what, const zend_string *scope, const char *separator, const char *name)
+static void name(const char *what, const zend_string *scope, const char *separator,
+        const char *name)
 {
 	if (named++ < MOST) {
 		fprintf(stderr,
-		        "surus-php: %s %s%s%s keeps the time of the boot, and every request would take it for its own; read "
-		        "$_SERVER['REQUEST_TIME'] in the handler instead\n",
+		        "surus-php: %s %s%s%s keeps the time of the boot, and every request would take it "
+		        "for its own; read $_SERVER['REQUEST_TIME'] in the handler instead\n",
 		        what, scope ? ZSTR_VAL(scope) : "", separator, name);
 	}
 }
@@ -76,8 +78,10 @@ static void look_at_class(zend_class_entry *class)
 	}
 	ZEND_HASH_FOREACH_PTR(&class->properties_info, property) {
 		zval *value = CE_STATIC_MEMBERS(class);
-		if (property->flags & ZEND_ACC_STATIC && property->ce == class && value && is_boot_time(value + property->offset)) {
-			name("the static property", class->name, "::$", zend_get_unmangled_property_name(property->name));
+		if (property->flags & ZEND_ACC_STATIC && property->ce == class && value &&
+		        is_boot_time(value + property->offset)) {
+			name("the static property", class->name, "::$",
+			        zend_get_unmangled_property_name(property->name));
 		}
 	} ZEND_HASH_FOREACH_END();
 	ZEND_HASH_FOREACH_PTR(&class->function_table, function) {
@@ -100,7 +104,8 @@ void surus_boot_time_look(void)
 	}
 	ZEND_HASH_FOREACH_STR_KEY_VAL(EG(zend_constants), key, value) {
 		constant = Z_PTR_P(value);
-		if (key && ZEND_CONSTANT_MODULE_NUMBER(constant) == PHP_USER_CONSTANT && is_boot_time(&constant->value)) {
+		if (key && ZEND_CONSTANT_MODULE_NUMBER(constant) == PHP_USER_CONSTANT &&
+		        is_boot_time(&constant->value)) {
 			name("the constant", NULL, "", ZSTR_VAL(key));
 		}
 	} ZEND_HASH_FOREACH_END();

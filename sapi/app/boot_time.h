@@ -1,4 +1,5 @@
-/* Names constants and statics in which the boot keeps the time of its start: it stands for REQUEST_TIME, */
+/* Names constants and statics in which the boot keeps the time of its start: it stands for
+ * REQUEST_TIME, */
 #ifndef SURUS_APP_BOOT_TIME_H
 #define SURUS_APP_BOOT_TIME_H
 

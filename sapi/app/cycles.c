@@ -1,6 +1,7 @@
-/* Collects the reference cycles that requests leave. Those that hold more than memory end with their request: PHP's
- * own request shutdown destroys every object, so that files close, locks and transactions end, and destructors run.
- * Those of memory alone are collected between two requests, before PHP would collect them in the midst of one. */
+/* Collects the reference cycles that requests leave. Those that hold more than memory end with
+ * their request: PHP's own request shutdown destroys every object, so that files close, locks and
+ * transactions end, and destructors run. Those of memory alone are collected between two requests,
+ * before PHP would collect them in the middle of one. */
 #include "app/cycles.h"
 
 #include <php.h>
@@ -12,17 +13,19 @@
 /* When the last event had ended. */
 static zend_ulong next_resource;
 static uint32_t alive, objects; /* see count_alive(), count_objects() */
-/* The number of PHP's collections when the last one between two requests found little. PHP does the next one, and
- * raises its threshold if that finds little, too. */
+/* The number of PHP's collections when the last one between two requests found little. PHP does the
+ * next one, and raises its threshold if that finds little, too. */
 static uint32_t left_to_php = UINT32_MAX;
 
-/* All objects. Takes as long as the list of free places is, which is as many as a request has made. */
+/* All objects. Takes as long as the list of free places is, which is as many as a request has
+ * made. */
 static uint32_t count_alive(void)
 {
 	const zend_objects_store *store = &EG(objects_store);
 	uint32_t count = store->top - 1;
 
-	for (int free = store->free_list_head; free != -1; free = (int)GET_OBJ_BUCKET_NUMBER(store->object_buckets[free])) {
+	for (int free = store->free_list_head; free != -1;
+	        free = (int)GET_OBJ_BUCKET_NUMBER(store->object_buckets[free])) {
 		count--;
 	}
 	return count;
@@ -38,7 +41,8 @@ static uint32_t count_objects(void)
 		if (!IS_OBJ_VALID(object) || object->ce == zend_ce_closure) {
 			continue;
 		}
-		count += object->ce->destructor || object->handlers->dtor_obj != zend_objects_destroy_object ||
+		count += object->ce->destructor ||
+		        object->handlers->dtor_obj != zend_objects_destroy_object ||
 		         object->handlers->free_obj != zend_object_std_dtor;
 	}
 	return count;

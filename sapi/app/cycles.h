@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-/* At the end of the boot, and of each event where the process goes on as it is. May end in a fatal error. */
+/* At the end of the boot, and of each event where the process goes on as it is. May end in a fatal
+ * error. */
 void surus_cycles_note(void);
 void surus_cycles_end(void);
 

@@ -1,4 +1,5 @@
-/* The functions and ini settings that php-fpm gives to PHP code, under the module name that it has there. */
+/* The functions and ini settings that php-fpm gives to PHP code, under the module name that it has
+ * there. */
 #include "app/functions.h"
 
 #include <string.h>
@@ -63,8 +64,8 @@ static PHP_FUNCTION(apache_request_headers)
 	}
 }
 
-/* headers_send(int $status = 200): int. As FrankenPHP: sends the headers now; 103 sends them as early hints and the script
- * goes on to its real answer. Returns the status. */
+/* headers_send(int $status = 200): int. As FrankenPHP: sends the headers now; 103 sends them as
+ * early hints and the script goes on to its real answer. Returns the status. */
 static PHP_FUNCTION(headers_send)
 {
 	zend_long status = 200;
@@ -84,7 +85,8 @@ static PHP_FUNCTION(headers_send)
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_form, 0, 0, IS_ARRAY, 1)
 ZEND_END_ARG_INFO()
 
-/* surus_form(): ?array. What $_POST and $_FILES would be if the request's method were POST, for a body with parts that nobody has read. */
+/* surus_form(): ?array. What $_POST and $_FILES would be if the request's method were POST, for a
+ * body with parts that nobody has read. */
 static PHP_FUNCTION(surus_form)
 {
 	zval fields, files;

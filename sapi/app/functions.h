@@ -1,4 +1,5 @@
-/* The functions and ini settings that php-fpm gives to PHP code, under the module name that it has there. */
+/* The functions and ini settings that php-fpm gives to PHP code, under the module name that it has
+ * there. */
 #ifndef SURUS_APP_FUNCTIONS_H
 #define SURUS_APP_FUNCTIONS_H
 

@@ -1,4 +1,5 @@
-/* What there is in this process after an event that was not there before: for `surus leaks`, on the engine `worker`. */
+/* What there is in this process after an event that was not there before: for `surus leaks`, on the
+ * engine `worker`. */
 #include "app/leak_inventory.h"
 
 #include <dirent.h>
@@ -103,7 +104,8 @@ static uint64_t digest(const zval *value, int depth)
 		case IS_STRING:
 			return mix(hash, zend_string_hash_func(Z_STR_P(value)));
 		case IS_ARRAY:
-			return digest_table(Z_ARRVAL_P(value), mix(hash, zend_hash_num_elements(Z_ARRVAL_P(value))), depth);
+			return digest_table(Z_ARRVAL_P(value),
+			        mix(hash, zend_hash_num_elements(Z_ARRVAL_P(value))), depth);
 		case IS_REFERENCE:
 			return digest(Z_REFVAL_P(value), depth);
 		case IS_OBJECT: {
@@ -135,7 +137,8 @@ static zend_string *describe(const zval *value)
 	ZVAL_DEREF(value);
 	switch (Z_TYPE_P(value)) {
 		case IS_ARRAY:
-			smart_str_append_printf(&text, "array of %u", zend_hash_num_elements(Z_ARRVAL_P(value)));
+			smart_str_append_printf(&text, "array of %u",
+			        zend_hash_num_elements(Z_ARRVAL_P(value)));
 			break;
 		case IS_OBJECT:
 			smart_str_append_printf(&text, "%s", ZSTR_VAL(Z_OBJCE_P(value)->name));
@@ -166,7 +169,8 @@ static zend_string *describe(const zval *value)
 /* New for each event. */
 static bool is_superglobal(const char *name)
 {
-	static const char *const names[] = {"_GET", "_POST", "_COOKIE", "_FILES", "_SERVER", "_ENV", "_REQUEST", "_SESSION", "GLOBALS"};
+	static const char *const names[] = {"_GET", "_POST", "_COOKIE", "_FILES", "_SERVER", "_ENV",
+	        "_REQUEST", "_SESSION", "GLOBALS"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		if (strcmp(name, names[i]) == 0) {
@@ -191,7 +195,8 @@ static void note_globals(void)
 /* `of` is whose they are. */
 static void note_statics(zend_op_array *code, const char *of)
 {
-	HashTable *statics = code->static_variables ? ZEND_MAP_PTR_GET(code->static_variables_ptr) : NULL;
+	HashTable *statics = code->static_variables ? ZEND_MAP_PTR_GET(code->static_variables_ptr)
+	        : NULL;
 	zend_string *name;
 	zval *value;
 
@@ -207,7 +212,8 @@ static void note_statics(zend_op_array *code, const char *of)
 
 static void note_statics_of(zend_op_array *code, const char *class_name)
 {
-	zend_string *of = strpprintf(0, "%s%s%s()", class_name ? class_name : "", class_name ? "::" : "", ZSTR_VAL(code->function_name));
+	zend_string *of = strpprintf(0, "%s%s%s()", class_name ? class_name : "",
+	        class_name ? "::" : "", ZSTR_VAL(code->function_name));
 
 	note_statics(code, ZSTR_VAL(of));
 	zend_string_release(of);
@@ -224,7 +230,8 @@ static void note_closures(void)
 		const zend_function *function = zend_get_closure_method_def(object);
 		if (function->type == ZEND_USER_FUNCTION) {
 			zend_op_array *code = (zend_op_array *)&function->op_array;
-			zend_string *of = strpprintf(0, "the closure %u of %s:%u", i, ZSTR_VAL(code->filename), code->line_start);
+			zend_string *of = strpprintf(0, "the closure %u of %s:%u", i, ZSTR_VAL(code->filename),
+			        code->line_start);
 			note_statics(code, ZSTR_VAL(of));
 			zend_string_release(of);
 		}
@@ -248,7 +255,8 @@ static void note_classes_and_functions(void)
 				if ((property->flags & ZEND_ACC_STATIC) && property->ce == class) {
 					const char *short_name, *of;
 					zend_unmangle_property_name(property->name, &of, &short_name);
-					NOTE(describe(&statics[property->offset]), "static property %s::$%s", ZSTR_VAL(class->name), short_name);
+					NOTE(describe(&statics[property->offset]), "static property %s::$%s",
+					        ZSTR_VAL(class->name), short_name);
 				}
 			} ZEND_HASH_FOREACH_END();
 		}
@@ -282,7 +290,8 @@ static void note_settings(void)
 	zend_ini_entry *entry;
 
 	ZEND_HASH_FOREACH_PTR(EG(ini_directives), entry) {
-		NOTE(entry->value ? zend_string_copy(entry->value) : ZSTR_EMPTY_ALLOC(), "ini setting %s", ZSTR_VAL(entry->name));
+		NOTE(entry->value ? zend_string_copy(entry->value) : ZSTR_EMPTY_ALLOC(), "ini setting %s",
+		        ZSTR_VAL(entry->name));
 	} ZEND_HASH_FOREACH_END();
 }
 
@@ -314,7 +323,8 @@ static void note_objects(void)
 
 static zend_string *callable(const zval *value)
 {
-	return Z_TYPE_P(value) == IS_UNDEF ? zend_string_copy(ZSTR_CHAR('-')) : zend_get_callable_name((zval *)value);
+	return Z_TYPE_P(value) == IS_UNDEF ? zend_string_copy(ZSTR_CHAR('-'))
+	        : zend_get_callable_name((zval *)value);
 }
 
 /* What a function without arguments says, where there is one. */
@@ -362,14 +372,17 @@ static void note_names(HashTable *table, const char *what)
 /* What extensions keep beside ini settings. */
 static void note_extensions(void)
 {
-	static const char *const says[] = {"date_default_timezone_get", "mb_internal_encoding", "mb_language", "mb_regex_encoding",
-	                                   "mb_substitute_character", "mb_detect_order", "mb_http_output", "libxml_use_internal_errors",
+	static const char *const says[] = {"date_default_timezone_get", "mb_internal_encoding",
+	        "mb_language", "mb_regex_encoding",
+	                                   "mb_substitute_character", "mb_detect_order",
+	                                   "mb_http_output", "libxml_use_internal_errors",
 	                                   "spl_autoload_extensions"};
 
 	for (size_t i = 0; i < sizeof(says) / sizeof(*says); i++) {
 		zval answer;
 		if (ask(says[i], &answer)) {
-			NOTE(Z_TYPE(answer) == IS_STRING ? zend_string_copy(Z_STR(answer)) : describe(&answer), "%s()", says[i]);
+			NOTE(Z_TYPE(answer) == IS_STRING ? zend_string_copy(Z_STR(answer)) : describe(&answer),
+			        "%s()", says[i]);
 		}
 		zval_ptr_dtor(&answer);
 	}
@@ -414,7 +427,8 @@ static void note_process(void)
 	for (char **pair = environ; *pair; pair++) {
 		const char *equals = strchr(*pair, '=');
 		if (equals) {
-			NOTE(strpprintf(0, "%s", equals + 1), "environment variable %.*s", (int)(equals - *pair), *pair);
+			NOTE(strpprintf(0, "%s", equals + 1), "environment variable %.*s",
+			        (int)(equals - *pair), *pair);
 		}
 	}
 	while (directory && (entry = readdir(directory))) {
@@ -468,18 +482,21 @@ bool surus_inventory_compare(void)
 	ZEND_HASH_FOREACH_STR_KEY_VAL(&after, name, now) {
 		then = zend_hash_find(&before, name);
 		if (!then) {
-			php_printf("%s appeared%s%s\n", ZSTR_VAL(name), Z_STRLEN_P(now) ? ": " : "", Z_STRVAL_P(now));
+			php_printf("%s appeared%s%s\n", ZSTR_VAL(name), Z_STRLEN_P(now) ? ": " : "",
+			        Z_STRVAL_P(now));
 		} else if (!zend_string_equals(Z_STR_P(then), Z_STR_P(now))) {
 			if (strcmp(Z_STRVAL_P(then), Z_STRVAL_P(now)) == 0) {
 				php_printf("%s changed inside: %s\n", ZSTR_VAL(name), Z_STRVAL_P(now));
 			} else {
-				php_printf("%s changed: %s, was %s\n", ZSTR_VAL(name), Z_STRVAL_P(now), Z_STRVAL_P(then));
+				php_printf("%s changed: %s, was %s\n", ZSTR_VAL(name), Z_STRVAL_P(now),
+				        Z_STRVAL_P(then));
 			}
 		}
 	} ZEND_HASH_FOREACH_END();
 	ZEND_HASH_FOREACH_STR_KEY_VAL(&before, name, then) {
 		if (!zend_hash_exists(&after, name)) {
-			php_printf("%s is gone%s%s\n", ZSTR_VAL(name), Z_STRLEN_P(then) ? ": was " : "", Z_STRVAL_P(then));
+			php_printf("%s is gone%s%s\n", ZSTR_VAL(name), Z_STRLEN_P(then) ? ": was " : "",
+			        Z_STRVAL_P(then));
 		}
 	} ZEND_HASH_FOREACH_END();
 	zend_hash_destroy(&after);

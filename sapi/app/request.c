@@ -69,7 +69,8 @@ void surus_handle_begin(void)
 			php_output_start_user(&handler, 0, PHP_OUTPUT_HANDLER_STDFLAGS);
 			zval_ptr_dtor(&handler);
 		} else if (PG(output_buffering)) {
-			php_output_start_user(NULL, PG(output_buffering) > 1 ? PG(output_buffering) : 0, PHP_OUTPUT_HANDLER_STDFLAGS);
+			php_output_start_user(NULL, PG(output_buffering) > 1 ? PG(output_buffering) : 0,
+			        PHP_OUTPUT_HANDLER_STDFLAGS);
 		} else if (PG(implicit_flush)) {
 			php_output_set_implicit_flush(1);
 		}
@@ -93,7 +94,8 @@ bool surus_handle_prepend(void)
 	return goes_on;
 }
 
-/* In the order of php_execute_script: what ends one by exit() or an exception leaves out the rest. */
+/* In the order of php_execute_script: what ends one by exit() or an exception leaves out the
+ * rest. */
 static void call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
 	zval result;
@@ -137,7 +139,8 @@ bool surus_handle_call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 		surus_child_end();
 	}
 	surus_error_header();
-	/* A fatal error may have been caught on its way and gone on as an exit() would (memory_limit does). */
+	/* A fatal error may have been caught on its way and gone on as an exit() would (memory_limit
+	 * does). */
 	return survived && !CG(unclean_shutdown);
 }
 
@@ -155,7 +158,8 @@ void surus_handle_end(void)
 	zend_try {
 		surus_exception_end();
 	} zend_end_try();
-	/* As in PHP's request shutdown: an exception that comes from here is nobody's to catch, and a fatal error. */
+	/* As in PHP's request shutdown: an exception that comes from here is nobody's to catch, and a
+	 * fatal error. */
 	EG(current_execute_data) = NULL;
 	php_free_shutdown_functions();
 	surus_auto_files_end();
@@ -176,7 +180,8 @@ void surus_handle_end(void)
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
 	surus_event_close(surus_request);
 	if (surus_self->child) {
-		_exit(EG(exit_status)); /* without what libraries have registered for the end of the worker */
+		/* without what libraries have registered for the end of the worker */
+		_exit(EG(exit_status));
 	}
 	EG(current_execute_data) = frame;
 	php_clear_stat_cache(0, NULL, 0);

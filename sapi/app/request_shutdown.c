@@ -1,5 +1,6 @@
-/* What an event has made, and the boot has not: ended as PHP ends a request, while what the boot has made stays alive for the
- * events to come. The order is php_request_shutdown's (main/main.c). */
+/* What an event has made, and the boot has not: ended as PHP ends a request, while what the boot
+ * has made stays alive for the events to come. The order is php_request_shutdown's
+ * (main/main.c). */
 #include "app/request_shutdown.h"
 
 #include <string.h>
@@ -24,10 +25,12 @@
 #include "php/request_extensions.h"
 #include "rewind/kernel/file_locks.h"
 
-static zend_module_entry **extensions; /* those whose request shutdown reaches outside of the memory of this process; NULL-terminated */
+/* those whose request shutdown reaches outside of the memory of this process; NULL-terminated */
+static zend_module_entry **extensions;
 
-/* Extensions whose request shutdown only frees and resets memory (reviewed in PHP 8.2 to 8.4). Here memory is put back or ends with
- * its process, so what they would do is only time and touched pages. Those that are not named are shut down. */
+/* Extensions whose request shutdown only frees and resets memory (reviewed in PHP 8.2 to 8.4). Here
+ * memory is put back or ends with its process, so what they would do is only time and touched
+ * pages. Those that are not named are shut down. */
 static const char *const memory_only[] = {
 	"date",    "pcre",   "spl", "standard", "filter", "mbstring", "mysqlnd", "intl",
 	"libxml",  "ffi",    "gd",  "phar",     "zlib",   "sockets",  "pcntl",   "tokenizer",
@@ -69,12 +72,14 @@ void surus_ours_note(void)
 	} ZEND_HASH_FOREACH_END();
 }
 
-/* What PHP's shutdown_destructors begins with: objects that nobody but a global variable has are destroyed first, the last variable first. */
+/* What PHP's shutdown_destructors begins with: objects that nobody but a global variable has are
+ * destroyed first, the last variable first. */
 static int destroy_last_of(zval *variable)
 {
 	zval *value = Z_TYPE_P(variable) == IS_INDIRECT ? Z_INDIRECT_P(variable) : variable;
 
-	if (Z_TYPE_P(value) != IS_OBJECT || Z_REFCOUNT_P(value) != 1 || surus_ours_is_boots(Z_OBJ_P(value))) {
+	if (Z_TYPE_P(value) != IS_OBJECT || Z_REFCOUNT_P(value) != 1 ||
+	        surus_ours_is_boots(Z_OBJ_P(value))) {
 		return ZEND_HASH_APPLY_KEEP;
 	}
 	if (value == variable) {
@@ -90,14 +95,16 @@ static int destroy_last_of(zval *variable)
 
 static void destroy_globals(void)
 {
-	for (uint32_t before = 0, now; (now = zend_hash_num_elements(&EG(symbol_table))) != before; before = now) {
+	for (uint32_t before = 0, now; (now = zend_hash_num_elements(&EG(symbol_table))) != before;
+	        before = now) {
 		zend_hash_reverse_apply(&EG(symbol_table), destroy_last_of);
 	}
 }
 
 static bool is_to_be_destructed(zend_object *object)
 {
-	return IS_OBJ_VALID(object) && has_destructor(object) && !(OBJ_FLAGS(object) & IS_OBJ_DESTRUCTOR_CALLED) && !surus_ours_is_boots(object);
+	return IS_OBJ_VALID(object) && has_destructor(object) &&
+	        !(OBJ_FLAGS(object) & IS_OBJ_DESTRUCTOR_CALLED) && !surus_ours_is_boots(object);
 }
 
 /* Where there is none, nobody sees in which order objects go, and they go with the memory. */
@@ -111,7 +118,8 @@ static bool is_any_to_be_destructed(void)
 	return false;
 }
 
-/* As zend_objects_store_call_destructors, which would run those of the boot and mark every object, touching all their pages. */
+/* As zend_objects_store_call_destructors, which would run those of the boot and mark every object,
+ * touching all their pages. */
 static void call_destructors(void)
 {
 	zend_objects_store *store = &EG(objects_store);
@@ -136,7 +144,8 @@ static void free_storage(void)
 
 	for (uint32_t i = store->top, first = surus_boot_objects_first_slot(); i-- > first;) {
 		zend_object *object = store->object_buckets[i];
-		if (IS_OBJ_VALID(object) && has_storage(object) && !(OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED) && !surus_ours_is_boots(object)) {
+		if (IS_OBJ_VALID(object) && has_storage(object) &&
+		        !(OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED) && !surus_ours_is_boots(object)) {
 			GC_ADD_FLAGS(object, IS_OBJ_FREE_CALLED);
 			GC_ADDREF(object);
 			object->handlers->free_obj(object);
@@ -159,7 +168,8 @@ static void close_resources(void)
 			zend_list_close(resource);
 		}
 	}
-	/* A persistent connection cannot outlive its request here: this process is about to forget it. */
+	/* A persistent connection cannot outlive its request here: this process is about to forget
+	 * it. */
 	for (uint32_t i = EG(persistent_list).nNumUsed; i-- > surus_boot_persistent_slots();) {
 		Bucket *bucket = EG(persistent_list).arData + i;
 		if (Z_TYPE(bucket->val) != IS_UNDEF) {
@@ -171,7 +181,8 @@ static void close_resources(void)
 /* A fatal error may have come while OPcache held a lock that other processes wait for. */
 static void unlock_opcache(void)
 {
-	zend_module_entry *opcache = zend_hash_str_find_ptr(&module_registry, "zend opcache", sizeof("zend opcache") - 1);
+	zend_module_entry *opcache = zend_hash_str_find_ptr(&module_registry, "zend opcache",
+	        sizeof("zend opcache") - 1);
 
 	if (opcache && opcache->post_deactivate_func) {
 		opcache->post_deactivate_func();
@@ -181,10 +192,12 @@ static void unlock_opcache(void)
 void surus_isolated_end(void)
 {
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
-	/* As php_request_shutdown: what nobody catches from here on is an error and not an exception of our caller's. */
+	/* As php_request_shutdown: what nobody catches from here on is an error and not an exception of
+	 * our caller's. */
 	EG(current_execute_data) = NULL;
 #ifdef ZEND_HAS_OOM
-	/* PHP calls nothing more in a request that has reached memory_limit until its script has ended, which ours does not. */
+	/* PHP calls nothing more in a request that has reached memory_limit until its script has ended,
+	 * which ours does not. */
 	EG(delayed_oom).state = ZEND_OOM_STATE_NONE;
 #endif
 	php_call_shutdown_functions();
@@ -219,7 +232,8 @@ void surus_isolated_end(void)
 	sapi_deactivate();
 	if (surus_self->child) {
 		/* The locks that it finds are the worker's. */
-		_exit(EG(exit_status)); /* without what libraries have registered for the end of the worker */
+		/* without what libraries have registered for the end of the worker */
+		_exit(EG(exit_status));
 	}
 	surus_locks_release();
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));

@@ -1,4 +1,5 @@
-/* How a booted script comes to its events: surus_serve(), surus_checkpoint(), frankenphp_handle_request(). */
+/* How a booted script comes to its events: surus_serve(), surus_checkpoint(),
+ * frankenphp_handle_request(). */
 #include "app/serve.h"
 
 #include <unistd.h>
@@ -57,8 +58,9 @@ static void leave(void)
 	sapi_activate();
 }
 
-/* Collects garbage while no client waits for this worker. Surus wakes another one for the next event meanwhile. What
- * destructors print is logged, and what they run is limited as an event is. */
+/* Collects garbage while no client waits for this worker. Surus wakes another one for the next
+ * event meanwhile. What destructors print is logged, and what they run is limited as an event
+ * is. */
 static void collect_cycles(void)
 {
 	zend_execute_data *const frame = EG(current_execute_data);
@@ -219,7 +221,8 @@ static void die(void)
 		end();
 		return;
 	}
-	surus_self->exit_status = surus_settings.engine == SURUS_STANDBY ? SURUS_EXIT_SERVED : SURUS_EXIT_FAILED;
+	surus_self->exit_status = surus_settings.engine == SURUS_STANDBY ? SURUS_EXIT_SERVED
+	        : SURUS_EXIT_FAILED;
 	zend_bailout();
 }
 
@@ -229,16 +232,19 @@ static bool may_serve(const char *function)
 {
 	if (!surus_boots()) {
 		zend_throw_error(NULL,
-		                 "%s() needs an engine that boots this script once, ahead of the requests: rewind, worker, standby or fork "
-		                 "(engine.name); this is `classic`", function);
+		                 "%s() needs an engine that boots this script once, ahead of the requests: "
+		                 "rewind, worker, standby or fork (engine.name); this is `classic`",
+		                 function);
 		return false;
 	}
 	if (surus_self->child) {
-		zend_throw_error(NULL, "%s() cannot be called by a process that the script has forked", function);
+		zend_throw_error(NULL, "%s() cannot be called by a process that the script has forked",
+		        function);
 		return false;
 	}
 	if (surus_self->runs_script) {
-		zend_throw_error(NULL, "%s() cannot be called by a handler, while a request is served", function);
+		zend_throw_error(NULL, "%s() cannot be called by a handler, while a request is served",
+		        function);
 		return false;
 	}
 	return true;
@@ -263,8 +269,8 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_serve, 0, 1, IS_VOID, 0)
 	ZEND_ARG_TYPE_INFO(0, handler, IS_CALLABLE, 0)
 ZEND_END_ARG_INFO()
 
-/* surus_serve(callable $handler): void. Everything before this call is boot; the handler is one request, and is called for each.
- * Returns when there will be no more. */
+/* surus_serve(callable $handler): void. Everything before this call is boot; the handler is one
+ * request, and is called for each. Returns when there will be no more. */
 static PHP_FUNCTION(surus_serve)
 {
 	if (!may_serve("surus_serve") || !take_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU)) {
@@ -287,11 +293,13 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_frankenphp_handle_request, 0, 1,
 	ZEND_ARG_TYPE_INFO(0, callback, IS_CALLABLE, 0)
 ZEND_END_ARG_INFO()
 
-/* frankenphp_handle_request(callable $callback): bool. Serves one request; false when there will be no more and the script has to
- * end. What the script does between two calls belongs to the event before, whose client has its answer. */
+/* frankenphp_handle_request(callable $callback): bool. Serves one request; false when there will be
+ * no more and the script has to end. What the script does between two calls belongs to the event
+ * before, whose client has its answer. */
 static PHP_FUNCTION(frankenphp_handle_request)
 {
-	if (!may_serve("frankenphp_handle_request") || !take_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU)) {
+	if (!may_serve("frankenphp_handle_request") ||
+	        !take_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU)) {
 		RETURN_THROWS();
 	}
 	if (!next()) {
@@ -312,9 +320,9 @@ static PHP_FUNCTION(frankenphp_handle_request)
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_checkpoint, 0, 0, IS_VOID, 0)
 ZEND_END_ARG_INFO()
 
-/* surus_checkpoint(): void. Everything before this call is boot; returns with a request, which the rest of the script serves and
- * the script's end ends. For applications whose boot and requests cannot be told apart by a function: WordPress, and all that lives
- * in the global scope. */
+/* surus_checkpoint(): void. Everything before this call is boot; returns with a request, which the
+ * rest of the script serves and the script's end ends. For applications whose boot and requests
+ * cannot be told apart by a function: WordPress, and all that lives in the global scope. */
 static PHP_FUNCTION(surus_checkpoint)
 {
 	ZEND_PARSE_PARAMETERS_NONE();
@@ -322,17 +330,20 @@ static PHP_FUNCTION(surus_checkpoint)
 		RETURN_THROWS();
 	}
 	if (surus_settings.engine == SURUS_WORKER) {
-		zend_throw_error(NULL, "surus_checkpoint() needs an engine that can go back: rewind, standby or fork (engine.name); this is "
-		                       "`worker`");
+		zend_throw_error(NULL,
+		        "surus_checkpoint() needs an engine that can go back: rewind, standby or fork "
+		        "(engine.name); this is `worker`");
 		RETURN_THROWS();
 	}
 	if (serving.come) {
-		zend_throw_error(NULL, "surus_checkpoint() can be called once; it has returned with a request already");
+		zend_throw_error(NULL,
+		        "surus_checkpoint() can be called once; it has returned with a request already");
 		RETURN_THROWS();
 	}
 	if (surus_settings.warms_up) {
-		zend_throw_error(NULL, "surus_checkpoint() cannot run warm-ups, after which the script would be at its end; take them out of "
-		                       "engine.warmup");
+		zend_throw_error(NULL,
+		        "surus_checkpoint() cannot run warm-ups, after which the script would be at its "
+		        "end; take them out of engine.warmup");
 		RETURN_THROWS();
 	}
 	serving.rest = true;

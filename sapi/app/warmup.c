@@ -20,7 +20,8 @@
 #include "php/sapi_module.h"
 #include "rewind/boot_check.h"
 
-/* From a place of our own: all workers have the same open file, and where they boot each for itself they read at the same time. */
+/* From a place of our own: all workers have the same open file, and where they boot each for itself
+ * they read at the same time. */
 static bool read_exactly(off_t *from, void *to, size_t len)
 {
 	char *at = to;
@@ -76,10 +77,12 @@ static bool is_another(const struct page *first, const struct page *again)
 }
 
 /* Asks twice, the first time silently: the template itself says what there is to say of that. */
-_Noreturn static void try_in_fork(int result, off_t at, uint32_t len, zend_fcall_info *handler, zend_fcall_info_cache *cache)
+_Noreturn static void try_in_fork(int result, off_t at, uint32_t len, zend_fcall_info *handler,
+        zend_fcall_info_cache *cache)
 {
 	struct page pages[2] = {{0}};
-	int null = open("/dev/null", O_WRONLY | O_CLOEXEC), log = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+	int null = open("/dev/null", O_WRONLY | O_CLOEXEC), log =
+	        fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
 
 	dup2(null, STDERR_FILENO);
 	if (read_event(at, len)) {
@@ -92,8 +95,8 @@ _Noreturn static void try_in_fork(int result, off_t at, uint32_t len, zend_fcall
 	_exit(write(result, pages, sizeof(pages)) == sizeof(pages) ? 0 : 1);
 }
 
-/* Does the application answer otherwise once it has answered this? Requests come to a process in which
- * the warm-up has run, as the second one does in a fork. */
+/* Does the application answer otherwise once it has answered this? Requests come to a process in
+ * which the warm-up has run, as the second one does in a fork. */
 static bool spoils(off_t at, uint32_t len, zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
 	struct page pages[2] = {{0}};
@@ -120,10 +123,12 @@ static bool spoils(off_t at, uint32_t len, zend_fcall_info *handler, zend_fcall_
 	}
 	if (read_event(at, len)) {
 		fprintf(stderr,
-		        "surus-php: the warm-up %s is left out: asked again after it, the application answers with status %d and "
-		        "%llu bytes instead of %d and %llu, as it would answer all requests; take it out of engine.warmup, or find "
-		        "what the application keeps of a request\n",
-		        SURUS_VAR(surus_request, "REQUEST_URI"), pages[1].status, (unsigned long long)pages[1].len,
+		        "surus-php: the warm-up %s is left out: asked again after it, the application "
+		        "answers with status %d and %llu bytes instead of %d and %llu, as it would answer "
+		        "all requests; take it out of engine.warmup, or find what the application keeps of "
+		        "a request\n",
+		        SURUS_VAR(surus_request, "REQUEST_URI"), pages[1].status,
+		        (unsigned long long)pages[1].len,
 		        pages[0].status, (unsigned long long)pages[0].len);
 		surus_event_close(surus_request);
 	}
@@ -143,7 +148,9 @@ static bool warm_up(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 		return false;
 	}
 	if (!is_good(&page)) {
-		fprintf(stderr, "surus-php: the warm-up %s %s; see the lines above, or take it out of engine.warmup\n", uri,
+		fprintf(stderr,
+		        "surus-php: the warm-up %s %s; see the lines above, or take it out of "
+		        "engine.warmup\n", uri,
 		        page.survived ? "was answered with an error" : "ended in a fatal error");
 		return false;
 	}
@@ -160,7 +167,8 @@ bool surus_warmups_run(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 	}
 	surus_outbox_discard(true);
 	while (read_exactly(&at, &len, sizeof(len))) {
-		if (!spoils(at, len, handler, cache) && (!read_event(at, len) || !warm_up(handler, cache))) {
+		if (!spoils(at, len, handler, cache) &&
+		        (!read_event(at, len) || !warm_up(handler, cache))) {
 			return false;
 		}
 		at += len;

@@ -16,7 +16,8 @@ void *surus_exempt_map(size_t size)
 	enum { GUARD = 65536 }; /* the largest page of the architectures that we run on */
 	size_t rounded = (size + GUARD - 1) / GUARD * GUARD;
 	/* Pages without access on both sides keep the kernel from merging this mapping with another. */
-	char *memory = mmap(NULL, rounded + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *memory = mmap(NULL, rounded + 2 * GUARD, PROT_NONE,
+	        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (memory == MAP_FAILED || exempt_count == sizeof(exempt) / sizeof(*exempt) ||
 	    mprotect(memory + GUARD, rounded, PROT_READ | PROT_WRITE) != 0) {

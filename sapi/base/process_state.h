@@ -12,10 +12,12 @@
 /* Has a script forked this process, and from which? */
 enum surus_child { SURUS_NO_CHILD = 0, SURUS_CHILD_OF_WORKER, SURUS_CHILD_OF_TEMPLATE };
 
-/* A rewound process gets all its memory back as it was when its application had booted, but for this: who it is, what it
- * holds, what it has counted. It lies in a mapping of its own, which is never put back. */
+/* A rewound process gets all its memory back as it was when its application had booted, but for
+ * this: who it is, what it holds, what it has counted. It lies in a mapping of its own, which is
+ * never put back. */
 struct surus_self {
-	struct surus_line *line; /* our line of the scoreboard; the template's leads nowhere, and a script's child's too */
+	/* our line of the scoreboard; the template's leads nowhere, and a script's child's too */
+	struct surus_line *line;
 	struct surus_line nowhere;
 	/* What our line says, for ourselves: others can write to the line. */
 	enum surus_state state;
@@ -34,7 +36,8 @@ struct surus_self {
 	bool runs_script;        /* for a request: its handler, or what it has registered for the end */
 	bool is_spent;           /* this process cannot run the prepended and appended files again */
 	bool said;               /* surus knows that this worker waits for events */
-	int log;                 /* what we write to stdout and stderr goes here, once we speak for ourselves */
+	/* what we write to stdout and stderr goes here, once we speak for ourselves */
+	int log;
 };
 
 extern struct surus_self *surus_self;
@@ -42,11 +45,12 @@ extern struct surus_self *surus_self;
 /* Allocates surus_self; in the template, before anything else. False: no memory. */
 bool surus_self_create(void);
 
-/* From here on stdout and stderr are this worker's. Until it has booted they are the template's, which surus quotes when a boot
- * fails. */
+/* From here on stdout and stderr are this worker's. Until it has booted they are the template's,
+ * which surus quotes when a boot fails. */
 void surus_worker_speak(void);
 
-/* Ends a booted worker before its first event; where that is the first of all, the boot has failed. */
+/* Ends a booted worker before its first event; where that is the first of all, the boot has
+ * failed. */
 _Noreturn void surus_worker_cannot_begin(const char *why);
 
 #endif

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 
 enum { SURUS_DESCRIPTORS = 512 };
-/* Opens a file of /proc/self; -1 on failure. They are root's where a process that was root may not be dumped. */
+/* Opens a file of /proc/self; -1 on failure. They are root's where a process that was root may not
+ * be dumped. */
 int surus_open_own(const char *path);
 /* Does this process have more than one thread? */
 bool surus_has_threads(void);

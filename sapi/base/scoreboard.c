@@ -1,4 +1,5 @@
-/* Writes the state of this worker into its line of the scoreboard, and reads the lines of the others. */
+/* Writes the state of this worker into its line of the scoreboard, and reads the lines of the
+ * others. */
 #include "base/scoreboard.h"
 
 #include <sys/mman.h>
@@ -38,7 +39,8 @@ bool surus_template_others_work(void)
 {
 	for (uint32_t i = 0; i < surus_settings.workers; i++) {
 		uint32_t state = atomic_load_explicit(&surus_lines[i].state, memory_order_relaxed);
-		if (&surus_lines[i] != surus_self->line && state != SURUS_IDLE && state != SURUS_STARTING && state != SURUS_RETIRED) {
+		if (&surus_lines[i] != surus_self->line && state != SURUS_IDLE && state != SURUS_STARTING &&
+		        state != SURUS_RETIRED) {
 			return true;
 		}
 	}

@@ -1,4 +1,5 @@
-/* Writes the state of this worker into its line of the scoreboard, and reads the lines of the others. */
+/* Writes the state of this worker into its line of the scoreboard, and reads the lines of the
+ * others. */
 #ifndef SURUS_BASE_SCOREBOARD_H
 #define SURUS_BASE_SCOREBOARD_H
 
@@ -11,7 +12,8 @@
 extern struct surus_line *surus_lines;    /* one per worker */
 extern _Atomic uint64_t *surus_tickets; /* one per request id (scoreboard_layout.h) */
 
-/* In the template, after the settings have been read: maps the scoreboard. False, with errno: it cannot be mapped. */
+/* In the template, after the settings have been read: maps the scoreboard. False, with errno: it
+ * cannot be mapped. */
 bool surus_scoreboard_open(int fd);
 
 /* In a worker: does another have an event in its hands? */

@@ -1,5 +1,6 @@
-/* Reads how to run, as surus said it: NUL-terminated strings `key=value`. They come through a descriptor and not on the
- * command line, where everybody could read the passwords that an environment or an ini setting may hold. */
+/* Reads how to run, as surus said it: NUL-terminated strings `key=value`. They come through a
+ * descriptor and not on the command line, where everybody could read the passwords that an
+ * environment or an ini setting may hold. */
 #include "base/settings.h"
 
 #include <errno.h>
@@ -80,7 +81,9 @@ static bool choose_engine(const char *name)
 			return true;
 		}
 	}
-	fprintf(stderr, "surus-php: unknown engine: %s (surus and surus-php are not of the same version)\n", name);
+	fprintf(stderr,
+	        "surus-php: unknown engine: %s (surus and surus-php are not of the same version)\n",
+	        name);
 	return false;
 }
 
@@ -119,8 +122,8 @@ bool surus_settings_read(int fd)
 			surus_settings.workers = (uint32_t)strtoul(value, NULL, 10);
 		} else if (IS("requests")) {
 			surus_settings.requests = (uint32_t)strtoul(value, NULL, 10);
-		} else if (IS("max_events")) {
-			surus_settings.max_events = strtoull(value, NULL, 10);
+		} else if (IS("max_requests")) {
+			surus_settings.max_requests = strtoull(value, NULL, 10);
 		} else if (IS("max_memory")) {
 			surus_settings.max_memory = strtoull(value, NULL, 10);
 		} else if (IS("user")) {
@@ -137,10 +140,10 @@ bool surus_settings_read(int fd)
 			add_ini(value);
 		} else if (IS("spin")) {
 			surus_settings.spin = (uint32_t)strtoul(value, NULL, 10);
-		} else if (IS("direct_calls")) {
-			surus_settings.direct_calls = *value == '1';
-		} else if (IS("paranoid")) {
-			surus_settings.paranoid = *value == '1';
+		} else if (IS("direct_binding")) {
+			surus_settings.direct_binding = *value == '1';
+		} else if (IS("verify_restore")) {
+			surus_settings.verify_restore = *value == '1';
 		} else if (IS("tells_leaks")) {
 			surus_settings.tells_leaks = *value == '1';
 		} else if (IS("profiles")) {
@@ -150,14 +153,17 @@ bool surus_settings_read(int fd)
 		} else if (IS("env")) {
 			add(&surus_settings.environment, value);
 		} else {
-			fprintf(stderr, "surus-php: unknown setting: %s (surus and surus-php are not of the same version)\n", entry);
+			fprintf(stderr,
+			        "surus-php: unknown setting: %s (surus and surus-php are not of the same "
+			        "version)\n", entry);
 			return false;
 		}
 #undef IS
 	}
 	if (surus_boots()) {
-		/* A restart of OPcache would pull its memory away from under booted processes. It waits for them as it waits for requests,
-		 * and must not lose its patience and kill them (kill_all_lockers in ext/opcache/ZendAccelerator.c). */
+		/* A restart of OPcache would pull its memory away from under booted processes. It waits for
+		 * them as it waits for requests, and must not lose its patience and kill them
+		 * (kill_all_lockers in ext/opcache/ZendAccelerator.c). */
 		add_ini("opcache.force_restart_timeout=0");
 	}
 	return true;

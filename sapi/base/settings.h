@@ -1,4 +1,5 @@
-/* Reads how to run, as surus said it: NUL-terminated strings `key=value`. They come through a descriptor and not on the */
+/* Reads how to run, as surus said it: NUL-terminated strings `key=value`. They come through a
+ * descriptor and not on the */
 #ifndef SURUS_BASE_SETTINGS_H
 #define SURUS_BASE_SETTINGS_H
 
@@ -15,14 +16,16 @@ struct surus_settings {
 	char *document_root; /* DOCUMENT_ROOT while it boots */
 	bool warms_up;       /* there are warm-ups to run */
 	char **sockets;      /* peers whose connections the workers may share; NULL-terminated */
-	bool paranoid;       /* compare all memory after each rewind */
-	bool tells_leaks;    /* an event with the header Surus-Leaks is answered with what the one before has left behind */
-	bool direct_calls;   /* PHP's library is to call itself directly */
+	bool verify_restore;       /* compare all memory after each rewind */
+	/* an event with the header Surus-Leaks is answered with what the one before has left behind */
+	bool tells_leaks;
+	bool direct_binding;   /* PHP's library is to call itself directly */
 	bool profiles;       /* what happens at the start is noted, and when */
-	uint32_t spin;       /* for how many microseconds a worker may look for its next event before it sleeps */
+	/* for how many microseconds a worker may look for its next event before it sleeps */
+	uint32_t spin;
 	uint32_t workers;
 	uint32_t requests;   /* request ids are 1..requests-1 */
-	uint64_t max_events; /* a worker retires after so many; 0 means never */
+	uint64_t max_requests; /* a worker retires after so many; 0 means never */
 	uint64_t max_memory; /* resident bytes beyond which a worker retires; 0 means never */
 	char *user;          /* name of the workers' user; NULL means: stay who we are */
 	uid_t uid;

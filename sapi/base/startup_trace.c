@@ -1,5 +1,6 @@
-/* How a start goes, for `surus lambda profile`: when its parts begin, and which PHP files it compiles or finds in OPcache. Noted in
- * memory that is shared with surus, without a system call, so that what is measured is hardly disturbed. */
+/* How a start goes, for `surus lambda profile`: when its parts begin, and which PHP files it
+ * compiles or finds in OPcache. Noted in memory that is shared with surus, without a system call,
+ * so that what is measured is hardly disturbed. */
 #include "base/startup_trace.h"
 
 #include <stdarg.h>
@@ -25,7 +26,8 @@ static struct notes {
 
 static size_t capacity;
 static zend_op_array *(*compile)(zend_file_handle *file, int type);       /* what really compiles */
-static zend_op_array *(*compile_or_find)(zend_file_handle *file, int type); /* that, or OPcache around it */
+/* that, or OPcache around it */
+static zend_op_array *(*compile_or_find)(zend_file_handle *file, int type);
 static bool compiled;
 
 __attribute__((format(printf, 1, 2))) static void note(const char *format, ...)
@@ -64,7 +66,8 @@ bool surus_profile_open(uint64_t started)
 		fprintf(stderr, "surus-php: no memory for the profile: %m\n");
 		return false;
 	}
-	notes = mmap(NULL, (size_t)file.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, SURUS_FD_PROFILE, 0);
+	notes = mmap(NULL, (size_t)file.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, SURUS_FD_PROFILE,
+	        0);
 	close(SURUS_FD_PROFILE);
 	if (notes == MAP_FAILED) {
 		notes = NULL;
@@ -88,12 +91,14 @@ static zend_op_array *note_file(zend_file_handle *file, int type)
 	compiled = false;
 	zend_op_array *result = compile_or_find(file, type);
 	zend_string *path = file->opened_path ? file->opened_path : file->filename;
-	note("file %llu %llu %d %s\n", (unsigned long long)start, (unsigned long long)surus_now(), compiled,
+	note("file %llu %llu %d %s\n", (unsigned long long)start, (unsigned long long)surus_now(),
+	        compiled,
 	     path ? ZSTR_VAL(path) : "");
 	return result;
 }
 
-/* While extensions start, so that OPcache's own comes around it: what it does not hand on, it has found. */
+/* While extensions start, so that OPcache's own comes around it: what it does not hand on, it has
+ * found. */
 void surus_profile_extensions(void)
 {
 	if (notes) {

@@ -1,4 +1,5 @@
-/* Receives events from the inbox. One message is one whole request, so nothing here waits for more. */
+/* Receives events from the inbox. One message is one whole request, so nothing here waits for
+ * more. */
 #include "ipc/inbox.h"
 
 #include <errno.h>
@@ -28,10 +29,12 @@ static struct inbox {
 	unsigned crowd;          /* how often there was more than one event at a time, lately */
 	bool may_wait_in_turn;   /* nobody has given us another scheduling policy than the usual one */
 	bool waits_in_turn;
-	unsigned spin_pause;     /* events for which it is not looked the next time that others want the CPU */
+	/* events for which it is not looked the next time that others want the CPU */
+	unsigned spin_pause;
 	unsigned spin_pause_left; /* and of the last time */
 	uint64_t usual_wait;     /* for an event, in microseconds: most are shorter */
-	bool had_socket;         /* the last event came by the socket though it was not waited for there */
+	/* the last event came by the socket though it was not waited for there */
+	bool had_socket;
 	uint64_t looked_at_socket; /* when, in microseconds of CLOCK_MONOTONIC */
 } *inbox;
 
@@ -53,7 +56,8 @@ void surus_inbox_leave(void)
 	}
 }
 
-/* The longest wait for an event that is told from others, and what it is taken for before anything is known. */
+/* The longest wait for an event that is told from others, and what it is taken for before anything
+ * is known. */
 static uint64_t long_wait(void)
 {
 	return (uint64_t)surus_settings.spin * 10;
@@ -71,17 +75,19 @@ void surus_event_open(void)
 	inbox->usual_wait = long_wait();
 	inbox->spin_pause = LEAST_PAUSE;
 	inbox->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (inbox->epoll >= 0 && epoll_ctl(inbox->epoll, EPOLL_CTL_ADD, SURUS_FD_INBOX, &readable) != 0) {
+	if (inbox->epoll >= 0 && epoll_ctl(inbox->epoll, EPOLL_CTL_ADD, SURUS_FD_INBOX, &readable) !=
+	        0) {
 		/* Not every kernel, nor what stands in for one, knows the flag. */
 		close(inbox->epoll);
 		inbox->epoll = -1;
 	}
 }
 
-/* A worker that waits in turn (SCHED_BATCH) takes the CPU from nobody when an event wakes it: mostly it would be from surus, which has more
- * to send. So events and answers are dealt with some at a time instead of by turns, which makes 1.4 times as many requests/s of a hello world at
- * 64 connections on 2 CPUs. Where one event comes at a time it would only be late, and what we have there is the usual policy. The share of the CPUs
- * is the same in both (sched(7)). */
+/* A worker that waits in turn (SCHED_BATCH) takes the CPU from nobody when an event wakes it:
+ * mostly it would be from surus, which has more to send. So events and answers are dealt with some
+ * at a time instead of by turns, which makes 1.4 times as many requests/s of a hello world at 64
+ * connections on 2 CPUs. Where one event comes at a time it would only be late, and what we have
+ * there is the usual policy. The share of the CPUs is the same in both (sched(7)). */
 static void wait_in_turn(bool one_of_many)
 {
 	enum { MOST = 256, FOR_EACH = 4 };
@@ -106,19 +112,22 @@ static ssize_t take_from_ring(struct msghdr *msg)
 	return (ssize_t)surus_rings_take(msg->msg_iov->iov_base, msg->msg_iov->iov_len);
 }
 
-enum { KNOCK = sizeof(((struct surus_event_record *)0)->wakes) }; /* bytes of a message that says that there is something in the ring */
+/* bytes of a message that says that there is something in the ring */
+enum { KNOCK = sizeof(((struct surus_event_record *)0)->wakes) };
 
 #ifndef SCM_PIDFD
 #define SCM_PIDFD 0x04 /* since Linux 6.5 */
 #endif
 
-/* Any worker can set SO_PASSPIDFD, and each message then brings a descriptor that nobody here uses. */
+/* Any worker can set SO_PASSPIDFD, and each message then brings a descriptor that nobody here
+ * uses. */
 static void close_pidfds(struct msghdr *msg)
 {
 	int fd;
 
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
-		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_PIDFD && c->cmsg_len >= CMSG_LEN(sizeof(fd))) {
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_PIDFD &&
+		        c->cmsg_len >= CMSG_LEN(sizeof(fd))) {
 			memcpy(&fd, CMSG_DATA(c), sizeof(fd));
 			if (fd >= 0) {
 				close(fd);
@@ -153,8 +162,9 @@ static bool is_empty(ssize_t len)
 	return len < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
-/* Takes what is there, from socket and ring by turns where both have something. 0: nothing. In the socket is what has somebody to wake, or is too
- * large for the ring; that there may be something for which nobody was to be woken, surus says. Whatever it says, it is looked at now and then. */
+/* Takes what is there, from socket and ring by turns where both have something. 0: nothing. In the
+ * socket is what has somebody to wake, or is too large for the ring; that there may be something
+ * for which nobody was to be woken, surus says. Whatever it says, it is looked at now and then. */
 static ssize_t take(struct msghdr *msg, size_t control)
 {
 	enum { LONG = 5000 }; /* us */
@@ -179,8 +189,9 @@ static ssize_t take(struct msghdr *msg, size_t control)
 	return len == 0 || len == KNOCK ? take_from_ring(msg) : len;
 }
 
-/* Waits until there is something in the socket, and takes it. Where several workers wait for a message, the kernel wakes in turn those that wait
- * in recvmsg(), and with EPOLLEXCLUSIVE the first of all that is there: the one whose memory is in the caches. That takes a system call more, which
+/* Waits until there is something in the socket, and takes it. Where several workers wait for a
+ * message, the kernel wakes in turn those that wait in recvmsg(), and with EPOLLEXCLUSIVE the first
+ * of all that is there: the one whose memory is in the caches. That takes a system call more, which
  * pays where only one has work. */
 static ssize_t sleep_at_socket(struct msghdr *msg, size_t control)
 {
@@ -203,9 +214,10 @@ static ssize_t sleep_at_socket(struct msghdr *msg, size_t control)
 	}
 }
 
-/* A worker that usually has its next event within a moment looks for it for as long before it sleeps: on a CPU that has nothing else to do, and is a
- * virtual machine's, it takes 30 us to be woken, and 15 of who wakes. Not while events come together: then the CPU is wanted, and there is another
- * event. */
+/* A worker that usually has its next event within a moment looks for it for as long before it
+ * sleeps: on a CPU that has nothing else to do, and is a virtual machine's, it takes 30 us to be
+ * woken, and 15 of who wakes. Not while events come together: then the CPU is wanted, and there is
+ * another event. */
 static bool is_to_spin(void)
 {
 	if (inbox->spin_pause_left > 0) {
@@ -231,8 +243,8 @@ static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since)
 	return len;
 }
 
-/* Who gave way to others has the CPU back after a slice of theirs, milliseconds, and to be woken for fifty events takes less. If it goes on so, it is
- * for twice as many the next time. */
+/* Who gave way to others has the CPU back after a slice of theirs, milliseconds, and to be woken
+ * for fifty events takes less. If it goes on so, it is for twice as many the next time. */
 static void note_spin(uint64_t us)
 {
 	unsigned *pause = &inbox->spin_pause;
@@ -302,15 +314,16 @@ static ssize_t receive(struct msghdr *msg)
 
 int surus_event_receive(struct surus_event *event)
 {
-	/* A descriptor needs 24 bytes. Any worker can have the kernel add credentials, labels, times and pidfds, of which the
-	 * first two come before it. */
+	/* A descriptor needs 24 bytes. Any worker can have the kernel add credentials, labels, times
+	 * and pidfds, of which the first two come before it. */
 	enum { CONTROL = 8192 };
 	union {
 		struct cmsghdr align;
 		char bytes[CONTROL];
 	} control;
 	struct iovec iov = {.iov_base = surus_request_message, .iov_len = SURUS_MESSAGE_MAX};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
+	        .msg_controllen = sizeof(control)};
 	ssize_t len = receive(&msg);
 
 	if (len < 0 && errno == EINTR) {
@@ -321,15 +334,20 @@ int surus_event_receive(struct surus_event *event)
 	}
 	surus_event_clear(event);
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
-		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len >= CMSG_LEN(sizeof(int))) {
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+		        c->cmsg_len >= CMSG_LEN(sizeof(int))) {
 			memcpy(&event->body_fd, CMSG_DATA(c), sizeof(int));
 		}
 	}
-	const char *error = msg.msg_flags & MSG_TRUNC ? "longer than any message may be" : surus_event_parse(event, (size_t)len);
+	const char *error = msg.msg_flags & MSG_TRUNC ? "longer than any message may be"
+	        : surus_event_parse(event, (size_t)len);
 	bool lacks_body = event->body_fd < 0 && !event->body && event->body_len > 0;
-	if (msg.msg_flags & MSG_CTRUNC && lacks_body && event->id > 0 && event->id < surus_settings.requests) {
-		fprintf(stderr, "surus-php: no descriptor is left for the body of a request; this worker ends, another gets the request; raise the "
-		                "limit (RLIMIT_NOFILE: LimitNOFILE= of systemd, ulimit -n) where that comes again\n");
+	if (msg.msg_flags & MSG_CTRUNC && lacks_body && event->id > 0 &&
+	        event->id < surus_settings.requests) {
+		fprintf(stderr,
+		        "surus-php: no descriptor is left for the body of a request; this worker ends, "
+		        "another gets the request; raise the limit (RLIMIT_NOFILE: LimitNOFILE= of "
+		        "systemd, ulimit -n) where that comes again\n");
 		return 2;
 	}
 	if (error) {

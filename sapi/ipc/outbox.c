@@ -1,5 +1,6 @@
-/* What a worker says to surus: FastCGI records on a stream socket of its own. A small answer, its head, its body and its
- * end, is collected and leaves in one piece: as a letter in the ring, or in one system call. */
+/* What a worker says to surus: FastCGI records on a stream socket of its own. A small answer, its
+ * head, its body and its end, is collected and leaves in one piece: as a letter in the ring, or in
+ * one system call. */
 #include "ipc/outbox.h"
 
 #include <errno.h>
@@ -25,24 +26,28 @@ enum {
 	CAPACITY = 32 * 1024,
 	END_LEN = FCGI_HEADER_LEN + 8,
 	TICKET_LEN = FCGI_HEADER_LEN + 8,
-	HEADER = TICKET_LEN,                 /* where in the buffer is the header of what is collected */
+	/* where in the buffer is the header of what is collected */
+	HEADER = TICKET_LEN,
 	CONTENT = HEADER + FCGI_HEADER_LEN,  /* and what is collected */
 };
 
 /* Not restored by a rewind. */
 static struct outbox {
 	int fd;
-	bool *is_ours;    /* in memory that every fork finds empty, also one that libc does not know of */
+	/* in memory that every fork finds empty, also one that libc does not know of */
+	bool *is_ours;
 	uint16_t request;
 	bool response_ended;
 	bool has_spoken;  /* of this event, by the socket */
 	uint64_t ticket;  /* of this event */
 	bool ticket_said; /* surus has it, or it is on its way */
 	size_t collected; /* bytes of content behind the first header */
-	/* The TICKET record, the header of the STDOUT record that is being collected, its content, and the END_REQUEST behind it. */
+	/* The TICKET record, the header of the STDOUT record that is being collected, its content, and
+	 * the END_REQUEST behind it. */
 	unsigned char buffer[CAPACITY + 64];
 } *out;
-_Static_assert(sizeof(out->buffer) >= CONTENT + CAPACITY + FCGI_HEADER_LEN + END_LEN, "room for all records");
+_Static_assert(sizeof(out->buffer) >= CONTENT + CAPACITY + FCGI_HEADER_LEN + END_LEN,
+        "room for all records");
 
 bool surus_outbox_create(void)
 {
@@ -86,7 +91,8 @@ void surus_outbox_begin(const struct surus_event *event)
 	out->has_spoken = false;
 }
 
-/* Ends a copy of the worker that libc knows nothing of (FFI): it would answer somebody else's event. */
+/* Ends a copy of the worker that libc knows nothing of (FFI): it would answer somebody else's
+ * event. */
 static void check_ours(void)
 {
 	if (!*out->is_ours) {
@@ -94,7 +100,8 @@ static void check_ours(void)
 	}
 }
 
-/* Before the first of what is said of an event stands its ticket: surus believes this worker's answer because of it. */
+/* Before the first of what is said of an event stands its ticket: surus believes this worker's
+ * answer because of it. */
 static void put_ticket(unsigned char *to)
 {
 	fcgi_put_header(to, SURUS_TICKET, out->request, 8);
@@ -118,8 +125,8 @@ static bool write_parts(struct iovec *parts, int count)
 		if (written < 0) {
 			if (errno == EINTR) {
 				if (surus_stop_requested()) {
-					/* Half a record may be out, so the stream cannot be continued. The event has to end anyway; so
-					 * does this worker. */
+					/* Half a record may be out, so the stream cannot be continued. The event has to
+					 * end anyway; so does this worker. */
 					_exit(SURUS_EXIT_STOPPED);
 				}
 				continue;
@@ -173,7 +180,8 @@ struct records {
 	size_t len;
 };
 
-/* What has been collected, with the tail that follows it, and before it the ticket where that has not been said. */
+/* What has been collected, with the tail that follows it, and before it the ticket where that has
+ * not been said. */
 static struct records with_tail(size_t tail_len)
 {
 	struct records records = {out->buffer + CONTENT, out->collected + tail_len};
@@ -233,10 +241,12 @@ bool surus_outbox_write(const char *data, size_t len)
 	return true;
 }
 
-/* Puts the answer to an event into the ring, or its end, or both. False: they have to go by the socket, as all that follows then. */
+/* Puts the answer to an event into the ring, or its end, or both. False: they have to go by the
+ * socket, as all that follows then. */
 static bool post(struct records records)
 {
-	/* The letters of a process that ends with its event would be found beside those of the next one in its place. */
+	/* The letters of a process that ends with its event would be found beside those of the next one
+	 * in its place. */
 	if (out->has_spoken || surus_self->has_no_client || surus_serves_one()) {
 		return false;
 	}
@@ -276,7 +286,8 @@ void surus_outbox_end(enum surus_outcome outcome, int exit_status)
 	end[2] = (unsigned char)(status >> 8);
 	end[3] = (unsigned char)status;
 	end[4] = (unsigned char)outcome;
-	/* Reserved by FastCGI: when the event was taken, in units of 64 us, as much as there is room for. */
+	/* Reserved by FastCGI: when the event was taken, in units of 64 us, as much as there is room
+	 * for. */
 	end[5] = (unsigned char)(surus_self->taken_at >> 22);
 	end[6] = (unsigned char)(surus_self->taken_at >> 14);
 	end[7] = (unsigned char)(surus_self->taken_at >> 6);

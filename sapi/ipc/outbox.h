@@ -1,4 +1,5 @@
-/* What a worker says to surus: FastCGI records on a stream socket of its own. A small answer, its head, its body and its */
+/* What a worker says to surus: FastCGI records on a stream socket of its own. A small answer, its
+ * head, its body and its */
 #ifndef SURUS_IPC_OUTBOX_H
 #define SURUS_IPC_OUTBOX_H
 
@@ -9,7 +10,9 @@
 
 enum surus_outcome {
 	SURUS_COMPLETE = 0,  /* FCGI_REQUEST_COMPLETE */
-	SURUS_NOT_BEGUN = 2, /* FCGI_OVERLOADED: dropped before any PHP ran, because nobody waits for it or this worker cannot have it */
+	/* FCGI_OVERLOADED: dropped before any PHP ran, because nobody waits for it or this worker
+	 * cannot have it */
+	SURUS_NOT_BEGUN = 2,
 };
 
 /* In the template, before anything is forked. False: no memory. */
@@ -35,8 +38,9 @@ bool surus_outbox_flush(void);
 /* Ends the response but not the event: the client has its answer, PHP goes on. */
 bool surus_outbox_finish(void);
 
-/* Ends the event, and the response if it has not ended. That it was not begun for want of a descriptor is said by the
- * socket, which no other process can write to: surus then gives the request to another worker. */
+/* Ends the event, and the response if it has not ended. That it was not begun for want of a
+ * descriptor is said by the socket, which no other process can write to: surus then gives the
+ * request to another worker. */
 void surus_outbox_end(enum surus_outcome outcome, int exit_status);
 
 /* Has the response ended, or the event? */

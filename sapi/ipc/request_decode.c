@@ -98,7 +98,8 @@ const char *surus_event_parse(struct surus_event *event, size_t len)
 		uint32_t padding = at[6];
 		unsigned char *content = at + FCGI_HEADER_LEN;
 
-		if (at[0] != FCGI_VERSION_1 || (uint64_t)content_len + padding > (uint64_t)(end - content)) {
+		if (at[0] != FCGI_VERSION_1 || (uint64_t)content_len + padding >
+		        (uint64_t)(end - content)) {
 			return "a record is cut off";
 		}
 		switch (type) {
@@ -138,7 +139,8 @@ const char *surus_event_parse(struct surus_event *event, size_t len)
 	if (event->id == 0 || event->id >= surus_settings.requests) {
 		return "no valid request id";
 	}
-	if (event->body_fd < 0 && event->body_len != (body_end ? (uint64_t)(body_end - event->body) : 0)) {
+	if (event->body_fd < 0 && event->body_len !=
+	        (body_end ? (uint64_t)(body_end - event->body) : 0)) {
 		return "the body has another length than announced";
 	}
 	/* Now that every length has been read, the byte behind each value is free to end it. */
@@ -176,7 +178,8 @@ bool surus_event_decode(struct surus_event *event, size_t len)
 char *surus_event_var(const struct surus_event *event, const char *name, size_t name_len)
 {
 	for (uint32_t i = 0; i < event->var_count; i++) {
-		if (event->vars[i].name_len == name_len && memcmp(event->vars[i].name, name, name_len) == 0) {
+		if (event->vars[i].name_len == name_len &&
+		        memcmp(event->vars[i].name, name, name_len) == 0) {
 			return event->vars[i].value;
 		}
 	}
@@ -199,8 +202,10 @@ size_t surus_event_read_body(struct surus_event *event, char *buffer, size_t cou
 		done = count;
 	}
 	while (done < count) {
-		/* The file is read at our own offset: a retried event's next worker shares the descriptor's. */
-		ssize_t got = pread(event->body_fd, buffer + done, count - done, (off_t)(event->body_read + done));
+		/* The file is read at our own offset: a retried event's next worker shares the
+		 * descriptor's. */
+		ssize_t got = pread(event->body_fd, buffer + done, count - done,
+		        (off_t)(event->body_read + done));
 		if (got < 0 && errno == EINTR) {
 			continue;
 		}

@@ -33,7 +33,8 @@ struct surus_event {
 
 /* The request in the hands of this process; id 0 where there is none. Not restored by a rewind. */
 extern struct surus_event *surus_request;
-/* The message that it was decoded from, and borrows. One byte more than a message may have: the last value gets its NUL there. */
+/* The message that it was decoded from, and borrows. One byte more than a message may have: the
+ * last value gets its NUL there. */
 extern unsigned char *surus_request_message;
 
 /* In the template, before anything is forked. False: no memory. */
@@ -45,7 +46,8 @@ void surus_event_clear(struct surus_event *event);
 /* As surus_event_decode, without clearing first. NULL, or what is malformed. */
 const char *surus_event_parse(struct surus_event *event, size_t len);
 
-/* Decodes the message of `len` bytes that lies in surus_request_message. False: malformed, said on stderr. */
+/* Decodes the message of `len` bytes that lies in surus_request_message. False: malformed, said on
+ * stderr. */
 bool surus_event_decode(struct surus_event *event, size_t len);
 
 /* The value of a CGI variable, or NULL. */

@@ -49,7 +49,8 @@ bool surus_stop_requested(void)
 {
 	uint64_t ticket = surus_request->ticket;
 
-	return ticket != 0 && atomic_load_explicit(&surus_self->line->stop, memory_order_relaxed) == surus_ticket_end(ticket);
+	return ticket != 0 && atomic_load_explicit(&surus_self->line->stop, memory_order_relaxed) ==
+	        surus_ticket_end(ticket);
 }
 
 void surus_say_again(void)
@@ -60,7 +61,8 @@ void surus_say_again(void)
 	atomic_store_explicit(&surus_self->line->request, event->id, memory_order_relaxed);
 	atomic_store_explicit(&surus_self->line->tag, event->tag, memory_order_relaxed);
 	atomic_store_explicit(&surus_self->line->state, surus_self->state, memory_order_release);
-	/* A ticket that a script has written back would let another worker run the request that we have claimed. */
+	/* A ticket that a script has written back would let another worker run the request that we have
+	 * claimed. */
 	uint64_t ticket = event->ticket;
 	if (event->id && ticket != SURUS_CLAIMED) {
 		atomic_compare_exchange_strong(&surus_tickets[event->id], &ticket, SURUS_CLAIMED);

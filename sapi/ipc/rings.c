@@ -27,12 +27,16 @@ bool surus_rings_open(int fd)
 	size_t words = (workers + SURUS_RINGS_LINE * 8 - 1) / (SURUS_RINGS_LINE * 8) * SURUS_RINGS_LINE;
 	struct stat file;
 
-	for (inbox_size = SURUS_INBOX_RING_LEAST; inbox_size < workers * SURUS_INBOX_RING_EACH && inbox_size < SURUS_INBOX_RING_MOST;) {
+	for (inbox_size = SURUS_INBOX_RING_LEAST;
+	        inbox_size < workers * SURUS_INBOX_RING_EACH && inbox_size < SURUS_INBOX_RING_MOST;) {
 		inbox_size *= 2;
 	}
-	size_t size = sizeof(*rings) + 3 * words + (1 + workers) * sizeof(*inbox) + inbox_size + workers * SURUS_OUTBOX_RING;
+	size_t size = sizeof(*rings) + 3 * words + (1 + workers) * sizeof(*inbox) + inbox_size +
+	        workers * SURUS_OUTBOX_RING;
 	if (fstat(fd, &file) != 0 || (size_t)file.st_size != size) {
-		fprintf(stderr, "surus-php: the rings have another size than %zu bytes; this surus-php is not that of surus\n", size);
+		fprintf(stderr,
+		        "surus-php: the rings have another size than %zu bytes; this surus-php is not that "
+		        "of surus\n", size);
 		return false;
 	}
 	unsigned char *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -112,11 +116,13 @@ size_t surus_rings_take(unsigned char *to, size_t room)
 		if (there == 0) {
 			return 0;
 		}
-		/* Until the head is ours, another may take this one, and surus write over it: then it is anything. So it is, too, where
-		 * a worker has written to positions or bytes: all that follows from them is checked, and what they may have had us skip,
-		 * surus sends once more, since nobody has claimed it (scoreboard.h). */
+		/* Until the head is ours, another may take this one, and surus write over it: then it is
+		 * anything. So it is, too, where a worker has written to positions or bytes: all that
+		 * follows from them is checked, and what they may have had us skip, surus sends once more,
+		 * since nobody has claimed it (scoreboard.h). */
 		copy_out(inbox_bytes, inbox_size, head, &event, sizeof(event));
-		bool is_one = head % sizeof(event) == 0 && there <= inbox_size && event.at == (uint32_t)head && event.len > 0 && event.len <= room &&
+		bool is_one = head % sizeof(event) == 0 && there <= inbox_size &&
+		        event.at == (uint32_t)head && event.len > 0 && event.len <= room &&
 		              there > sizeof(event) && event.len <= there - sizeof(event);
 		if (is_one) {
 			copy_out(inbox_bytes, inbox_size, head + sizeof(event), to, event.len);
@@ -127,8 +133,9 @@ size_t surus_rings_take(unsigned char *to, size_t room)
 		}
 	} while (!atomic_compare_exchange_weak(&inbox->head, &head, next));
 	if (event.len == 0) {
-		fprintf(stderr, "surus-php: the request ring is damaged: a script has written to memory that is not its own; what was in the "
-		                "ring is sent again\n");
+		fprintf(stderr,
+		        "surus-php: the request ring is damaged: a script has written to memory that is "
+		        "not its own; what was in the ring is sent again\n");
 	}
 	return event.len;
 }
@@ -199,11 +206,13 @@ void surus_rings_ring(void)
 
 bool surus_rings_is_surus_to_wake(void)
 {
-	enum { LONG = 200 }; /* us: then its threads have so much to do that they do not sleep, and have to be told */
+	/* us: then its threads have so much to do that they do not sleep, and have to be told */
+	enum { LONG = 200 };
 	uint32_t sleeps = atomic_load(&rings->surus_sleeps);
 	uint64_t looked = atomic_load(&rings->looked);
 
-	return sleeps == SURUS_UNKNOWN || (sleeps == SURUS_ASLEEP && atomic_compare_exchange_strong(&rings->surus_sleeps, &sleeps, SURUS_AWAKE)) ||
+	return sleeps == SURUS_UNKNOWN || (sleeps == SURUS_ASLEEP &&
+	        atomic_compare_exchange_strong(&rings->surus_sleeps, &sleeps, SURUS_AWAKE)) ||
 	       surus_now() - looked > LONG;
 }
 
@@ -211,11 +220,13 @@ bool surus_rings_post(const unsigned char *content, size_t len)
 {
 	struct surus_ring *outbox = &outboxes[surus_self->place];
 	unsigned char *bytes = outbox_bytes + (size_t)surus_self->place * SURUS_OUTBOX_RING;
-	struct surus_ring_letter letter = {.len = (uint32_t)len, .pid = (uint32_t)surus_self->pid, .number = surus_self->taken};
+	struct surus_ring_letter letter = {.len = (uint32_t)len, .pid = (uint32_t)surus_self->pid,
+	        .number = surus_self->taken};
 	size_t size = sizeof(letter) + padded(len, sizeof(letter));
 
 	uint64_t head = atomic_load(&outbox->head), tail = atomic_load(&outbox->tail);
-	/* What is there may be from who has had our place before, whose last letters are read beside ours. */
+	/* What is there may be from who has had our place before, whose last letters are read beside
+	 * ours. */
 	if (!surus_self->letters_are_ours && head != tail) {
 		return false;
 	}

@@ -18,7 +18,8 @@
 
 void surus_boot_learn(void)
 {
-	bool rewinds = surus_settings.engine == SURUS_REWIND, learns = surus_regex_is_due() && surus_regex_try();
+	bool rewinds = surus_settings.engine == SURUS_REWIND, learns = surus_regex_is_due() &&
+	        surus_regex_try();
 
 	/* What the template has mapped since its memory was copied, no worker could put back. */
 	if (!learns && !(rewinds && surus_rewind_is_outdated())) {

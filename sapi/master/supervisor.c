@@ -1,6 +1,7 @@
-/* The life of the template: starts PHP once, forks the workers, replaces those that end. It runs no events, so it is always
- * quick to answer, and single-threaded, so that forking is safe. Where the engine wants it, it boots the application first and
- * forks from inside the script's call to surus_serve(). */
+/* The life of the template: starts PHP once, forks the workers, replaces those that end. It runs no
+ * events, so it is always quick to answer, and single-threaded, so that forking is safe. Where the
+ * engine wants it, it boots the application first and forks from inside the script's call to
+ * surus_serve(). */
 #include "master/supervisor.h"
 
 #include <errno.h>
@@ -36,7 +37,8 @@ struct place {
 	pid_t pid;            /* 0 when empty */
 	uint64_t filled_at;   /* when the process was forked */
 	uint64_t fill_after;  /* an empty place is filled at this time, not before */
-	uint64_t backoff;     /* microseconds; grows while workers die before they have served anything */
+	/* microseconds; grows while workers die before they have served anything */
+	uint64_t backoff;
 };
 
 static struct place *places;
@@ -76,8 +78,8 @@ static void clear(struct surus_line *line)
 	atomic_store(&line->since, surus_now());
 }
 
-/* Forks the worker of place `index`. True: we are that worker. On failure the place stays empty and is tried
- * again later. */
+/* Forks the worker of place `index`. True: we are that worker. On failure the place stays empty and
+ * is tried again later. */
 static bool fill(uint32_t index)
 {
 	struct place *place = &places[index];
@@ -89,7 +91,8 @@ static bool fill(uint32_t index)
 	if (surus_boots_in_template()) {
 		surus_boot_learn();
 	}
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, outbox) != 0 || pipe2(log, O_CLOEXEC) != 0) {
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, outbox) != 0 ||
+	        pipe2(log, O_CLOEXEC) != 0) {
 		fprintf(stderr, "surus-php: no descriptors for another worker: %m\n");
 		goto failed;
 	}
@@ -159,21 +162,27 @@ static void reap(void)
 				continue;
 			}
 			char text[128];
-			/* With what its line says that it was doing, which surus checks: the line is about to belong to another. */
-			int len = snprintf(text, sizeof(text), "exited %u %d %d %u %u %llu", i, (int)pid, status,
-			                   atomic_load(&surus_lines[i].state), atomic_load(&surus_lines[i].request),
+			/* With what its line says that it was doing, which surus checks: the line is about to
+			 * belong to another. */
+			int len = snprintf(text, sizeof(text), "exited %u %d %d %u %u %llu", i, (int)pid,
+			        status,
+			                   atomic_load(&surus_lines[i].state),
+			                   atomic_load(&surus_lines[i].request),
 			                   (unsigned long long)atomic_load(&surus_lines[i].tag));
 			tell(text, (size_t)len, NULL, 0);
 			place->pid = 0;
-			/* Others end for reasons of their own, and may leave events behind. One that cannot even begin never takes any. */
+			/* Others end for reasons of their own, and may leave events behind. One that cannot
+			 * even begin never takes any. */
 			emptied |= WIFEXITED(status) && (WEXITSTATUS(status) == SURUS_EXIT_INBOX_CLOSED ||
 			                                 WEXITSTATUS(status) == SURUS_EXIT_SETUP ||
 			                                 WEXITSTATUS(status) == SURUS_EXIT_BOOT);
-			/* A worker that ends without having served anything would do so again at once. Its line may say that although it is
-			 * not so: the longest pause is one second. */
-			bool has_served = WIFEXITED(status) && WEXITSTATUS(status) >= SURUS_EXIT_MAX_EVENTS &&
-			                  WEXITSTATUS(status) != SURUS_EXIT_SETUP && WEXITSTATUS(status) != SURUS_EXIT_BOOT;
-			if (!has_served && atomic_load(&surus_lines[i].taken) == 0 && surus_now() - place->filled_at < 1000000) {
+			/* A worker that ends without having served anything would do so again at once. Its line
+			 * may say that although it is not so: the longest pause is one second. */
+			bool has_served = WIFEXITED(status) && WEXITSTATUS(status) >= SURUS_EXIT_MAX_REQUESTS &&
+			                  WEXITSTATUS(status) != SURUS_EXIT_SETUP &&
+			                  WEXITSTATUS(status) != SURUS_EXIT_BOOT;
+			if (!has_served && atomic_load(&surus_lines[i].taken) == 0 &&
+			        surus_now() - place->filled_at < 1000000) {
 				place->backoff = place->backoff ? place->backoff * 2 : 50000;
 				if (place->backoff > 1000000) {
 					place->backoff = 1000000;
@@ -186,7 +195,8 @@ static void reap(void)
 	}
 }
 
-/* Fills what is due. `wait` becomes the milliseconds until the next is, -1 when none is waiting. True: we are a new worker. */
+/* Fills what is due. `wait` becomes the milliseconds until the next is, -1 when none is waiting.
+ * True: we are a new worker. */
 static bool fill_due(int *wait)
 {
 	*wait = -1;
@@ -217,8 +227,8 @@ static bool any_worker(void)
 	return false;
 }
 
-/* Where what is booted runs in this process, looks now and then whether OPcache still takes what is new, and says once that it does
- * not. `wait` is at most the milliseconds until it looks again. */
+/* Where what is booted runs in this process, looks now and then whether OPcache still takes what is
+ * new, and says once that it does not. `wait` is at most the milliseconds until it looks again. */
 static void look_at_opcache(int *wait)
 {
 	enum { PAUSE = 2000000 };
@@ -230,8 +240,9 @@ static void look_at_opcache(int *wait)
 		return;
 	}
 	if (now >= looks_at) {
-		/* Where nothing has run, nothing has changed. A worker that serves one event leaves no line, but a successor. What runs while we
-		 * look, or has begun since the last time, has not run for the last time. */
+		/* Where nothing has run, nothing has changed. A worker that serves one event leaves no
+		 * line, but a successor. What runs while we look, or has begun since the last time, has not
+		 * run for the last time. */
 		uint64_t run = filled;
 		bool runs = false;
 		for (uint32_t i = 0; i < surus_settings.workers; i++) {
@@ -265,13 +276,14 @@ static void end_workers(void)
 	}
 }
 
-/* This machine may be one of many copies, made while we waited: what a worker has drawn ahead, it has drawn for all of them. Those
- * that we fork from here draw anew. */
+/* This machine may be one of many copies, made while we waited: what a worker has drawn ahead, it
+ * has drawn for all of them. Those that we fork from here draw anew. */
 static void renew_workers(void)
 {
 	const char text[] = "renewing";
 
-	/* Before any of their ends: surus has heard of all that are meant, and of none that comes after them. */
+	/* Before any of their ends: surus has heard of all that are meant, and of none that comes after
+	 * them. */
 	tell(text, sizeof(text) - 1, NULL, 0);
 	end_workers();
 	for (uint32_t i = 0; i < surus_settings.workers; i++) {
@@ -327,8 +339,9 @@ static bool run(void)
 	return false;
 }
 
-/* While PHP starts, nobody looks at the control socket: the application's own code may run (preloading, in a process of its
- * own at that) and may hang. A surus that is gone, or has given up, ends all of us; the process group is ours. */
+/* While PHP starts, nobody looks at the control socket: the application's own code may run
+ * (preloading, in a process of its own at that) and may hang. A surus that is gone, or has given
+ * up, ends all of us; the process group is ours. */
 static void on_control(int signal)
 {
 	struct pollfd control = {.fd = SURUS_FD_CONTROL, .events = 0};

@@ -18,7 +18,8 @@ static bool is_archive(const zend_object *object)
 	static const char *const classes[] = {"phar", "phardata", "pharfileinfo"};
 
 	for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++) {
-		const zend_class_entry *class = zend_hash_str_find_ptr(CG(class_table), classes[i], strlen(classes[i]));
+		const zend_class_entry *class = zend_hash_str_find_ptr(CG(class_table), classes[i],
+		        strlen(classes[i]));
 		if (class && instanceof_function(object->ce, class)) {
 			return true;
 		}
@@ -41,7 +42,8 @@ static bool are_held(void)
 	}
 	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
 		const php_stream *stream = resource->ptr;
-		if (stream && resource->type == php_file_le_stream() && strncmp(stream->ops->label, "phar", 4) == 0) {
+		if (stream && resource->type == php_file_le_stream() &&
+		        strncmp(stream->ops->label, "phar", 4) == 0) {
 			return true;
 		}
 	} ZEND_HASH_FOREACH_END();

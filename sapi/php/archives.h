@@ -1,4 +1,5 @@
-/* Archives (ext/phar) that requests of `worker` have read. PHP keeps what it knows of each to the */
+/* Archives (ext/phar) that requests of `worker` have read. PHP keeps what it knows of each to
+ * the */
 #ifndef SURUS_PHP_ARCHIVES_H
 #define SURUS_PHP_ARCHIVES_H
 

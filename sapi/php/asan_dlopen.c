@@ -1,5 +1,6 @@
-/* For builds under AddressSanitizer only: lets PHP load its extensions. Distributions build PHP such that it loads them with
- * RTLD_DEEPBIND, which the sanitizer refuses, for it would miss what they allocate. */
+/* For builds under AddressSanitizer only: lets PHP load its extensions. Distributions build PHP
+ * such that it loads them with RTLD_DEEPBIND, which the sanitizer refuses, for it would miss what
+ * they allocate. */
 #include <dlfcn.h>
 
 #ifdef __SANITIZE_ADDRESS__

@@ -4,7 +4,8 @@
 #include <php.h>
 #include <zend_weakrefs.h>
 
-enum { OBJECTS = 4096 }; /* that an event may have at a time before it makes the table of objects larger */
+/* that an event may have at a time before it makes the table of objects larger */
+enum { OBJECTS = 4096 };
 
 /* Objects of the boot; weak, so that one that an event ends leaves. */
 static HashTable boot_objects;
@@ -28,19 +29,22 @@ void surus_boot_objects_note(void)
 		}
 	}
 	boot_object_count = zend_hash_num_elements(&boot_objects);
-	/* No object of an event gets a slot among them, unless the event has freed one: that of the boot has left then. */
+	/* No object of an event gets a slot among them, unless the event has freed one: that of the
+	 * boot has left then. */
 	first_object = store->top;
 	store->free_list_head = -1;
 	if (store->size - store->top < OBJECTS) {
 		/* So that the table need not grow in every event. */
 		store->size = store->top + OBJECTS;
-		store->object_buckets = erealloc(store->object_buckets, store->size * sizeof(*store->object_buckets));
+		store->object_buckets = erealloc(store->object_buckets,
+		        store->size * sizeof(*store->object_buckets));
 	}
 	first_resource = EG(regular_list).nNextFreeElement;
 	persistent_at_boot = EG(persistent_list).nNumUsed;
 }
 
-/* From where on there are objects that are the event's; most are in slots of their own, so that the boot's need not be looked at. */
+/* From where on there are objects that are the event's; most are in slots of their own, so that the
+ * boot's need not be looked at. */
 uint32_t surus_boot_objects_first_slot(void)
 {
 	return zend_hash_num_elements(&boot_objects) == boot_object_count ? first_object : 1;
@@ -48,7 +52,8 @@ uint32_t surus_boot_objects_first_slot(void)
 
 bool surus_ours_is_boots(zend_object *object)
 {
-	return boot_object_count > 0 && zend_hash_index_exists(&boot_objects, zend_object_to_weakref_key(object));
+	return boot_object_count > 0 && zend_hash_index_exists(&boot_objects,
+	        zend_object_to_weakref_key(object));
 }
 
 int64_t surus_boot_first_resource(void)

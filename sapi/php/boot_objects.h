@@ -12,7 +12,8 @@ bool surus_ours_is_boots(struct _zend_object *object);
 
 /* At the end of the boot: notes its objects and resources. */
 void surus_boot_objects_note(void);
-/* From which slot on there are objects that are a request's; most are in slots of their own, so that the boot's need not be looked at. */
+/* From which slot on there are objects that are a request's; most are in slots of their own, so
+ * that the boot's need not be looked at. */
 uint32_t surus_boot_objects_first_slot(void);
 /* Resources from this number on are a request's. */
 int64_t surus_boot_first_resource(void);

@@ -1,4 +1,5 @@
-/* What becomes of a script whose client has gone: it ends at its next write, unless it has asked to go on (ignore_user_abort). */
+/* What becomes of a script whose client has gone: it ends at its next write, unless it has asked to
+ * go on (ignore_user_abort). */
 #include "php/connection_abort.h"
 
 #include <php.h>
@@ -11,7 +12,8 @@
 #include "base/settings.h"
 #include "ipc/request_status.h"
 
-/* How long a function of PHP's own may go on writing before it is cut off: fpassthru() of a connection may never end. In microseconds. */
+/* How long a function of PHP's own may go on writing before it is cut off: fpassthru() of a
+ * connection may never end. In microseconds. */
 enum { GRACE = 1000000 };
 
 static uint64_t ended_at; /* when the script was told to end; 0: it was not */
@@ -21,8 +23,9 @@ void surus_abort_begin(void)
 	ended_at = 0;
 }
 
-/* PHP leaves its functions by longjmp, as after a fatal error, and nothing that they have begun is finished: good for a process whose
- * memory goes. Where the process goes on as it is, the script ends as by exit(): every function on the way ends in order. */
+/* PHP leaves its functions by longjmp, as after a fatal error, and nothing that they have begun is
+ * finished: good for a process whose memory goes. Where the process goes on as it is, the script
+ * ends as by exit(): every function on the way ends in order. */
 void surus_abort(void)
 {
 	/* At its deadline the client may still be there, and the end is a fatal error anyway. */

@@ -1,9 +1,12 @@
-/* PHP's library asks its table of symbols for the address of each of its own functions and variables, 40,000 times in its code, since the program
- * could have put its own in their places (ELF's symbol interposition). php-fpm's executable does not have to. Once the library is loaded, every
- * address is known, so the template has its code say them: a copy of the code replaces it, the same in all other respects.
+/* PHP's library asks its table of symbols for the address of each of its own functions and
+ * variables, 40,000 times in its code, since the program could have put its own in their places
+ * (ELF's symbol interposition). php-fpm's executable does not have to. Once the library is loaded,
+ * every address is known, so the template has its code say them: a copy of the code replaces it,
+ * the same in all other respects.
  *
- * Which instructions these are has been found out at the build, for that very library. Each is looked at again before it is changed; where
- * anything is not as expected, everything stays as it was. */
+ * Which instructions these are has been found out at the build, for that very library. Each is
+ * looked at again before it is changed; where anything is not as expected, everything stays as it
+ * was. */
 #include "php/direct_binding.h"
 
 #include <elf.h>
@@ -35,7 +38,8 @@ struct library {
 	off_t offset;             /* of the code in the file */
 	size_t in_file;           /* so much of the code is from there; zeros follow */
 	bool is_ours;             /* the one of the build */
-	bool is_bound;            /* the table has every address, and is not filled in as functions are called */
+	/* the table has every address, and is not filled in as functions are called */
+	bool is_bound;
 };
 
 static bool has_our_id(uintptr_t at, uintptr_t end)
@@ -44,8 +48,10 @@ static bool has_our_id(uintptr_t at, uintptr_t end)
 		const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)at;
 		uintptr_t name = at + sizeof(*note), value = name + ((note->n_namesz + 3) & ~3u);
 
-		if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && memcmp((const char *)name, "GNU", 4) == 0) {
-			return note->n_descsz == surus_direct_id_len && memcmp((const void *)value, surus_direct_id, surus_direct_id_len) == 0;
+		if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 &&
+		        memcmp((const char *)name, "GNU", 4) == 0) {
+			return note->n_descsz == surus_direct_id_len &&
+			        memcmp((const void *)value, surus_direct_id, surus_direct_id_len) == 0;
 		}
 		at = value + ((note->n_descsz + 3) & ~3u);
 	}
@@ -55,7 +61,8 @@ static bool has_our_id(uintptr_t at, uintptr_t end)
 static bool binds_at_once(const ElfW(Dyn) *entry)
 {
 	for (; entry->d_tag != DT_NULL; entry++) {
-		if (entry->d_tag == DT_BIND_NOW || (entry->d_tag == DT_FLAGS && entry->d_un.d_val & DF_BIND_NOW) ||
+		if (entry->d_tag == DT_BIND_NOW ||
+		        (entry->d_tag == DT_FLAGS && entry->d_un.d_val & DF_BIND_NOW) ||
 		    (entry->d_tag == DT_FLAGS_1 && entry->d_un.d_val & DF_1_NOW)) {
 			return true;
 		}
@@ -104,7 +111,8 @@ static int32_t read32(const unsigned char *at)
 	return value;
 }
 
-/* Has the instruction, `len` bytes whose last four say how far its operand is, mean `target`. False: it is too far. */
+/* Has the instruction, `len` bytes whose last four say how far its operand is, mean `target`.
+ * False: it is too far. */
 static bool aim(unsigned char *copy, uintptr_t at, size_t len, uintptr_t target)
 {
 	intptr_t distance = (intptr_t)(target - (at + len));
@@ -120,10 +128,12 @@ static bool aim(unsigned char *copy, uintptr_t at, size_t len, uintptr_t target)
 /* The value of a slot of the table; NULL: it is not the library's. */
 static const uintptr_t *slot_at(const struct library *library, uintptr_t address)
 {
-	return address >= library->base && address + sizeof(uintptr_t) <= library->end ? (const uintptr_t *)address : NULL;
+	return address >= library->base && address + sizeof(uintptr_t) <= library->end
+	        ? (const uintptr_t *)address : NULL;
 }
 
-/* The slot from which the stub at `address` (.plt, .plt.sec) takes where to jump. NULL: it is none. */
+/* The slot from which the stub at `address` (.plt, .plt.sec) takes where to jump. NULL: it is
+ * none. */
 static const uintptr_t *slot_of_stub(const struct library *library, uintptr_t address)
 {
 	static const unsigned char endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
@@ -134,14 +144,17 @@ static const uintptr_t *slot_of_stub(const struct library *library, uintptr_t ad
 	}
 	stub += memcmp(stub, endbr64, sizeof(endbr64)) == 0 ? sizeof(endbr64) : 0;
 	stub += *stub == 0xf2; /* bnd */
-	return stub[0] == 0xff && stub[1] == 0x25 ? slot_at(library, (uintptr_t)stub + 6 + (uintptr_t)(intptr_t)read32(stub + 2)) : NULL;
+	return stub[0] == 0xff && stub[1] == 0x25
+	        ? slot_at(library, (uintptr_t)stub + 6 + (uintptr_t)(intptr_t)read32(stub + 2)) : NULL;
 }
 
 /* Changes the instruction at `at`, whose copy is at `copy`. False: it is not one of ours. */
 static bool change(const struct library *library, unsigned char *copy, uintptr_t at)
 {
-	bool calls = copy[0] == 0xe8 || copy[0] == 0xe9;                                          /* call, jmp rel32 */
-	bool loads = (copy[0] & 0xfb) == 0x48 && copy[1] == 0x8b && (copy[2] & 0xc7) == 0x05; /* mov rel32(%rip), register */
+	/* call, jmp rel32 */
+	bool calls = copy[0] == 0xe8 || copy[0] == 0xe9;
+	/* mov rel32(%rip), register */
+	bool loads = (copy[0] & 0xfb) == 0x48 && copy[1] == 0x8b && (copy[2] & 0xc7) == 0x05;
 	size_t len = calls ? 5 : 7;
 	uintptr_t operand;
 	const uintptr_t *slot;
@@ -154,7 +167,8 @@ static bool change(const struct library *library, unsigned char *copy, uintptr_t
 	if (!slot) {
 		return false;
 	}
-	/* What it takes from others, they may have exchanged later (profilers do, for read() and write()). */
+	/* What it takes from others, they may have exchanged later (profilers do, for read() and
+	 * write()). */
 	if (*slot >= library->base && *slot < library->end && aim(copy, at, len, *slot) && loads) {
 		copy[1] = 0x8d; /* lea */
 	}
@@ -175,22 +189,25 @@ static bool change_all(const struct library *library, unsigned char *copy)
 			}
 		}
 		at += distance;
-		if (at < library->code || at + 8 > library->code_end || !change(library, copy + (at - library->code), at)) {
+		if (at < library->code || at + 8 > library->code_end ||
+		        !change(library, copy + (at - library->code), at)) {
 			return false;
 		}
 	}
 	return true;
 }
 
-/* Reads the code from its file. False: that cannot be read, or has other code than is in memory, where a tracer's breakpoints (uprobes) lie. They
- * are nothing without the file under them. */
+/* Reads the code from its file. False: that cannot be read, or has other code than is in memory,
+ * where a tracer's breakpoints (uprobes) lie. They are nothing without the file under them. */
 static bool read_code(const struct library *library, unsigned char *copy)
 {
 	int file = open(library->file, O_RDONLY | O_CLOEXEC);
 	size_t done = 0;
 	ssize_t len = 0;
 
-	while (file >= 0 && done < library->in_file && (len = pread(file, copy + done, library->in_file - done, library->offset + (off_t)done)) > 0) {
+	while (file >= 0 && done < library->in_file &&
+	        (len = pread(file, copy + done, library->in_file - done,
+	        library->offset + (off_t)done)) > 0) {
 		done += (size_t)len;
 	}
 	if (file >= 0) {
@@ -207,11 +224,13 @@ static const char *put(const struct library *library, unsigned char *copy, size_
 		return errno == ENOMEM ? "failed: no memory" : "failed: the system lets nobody make code";
 	}
 #ifdef PR_SET_VMA
-	prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, copy, size, "code of PHP's library"); /* in /proc/PID/maps */
+	/* in /proc/PID/maps */
+	prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, copy, size, "code of PHP's library");
 #endif
-	if (mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)library->code) == MAP_FAILED) {
+	if (mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)library->code) ==
+	        MAP_FAILED) {
 		/* What was there is gone, perhaps. */
-		perror("The code of PHP's library cannot be replaced (engine.direct_calls): mremap");
+		perror("The code of PHP's library cannot be replaced (engine.direct_binding): mremap");
 		_exit(1);
 	}
 	replaced = size;
@@ -221,14 +240,16 @@ static const char *put(const struct library *library, unsigned char *copy, size_
 static const char *replace(const struct library *library)
 {
 	size_t size = library->code_end - library->code, area_size = size + 3 * HUGE_PAGE;
-	unsigned char *area = mmap(NULL, area_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *copy;
+	unsigned char *area = mmap(NULL, area_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+	        -1, 0), *copy;
 	const char *failed;
 
 	if (area == MAP_FAILED) {
 		return "failed: no memory";
 	}
-	/* Of huge pages, where the kernel gives them. In its place each small page is mapped by itself again, but they lie side by side in memory: one
-	 * entry of the CPU's table of pages does for several. */
+	/* Of huge pages, where the kernel gives them. In its place each small page is mapped by itself
+	 * again, but they lie side by side in memory: one entry of the CPU's table of pages does for
+	 * several. */
 	madvise(area, area_size, MADV_HUGEPAGE);
 	copy = area + (-(uintptr_t)area & (HUGE_PAGE - 1)) + (library->code & (HUGE_PAGE - 1));
 	if (!read_code(library, copy)) {
@@ -263,7 +284,9 @@ void surus_direct_calls(void)
 	} else if (library.is_bound || (at_once && *at_once)) {
 		state = replace(&library);
 	} else {
-		state = "impossible: PHP's library finds its functions as they are called; it has to be linked with -z now";
+		state =
+		        "impossible: PHP's library finds its functions as they are called; it has to be "
+		        "linked with -z now";
 	}
 }
 

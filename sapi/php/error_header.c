@@ -1,5 +1,6 @@
-/* Gives the answer of a script that has ended with a fatal error, or with exit(255), the header that fastcgi.error_header
- * names, as php-fpm does before the functions that run at the end (sapi/fpm/fpm/fpm_main.c). */
+/* Gives the answer of a script that has ended with a fatal error, or with exit(255), the header
+ * that fastcgi.error_header names, as php-fpm does before the functions that run at the end
+ * (sapi/fpm/fpm/fpm_main.c). */
 #include "php/error_header.h"
 
 #include <string.h>

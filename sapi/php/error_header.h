@@ -1,4 +1,5 @@
-/* Gives the answer of a script that has ended with a fatal error, or with exit(255), the header that fastcgi.error_header */
+/* Gives the answer of a script that has ended with a fatal error, or with exit(255), the header
+ * that fastcgi.error_header */
 #ifndef SURUS_PHP_ERROR_HEADER_H
 #define SURUS_PHP_ERROR_HEADER_H
 

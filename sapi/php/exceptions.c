@@ -15,7 +15,8 @@ void surus_exception_end(void)
 	}
 }
 
-/* As zend_user_exception_handler, which calls it without a frame: there an exit() in it would end as a fatal error does. */
+/* As zend_user_exception_handler, which calls it without a frame: there an exit() in it would end
+ * as a fatal error does. */
 static void call_exception_handler(void)
 {
 	zend_object *exception = EG(exception);

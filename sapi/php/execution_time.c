@@ -1,6 +1,7 @@
-/* max_execution_time where a process is rewound: seconds of CPU time for each event, by PHP's own timer. To set and to stop it takes two system
- * calls an event; so it runs on from event to event here, and who is interrupted looks how long the event has taken. What the process
- * has used up to its beginning is known: rewind/memory/pages.c asks after each event, for the page faults. */
+/* max_execution_time where a process is rewound: seconds of CPU time for each event, by PHP's own
+ * timer. To set and to stop it takes two system calls an event; so it runs on from event to event
+ * here, and who is interrupted looks how long the event has taken. What the process has used up to
+ * its beginning is known: rewind/memory/pages.c asks after each event, for the page faults. */
 #include "php/execution_time.h"
 
 #include <errno.h>
@@ -20,7 +21,8 @@
 
 /* Not restored by a rewind. */
 static struct limit {
-	int64_t seconds; /* of CPU time, for which the timer was set that runs on from event to event; 0: none does */
+	/* of CPU time, for which the timer was set that runs on from event to event; 0: none does */
+	int64_t seconds;
 	bool is_ours;    /* who is called when they are over */
 	uint64_t set_at; /* in microseconds of CPU time of this process */
 	uint64_t began;  /* when the event in our hands has */
@@ -65,7 +67,8 @@ void surus_limit_note_threads(void)
 
 static void run(uint64_t us)
 {
-	struct itimerval timer = {.it_value = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)}};
+	struct itimerval timer = {.it_value =
+	        {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)}};
 
 	setitimer(ITIMER_PROF, &timer, NULL);
 }
@@ -114,13 +117,16 @@ void surus_limit_prepare(void)
 void surus_limit_begin(void)
 {
 	zend_long seconds = EG(timeout_seconds);
-	bool goes_on = surus_settings.engine == SURUS_REWIND && plain.sa_handler != SIG_DFL && plain.sa_handler != SIG_IGN;
+	bool goes_on = surus_settings.engine == SURUS_REWIND && plain.sa_handler != SIG_DFL &&
+	        plain.sa_handler != SIG_IGN;
 
 	if (seconds <= 0) {
 		return;
 	}
-	/* Set anew when half of it is over, so that events that take their time are hardly ever interrupted. */
-	if (goes_on && seconds == limit->seconds && limit->began - limit->set_at < (uint64_t)seconds * 1000000 / 2) {
+	/* Set anew when half of it is over, so that events that take their time are hardly ever
+	 * interrupted. */
+	if (goes_on && seconds == limit->seconds &&
+	        limit->began - limit->set_at < (uint64_t)seconds * 1000000 / 2) {
 		return;
 	}
 	unsigned char before = surus_calls_are_ours();

@@ -1,5 +1,5 @@
-/* Status flags (O_NONBLOCK, for one) of what a worker and its boot have open: they are the kernel's, and put back where an event may have
- * changed them. */
+/* Status flags (O_NONBLOCK, for one) of what a worker and its boot have open: they are the
+ * kernel's, and put back where an event may have changed them. */
 #include "php/fd_flags.h"
 
 #include <fcntl.h>
@@ -17,10 +17,13 @@ static struct {
 static size_t count;
 static bool may_have_changed;
 
-/* Those by which PHP changes them, and those that start programs, which have some of them open too. Whose stream or socket is given is not
- * asked: one that an event has made may lead to what the boot, or this process, has open. */
-static const char *const names[] = {"stream_set_blocking", "socket_set_blocking", "socket_set_nonblock", "socket_set_block",
-                                    "exec", "passthru", "popen", "proc_open", "shell_exec", "system"};
+/* Those by which PHP changes them, and those that start programs, which have some of them open too.
+ * Whose stream or socket is given is not asked: one that an event has made may lead to what the
+ * boot, or this process, has open. */
+static const char *const names[] = {"stream_set_blocking", "socket_set_blocking",
+        "socket_set_nonblock", "socket_set_block",
+                                    "exec", "passthru", "popen", "proc_open", "shell_exec",
+                                    "system"};
 
 enum { FUNCTIONS = sizeof(names) / sizeof(*names) };
 
@@ -43,7 +46,8 @@ static ZEND_FUNCTION(surus_changing_flags)
 void surus_flags_watch(void)
 {
 	for (size_t i = 0; i < FUNCTIONS; i++) {
-		zend_function *function = zend_hash_str_find_ptr(CG(function_table), names[i], strlen(names[i]));
+		zend_function *function = zend_hash_str_find_ptr(CG(function_table), names[i],
+		        strlen(names[i]));
 		if (function && function->type == ZEND_INTERNAL_FUNCTION) {
 			plain[i].name = function->common.function_name;
 			plain[i].handler = function->internal_function.handler;

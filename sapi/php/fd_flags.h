@@ -1,4 +1,5 @@
-/* Status flags (O_NONBLOCK, for one) of what a worker and its boot have open: they are the kernel's, and put back where an event may have */
+/* Status flags (O_NONBLOCK, for one) of what a worker and its boot have open: they are the
+ * kernel's, and put back where an event may have */
 #ifndef SURUS_PHP_FD_FLAGS_H
 #define SURUS_PHP_FD_FLAGS_H
 

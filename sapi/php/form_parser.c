@@ -1,4 +1,5 @@
-/* Forms that come with another method than POST, for which PHP reads none: as request_parse_body() of PHP 8.4. */
+/* Forms that come with another method than POST, for which PHP reads none: as request_parse_body()
+ * of PHP 8.4. */
 #include "php/form_parser.h"
 
 #include <string.h>
@@ -14,12 +15,15 @@ static const char multipart[] = "multipart/form-data";
 bool surus_form_read(struct _zval_struct *fields, struct _zval_struct *files)
 {
 	const char *type = SG(request_info).content_type;
-	sapi_post_entry *entry = zend_hash_str_find_ptr(&SG(known_post_content_types), multipart, sizeof(multipart) - 1);
+	sapi_post_entry *entry = zend_hash_str_find_ptr(&SG(known_post_content_types), multipart,
+	        sizeof(multipart) - 1);
 	/* Where extensions put it that look at what comes in, whatever array they are given. */
-	zval *post = &PG(http_globals)[TRACK_VARS_POST], *uploads = &PG(http_globals)[TRACK_VARS_FILES], before[2];
+	zval *post = &PG(http_globals)[TRACK_VARS_POST], *uploads =
+	        &PG(http_globals)[TRACK_VARS_FILES], before[2];
 
 	/* Once: who reads it, has read it. */
-	if (!entry || !type || strncasecmp(type, multipart, sizeof(multipart) - 1) != 0 || SG(rfc1867_uploaded_files) || SG(read_post_bytes) > 0) {
+	if (!entry || !type || strncasecmp(type, multipart, sizeof(multipart) - 1) != 0 ||
+	        SG(rfc1867_uploaded_files) || SG(read_post_bytes) > 0) {
 		return false;
 	}
 	ZVAL_COPY_VALUE(&before[0], post);

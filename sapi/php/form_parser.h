@@ -1,4 +1,5 @@
-/* Forms that come with another method than POST, for which PHP reads none: as request_parse_body() of PHP 8.4. */
+/* Forms that come with another method than POST, for which PHP reads none: as request_parse_body()
+ * of PHP 8.4. */
 #ifndef SURUS_PHP_FORM_PARSER_H
 #define SURUS_PHP_FORM_PARSER_H
 

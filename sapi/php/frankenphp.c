@@ -21,7 +21,8 @@ static void add_header(void *data, void *array)
 	if (name == 0) {
 		return;
 	}
-	while (value < header->header_len && (header->header[value] == ' ' || header->header[value] == '\t')) {
+	while (value < header->header_len && (header->header[value] == ' ' ||
+	        header->header[value] == '\t')) {
 		value++;
 	}
 	zend_string *key = zend_string_init(header->header, name, 0);

@@ -44,7 +44,8 @@ static ZEND_FUNCTION(surus_get_resources)
 
 void surus_get_resources_install(void)
 {
-	zend_function *function = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("get_resources"));
+	zend_function *function = zend_hash_str_find_ptr(CG(function_table),
+	        ZEND_STRL("get_resources"));
 
 	if (function && function->type == ZEND_INTERNAL_FUNCTION) {
 		plain = function->internal_function.handler;

@@ -1,5 +1,5 @@
-/* Frees what an event has left with PHP and its extensions, where the process goes on as it is: PHP frees
- * it at the end of its request, which comes here when the worker ends. */
+/* Frees what an event has left with PHP and its extensions, where the process goes on as it is: PHP
+ * frees it at the end of its request, which comes here when the worker ends. */
 #include "php/leftovers.h"
 
 #include <fcntl.h>
@@ -23,7 +23,8 @@
 #include "php/request_body.h"
 #include "php/stream_wrappers.h"
 
-/* Handlers that events may stack up; restore_error_handler() beyond them reaches those of the boot. */
+/* Handlers that events may stack up; restore_error_handler() beyond them reaches those of the
+ * boot. */
 enum { HANDLERS = 16 };
 
 static int boot_error_handlers, boot_exception_handlers;
@@ -58,7 +59,8 @@ static struct {
 	int directory; /* -1: it cannot be opened */
 	mode_t umask;
 	bool has_alarm;
-	php_stream_context *context; /* of streams that are given none; NULL where the boot needed none */
+	/* of streams that are given none; NULL where the boot needed none */
+	php_stream_context *context;
 	zval options;
 } boot;
 
@@ -109,7 +111,8 @@ void surus_leftovers_note(void)
 	boot_error_handlers = zend_stack_count(&EG(user_error_handlers));
 	boot_exception_handlers = zend_stack_count(&EG(user_exception_handlers));
 	boot_ticks = count_ticks();
-	libxml_clear_errors = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("libxml_clear_errors"));
+	libxml_clear_errors = zend_hash_str_find_ptr(CG(function_table),
+	        ZEND_STRL("libxml_clear_errors"));
 	if (surus_settings.engine == SURUS_WORKER) {
 		free_texts(); /* so that the first event finds what all others do */
 		surus_wrappers_note();
@@ -136,7 +139,8 @@ static void limit_handlers(void)
 	int reporting;
 
 	while (zend_stack_count(&EG(user_error_handlers)) > boot_error_handlers + HANDLERS) {
-		take(&EG(user_error_handlers_error_reporting), boot_error_handlers, &reporting, sizeof(reporting));
+		take(&EG(user_error_handlers_error_reporting), boot_error_handlers, &reporting,
+		        sizeof(reporting));
 		take(&EG(user_error_handlers), boot_error_handlers, &handler, sizeof(handler));
 		zval_ptr_dtor(&handler);
 	}
@@ -146,7 +150,8 @@ static void limit_handlers(void)
 	}
 }
 
-/* That of header_register_callback(), where headers had been sent already: the next activation forgets it. */
+/* That of header_register_callback(), where headers had been sent already: the next activation
+ * forgets it. */
 static void free_header_callback(void)
 {
 #if PHP_VERSION_ID >= 80600

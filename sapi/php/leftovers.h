@@ -1,4 +1,5 @@
-/* Frees what an event has left with PHP and its extensions, where the process goes on as it is: PHP frees */
+/* Frees what an event has left with PHP and its extensions, where the process goes on as it is: PHP
+ * frees */
 #ifndef SURUS_PHP_LEFTOVERS_H
 #define SURUS_PHP_LEFTOVERS_H
 

@@ -16,7 +16,8 @@ static time_t *request_time; /* OPcache's */
 static bool may_ask(void)
 {
 	return !zend_ini_string("opcache.restrict_api", sizeof("opcache.restrict_api") - 1, 0)[0] &&
-	       zend_hash_str_exists(CG(function_table), "opcache_get_status", sizeof("opcache_get_status") - 1);
+	       zend_hash_str_exists(CG(function_table), "opcache_get_status",
+	       sizeof("opcache_get_status") - 1);
 }
 
 /* opcache_get_status(false), which only PHP code can ask; undefined when there is no answer. */
@@ -35,14 +36,16 @@ static void ask(zval *status)
 
 static bool says(zval *status, const char *what)
 {
-	zval *value = Z_TYPE_P(status) == IS_ARRAY ? zend_hash_str_find(Z_ARRVAL_P(status), what, strlen(what)) : NULL;
+	zval *value = Z_TYPE_P(status) == IS_ARRAY
+	        ? zend_hash_str_find(Z_ARRVAL_P(status), what, strlen(what)) : NULL;
 
 	return value && Z_TYPE_P(value) == IS_TRUE;
 }
 
 void surus_opcache_explain_preload(void)
 {
-	const char *file = EG(ini_directives) ? zend_ini_string("opcache.preload", sizeof("opcache.preload") - 1, 0) : NULL;
+	const char *file = EG(ini_directives)
+	        ? zend_ini_string("opcache.preload", sizeof("opcache.preload") - 1, 0) : NULL;
 
 	if (!file || !*file) {
 		return;
@@ -50,7 +53,9 @@ void surus_opcache_explain_preload(void)
 	if (access(file, R_OK) != 0) {
 		fprintf(stderr, "surus-php: cannot read %s (opcache.preload): %m\n", file);
 	} else {
-		fprintf(stderr, "surus-php: PHP did not start, most likely because %s failed (opcache.preload); log_errors = 1 tells why\n", file);
+		fprintf(stderr,
+		        "surus-php: PHP did not start, most likely because %s failed (opcache.preload); "
+		        "log_errors = 1 tells why\n", file);
 	}
 }
 
@@ -96,19 +101,23 @@ const char *surus_opcache_stuck(void)
 	}
 	zend_try {
 		ask(&status);
-		why = says(&status, "restart_pending") ? "restart" : says(&status, "cache_full") ? "full" : NULL;
+		why = says(&status, "restart_pending") ? "restart" : says(&status, "cache_full") ? "full"
+		        : NULL;
 		zval_ptr_dtor(&status);
 	} zend_end_try();
 	return why;
 }
 
-/* OPcache's time of the request is a field of zend_accel_globals, whose layout is not among PHP's installed headers
- * (ext/opcache/ZendAccelerator.h). An ini entry has the address of these globals and the place of its own field. Some 200 bytes behind that
- * is the field we look for; accel_activate() has just set it to what sapi_get_request_time() says. The globals are 32 KiB long. */
+/* OPcache's time of the request is a field of zend_accel_globals, whose layout is not among PHP's
+ * installed headers (ext/opcache/ZendAccelerator.h). An ini entry has the address of these globals
+ * and the place of its own field. Some 200 bytes behind that is the field we look for;
+ * accel_activate() has just set it to what sapi_get_request_time() says. The globals are 32 KiB
+ * long. */
 void surus_opcache_booting(void)
 {
 	enum { WITHIN = 512 };
-	zend_ini_entry *entry = zend_hash_str_find_ptr(EG(ini_directives), ZEND_STRL("opcache.file_update_protection"));
+	zend_ini_entry *entry = zend_hash_str_find_ptr(EG(ini_directives),
+	        ZEND_STRL("opcache.file_update_protection"));
 	time_t now = (time_t)sapi_get_request_time();
 
 	if (!entry || !zend_get_extension("Zend OPcache")) {

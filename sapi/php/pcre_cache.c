@@ -1,15 +1,19 @@
-/* Regular expressions that events have had PHP compile. PHP keeps them for later requests, and so does php-fpm; a process that ends
- * with its event, or is put back, cannot. So events note which they were, in memory that all processes share, and the template
- * compiles those that have come again, for the workers that it forks from then on. Only the expression's text leaves an event.
+/* Regular expressions that events have had PHP compile. PHP keeps them for later requests, and so
+ * does php-fpm; a process that ends with its event, or is put back, cannot. So events note which
+ * they were, in memory that all processes share, and the template compiles those that have come
+ * again, for the workers that it forks from then on. Only the expression's text leaves an event.
  *
- * Every worker can write anything into that memory, at any time. So nothing in it is read twice, and what the template compiles is a
- * copy of its own, of a length that it has checked. That text may be anything an attacker likes. To have it compiled is harmless:
- * - A compiled expression has no effect before somebody matches with it, and it is found by its exact text only. Who asks for it has
- *   the same text compiled, and gets the same result.
- * - To compile takes time and memory, and a bug in the compiler may be reached. So a child of the template compiles first, and is
- *   killed when its time is over; the template goes on forking workers meanwhile. It compiles only what the child has compiled in
- *   time, without a crash and in little memory.
- * - The memory that all of them take together has a limit, too, after which none is compiled any more. */
+ * Every worker can write anything into that memory, at any time. So nothing in it is read twice,
+ * and what the template compiles is a copy of its own, of a length that it has checked. That text
+ * may be anything an attacker likes. To have it compiled is harmless:
+ * - A compiled expression has no effect before somebody matches with it, and it is found by its
+ *   exact text only. Who asks for it has the same text compiled, and gets the same result.
+ * - To compile takes time and memory, and a bug in the compiler may be reached. So a child of the
+ *   template compiles first, and is killed when its time is over; the template goes on forking
+ *   workers meanwhile. It compiles only what the child has compiled in time, without a crash and in
+ *   little memory.
+ * - The memory that all of them take together has a limit, too, after which none is compiled any
+ *   more. */
 #include "php/pcre_cache.h"
 
 #include <ctype.h>
@@ -39,12 +43,14 @@ enum {
 	PROBES = 8,
 	LONGEST = 4064, /* bytes of an expression */
 	OFTEN = 2,      /* events that have compiled an expression before the template does */
-	FIRST_WAIT = 1000000, /* microseconds from the boot to the first time that the template compiles */
+	/* microseconds from the boot to the first time that the template compiles */
+	FIRST_WAIT = 1000000,
 	WAIT_FACTOR = 4,      /* and how much longer it waits each time after */
 	LONGEST_WAIT = 600000000,
 	APART = 20000, /* microseconds between two workers that make room for others */
 	TRIAL = 300,   /* milliseconds of CPU time that the child has for all that are new */
-	TRIAL_WAIT = 900, /* and of time, on a machine that is busy; the template does not wait for it */
+	/* and of time, on a machine that is busy; the template does not wait for it */
+	TRIAL_WAIT = 900,
 	MOST_PAGES = 256,       /* of memory for one expression */
 	MOST_PAGES_IN_ALL = 4096, /* and for all together */
 };
@@ -78,7 +84,8 @@ static bool done[SLOTS]; /* compiled, or refused for good */
 bool surus_regex_start(void)
 {
 	/* Pages that no expression has come to are no memory yet. */
-	void *shared = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	void *shared = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+	        -1, 0);
 
 	table = shared == MAP_FAILED ? NULL : shared;
 	return table != NULL;
@@ -92,7 +99,8 @@ void surus_regex_booted(void)
 	atomic_store(&table->compiled, compiled);
 }
 
-/* Under a locale, PHP's key is the locale's name and the expression. No expression begins as names do. */
+/* Under a locale, PHP's key is the locale's name and the expression. No expression begins as names
+ * do. */
 static bool is_expression(const zend_string *key)
 {
 	const char *at = ZSTR_VAL(key);
@@ -121,7 +129,8 @@ static void note(zend_string *expression)
 			atomic_store(&slot->state, WRITTEN);
 			return;
 		}
-		if (state == WRITTEN && atomic_load(&slot->hash) == hash && atomic_load(&slot->len) == ZSTR_LEN(expression) &&
+		if (state == WRITTEN && atomic_load(&slot->hash) == hash &&
+		        atomic_load(&slot->len) == ZSTR_LEN(expression) &&
 		    memcmp(slot->text, ZSTR_VAL(expression), ZSTR_LEN(expression)) == 0) {
 			if (atomic_fetch_add(&slot->events, 1) + 1 == OFTEN) {
 				atomic_fetch_add(&table->due, 1);
@@ -144,17 +153,20 @@ void surus_regex_note(void)
 
 bool surus_regex_is_due(void)
 {
-	return atomic_load_explicit(&table->due, memory_order_relaxed) > compiled && surus_now() >= not_before;
+	return atomic_load_explicit(&table->due, memory_order_relaxed) > compiled &&
+	        surus_now() >= not_before;
 }
 
-/* Has it been told by now, as far as a worker sees? Where a script makes it look so, workers are replaced one after the other, until the
- * template writes down again how it is. */
+/* Has it been told by now, as far as a worker sees? Where a script makes it look so, workers are
+ * replaced one after the other, until the template writes down again how it is. */
 static bool is_news(void)
 {
 	uint32_t by_now = atomic_load_explicit(&table->compiled, memory_order_relaxed);
 
-	return by_now != compiled || (atomic_load_explicit(&table->due, memory_order_relaxed) > by_now &&
-	                              surus_now() >= atomic_load_explicit(&table->not_before, memory_order_relaxed));
+	return by_now != compiled || (atomic_load_explicit(&table->due, memory_order_relaxed) >
+	        by_now &&
+	                              surus_now() >= atomic_load_explicit(&table->not_before,
+	                              memory_order_relaxed));
 }
 
 bool surus_regex_leaves(void)
@@ -183,7 +195,8 @@ static zend_string *copy(const struct slot *slot)
 	return NULL;
 }
 
-/* Without the application hearing of it: it has not asked for this, and this is not the place for its code. */
+/* Without the application hearing of it: it has not asked for this, and this is not the place for
+ * its code. */
 static void compile(zend_string *expression)
 {
 	zval error_handler, exception_handler;
@@ -209,7 +222,8 @@ static void compile(zend_string *expression)
 	PCRE_G(jit) = jit;
 }
 
-/* Pages of memory that this process has, but for those of files: a child comes to those by and by. */
+/* Pages of memory that this process has, but for those of files: a child comes to those by and
+ * by. */
 static size_t resident(void)
 {
 	char text[64];
@@ -296,8 +310,9 @@ static void begin_trial(struct candidate *candidates, size_t count)
 	trial.words = pipe_ends[0];
 }
 
-/* Reads which are fit, as far as that is known. One that has cost the child its life, or its time, is not; what follows it is left for
- * the next time, and all that the machine did not come to. False: the child is at work. */
+/* Reads which are fit, as far as that is known. One that has cost the child its life, or its time,
+ * is not; what follows it is left for the next time, and all that the machine did not come to.
+ * False: the child is at work. */
 static bool end_trial(void)
 {
 	bool is_over = trial.words < 0 || surus_now() >= trial.end;
@@ -408,5 +423,6 @@ void surus_regex_compile(void)
 	trial.count = 0;
 	/* Whatever was there. */
 	atomic_store(&table->due, compiled + left);
-	pause_before = pause_before * WAIT_FACTOR < LONGEST_WAIT ? pause_before * WAIT_FACTOR : LONGEST_WAIT;
+	pause_before = pause_before * WAIT_FACTOR < LONGEST_WAIT ? pause_before * WAIT_FACTOR
+	        : LONGEST_WAIT;
 }

@@ -1,8 +1,9 @@
-/* Generators of random numbers. Memory that is put back gives the same numbers again; so after each rewind every generator of this
- * process starts anew from the kernel's.
+/* Generators of random numbers. Memory that is put back gives the same numbers again; so after each
+ * rewind every generator of this process starts anew from the kernel's.
  *
- * Those of OpenSSL, GnuTLS and libgcrypt do so by themselves: each remembers the process that has seeded it, which was the template,
- * and seeds itself anew when it finds that it is not that process, which every worker finds after every rewind. */
+ * Those of OpenSSL, GnuTLS and libgcrypt do so by themselves: each remembers the process that has
+ * seeded it, which was the template, and seeds itself anew when it finds that it is not that
+ * process, which every worker finds after every rewind. */
 #include "php/random_seed.h"
 
 #include <dlfcn.h>
@@ -31,7 +32,8 @@ static struct drawn {
 static zend_object **engines; /* those that the boot has made */
 static size_t engine_count;
 
-/* The state of libc's random(): behind a word that says of what kind it is, 31 words of any content. */
+/* The state of libc's random(): behind a word that says of what kind it is, 31 words of any
+ * content. */
 static char libc_state[128];
 
 bool surus_random_create(void)
@@ -48,8 +50,9 @@ void surus_random_forget(void)
 
 /* --- GMP's --- */
 
-/* PHP seeds it when it is first used, with 20 bits, and no more: what a boot has used would give the same numbers to all,
- * and of a thousand processes that boot for themselves two would often have the same. */
+/* PHP seeds it when it is first used, with 20 bits, and no more: what a boot has used would give
+ * the same numbers to all, and of a thousand processes that boot for themselves two would often
+ * have the same. */
 static const char *const gmp_names[] = {"gmp_random_seed", "gmp_random_bits", "gmp_random_range"};
 
 enum { GMP_FUNCTIONS = sizeof(gmp_names) / sizeof(*gmp_names) };
@@ -61,7 +64,8 @@ static uint64_t seed(void);
 static ZEND_FUNCTION(surus_gmp)
 {
 	for (size_t i = 0; i < GMP_FUNCTIONS; i++) {
-		if (!gmp_functions[i] || gmp_functions[i]->common.function_name != EX(func)->common.function_name) {
+		if (!gmp_functions[i] || gmp_functions[i]->common.function_name !=
+		        EX(func)->common.function_name) {
 			continue;
 		}
 		/* Who gives a seed of his own, wants that. */
@@ -79,15 +83,17 @@ static ZEND_FUNCTION(surus_gmp)
 
 /* --- libuuid's --- */
 
-/* It keeps to itself what tells its UUIDs of time from those that another process makes in the same moment: 14 bits, drawn for the first
- * one, and all that are forked from there would have the same. So those that a boot wants are made by a process that is nobody's parent. */
+/* It keeps to itself what tells its UUIDs of time from those that another process makes in the same
+ * moment: 14 bits, drawn for the first one, and all that are forked from there would have the same.
+ * So those that a boot wants are made by a process that is nobody's parent. */
 static zif_handler plain_uuid_create;
 
 static bool makes_time_in_boot(zend_execute_data *call)
 {
 	enum { TIME = 1 }; /* UUID_TYPE_TIME */
 
-	return surus_boots_in_template() && surus_self->line == &surus_self->nowhere && ZEND_CALL_NUM_ARGS(call) > 0 &&
+	return surus_boots_in_template() && surus_self->line == &surus_self->nowhere &&
+	        ZEND_CALL_NUM_ARGS(call) > 0 &&
 	       zval_get_long(ZEND_CALL_ARG(call, 1)) == TIME;
 }
 
@@ -133,7 +139,8 @@ void surus_random_prepare(void)
 {
 	watch_uuid();
 	for (size_t i = 0; i < GMP_FUNCTIONS; i++) {
-		zend_function *function = zend_hash_str_find_ptr(CG(function_table), gmp_names[i], strlen(gmp_names[i]));
+		zend_function *function = zend_hash_str_find_ptr(CG(function_table), gmp_names[i],
+		        strlen(gmp_names[i]));
 		if (function && function->type == ZEND_INTERNAL_FUNCTION) {
 			gmp_functions[i] = function;
 			gmp_handlers[i] = function->internal_function.handler;
@@ -144,7 +151,8 @@ void surus_random_prepare(void)
 
 /* --- the others --- */
 
-/* Starts anew what can be left to start itself when it is used: in every fork, and after every rewind to where we are. */
+/* Starts anew what can be left to start itself when it is used: in every fork, and after every
+ * rewind to where we are. */
 static void forget(void)
 {
 	void (*sqlite)(int, void *) = (void (*)(int, void *))dlsym(RTLD_DEFAULT, "sqlite3_randomness");
@@ -155,7 +163,8 @@ static void forget(void)
 	}
 }
 
-/* Engines that the boot has made: Random\Engine\Mt19937 and its kin, and what is derived from them. */
+/* Engines that the boot has made: Random\Engine\Mt19937 and its kin, and what is derived from
+ * them. */
 void surus_random_note(void)
 {
 	zend_objects_store *store = &EG(objects_store);
@@ -167,17 +176,21 @@ void surus_random_note(void)
 	initstate(1, libc_state, sizeof(libc_state));
 	for (uint32_t i = 1; i < store->top; i++) {
 		zend_object *object = store->object_buckets[i];
-		if (IS_OBJ_VALID(object) && (instanceof_function(object->ce, random_ce_Random_Engine_Mt19937) ||
-		                             instanceof_function(object->ce, random_ce_Random_Engine_PcgOneseq128XslRr64) ||
-		                             instanceof_function(object->ce, random_ce_Random_Engine_Xoshiro256StarStar))) {
+		if (IS_OBJ_VALID(object) && (instanceof_function(object->ce,
+		        random_ce_Random_Engine_Mt19937) ||
+		                             instanceof_function(object->ce,
+		                             random_ce_Random_Engine_PcgOneseq128XslRr64) ||
+		                             instanceof_function(object->ce,
+		                             random_ce_Random_Engine_Xoshiro256StarStar))) {
 			engines = perealloc(engines, (engine_count + 1) * sizeof(*engines), 1);
 			engines[engine_count++] = object;
 		}
 	}
 }
 
-/* Gives random bytes of the kernel's. They are fetched for many requests together where a process serves many, because a call costs
- * more than what it fetches; in memory that is never put back, and of which the template has none, so nobody gets them twice. */
+/* Gives random bytes of the kernel's. They are fetched for many requests together where a process
+ * serves many, because a call costs more than what it fetches; in memory that is never put back,
+ * and of which the template has none, so nobody gets them twice. */
 static void draw(void *to, size_t size)
 {
 	size_t fetched = surus_settings.engine == SURUS_REWIND ? sizeof(drawn->bytes) : size;
@@ -215,13 +228,14 @@ static void renew(zend_object *object)
 		php_random_xoshiro256starstar_seed64(engine->engine.state, seed());
 	} else {
 		uint64_t high = seed();
-		php_random_pcgoneseq128xslrr64_seed128(engine->engine.state, php_random_uint128_constant(high, seed()));
+		php_random_pcgoneseq128xslrr64_seed128(engine->engine.state,
+		        php_random_uint128_constant(high, seed()));
 	}
 #endif
 }
 
-/* PHP 8.2 seeds it with the microsecond and the pid, and so gives a worker that begins with each request the same numbers again after some
- * thousand of them. */
+/* PHP 8.2 seeds it with the microsecond and the pid, and so gives a worker that begins with each
+ * request the same numbers again after some thousand of them. */
 static void renew_combined(void)
 {
 	/* What each of its two halves may be. */
@@ -238,8 +252,8 @@ static void renew_combined(void)
 	RANDOM_G(combined_lcg_seeded) = true;
 }
 
-/* 31 words of 128 bits, by two splitmix64 (https://prng.di.unimi.it/splitmix64.c): to draw them all takes longer than all else here, and so does
- * srandom(), which would make as much of 32 bits. */
+/* 31 words of 128 bits, by two splitmix64 (https://prng.di.unimi.it/splitmix64.c): to draw them all
+ * takes longer than all else here, and so does srandom(), which would make as much of 32 bits. */
 static void renew_libc(void)
 {
 	uint64_t words[sizeof(libc_state) / sizeof(uint64_t)], seeds[2] = {seed(), seed()};

@@ -1,6 +1,7 @@
-/* The body of a request as PHP reads it, and its end. PHP's own reader (sapi_read_standard_form_data)
- * copies what is longer than 16 KiB into a file with a name, which stays where the process is killed.
- * Here the stream is the file that the body has come in, which has none, or memory. */
+/* The body of a request as PHP reads it, and its end. PHP's own reader
+ * (sapi_read_standard_form_data) copies what is longer than 16 KiB into a file with a name, which
+ * stays where the process is killed. Here the stream is the file that the body has come in, which
+ * has none, or memory. */
 #include "php/request_body.h"
 
 #include <string.h>
@@ -27,7 +28,8 @@ static php_stream *from_message(const char *bytes, size_t len)
 static php_stream *from_file(int *fd)
 {
 	/* The offset is shared with a worker that has had the event before and died. */
-	php_stream *body = lseek(*fd, 0, SEEK_SET) == 0 ? php_stream_fopen_from_fd(*fd, "rb", NULL) : NULL;
+	php_stream *body = lseek(*fd, 0, SEEK_SET) == 0 ? php_stream_fopen_from_fd(*fd, "rb", NULL)
+	        : NULL;
 
 	if (body) {
 		*fd = -1; /* the stream closes it */
@@ -42,8 +44,10 @@ static void read_body(void)
 	                (uint64_t)SG(request_info).content_length == event->body_len;
 	php_stream *body = NULL;
 
-	if (is_whole && (SG(post_max_size) <= 0 || SG(request_info).content_length <= SG(post_max_size))) {
-		body = event->body_fd >= 0 ? from_file(&event->body_fd) : from_message(event->body, event->body_len);
+	if (is_whole && (SG(post_max_size) <= 0 ||
+	        SG(request_info).content_length <= SG(post_max_size))) {
+		body = event->body_fd >= 0 ? from_file(&event->body_fd)
+		        : from_message(event->body, event->body_len);
 	}
 	if (!body) {
 		/* It says what is wrong with it. */
@@ -94,7 +98,8 @@ static void close_readers(zend_long first)
 			break;
 		}
 		php_stream *stream = resource->ptr;
-		if (stream && resource->type == php_file_le_stream() && strcmp(stream->ops->label, "Input") == 0) {
+		if (stream && resource->type == php_file_le_stream() &&
+		        strcmp(stream->ops->label, "Input") == 0) {
 			zend_list_close(resource);
 		}
 	}

@@ -16,8 +16,8 @@
 #include "base/scoreboard_layout.h"
 #include "php/url_rewriter.h"
 
-/* Extensions whose request startup or shutdown does something to the answer or to variables, and so belongs to each event. The others
- * have started with the boot. */
+/* Extensions whose request startup or shutdown does something to the answer or to variables, and so
+ * belongs to each event. The others have started with the boot. */
 static zend_module_entry *each_event[3];
 
 /* The first is the session. */
@@ -28,8 +28,9 @@ static const char *const names[] = {"session", "zlib", "filter"};
 
 enum { SAVE_FUNCTIONS = sizeof(PS(mod_user_names)) / sizeof(zval) };
 
-/* Ends the session. The functions that session_set_save_handler() was given are the script's, which will not give them again: a
- * service that has been made lives on. PHP would forget them, but not that there have been some. */
+/* Ends the session. The functions that session_set_save_handler() was given are the script's, which
+ * will not give them again: a service that has been made lives on. PHP would forget them, but not
+ * that there have been some. */
 static void end_session(zend_module_entry *session)
 {
 	zval *functions = (zval *)&PS(mod_user_names), kept[SAVE_FUNCTIONS];

@@ -1,6 +1,7 @@
-/* Ends an event that takes too long. surus writes so into our line of the scoreboard and sends the stop
- * signal; PHP's virtual machine then raises a fatal error at the next loop or call, with a backtrace in the log. Code that
- * never comes back to the virtual machine is killed by surus a moment later. */
+/* Ends an event that takes too long. surus writes so into our line of the scoreboard and sends the
+ * stop signal; PHP's virtual machine then raises a fatal error at the next loop or call, with a
+ * backtrace in the log. Code that never comes back to the virtual machine is killed by surus a
+ * moment later. */
 #include "php/request_timeout.h"
 
 #include <errno.h>
@@ -27,8 +28,8 @@ static void (*next_interrupt)(zend_execute_data *frame);
 static void on_stop(int signal)
 {
 	(void)signal;
-	/* By this signal surus also asks who has an event of which it sees no holder, since our line may have been overwritten, and has
-	 * a worker that waits look at the inbox. */
+	/* By this signal surus also asks who has an event of which it sees no holder, since our line
+	 * may have been overwritten, and has a worker that waits look at the inbox. */
 	surus_say_again();
 	/* Without an event memory may be about to be put back, and must not be written to. */
 	if (surus_request->id && surus_stop_requested()) {
@@ -49,7 +50,8 @@ static void look_again(void)
 	}
 }
 
-/* The template is gone. While surus lives it takes care of us; without it nobody is left to work for. */
+/* The template is gone. While surus lives it takes care of us; without it nobody is left to work
+ * for. */
 static void on_orphaned(int signal, siginfo_t *info, void *context)
 {
 	int saved = errno;
@@ -64,7 +66,8 @@ static void on_orphaned(int signal, siginfo_t *info, void *context)
 	errno = saved;
 }
 
-/* An alarm that nobody handles would end the process, and perhaps another event than the one that has set it. */
+/* An alarm that nobody handles would end the process, and perhaps another event than the one that
+ * has set it. */
 static void on_alarm(int signal)
 {
 	(void)signal;

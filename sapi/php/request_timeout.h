@@ -1,4 +1,5 @@
-/* Ends an event that takes too long. surus writes so into our line of the scoreboard and sends the stop */
+/* Ends an event that takes too long. surus writes so into our line of the scoreboard and sends the
+ * stop */
 #ifndef SURUS_PHP_REQUEST_TIMEOUT_H
 #define SURUS_PHP_REQUEST_TIMEOUT_H
 

@@ -1,5 +1,5 @@
-/* The SAPI: PHP's side of an event, faithful to php-fpm (sapi/fpm/fpm/fpm_main.c of PHP 8.2 is the reference; the oracle
- * tests compare with it). */
+/* The SAPI: PHP's side of an event, faithful to php-fpm (sapi/fpm/fpm/fpm_main.c of PHP 8.2 is the
+ * reference; the oracle tests compare with it). */
 #include "php/sapi_module.h"
 
 #include <errno.h>
@@ -54,7 +54,8 @@ static size_t ub_write(const char *data, size_t len)
 		return fwrite(data, 1, len, stderr);
 	}
 	if (surus_self->state == SURUS_FINISHING) {
-		/* The client has its answer. php-fpm drops the first 8 KiB and aborts the script at the next; we drop all. */
+		/* The client has its answer. php-fpm drops the first 8 KiB and aborts the script at the
+		 * next; we drop all. */
 		return len;
 	}
 	if (surus_client_gone() || !surus_outbox_write(data, len)) {
@@ -63,7 +64,8 @@ static size_t ub_write(const char *data, size_t len)
 	return len;
 }
 
-/* Sends the headers collected so far as a 103 response, after which the script goes on with status 200. */
+/* Sends the headers collected so far as a 103 response, after which the script goes on with status
+ * 200. */
 static void send_early_hints(void)
 {
 	char block[16 * 1024];
@@ -95,7 +97,8 @@ bool surus_headers_send(int status)
 	return sapi_send_headers() == SUCCESS && surus_outbox_flush();
 }
 
-/* Has the script set status 103 by header() or http_response_code()? Then these headers are hints, not the answer. */
+/* Has the script set status 103 by header() or http_response_code()? Then these headers are hints,
+ * not the answer. */
 static bool take_early_hints(void)
 {
 	if (SG(sapi_headers).http_response_code != 103) {
@@ -135,9 +138,11 @@ static void write_line(const char *line, size_t len)
 }
 
 #define STARTS_WITH(h, literal) \
-	((h)->header_len > sizeof(literal) - 1 && strncasecmp((h)->header, literal, sizeof(literal) - 1) == 0)
+	((h)->header_len > sizeof(literal) - 1 && \
+	        strncasecmp((h)->header, literal, sizeof(literal) - 1) == 0)
 
-/* The CGI header block (RFC 3875, 6.3); which lines it has, follows php-fpm's sapi_cgi_send_headers. */
+/* The CGI header block (RFC 3875, 6.3); which lines it has, follows php-fpm's
+ * sapi_cgi_send_headers. */
 static int send_headers(sapi_headers_struct *headers)
 {
 	zend_llist_position position;
@@ -172,7 +177,8 @@ static int send_headers(sapi_headers_struct *headers)
 						reason = http_status_map[i].str;
 					}
 				}
-				len = snprintf(text, sizeof(text), reason ? "Status: %d %s" : "Status: %d", status, reason);
+				len = snprintf(text, sizeof(text), reason ? "Status: %d %s" : "Status: %d", status,
+				        reason);
 			}
 		}
 		if (len > 0) {
@@ -228,9 +234,10 @@ static char *get_env(const char *name, size_t len)
 }
 
 #if PHP_VERSION_ID < 80500
-/* mbstring.encoding_translation in a .user.ini replaces PHP's handlers of forms and frees those before
- * (OnUpdate_mbstring_encoding_translation in ext/mbstring/mbstring.c). PHP has already remembered one for this event
- * (sapi_read_post_data in main/SAPI.c) and would call it, freed as it is; under php-fpm it does. */
+/* mbstring.encoding_translation in a .user.ini replaces PHP's handlers of forms and frees those
+ * before (OnUpdate_mbstring_encoding_translation in ext/mbstring/mbstring.c). PHP has already
+ * remembered one for this event (sapi_read_post_data in main/SAPI.c) and would call it, freed as it
+ * is; under php-fpm it does. */
 static void find_post_handler_anew(void)
 {
 	if (SG(request_info).post_entry) {
@@ -246,7 +253,8 @@ static int read_user_ini(void)
 {
 	/* What is booted has its .user.ini already. */
 	if (surus_request->id && !surus_boots()) {
-		surus_user_ini_activate(SG(request_info).path_translated, SURUS_VAR(surus_request, "DOCUMENT_ROOT"));
+		surus_user_ini_activate(SG(request_info).path_translated,
+		        SURUS_VAR(surus_request, "DOCUMENT_ROOT"));
 #if PHP_VERSION_ID < 80500
 		find_post_handler_anew();
 #endif
@@ -262,8 +270,9 @@ static int startup(sapi_module_struct *module)
 }
 
 static sapi_module_struct module = {
-	/* OPcache works only under SAPI names that it knows (accel_find_sapi in ext/opcache/ZendAccelerator.c), and
-	 * applications choose code paths by it; this is the one whose semantics ours are. */
+	/* OPcache works only under SAPI names that it knows (accel_find_sapi in
+	 * ext/opcache/ZendAccelerator.c), and applications choose code paths by it; this is the one
+	 * whose semantics ours are. */
 	.name = "fpm-fcgi",
 	.pretty_name = "Surus",
 	.startup = startup,
@@ -286,8 +295,8 @@ static sapi_module_struct module = {
 	.php_ini_ignore_cwd = 1,
 };
 
-/* Debian keeps a php.ini for each SAPI. Ours behaves as php-fpm, so the user's settings for php-fpm are meant; without
- * them, libphp reads those of the embed SAPI by itself. */
+/* Debian keeps a php.ini for each SAPI. Ours behaves as php-fpm, so the user's settings for php-fpm
+ * are meant; without them, libphp reads those of the embed SAPI by itself. */
 static void choose_ini(void)
 {
 	static char fpm_ini[] = "/etc/php/" SURUS_PHP_MINOR "/fpm/php.ini";
@@ -342,8 +351,8 @@ void surus_php_after_fork(void)
 	}
 }
 
-/* PHP would ask the kernel for seven signal handlers at every request, in case the one before has changed them
- * (zend_signal_activate in Zend/zend_signal.c). It is told whether that is so. */
+/* PHP would ask the kernel for seven signal handlers at every request, in case the one before has
+ * changed them (zend_signal_activate in Zend/zend_signal.c). It is told whether that is so. */
 static void note_signal_handlers(void)
 {
 #ifdef ZEND_SIGNALS
@@ -351,7 +360,8 @@ static void note_signal_handlers(void)
 
 	for (int signal = 1; signal < NSIG; signal++) {
 		/* SIGPROF is PHP's own, for max_execution_time. */
-		changed |= signal != SIGPROF && SIGG(handlers)[signal - 1].handler != handlers[signal - 1].handler;
+		changed |= signal != SIGPROF && SIGG(handlers)[signal - 1].handler !=
+		        handlers[signal - 1].handler;
 	}
 	SIGG(reset) = changed;
 #endif
@@ -375,7 +385,8 @@ void surus_php_fill_request_info(void)
 	php_handle_auth_data(SURUS_VAR(surus_request, "HTTP_AUTHORIZATION"));
 }
 
-/* The front has looked; but it may be root where the worker is not. As it, we remember the answer for a second. */
+/* The front has looked; but it may be root where the worker is not. As it, we remember the answer
+ * for a second. */
 static bool is_readable(const char *script)
 {
 	static char readable[MAXPATHLEN];
@@ -436,7 +447,8 @@ void surus_php_serve(void)
 	note_signal_handlers();
 	php_request_shutdown(NULL);
 	if (surus_self->child) {
-		_exit(EG(exit_status)); /* without what libraries have registered for the end of the worker */
+		/* without what libraries have registered for the end of the worker */
+		_exit(EG(exit_status));
 	}
 	surus_flags_put_back();
 	SG(server_context) = NULL;

@@ -1,4 +1,5 @@
-/* The SAPI: PHP's side of an event, faithful to php-fpm (sapi/fpm/fpm/fpm_main.c of PHP 8.2 is the reference; the oracle */
+/* The SAPI: PHP's side of an event, faithful to php-fpm (sapi/fpm/fpm/fpm_main.c of PHP 8.2 is the
+ * reference; the oracle */
 #ifndef SURUS_PHP_SAPI_MODULE_H
 #define SURUS_PHP_SAPI_MODULE_H
 
@@ -6,10 +7,12 @@
 #include <stdint.h>
 
 struct _zend_module_entry;
-/* PHP's module startup, with the extension that has our functions. False: PHP has said why on stderr. */
+/* PHP's module startup, with the extension that has our functions. False: PHP has said why on
+ * stderr. */
 bool surus_php_startup(const char *program, struct _zend_module_entry *functions);
 void surus_php_shutdown(void);
-/* Serves the event in our hands completely: request startup, script, request shutdown, end of the event. */
+/* Serves the event in our hands completely: request startup, script, request shutdown, end of the
+ * event. */
 void surus_php_serve(void);
 /* To be called in a forked worker before its first event. */
 void surus_php_after_fork(void);

@@ -16,21 +16,32 @@
 
 static struct {
 	void (*import_environment)(zval *array); /* PHP's own: the environment of the process */
-	zend_filter_globals *filter;             /* those of PHP's filter extension; NULL when another filters, or none */
+	/* those of PHP's filter extension; NULL when another filters, or none */
+	zend_filter_globals *filter;
 	zend_long unsafe_raw;                    /* the filter that changes nothing */
 } php;
 
-/* What nearly every event has: as strings that PHP keeps for good, they need not be made for each. */
+/* What nearly every event has: as strings that PHP keeps for good, they need not be made for
+ * each. */
 static const char *const usual[] = {
-	"QUERY_STRING", "REQUEST_METHOD", "CONTENT_TYPE", "CONTENT_LENGTH", "SCRIPT_NAME", "REQUEST_URI", "DOCUMENT_URI",
-	"DOCUMENT_ROOT", "SERVER_PROTOCOL", "REQUEST_SCHEME", "HTTPS", "GATEWAY_INTERFACE", "SERVER_SOFTWARE", "REMOTE_ADDR",
-	"REMOTE_PORT", "SERVER_ADDR", "SERVER_PORT", "SERVER_NAME", "REDIRECT_STATUS", "FCGI_ROLE", "SCRIPT_FILENAME", "PATH_INFO",
-	"PATH_TRANSLATED", "HTTP_HOST", "HTTP_USER_AGENT", "HTTP_ACCEPT", "HTTP_ACCEPT_ENCODING", "HTTP_ACCEPT_LANGUAGE",
-	"HTTP_AUTHORIZATION", "HTTP_CACHE_CONTROL", "HTTP_CONNECTION", "HTTP_COOKIE", "HTTP_FORWARDED", "HTTP_IF_MODIFIED_SINCE",
-	"HTTP_IF_NONE_MATCH", "HTTP_ORIGIN", "HTTP_PRAGMA", "HTTP_PRIORITY", "HTTP_RANGE", "HTTP_REFERER", "HTTP_SEC_CH_UA",
-	"HTTP_SEC_CH_UA_MOBILE", "HTTP_SEC_CH_UA_PLATFORM", "HTTP_SEC_FETCH_DEST", "HTTP_SEC_FETCH_MODE", "HTTP_SEC_FETCH_SITE",
-	"HTTP_SEC_FETCH_USER", "HTTP_TRACEPARENT", "HTTP_UPGRADE_INSECURE_REQUESTS", "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_HOST",
-	"HTTP_X_FORWARDED_PORT", "HTTP_X_FORWARDED_PROTO", "HTTP_X_REAL_IP", "HTTP_X_REQUEST_ID", "HTTP_X_REQUESTED_WITH", "USER",
+	"QUERY_STRING", "REQUEST_METHOD", "CONTENT_TYPE", "CONTENT_LENGTH", "SCRIPT_NAME",
+	"REQUEST_URI", "DOCUMENT_URI",
+	"DOCUMENT_ROOT", "SERVER_PROTOCOL", "REQUEST_SCHEME", "HTTPS", "GATEWAY_INTERFACE",
+	"SERVER_SOFTWARE", "REMOTE_ADDR",
+	"REMOTE_PORT", "SERVER_ADDR", "SERVER_PORT", "SERVER_NAME", "REDIRECT_STATUS", "FCGI_ROLE",
+	"SCRIPT_FILENAME", "PATH_INFO",
+	"PATH_TRANSLATED", "HTTP_HOST", "HTTP_USER_AGENT", "HTTP_ACCEPT", "HTTP_ACCEPT_ENCODING",
+	"HTTP_ACCEPT_LANGUAGE",
+	"HTTP_AUTHORIZATION", "HTTP_CACHE_CONTROL", "HTTP_CONNECTION", "HTTP_COOKIE", "HTTP_FORWARDED",
+	"HTTP_IF_MODIFIED_SINCE",
+	"HTTP_IF_NONE_MATCH", "HTTP_ORIGIN", "HTTP_PRAGMA", "HTTP_PRIORITY", "HTTP_RANGE",
+	"HTTP_REFERER", "HTTP_SEC_CH_UA",
+	"HTTP_SEC_CH_UA_MOBILE", "HTTP_SEC_CH_UA_PLATFORM", "HTTP_SEC_FETCH_DEST",
+	"HTTP_SEC_FETCH_MODE", "HTTP_SEC_FETCH_SITE",
+	"HTTP_SEC_FETCH_USER", "HTTP_TRACEPARENT", "HTTP_UPGRADE_INSECURE_REQUESTS",
+	"HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_HOST",
+	"HTTP_X_FORWARDED_PORT", "HTTP_X_FORWARDED_PROTO", "HTTP_X_REAL_IP", "HTTP_X_REQUEST_ID",
+	"HTTP_X_REQUESTED_WITH", "USER",
 	"HOME", "PHP_SELF", "REQUEST_TIME", "REQUEST_TIME_FLOAT",
 };
 
@@ -43,7 +54,8 @@ void surus_variables_intern(void)
 
 /* --- into an array --- */
 
-/* Is this a name that PHP would not change on its way into an array? Ours and those of ordinary headers are. */
+/* Is this a name that PHP would not change on its way into an array? Ours and those of ordinary
+ * headers are. */
 static bool is_plain(const char *name, size_t len)
 {
 	if (len == 0 || (*name >= '0' && *name <= '9')) {
@@ -81,15 +93,17 @@ static void put(const char *name, size_t name_len, const char *value, size_t val
 	}
 }
 
-/* Does what goes through PHP's filter come out as it was? Then it may go around it. The filter keeps a second copy of each
- * variable, for filter_input(); that is made when somebody asks for it (see below). */
+/* Does what goes through PHP's filter come out as it was? Then it may go around it. The filter
+ * keeps a second copy of each variable, for filter_input(); that is made when somebody asks for it
+ * (see below). */
 static bool is_unfiltered(int source)
 {
 	return source == PARSE_SERVER && php.filter && php.filter->default_filter == php.unsafe_raw;
 }
 
 /* Puts a variable into $_SERVER or $_ENV, of which `source` tells. */
-static void put_filtered(const char *name, size_t name_len, char *value, size_t value_len, zval *array, int source)
+static void put_filtered(const char *name, size_t name_len, char *value, size_t value_len,
+        zval *array, int source)
 {
 	char key[LONGEST_NAME + 1];
 
@@ -117,7 +131,8 @@ static void import_environment(zval *array)
 	php.import_environment(array);
 	for (uint32_t i = 0; i < event->var_count; i++) {
 		struct surus_var *var = &event->vars[i];
-		put_filtered(var->name, var->name_len, var->value, var->value_len, array, is_env ? PARSE_ENV : PARSE_SERVER);
+		put_filtered(var->name, var->name_len, var->value, var->value_len, array,
+		        is_env ? PARSE_ENV : PARSE_SERVER);
 	}
 }
 
@@ -159,15 +174,19 @@ static void register_boot(zval *array)
 	}
 	if (name) {
 		put_filtered("PHP_SELF", sizeof("PHP_SELF") - 1, name, strlen(name), array, PARSE_SERVER);
-		put_filtered("SCRIPT_NAME", sizeof("SCRIPT_NAME") - 1, name, strlen(name), array, PARSE_SERVER);
+		put_filtered("SCRIPT_NAME", sizeof("SCRIPT_NAME") - 1, name, strlen(name), array,
+		        PARSE_SERVER);
 	}
-	put_filtered("SCRIPT_FILENAME", sizeof("SCRIPT_FILENAME") - 1, script, strlen(script), array, PARSE_SERVER);
+	put_filtered("SCRIPT_FILENAME", sizeof("SCRIPT_FILENAME") - 1, script, strlen(script), array,
+	        PARSE_SERVER);
 	if (root) {
-		put_filtered("DOCUMENT_ROOT", sizeof("DOCUMENT_ROOT") - 1, root, root_len, array, PARSE_SERVER);
+		put_filtered("DOCUMENT_ROOT", sizeof("DOCUMENT_ROOT") - 1, root, root_len, array,
+		        PARSE_SERVER);
 	}
 }
 
-/* PHP_SELF is the script's name and the path behind it (main/php_variables.c leaves it to the SAPI). */
+/* PHP_SELF is the script's name and the path behind it (main/php_variables.c leaves it to the
+ * SAPI). */
 static char *php_self(size_t *len)
 {
 	const char *script = SG(request_info).request_uri ? SG(request_info).request_uri : "";
@@ -209,7 +228,8 @@ static void fill_filter(void)
 	size_t len;
 
 	zend_is_auto_global(ZSTR_KNOWN(ZEND_STR_AUTOGLOBAL_SERVER));
-	if (!surus_request->id || !is_unfiltered(PARSE_SERVER) || !Z_ISUNDEF(php.filter->server_array)) {
+	if (!surus_request->id || !is_unfiltered(PARSE_SERVER) ||
+	        !Z_ISUNDEF(php.filter->server_array)) {
 		return;
 	}
 	array_init_size(&php.filter->server_array, surus_request->var_count + 1);
@@ -243,15 +263,20 @@ static bool hook(const char *name, zif_handler *plain, zif_handler ours)
 	return true;
 }
 
-/* The globals of PHP's filter extension, which its setting leads to; NULL when another filters input, or they are of another shape. */
+/* The globals of PHP's filter extension, which its setting leads to; NULL when another filters
+ * input, or they are of another shape. */
 static zend_filter_globals *find_filter(void)
 {
-	zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, "filter", sizeof("filter") - 1);
-	zend_ini_entry *setting = zend_hash_str_find_ptr(EG(ini_directives), "filter.default", sizeof("filter.default") - 1);
+	zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, "filter",
+	        sizeof("filter") - 1);
+	zend_ini_entry *setting = zend_hash_str_find_ptr(EG(ini_directives), "filter.default",
+	        sizeof("filter.default") - 1);
 	Dl_info ours, theirs;
 
-	if (!module || !setting || (size_t)setting->mh_arg1 != offsetof(zend_filter_globals, default_filter) ||
-	    !dladdr((void *)module->request_shutdown_func, &ours) || !dladdr((void *)sapi_module.input_filter, &theirs) ||
+	if (!module || !setting || (size_t)setting->mh_arg1 !=
+	        offsetof(zend_filter_globals, default_filter) ||
+	    !dladdr((void *)module->request_shutdown_func, &ours) ||
+	    !dladdr((void *)sapi_module.input_filter, &theirs) ||
 	    ours.dli_fbase != theirs.dli_fbase) {
 		return NULL;
 	}

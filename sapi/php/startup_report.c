@@ -1,4 +1,5 @@
-/* What PHP has become after its start: version, files read, whether OPcache really works, limits. */
+/* What PHP has become after its start: version, files read, whether OPcache really works,
+ * limits. */
 #include "php/startup_report.h"
 
 #include <php.h>
@@ -39,7 +40,8 @@ static void add_extensions(void)
 	}
 }
 
-/* The files that were read beside php.ini, with commas between. PHP has a line break behind each comma. */
+/* The files that were read beside php.ini, with commas between. PHP has a line break behind each
+ * comma. */
 static void add_scanned(void)
 {
 	at += snprintf(at, (size_t)(end - at), "ini_scanned=");
@@ -60,8 +62,10 @@ static void add_unknown(void)
 	at += snprintf(at, (size_t)(end - at), "ini_unknown=");
 	while (line && *line) {
 		size_t len = strcspn(line, "\n"), name = strcspn(line, "=\n");
-		bool loads = (name == 9 && memcmp(line, "extension", name) == 0) || (name == 14 && memcmp(line, "zend_extension", name) == 0);
-		if (!loads && !zend_hash_str_exists(EG(ini_directives), line, name) && (size_t)(end - at) > name + 2) {
+		bool loads = (name == 9 && memcmp(line, "extension", name) == 0) ||
+		        (name == 14 && memcmp(line, "zend_extension", name) == 0);
+		if (!loads && !zend_hash_str_exists(EG(ini_directives), line, name) &&
+		        (size_t)(end - at) > name + 2) {
 			memcpy(at, line, name);
 			at += name;
 			*at++ = ',';
@@ -76,8 +80,10 @@ static void add_unknown(void)
 size_t surus_report(char *text, size_t size)
 {
 	static const char *settings[] = {
-		"post_max_size", "upload_max_filesize", "memory_limit", "max_execution_time", "max_input_time",
-		"display_errors", "upload_tmp_dir", "open_basedir", "opcache.preload", "opcache.jit_buffer_size",
+		"post_max_size", "upload_max_filesize", "memory_limit", "max_execution_time",
+		"max_input_time",
+		"display_errors", "upload_tmp_dir", "open_basedir", "opcache.preload",
+		"opcache.jit_buffer_size",
 		"opcache.validate_timestamps", "extension_dir", "user_ini.filename", "auto_prepend_file",
 		"auto_append_file",
 	};
@@ -87,12 +93,13 @@ size_t surus_report(char *text, size_t size)
 	at += snprintf(at, size, "ready\n");
 	add("php", PHP_VERSION);
 	add("php_running", zend_get_constant_str("PHP_VERSION", sizeof("PHP_VERSION") - 1)
-	                       ? Z_STRVAL_P(zend_get_constant_str("PHP_VERSION", sizeof("PHP_VERSION") - 1))
+	                       ? Z_STRVAL_P(zend_get_constant_str("PHP_VERSION",
+	                       sizeof("PHP_VERSION") - 1))
 	                       : PHP_VERSION);
 	add("ini_file", php_ini_opened_path);
 	add_scanned();
 	add("opcache", surus_opcache_state());
-	add("direct_calls", surus_direct_state());
+	add("direct_binding", surus_direct_state());
 	for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
 		add(settings[i], zend_ini_string(settings[i], strlen(settings[i]), 0));
 	}

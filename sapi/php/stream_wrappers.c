@@ -8,7 +8,8 @@
 #include <ext/standard/file.h>
 
 static HashTable boots;  /* protocol -> wrapper */
-static int factory = -1; /* the type of their resources, which only PHP holds (php/get_resources.c) */
+/* the type of their resources, which only PHP holds (php/get_resources.c) */
+static int factory = -1;
 
 /* Those of scripts have themselves as their data. */
 bool surus_wrapper_is_scripts(const php_stream_wrapper *wrapper)

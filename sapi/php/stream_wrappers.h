@@ -1,4 +1,5 @@
-/* Stream wrappers on `worker`: those of the boot lead every request where the boot has left them. */
+/* Stream wrappers on `worker`: those of the boot lead every request where the boot has left
+ * them. */
 #ifndef SURUS_PHP_STREAM_WRAPPERS_H
 #define SURUS_PHP_STREAM_WRAPPERS_H
 

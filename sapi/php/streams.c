@@ -12,8 +12,10 @@ php_stream *surus_stream_of(int fd)
 		int own = -1;
 
 		/* Asked for a descriptor, other streams might make one. */
-		if (stream && (resource->type == php_file_le_stream() || resource->type == php_file_le_pstream()) &&
-		    stream->ops == &php_stream_stdio_ops && stream->ops->cast(stream, PHP_STREAM_AS_FD, (void **)&own) == SUCCESS &&
+		if (stream && (resource->type == php_file_le_stream() ||
+		        resource->type == php_file_le_pstream()) &&
+		    stream->ops == &php_stream_stdio_ops &&
+		    stream->ops->cast(stream, PHP_STREAM_AS_FD, (void **)&own) == SUCCESS &&
 		    own == fd) {
 			return stream;
 		}

@@ -10,11 +10,13 @@
 #include "ipc/request_decode.h"
 #include "php/server_variables.h"
 
-/* What the boot has put into $_SERVER and $_ENV: there in every request, as behind a dotenv loader in a fresh one. */
+/* What the boot has put into $_SERVER and $_ENV: there in every request, as behind a dotenv loader
+ * in a fresh one. */
 static zval server, env;
 
 static const char *const of_the_request[] = {
-	"FRANKENPHP_WORKER", "PHP_SELF", "SCRIPT_NAME", "SCRIPT_FILENAME", "DOCUMENT_ROOT", "REQUEST_TIME", "REQUEST_TIME_FLOAT", "argv", "argc",
+	"FRANKENPHP_WORKER", "PHP_SELF", "SCRIPT_NAME", "SCRIPT_FILENAME", "DOCUMENT_ROOT",
+	"REQUEST_TIME", "REQUEST_TIME_FLOAT", "argv", "argc",
 };
 
 /* Notes in `noted` what `array` has and the process's environment has not. */
@@ -71,13 +73,15 @@ static void restore_additions(zval *noted, zval *array)
 
 void surus_superglobals_note(void)
 {
-	note_additions(&server, zend_hash_str_find(&EG(symbol_table), "_SERVER", sizeof("_SERVER") - 1));
+	note_additions(&server, zend_hash_str_find(&EG(symbol_table), "_SERVER",
+	        sizeof("_SERVER") - 1));
 	note_additions(&env, zend_hash_str_find(&EG(symbol_table), "_ENV", sizeof("_ENV") - 1));
 }
 
-/* As php_hash_environment and zend_activate_auto_globals. Those that PHP fills when it first compiles a mention of them ("just in time")
- * are filled now if that has happened: what is compiled already will not ask again. Nothing is written that stays as it is: each has a
- * page of its own, which `rewind` would have to put back. */
+/* As php_hash_environment and zend_activate_auto_globals. Those that PHP fills when it first
+ * compiles a mention of them ("just in time") are filled now if that has happened: what is compiled
+ * already will not ask again. Nothing is written that stays as it is: each has a page of its own,
+ * which `rewind` would have to put back. */
 static void activate(void)
 {
 	zend_auto_global *global;

@@ -1,6 +1,6 @@
-/* Ends the rewriting of URLs (session.use_trans_sid, output_add_rewrite_var) with each event of a process that lives on.
- * PHP does so as its extension "standard" ends with the request, which here it does not; while PHP takes the rewriting for
- * active, no later event begins it. */
+/* Ends the rewriting of URLs (session.use_trans_sid, output_add_rewrite_var) with each event of a
+ * process that lives on. PHP does so as its extension "standard" ends with the request, which here
+ * it does not; while PHP takes the rewriting for active, no later event begins it. */
 #include "php/url_rewriter.h"
 
 #include <php.h>

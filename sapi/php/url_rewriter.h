@@ -1,4 +1,5 @@
-/* Ends the rewriting of URLs (session.use_trans_sid, output_add_rewrite_var) with each event of a process that lives on. */
+/* Ends the rewriting of URLs (session.use_trans_sid, output_add_rewrite_var) with each event of a
+ * process that lives on. */
 #ifndef SURUS_PHP_URL_REWRITER_H
 #define SURUS_PHP_URL_REWRITER_H
 

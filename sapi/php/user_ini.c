@@ -1,4 +1,5 @@
-/* .user.ini files: settings per directory, cached for user_ini.cache_ttl seconds, as in php-cgi and php-fpm. */
+/* .user.ini files: settings per directory, cached for user_ini.cache_ttl seconds, as in php-cgi and
+ * php-fpm. */
 #include "php/user_ini.h"
 
 #include <string.h>
@@ -38,15 +39,16 @@ static void free_setting(zval *value)
 	}
 }
 
-/* Reads the files of every directory from the document root down to `directory`, or of `directory` alone when it lies
- * elsewhere. */
+/* Reads the files of every directory from the document root down to `directory`, or of `directory`
+ * alone when it lies elsewhere. */
 static void scan(struct entry *entry, char *directory, const char *root, size_t root_len)
 {
 	zend_hash_clean(&entry->settings);
 	if (strncmp(directory, root, root_len) == 0 && directory[root_len] == '/') {
 		for (char *slash = directory + root_len; slash; slash = strchr(slash + 1, '/')) {
 			*slash = '\0';
-			php_parse_user_ini_file(*directory ? directory : "/", PG(user_ini_filename), &entry->settings);
+			php_parse_user_ini_file(*directory ? directory : "/", PG(user_ini_filename),
+			        &entry->settings);
 			*slash = '/';
 		}
 	} else {

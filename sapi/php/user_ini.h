@@ -1,4 +1,5 @@
-/* .user.ini files: settings per directory, cached for user_ini.cache_ttl seconds, as in php-cgi and php-fpm. */
+/* .user.ini files: settings per directory, cached for user_ini.cache_ttl seconds, as in php-cgi and
+ * php-fpm. */
 #ifndef SURUS_PHP_USER_INI_H
 #define SURUS_PHP_USER_INI_H
 

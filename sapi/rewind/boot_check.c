@@ -1,5 +1,6 @@
-/* What the boot has left that its workers cannot have: connections, pipes, threads, children, of which each would have a part of what is
- * one thing to its other end; files that cannot be opened again; more than they can open anything beside. */
+/* What the boot has left that its workers cannot have: connections, pipes, threads, children, of
+ * which each would have a part of what is one thing to its other end; files that cannot be opened
+ * again; more than they can open anything beside. */
 #include "rewind/boot_check.h"
 
 #include <errno.h>
@@ -76,8 +77,9 @@ static const char *refuse_connection(int fd)
 		return NULL;
 	}
 	snprintf(text, sizeof(text),
-	         "the boot leaves a connection to %s open, which the workers would share; close it before surus_serve(), connect in the "
-	         "handler, or name it in engine.shared_sockets if they may share it",
+	         "the boot leaves a connection to %s open, which the workers would share; close it "
+	         "before surus_serve(), connect in the handler, or name it in engine.shared_sockets if "
+	         "they may share it",
 	         peer);
 	return text;
 }
@@ -93,7 +95,8 @@ static void read_path(int fd, char *path, size_t size)
 	path[len < 0 ? 0 : len] = '\0';
 }
 
-/* Each worker opens it anew (rewind/kernel/kernel_state.c). Here that is not tried: closing it again would release the locks that a library has on it. */
+/* Each worker opens it anew (rewind/kernel/kernel_state.c). Here that is not tried: closing it
+ * again would release the locks that a library has on it. */
 static const char *refuse_file(int fd)
 {
 	char link[64], path[300];
@@ -107,8 +110,9 @@ static const char *refuse_file(int fd)
 	int error = errno;
 	read_path(fd, path, sizeof(path));
 	snprintf(text, sizeof(text),
-	         "the boot leaves %s open (descriptor %d), which each worker has to open for itself, and cannot: %s; close it before "
-	         "surus_serve(), open it in the handler, or let the user that PHP runs as %s it",
+	         "the boot leaves %s open (descriptor %d), which each worker has to open for itself, "
+	         "and cannot: %s; close it before surus_serve(), open it in the handler, or let the "
+	         "user that PHP runs as %s it",
 	         path, fd, strerror(error), wanted == R_OK ? "read" : "read and write");
 	return text;
 }
@@ -124,8 +128,9 @@ static const char *refuse_number(int last)
 		return NULL;
 	}
 	snprintf(text, sizeof(text),
-	         "the boot leaves so many files open that its workers could hardly open any: a process may have %llu (RLIMIT_NOFILE), on this "
-	         "engine %d at most; close some before surus_serve(), or raise the limit (LimitNOFILE= of systemd, ulimit -n)",
+	         "the boot leaves so many files open that its workers could hardly open any: a process "
+	         "may have %llu (RLIMIT_NOFILE), on this engine %d at most; close some before "
+	         "surus_serve(), or raise the limit (LimitNOFILE= of systemd, ulimit -n)",
 	         (unsigned long long)limit.rlim_cur, SURUS_DESCRIPTORS * 8);
 	return text;
 }
@@ -140,10 +145,12 @@ static void name_opener(int fd, char *name, size_t size)
 	if (!stream) {
 		snprintf(name, size, "opened by a library, not by PHP");
 	} else if (stream->orig_path) {
-		snprintf(name, size, "opened as %s, Resource id #" ZEND_LONG_FMT, stream->orig_path, (zend_long)stream->res->handle);
+		snprintf(name, size, "opened as %s, Resource id #" ZEND_LONG_FMT, stream->orig_path,
+		        (zend_long)stream->res->handle);
 	} else {
 		/* Only those have no name. */
-		snprintf(name, size, "opened by popen() or proc_open(), Resource id #" ZEND_LONG_FMT, (zend_long)stream->res->handle);
+		snprintf(name, size, "opened by popen() or proc_open(), Resource id #" ZEND_LONG_FMT,
+		        (zend_long)stream->res->handle);
 	}
 }
 
@@ -187,8 +194,9 @@ static const char *refuse_pipe(int fd, const struct stat *pipe, int last)
 			return NULL;
 		}
 		snprintf(text, sizeof(text),
-		         "the boot leaves the FIFO %s open (descriptor %d, %s), which the workers would share; close it before surus_serve(), open "
-		         "it in the handler, or name it in engine.shared_sockets, as %s, if they may share it",
+		         "the boot leaves the FIFO %s open (descriptor %d, %s), which the workers would "
+		         "share; close it before surus_serve(), open it in the handler, or name it in "
+		         "engine.shared_sockets, as %s, if they may share it",
 		         path + 5, fd, opener, path);
 		return text;
 	}
@@ -197,14 +205,15 @@ static const char *refuse_pipe(int fd, const struct stat *pipe, int last)
 			return NULL;
 		}
 		snprintf(text, sizeof(text),
-		         "the boot leaves a pipe open (descriptor %d, %s) in which something waits to be read; every worker gets such a pipe of its "
-		         "own, which is empty: read what is there before surus_serve(), or make the pipe in the handler",
+		         "the boot leaves a pipe open (descriptor %d, %s) in which something waits to be "
+		         "read; every worker gets such a pipe of its own, which is empty: read what is "
+		         "there before surus_serve(), or make the pipe in the handler",
 		         fd, opener);
 		return text;
 	}
 	snprintf(text, sizeof(text),
-	         "the boot leaves a pipe open (descriptor %d, %s), which the workers would share; close it before surus_serve(), or open it in "
-	         "the handler",
+	         "the boot leaves a pipe open (descriptor %d, %s), which the workers would share; "
+	         "close it before surus_serve(), or open it in the handler",
 	         fd, opener);
 	return text;
 }
@@ -217,8 +226,8 @@ static const char *refuse_anonymous(int fd)
 		return NULL;
 	}
 	snprintf(text, sizeof(text),
-	         "the boot leaves %s open (descriptor %d), which the workers would share; close it before surus_serve(), or open it in the "
-	         "handler",
+	         "the boot leaves %s open (descriptor %d), which the workers would share; close it "
+	         "before surus_serve(), or open it in the handler",
 	         shared, fd);
 	return text;
 }
@@ -241,7 +250,8 @@ const char *surus_boot_refuses(void)
 	for (int fd = 3; fd <= last; fd++) {
 		struct stat file;
 
-		if (!(open_ones[fd / 8] & 1 << fd % 8) || fd == SURUS_FD_CONTROL || fd == SURUS_FD_INBOX || fd == SURUS_FD_WAITING ||
+		if (!(open_ones[fd / 8] & 1 << fd % 8) || fd == SURUS_FD_CONTROL || fd == SURUS_FD_INBOX ||
+		        fd == SURUS_FD_WAITING ||
 		    fstat(fd, &file) != 0) {
 			continue;
 		}

@@ -1,5 +1,6 @@
-/* The engine that boots once, serves, puts everything back as it was when the boot had ended, and serves again. Rewound is only what
- * is provably complete; otherwise the worker ends after its answer, and the template forks another. */
+/* The engine that boots once, serves, puts everything back as it was when the boot had ended, and
+ * serves again. Rewound is only what is provably complete; otherwise the worker ends after its
+ * answer, and the template forks another. */
 #include "rewind/rewind.h"
 
 #include <malloc.h>
@@ -34,15 +35,16 @@
 #if __has_include(<sys/rseq.h>)
 #endif
 
-/* Reasons that have been said already, by this worker or another; a text has one address in all of them. */
+/* Reasons that have been said already, by this worker or another; a text has one address in all of
+ * them. */
 enum { MAX_SAID = 64 };
 
 static const char *_Atomic *said;
 
 void surus_rewind_prepare(void)
 {
-	/* All of malloc's memory in one piece, which can be put back by its size: no mappings of its own, nothing given back in
-	 * between, no arenas. */
+	/* All of malloc's memory in one piece, which can be put back by its size: no mappings of its
+	 * own, nothing given back in between, no arenas. */
 	mallopt(M_MMAP_MAX, 0);
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 	mallopt(M_TOP_PAD, 4 << 20);
@@ -51,14 +53,15 @@ void surus_rewind_prepare(void)
 
 bool surus_rewind_start(void)
 {
-	void *shared = mmap(NULL, MAX_SAID * sizeof(*said), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	void *shared = mmap(NULL, MAX_SAID * sizeof(*said), PROT_READ | PROT_WRITE,
+	        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	said = shared;
 	return shared != MAP_FAILED && surus_chunks_install();
 }
 
-/* The kernel writes the number of our CPU beside libc's own thread data whenever it changes. Put back it would be wrong, and trusted:
- * from here on who asks for the number asks the kernel. */
+/* The kernel writes the number of our CPU beside libc's own thread data whenever it changes. Put
+ * back it would be wrong, and trusted: from here on who asks for the number asks the kernel. */
 static void leave_rseq(void)
 {
 #if __has_include(<sys/rseq.h>)
@@ -92,10 +95,12 @@ bool surus_rewind_is_outdated(void)
 
 void surus_rewind_checkpoint(void)
 {
-	int maps = surus_open_own("/proc/self/maps"), smaps = surus_open_own("/proc/self/smaps"), pagemap = surus_open_own("/proc/self/pagemap");
+	int maps = surus_open_own("/proc/self/maps"), smaps =
+	        surus_open_own("/proc/self/smaps"), pagemap = surus_open_own("/proc/self/pagemap");
 	char nothing;
 
-	/* A libc that fetches random numbers ahead has its memory for them from here on, and need not map it for every request that draws. */
+	/* A libc that fetches random numbers ahead has its memory for them from here on, and need not
+	 * map it for every request that draws. */
 	(void)!getrandom(&nothing, sizeof(nothing), 0);
 	leave_rseq();
 	surus_heap_settle();
@@ -105,7 +110,9 @@ void surus_rewind_checkpoint(void)
 	close(maps);
 	close(pagemap);
 	if (why) {
-		fprintf(stderr, "surus-php: this process cannot be rewound: %s; every event gets a fork instead\n", why);
+		fprintf(stderr,
+		        "surus-php: this process cannot be rewound: %s; every event gets a fork instead\n",
+		        why);
 		surus_settings.engine = SURUS_FORK;
 	}
 	pages = address_space();
@@ -119,7 +126,8 @@ static const struct {
 	{"signals: ", SURUS_EXIT_REPLACED_SIGNALS},       {"process: ", SURUS_EXIT_REPLACED_PROCESS},
 	{"thread: ", SURUS_EXIT_REPLACED_THREAD},         {"identity: ", SURUS_EXIT_REPLACED_IDENTITY},
 	{"limits: ", SURUS_EXIT_REPLACED_LIMITS},         {"native: ", SURUS_EXIT_REPLACED_NATIVE},
-	{"descriptor: ", SURUS_EXIT_REPLACED_DESCRIPTOR}, {"directory: ", SURUS_EXIT_REPLACED_DIRECTORY},
+	{"descriptor: ", SURUS_EXIT_REPLACED_DESCRIPTOR},
+	{"directory: ", SURUS_EXIT_REPLACED_DIRECTORY},
 	{"mappings: ", SURUS_EXIT_REPLACED_MAPPINGS},     {"memory: ", SURUS_EXIT_REPLACED_MEMORY},
 };
 
@@ -173,7 +181,7 @@ void surus_rewind_mark(void)
 	if (why) {
 		surus_worker_cannot_begin(why);
 	}
-	if (surus_self->served > 0 && surus_settings.paranoid) {
+	if (surus_self->served > 0 && surus_settings.verify_restore) {
 		const void *differs = surus_pages_difference();
 		if (differs) {
 			char text[64];
@@ -191,8 +199,9 @@ void surus_rewind(void)
 	surus_limit_note_threads();
 	const char *why = surus_kernel_put_back(no_calls);
 
-	if (no_calls && surus_settings.paranoid && !surus_kernel_is_as_it_was()) {
-		end_differently("rewound memory differs: the kernel keeps something else for this process, which has made no system call");
+	if (no_calls && surus_settings.verify_restore && !surus_kernel_is_as_it_was()) {
+		end_differently("rewound memory differs: the kernel keeps something else for this process, "
+		        "which has made no system call");
 	}
 	bool holds = surus_signals_hold();
 	if (!why) {

@@ -1,6 +1,7 @@
-/* Does an event make system calls? One that makes none has changed nothing that the kernel keeps for its process: no descriptor, no
- * mapping, no child, no directory. Then nothing of that has to be looked at when it ends, which takes longer than to put back the
- * memory of a small request. The kernel tells of the first call by a signal (Linux 5.11, admin-guide/syscall-user-dispatch). */
+/* Does an event make system calls? One that makes none has changed nothing that the kernel keeps
+ * for its process: no descriptor, no mapping, no child, no directory. Then nothing of that has to
+ * be looked at when it ends, which takes longer than to put back the memory of a small request. The
+ * kernel tells of the first call by a signal (Linux 5.11, admin-guide/syscall-user-dispatch). */
 #include "rewind/syscall_watch.h"
 
 #include <signal.h>
@@ -11,7 +12,8 @@
 #include "base/settings.h"
 #include "base/syscall_gate.h"
 
-#if defined(PR_SET_SYSCALL_USER_DISPATCH) && defined(__x86_64__) /* elsewhere kernels learn it only now, since 2025 */
+/* elsewhere kernels learn it only now, since 2025 */
+#if defined(PR_SET_SYSCALL_USER_DISPATCH) && defined(__x86_64__)
 
 enum {
 	LET_PASS = 0, /* SYSCALL_DISPATCH_FILTER_ALLOW */
@@ -61,7 +63,8 @@ static bool may_be_blocked(void)
 	}
 	for (int number = 1; number <= SIGRTMAX; number++) {
 		struct sigaction action;
-		if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN &&
+		if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
+		        action.sa_handler != SIG_IGN &&
 		    sigismember(&action.sa_mask, SIGSYS)) {
 			return true;
 		}
@@ -72,10 +75,12 @@ static bool may_be_blocked(void)
 void surus_calls_prepare(void)
 {
 	/* As soon as the handler may be interrupted by others, so may what it has interrupted. */
-	struct sigaction ours = {.sa_sigaction = on_call, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART}, of_boot;
+	struct sigaction ours = {.sa_sigaction = on_call,
+	        .sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART}, of_boot;
 
 	sigemptyset(&ours.sa_mask);
-	possible = sigaction(SIGSYS, NULL, &of_boot) == 0 && of_boot.sa_handler == SIG_DFL && !may_be_blocked() &&
+	possible = sigaction(SIGSYS, NULL, &of_boot) == 0 && of_boot.sa_handler == SIG_DFL &&
+	        !may_be_blocked() &&
 	           sigaction(SIGSYS, &ours, NULL) == 0;
 }
 
@@ -84,7 +89,8 @@ static bool turn(bool on)
 	if (watch->is_on == on) {
 		return true;
 	}
-	bool done = prctl(PR_SET_SYSCALL_USER_DISPATCH, on ? PR_SYS_DISPATCH_ON : PR_SYS_DISPATCH_OFF, 0L, 0L, on ? surus_syscall_gate : NULL) == 0;
+	bool done = prctl(PR_SET_SYSCALL_USER_DISPATCH, on ? PR_SYS_DISPATCH_ON : PR_SYS_DISPATCH_OFF,
+	        0L, 0L, on ? surus_syscall_gate : NULL) == 0;
 	watch->is_on = done && on;
 	return done;
 }
@@ -119,10 +125,11 @@ bool surus_calls_none(void)
 		watch->pause /= 2;
 		return true;
 	}
-	/* To be told costs about as much as is spared where there is nothing to tell, and calls cost a little more meanwhile. So an application that
-	 * makes some in most of its events is asked ever less. */
+	/* To be told costs about as much as is spared where there is nothing to tell, and calls cost a
+	 * little more meanwhile. So an application that makes some in most of its events is asked ever
+	 * less. */
 	watch->pause = watch->pause * 2 + 1 < MOST_PAUSE ? watch->pause * 2 + 1 : MOST_PAUSE;
-	watch->pause_left = surus_settings.paranoid ? 0 : watch->pause;
+	watch->pause_left = surus_settings.verify_restore ? 0 : watch->pause;
 	turn(false);
 	return false;
 }

@@ -1,4 +1,5 @@
-/* Does an event make system calls? One that makes none has changed nothing that the kernel keeps for its process: no descriptor, no */
+/* Does an event make system calls? One that makes none has changed nothing that the kernel keeps
+ * for its process: no descriptor, no */
 #ifndef SURUS_REWIND_SYSCALL_WATCH_H
 #define SURUS_REWIND_SYSCALL_WATCH_H
 

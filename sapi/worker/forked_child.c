@@ -1,5 +1,6 @@
-/* A process that a script has forked (pcntl_fork): a copy of a worker, with its event, its outbox and its line. It may run on, but it is
- * nobody's worker: what it prints goes nowhere, and it ends where its script does. */
+/* A process that a script has forked (pcntl_fork): a copy of a worker, with its event, its outbox
+ * and its line. It may run on, but it is nobody's worker: what it prints goes nowhere, and it ends
+ * where its script does. */
 #include "worker/forked_child.h"
 
 #include <pthread.h>
@@ -24,7 +25,8 @@ static void cut_off(void)
 	if (surus_self->forks_workers || surus_self->child) {
 		return;
 	}
-	surus_self->child = surus_self->line == &surus_self->nowhere ? SURUS_CHILD_OF_TEMPLATE : SURUS_CHILD_OF_WORKER;
+	surus_self->child = surus_self->line == &surus_self->nowhere ? SURUS_CHILD_OF_TEMPLATE
+	        : SURUS_CHILD_OF_WORKER;
 	surus_outbox_leave();
 	/* Whoever waits until nobody has these any more, must not wait for us. */
 	surus_inbox_leave();

@@ -1,4 +1,5 @@
-/* A process that a script has forked (pcntl_fork): a copy of a worker, with its event, its outbox and its line. It may run on, but it is */
+/* A process that a script has forked (pcntl_fork): a copy of a worker, with its event, its outbox
+ * and its line. It may run on, but it is */
 #ifndef SURUS_WORKER_FORKED_CHILD_H
 #define SURUS_WORKER_FORKED_CHILD_H
 

@@ -20,7 +20,8 @@
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
 
-/* The groups of the workers' user. To look them up takes longer than everything else that makes a worker. */
+/* The groups of the workers' user. To look them up takes longer than everything else that makes a
+ * worker. */
 static gid_t *groups;
 
 static size_t group_count;
@@ -38,7 +39,8 @@ bool surus_worker_read_groups(void)
 			room = room ? room * 2 : 64 * sizeof(*groups);
 			groups = realloc(groups, room);
 			if (!groups) {
-				fprintf(stderr, "surus-php: no memory for the groups of %s: %m\n", surus_settings.user);
+				fprintf(stderr, "surus-php: no memory for the groups of %s: %m\n",
+				        surus_settings.user);
 				return false;
 			}
 		}
@@ -56,7 +58,8 @@ bool surus_worker_read_groups(void)
 	close(SURUS_FD_GROUPS);
 	group_count = len / sizeof(*groups);
 	if (group_count == 0) {
-		fprintf(stderr, "surus-php: the groups of user %s (engine.user) cannot be found\n", surus_settings.user);
+		fprintf(stderr, "surus-php: the groups of user %s (engine.user) cannot be found\n",
+		        surus_settings.user);
 	}
 	return group_count > 0;
 }
@@ -72,8 +75,8 @@ static bool drop_privileges(void)
 	                                                           : NULL;
 	if (failed) {
 		fprintf(stderr,
-		        "surus-php: cannot become user %s (engine.user): %s: %m; start Surus as that user, or as root with the "
-		        "capabilities CAP_SETUID and CAP_SETGID\n",
+		        "surus-php: cannot become user %s (engine.user): %s: %m; start Surus as that user, "
+		        "or as root with the capabilities CAP_SETUID and CAP_SETGID\n",
 		        surus_settings.user, failed);
 	}
 	return !failed;

@@ -32,7 +32,8 @@
 #include "php/sapi_module.h"
 #include "worker/privileges.h"
 
-/* Resident memory in bytes that is this process's own: without what it has of files, of OPcache and of what all workers share. */
+/* Resident memory in bytes that is this process's own: without what it has of files, of OPcache and
+ * of what all workers share. */
 static uint64_t resident(void)
 {
 	char text[64];
@@ -55,8 +56,8 @@ static bool retire(int status)
 	return true;
 }
 
-/* Does the application leave so many descriptors open that its requests would soon fail for lack of them?
- * An eighth of the limit is kept free, as a request may need some at once. */
+/* Does the application leave so many descriptors open that its requests would soon fail for lack of
+ * them? An eighth of the limit is kept free, as a request may need some at once. */
 static bool lacks_descriptors(void)
 {
 	static bool is_near; /* half of the limit is reached, so that each event looks */
@@ -78,9 +79,10 @@ static bool lacks_descriptors(void)
 		return false; /* there is no stderr */
 	}
 	fprintf(stderr,
-	        "surus-php: the application leaves descriptors open, and nearly all of the %llu that a process may have are "
-	        "in use; another worker takes this one's place; close what requests open, or raise the limit "
-	        "(RLIMIT_NOFILE: LimitNOFILE= of systemd, ulimit -n)\n",
+	        "surus-php: the application leaves descriptors open, and nearly all of the %llu that a "
+	        "process may have are in use; another worker takes this one's place; close what "
+	        "requests open, or raise the limit (RLIMIT_NOFILE: LimitNOFILE= of systemd, ulimit "
+	        "-n)\n",
 	        (unsigned long long)limit.rlim_cur);
 	return true;
 }
@@ -104,10 +106,12 @@ static bool retires(void)
 	if (lacks_descriptors()) {
 		return retire(SURUS_EXIT_DESCRIPTORS);
 	}
-	return surus_settings.max_events && taken >= surus_settings.max_events && retire(SURUS_EXIT_MAX_EVENTS);
+	return surus_settings.max_requests && taken >= surus_settings.max_requests &&
+	        retire(SURUS_EXIT_MAX_REQUESTS);
 }
 
-/* Who boots us looks at the scoreboard when it hears this. Nobody listens any more when a worker is replaced later. */
+/* Who boots us looks at the scoreboard when it hears this. Nobody listens any more when a worker is
+ * replaced later. */
 static void say_waiting(void)
 {
 	if (!surus_self->said) {
@@ -116,13 +120,15 @@ static void say_waiting(void)
 	}
 }
 
-/* Makes the event ours. False: it was another's already, surus has revoked it, or what lay in the ring is no longer there. */
+/* Makes the event ours. False: it was another's already, surus has revoked it, or what lay in the
+ * ring is no longer there. */
 static bool claim(struct surus_event *event)
 {
 	_Atomic uint64_t *word = &surus_tickets[event->id];
 	uint64_t ticket = atomic_load(word);
 
-	if (ticket == SURUS_CLAIMED || (uint32_t)ticket != event->tag || !atomic_compare_exchange_strong(word, &ticket, SURUS_CLAIMED)) {
+	if (ticket == SURUS_CLAIMED || (uint32_t)ticket != event->tag ||
+	        !atomic_compare_exchange_strong(word, &ticket, SURUS_CLAIMED)) {
 		return false;
 	}
 	event->ticket = ticket;
@@ -154,7 +160,8 @@ bool surus_worker_take(void)
 		/* From here on our death is known to cost this event. */
 		surus_set_state(SURUS_RECEIVED);
 		surus_self->taken_at = surus_self->since;
-		if (received == 1 && !surus_client_gone() && !(event->deadline && surus_now() >= event->deadline)) {
+		if (received == 1 && !surus_client_gone() &&
+		        !(event->deadline && surus_now() >= event->deadline)) {
 			surus_self->served++;
 			return true;
 		}
@@ -182,7 +189,8 @@ void surus_worker_become(int outbox, int log)
 	if (!surus_boots() || surus_boots_in_template()) {
 		surus_worker_speak();
 	}
-	/* Changing the user has cleared the parent-death signal, and with it the right to be dumped into a core file. */
+	/* Changing the user has cleared the parent-death signal, and with it the right to be dumped
+	 * into a core file. */
 	surus_stop_install();
 	surus_self->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 	surus_event_open();

@@ -6,7 +6,8 @@
 
 /* Becomes a worker in a process that has just been forked: descriptors, user, environment. */
 void surus_worker_become(int outbox, int log);
-/* Waits for an event that somebody waits for and takes it into surus_request-> False: this worker's life is over. */
+/* Waits for an event that somebody waits for and takes it into surus_request-> False: this worker's
+ * life is over. */
 bool surus_worker_take(void);
 
 #endif

@@ -1,4 +1,4 @@
-//! Makes responses smaller on their way, never later.
+//! Compresses responses without delaying them.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -26,9 +26,9 @@ use crate::units::Size;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Compress text that is not compressed already, for clients that accept it.
+    /// Compress text that is not compressed yet, for clients that accept it.
     pub enabled: bool,
-    /// Responses that are known to be shorter than this many bytes stay as they are.
+    /// Responses known to be shorter than this many bytes stay uncompressed.
     pub min_size: Size,
 }
 
@@ -58,7 +58,7 @@ impl Coding {
         }
     }
 
-    /// What an encoder of a stream keeps, as measured over 4 MiB of text, and a little more.
+    /// The memory of a stream's encoder, measured with 4 MiB of text, plus a little.
     fn memory(self) -> u64 {
         match self {
             Coding::Brotli => 2560 << 10,
@@ -68,8 +68,8 @@ impl Coding {
     }
 }
 
-/// The codings that a client accepts, the one it prefers first and equals in the order of `ours`. Empty when it would
-/// rather have none.
+/// The codings that a client accepts, in its order of preference and then in the order of `ours`.
+/// Empty if it prefers none.
 pub(super) fn accepted(headers: &HeaderMap, ours: &[Coding]) -> Vec<Coding> {
     let values = headers.get_all(header::ACCEPT_ENCODING);
     let mut named: Vec<(&str, u16)> = Vec::new();
@@ -83,7 +83,7 @@ pub(super) fn accepted(headers: &HeaderMap, ours: &[Coding]) -> Vec<Coding> {
     let any = weight("*").unwrap_or(0);
     let none = weight("identity").unwrap_or(0);
     let of = |coding: Coding| match coding {
-        // RFC 9110, 8.4.1.3: the old name is still an alias.
+        // RFC 9110, 8.4.1.3: `x-gzip` is an alias.
         Coding::Gzip => weight("gzip").or_else(|| weight("x-gzip")).unwrap_or(any),
         other => weight(other.name()).unwrap_or(any),
     };
@@ -93,7 +93,7 @@ pub(super) fn accepted(headers: &HeaderMap, ours: &[Coding]) -> Vec<Coding> {
     accepted.into_iter().map(|(coding, _)| coding).collect()
 }
 
-/// `gzip;q=0.8` as its name and its weight in thousandths. A weight that cannot be read counts as none.
+/// `gzip;q=0.8` as its name and its weight in thousandths. An invalid weight counts as none.
 fn weighted(element: &str) -> Option<(&str, u16)> {
     let mut parts = element.split(';').map(str::trim);
     let name = parts.next().filter(|name| !name.is_empty())?;
@@ -110,7 +110,7 @@ fn weighted(element: &str) -> Option<(&str, u16)> {
     Some((name, (q * 1000.0) as u16))
 }
 
-/// Is it worth compressing? Images, archives and videos are compressed already.
+/// Whether compression pays. Images, archives and videos are compressed already.
 pub(super) fn is_compressible(content_type: &str) -> bool {
     let essence = content_type
         .split(';')
@@ -154,22 +154,23 @@ pub(super) fn vary(headers: &mut HeaderMap, name: HeaderName) {
     }
 }
 
-/// The fastest of those that compress well comes first.
+/// In order of speed among those that compress well.
 const DYNAMIC: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
 
-/// Above this, compressing a whole body would hold up the other requests of the thread.
+/// Compressing a larger body at once would delay the thread's other requests.
 const INLINE: usize = 32 << 10;
 
-/// Is the response to `method` worth compressing for clients that accept that, where it is allowed?
+/// Whether the response to `method` should be compressed for clients that accept it.
 pub fn is_wanted(settings: &Settings, method: &Method, response: &Response) -> bool {
     *method != Method::HEAD && is_eligible(response, settings)
 }
 
-/// Compresses a response that [is wanted](is_wanted) so, if the client's `headers` accept that.
+/// Compresses a response that [should be](is_wanted), if the client's `headers` accept it.
 ///
-/// A stream loses nothing of its liveliness: whatever PHP has flushed can be decoded before PHP's next byte comes.
+/// A stream stays as fast: everything that PHP has flushed can be decoded before PHP's next byte
+/// arrives.
 pub async fn compress(headers: &HeaderMap, mut response: Response) -> Response {
-    // Also for the client that gets it as it is: a cache in between may not give that to everybody.
+    // Also for clients that get it uncompressed, because a cache must not give that to all.
     vary(response.headers_mut(), header::ACCEPT_ENCODING);
     let Some(coding) = accepted(headers, &DYNAMIC).first().copied() else {
         return response;
@@ -204,17 +205,17 @@ pub async fn compress(headers: &HeaderMap, mut response: Response) -> Response {
 }
 
 fn is_eligible(response: &Response, settings: &Settings) -> bool {
-    // A digest or signature of the bytes would no longer be one.
+    // A digest or signature covers the original bytes.
     const FIXED: [HeaderName; 6] = [
         header::CONTENT_ENCODING,
         header::CONTENT_RANGE,
         HeaderName::from_static("content-digest"),
         HeaderName::from_static("content-md5"),
         HeaderName::from_static("digest"),
-        // Its clients compare tags with those of a PROPFIND, letter by letter.
+        // WebDAV clients compare tags with those of a PROPFIND, character by character.
         HeaderName::from_static("dav"),
     ];
-    // Most cheaply known, and decides most often.
+    // The cheapest check, which also decides most often.
     if length(response).is_some_and(|length| length < settings.min_size.0) {
         return false;
     }
@@ -244,7 +245,7 @@ fn is_eligible(response: &Response, settings: &Settings) -> bool {
     !no_transform && content_type.is_some_and(|t| is_compressible(t) && !is_of_groupware(t))
 }
 
-/// Calendars and address books: CalDAV and CardDAV clients compare tags letter by letter.
+/// Calendars and address books: CalDAV and CardDAV clients compare tags character by character.
 fn is_of_groupware(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     [
@@ -270,7 +271,7 @@ fn length(response: &Response) -> Option<u64> {
     response.body().size_hint().exact().or_else(said)
 }
 
-/// Gives the body back when it could not be compressed.
+/// Returns the original body if it cannot be compressed.
 async fn at_once(coding: Coding, plain: Bytes) -> Result<Bytes, Bytes> {
     let whole = {
         let plain = plain.clone();
@@ -291,12 +292,13 @@ async fn at_once(coding: Coding, plain: Bytes) -> Result<Bytes, Bytes> {
             .unwrap_or_else(|error| Err(error.into()))
     };
     compressed.map_err(|error| {
-        tracing::error!(%error, coding = coding.name(), "a response was not compressed");
+        tracing::error!(%error, coding = coding.name(), "response not compressed");
         plain
     })
 }
 
-/// By an encoder that the thread keeps: a new one takes two thirds of the time that a page of 10 KB does.
+/// Uses an encoder that the thread keeps. Creating one takes two thirds of the time that a page of
+/// 10 KB takes.
 fn zstd_at_once(plain: &[u8]) -> io::Result<Bytes> {
     thread_local! {
         static KEPT: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
@@ -310,9 +312,9 @@ fn zstd_at_once(plain: &[u8]) -> io::Result<Bytes> {
     })
 }
 
-/// Compresses into memory, so that nothing in it ever waits.
+/// Compresses into memory, so it never waits.
 enum Encoder {
-    /// Larger than the others by far.
+    /// Much larger than the others.
     Brotli(Box<BrotliEncoder<Vec<u8>>>),
     Zstd(ZstdEncoder<Vec<u8>>),
     Gzip(GzipEncoder<Vec<u8>>),
@@ -331,11 +333,12 @@ macro_rules! of {
 const ZSTD: i32 = 3;
 
 impl Encoder {
-    /// Qualities at which one core compresses faster than most networks carry the result.
+    /// The qualities at which one core compresses faster than most networks transfer the result.
     fn new(coding: Coding) -> Encoder {
         match coding {
             Coding::Brotli => {
-                // 512 KiB of window, as zstd has below: its default of 4 MiB costs more memory per response than pages gain from it.
+                // A window of 512 KiB, like zstd's below. The default of 4 MiB costs more memory
+                // per response than pages gain from it.
                 let params = EncoderParams::default();
                 let params = params
                     .quality(Level::Precise(4))
@@ -356,12 +359,12 @@ impl Encoder {
         of!(self, e => now(e.write_all(plain)))
     }
 
-    /// Everything written so far, decodable.
+    /// Everything written so far, in decodable form.
     fn flush(&mut self) -> io::Result<Bytes> {
         of!(self, e => { now(e.flush())?; Ok(std::mem::take(e.get_mut()).into()) })
     }
 
-    /// The rest.
+    /// The remaining bytes.
     fn finish(&mut self) -> io::Result<Bytes> {
         of!(self, e => { now(e.shutdown())?; Ok(std::mem::take(e.get_mut()).into()) })
     }
@@ -372,19 +375,20 @@ fn now(done: impl Future<Output = io::Result<()>>) -> io::Result<()> {
         .unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
 }
 
-/// A body that compresses another.
+/// A body that compresses another body.
 struct Compressed {
     body: Pin<Box<dyn Body<Data = Bytes, Error = Failure> + Send>>,
     encoder: Encoder,
-    /// Bytes that the encoder holds since it was last flushed.
+    /// Bytes in the encoder since the last flush.
     held: usize,
-    /// What is to be passed on before the body is asked again.
+    /// Frames to be sent before the inner body is polled again.
     ready: VecDeque<Result<Frame<Bytes>, Failure>>,
     ended: bool,
     _memory: Taken,
 }
 
-/// As much as is compressed before the client gets some of it, and before the thread may do something else.
+/// How many bytes are compressed before the client gets some of them and the thread may run other
+/// tasks.
 const AT_MOST: usize = 64 << 10;
 
 impl Compressed {
@@ -435,7 +439,7 @@ impl Compressed {
                 self.ready.push_back(Ok(trailers));
             }
             Some(Err(failure)) => {
-                // What came before the failure is the client's all the same.
+                // The client gets what came before the failure.
                 let rest = self.encoder.flush();
                 self.pass_on(rest);
                 self.fail(failure);
@@ -474,7 +478,7 @@ impl Body for Compressed {
             };
             match frame {
                 Poll::Ready(frame) => this.take(frame),
-                // Nothing more for now: what there is goes out. The client's next poll asks the body again.
+                // Nothing more for now, so flush. The client's next poll polls the body again.
                 Poll::Pending => {
                     let flushed = this.encoder.flush();
                     this.pass_on(flushed);
@@ -556,7 +560,7 @@ mod tests {
             macro_rules! with {
                 ($decoder:expr) => {{
                     $decoder.write_all(bytes).await.unwrap();
-                    // One flush of the Brotli decoder gives 8 KiB, whatever it holds.
+                    // One flush of the Brotli decoder yields 8 KiB, whatever it holds.
                     let mut length = usize::MAX;
                     while length != $decoder.get_ref().len() {
                         length = $decoder.get_ref().len();
@@ -575,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_chooses_and_equals_are_ours_to_order() {
+    fn client_preference_selects_the_coding_and_ties_follow_our_order() {
         for (accept, expected) in [
             ("", ""),
             ("gzip", "gzip"),
@@ -604,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_worth_compressing_and_images_are_not() {
+    fn text_is_compressible_and_images_are_not() {
         for good in [
             "text/html",
             "TEXT/CSS; charset=x",
@@ -628,7 +632,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_whole_body_is_compressed_whole() {
+    async fn complete_body_is_compressed_at_once() {
         for length in [2000, 500_000] {
             for coding in ["br", "zstd", "gzip"] {
                 let plain = "Surus ".repeat(length / 6 + 1);
@@ -662,7 +666,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_must_not_or_need_not_be_compressed_is_left_alone() {
+    async fn ineligible_response_is_not_compressed() {
         let long = || Bytes::from("x".repeat(5000));
         let with = |of| page(long(), of);
         let status = |status| {
@@ -742,7 +746,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_php_has_flushed_can_be_decoded_before_the_next_byte_comes() {
+    async fn flushed_bytes_can_be_decoded_at_once() {
         for coding in ["br", "zstd", "gzip"] {
             let (sender, response) = stream(coding, &[]).await;
             assert_eq!(response.headers()[header::CONTENT_ENCODING], coding);
@@ -765,7 +769,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn frames_that_are_there_together_are_compressed_together() {
+    async fn available_frames_are_compressed_together() {
         let (sender, response) = stream("gzip", &[("content-length", "1024")]).await;
         assert!(!response.headers().contains_key(header::CONTENT_LENGTH));
         // Tokio's channels pretend to be empty after 128 reads.
@@ -783,7 +787,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_comes_after_all_that_came_before_it() {
+    async fn failure_follows_all_earlier_bytes() {
         let (sender, response) = stream("gzip", &[]).await;
         sender.send(data("before")).unwrap();
         sender.send(Err(Failure::TimedOut)).unwrap();
@@ -795,7 +799,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn trailers_come_last() {
+    async fn trailers_follow_the_body() {
         let (sender, response) = stream("br", &[]).await;
         sender.send(data("before")).unwrap();
         sender

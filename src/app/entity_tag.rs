@@ -1,9 +1,8 @@
-//! Marks the entity tags of responses that Surus compresses, and gives PHP back its own tags.
+//! Marks the entity tags of responses that Surus compresses, and gives PHP its own tags back.
 //!
-//! A compressed response is equivalent to PHP's and not the same bytes, so its tag must differ and
-//! be weak: `"abc"` goes out as `W/"abc-surus"`. nginx only weakens, so that PHP cannot tell such a
-//! tag from a weak one of its own and never finds it in `If-Match`; the mark can be taken off
-//! again.
+//! A compressed response is equivalent to PHP's but has other bytes, so its tag must differ and be
+//! weak: `"abc"` becomes `W/"abc-surus"`. nginx only weakens tags. PHP cannot tell those from its
+//! own weak tags, and never finds them in `If-Match`; a mark can be removed again.
 
 use std::borrow::Cow;
 
@@ -19,16 +18,16 @@ static CONDITIONS: [HeaderName; 3] = [
     HeaderName::from_static("if"),
 ];
 
-/// The tag of the compressed response. None for a weak one, which stays as it is, and for what is
-/// no tag: scripts that forget the quotes find it again as long as nobody changes it.
+/// The tag of the compressed response. None for a weak tag, which stays as it is, and for an
+/// invalid one: scripts that forget the quotes recognize it only if it stays unchanged.
 pub(super) fn marked(tag: &HeaderValue) -> Option<HeaderValue> {
     let opaque = tag.as_bytes().strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     HeaderValue::from_bytes(&[b"W/\"", opaque, MARK, b"\""].concat()).ok()
 }
 
-/// Takes the mark off the tags of a request, so that PHP sees those that it made.
+/// Removes the marks from a request's tags, so that PHP sees its own.
 pub(super) fn unmark(headers: &mut HeaderMap) {
-    // Part of a compressed response cannot be continued by part of an uncompressed one.
+    // A compressed part must not be continued by an uncompressed one.
     if headers
         .get(header::IF_RANGE)
         .is_some_and(|tag| matches!(unmarked(tag.as_bytes()), Cow::Owned(_)))
@@ -37,7 +36,7 @@ pub(super) fn unmark(headers: &mut HeaderMap) {
         headers.remove(header::RANGE);
     }
     for name in &CONDITIONS {
-        // Most requests have none, and an entry may make the map grow.
+        // Most requests have none, and `entry` may grow the map.
         if !headers.contains_key(name) {
             continue;
         }
@@ -54,8 +53,8 @@ pub(super) fn unmark(headers: &mut HeaderMap) {
     }
 }
 
-/// Has a 304 name the tag in the form that the client knows; another would not renew what it has
-/// (RFC 9111, 4.3.4). `asked` are the request's headers as they came.
+/// Gives a 304 the tag in the form that the client knows; another form would not refresh the
+/// client's response (RFC 9111, 4.3.4). `asked` are the request's original headers.
 pub(super) fn mark_as_asked<B>(asked: &HeaderMap, response: &mut Response<B>) {
     if response.status() != StatusCode::NOT_MODIFIED {
         return;
@@ -73,7 +72,7 @@ pub(super) fn mark_as_asked<B>(asked: &HeaderMap, response: &mut Response<B>) {
     }
 }
 
-/// A list of tags without marks; borrowed if none has one. Clients that cut off `W/`, because
+/// A list of tags without marks; borrowed if none has one. Clients that drop `W/`, because
 /// `If-Match` takes strong tags only, mean the same tag.
 fn unmarked(list: &[u8]) -> Cow<'_, [u8]> {
     if !list.windows(MARK.len()).any(|window| window == MARK) {
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn strong_tags_are_marked_and_others_stay() {
+    fn only_strong_tags_are_marked() {
         assert_eq!(marked(&value("\"abc\"")).unwrap(), "W/\"abc-surus\"");
         assert_eq!(marked(&value("\"\"")).unwrap(), "W/\"-surus\"");
         for tag in ["W/\"abc\"", "abc", "\"", "", "'abc'"] {
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_name_the_tags_of_the_script_again() {
+    fn condition_tags_are_unmarked() {
         for (asked, expected) in [
             ("W/\"abc-surus\"", "\"abc\""),
             ("\"abc-surus\"", "\"abc\""),
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn part_of_a_compressed_response_is_not_continued() {
+    fn compressed_response_is_not_continued_by_a_range() {
         for (tag, is_kept) in [("W/\"a-surus\"", false), ("\"a\"", true)] {
             let mut headers = HeaderMap::new();
             headers.insert(header::RANGE, value("bytes=10-"));

@@ -15,7 +15,7 @@ use crate::event::{Address, Origin};
 pub struct Peer {
     pub client: Option<Address>,
     pub server: Option<Address>,
-    /// A trusted peer has said that the client's own connection is encrypted.
+    /// A trusted peer says that the client's connection is encrypted.
     pub https: bool,
 }
 
@@ -33,7 +33,7 @@ impl From<Origin> for Peer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proxy {
     Network(IpNet),
-    /// Every process that may connect to a unix socket of Surus.
+    /// Every process that may connect to one of Surus's unix sockets.
     Unix,
 }
 
@@ -47,7 +47,9 @@ impl FromStr for Proxy {
         let address = text.parse::<IpAddr>().map(IpNet::from);
         address.or_else(|_| text.parse()).map(Proxy::Network).map_err(|_| {
             format!(
-                "`{text}` is no proxy; write `10.0.0.1`, a network as `10.0.0.0/8`, or `unix` for whoever connects to a unix socket that we \
+                "`{text}` is not a proxy; write `10.0.0.1`, a network as `10.0.0.0/8`, or `unix` \
+                 for \
+                 whoever connects to a unix socket that we \
                  listen at"
             )
         })
@@ -77,14 +79,14 @@ fn has(trusted: &[Proxy], ip: IpAddr) -> bool {
         .any(|proxy| matches!(proxy, Proxy::Network(network) if network.contains(&ip)))
 }
 
-/// What a trusted proxy says of the request.
+/// What a trusted proxy says about the request.
 pub struct Forwarded {
     pub origin: Origin,
-    /// The host that the client asked for.
+    /// The host that the client requested.
     pub host: Option<HeaderValue>,
 }
 
-/// May this peer speak for others?
+/// Whether this peer's statements about clients are trusted.
 pub fn is_trusted(peer: &Peer, trusted: &[Proxy]) -> bool {
     match &peer.client {
         Some(client) => has(trusted, client.ip()),
@@ -92,7 +94,7 @@ pub fn is_trusted(peer: &Peer, trusted: &[Proxy]) -> bool {
     }
 }
 
-/// Believes `X-Forwarded-*` as far as the proxies that wrote them are trusted.
+/// Evaluates `X-Forwarded-*` as far as the proxies that wrote them are trusted.
 pub fn origin(peer: &Peer, headers: &HeaderMap, trusted: &[Proxy]) -> Forwarded {
     let direct = Forwarded {
         origin: Origin {
@@ -130,12 +132,13 @@ pub fn origin(peer: &Peer, headers: &HeaderMap, trusted: &[Proxy]) -> Forwarded 
     }
 }
 
-/// The right-most address that is no trusted proxy: what stands left of it, the client may have written itself.
+/// The right-most address that is no trusted proxy. The client may have written everything to the
+/// left of it.
 fn client(headers: &HeaderMap, is_trusted: impl Fn(IpAddr) -> bool) -> Option<SocketAddr> {
     let mut furthest = None;
     for value in headers.get_all("x-forwarded-for").iter().rev() {
         for entry in value.to_str().ok()?.rsplit(',') {
-            // Whoever wrote an entry that is no address is not to be believed about what stands left of it.
+            // A proxy that wrote an invalid entry is not trusted about the entries to the left.
             let Some(address) = parse(entry.trim()) else {
                 return furthest;
             };
@@ -148,7 +151,7 @@ fn client(headers: &HeaderMap, is_trusted: impl Fn(IpAddr) -> bool) -> Option<So
     furthest
 }
 
-/// `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]:4711`; port 0 where none is given.
+/// `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]:4711`; port 0 if there is none.
 fn parse(entry: &str) -> Option<SocketAddr> {
     if let Ok(address) = entry.parse::<SocketAddr>() {
         return Some(address);
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_by_a_unix_socket_is_believed_where_that_is_said() {
+    fn unix_socket_peer_is_trusted_if_configured() {
         let peer = Peer {
             client: None,
             server: None,
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_not_believed() {
+    fn untrusted_peer_is_ignored() {
         assert_eq!(client_of("192.0.2.9:1", &["198.51.100.1"]), "192.0.2.9");
         let forwarded = origin_of(
             "192.0.2.9:1",
@@ -225,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_most_untrusted_address_counts() {
+    fn right_most_untrusted_address_is_the_client() {
         assert_eq!(
             client_of("10.0.0.1:1", &["1.1.1.1, 198.51.100.1, 10.0.0.2"]),
             "198.51.100.1"
@@ -244,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn protocol_and_host_are_those_that_the_nearest_proxy_saw() {
+    fn protocol_and_host_are_the_nearest_proxys() {
         let forwarded = origin_of(
             "[::1]:1",
             &[

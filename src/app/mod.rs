@@ -1,4 +1,5 @@
-//! What an application answers, whichever front asks: a file, what a script makes, or a refusal.
+//! What an application answers, whichever front end asks: a file, a script's response, or a
+//! rejection.
 
 pub mod compression;
 mod entity_tag;
@@ -14,13 +15,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::header::{self, HeaderMap, HeaderName};
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, Version};
 use tracing::{debug, warn};
 
 use self::response::{fit_length, plain, redirect, redirect_to, strip_connection_headers};
 use self::site::routes::{Action, Routes};
 use self::site::{Facts, Resolution, Site, normalize};
-use self::validate::{Refusal, check_relayed, refuse};
+use self::validate::{RequestRejection, check_relayed, reject};
 use self::x_sendfile::SendFile;
 use crate::engine::{Engine, Pending};
 use crate::event::{Event, Failure, Origin, Response, Script};
@@ -29,17 +30,17 @@ use crate::observe::metrics::Metrics;
 /// An application: its files, and the engines that run its scripts.
 pub struct Application {
     pub compress: compression::Settings,
-    /// Changes when a reload finds the project elsewhere.
-    pub place: arc_swap::ArcSwap<Place>,
-    /// By name; routes choose among them.
+    /// Replaced by a reload if the project's path leads elsewhere.
+    pub tree: arc_swap::ArcSwap<DocumentTree>,
+    /// By name; routes select among them.
     pub engines: BTreeMap<&'static str, Arc<dyn Engine>>,
-    /// The one for requests that no route sends elsewhere.
+    /// The engine for requests for which no route names another.
     pub engine: &'static str,
     pub metrics: Arc<Metrics>,
 }
 
 /// Where the application's files are.
-pub struct Place {
+pub struct DocumentTree {
     pub site: Arc<Site>,
     /// The same directory with another front controller, for pools that name one.
     pub fronts: BTreeMap<String, Arc<Site>>,
@@ -47,20 +48,20 @@ pub struct Place {
     pub routes: Routes,
 }
 
-/// What has become of a request before anything has to be waited for.
-pub enum Begun {
+/// How a request is answered, as far as that is known without waiting.
+pub enum Dispatch {
     Event {
         engine: &'static str,
-        asked: Asked,
+        preferences: ResponsePreferences,
         event: Box<Event>,
     },
     Answer(Response),
-    Refusal(Refusal),
+    Rejected(RequestRejection),
 }
 
 impl Application {
-    /// Answers a request that somebody else has taken in, as a whole. `event` makes of it what the engine is asked, as for
-    /// [`begin`](Self::begin).
+    /// Answers a request that has been received as a whole. `event` makes an event of its head and
+    /// script, as for [`begin`](Self::begin).
     pub async fn answer(
         &self,
         head: http::request::Parts,
@@ -68,112 +69,121 @@ impl Application {
         event: impl FnOnce(http::request::Parts, Script) -> Event,
     ) -> Result<Response, Failure> {
         let is_head = head.method == Method::HEAD;
-        let begun = match check_relayed(&head) {
+        let dispatch = match check_relayed(&head) {
             Ok(()) => self.begin(head, Instant::now(), |_| origin.clone(), event),
-            Err(refusal) => Begun::Refusal(refusal),
+            Err(rejection) => Dispatch::Rejected(rejection),
         };
-        let answer = match begun {
-            Begun::Answer(response) => Ok(response),
-            Begun::Refusal(refusal) => Err(refusal),
-            Begun::Event {
+        let answer = match dispatch {
+            Dispatch::Answer(response) => Ok(response),
+            Dispatch::Rejected(rejection) => Err(rejection),
+            Dispatch::Event {
                 engine,
-                asked,
+                preferences,
                 event,
-            } => match self.hand_over(engine, event) {
-                Ok(pending) => Ok(self.shape(&asked, pending.await?).await),
-                Err(refusal) => Err(refusal),
+            } => match self.dispatch(engine, event) {
+                Ok(pending) => Ok(self.finalize(&preferences, pending.await?).await),
+                Err(rejection) => Err(rejection),
             },
         };
-        let response = answer.unwrap_or_else(|refusal| {
-            let status = refusal.status.as_u16();
-            debug!(status, why = refusal.why, "refused");
-            plain(refusal.status, refusal.why)
+        let response = answer.unwrap_or_else(|rejection| {
+            let status = rejection.status.as_u16();
+            debug!(status, why = rejection.why, "rejected");
+            plain(rejection.status, rejection.why)
         });
         Ok(fit(response, is_head))
     }
 
-    /// Finds out who answers, and whether that can begin. `event` makes an event of the request's head and the script; `origin` says
-    /// who asks, for rules that want to know.
+    /// Determines what answers, and whether that can begin. `event` makes an event of the request's
+    /// head and the script; `origin` determines the client for rules that need it.
     pub fn begin(
         &self,
         mut head: http::request::Parts,
         now: Instant,
         origin: impl Fn(&HeaderMap) -> Origin,
         event: impl FnOnce(http::request::Parts, Script) -> Event,
-    ) -> Begun {
+    ) -> Dispatch {
         let (engine, script, compress) = match self.find(&head, now, &|| origin(&head.headers)) {
             Ok(Found::Script(engine, script, compress)) => (engine, script, compress),
-            Ok(Found::Answer(response)) => return Begun::Answer(response),
-            Err(refusal) => return Begun::Refusal(refusal),
+            Ok(Found::Answer(response)) => return Dispatch::Answer(response),
+            Err(rejection) => return Dispatch::Rejected(rejection),
         };
-        if head.headers.keys().any(|name| PROMISES.contains(name)) {
-            for name in &PROMISES {
+        if head
+            .headers
+            .keys()
+            .any(|name| SPOOFABLE_HEADERS.contains(name))
+        {
+            for name in &SPOOFABLE_HEADERS {
                 head.headers.remove(name);
             }
         }
-        let asked = Asked {
+        let preferences = ResponsePreferences {
             method: head.method.clone(),
-            headers: asked(&head.headers),
+            headers: preferences(&head.headers),
             compress,
         };
         entity_tag::unmark(&mut head.headers);
-        Begun::Event {
+        Dispatch::Event {
             engine,
-            asked,
+            preferences,
             event: Box::new(event(head, script)),
         }
     }
 
-    pub fn hand_over(
+    pub fn dispatch(
         &self,
         engine: &'static str,
         event: Box<Event>,
-    ) -> Result<Pending<'_, Result<Response, Failure>>, Refusal> {
+    ) -> Result<Pending<'_, Result<Response, Failure>>, RequestRejection> {
         match self.engines.get(engine) {
             Some(engine) => Ok(engine.handle(event)),
-            None => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "no such engine")),
+            None => Err(reject(StatusCode::INTERNAL_SERVER_ERROR, "no such engine")),
         }
     }
 
-    /// Makes of an engine's response what the client has asked for.
-    pub async fn shape(&self, asked: &Asked, mut response: Response) -> Response {
-        entity_tag::mark_as_asked(&asked.headers, &mut response);
+    /// Adapts an engine's response to what the client has asked for.
+    pub async fn finalize(
+        &self,
+        preferences: &ResponsePreferences,
+        mut response: Response,
+    ) -> Response {
+        entity_tag::mark_as_asked(&preferences.headers, &mut response);
         if x_sendfile::is_asked(&response) {
-            // As files go: what they are compressed to, lies beside them.
-            let place = self.place.load();
-            return place
+            // Like static files, which are compressed only if a compressed sibling exists.
+            let tree = self.tree.load();
+            return tree
                 .send_file
-                .replace(&asked.method, &asked.headers, response);
+                .replace(&preferences.method, &preferences.headers, response);
         }
-        if asked.compress && compression::is_wanted(&self.compress, &asked.method, &response) {
+        if preferences.compress
+            && compression::is_wanted(&self.compress, &preferences.method, &response)
+        {
             // Boxed, because it is large.
-            return Box::pin(compression::compress(&asked.headers, response)).await;
+            return Box::pin(compression::compress(&preferences.headers, response)).await;
         }
         response
     }
 
-    /// Who answers this request?
+    /// Determines what answers this request.
     fn find(
         &self,
         head: &http::request::Parts,
         now: Instant,
         origin: &dyn Fn() -> Origin,
-    ) -> Result<Found, Refusal> {
+    ) -> Result<Found, RequestRejection> {
         let path =
-            normalize(head.uri.path()).map_err(|why| refuse(StatusCode::BAD_REQUEST, why))?;
+            normalize(head.uri.path()).map_err(|why| reject(StatusCode::BAD_REQUEST, why))?;
         let mut engine = self.engine;
-        let place = self.place.load();
-        let mut site: &Site = &place.site;
-        let choice =
-            place
-                .routes
-                .choose(&head.method, path.path(), &head.headers, head.uri.query());
+        let tree = self.tree.load();
+        let mut site: &Site = &tree.site;
+        let choice = tree
+            .routes
+            .choose(&head.method, path.path(), &head.headers, head.uri.query());
         let compress = choice.compress.unwrap_or(self.compress.enabled);
         match choice.action {
-            Some(Action::Deny) => return Err(refuse(StatusCode::FORBIDDEN, "denied by a route")),
+            Some(Action::Deny) => return Err(reject(StatusCode::FORBIDDEN, "denied by a route")),
             Some(Action::Files(files)) => site = files,
             Some(Action::Engine(name)) => {
-                site = place.fronts.get(name).map_or(site, |own| own);
+                site = tree.fronts.get(name).map_or(site, |own| own);
                 engine = self
                     .engines
                     .keys()
@@ -183,12 +193,15 @@ impl Application {
             }
             None => {}
         }
+        // HTTP/2 names the host in every request, which is no part of the line that rules see.
+        let is_absolute = head.uri.scheme().is_some() && head.version < Version::HTTP_2;
+        let whole = is_absolute.then(|| head.uri.to_string());
+        let target = head.uri.path_and_query();
         let facts = Facts {
             method: &head.method,
-            target: head
-                .uri
-                .path_and_query()
-                .map_or("/", |target| target.as_str()),
+            target: whole
+                .as_deref()
+                .unwrap_or_else(|| target.map_or("/", |target| target.as_str())),
             query: head.uri.query(),
             version: head.version,
             headers: &head.headers,
@@ -196,8 +209,8 @@ impl Application {
         };
         match site.find_for(&facts, &path, now) {
             Resolution::Script(script) => Ok(Found::Script(engine, script, compress)),
-            Resolution::File(file) if place.site.is_secret(&file) => {
-                Err(refuse(StatusCode::NOT_FOUND, "no such file"))
+            Resolution::File(file) if tree.site.is_secret(&file) => {
+                Err(reject(StatusCode::NOT_FOUND, "no such file"))
             }
             Resolution::File(file) => {
                 let name = file.path.clone();
@@ -218,20 +231,20 @@ impl Application {
                 let status = StatusCode::from_u16(status);
                 let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
                 debug!(path = path.path(), %status, why, "answered by an .htaccess file");
-                Err(refuse(status, ""))
+                Err(reject(status, ""))
             }
-            Resolution::NotFound => Err(refuse(StatusCode::NOT_FOUND, "no such file")),
+            Resolution::NotFound => Err(reject(StatusCode::NOT_FOUND, "no such file")),
             Resolution::Denied(denial) => {
                 warn!(path = path.path(), why = denial.why(), "not served");
-                Err(refuse(StatusCode::FORBIDDEN, "not served"))
+                Err(reject(StatusCode::FORBIDDEN, "not served"))
             }
-            Resolution::Malformed(why) => Err(refuse(StatusCode::BAD_REQUEST, why)),
+            Resolution::Malformed(why) => Err(reject(StatusCode::BAD_REQUEST, why)),
             Resolution::Failed(trouble) => Err(trouble.into()),
         }
     }
 }
 
-/// Makes a response fit to go out, whatever PHP has said of its connection and length.
+/// Makes a response valid, whatever PHP has set for its connection and length.
 pub fn fit(mut response: Response, is_head: bool) -> Response {
     strip_connection_headers(response.headers_mut());
     match is_head {
@@ -241,31 +254,32 @@ pub fn fit(mut response: Response, is_head: bool) -> Response {
 }
 
 enum Found {
-    /// The engine, the script, and whether what it says is compressed.
+    /// The engine, the script, and whether to compress the script's responses.
     Script(&'static str, Script, bool),
     Answer(Response),
 }
 
-/// What of a request decides how its response is sent, once the request itself is gone.
-pub struct Asked {
+/// What is kept of a request to decide how its response is sent.
+pub struct ResponsePreferences {
     method: Method,
     headers: HeaderMap,
-    /// The client's own wishes aside.
+    /// Whether the configuration allows compression.
     compress: bool,
 }
 
-/// Who answers when no engine does.
+/// The engine's name in metrics and logs for responses without PHP.
 pub const STATIC: &str = "static";
 
-/// Promises of a proxy to send files for the application. Only we may make them (Symfony's X-Sendfile support).
-static PROMISES: [HeaderName; 2] = [
+/// Headers with which a proxy announces that it sends files for the application. Only Surus may set
+/// them (Symfony's X-Sendfile support).
+static SPOOFABLE_HEADERS: [HeaderName; 2] = [
     HeaderName::from_static("x-sendfile-type"),
     HeaderName::from_static("x-accel-mapping"),
 ];
 
-/// The headers that [`Asked`] keeps.
-fn asked(headers: &HeaderMap) -> HeaderMap {
-    static ASKED: [HeaderName; 7] = [
+/// The headers that [`ResponsePreferences`] keeps.
+fn preferences(headers: &HeaderMap) -> HeaderMap {
+    static PREFERENCES: [HeaderName; 7] = [
         header::ACCEPT_ENCODING,
         header::RANGE,
         header::IF_RANGE,
@@ -274,11 +288,11 @@ fn asked(headers: &HeaderMap) -> HeaderMap {
         header::IF_MODIFIED_SINCE,
         header::IF_UNMODIFIED_SINCE,
     ];
-    let mut asked = HeaderMap::new();
+    let mut preferences = HeaderMap::new();
     for (name, value) in headers {
-        if ASKED.contains(name) {
-            asked.append(name, value.clone());
+        if PREFERENCES.contains(name) {
+            preferences.append(name, value.clone());
         }
     }
-    asked
+    preferences
 }

@@ -1,4 +1,4 @@
-//! Our own responses, and what PHP's have to be made to fit before they go out.
+//! Surus's own responses, and the corrections that PHP's responses need.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tracing::warn;
 use crate::event::{Failure, Response, ResponseBody};
 use crate::observe::rate_limit::Rarely;
 
-/// What a refused client is told to wait; its connection is not read before.
+/// What `Retry-After` tells a rejected client. Its connection is not read before.
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pub fn no_content() -> Response {
@@ -21,7 +21,7 @@ pub fn no_content() -> Response {
     response
 }
 
-/// To a path of this host; the query goes along.
+/// Redirects to a path of this host and appends the query.
 pub fn redirect(to: &str, query: Option<&str>) -> Response {
     let location = match query {
         Some(query) => format!("{to}?{query}"),
@@ -30,7 +30,7 @@ pub fn redirect(to: &str, query: Option<&str>) -> Response {
     redirect_to(StatusCode::MOVED_PERMANENTLY, &location)
 }
 
-/// To a place with its query.
+/// Redirects to a location that contains its query.
 pub fn redirect_to(status: StatusCode, location: &str) -> Response {
     let mut response = plain(status, "");
     if let Ok(location) = HeaderValue::from_str(location) {
@@ -39,7 +39,7 @@ pub fn redirect_to(status: StatusCode, location: &str) -> Response {
     response
 }
 
-/// A short text for people; what went wrong in detail is in the log.
+/// A short text for people. The log has the details.
 pub fn plain(status: StatusCode, why: &str) -> Response {
     let reason = status.canonical_reason().unwrap_or("Error");
     let text = match why {
@@ -69,46 +69,51 @@ pub fn plain(status: StatusCode, why: &str) -> Response {
     response
 }
 
-/// What the client hears of a failure.
+/// The response to a failure.
 pub fn failed(failure: &Failure, event: u64) -> Response {
     let status = match failure {
         Failure::Thrown(_) => StatusCode::INTERNAL_SERVER_ERROR,
         Failure::Died(_) | Failure::Malformed(_) => StatusCode::BAD_GATEWAY,
         Failure::TimedOut => StatusCode::GATEWAY_TIMEOUT,
-        Failure::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Failure::QueueFull(_) | Failure::QueueTimeout(_) | Failure::Busy(_) => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         Failure::TooLarge(_) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
     };
     match failure {
-        Failure::Busy(_) => note_refused(failure, event),
+        _ if failure.is_busy() => note_refused(failure, event),
         _ => warn!(event, status = status.as_u16(), %failure, "not answered"),
     }
     plain(status, "")
 }
 
-/// Logs one line for many refused requests: under overload a line for each would cost more than the requests that are served.
+/// Logs one line for many rejected requests: under overload, a line for each would cost more than
+/// the requests that are served.
 fn note_refused(failure: &Failure, event: u64) {
-    static SAID: Rarely = Rarely::new();
+    static REPORTED: Rarely = Rarely::new();
     static REFUSED: AtomicU64 = AtomicU64::new(0);
     REFUSED.fetch_add(1, Ordering::Relaxed);
-    if SAID.is_time(Instant::now()) {
+    if REPORTED.is_time(Instant::now()) {
         let requests = REFUSED.swap(0, Ordering::Relaxed);
         warn!(event, requests, status = 503, %failure, "not answered");
     }
 }
 
-/// As metrics name it.
+/// The outcome in metrics.
 pub fn failure_name(failure: &Failure) -> &'static str {
     match failure {
         Failure::Thrown(_) => "thrown",
-        Failure::Died(_) => "died",
-        Failure::TimedOut => "timed_out",
-        Failure::Busy(_) => "busy",
+        Failure::Died(_) => "worker_crashed",
+        Failure::TimedOut => "timeout",
+        Failure::QueueFull(_) => "queue_full",
+        Failure::QueueTimeout(_) => "queue_timeout",
+        Failure::Busy(_) => "overloaded",
         Failure::TooLarge(_) => "too_large",
-        Failure::Malformed(_) => "malformed",
+        Failure::Malformed(_) => "bad_response",
     }
 }
 
-/// As metrics name it.
+/// The outcome in metrics.
 pub fn class(status: StatusCode) -> &'static str {
     match status.as_u16() / 100 {
         2 => "2xx",
@@ -118,7 +123,8 @@ pub fn class(status: StatusCode) -> &'static str {
     }
 }
 
-/// The connection is ours: what PHP says of it would contradict what we do, and is an error in HTTP/2 (RFC 9113, 8.2.2).
+/// The connection belongs to Surus: PHP's headers would contradict Surus's, and are an error in
+/// HTTP/2 (RFC 9113, 8.2.2).
 pub fn strip_connection_headers(headers: &mut HeaderMap) {
     static OURS: [HeaderName; 6] = [
         header::CONNECTION,
@@ -128,7 +134,7 @@ pub fn strip_connection_headers(headers: &mut HeaderMap) {
         HeaderName::from_static("keep-alive"),
         HeaderName::from_static("proxy-connection"),
     ];
-    // Mostly there are none: then one pass is less than six look-ups.
+    // Usually there are none; one pass then costs less than six look-ups.
     if headers.keys().any(|name| OURS.contains(name)) {
         for name in &OURS {
             headers.remove(name);
@@ -136,8 +142,9 @@ pub fn strip_connection_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// A body that is here as a whole and the Content-Length that PHP gave it may disagree. As behind nginx, the client gets no
-/// more than was promised, and sees that an answer is not complete by the connection's end.
+/// Resolves a difference between a complete body and PHP's Content-Length. As behind nginx, the
+/// client gets no more than announced, and a closed connection shows that the response is
+/// incomplete.
 pub fn fit_length(mut response: Response) -> Response {
     if response.status() == StatusCode::NO_CONTENT {
         // RFC 9110, 8.6.

@@ -6,41 +6,41 @@ use http::{Method, StatusCode};
 use crate::app::site::Trouble;
 
 /// An error response without PHP, and its reason.
-pub struct Refusal {
+pub struct RequestRejection {
     pub status: StatusCode,
     pub why: &'static str,
 }
 
-pub const fn refuse(status: StatusCode, why: &'static str) -> Refusal {
-    Refusal { status, why }
+pub const fn reject(status: StatusCode, why: &'static str) -> RequestRejection {
+    RequestRejection { status, why }
 }
 
-impl From<Trouble> for Refusal {
-    fn from(trouble: Trouble) -> Refusal {
+impl From<Trouble> for RequestRejection {
+    fn from(trouble: Trouble) -> RequestRejection {
         let status = match trouble {
             Trouble::Scarce => StatusCode::SERVICE_UNAVAILABLE,
             Trouble::Broken => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        refuse(status, "")
+        reject(status, "")
     }
 }
 
 /// No registered method is half as long as this.
 const MAX_METHOD: usize = 64;
 
-/// Validates a request that another server has accepted already. It may lack `Host`: health checks of
-/// load balancers have none.
-pub fn check_relayed(head: &http::request::Parts) -> Result<(), Refusal> {
+/// Validates a request that another server has accepted already. It may lack `Host`: health checks
+/// of load balancers have none.
+pub fn check_relayed(head: &http::request::Parts) -> Result<(), RequestRejection> {
     check_method(&head.method)?;
     check_host(&head.headers).map(|_| ())
 }
 
-pub fn check_method(method: &Method) -> Result<(), Refusal> {
+pub fn check_method(method: &Method) -> Result<(), RequestRejection> {
     if method.as_str().len() > MAX_METHOD {
-        return Err(refuse(StatusCode::NOT_IMPLEMENTED, "no such method"));
+        return Err(reject(StatusCode::NOT_IMPLEMENTED, "no such method"));
     }
     if *method == Method::CONNECT {
-        return Err(refuse(
+        return Err(reject(
             StatusCode::METHOD_NOT_ALLOWED,
             "this is not a proxy",
         ));
@@ -49,8 +49,8 @@ pub fn check_method(method: &Method) -> Result<(), Refusal> {
 }
 
 /// Returns `Host`, and whether there is a transfer coding, in one pass over the headers.
-pub fn check_host(headers: &HeaderMap) -> Result<(Option<&HeaderValue>, bool), Refusal> {
-    let bad = |why| Err(refuse(StatusCode::BAD_REQUEST, why));
+pub fn check_host(headers: &HeaderMap) -> Result<(Option<&HeaderValue>, bool), RequestRejection> {
+    let bad = |why| Err(reject(StatusCode::BAD_REQUEST, why));
     let (mut host, mut hosts, mut is_coded) = (None, 0, false);
     for (name, value) in headers {
         if *name == header::HOST {

@@ -1,4 +1,4 @@
-//! A file that PHP wants to be sent instead of its own body: `X-Sendfile` and `X-Accel-Redirect`.
+//! Sends a file instead of PHP's own body: `X-Sendfile` and `X-Accel-Redirect`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::compression::vary;
 use super::response::plain;
 use super::static_files;
-use super::validate::Refusal;
+use super::validate::RequestRejection;
 use crate::app::site::{Found, Resolution, Site, Symlinks, Trouble, normalize};
 use crate::event::{Response, ResponseBody};
 use crate::units::checked;
@@ -28,10 +28,11 @@ static X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect"
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Directories from which `X-Sendfile` may name files, beside the project itself; relative to the project.
+    /// Directories besides the project from which `X-Sendfile` may name files; relative to the
+    /// project.
     pub directories: Vec<PathBuf>,
-    /// What `X-Accel-Redirect` names: a URL path and the directory that stands for it, relative to the project. Clients
-    /// cannot ask for these paths. Others are looked up in the document root.
+    /// URL paths for `X-Accel-Redirect`, and the directories that they stand for, relative to the
+    /// project. Clients cannot request these paths. Other paths are looked up in the document root.
     #[serde(deserialize_with = "url_paths")]
     pub internal: BTreeMap<String, PathBuf>,
 }
@@ -51,23 +52,23 @@ fn url_paths<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Path
     })
 }
 
-/// Does PHP want a file to be sent?
+/// Whether PHP's response names a file to send.
 pub fn is_asked(response: &Response) -> bool {
     let mut names = response.headers().keys();
     names.any(|name| *name == X_SENDFILE || *name == X_ACCEL_REDIRECT)
 }
 
-/// The places from which PHP may have files sent. Neither dot files nor PHP source are sent from any of them.
+/// The directories from which PHP may have files sent. Dot files and PHP source are never sent.
 #[derive(Debug)]
 pub struct SendFile {
     directories: Vec<Site>,
-    /// The longest prefix first; without a trailing slash.
+    /// The longest prefix first, without a trailing slash.
     internal: Vec<(String, Site)>,
     site: Arc<Site>,
 }
 
 impl SendFile {
-    /// Opens the directories of the settings, in which symbolic links are followed as `symlinks` says.
+    /// Opens the configured directories. `symlinks` decides which symbolic links are followed.
     pub fn open(
         project: &Path,
         site: Arc<Site>,
@@ -78,7 +79,8 @@ impl SendFile {
         SendFile::open_by(site, settings, &mut files)
     }
 
-    /// The same, where directories are opened by `open`: the project first, then those of the settings in their order.
+    /// Like [`open`](Self::open), but `open` opens the directories: the project first, then the
+    /// configured ones in order.
     pub fn open_by(
         site: Arc<Site>,
         settings: &Settings,
@@ -105,10 +107,11 @@ impl SendFile {
         })
     }
 
-    /// The response as it is, or the file that it names: with what PHP says about it (type, disposition, caching,
-    /// cookies and so on), except for what would be about PHP's own body.
+    /// Returns the response itself, or the file that it names. The file keeps PHP's headers (type,
+    /// disposition, caching, cookies and so on) except those about PHP's own body.
     ///
-    /// What PHP names but may not be sent, or is not there, is 404 to the client and a warning in the log; 403 where PHP itself may not read it.
+    /// If the file must not be sent or does not exist, the client gets 404 and the log a warning;
+    /// if PHP cannot read it, 403.
     pub fn replace(
         &self,
         method: &Method,
@@ -132,10 +135,12 @@ impl SendFile {
         discard(body);
         let found = match found {
             Ok(found) => found,
-            Err(Unsent::Failed(trouble)) => return plain(Refusal::from(trouble).status, ""),
+            Err(Unsent::Failed(trouble)) => {
+                return plain(RequestRejection::from(trouble).status, "");
+            }
             Err(Unsent::Wrong(status, why)) => {
                 let name = by_path.or(by_url);
-                tracing::warn!(?name, why, "PHP named a file to be sent that cannot be");
+                tracing::warn!(?name, why, "PHP named a file that cannot be sent");
                 let mut response = Response::new(ResponseBody::empty());
                 *response.status_mut() = status;
                 return response;
@@ -144,7 +149,7 @@ impl SendFile {
 
         let none = HeaderMap::new();
         let safe = matches!(*method, Method::GET | Method::HEAD);
-        // Conditions and ranges are about what a GET would have got.
+        // Conditions and ranges refer to the response to a GET.
         let headers = if safe && status == StatusCode::OK {
             headers
         } else {
@@ -188,7 +193,7 @@ impl SendFile {
         if !literal.is_absolute() {
             return Err("X-Sendfile takes an absolute path".into());
         }
-        // Some frameworks percent-encode the path and some do not. Either way it is checked below.
+        // Some frameworks percent-encode the path and some do not. Both are checked below.
         let real = self.site.real(literal).or_else(|denied| {
             let decoded: Vec<u8> = percent_decode(path).collect();
             let real = self.site.real(Path::new(OsStr::from_bytes(&decoded)));
@@ -204,7 +209,8 @@ impl SendFile {
             .iter()
             .find_map(|site| Some((site, below(site)?)));
         let (site, relative) = found.ok_or(
-            "it is outside the project; the `directories` of `send_file` in the settings would allow it",
+            "it is outside the project; the `directories` of `send_file` in the settings would \
+             allow it",
         )?;
         let relative = relative.to_str().ok_or("its name is not UTF-8")?;
         self.as_file(site.resolve_plain(&format!("/{relative}")))
@@ -253,7 +259,7 @@ impl SendFile {
 
 /// Why a file is not sent.
 enum Unsent {
-    /// PHP should have named another.
+    /// PHP should have named another file.
     Wrong(StatusCode, &'static str),
     Failed(Trouble),
 }
@@ -264,7 +270,7 @@ impl From<&'static str> for Unsent {
     }
 }
 
-/// What PHP's headers say about PHP's own body.
+/// Headers about PHP's own body.
 const OF_THE_BODY: [HeaderName; 10] = [
     header::ACCEPT_RANGES,
     header::CONTENT_ENCODING,
@@ -278,7 +284,7 @@ const OF_THE_BODY: [HeaderName; 10] = [
     HeaderName::from_static("digest"),
 ];
 
-/// PHP says `text/html; charset=UTF-8` when the application has said nothing.
+/// PHP sets `text/html; charset=UTF-8` if the application sets no type.
 fn is_deliberate(content_type: &HeaderValue) -> bool {
     let value = content_type
         .to_str()
@@ -289,7 +295,8 @@ fn is_deliberate(content_type: &HeaderValue) -> bool {
         || parts.any(|part| !part.is_empty() && part != "charset=utf-8")
 }
 
-/// Reads PHP's body to its end. Dropping it would tell PHP that the client has gone, and end the script.
+/// Reads PHP's body to its end. Dropping it would tell PHP that the client has disconnected, and
+/// end the script.
 fn discard(body: ResponseBody) {
     if let ResponseBody::Stream(mut body) = body {
         tokio::spawn(async move { while let Some(Ok(_)) = body.frame().await {} });
@@ -390,7 +397,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_path_is_sent_from_the_project_and_the_configured_directories() {
+    async fn path_is_sent_from_the_project_and_configured_directories() {
         let case = case(Symlinks::Owner);
         let (app, base) = (case.project.display(), case.outside.display());
         for (path, expected) in [
@@ -418,7 +425,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_url_is_looked_up_in_the_internal_paths_and_then_in_the_site() {
+    async fn url_is_looked_up_in_internal_paths_before_the_site() {
         for (symlinks, link) in [(Symlinks::Inside, "404"), (Symlinks::Follow, "secret.txt")] {
             let case = case(symlinks);
             for (url, expected) in [
@@ -445,7 +452,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_php_says_about_the_file_stays_and_what_it_says_of_its_body_goes() {
+    async fn headers_about_the_file_stay_and_those_about_the_body_go() {
         let case = case(Symlinks::Owner);
         let response = case.get(&[
             ("X-Accel-Redirect", "/protected/report.pdf"),
@@ -493,7 +500,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ranges_and_conditions_are_those_of_the_file() {
+    async fn ranges_and_conditions_apply_to_the_file() {
         let case = case(Symlinks::Owner);
         let named = || php(&[("X-Accel-Redirect", "/pub.txt"), ("Content-Type", "a/b")]);
         let range = HeaderMap::from_iter([(header::RANGE, HeaderValue::from_static("bytes=0-2"))]);
@@ -538,7 +545,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_responses_pass_and_a_replaced_body_is_read_to_its_end() {
+    async fn other_response_passes_and_a_replaced_body_is_read_to_its_end() {
         let case = case(Symlinks::Owner);
         assert_eq!(text(case.get(&[("ETag", "\"php\"")])).await, "PHP's own");
 
@@ -551,7 +558,7 @@ mod tests {
         let response = case.send.replace(&Method::GET, &HeaderMap::new(), response);
         assert_eq!(text(response).await, "app/public/pub.txt");
         for _ in 0..5 {
-            // Fails when nobody reads any more.
+            // Fails if the receiver has been dropped.
             sender
                 .send(Ok(Frame::data(Bytes::from_static(b"x"))))
                 .await
@@ -560,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_settings_stop_the_start() {
+    fn invalid_settings_stop_the_start() {
         let case = case(Symlinks::Owner);
         let fails = |settings: Settings, says: &str| {
             let site = case.send.site.clone();

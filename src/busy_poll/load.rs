@@ -51,7 +51,7 @@ impl InFlight {
         }
         counts.last = now;
         counts.all += 1;
-        counts.lately()
+        counts.recent()
     }
 
     /// Uncounts a request that began at `began`. Returns the number of recent requests left.
@@ -66,12 +66,12 @@ impl InFlight {
                 *count = count.saturating_sub(1);
             }
         }
-        counts.lately()
+        counts.recent()
     }
 
     /// How many recent requests are in flight. Some may be as old as twice [`LONG`].
-    pub fn lately(&self) -> usize {
-        self.counts().lately()
+    pub fn recent(&self) -> usize {
+        self.counts().recent()
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -80,7 +80,7 @@ impl InFlight {
 }
 
 impl Counts {
-    fn lately(&self) -> usize {
+    fn recent(&self) -> usize {
         self.all.saturating_sub(self.long.1)
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! On an idle CPU of a virtual machine, waking a sleeping thread costs about 30 µs of latency and
 //! 15 µs of the waker's CPU, which is longer than a short script takes. Surus therefore polls for
-//! the response to a request (`engines/workers/wait.rs`) and for the next request
-//! (`fronts/http/lookout.rs`). A worker polls for its next request (`sapi/ipc/inbox.c`). Each polls
-//! only if nothing else is in flight, ignoring requests that take long (`in_flight.rs`).
+//! the response to a request (`engines/workers/ipc/await_response.rs`) and for the next request
+//! (`fronts/http/request/busy_poll.rs`). A worker polls for its next request (`sapi/ipc/inbox.c`).
+//! Each polls only if nothing else is in flight, ignoring requests that take long (`load.rs`).
 
 pub mod load;
 
@@ -14,13 +14,14 @@ use std::time::{Duration, Instant};
 
 /// The longest poll. There is no polling if waits are usually longer than this. A debug build gets
 /// more time because it is that much slower.
-pub const SPIN: Duration = Duration::from_micros(if cfg!(debug_assertions) { 1_000 } else { 100 });
+pub const LONGEST_POLL: Duration =
+    Duration::from_micros(if cfg!(debug_assertions) { 1_000 } else { 100 });
 
 /// How many polls are skipped after one during which other threads wanted the CPU.
 const PAUSE: RangeInclusive<u64> = 8..=8192;
 
 /// Decides whether to poll for something that happens again and again.
-pub struct Spin {
+pub struct PollBudget {
     /// The longest poll.
     pub most: Duration,
     /// The usual wait in microseconds: about four out of five waits are shorter.
@@ -33,11 +34,11 @@ pub struct Spin {
     pause_left: AtomicU64,
 }
 
-impl Spin {
+impl PollBudget {
     /// Polls for at most `most`; zero disables polling.
-    pub fn new(most: Duration) -> Spin {
+    pub fn new(most: Duration) -> PollBudget {
         let long = most.as_micros() as u64 * 10;
-        Spin {
+        PollBudget {
             most,
             usual: AtomicU64::new(long),
             long,
@@ -47,7 +48,7 @@ impl Spin {
     }
 
     /// Whether to poll this time.
-    pub fn is_worth_it(&self) -> bool {
+    pub fn should_poll(&self) -> bool {
         self.is_short() && !self.is_pausing()
     }
 
@@ -64,7 +65,7 @@ impl Spin {
     }
 
     /// Records a wait of `took` or longer by a caller that polled.
-    pub fn note(&self, took: Duration) {
+    pub fn record_polled(&self, took: Duration) {
         let usual = self.usual.load(Ordering::Relaxed);
         let usual = match took.as_micros() < u128::from(usual) {
             true => usual - usual.div_ceil(16),
@@ -76,14 +77,14 @@ impl Spin {
 
     /// Records a wait by a caller that blocked. A poll would have been shorter by the time that the
     /// two wake-ups take.
-    pub fn note_asleep(&self, took: Duration) {
-        self.note(took.saturating_sub(self.most * 3 / 4));
+    pub fn record_parked(&self, took: Duration) {
+        self.record_polled(took.saturating_sub(self.most * 3 / 4));
     }
 
     /// Records the longest time for which a poll yielded the CPU. A caller that lost a whole time
     /// slice (milliseconds) could have been woken fifty times instead. The pause doubles each time
     /// this happens.
-    fn note_turns(&self, longest: Duration) {
+    fn record_preemption(&self, longest: Duration) {
         let pause = self.pause.load(Ordering::Relaxed);
         let next = match longest < self.most * 5 {
             true => pause - pause.div_ceil(64),
@@ -98,20 +99,20 @@ impl Spin {
 }
 
 /// One poll. Dropping it ends the poll, successful or not.
-pub struct Look<'a> {
-    spin: &'a Spin,
+pub struct PollLoop<'a> {
+    budget: &'a PollBudget,
     since: Instant,
     now: Instant,
     /// The longest time for which it yielded the CPU.
     longest: Duration,
 }
 
-impl<'a> Look<'a> {
+impl<'a> PollLoop<'a> {
     /// Starts polling now.
-    pub fn begin(spin: &'a Spin) -> Look<'a> {
+    pub fn begin(budget: &'a PollBudget) -> PollLoop<'a> {
         let now = Instant::now();
-        Look {
-            spin,
+        PollLoop {
+            budget,
             since: now,
             now,
             longest: Duration::ZERO,
@@ -120,11 +121,11 @@ impl<'a> Look<'a> {
 
     /// Whether the poll has used up its time.
     pub fn is_over(&self) -> bool {
-        self.now - self.since > self.spin.most
+        self.now - self.since > self.budget.most
     }
 
     /// Yields to the other threads of this CPU.
-    pub fn give_way(&mut self) {
+    pub fn yield_cpu(&mut self) {
         let before = self.now;
         std::thread::yield_now();
         self.now = Instant::now();
@@ -132,15 +133,15 @@ impl<'a> Look<'a> {
     }
 
     /// Yields to the other tasks of the runtime, and lets it poll its sockets.
-    pub async fn give_turn(&mut self) {
+    pub async fn yield_task(&mut self) {
         tokio::task::yield_now().await;
         self.now = Instant::now();
     }
 }
 
-impl Drop for Look<'_> {
+impl Drop for PollLoop<'_> {
     fn drop(&mut self) {
-        self.spin.note_turns(self.longest);
+        self.budget.record_preemption(self.longest);
     }
 }
 
@@ -150,47 +151,47 @@ mod tests {
 
     #[test]
     fn polling_is_worth_it_only_if_waits_are_usually_short() {
-        let spin = Spin::new(Duration::from_micros(100));
-        assert!(!spin.is_worth_it(), "nothing is known yet");
+        let budget = PollBudget::new(Duration::from_micros(100));
+        assert!(!budget.should_poll(), "nothing is known yet");
         for _ in 0..100 {
-            spin.note(Duration::from_micros(50));
+            budget.record_polled(Duration::from_micros(50));
         }
-        assert!(spin.is_worth_it());
-        spin.note(Duration::from_secs(1));
-        assert!(spin.is_worth_it(), "one long wait changes nothing");
+        assert!(budget.should_poll());
+        budget.record_polled(Duration::from_secs(1));
+        assert!(budget.should_poll(), "one long wait changes nothing");
         for _ in 0..100 {
-            spin.note(Duration::from_micros(50));
-            spin.note(Duration::from_micros(500));
+            budget.record_polled(Duration::from_micros(50));
+            budget.record_polled(Duration::from_micros(500));
         }
-        assert!(!spin.is_worth_it(), "every other wait is long");
+        assert!(!budget.should_poll(), "every other wait is long");
         for _ in 0..100 {
-            spin.note(Duration::ZERO);
+            budget.record_polled(Duration::ZERO);
         }
-        assert!(spin.is_worth_it());
-        let spin = Spin::new(Duration::ZERO);
+        assert!(budget.should_poll());
+        let budget = PollBudget::new(Duration::ZERO);
         for _ in 0..100 {
-            spin.note(Duration::ZERO);
+            budget.record_polled(Duration::ZERO);
         }
-        assert!(!spin.is_worth_it(), "polling is disabled");
+        assert!(!budget.should_poll(), "polling is disabled");
     }
 
     #[test]
     fn parked_wait_is_corrected_by_wakeup_latency() {
         for (took, is_short) in [(105, true), (300, false)] {
-            let spin = Spin::new(Duration::from_micros(100));
+            let budget = PollBudget::new(Duration::from_micros(100));
             for _ in 0..100 {
-                spin.note_asleep(Duration::from_micros(took));
+                budget.record_parked(Duration::from_micros(took));
             }
-            assert_eq!(spin.is_worth_it(), is_short, "{took} us");
+            assert_eq!(budget.should_poll(), is_short, "{took} us");
         }
     }
 
     #[test]
     fn lost_time_slice_pauses_polling() {
-        let spin = Spin::new(Duration::from_micros(100));
+        let budget = PollBudget::new(Duration::from_micros(100));
         let paused = |took: u64| {
-            spin.note_turns(Duration::from_micros(took));
-            std::iter::from_fn(|| spin.is_pausing().then_some(())).count()
+            budget.record_preemption(Duration::from_micros(took));
+            std::iter::from_fn(|| budget.is_pausing().then_some(())).count()
         };
         assert_eq!(paused(50), 0);
         assert_eq!(paused(150), 0, "a poll that timed out is no lost slice");

@@ -13,7 +13,7 @@ use super::engine_setup;
 use super::engine_setup::Asked;
 use super::exposed_files::NoPages;
 use super::options::Args;
-use super::{file_access, htaccess, keeper_tasks, serve, user_ini};
+use super::{file_access, htaccess, serve, spool_access, user_ini};
 use crate::app::site::routes::Routes;
 use crate::app::site::{Resolution, Site};
 use crate::cli::stdout::say;
@@ -57,7 +57,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         findings.stop(&error);
     }
     // Before there is another thread.
-    let spool = keeper_tasks::check_spool(&loaded.config);
+    let spool = spool_access::of_front(&loaded.config);
     // Shows PHP's own warnings, but no progress of Surus.
     log::start(&log::Settings {
         level: "warn".into(),
@@ -277,15 +277,15 @@ fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
     if let Ok(program) = engines::program_of(entry, &config.engine) {
         findings.fine("run by", program.display());
     }
-    match report.get("direct_calls") {
+    match report.get("direct_binding") {
         "" => (),
         "other library" => findings.note(
-            "direct calls are off (engine.direct_calls): PHP's library differs from the one that \
+            "direct calls are off (engine.direct_binding): PHP's library differs from the one that \
              surus-php was built with; PHP takes about 5% longer; rebuild surus-php (cargo clean \
              --release -p surus-php && cargo build --release)",
         ),
         state if state.starts_with("failed") => findings.note(format_args!(
-            "direct calls are off (engine.direct_calls), so PHP takes about 5% longer: {state}"
+            "direct calls are off (engine.direct_binding), so PHP takes about 5% longer: {state}"
         )),
         state => findings.fine("direct calls", state),
     }
@@ -318,9 +318,12 @@ fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
     let extensions = report.get("extensions").trim_end_matches(',');
     findings.fine("extensions", extensions.replace(',', ", "));
     let limits = [
-        ("http.timeout", config.http.timeout.to_string()),
-        ("http.max_body", config.http.max_body.to_string()),
-        ("engine.queue", config.engine.queue.to_string()),
+        (
+            "http.request_timeout",
+            config.http.request_timeout.to_string(),
+        ),
+        ("http.max_body_size", config.http.max_body_size.to_string()),
+        ("engine.max_queue", config.engine.max_queue.to_string()),
         ("memory_limit", report.get("memory_limit").to_string()),
         ("post_max_size", report.get("post_max_size").to_string()),
         (

@@ -48,18 +48,18 @@ pub(super) fn contradictions(facts: &Facts<'_>) -> Vec<String> {
 
 fn sizes(facts: &Facts<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    let body = facts.config.http.max_body;
+    let body = facts.config.http.max_body_size;
     let size = |name: &str| php_size(&(facts.php)(name));
     let (post, upload) = (size("post_max_size"), size("upload_max_filesize"));
     if let Some(post) = post {
         if post > body {
             found.push(format!(
                 "post_max_size is {post}, but bodies above {body} are rejected before PHP sees \
-                 them (http.max_body)"
+                 them (http.max_body_size)"
             ));
         } else if post < body {
             found.push(format!(
-                "post_max_size is {post}, below http.max_body ({body}): PHP discards the fields of \
+                "post_max_size is {post}, below http.max_body_size ({body}): PHP discards the fields of \
                   forms between the two; set both to the same"
             ));
         }
@@ -68,7 +68,7 @@ fn sizes(facts: &Facts<'_>) -> Vec<String> {
         if upload > body {
             found.push(format!(
                 "upload_max_filesize is {upload}, but bodies above {body} are rejected before PHP \
-                 sees them (http.max_body)"
+                 sees them (http.max_body_size)"
             ));
         }
         if let Some(post) = post.filter(|post| upload > *post) {
@@ -112,25 +112,28 @@ fn memory(facts: &Facts<'_>) -> Vec<String> {
 
 fn times(facts: &Facts<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    let (timeout, grace) = (facts.config.http.timeout, facts.config.http.grace);
+    let (timeout, grace) = (
+        facts.config.http.request_timeout,
+        facts.config.http.shutdown_timeout,
+    );
     let seconds = (facts.php)("max_execution_time").parse().unwrap_or(0);
     if seconds > timeout.0.as_secs() {
         found.push(format!(
             "max_execution_time is {seconds} s, but a request without a response gets 504 after \
-             {timeout} (http.timeout)"
+             {timeout} (http.request_timeout)"
         ));
     }
     let queue = facts.config.engine.queue_timeout;
     if timeout < queue {
         found.push(format!(
-            "http.timeout is {timeout}, below engine.queue_timeout ({queue}): a request that no \
+            "http.request_timeout is {timeout}, below engine.queue_timeout ({queue}): a request that no \
              worker takes in time gets 504, not 503 with Retry-After; raise the one or lower the \
              other"
         ));
     }
     if grace < timeout {
         found.push(format!(
-            "http.grace is {grace}, below http.timeout ({timeout}): a shutdown aborts requests \
+            "http.shutdown_timeout is {grace}, below http.request_timeout ({timeout}): a shutdown aborts requests \
              that take longer; raise the one or lower the other"
         ));
     }
@@ -231,7 +234,7 @@ mod tests {
     #[test]
     fn contradicting_settings_are_found() {
         for (name, value, expected) in [
-            ("post_max_size", "8M", "below http.max_body (64M)"),
+            ("post_max_size", "8M", "below http.max_body_size (64M)"),
             ("post_max_size", "100M", "bodies above 64M are rejected"),
             ("upload_max_filesize", "100M", "exceeds post_max_size (64M)"),
             (
@@ -256,10 +259,10 @@ mod tests {
     #[test]
     fn grace_below_the_timeout_is_found() {
         let mut config = Config::default();
-        config.http.grace = "59s".parse().unwrap();
+        config.http.shutdown_timeout = "59s".parse().unwrap();
         let found = found_with(&config, &[]);
         assert!(
-            found.contains("http.grace is 59s, below http.timeout (1m)"),
+            found.contains("http.shutdown_timeout is 59s, below http.request_timeout (1m)"),
             "{found}"
         );
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ignore::WalkBuilder;
 
-use crate::app::site::{MAX_HTACCESS, Problem, read_htaccess};
+use crate::app::site::{MAX_HTACCESS, Problem, Scope, read_htaccess};
 
 /// A sentence for each such line below the document root.
 pub(super) fn problems(root: &Path) -> Vec<String> {
@@ -70,35 +70,72 @@ fn text(file: &Path) -> io::Result<String> {
 
 fn sentence(file: &Path, url: &str, problem: &Problem) -> String {
     let (file, line, what) = (file.display(), problem.line, &problem.what);
-    match problem.closes {
-        true => format!(
-            "{file}:{line}: {what}; write instead, for what is to stay closed:\n\n{}",
-            route(url, problem.names.as_deref())
-        ),
-        false => format!("{file}:{line}: {what}"),
+    if !problem.closes {
+        return format!("{file}:{line}: {what}");
     }
+    let (which, route) = match route(url, &problem.about) {
+        Some(route) => ("", route),
+        None => {
+            let prefix = format!("{url}the-path-that-is-meant");
+            (", with its path", prefix_route(&prefix))
+        }
+    };
+    format!("{file}:{line}: {what}; write instead, for what is to stay closed{which}:\n\n{route}")
 }
 
-/// A `[[route]]` that closes the same files.
-fn route(url: &str, names: Option<&str>) -> String {
-    let regex = names.map(|names| {
-        let below = format!("^{}", regex::escape(url));
-        match names.strip_prefix('^') {
+/// A `[[route]]` that closes the same files; none where it would close more.
+fn route(url: &str, about: &Scope) -> Option<String> {
+    let below = format!("^{}", regex::escape(url));
+    let regex = match about {
+        Scope::All => return Some(prefix_route(url)),
+        Scope::Part => return None,
+        Scope::Names(names) => match names.strip_prefix('^') {
             Some(rest) => format!("{below}(.*/)?{rest}"),
             None => format!("{below}.*{names}"),
+        },
+        Scope::Paths(paths) => {
+            let (flag, paths) = match paths.strip_prefix("(?i)") {
+                Some(paths) => ("(?i)", paths),
+                None => ("", paths.as_str()),
+            };
+            match paths.strip_prefix('^') {
+                Some(rest) if has_alternatives(rest) => return None,
+                Some(rest) => format!("{flag}{below}{rest}"),
+                None => format!("{flag}{below}.*(?:{paths})"),
+            }
         }
-    });
+    };
     // What `regex` does not take, a route could not have, either.
-    match regex.filter(|regex| regex::Regex::new(regex).is_ok()) {
-        Some(regex) => format!(
-            "    [[route]]\n    regex = {}\n    deny = true\n",
-            quoted(&regex)
-        ),
-        None => format!(
-            "    [[route]]\n    prefix = {}\n    deny = true\n",
-            quoted(url)
-        ),
+    regex::Regex::new(&regex).ok()?;
+    Some(format!(
+        "    [[route]]\n    regex = {}\n    deny = true\n",
+        quoted(&regex)
+    ))
+}
+
+fn prefix_route(prefix: &str) -> String {
+    format!(
+        "    [[route]]\n    prefix = {}\n    deny = true\n",
+        quoted(prefix)
+    )
+}
+
+/// Whether a bar stands outside of all parentheses.
+fn has_alternatives(pattern: &str) -> bool {
+    let mut depth = 0_usize;
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => {
+                chars.next();
+            }
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            '|' if depth == 0 => return true,
+            _ => {}
+        }
     }
+    false
 }
 
 /// As TOML has it.
@@ -153,7 +190,19 @@ mod tests {
             "<Files \"*.cgi\">\nRequire valid-user\n</Files>\nRequire expr true\nNoSuchThing on\n",
         )
         .unwrap();
-        let problems = problems(root);
+        std::fs::write(
+            root.join(".htaccess"),
+            "RewriteEngine On\nRewriteCond %{TIME_HOUR} >12\nRewriteRule ^private/x(\\.|$) - [NC,F]\n\
+             RewriteRule ^(?#x)a - [F]\n",
+        )
+        .unwrap();
+        let mut problems = problems(root);
+        let part = problems.remove(1);
+        assert!(
+            part.contains("prefix = \"/the-path-that-is-meant\""),
+            "{part}"
+        );
+        let rule = problems.remove(0);
         let named: Vec<_> = problems
             .iter()
             .map(|text| text.strip_prefix(root.to_str().unwrap()).unwrap())
@@ -166,6 +215,7 @@ mod tests {
             (named[0], "/admin/x/y.cgi", "/admin/y.txt"),
             (named[1], "/admin/y.txt", "/fine/y.txt"),
             (named[2], "/admin/y.txt", "/fine/y.txt"),
+            (&*rule, "/Private/x.txt", "/private/y.txt"),
         ] {
             #[derive(serde::Deserialize)]
             struct File {

@@ -1,8 +1,6 @@
 //! What the keeper of `surus serve` does for its front, from the configuration that it has read.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,13 +17,12 @@ use tracing::{error, warn};
 
 use super::engine_setup;
 use super::engine_setup::Planned;
-use super::serve;
-use crate::app::Place;
+use crate::app::DocumentTree;
 use crate::app::site::file_opener;
 use crate::app::site::file_opener::Opener;
 use crate::app::site::routes;
 use crate::app::site::routes::Routes;
-use crate::app::site::{Described, Reader, Site};
+use crate::app::site::{AccessCheck, Described, Site};
 use crate::app::x_sendfile::SendFile;
 use crate::config::Config;
 use crate::engines;
@@ -82,7 +79,7 @@ impl Kept {
             Ok(site)
         };
         let site = Arc::new(note(engine_setup::open_site(&self.project, &self.config)?)?);
-        SendFile::open_by(site, &self.config.send_file, &mut |directory| {
+        SendFile::open_by(site, &self.config.x_sendfile, &mut |directory| {
             note(Site::of_files(&self.project.join(directory), symlinks)?)
         })?;
         let routes = Routes::open(&self.config.route, &mut |root| {
@@ -109,7 +106,7 @@ impl Duties for Kept {
     type Trees = Vec<file_opener::Tree>;
 
     fn grace(&self) -> Duration {
-        self.config.http.drain_delay.0 + self.config.http.grace.0
+        self.config.http.shutdown_delay.0 + self.config.http.shutdown_timeout.0
     }
 
     fn place(&mut self) -> anyhow::Result<Directories<Self::Trees>> {
@@ -197,7 +194,8 @@ fn reopen(found: &mut [Found]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts the process that opens files as PHP's user. It ends when the front closes the other end of its socket.
+/// Starts the process that opens files as PHP's user. It ends when the front closes the other end
+/// of its socket.
 fn start_opener(
     socket: OwnedFd,
     trees: &[file_opener::Tree],
@@ -230,7 +228,8 @@ fn start_opener(
 /// How often at most an opener is replaced.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// In the front: has the keeper replace the opener of a place whenever that has died or does not answer.
+/// In the front: has the keeper replace the opener of a place whenever that has died or does not
+/// answer.
 pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
     let (keeper, trouble) = (keeper.clone(), opener.trouble());
     let opener = Arc::downgrade(&opener);
@@ -240,7 +239,7 @@ pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
             let Some(opener) = opener.upgrade() else {
                 return;
             };
-            if opener.attend().await {
+            if opener.recover().await {
                 continue;
             }
             let replaced = keeper.opener(place).await;
@@ -253,8 +252,12 @@ pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
     });
 }
 
-/// In the front: serves from the directories that the keeper has opened. Returns what [`attend`] takes, too.
-pub fn adopt(config: &Config, place: keeper::Place) -> anyhow::Result<(Place, (u32, Arc<Opener>))> {
+/// In the front: serves from the directories that the keeper has opened. Returns what [`attend`]
+/// takes, too.
+pub fn adopt(
+    config: &Config,
+    place: keeper::Place,
+) -> anyhow::Result<(DocumentTree, (u32, Arc<Opener>))> {
     let number = place.number;
     let Layout { described, fronts } = serde_json::from_slice(&place.text)?;
     let mut fds = place.fds.into_iter();
@@ -266,7 +269,7 @@ pub fn adopt(config: &Config, place: keeper::Place) -> anyhow::Result<(Place, (u
     let mut all = described.into_iter().zip(fds).zip(0..);
     let mut next = || {
         let ((described, dir), tree) = all.next().context("a directory is missing")?;
-        Ok::<_, anyhow::Error>((described, dir, Reader::new(opener.clone(), tree)))
+        Ok::<_, anyhow::Error>((described, dir, AccessCheck::new(opener.clone(), tree)))
     };
     let (described, dir, reader) = next()?;
     let site = Arc::new(Site::adopt(&config.site, described, dir, reader)?);
@@ -275,7 +278,7 @@ pub fn adopt(config: &Config, place: keeper::Place) -> anyhow::Result<(Place, (u
         let symlinks = config.site.symlinks;
         Ok(Site::adopt_files(symlinks, described, dir, reader))
     };
-    let send_file = SendFile::open_by(site.clone(), &config.send_file, &mut files)?;
+    let send_file = SendFile::open_by(site.clone(), &config.x_sendfile, &mut files)?;
     let routes = Routes::open(&config.route, &mut |root| {
         files(root)?.hiding(&config.site.hidden)
     })?;
@@ -285,7 +288,7 @@ pub fn adopt(config: &Config, place: keeper::Place) -> anyhow::Result<(Place, (u
         let front = Site::adopt(&config.site, described, dir, reader)?;
         adopted.insert(name, Arc::new(front));
     }
-    let place = Place {
+    let place = DocumentTree {
         site,
         fronts: adopted,
         send_file,
@@ -304,7 +307,7 @@ pub fn reach(config: &Config, place: &keeper::Place, plans: &[Planned]) -> anyho
         reach.trees.push((path, dir.try_clone()?));
     }
     // A reload may find the project elsewhere. There, every file is opened by the opener.
-    let spool = config.http.spool.clone();
+    let spool = config.http.temp_dir.clone();
     reach.writes.push(spool.unwrap_or_else(std::env::temp_dir));
     reach.writes.push(std::env::temp_dir());
     let mut ports = Some(Vec::new());
@@ -350,39 +353,5 @@ pub fn confinement(config: &Config) -> keeper::Confinement {
         user: config.http.user.clone(),
         landlock: config.http.landlock,
         seccomp: config.http.seccomp,
-    }
-}
-
-/// As [`serve::check_spool`], as the front's user. Called while this process has one thread.
-pub fn check_spool(config: &Config) -> anyhow::Result<Option<String>> {
-    if !surus_sys::process::has_other_users() {
-        return serve::check_spool(config);
-    }
-    let (_, front) = users(config)?;
-    let mut said = File::from(surus_sys::process::writable_memory_file()?);
-    let look = || {
-        let looked = privileges::give_up(&front).map_err(anyhow::Error::from);
-        let (status, text) = match looked.and_then(|_| serve::check_spool(config)) {
-            Ok(None) => return 0,
-            Ok(Some(trouble)) => (1, trouble),
-            Err(error) => (2, format!("{error:#}")),
-        };
-        let written = (&said).write_all(text.as_bytes());
-        written.map_or(2, |()| status)
-    };
-    let pid = fork::fork_into(&[said.as_fd()], look).context("cannot fork a process")?;
-    let status = loop {
-        match fork::reap(pid) {
-            Some(status) => break surus_sys::process::exit_status(status),
-            None => std::thread::sleep(Duration::from_millis(1)),
-        }
-    };
-    let mut text = String::new();
-    said.rewind()?;
-    said.read_to_string(&mut text)?;
-    match status {
-        Some(0) => Ok(None),
-        Some(1) => Ok(Some(text)),
-        _ => bail!(text),
     }
 }

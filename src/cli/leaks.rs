@@ -40,7 +40,7 @@ pub fn run(leaks: Leaks) -> anyhow::Result<()> {
     let mut config = loaded.config;
     config.engine.name = Some("worker".into());
     config.engine.workers = Some(1);
-    config.engine.max_events = 0;
+    config.engine.max_requests = 0;
     config.engine.tells_leaks = true;
     let site = engine_setup::open_site(&project, &config)?;
     let asked = Asked {

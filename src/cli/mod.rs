@@ -15,6 +15,7 @@ mod memory_trim;
 mod options;
 mod reload;
 mod serve;
+mod spool_access;
 mod status;
 mod stdout;
 mod stub;
@@ -25,6 +26,7 @@ pub use serve::keep_other;
 use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 use crate::observe::log;
@@ -84,7 +86,20 @@ Examples:
 
 /// Runs the command line. The exit status is 0, 1 for a failure, or 2 for an invalid command line.
 pub fn run() -> ExitCode {
-    let result = match command_line().command {
+    let command = command_line().command;
+    let result = surus_sys::signals::forget_inherited()
+        .context("cannot reset the signals")
+        .and_then(|()| execute(command))
+        .and_then(|()| stdout::end());
+    log::end(result.as_ref().err());
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn execute(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Serve(args) => serve::run(args),
         Command::Check(args) => check::run(args),
         Command::Status(args) => status::run(args),
@@ -92,12 +107,6 @@ pub fn run() -> ExitCode {
         Command::Leaks(args) => leaks::run(args),
         Command::Lambda(args) => lambda::run(*args),
         Command::Engines => engines::run(),
-    }
-    .and_then(|()| stdout::end());
-    log::end(result.as_ref().err());
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
     }
 }
 

@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use surus_sys::signals::Signals;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use super::engine_setup::Planned;
 use super::options::Args;
-use super::{config_lint, engine_setup, keeper_tasks, memory_trim};
+use super::{config_lint, engine_setup, keeper_tasks, memory_trim, spool_access};
 use crate::app::site::file_opener::Opener;
 use crate::app::site::routes::Routes;
 use crate::app::x_sendfile::SendFile;
-use crate::app::{Application, Place};
+use crate::app::{Application, DocumentTree};
 use crate::cli::stdout;
 use crate::config::Config;
 use crate::engine::Engine;
@@ -25,13 +25,14 @@ use crate::engines;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http;
 use crate::fronts::http::request::access_log;
-use crate::fronts::http::{AccessLog, Address, Admission, Bound, Listener, Mode, Service};
+use crate::fronts::http::{
+    AccessLog, Accounting, Address, Admission, Bound, Listener, Mode, Service,
+};
 use crate::keeper::{self, Client, Keeper, Outcome, confine};
 use crate::launcher::Launch;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::reopen::Logs;
-use crate::spool::TempFile;
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     let project = args.project.directory()?;
@@ -163,7 +164,7 @@ struct Front {
     config: Config,
     listeners: Vec<Bound>,
     admin: Bound,
-    place: Place,
+    place: DocumentTree,
     plans: Arc<Vec<Planned>>,
     /// The engine for requests for which no route names another.
     main: &'static str,
@@ -183,7 +184,7 @@ fn run_front(front: Front) -> anyhow::Result<()> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let threads = threads();
     builder.worker_threads(threads).enable_all();
-    engines::observe_sleep(&mut builder, threads);
+    engines::observe_parking(&mut builder, threads);
     let runtime = builder.build()?;
     let served = runtime.block_on(serve(front));
     // In-flight work has already had the whole grace period.
@@ -240,7 +241,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
             }
         }
     };
-    if let Some(trouble) = check_spool(&config)? {
+    if let Some(trouble) = spool_access::of_this_process(&config)? {
         warn!("{trouble}");
     }
     let metrics = Arc::new(Metrics::default());
@@ -253,15 +254,17 @@ async fn serve(front: Front) -> anyhow::Result<()> {
     };
     let service = Arc::new(Service {
         application: Application {
-            place: arc_swap::ArcSwap::from_pointee(place),
+            tree: arc_swap::ArcSwap::from_pointee(place),
             engine: main,
             engines,
             metrics: metrics.clone(),
             compress: config.compress.clone(),
         },
-        access_log: AccessLog::start(config.access_log.format)?,
-        next_event: AtomicU64::new(1),
-        lookout: http::Lookout::new(engines::spin(&config.engine)),
+        accounting: Arc::new(Accounting::new(
+            metrics.clone(),
+            AccessLog::start(config.access_log.format)?,
+            http::NextRequestPoller::new(engines::spin(&config.engine)),
+        )),
         spool: config.http.response_spool(),
         settings: config.http.clone(),
     });
@@ -292,7 +295,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
                     for prepared in prepared {
                         prepared.change_over()?;
                     }
-                    service.application.place.store(Arc::new(place));
+                    service.application.tree.store(Arc::new(place));
                     info!("reloaded");
                     Ok(())
                 })
@@ -355,8 +358,8 @@ async fn serve(front: Front) -> anyhow::Result<()> {
     }
     info!("shutting down; a second signal exits immediately");
     admin.draining.store(true, Ordering::Release);
-    let delay = config.http.drain_delay.0;
-    let grace = config.http.grace.0 + std::time::Duration::from_secs(1);
+    let delay = config.http.shutdown_delay.0;
+    let grace = config.http.shutdown_timeout.0 + std::time::Duration::from_secs(1);
     let drained = async {
         if let Err(error) = front.await {
             error!(%error, "the front end failed");
@@ -371,7 +374,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
         tokio::time::sleep(delay).await;
         draining.cancel();
         if tokio::time::timeout(grace, drained).await.is_err() {
-            warn!("grace period exceeded (http.grace); in-flight requests aborted");
+            warn!("grace period exceeded (http.shutdown_timeout); in-flight requests aborted");
         }
     };
     tokio::select! {
@@ -384,7 +387,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
     // Aborting the task removes the socket file.
     admin_task.abort();
     let _ = admin_task.await;
-    if let Some(log) = &service.access_log {
+    if let Some(log) = &service.accounting.access_log {
         log.end();
     }
     Ok(())
@@ -413,13 +416,13 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Bound>> {
 }
 
 /// Opens the application's directory, and the directories from which routes send files.
-pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Place> {
+pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<DocumentTree> {
     let site = Arc::new(engine_setup::open_site(project, config)?);
     let send_file = SendFile::open(
         project,
         site.clone(),
         config.site.symlinks,
-        &config.send_file,
+        &config.x_sendfile,
     )?;
     let routes = Routes::new(&config.route, &config.site)?;
     let mut fronts = BTreeMap::new();
@@ -428,34 +431,12 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Plac
             fronts.insert(name.to_owned(), Arc::new(front));
         }
     }
-    Ok(Place {
+    Ok(DocumentTree {
         site,
         fronts,
         send_file,
         routes,
     })
-}
-
-/// Checks that temporary files can be created. A configured directory must work; without one, only
-/// large bodies are rejected.
-pub(super) fn check_spool(config: &Config) -> anyhow::Result<Option<String>> {
-    match (
-        TempFile::create(config.http.spool.as_deref()),
-        &config.http.spool,
-    ) {
-        (Ok(_), _) => Ok(None),
-        (Err(error), Some(directory)) => Err(anyhow!(error).context(format!(
-            "cannot create a file in {} (http.spool) as uid {}, the front end's user; let that \
-             user write there, or set http.user",
-            directory.display(),
-            surus_sys::process::uid()
-        ))),
-        (Err(error), None) => Ok(Some(format!(
-            "cannot create a file in {} ({error}), so bodies above 64 KiB are rejected; name \
-             another directory in http.spool",
-            std::env::temp_dir().display()
-        ))),
-    }
 }
 
 type Engines = BTreeMap<&'static str, Arc<dyn Engine>>;

@@ -97,7 +97,7 @@ pub fn apply(
 /// `HTTP_MAX_BODY` → http, max_body. Two sections have an underscore in their names.
 fn split(written: &str) -> (String, Option<String>) {
     let name = written.to_ascii_lowercase();
-    let long = ["access_log", "send_file"]
+    let long = ["access_log", "x_sendfile"]
         .into_iter()
         .find_map(|section| Some((section, name.strip_prefix(section)?.strip_prefix('_')?)));
     let (section, key) = match (long, name.split_once('_')) {
@@ -177,7 +177,7 @@ mod tests {
         let config = config(&[
             ("SURUS_HTTP_LISTEN", "127.0.0.1:81,unix:/run/x"),
             ("SURUS_HTTP_TRUSTED_PROXIES", "unix"),
-            ("SURUS_HTTP_MAX_BODY", "1M"),
+            ("SURUS_HTTP_MAX_BODY_SIZE", "1M"),
             ("SURUS_HTTP_MAX_HEADERS", "7"),
             ("SURUS_ENGINE_WORKERS", "3"),
             ("SURUS_ENGINE_USER", "1000"),
@@ -201,7 +201,7 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(config.http.listen.len(), 2);
-        assert_eq!(config.http.max_body.0, 1 << 20);
+        assert_eq!(config.http.max_body_size.0, 1 << 20);
         assert_eq!(config.http.max_headers, 7);
         assert_eq!(config.engine.workers, Some(3));
         assert_eq!(config.engine.user.as_deref(), Some("1000"));
@@ -219,7 +219,9 @@ mod tests {
     #[test]
     fn wrong_value_is_named_in_the_error() {
         let error = |name, value| config(&[(name, value)]).unwrap_err().to_string();
-        assert!(error("SURUS_HTTP_MAX_BODY", "lots").contains("SURUS_HTTP_MAX_BODY=`lots`"));
+        assert!(
+            error("SURUS_HTTP_MAX_BODY_SIZE", "lots").contains("SURUS_HTTP_MAX_BODY_SIZE=`lots`")
+        );
         assert!(error("SURUS_HTTP_MAX_BODI", "1").contains("max_body"));
         assert!(error("SURUS_LOG_FORMAT", "xml").contains("json"));
         assert!(error("SURUS_POOL_DEBUG_WORKERS", "2").contains("SURUS_POOL='{ NAME"));

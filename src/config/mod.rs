@@ -23,7 +23,7 @@ pub struct Config {
     pub site: site::Settings,
     pub http: http::Settings,
     pub compress: crate::app::compression::Settings,
-    pub send_file: crate::app::x_sendfile::Settings,
+    pub x_sendfile: crate::app::x_sendfile::Settings,
     pub engine: engines::Settings,
     /// More pools of PHP processes, by name, for the requests of a `[[route]]`.
     pub pool: BTreeMap<String, Pool>,

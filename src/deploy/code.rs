@@ -1,36 +1,8 @@
 //! Rules about the deployed code: the zip, its architecture, its handler, and layers.
 
-use super::rules::{Finding, RunSettings, certain, perhaps};
+use super::finding::{Finding, certain, perhaps};
+use super::run_settings::{Code, Handler, RunSettings};
 use super::stack::{Function, Located};
-
-/// The target of a function's `CodeUri`, as far as it is on this machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Code {
-    /// A directory, which the tool zips as it is.
-    Directory { has_bootstrap: bool },
-    /// A zip, or the zip that `surus lambda package` would write here.
-    Zip {
-        /// Whether it exists.
-        is_made: bool,
-        /// Lambda's name of its programs' architecture, if Lambda has one.
-        architecture: Option<&'static str>,
-    },
-    /// A bucket, an image, or a value that only the deployment knows.
-    Elsewhere,
-}
-
-/// The handler of events that are not HTTP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Handler {
-    /// A PHP file that returns a handler.
-    File,
-    /// A script that runs commands, such as `bin/console`.
-    Console,
-    /// None: the application's `POST /events`.
-    Application,
-    /// The template names a file that the package does not have.
-    Missing,
-}
 
 /// Adds findings to `found`.
 pub fn find(function: &Function, runs: &RunSettings, found: &mut Vec<Finding>) {

@@ -1,11 +1,13 @@
 //! Templates of the tools that deploy to AWS Lambda: writes them, and checks them for mistakes.
 
 pub mod cdk;
-pub mod code;
+mod code;
 pub mod dockerfile;
 pub mod document;
+pub mod finding;
 mod intrinsics;
 pub mod rules;
+pub mod run_settings;
 pub mod sam;
 mod schedules;
 pub mod serverless;

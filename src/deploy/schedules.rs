@@ -1,7 +1,7 @@
 //! Rules about schedules, whose events are empty unless the template sets an input.
 
-use super::code::Handler;
-use super::rules::{Finding, RunSettings, certain, perhaps};
+use super::finding::{Finding, certain, perhaps};
+use super::run_settings::{Handler, RunSettings};
 use super::stack::{Function, Schedule};
 
 /// Adds findings to `found`.

@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::Either;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
@@ -20,6 +20,7 @@ use super::extension_api;
 use super::function::{Function, Initialization};
 use super::identifier::{rfc3339, since_epoch};
 use super::invoke_response::{Answer, AnswerBody, FunctionError, Outcome, Piece, error_kind};
+use super::reply::{Body, Broken, Reply, accepted, collect, json, reply, text};
 use super::sandbox::Sandbox;
 use super::state::{AnswerCall, Delivery, Next, Ticket};
 use super::variables::CREDENTIALS;
@@ -29,9 +30,6 @@ const MAX_STREAM: usize = 200 * 1024 * 1024;
 
 const ERROR_TYPE: &str = "lambda-runtime-function-error-type";
 const ERROR_BODY: &str = "lambda-runtime-function-error-body";
-
-type Body = http_body_util::Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>;
-pub(super) type Reply = Response<Body>;
 
 /// Serves the Runtime API until the environment is dropped.
 pub fn serve(listener: TcpListener, environment: &Arc<Environment>) {
@@ -295,46 +293,6 @@ async fn forward(
     Ok(error)
 }
 
-pub(super) enum Broken {
-    TooLarge,
-    Truncated,
-}
-
-pub(super) async fn collect(
-    mut body: Incoming,
-    limit: usize,
-) -> Result<(Bytes, Option<HeaderMap>), Broken> {
-    let mut first = Bytes::new();
-    let mut all = BytesMut::new();
-    let mut trailers = None;
-    let mut is_too_large = false;
-    while let Some(frame) = body.frame().await {
-        match frame.map_err(|_| Broken::Truncated)?.into_data() {
-            Ok(data) => {
-                is_too_large |= first.len() + all.len() + data.len() > limit;
-                if is_too_large {
-                    // Read the body to its end; otherwise the client may miss the response.
-                } else if first.is_empty() {
-                    first = data;
-                } else {
-                    all.extend_from_slice(&data);
-                }
-            }
-            Err(frame) => trailers = frame.into_trailers().ok(),
-        }
-    }
-    if is_too_large {
-        return Err(Broken::TooLarge);
-    }
-    if all.is_empty() {
-        return Ok((first, trailers));
-    }
-    let mut whole = BytesMut::with_capacity(first.len() + all.len());
-    whole.extend_from_slice(&first);
-    whole.extend_from_slice(&all);
-    Ok((whole.freeze(), trailers))
-}
-
 /// Reads an error that the trailers of a stream report; its body is base64 of JSON.
 fn trailer_error(trailers: &HeaderMap) -> Option<FunctionError> {
     use base64::Engine as _;
@@ -433,34 +391,6 @@ fn credentials(sandbox: &Sandbox, request: &Request<Incoming>) -> Result<Reply, 
 fn nonce(headers: &HeaderMap) -> Option<&str> {
     let nonce = headers.get("lambda-runtime-invocation-id")?.to_str().ok()?;
     (!nonce.is_empty()).then_some(nonce)
-}
-
-pub(super) fn text(headers: &HeaderMap, name: &str) -> Option<String> {
-    let value = headers.get(name)?;
-    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
-}
-
-pub(super) fn reply(status: StatusCode, body: Bytes) -> Reply {
-    let mut reply = Response::new(Body::Left(Full::new(body)));
-    *reply.status_mut() = status;
-    reply
-}
-
-pub(super) fn json(status: StatusCode, body: String) -> Reply {
-    let mut reply = reply(status, body.into());
-    let kind = HeaderValue::from_static("application/json");
-    reply.headers_mut().insert(header::CONTENT_TYPE, kind);
-    reply
-}
-
-pub(super) fn accepted() -> Reply {
-    let mut reply = reply(
-        StatusCode::ACCEPTED,
-        Bytes::from_static(b"{\"status\":\"OK\"}\n"),
-    );
-    let kind = HeaderValue::from_static("application/json");
-    reply.headers_mut().insert(header::CONTENT_TYPE, kind);
-    reply
 }
 
 fn reject(rejection: &ApiError) -> Reply {

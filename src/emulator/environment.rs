@@ -53,9 +53,12 @@ pub enum InitFailure {
 }
 
 impl Environment {
-    /// Opens the Runtime API. Only an attached runtime may connect before the environment
-    /// initializes.
-    pub async fn open(function: Arc<Function>, log: Arc<Log>) -> anyhow::Result<Arc<Environment>> {
+    /// Returns the environment and the listener of its Runtime API. Only an attached runtime may
+    /// connect before the environment initializes.
+    pub async fn open(
+        function: Arc<Function>,
+        log: Arc<Log>,
+    ) -> anyhow::Result<(Arc<Environment>, TcpListener)> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let environment = Arc::new(Environment {
             address: listener.local_addr()?,
@@ -69,14 +72,13 @@ impl Environment {
             initializing: tokio::sync::Mutex::new(()),
             measured: Mutex::default(),
         });
-        super::api::serve(listener, &environment);
         if matches!(
             environment.function.runtime,
             super::function::Runtime::Attached
         ) {
             environment.set_sandbox(Sandbox::attached(&environment.function));
         }
-        Ok(environment)
+        Ok((environment, listener))
     }
 
     /// The current sandbox.

@@ -4,11 +4,11 @@ use http::{HeaderValue, Request, StatusCode, header};
 use hyper::body::Incoming;
 use serde::Deserialize;
 
-use super::api::{Reply, accepted, collect, json, reply, text};
 use super::api_error::{ApiError, MAX_PAYLOAD};
 use super::extensions;
 use super::function::Function;
 use super::invoke_response::FunctionError;
+use super::reply::{Reply, accepted, collect, json, reply, text};
 use super::sandbox::Sandbox;
 
 #[derive(Deserialize)]

@@ -29,6 +29,7 @@ mod log;
 mod process;
 mod process_tree;
 mod read_only_root;
+mod reply;
 mod report;
 mod sandbox;
 pub mod schedule;
@@ -154,7 +155,8 @@ impl Emulator {
     async fn open(&self) -> anyhow::Result<Arc<Environment>> {
         let function = &self.0.function;
         let log = Arc::new(Log::new(function.sink.clone(), function.keeps_log));
-        let environment = Environment::open(function.clone(), log).await?;
+        let (environment, listener) = Environment::open(function.clone(), log).await?;
+        api::serve(listener, &environment);
         self.lock().all.push(environment.clone());
         Ok(environment)
     }

@@ -104,7 +104,7 @@ pub const CATALOGUE: &[Entry] = &[
     Entry {
         name: "fpm",
         published_as: "E; fe-php's FPM mode",
-        what_happens: "FastCGI to a php-fpm that Surus starts, or to the one at engine.address",
+        what_happens: "FastCGI to a php-fpm that Surus starts, or to the one at engine.php_fpm_address",
         boots: "per event",
         survives: "OPcache",
         boots_script: false,

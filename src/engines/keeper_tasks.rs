@@ -1,4 +1,5 @@
-//! What the keeper does for a pool: starts its processes with descriptors that the front has sent, after checking each.
+//! The keeper's part in starting a pool's processes: checks the descriptors that the front end
+//! sent.
 
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,34 +15,35 @@ use surus_sys::shared_memory;
 use super::Plan;
 use super::cgi::server_vars;
 use super::external::command::{Extra, Starter};
-use super::external::runtime_dir;
+use super::external::furnish;
 use super::external::runtime_dir::Own;
 use super::external::{Address, Way};
 use super::workers::generation;
 use super::workers::generation::master;
 use crate::launcher::{Role, TEMPLATE};
 
-/// Environment variables of one request may have so many bytes.
+/// The most bytes that environment variables of one request may have.
 const MOST_ENV: u64 = 1 << 20;
-/// The names of all functions that PHP's settings disable may have so many bytes.
+/// The most bytes that the names of disabled functions may have.
 const MOST_DISABLED: usize = 32 * 1024;
 
-/// What an installed PHP of a pool is started with.
+/// What starts an installed PHP of a pool.
 pub struct Home {
     own: Own,
     starter: Starter,
     disabled: Disabled,
 }
 
-/// The functions that PHP's settings disable. A front cannot say which: `cli` replaces that setting, so it could enable all.
+/// The functions that PHP's settings disable. The front end must not determine them: `cli`
+/// overrides that setting, so it could enable all functions.
 enum Disabled {
     Unknown,
-    /// A process of [`Role::Probe`] writes them into this file, and has not ended well yet.
+    /// A process of [`Role::Probe`] writes them into this file, and has not succeeded yet.
     Asked(std::fs::File),
     Known(String),
 }
 
-/// Starts the template of a pool; returns its number. `groups` are those of PHP's user.
+/// Starts the master process of a pool and returns its id. `groups` are those of PHP's user.
 pub fn template(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Result<u32> {
     let Plan::Ours { spec, limits, .. } = plan else {
         bail!("this pool has no template");
@@ -53,7 +55,7 @@ pub fn template(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Resul
     let [control, inbox, board, waiting, rings, bell, stdout, stderr] = &theirs;
     let are_sockets = [control, inbox, waiting].map(|fd| process::kind(fd) == Kind::Seqpacket);
     let are_pipes = [stdout, stderr].map(|fd| process::kind(fd) == Kind::Pipe);
-    // A process that is still root maps them, and must not meet their end where it expects more.
+    // A process that is still root maps them, and must not find them shorter than expected.
     let board_size = Scoreboard::size(spec.workers, requests.into()) as u64;
     let is_board = shared_memory::is_sealed(board.as_fd(), board_size);
     let are_rings = shared_memory::is_sealed(rings.as_fd(), Rings::size(spec.workers) as u64);
@@ -69,12 +71,13 @@ pub fn template(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Resul
     Ok(master::launch(spec, requests, theirs, Some(groups))?.id())
 }
 
-/// Makes what an installed PHP of a pool is started with. `front` is the user that asks for it; `groups` are those of PHP's user.
+/// Prepares what starts an installed PHP of a pool. `front` is the front end's user; `groups` are
+/// those of PHP's user.
 pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf, Home)> {
     let Plan::Stock { spec, .. } = plan else {
         bail!("this pool runs no installed PHP");
     };
-    let own = runtime_dir::furnish(spec, Some(front))?;
+    let own = furnish::furnish(spec, Some(front))?;
     let path = own.path("");
     let path = path.components().as_path().to_path_buf();
     let home = Home {
@@ -85,7 +88,8 @@ pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf,
     Ok((path, home))
 }
 
-/// Processes of an installed PHP that a pool has at once: two boots, and those that are about to end.
+/// How many processes of an installed PHP a pool may have at once: two boots, and those that are
+/// about to exit.
 pub fn most(plan: &Plan) -> usize {
     match plan {
         Plan::Ours { .. } => 0,
@@ -93,7 +97,7 @@ pub fn most(plan: &Plan) -> usize {
     }
 }
 
-/// Starts an installed PHP; returns its number.
+/// Starts an installed PHP and returns its id.
 pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
     let Plan::Stock { spec, .. } = plan else {
         bail!("this pool runs no installed PHP");
@@ -109,7 +113,7 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
         ensure!(kinds.contains(&kind), "a descriptor of another kind");
         Ok(fd)
     };
-    // The standard input of a process that may be root's is nothing.
+    // A process that may be root gets no standard input.
     let stdin = next(&[Kind::File, Kind::Other])?;
     let stdin = match role {
         Role::Event => stdin,
@@ -136,7 +140,7 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
         }
         (Way::Cli, Role::Event) => {
             let Disabled::Known(disabled) = &home.disabled else {
-                bail!("nobody has asked yet which functions PHP's settings disable");
+                bail!("it is not known yet which functions PHP's settings disable");
             };
             extra.disabled = disabled;
             extra.driver = Some([next(&[Kind::File])?, next(&[Kind::Pipe])?]);
@@ -160,7 +164,7 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
     Ok(child.id())
 }
 
-/// A process of [`Role::Probe`] has ended well: notes what it has said.
+/// A process of [`Role::Probe`] has succeeded; keeps what it printed.
 pub fn probed(home: &mut Home) -> anyhow::Result<()> {
     let Disabled::Asked(file) = &home.disabled else {
         return Ok(());
@@ -170,7 +174,7 @@ pub fn probed(home: &mut Home) -> anyhow::Result<()> {
     ensure!(length < MOST_DISABLED, "more than {MOST_DISABLED} bytes");
     bytes.truncate(length);
     let text = String::from_utf8(bytes)?;
-    // It becomes part of an argument, where a line break would begin another setting.
+    // It becomes part of an argument, in which a line break would begin another setting.
     let is_name =
         |byte: u8| byte.is_ascii_alphanumeric() || b"_\\,: ".contains(&byte) || byte > 127;
     ensure!(text.bytes().all(is_name), "{text:?} are no names");
@@ -178,8 +182,8 @@ pub fn probed(home: &mut Home) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether this `NAME=value` is a variable of a CGI request. The dynamic loader, the C library and other libraries heed more names than
-/// anybody can list, such as GCONV_PATH and OPENSSL_MODULES.
+/// Whether this `NAME=value` is a variable of a CGI request. The dynamic loader, the C library and
+/// other libraries read more names than one can list, such as GCONV_PATH and OPENSSL_MODULES.
 fn is_of_request(variable: &[u8]) -> bool {
     let name = variable.split(|byte| *byte == b'=').next();
     let name = std::str::from_utf8(name.unwrap_or_default());
@@ -191,7 +195,7 @@ pub fn connect(plan: &Plan) -> anyhow::Result<OwnedFd> {
     match plan {
         Plan::Stock { spec, .. } => match &spec.address {
             Some(Address::Unix(path)) => {
-                // The keeper waits for nobody.
+                // The keeper must not wait.
                 let connected = surus_sys::socket::connect_at_once(path);
                 let connected =
                     connected.with_context(|| format!("cannot connect to {}", path.display()))?;
@@ -209,7 +213,7 @@ mod tests {
     use super::is_of_request;
 
     #[test]
-    fn variables_that_libraries_heed_are_none_of_a_request() {
+    fn variables_that_libraries_read_are_rejected() {
         for variable in [
             "REQUEST_METHOD=GET",
             "HTTP_X=LD_PRELOAD",

@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use surus_sys::process::{self, User};
 use tracing::info;
 
-use crate::busy_poll::SPIN;
+use crate::busy_poll::LONGEST_POLL;
 use crate::engine::Engine;
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
@@ -31,7 +31,7 @@ use queue::Bounds;
 use workers::{Limits, Pool, Spec};
 
 pub use catalogue::{CATALOGUE, Entry, Runs, find, known};
-pub use workers::{Boot, FindScript, observe_sleep};
+pub use workers::{Boot, FindScript, observe_parking};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -61,20 +61,20 @@ pub struct Settings {
     pub shared_sockets: Vec<String>,
     /// On `rewind`: compares all memory with the checkpoint after each event and replaces a worker
     /// that differs. Slow.
-    pub paranoid: bool,
+    pub verify_restore: bool,
     /// Busy polling: with one event at a time, usually within 100 µs, workers and Surus poll that
     /// long before they block. Needs two CPUs, or four under a quota; ignores slow events. Saves
     /// the wake-up latency; not on Lambda.
-    pub spin: bool,
+    pub busy_poll: bool,
     /// Binds calls inside PHP's library directly instead of through its symbol table
-    /// (`sapi/php/direct_binding.c`). PHP takes about 5% less time, but reads its whole library at the start,
-    /// which slows down Lambda cold starts.
-    pub direct_calls: bool,
+    /// (`sapi/php/direct_binding.c`). PHP takes about 5% less time, but reads its whole library at
+    /// the start, which slows down Lambda cold starts.
+    pub direct_binding: bool,
     /// On `standby` and `fork`: processes in addition to `workers`, which serve like the others.
-    pub spares: usize,
+    pub spare_workers: usize,
     /// How many events may wait for a worker; more are rejected at once.
     #[serde(deserialize_with = "queue")]
-    pub queue: usize,
+    pub max_queue: usize,
     /// How long an event may wait for a worker.
     pub queue_timeout: Time,
     /// Under overload, how long a request may wait for a worker; the newest is then served first.
@@ -83,7 +83,7 @@ pub struct Settings {
     /// For how long requests must wait longer than `queue_target` before that counts as overload.
     pub queue_interval: Time,
     /// How long PHP may take to stop an event after its deadline before its process is killed.
-    pub kill_after: Time,
+    pub kill_timeout: Time,
     /// Whether Surus and PHP may write core dumps when they crash, within Surus's resource limits.
     /// A core dump contains memory: passwords, keys, visitors' data.
     pub core_dumps: bool,
@@ -91,7 +91,7 @@ pub struct Settings {
     #[serde(deserialize_with = "boot_timeout")]
     pub boot_timeout: Time,
     /// After how many events a worker is replaced; 0 for never.
-    pub max_events: u64,
+    pub max_requests: u64,
     /// A worker that keeps more memory than this between events is replaced; 0 for no limit.
     pub max_memory: Size,
     /// The user of PHP if Surus is started as root; `www-data` by default.
@@ -101,7 +101,7 @@ pub struct Settings {
     /// Limits PHP's environment variables to those of `[env]`, `USER` and `HOME`.
     pub clear_env: bool,
     /// The `surus-php` to run; by default the one in the directory of `surus`.
-    pub php: Option<PathBuf>,
+    pub surus_php: Option<PathBuf>,
     /// On `cgi`: the php-cgi to run; by default the one in PATH.
     pub php_cgi: Option<PathBuf>,
     /// On `fpm`: the php-fpm to start; by default the one in PATH.
@@ -110,10 +110,10 @@ pub struct Settings {
     pub php_cli: Option<PathBuf>,
     /// On `fpm`: a php-fpm that already runs, `127.0.0.1:9000` or `unix:/run/php/php-fpm.sock`. By
     /// default Surus starts one.
-    pub address: Option<Address>,
+    pub php_fpm_address: Option<Address>,
     /// The dynamic loader that starts `php` from a package with its own libraries; by default the
     /// system's.
-    pub loader: Option<PathBuf>,
+    pub dynamic_loader: Option<PathBuf>,
     /// The php.ini to read; by default php-fpm's.
     pub ini_file: Option<PathBuf>,
 }
@@ -126,30 +126,30 @@ impl Default for Settings {
             warmup: Vec::new(),
             workers: None,
             shared_sockets: Vec::new(),
-            paranoid: false,
-            spin: true,
-            direct_calls: true,
-            spares: 2,
+            verify_restore: false,
+            busy_poll: true,
+            direct_binding: true,
+            spare_workers: 2,
             tells_leaks: false,
             profile: None,
-            queue: 100_000,
+            max_queue: 100_000,
             queue_timeout: Time::seconds(10),
             queue_target: Time::seconds(1),
             queue_interval: Time::seconds(5),
-            kill_after: Time::seconds(1),
+            kill_timeout: Time::seconds(1),
             core_dumps: false,
             boot_timeout: Time::seconds(60),
-            max_events: 0,
+            max_requests: 0,
             max_memory: Size(0),
             user: None,
             group: None,
             clear_env: true,
-            php: None,
+            surus_php: None,
             php_cgi: None,
             php_fpm: None,
             php_cli: None,
-            address: None,
-            loader: None,
+            php_fpm_address: None,
+            dynamic_loader: None,
             ini_file: None,
         }
     }
@@ -209,9 +209,9 @@ pub fn plan(
             name,
             way,
             program: find_stock(way, settings)?,
-            address: settings.address.clone(),
+            address: settings.php_fpm_address.clone(),
             workers: worker_count(settings)?,
-            max_events: settings.max_events,
+            max_requests: settings.max_requests,
             user: user(settings)?,
             ini_file: settings.ini_file.clone(),
             ini,
@@ -228,17 +228,17 @@ pub fn plan(
     let spec = Spec {
         name,
         engine: entry.name,
-        program: find_program(settings.php.as_deref())?,
-        loader: settings.loader.clone(),
+        program: find_program(settings.surus_php.as_deref())?,
+        loader: settings.dynamic_loader.clone(),
         workers: process_count(entry, settings)?,
         script: entry.boots_script.then_some(script),
         tells_leaks: settings.tells_leaks,
         profile: settings.profile.clone(),
         shared_sockets: settings.shared_sockets.clone(),
-        paranoid: settings.paranoid,
-        direct_calls: settings.direct_calls,
+        verify_restore: settings.verify_restore,
+        direct_binding: settings.direct_binding,
         spin: spin(settings),
-        max_events: settings.max_events,
+        max_requests: settings.max_requests,
         max_memory: settings.max_memory.0,
         user: user(settings)?,
         ini_file: settings.ini_file.clone(),
@@ -249,9 +249,9 @@ pub fn plan(
     };
     let limits = Limits {
         queue_wait: settings.queue_timeout.0,
-        kill_after: settings.kill_after.0,
+        kill_timeout: settings.kill_timeout.0,
         boot: settings.boot_timeout.0,
-        capacity: workers::capacity(spec.workers, settings.queue),
+        capacity: workers::capacity(spec.workers, settings.max_queue),
     };
     Ok(Plan::Ours {
         spec,
@@ -262,7 +262,7 @@ pub fn plan(
 
 fn bounds(settings: &Settings) -> Bounds {
     Bounds {
-        max_waiting: settings.queue,
+        max_waiting: settings.max_queue,
         max_wait: settings.queue_timeout.0,
         target: settings.queue_target.0,
         interval: settings.queue_interval.0,
@@ -294,7 +294,7 @@ pub async fn boot_plan(
 /// The PHP program of an engine.
 pub fn program_of(entry: &Entry, settings: &Settings) -> anyhow::Result<PathBuf> {
     match entry.runs {
-        Runs::Ours => find_program(settings.php.as_deref()),
+        Runs::Ours => find_program(settings.surus_php.as_deref()),
         Runs::Stock(way) => find_stock(way, settings),
     }
 }
@@ -306,7 +306,7 @@ fn find_stock(way: Way, settings: &Settings) -> anyhow::Result<PathBuf> {
         Way::Fpm => (&settings.php_fpm, "engine.php_fpm", "php-fpm", "php-fpm"),
         Way::Cli | Way::Builtin => (&settings.php_cli, "engine.php_cli", "php", "php-cli"),
     };
-    if way == Way::Fpm && settings.address.is_some() {
+    if way == Way::Fpm && settings.php_fpm_address.is_some() {
         return Ok("php-fpm".into());
     }
     // Distributions that support several versions have the version in the name; try the newest
@@ -318,16 +318,20 @@ fn find_stock(way: Way, settings: &Settings) -> anyhow::Result<PathBuf> {
 
 /// How long to busy-poll before blocking.
 pub fn spin(settings: &Settings) -> Duration {
-    match settings.spin && Machine::read().has_spare() {
-        true => SPIN,
+    match settings.busy_poll && Machine::read().has_spare() {
+        true => LONGEST_POLL,
         false => Duration::ZERO,
     }
 }
 
 /// The number of processes of the engine.
 pub fn process_count(entry: &Entry, settings: &Settings) -> anyhow::Result<usize> {
-    let spares = if entry.serves_one { settings.spares } else { 0 };
-    Ok(worker_count(settings)? + spares)
+    let spare_workers = if entry.serves_one {
+        settings.spare_workers
+    } else {
+        0
+    };
+    Ok(worker_count(settings)? + spare_workers)
 }
 
 /// The configured number of workers, or two per CPU, because PHP sometimes waits for databases.
@@ -373,7 +377,8 @@ pub fn find_user(settings: &Settings) -> anyhow::Result<Option<User>> {
     if !process::has_other_users() {
         if settings.user.is_some() || settings.group.is_some() {
             bail!(
-                "engine.user and engine.group need Surus to be started as root, in a user namespace with other users"
+                "engine.user and engine.group need Surus to be started as root, in a user \
+                 namespace with other users"
             );
         }
         return Ok(None);
@@ -397,7 +402,7 @@ pub fn find_program(configured: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(program) = configured {
         if !program.is_file() {
             bail!(
-                "engine.php names {}, which does not exist",
+                "engine.surus_php names {}, which does not exist",
                 program.display()
             );
         }
@@ -429,7 +434,7 @@ pub fn find_program(configured: Option<&Path>) -> anyhow::Result<PathBuf> {
     found.pop().map(|(_, path)| path).with_context(|| {
         format!(
             "surus-php8.x not found in {}; build it (cargo build --release) or name it in \
-             engine.php",
+             engine.surus_php",
             places
                 .iter()
                 .map(|place| place.display().to_string())
@@ -445,7 +450,7 @@ pub fn workers_of<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D
 }
 
 fn queue<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
-    units::number("engine.queue", 0..=10_000_000, from)
+    units::number("engine.max_queue", 0..=10_000_000, from)
 }
 
 fn queue_target<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {

@@ -1,8 +1,8 @@
-//! Controlled delay: notices a queue whose events have been waiting too long for too long.
+//! Controlled delay: detects a queue whose wait has been too long for a whole interval.
 //!
-//! As CoDel (RFC 8289) it ignores bursts: a queue is overloaded when it is too long during a whole interval. CoDel measures how long
-//! the oldest event has waited, which says nothing where the newest is served first; here the wait is foreseen, from what waits
-//! and from what was served lately.
+//! Like CoDel (RFC 8289), it ignores bursts. CoDel measures how long the oldest event has waited,
+//! which says nothing if the newest is served first. This one predicts the wait from the queue's
+//! length and the recent rate of service.
 
 use std::time::Duration;
 
@@ -11,18 +11,19 @@ use tokio::time::Instant;
 pub struct Overload {
     pub target: Duration,
     interval: Duration,
-    /// So few events in the queue are no overload, however long they wait.
+    /// So few waiting events are never overload, however long they wait.
     few: usize,
-    /// Since when events that leave the queue are counted.
+    /// The start of the current measurement.
     began: Option<Instant>,
     served: usize,
-    /// Since when the foreseen wait has been above the target.
+    /// Since when the predicted wait has exceeded the target.
     above: Option<Instant>,
     on: bool,
 }
 
 impl Overload {
-    /// Waits of more than a `few` events above `target` during an `interval` are overload.
+    /// Predicted waits above `target` during a whole `interval` are overload if more than `few`
+    /// events wait.
     pub fn new(target: Duration, interval: Duration, few: usize) -> Overload {
         Overload {
             target,
@@ -40,14 +41,14 @@ impl Overload {
         self.served += 1;
     }
 
-    /// Is there overload, with so many events in the queue?
+    /// Whether there is overload while `waiting` events wait.
     pub fn is_on(&mut self, now: Instant, waiting: usize) -> bool {
         let began = *self.began.get_or_insert(now);
         let took = now.duration_since(began);
         if waiting == 0 {
             *self = Overload::new(self.target, self.interval, self.few);
         } else if took >= self.target {
-            // So many would be served within the target.
+            // How many would be served within the target.
             let within = self.served as f64 * self.target.as_secs_f64() / took.as_secs_f64();
             let is_above = waiting > self.few && waiting as f64 > within;
             self.above = is_above.then(|| self.above.unwrap_or(now));
@@ -58,7 +59,7 @@ impl Overload {
         self.on
     }
 
-    /// Was there overload when last asked?
+    /// The last result of `is_on`.
     pub fn was_on(&self) -> bool {
         self.on
     }
@@ -71,7 +72,8 @@ mod tests {
     const TARGET: Duration = Duration::from_secs(1);
     const INTERVAL: Duration = Duration::from_secs(5);
 
-    /// Passes seconds in each of which so many events are served while so many wait; the last second says whether there is overload.
+    /// Passes seconds, in each of which `served` events are served while `waiting` wait. Returns
+    /// whether there is overload in the last one.
     fn pass(
         overload: &mut Overload,
         now: &mut Instant,
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn queue_that_was_empty_begins_anew() {
+    fn empty_queue_resets_the_measurement() {
         let (mut overload, mut now) = (Overload::new(TARGET, INTERVAL, 4), Instant::now());
         assert!(!overload.is_on(now, 1));
         assert!(pass(&mut overload, &mut now, 6, 100, 1000));

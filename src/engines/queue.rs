@@ -1,7 +1,8 @@
-//! The queue of an engine: admits events to the workers, bounds how many wait and for how long.
+//! The queue of an engine: admits events to the workers, and bounds how many wait and for how long.
 //!
-//! It serves the oldest event first. Under overload (`overload.rs`) it serves the newest first and refuses those that have waited too
-//! long: their clients are the most likely to have given up, and what the queue holds stays small.
+//! It serves the oldest event first. Under overload (`overload.rs`) it serves the newest first and
+//! rejects those that have waited too long, because their clients are the most likely to have given
+//! up.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,16 +16,16 @@ use crate::budget;
 use crate::busy_poll::load::InFlight;
 use crate::event::{Event, Failure};
 
-/// What bounds a queue.
+/// The bounds of a queue.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bounds {
-    /// Events that may wait.
+    /// How many events may wait.
     pub max_waiting: usize,
-    /// How long one may wait.
+    /// How long an event may wait.
     pub max_wait: Duration,
-    /// How long one may wait under overload.
+    /// How long an event may wait under overload.
     pub target: Duration,
-    /// How long waits have to be too long until that is overload.
+    /// How long waits must exceed `target` before that counts as overload.
     pub interval: Duration,
 }
 
@@ -32,22 +33,22 @@ pub struct Bounds {
 pub struct Queue {
     capacity: usize,
     bounds: Bounds,
-    line: Arc<Line>,
+    inner: Arc<Inner>,
 }
 
-/// What a queue shares with the places it has given.
-struct Line {
+/// The state that a queue shares with its permits.
+struct Inner {
     in_flight: InFlight,
     state: Mutex<State>,
-    /// All places are free, and the queue drains.
+    /// All permits are free, and the queue drains.
     emptied: Notify,
 }
 
 struct State {
-    /// Places; none while an event waits.
+    /// Free permits; zero while an event waits.
     free: usize,
     taken: usize,
-    /// By number, so that the first is the oldest.
+    /// By number, so that the oldest is the first.
     waiting: BTreeMap<u64, Waiting>,
     next: u64,
     overload: Overload,
@@ -56,29 +57,29 @@ struct State {
 
 struct Waiting {
     since: Instant,
-    turn: oneshot::Sender<Result<Place, Failure>>,
+    turn: oneshot::Sender<Result<Permit, Failure>>,
 }
 
-/// The right to hand an event to the workers, given back when it is dropped.
-pub struct Place {
+/// The right to send an event to the workers. Dropping it releases it.
+pub struct Permit {
     since: std::time::Instant,
-    line: Arc<Line>,
+    inner: Arc<Inner>,
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.line.in_flight.end(self.since);
-        self.line.release();
+        self.inner.in_flight.end(self.since);
+        self.inner.release();
     }
 }
 
 impl Queue {
-    /// `capacity` events at the workers; the others wait here within their bounds.
+    /// At most `capacity` events are at the workers; the others wait here.
     pub fn new(capacity: usize, bounds: Bounds) -> Queue {
         Queue {
             capacity,
             bounds,
-            line: Arc::new(Line {
+            inner: Arc::new(Inner {
                 in_flight: InFlight::default(),
                 state: Mutex::new(State {
                     free: capacity,
@@ -93,9 +94,9 @@ impl Queue {
         }
     }
 
-    /// A place, if one is free; events that wait are not overtaken. Fails when the queue drains.
-    pub fn try_enter(&self) -> Result<Option<Place>, Failure> {
-        let mut state = self.line.lock();
+    /// A permit if one is free and no event waits. Fails while the queue drains.
+    pub fn try_enter(&self) -> Result<Option<Permit>, Failure> {
+        let mut state = self.inner.lock();
         if state.draining {
             return Err(CLOSED);
         }
@@ -105,20 +106,21 @@ impl Queue {
         state.free -= 1;
         state.taken += 1;
         drop(state);
-        Ok(Some(Place::new(&self.line)))
+        Ok(Some(Permit::new(&self.inner)))
     }
 
-    /// Waits for a place, until the event's deadline at the most. Fails at once when too many wait, or when the queue drains.
-    pub async fn enter(&self, event: &Event) -> Result<Place, Failure> {
+    /// Waits for a permit until the event's deadline. Fails at once if too many wait, or if the
+    /// queue drains.
+    pub async fn enter(&self, event: &Event) -> Result<Permit, Failure> {
         self.enter_by(event.deadline.into(), held_by(event)).await
     }
 
-    async fn enter_by(&self, deadline: Instant, bytes: u64) -> Result<Place, Failure> {
-        if let Some(place) = self.try_enter()? {
-            return Ok(place);
+    async fn enter_by(&self, deadline: Instant, bytes: u64) -> Result<Permit, Failure> {
+        if let Some(permit) = self.try_enter()? {
+            return Ok(permit);
         }
         let Some(_memory) = budget::QUEUE.try_take(bytes) else {
-            return Err(Failure::Busy("the queue's memory is full"));
+            return Err(Failure::QueueFull("the queue's memory is full"));
         };
         let until = Instant::now() + self.bounds.max_wait;
         let (turn, mut wait) = oneshot::channel();
@@ -127,14 +129,17 @@ impl Queue {
             Ok(Ok(turn)) => turn,
             Ok(Err(_)) => Err(CLOSED),
             Err(_) if deadline <= until => Err(Failure::TimedOut),
-            Err(_) => Err(Failure::Busy("no worker became free in time")),
+            Err(_) => Err(Failure::QueueTimeout("no worker became free in time")),
         }
     }
 
     /// Puts an event into the queue until the guard is dropped.
-    fn begin_wait(&self, turn: oneshot::Sender<Result<Place, Failure>>) -> Result<Waits, Failure> {
+    fn begin_wait(
+        &self,
+        turn: oneshot::Sender<Result<Permit, Failure>>,
+    ) -> Result<QueuedWait, Failure> {
         let now = Instant::now();
-        let mut state = self.line.lock();
+        let mut state = self.inner.lock();
         let late = state.late(now);
         let number = state.next;
         if state.waiting.len() < self.bounds.max_waiting {
@@ -142,32 +147,32 @@ impl Queue {
             state.waiting.insert(number, Waiting { since: now, turn });
         }
         let is_full = state.next == number;
-        // One may have become free since the caller looked.
+        // A permit may have been released since the caller tried.
         let served = state.serve();
         drop(state);
-        refuse(late);
-        self.line.hand(served);
+        reject(late);
+        self.inner.give(served);
         match is_full {
-            true => Err(Failure::Busy("the queue is full")),
-            false => Ok(Waits {
-                line: self.line.clone(),
+            true => Err(Failure::QueueFull("the queue is full")),
+            false => Ok(QueuedWait {
+                inner: self.inner.clone(),
                 number,
             }),
         }
     }
 
-    /// Places that are taken.
+    /// How many permits are in use.
     pub fn taken(&self) -> usize {
-        self.line.lock().taken
+        self.inner.lock().taken
     }
 
-    /// Those of them that have not been so for long.
-    pub fn taken_lately(&self) -> usize {
-        self.line.in_flight.lately()
+    /// How many of them have been in use for a short time only.
+    pub fn taken_recently(&self) -> usize {
+        self.inner.in_flight.recent()
     }
 
     pub fn waiting(&self) -> usize {
-        self.line.lock().waiting.len()
+        self.inner.lock().waiting.len()
     }
 
     pub fn max_wait(&self) -> Duration {
@@ -175,15 +180,16 @@ impl Queue {
     }
 
     pub fn is_draining(&self) -> bool {
-        self.line.lock().draining
+        self.inner.lock().draining
     }
 
-    /// Admits no more; returns when no place is taken any more. Events that wait already go first.
+    /// Admits no more events, and returns when no permit is in use. Events that already wait are
+    /// served first.
     pub async fn emptied(&self) {
-        self.line.lock().draining = true;
+        self.inner.lock().draining = true;
         loop {
-            let emptied = self.line.emptied.notified();
-            if self.line.lock().free == self.capacity {
+            let emptied = self.inner.emptied.notified();
+            if self.inner.lock().free == self.capacity {
                 return;
             }
             emptied.await;
@@ -193,7 +199,7 @@ impl Queue {
 
 const CLOSED: Failure = Failure::Busy("shutting down");
 
-/// Memory of a waiting event besides its head and its body, which has a budget of its own.
+/// The memory of a waiting event besides its headers and its body, which has its own budget.
 const EVENT: u64 = 4 << 10;
 
 fn held_by(event: &Event) -> u64 {
@@ -206,15 +212,16 @@ fn held_by(event: &Event) -> u64 {
     EVENT + target + headers.map(length).sum::<u64>()
 }
 
-fn refuse(late: Vec<Waiting>) {
+fn reject(late: Vec<Waiting>) {
     for waiting in late {
-        let failure = Failure::Busy("waited longer than engine.queue_target under overload");
+        let failure =
+            Failure::QueueTimeout("waited longer than engine.queue_target under overload");
         let _ = waiting.turn.send(Err(failure));
     }
 }
 
 impl State {
-    /// Takes out the events that have waited too long for an overload.
+    /// Removes the events that have waited too long under overload.
     fn late(&mut self, now: Instant) -> Vec<Waiting> {
         let mut late = Vec::new();
         if self.overload.is_on(now, self.waiting.len()) {
@@ -227,7 +234,7 @@ impl State {
         late
     }
 
-    /// Takes out the event whose turn it is, if a place is free.
+    /// Removes the next event, if a permit is free.
     fn serve(&mut self) -> Option<Waiting> {
         if self.free == 0 {
             return None;
@@ -243,13 +250,13 @@ impl State {
     }
 }
 
-impl Line {
+impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a place back, to the event whose turn it is.
-    fn release(self: &Arc<Line>) {
+    /// Releases a permit to the next event.
+    fn release(self: &Arc<Inner>) {
         let mut state = self.lock();
         state.free += 1;
         state.taken -= 1;
@@ -260,41 +267,41 @@ impl Line {
         let served = state.serve();
         let is_empty = state.taken == 0 && state.draining;
         drop(state);
-        refuse(late);
-        self.hand(served);
+        reject(late);
+        self.give(served);
         if is_empty {
             self.emptied.notify_waiters();
         }
     }
 
-    /// Gives a place that has been taken for it to an event. Dropped where the client has left, it goes to the next.
-    fn hand(self: &Arc<Line>, served: Option<Waiting>) {
+    /// Gives an event its permit. If its client has disconnected, the drop passes it on.
+    fn give(self: &Arc<Inner>, served: Option<Waiting>) {
         if let Some(waiting) = served {
-            let _ = waiting.turn.send(Ok(Place::new(self)));
+            let _ = waiting.turn.send(Ok(Permit::new(self)));
         }
     }
 }
 
-impl Place {
-    fn new(line: &Arc<Line>) -> Place {
+impl Permit {
+    fn new(inner: &Arc<Inner>) -> Permit {
         let since = std::time::Instant::now();
-        line.in_flight.begin(since);
-        Place {
+        inner.in_flight.begin(since);
+        Permit {
             since,
-            line: line.clone(),
+            inner: inner.clone(),
         }
     }
 }
 
-/// Takes an event out of the queue when it is dropped.
-struct Waits {
-    line: Arc<Line>,
+/// Removes an event from the queue when dropped.
+struct QueuedWait {
+    inner: Arc<Inner>,
     number: u64,
 }
 
-impl Drop for Waits {
+impl Drop for QueuedWait {
     fn drop(&mut self) {
-        let waiting = self.line.lock().waiting.remove(&self.number);
+        let waiting = self.inner.lock().waiting.remove(&self.number);
         drop(waiting);
     }
 }

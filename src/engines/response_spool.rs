@@ -45,26 +45,26 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Creates the two ends of a response. Without a spool there is no file, and PHP waits for its
 /// client.
-pub fn backlog(spool: Option<Arc<Spool>>) -> (Giver, Taker) {
-    let shared = Arc::new(Shared::default());
-    let giver = Giver {
-        shared: shared.clone(),
+pub fn pair(spool: Option<Arc<Spool>>) -> (SpoolWriter, SpoolReader) {
+    let channel = Arc::new(Channel::default());
+    let writer = SpoolWriter {
+        channel: channel.clone(),
         spool,
         file: None,
         written: 0,
         is_full: false,
-        given: 0,
+        sent: 0,
         waited: Duration::ZERO,
     };
-    let taker = Taker {
-        shared,
+    let reader = SpoolReader {
+        channel,
         reading: None,
     };
-    (giver, taker)
+    (writer, reader)
 }
 
 #[derive(Default)]
-struct Shared {
+struct Channel {
     state: Mutex<State>,
     /// Notified when the client has taken a piece or disconnected.
     taken: Notify,
@@ -73,11 +73,11 @@ struct Shared {
 #[derive(Default)]
 struct State {
     parts: VecDeque<Part>,
-    /// Created by the giver, once.
+    /// Created by the writer, once.
     file: Option<Arc<TempFile>>,
     end: Option<Result<(), Failure>>,
-    taker: Option<Waker>,
-    is_gone: bool,
+    reader: Option<Waker>,
+    is_client_closed: bool,
 }
 
 enum Part {
@@ -86,7 +86,7 @@ enum Part {
     Spooled(Range<u64>),
 }
 
-impl Shared {
+impl Channel {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,26 +108,26 @@ impl State {
     }
 
     fn wake(&mut self) {
-        if let Some(taker) = self.taker.take() {
-            taker.wake();
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
         }
     }
 }
 
 /// The client has disconnected.
 #[derive(Debug)]
-pub struct Gone;
+pub struct ClientClosed;
 
 /// Why a piece was not accepted.
-pub enum Refused {
-    Gone,
+pub enum WriteError {
+    ClientClosed,
     /// There is no room at the moment.
     Full(Bytes),
 }
 
-/// PHP's end. The response is truncated if it is dropped without [end](Giver::end).
-pub struct Giver {
-    shared: Arc<Shared>,
+/// PHP's end. The response is truncated if it is dropped without [end](SpoolWriter::end).
+pub struct SpoolWriter {
+    channel: Arc<Channel>,
     spool: Option<Arc<Spool>>,
     file: Option<Arc<TempFile>>,
     /// The end of the data in the file.
@@ -135,20 +135,20 @@ pub struct Giver {
     /// The disk or the limit is full until the client has taken everything in the file.
     is_full: bool,
     /// How many bytes were sent, and how long the client was waited for.
-    given: u64,
+    sent: u64,
     waited: Duration,
 }
 
-impl Giver {
+impl SpoolWriter {
     /// Accepts a piece without waiting and without the file.
-    pub fn try_give(&mut self, piece: Bytes) -> Result<(), Refused> {
-        let mut state = self.shared.lock();
-        if state.is_gone {
-            return Err(Refused::Gone);
+    pub fn try_write(&mut self, piece: Bytes) -> Result<(), WriteError> {
+        let mut state = self.channel.lock();
+        if state.is_client_closed {
+            return Err(WriteError::ClientClosed);
         }
         let spools = state.ends_in_file() && !self.is_full;
         if spools || state.in_memory() >= PIECES {
-            return Err(Refused::Full(piece));
+            return Err(WriteError::Full(piece));
         }
         let len = piece.len() as u64;
         let piece = match budget::try_hold(piece) {
@@ -156,9 +156,9 @@ impl Giver {
             // Without a file, every response may hold one piece. Otherwise the waiting responses
             // would block all others.
             Err(piece) if state.parts.is_empty() && !self.can_spool() => budget::hold_anyway(piece),
-            Err(piece) => return Err(Refused::Full(piece)),
+            Err(piece) => return Err(WriteError::Full(piece)),
         };
-        self.given += len;
+        self.sent += len;
         state.parts.push_back(Part::Memory(piece));
         state.wake();
         Ok(())
@@ -166,15 +166,19 @@ impl Giver {
 
     /// Waits for room and accepts the piece. Once PHP `is_done`, the rest is at most one socket
     /// buffer; it stays in memory, so that the worker's next event need not wait.
-    pub async fn give(&mut self, mut piece: Bytes, is_done: impl Fn() -> bool) -> Result<(), Gone> {
+    pub async fn write_waiting(
+        &mut self,
+        mut piece: Bytes,
+        is_done: impl Fn() -> bool,
+    ) -> Result<(), ClientClosed> {
         loop {
-            piece = match self.try_give(piece) {
+            piece = match self.try_write(piece) {
                 Ok(()) => return Ok(()),
-                Err(Refused::Gone) => return Err(Gone),
-                Err(Refused::Full(piece)) => piece,
+                Err(WriteError::ClientClosed) => return Err(ClientClosed),
+                Err(WriteError::Full(piece)) => piece,
             };
             if is_done() {
-                return self.give_last(piece).await;
+                return self.write_last(piece).await;
             }
             if self.client_may_be_quick().await {
                 continue;
@@ -190,10 +194,10 @@ impl Giver {
 
     /// Accepts a piece after PHP is done. The worker's next event must not wait for this client, so
     /// the response is truncated if neither memory nor the file has room.
-    async fn give_last(&mut self, piece: Bytes) -> Result<(), Gone> {
+    async fn write_last(&mut self, piece: Bytes) -> Result<(), ClientClosed> {
         let piece = match budget::try_hold(piece) {
             Ok(piece) => {
-                let mut state = self.shared.lock();
+                let mut state = self.channel.lock();
                 state.parts.push_back(Part::Memory(piece));
                 state.wake();
                 return Ok(());
@@ -204,9 +208,9 @@ impl Giver {
             return Ok(());
         }
         let why = "no memory or disk space for the rest of a response (http.buffer_memory, \
-        http.max_spool)";
-        self.shared.lock().end = Some(Err(Failure::Busy(why)));
-        Err(Gone)
+        http.max_temp_size)";
+        self.channel.lock().end = Some(Err(Failure::Busy(why)));
+        Err(ClientClosed)
     }
 
     fn can_spool(&self) -> bool {
@@ -215,27 +219,28 @@ impl Giver {
 
     /// Marks the response as complete, or gives the reason for its end.
     pub fn end(self, how: Result<(), Failure>) {
-        self.shared.lock().end = Some(how);
+        self.channel.lock().end = Some(how);
     }
 
     /// Waits until the client has disconnected.
-    pub async fn gone(&self) {
-        self.wait_until(|state| state.is_gone).await;
+    pub async fn client_closed(&self) {
+        self.wait_until(|state| state.is_client_closed).await;
     }
 
-    /// Waits until memory has room for a piece, the buffer is empty, or the client is gone.
+    /// Waits until memory has room for a piece, the buffer is empty, or the client has
+    /// disconnected.
     async fn room(&self) {
         self.wait_until(|state| {
             let has_room = state.in_memory() < PIECES && MEMORY.has_room(PIECE);
-            state.is_gone || state.parts.is_empty() || has_room
+            state.is_client_closed || state.parts.is_empty() || has_room
         })
         .await;
     }
 
     async fn wait_until(&self, is: impl Fn(&State) -> bool) {
         loop {
-            let taken = self.shared.taken.notified();
-            if is(&self.shared.lock()) {
+            let taken = self.channel.taken.notified();
+            if is(&self.channel.lock()) {
                 return;
             }
             taken.await;
@@ -245,10 +250,10 @@ impl Giver {
     /// Waits briefly for the client. The total waiting time distinguishes a slow client, which
     /// needs the file, from one that keeps up.
     async fn client_may_be_quick(&mut self) -> bool {
-        if !self.can_spool() || !MEMORY.has_room(PIECE) || self.shared.lock().ends_in_file() {
+        if !self.can_spool() || !MEMORY.has_room(PIECE) || self.channel.lock().ends_in_file() {
             return false;
         }
-        let of_bytes = Duration::from_nanos(self.given.saturating_mul(NANOS_PER_BYTE));
+        let of_bytes = Duration::from_nanos(self.sent.saturating_mul(NANOS_PER_BYTE));
         let left = (GRACE + of_bytes).saturating_sub(self.waited);
         let began = Instant::now();
         let has_room = timeout(left.min(POLL_INTERVAL), self.room()).await.is_ok();
@@ -264,7 +269,7 @@ impl Giver {
         };
         let mut pieces = Vec::new();
         {
-            let mut state = self.shared.lock();
+            let mut state = self.channel.lock();
             if self.is_full && state.in_memory() > PIECES {
                 // The client has not taken these pieces yet; adding one for each piece it takes
                 // would let memory grow.
@@ -280,7 +285,7 @@ impl Giver {
                 return Err(piece);
             }
         }
-        self.given += piece.len() as u64;
+        self.sent += piece.len() as u64;
         pieces.push(budget::hold_anyway(piece));
         let (file, from) = (self.file.take(), self.written);
         // Write on another thread, because the disk may be slow. Only this task appends; a reading
@@ -296,12 +301,12 @@ impl Giver {
         if let Some(error) = written.error {
             static REPORTED: Rarely = Rarely::new();
             if REPORTED.is_time(Instant::now()) {
-                warn!(%error, "cannot buffer a response on disk (http.spool); PHP waits for the \
+                warn!(%error, "cannot buffer a response on disk (http.temp_dir); PHP waits for the \
                 client");
             }
         }
-        let mut state = self.shared.lock();
-        if state.is_gone {
+        let mut state = self.channel.lock();
+        if state.is_client_closed {
             return Ok(());
         }
         state.file.clone_from(&self.file);
@@ -318,10 +323,10 @@ impl Giver {
     }
 }
 
-impl Drop for Giver {
+impl Drop for SpoolWriter {
     fn drop(&mut self) {
         close(self.file.take());
-        let mut state = self.shared.lock();
+        let mut state = self.channel.lock();
         let broken = || Err(Failure::Died("the response was truncated".into()));
         state.end.get_or_insert_with(broken);
         state.wake();
@@ -401,21 +406,21 @@ fn close(file: Option<Arc<TempFile>>) {
 }
 
 /// The client's end.
-pub struct Taker {
-    shared: Arc<Shared>,
+pub struct SpoolReader {
+    channel: Arc<Channel>,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
-impl Taker {
+impl SpoolReader {
     /// The next piece; None at the end.
-    pub fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
-        let mut state = self.shared.lock();
+    pub fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
+        let mut state = self.channel.lock();
         let Some(part) = state.parts.front_mut() else {
             return match &state.end {
                 Some(Ok(())) => Poll::Ready(None),
                 Some(Err(failure)) => Poll::Ready(Some(Err(failure.clone()))),
                 None => {
-                    state.taker = Some(cx.waker().clone());
+                    state.reader = Some(cx.waker().clone());
                     Poll::Pending
                 }
             };
@@ -429,7 +434,7 @@ impl Taker {
                 let piece = std::mem::take(piece);
                 state.parts.pop_front();
                 drop(state);
-                self.shared.taken.notify_one();
+                self.channel.taken.notify_one();
                 return Poll::Ready(Some(Ok(piece)));
             }
             Part::Spooled(range) => range.start..range.end.min(range.start + chunk),
@@ -448,7 +453,7 @@ impl Taker {
                 return Poll::Ready(Some(Err(Failure::Malformed(why))));
             }
         };
-        let mut state = self.shared.lock();
+        let mut state = self.channel.lock();
         if let Some(Part::Spooled(range)) = state.parts.front_mut() {
             range.start += piece.len() as u64;
             if range.is_empty() {
@@ -456,7 +461,7 @@ impl Taker {
             }
         }
         drop(state);
-        self.shared.taken.notify_one();
+        self.channel.taken.notify_one();
         Poll::Ready(Some(Ok(piece)))
     }
 }
@@ -469,15 +474,15 @@ fn read(file: Option<Arc<TempFile>>, range: Range<u64>) -> io::Result<Bytes> {
     Ok(budget::hold_anyway(buffer.into()))
 }
 
-impl Drop for Taker {
+impl Drop for SpoolReader {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        state.is_gone = true;
+        let mut state = self.channel.lock();
+        state.is_client_closed = true;
         state.parts.clear();
         let file = state.file.take();
         drop(state);
         close(file);
-        self.shared.taken.notify_one();
+        self.channel.taken.notify_one();
     }
 }
 

@@ -1,11 +1,11 @@
-//! For operators: health, readiness, metrics, status, reload. On a listener of its own, by default a unix socket that only
-//! the user who started Surus can open.
+//! For operators: health, readiness, metrics, status, reload. On a listener of its own, by default
+//! a unix socket that only the user who started Surus can open.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,10 +52,7 @@ impl Settings {
                 .context("the admin listener, for `surus status` and `surus reload`");
         };
         if let Some(directory) = path.parent() {
-            std::fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(directory)
+            surus_sys::trusted_path::directory(directory, Some(0o700))
                 .with_context(|| {
                     format!(
                         "cannot make {} for the admin socket; admin.listen takes another place, such as \
@@ -83,8 +80,8 @@ impl Settings {
     }
 }
 
-/// Who else may write there could put a socket of their own in the place of ours. The directory for temporary files is
-/// everybody's, so they may have made it before us.
+/// Who else may write there could put a socket of their own in the place of ours. The directory for
+/// temporary files is everybody's, so they may have made it before us.
 fn check_directory(directory: &Path) -> anyhow::Result<()> {
     let found = std::fs::symlink_metadata(directory)
         .with_context(|| format!("cannot look at {}", directory.display()))?;
@@ -106,7 +103,8 @@ fn check_directory(directory: &Path) -> anyhow::Result<()> {
     )
 }
 
-/// `/run/surus/srv-app-1b2c3d4e.sock` for root, else below `$XDG_RUNTIME_DIR`, else below the directory for temporary files.
+/// `/run/surus/srv-app-1b2c3d4e.sock` for root, else below `$XDG_RUNTIME_DIR`, else below the
+/// directory for temporary files.
 fn default_socket(project: &Path) -> PathBuf {
     let directory = if surus_sys::process::is_root() {
         PathBuf::from("/run/surus")
@@ -128,7 +126,8 @@ fn default_socket(project: &Path) -> PathBuf {
     directory.join(format!("{name}-{:08x}.sock", fingerprint(project)))
 }
 
-/// What is different for paths that look the same in a file's name (FNV-1a, which every version computes alike).
+/// What is different for paths that look the same in a file's name (FNV-1a, which every version
+/// computes alike).
 fn fingerprint(path: &Path) -> u32 {
     let bytes = path.as_os_str().as_encoded_bytes();
     bytes.iter().fold(0x811c9dc5, |hash, byte| {

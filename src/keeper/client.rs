@@ -111,7 +111,8 @@ impl Client {
         }
     }
 
-    /// Has the keeper replace the process that opens files below the directories of a place. Returns the socket to it.
+    /// Has the keeper replace the process that opens files below the directories of a place.
+    /// Returns the socket to it.
     pub async fn opener(&self, place: u32) -> anyhow::Result<OwnedFd> {
         let asked = self.ask(|id| Request::Opener { id, place }, Vec::new());
         match asked.await? {

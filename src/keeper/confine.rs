@@ -59,7 +59,8 @@ pub fn identity(settings: &Confinement, php: u32) -> anyhow::Result<Identity> {
     identity.with_context(|| format!("cannot look up the groups of {} (http.user)", user.name))
 }
 
-/// Gives up everything that serving takes no part of, for ever. Called in the front, which has one thread.
+/// Gives up everything that serving takes no part of, for ever. Called in the front, which has one
+/// thread.
 pub fn confine(
     settings: &Confinement,
     identity: &Identity,

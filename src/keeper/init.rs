@@ -1,4 +1,5 @@
-//! Process 1 of a container: reaps orphans, passes signals on, and ends with the server, which is a child of it.
+//! Process 1 of a container: reaps orphans, passes signals on, and ends with the server, which is a
+//! child of it.
 
 use anyhow::Context;
 use std::os::fd::AsFd;
@@ -10,8 +11,8 @@ use surus_sys::privileges;
 use surus_sys::process;
 use surus_sys::signals::{self, Signals, Told};
 
-/// If this is process 1, has a child be the server. Returns in the child, and wherever this is another process, with `None`;
-/// in process 1 with the status to exit with.
+/// If this is process 1, has a child be the server. Returns in the child, and wherever this is
+/// another process, with `None`; in process 1 with the status to exit with.
 pub fn run() -> anyhow::Result<Option<u8>> {
     if std::process::id() != 1 {
         return Ok(None);

@@ -1,7 +1,8 @@
-//! The closed set of messages between the keeper and the front: their form, and the parser that meets hostile bytes.
+//! The closed set of messages between the keeper and the front: their form, and the parser that
+//! meets hostile bytes.
 //!
-//! One message is one packet: a byte for its kind, then numbers of fixed size (little-endian), then at most one text, which
-//! goes to the end. What is too short, too long or unknown is no message.
+//! One message is one packet: a byte for its kind, then numbers of fixed size (little-endian), then
+//! at most one text, which goes to the end. What is too short, too long or unknown is no message.
 
 use std::io;
 
@@ -13,14 +14,15 @@ pub const MOST_BYTES: usize = 32 * 1024;
 /// What the front asks for. The numbers that it chooses (`id`) come back with the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Start the template process of a configured pool. Comes with [`TEMPLATE`](crate::launcher::TEMPLATE)
-    /// descriptors.
+    /// Start the template process of a configured pool. Comes with
+    /// [`TEMPLATE`](crate::launcher::TEMPLATE) descriptors.
     Template { id: u32, pool: u16 },
     /// Make the directory that PHP of a configured pool is started with.
     Home { id: u32, pool: u16 },
     /// Remove such a directory.
     CloseHome { home: u32 },
-    /// Start the installed PHP of a directory's pool in one of its roles. Comes with descriptors of the role.
+    /// Start the installed PHP of a directory's pool in one of its roles. Comes with descriptors of
+    /// the role.
     Php { id: u32, home: u32, role: Role },
     /// Signal a process that the keeper has started, or a descendant. May come with a pidfd of it.
     Signal { pid: u32, which: Which },
@@ -28,7 +30,8 @@ pub enum Request {
     Connect { id: u32, pool: u16 },
     /// Open the directories of the configuration again.
     Place { id: u32 },
-    /// Start another process that opens files below the directories of a place, and end the one that there is.
+    /// Start another process that opens files below the directories of a place, and end the one
+    /// that there is.
     Opener { id: u32, place: u32 },
     /// The application has booted, and is served from now on.
     Ready,
@@ -39,7 +42,8 @@ pub enum Request {
 pub enum Reply {
     /// A process has been started.
     Started { id: u32, pid: u32 },
-    /// Another request has been done. Has a text or descriptors where that request's answer has some.
+    /// Another request has been done. Has a text or descriptors where that request's answer has
+    /// some.
     Done { id: u32, number: u32, text: String },
     /// A request could not be done, and why.
     Failed { id: u32, why: String },

@@ -1,8 +1,10 @@
-//! The process that keeps root's rights and meets no network: it starts the front and does for it what the front may not.
+//! The process that keeps root's rights and meets no network: it starts the front and does for it
+//! what the front may not.
 //!
-//! The front is forked from it and gives up root before it reads the first byte of a request. Everything that the
-//! keeper reads from the front is taken for hostile: `message.rs` has the closed set of messages, `run.rs` decides what a front may ask
-//! for, and [`Duties`] do it from the configuration that the keeper has read itself.
+//! The front is forked from it and gives up root before it reads the first byte of a request.
+//! Everything that the keeper reads from the front is taken for hostile: `message.rs` has the
+//! closed set of messages, `services.rs` decides what a front may ask for, and [`Duties`] do it
+//! from the configuration that the keeper has read itself.
 
 pub mod client;
 pub mod confine;
@@ -11,6 +13,7 @@ pub mod message;
 pub mod processes;
 pub mod run;
 mod running;
+mod services;
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -41,7 +44,8 @@ pub struct Directories<T> {
     pub trees: T,
 }
 
-/// What the keeper does for the front, from the configuration. Pools are those of the configuration, by their place.
+/// What the keeper does for the front, from the configuration. Pools are those of the
+/// configuration, by their place.
 pub trait Duties {
     /// What an installed PHP is started with. Dropping it removes its directory.
     type Home;
@@ -55,7 +59,8 @@ pub trait Duties {
     /// Opens the directories that are served.
     fn place(&mut self) -> anyhow::Result<Directories<Self::Trees>>;
 
-    /// Starts a process that opens files below such directories; returns its number and the front's end of its socket.
+    /// Starts a process that opens files below such directories; returns its number and the front's
+    /// end of its socket.
     fn opener(&mut self, trees: &Self::Trees) -> anyhow::Result<(u32, OwnedFd)>;
 
     /// How many pools there are.

@@ -35,12 +35,13 @@ pub struct Ended {
     pub wait_status: i32,
 }
 
-/// Children for the front, by their number. None of the numbers can become another process's or process group's before
-/// [`Processes::reap`], because nobody else reaps them.
+/// Children for the front, by their number. None of the numbers can become another process's or
+/// process group's before [`Processes::reap`], because nobody else reaps them.
 #[derive(Debug, Default)]
 pub struct Processes {
     children: BTreeMap<u32, Kind>,
-    /// Workers whose template has ended before them, each with a pidfd: nobody keeps their numbers for them.
+    /// Workers whose template has ended before them, each with a pidfd: nobody keeps their numbers
+    /// for them.
     orphans: Vec<Pid>,
 }
 
@@ -49,7 +50,8 @@ impl Processes {
         self.children.insert(pid, kind);
     }
 
-    /// Reaps the children that have ended. What has to be done about their process groups is done before.
+    /// Reaps the children that have ended. What has to be done about their process groups is done
+    /// before.
     pub fn reap(&mut self) -> Vec<Ended> {
         self.orphans.retain(|orphan| !orphan.has_ended());
         let mut all = Vec::new();
@@ -115,7 +117,8 @@ impl Processes {
             None => process::pidfd(pid)?,
         };
         if let Some(pidfd) = &pidfd {
-            // What was read of the process above was read of this one: its number was its own, and is still.
+            // What was read of the process above was read of this one: its number was its own, and
+            // is still.
             let is_same = process::pid_of(pidfd) == Some(pid);
             if !is_same || (!is_child && !self.is_below(pid)) || process::pid_of(pidfd) != Some(pid)
             {
@@ -146,8 +149,8 @@ impl Processes {
         }
     }
 
-    /// Ends all at once, with their process groups. What a script has started and a child has left behind lives on, as under
-    /// php-fpm.
+    /// Ends all at once, with their process groups. What a script has started and a child has left
+    /// behind lives on, as under php-fpm.
     pub fn kill_all(&self) {
         for pid in self.children.keys() {
             let _ = process::kill_group(*pid);

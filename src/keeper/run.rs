@@ -1,13 +1,13 @@
-//! The keeper's life: starts the front, answers it, passes signals on, reaps children, and starts another front if one dies.
+//! The keeper's life: starts the front, answers it, passes signals on, reaps children, and starts
+//! another front if one dies.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use surus_sys::fork::{self, Forked};
 use surus_sys::privileges;
 use surus_sys::process;
@@ -16,22 +16,17 @@ use surus_sys::signals::{self, Signals, Told};
 use tracing::{debug, error, warn};
 
 use super::message::{MOST_BYTES, Reply, Request};
-use super::processes::{Ended, Kind, Processes};
+use super::processes::Ended;
 use super::running::Running;
-use super::{Directories, Duties, Place};
-use crate::launcher::Role;
+use super::services::Services;
+use super::{Duties, Place};
 use crate::observe::rate_limit::Rarely;
 use crate::observe::reopen::Logs;
 
-/// Templates of one pool that may run at once: the current one, one that boots, and some that drain.
-const MOST_TEMPLATES: usize = 16;
-/// Directories for installed PHPs that may be there at once, for each pool.
-const MOST_HOMES: usize = 16;
-/// Processes that open files for the front: one for each version of the directories that is still in use.
-const MOST_OPENERS: usize = 16;
 /// PHP may take so long to end when its front has ended.
 const LAST: Duration = Duration::from_secs(2);
-/// What does not end when it is killed, as in a system call of a file system that hangs, is waited for no longer than this.
+/// What does not end when it is killed, as in a system call of a file system that hangs, is waited
+/// for no longer than this.
 const LAST_OF_ALL: Duration = Duration::from_secs(10);
 /// The pause between two attempts to kill what does not end.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -64,41 +59,21 @@ pub enum Outcome {
 }
 
 pub struct Keeper<D: Duties> {
-    duties: D,
+    services: Services<D>,
     signals: Signals,
     logs: Logs,
-    processes: Processes,
-    homes: BTreeMap<u32, (u16, D::Home)>,
-    next_home: u32,
-    places: BTreeMap<u32, Opened<D::Trees>>,
-    next_place: u32,
     /// An end was asked for, and a front that lives then is killed.
     end: Option<Instant>,
-    /// A front has been ready once.
-    has_served: bool,
-}
-
-/// Directories that a front serves from.
-struct Opened<T> {
-    trees: T,
-    /// The process that opens files below them, as long as it lives.
-    opener: Option<u32>,
 }
 
 impl<D: Duties> Keeper<D> {
     /// Takes the signals. The process must have one thread, and keep one.
     pub fn new(duties: D) -> anyhow::Result<Keeper<D>> {
         Ok(Keeper {
-            duties,
+            services: Services::new(duties),
             signals: Signals::take().context("cannot receive signals")?,
             logs: Logs::remember(),
-            processes: Processes::default(),
-            homes: BTreeMap::new(),
-            next_home: 1,
-            places: BTreeMap::new(),
-            next_place: 1,
             end: None,
-            has_served: false,
         })
     }
 
@@ -107,7 +82,7 @@ impl<D: Duties> Keeper<D> {
         let mut pause = PAUSES.0;
         loop {
             match self.start() {
-                Err(error) if self.has_served => {
+                Err(error) if self.services.has_served => {
                     error!("cannot start another front: {error:#}");
                 }
                 Err(error) => return Err(error),
@@ -148,17 +123,18 @@ impl<D: Duties> Keeper<D> {
         }
     }
 
-    /// Forks a front, without exec: it needs what the keeper has read and opened, and a front that replaces a dead one starts even
-    /// where the program was replaced meanwhile. So it has the keeper's memory as it was then; see docs/security.md.
+    /// Forks a front, without exec: it needs what the keeper has read and opened, and a front that
+    /// replaces a dead one starts even where the program was replaced meanwhile. So it has the
+    /// keeper's memory as it was then; see docs/security.md.
     fn start(&mut self) -> anyhow::Result<Started> {
-        let place = self.place()?;
+        let place = self.services.place()?;
         let (ours, theirs) = Seqpacket::pair().context("cannot make a socket pair")?;
         let keeper = std::process::id();
         match fork::fork().context("cannot fork the front")? {
             Forked::Child => {
                 drop(ours);
                 fork::close_inherited();
-                self.places.clear();
+                self.services.leave_places();
                 Ok(Started::Child(place, theirs, keeper))
             }
             Forked::Parent(pid) => Ok(Started::Parent(pid, ours)),
@@ -167,7 +143,7 @@ impl<D: Duties> Keeper<D> {
 
     /// The status to exit with, if a front's end is the end of all.
     fn over(&self, status: ExitStatus) -> Option<u8> {
-        let is_over = self.end.is_some() || !self.has_served;
+        let is_over = self.end.is_some() || !self.services.has_served;
         is_over.then(|| status_of(status))
     }
 
@@ -184,7 +160,10 @@ impl<D: Duties> Keeper<D> {
                 break ExitStatus::from_raw(status);
             }
             if self.end.is_some_and(|end| Instant::now() >= end) {
-                warn!(pid, "the front does not end (http.grace); it is killed");
+                warn!(
+                    pid,
+                    "the front does not end (http.shutdown_timeout); it is killed"
+                );
                 let _ = process::kill(front.pid);
                 self.end = Some(Instant::now() + AT_ONCE);
             }
@@ -199,14 +178,14 @@ impl<D: Duties> Keeper<D> {
 
     /// Ends what a front that is gone has left. Its templates see for themselves that it is gone.
     fn end_all(&mut self) {
-        self.processes.end_all();
+        self.services.processes.end_all();
         let until = Instant::now() + LAST;
-        while !self.processes.is_empty() {
+        while !self.services.processes.is_empty() {
             let now = Instant::now();
             match until.checked_duration_since(now) {
                 Some(left) => signals::wait(&[self.signals.as_fd()], None, Some(left)),
                 None if now < until + LAST_OF_ALL => {
-                    self.processes.kill_all();
+                    self.services.processes.kill_all();
                     signals::wait(&[self.signals.as_fd()], None, Some(AGAIN));
                 }
                 None => {
@@ -216,8 +195,7 @@ impl<D: Duties> Keeper<D> {
             }
             self.hear(None);
         }
-        self.homes.clear();
-        self.places.clear();
+        self.services.clear();
     }
 
     /// Reads the signals that wait. Returns how the front has ended, if it has.
@@ -230,7 +208,7 @@ impl<D: Duties> Keeper<D> {
                 Told::End | Told::Drain => {
                     let now = Instant::now();
                     self.end = Some(match self.end {
-                        None => now + self.duties.grace() + RESERVE,
+                        None => now + self.services.grace() + RESERVE,
                         Some(end) => end.min(now + AT_ONCE),
                     });
                     let _ = pid.map(process::terminate);
@@ -249,49 +227,16 @@ impl<D: Duties> Keeper<D> {
             return None;
         }
         // One signal may stand for many children.
-        for ended in self.processes.reap() {
+        for ended in self.services.processes.reap() {
             let Ended {
                 pid, wait_status, ..
             } = ended;
-            self.note(ended);
+            self.services.note(ended);
             if let Some(front) = &mut front {
                 front.send(&Reply::Exited { pid, wait_status }, Vec::new());
             }
         }
         pid.and_then(fork::reap)
-    }
-
-    /// Does what the end of a child asks for.
-    fn note(&mut self, ended: Ended) {
-        let Ended {
-            pid,
-            kind,
-            wait_status,
-        } = ended;
-        match kind {
-            Kind::Opener => {
-                let of = |opened: &Opened<D::Trees>| opened.opener == Some(pid);
-                match wait_status {
-                    // The front has closed its end: nothing is served from there any more.
-                    0 => self.places.retain(|_, opened| !of(opened)),
-                    _ => {
-                        if let Some(opened) = self.places.values_mut().find(|opened| of(opened)) {
-                            opened.opener = None;
-                            let how = process::describe_exit(wait_status);
-                            warn!(pid, how, "the process that opens files has ended");
-                        }
-                    }
-                }
-            }
-            Kind::Probe(home) if wait_status == 0 => {
-                if let Some((_, home)) = self.homes.get_mut(&home)
-                    && let Err(error) = self.duties.probed(home)
-                {
-                    warn!("cannot read which functions PHP's settings disable: {error:#}");
-                }
-            }
-            Kind::Probe(_) | Kind::Template(_) | Kind::Event(_) | Kind::Server(_) => {}
-        }
     }
 
     /// Answers what the front asks.
@@ -313,13 +258,14 @@ impl<D: Duties> Keeper<D> {
                 }
             };
             if received.len == 0 && received.fds.is_empty() {
-                // It is about to end; or it has sent an empty message, which no front of ours does, and is heard no more.
+                // It is about to end; or it has sent an empty message, which no front of ours does,
+                // and is heard no more.
                 front.is_closed = true;
                 return;
             }
             let request = Request::decode(&buffer[..received.len]);
             let done = match (request, received.is_whole) {
-                (Ok(request), true) => self.serve(front, request, received.fds),
+                (Ok(request), true) => self.services.serve(front, request, received.fds),
                 // Descriptors are missing, such as when this process can have no more.
                 (Ok(request), false) => {
                     let lost = || anyhow::anyhow!("descriptors of a message are lost");
@@ -338,169 +284,6 @@ impl<D: Duties> Keeper<D> {
                 }
             }
         }
-    }
-
-    /// Does one thing. An error is one that no answer can be given to.
-    fn serve(
-        &mut self,
-        front: &mut Running,
-        request: Request,
-        mut fds: Vec<OwnedFd>,
-    ) -> anyhow::Result<()> {
-        let done = |id, number, text, fds| Ok((Reply::Done { id, number, text }, fds));
-        let started = |id, pid| (Reply::Started { id, pid }, Vec::new());
-        match request {
-            Request::Template { id, pool } => {
-                let pid = self.template(pool, fds);
-                front.answer(id, pid.map(|pid| started(id, pid)));
-            }
-            Request::Home { id, pool } => {
-                let home = self.home(pool).and_then(|(number, path)| {
-                    done(id, number, path.display().to_string(), Vec::new())
-                });
-                front.answer(id, home);
-            }
-            Request::CloseHome { home } => {
-                let home = self.homes.remove(&home);
-                home.context("there is no such directory")?;
-            }
-            Request::Php { id, home, role } => {
-                let pid = self.php(home, role, fds);
-                front.answer(id, pid.map(|pid| started(id, pid)));
-            }
-            Request::Signal { pid, which } => {
-                ensure!(fds.len() <= 1, "a signal with {} descriptors", fds.len());
-                match self.processes.signal(pid, fds.pop(), which) {
-                    // It may have ended a moment ago.
-                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                        debug!(pid, ?which, "not signalled: no process of this front")
-                    }
-                    Err(error) => debug!(pid, ?which, %error, "cannot signal"),
-                    Ok(()) => {}
-                }
-            }
-            Request::Connect { id, pool } => {
-                let connected = self.known(pool).and_then(|()| self.duties.connect(pool));
-                let connected = connected.and_then(|fd| done(id, 0, String::new(), vec![fd]));
-                front.answer(id, connected);
-            }
-            Request::Place { id } => {
-                let place = self.place().and_then(|place| {
-                    let mut fds = vec![process::memory_file(&place.text)?];
-                    fds.extend(place.fds);
-                    done(id, place.number, String::new(), fds)
-                });
-                front.answer(id, place);
-            }
-            Request::Opener { id, place } => {
-                let socket = self.opener(place);
-                let socket = socket.and_then(|fd| done(id, place, String::new(), vec![fd]));
-                front.answer(id, socket);
-            }
-            Request::Ready => {
-                debug!(front = front.pid, "the front is ready");
-                self.has_served = true;
-            }
-        }
-        Ok(())
-    }
-
-    fn place(&mut self) -> anyhow::Result<Place> {
-        // Of those whose opener was killed, nobody says that they are not used any more.
-        if self.places.len() >= MOST_OPENERS {
-            self.places.retain(|_, opened| opened.opener.is_some());
-        }
-        let Directories { text, fds, trees } = self.duties.place()?;
-        let number = self.next_place;
-        self.next_place = self.next_place.wrapping_add(1);
-        let (pid, socket) = self.start_opener(&trees)?;
-        let opener = Some(pid);
-        self.places.insert(number, Opened { trees, opener });
-        Ok(Place {
-            number,
-            text,
-            fds: [socket].into_iter().chain(fds).collect(),
-        })
-    }
-
-    fn opener(&mut self, place: u32) -> anyhow::Result<OwnedFd> {
-        let mut opened = self
-            .places
-            .remove(&place)
-            .context("there is no such place")?;
-        if let Some(pid) = opened.opener.take() {
-            debug!(
-                pid,
-                "the process that opens files does not answer; it is killed"
-            );
-            self.processes.kill(pid);
-        }
-        let started = self.start_opener(&opened.trees);
-        opened.opener = started.as_ref().ok().map(|(pid, _)| *pid);
-        self.places.insert(place, opened);
-        started.map(|(_, socket)| socket)
-    }
-
-    fn start_opener(&mut self, trees: &D::Trees) -> anyhow::Result<(u32, OwnedFd)> {
-        ensure!(
-            self.processes.count(Kind::Opener) < MOST_OPENERS,
-            "{MOST_OPENERS} versions of the directories are in use already"
-        );
-        let (pid, socket) = self.duties.opener(trees)?;
-        self.processes.started(pid, Kind::Opener);
-        Ok((pid, socket))
-    }
-
-    fn known(&self, pool: u16) -> anyhow::Result<()> {
-        match pool < self.duties.pools() {
-            true => Ok(()),
-            false => bail!("there is no pool {pool}"),
-        }
-    }
-
-    fn template(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
-        self.known(pool)?;
-        let kind = Kind::Template(pool);
-        ensure!(
-            self.processes.count(kind) < MOST_TEMPLATES,
-            "{MOST_TEMPLATES} templates of this pool run already"
-        );
-        let pid = self.duties.template(pool, fds)?;
-        self.processes.started(pid, kind);
-        Ok(pid)
-    }
-
-    fn home(&mut self, pool: u16) -> anyhow::Result<(u32, std::path::PathBuf)> {
-        self.known(pool)?;
-        let of_pool = self.homes.values().filter(|(other, _)| *other == pool);
-        ensure!(
-            of_pool.count() < MOST_HOMES,
-            "{MOST_HOMES} directories of this pool are there already"
-        );
-        let (path, home) = self.duties.home(pool)?;
-        let number = self.next_home;
-        self.next_home = self.next_home.wrapping_add(1);
-        self.homes.insert(number, (pool, home));
-        Ok((number, path))
-    }
-
-    fn php(&mut self, number: u32, role: Role, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
-        let home = self.homes.get_mut(&number);
-        let (pool, home) = home.context("there is no such directory")?;
-        let kinds = [Kind::Event(*pool), Kind::Server(*pool)];
-        let running: usize = kinds.iter().map(|kind| self.processes.count(*kind)).sum();
-        ensure!(
-            running < self.duties.most(*pool),
-            "as many PHP processes of this pool run as may"
-        );
-        let kind = match role {
-            Role::Event => kinds[0],
-            Role::Server => kinds[1],
-            Role::Probe => Kind::Probe(number),
-        };
-        let pid = self.duties.php(*pool, home, role, fds)?;
-        self.processes.started(pid, kind);
-        Ok(pid)
     }
 }
 

@@ -22,6 +22,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::log_context;
 use super::log_context::Names;
+use super::log_format::Format;
 use super::log_writer::Writer;
 use super::message;
 use crate::budget;
@@ -49,13 +50,6 @@ impl Default for Settings {
             max_message: Size(message::DEFAULT_MAX as u64),
         }
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    Text,
-    Json,
 }
 
 fn level<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {

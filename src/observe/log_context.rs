@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::log::Format;
+use super::log_format::Format;
 
 /// The callers' names of events, by the events' own ids.
 #[derive(Debug, Clone, Default)]

@@ -34,6 +34,11 @@ struct Reason {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Pool {
+    engine: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Workers {
     engine: String,
     state: &'static str,
@@ -60,12 +65,12 @@ pub struct Metrics {
     /// The members of both families that have been used. A family's own look-up hashes its labels,
     /// which takes longer.
     answers: RwLock<Vec<Answers>>,
-    queue_waits: Family<Engine, Histogram>,
-    worker_ends: Family<Reason, Counter>,
-    opcache_stuck: Family<Reason, Counter>,
+    queue_durations: Family<Engine, Histogram>,
+    worker_exits: Family<Reason, Counter>,
+    opcache_blocked: Family<Reason, Counter>,
     repairs: Family<Reason, Counter>,
     workers: Family<Workers, Gauge>,
-    queued: Family<Workers, Gauge>,
+    queue_lengths: Family<Pool, Gauge>,
     pub connections: Gauge,
     pub connections_refused: Counter<u64, AtomicU64>,
     pub early_hints_dropped: Counter<u64, AtomicU64>,
@@ -84,12 +89,12 @@ impl Default for Metrics {
             requests: Family::default(),
             durations: Family::new_with_constructor(histogram),
             answers: RwLock::default(),
-            queue_waits: Family::new_with_constructor(histogram),
-            worker_ends: Family::default(),
-            opcache_stuck: Family::default(),
+            queue_durations: Family::new_with_constructor(histogram),
+            worker_exits: Family::default(),
+            opcache_blocked: Family::default(),
             repairs: Family::default(),
             workers: Family::default(),
-            queued: Family::default(),
+            queue_lengths: Family::default(),
             connections: Gauge::default(),
             connections_refused: Counter::default(),
             early_hints_dropped: Counter::default(),
@@ -111,20 +116,20 @@ impl Default for Metrics {
             metrics.durations.clone(),
         );
         registry.register_with_unit(
-            "queue_wait",
+            "queue_duration",
             "From a request's arrival at its engine until a worker takes it or it is given up",
             Unit::Seconds,
-            metrics.queue_waits.clone(),
+            metrics.queue_durations.clone(),
         );
         registry.register(
-            "worker_ends",
+            "worker_exits",
             "Worker processes that exited, by reason",
-            metrics.worker_ends.clone(),
+            metrics.worker_exits.clone(),
         );
         registry.register(
-            "opcache_stuck",
+            "opcache_blocked",
             "Boots whose OPcache takes no new files until a reload, by reason",
-            metrics.opcache_stuck.clone(),
+            metrics.opcache_blocked.clone(),
         );
         registry.register(
             "shared_state_repairs",
@@ -137,9 +142,9 @@ impl Default for Metrics {
             metrics.workers.clone(),
         );
         registry.register(
-            "queued",
+            "queue_length",
             "Requests that wait for a worker",
-            metrics.queued.clone(),
+            metrics.queue_lengths.clone(),
         );
         registry.register(
             "connections",
@@ -212,26 +217,28 @@ impl Metrics {
     }
 
     /// How long requests wait in the engine's queue, in seconds.
-    pub fn queue_wait(&self, engine: &'static str) -> Histogram {
-        self.queue_waits.get_or_create(&Engine { engine }).clone()
+    pub fn queue_duration(&self, engine: &'static str) -> Histogram {
+        self.queue_durations
+            .get_or_create(&Engine { engine })
+            .clone()
     }
 
     /// Registers these reasons with 0, because Prometheus sees no increase in a counter that begins
     /// with 1.
-    pub fn expect_no_end(&self, engine: &'static str, reasons: &[&'static str]) {
+    pub fn expect_no_exit(&self, engine: &'static str, reasons: &[&'static str]) {
         for reason in reasons {
-            drop(self.worker_ends.get_or_create(&Reason { engine, reason }));
+            drop(self.worker_exits.get_or_create(&Reason { engine, reason }));
         }
     }
 
-    pub fn worker_ended(&self, engine: &'static str, reason: &'static str) {
-        self.worker_ends
+    pub fn worker_exited(&self, engine: &'static str, reason: &'static str) {
+        self.worker_exits
             .get_or_create(&Reason { engine, reason })
             .inc();
     }
 
-    pub fn opcache_stuck(&self, engine: &'static str, reason: &'static str) {
-        self.opcache_stuck
+    pub fn opcache_blocked(&self, engine: &'static str, reason: &'static str) {
+        self.opcache_blocked
             .get_or_create(&Reason { engine, reason })
             .inc();
     }
@@ -263,10 +270,9 @@ impl Metrics {
                     })
                     .set(count as i64);
             }
-            self.queued
-                .get_or_create(&Workers {
+            self.queue_lengths
+                .get_or_create(&Pool {
                     engine: status.engine.clone(),
-                    state: "waiting",
                 })
                 .set(status.queued as i64);
         }
@@ -303,9 +309,9 @@ mod tests {
         let metrics = Metrics::default();
         // Metrics that were never counted are not printed.
         metrics.answered("classic", "2xx", Duration::ZERO);
-        metrics.queue_wait("classic").observe(0.0);
-        metrics.worker_ended("classic", "served");
-        metrics.opcache_stuck("classic", "full");
+        metrics.queue_duration("classic").observe(0.0);
+        metrics.worker_exited("classic", "single_use");
+        metrics.opcache_blocked("classic", "full");
         metrics.repaired("classic", "ring");
         let text = metrics.text(&[EngineStatus {
             engine: "classic".into(),

@@ -2,6 +2,7 @@
 
 pub mod log;
 pub mod log_context;
+pub mod log_format;
 pub mod log_writer;
 pub mod message;
 pub mod metrics;

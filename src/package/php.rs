@@ -157,7 +157,7 @@ pub fn add(php: &Php, extensions: &[Extension], files: &mut Files) -> anyhow::Re
     })
 }
 
-/// Checks that the loader supports the options that `engine.loader` needs.
+/// Checks that the loader supports the options that `engine.dynamic_loader` needs.
 fn supports_argv0(loader: &Path) -> anyhow::Result<()> {
     let help = Command::new(loader)
         .arg("--help")

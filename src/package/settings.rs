@@ -23,8 +23,8 @@ pub fn compose(
     // Lambda chooses the user.
     engine.remove("user");
     engine.remove("group");
-    engine.insert("php".into(), absolute(&php.program));
-    engine.insert("loader".into(), absolute(&php.loader));
+    engine.insert("surus_php".into(), absolute(&php.program));
+    engine.insert("dynamic_loader".into(), absolute(&php.loader));
     engine.insert("ini_file".into(), absolute(&php.ini_file));
     if let Some(script) = script {
         section(&mut project, "lambda")?.insert("script".into(), absolute(script));
@@ -50,7 +50,7 @@ pub fn with_compiled(composed: &[u8]) -> anyhow::Result<String> {
     let mut table = read(composed)?;
     let place = Path::new(ROOT).join(compiled::DIRECTORY);
     let lambda = section(&mut table, "lambda")?;
-    lambda.insert("compiled".into(), place.display().to_string().into());
+    lambda.insert("opcache_dir".into(), place.display().to_string().into());
     written(&table)
 }
 
@@ -72,7 +72,7 @@ pub fn to_compile(composed: &[u8], script: &str, to: &str) -> anyhow::Result<Str
     let engine = section(&mut own, "engine")?;
     engine.insert("name".into(), "classic".into());
     engine.insert("workers".into(), 1.into());
-    for key in ["php", "loader", "ini_file"] {
+    for key in ["surus_php", "dynamic_loader", "ini_file"] {
         if let Some(value) = of_package.get(key) {
             engine.insert(key.into(), value.clone());
         }
@@ -130,7 +130,7 @@ mod tests {
     fn application_settings_are_kept_except_for_php_paths() {
         let project = toml::from_str(
             "[engine]\nname = 'rewind'\nuser = 'app'\n\
-             php = '/opt/surus-php8.4'\n[env]\nSSL_CERT_FILE = '/mine'\n",
+             surus_php = '/opt/surus-php8.4'\n[env]\nSSL_CERT_FILE = '/mine'\n",
         )
         .unwrap();
         let php = Placed {
@@ -144,11 +144,11 @@ mod tests {
         let engine = &table["engine"];
         assert_eq!(engine["name"].as_str(), Some("rewind"));
         assert_eq!(
-            engine["php"].as_str(),
+            engine["surus_php"].as_str(),
             Some("/var/task/.surus/surus-php8.2")
         );
         assert_eq!(
-            engine["loader"].as_str(),
+            engine["dynamic_loader"].as_str(),
             Some("/var/task/.surus/lib/ld-linux-x86-64.so.2")
         );
         assert!(engine.get("user").is_none());
@@ -163,7 +163,7 @@ mod tests {
         );
         let compiled: toml::Table =
             toml::from_str(&with_compiled(text.as_bytes()).unwrap()).unwrap();
-        let place = compiled["lambda"]["compiled"].as_str();
+        let place = compiled["lambda"]["opcache_dir"].as_str();
         assert_eq!(place, Some("/var/task/.surus/opcache"));
         assert_eq!(compiled["engine"], table["engine"]);
     }
@@ -171,14 +171,14 @@ mod tests {
     #[test]
     fn compile_settings_keep_php_and_drop_the_application() {
         let composed = "[engine]\nname = 'rewind'\nscript = 'worker.php'\n\
-                        php = '/p'\n[php]\n'zend.assertions' = -1\n\
+                        surus_php = '/p'\n[php]\n'zend.assertions' = -1\n\
                         'opcache.preload' = '/x.php'\n[env]\nA = 'b'\n\
                         [pool.events]\nengine = 'worker'\n";
         let text = to_compile(composed.as_bytes(), "/c.php", "/out").unwrap();
         let table: toml::Table = toml::from_str(&text).unwrap();
         let engine = table["engine"].as_table().unwrap();
         assert_eq!(engine["name"].as_str(), Some("classic"));
-        assert_eq!(engine["php"].as_str(), Some("/p"));
+        assert_eq!(engine["surus_php"].as_str(), Some("/p"));
         assert!(!engine.contains_key("script") && !table.contains_key("pool"));
         assert_eq!(table["php"]["zend.assertions"].as_integer(), Some(-1));
         assert_eq!(table["php"]["opcache.preload"].as_str(), Some(""));

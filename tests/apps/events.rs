@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::client::{Answer, Client};
 use super::site::{BOOTING, Site, example, installed};
-use crate::common::php::cli;
+use crate::common::php::{cli, is_since};
 use crate::common::{Surus, tree};
 
 const CONTEXT: &str = r#"{"awsRequestId":"6f0e","deadlineMs":4102444800000,"invokedFunctionArn":"arn:aws:lambda:f",
@@ -108,8 +108,13 @@ fn event_is_answered_by_its_handler_on_every_engine() {
                 invoke(&surus, &json!({ "do": "buffers" })).ok().text(),
                 r#""done""#
             );
-            assert_eq!(invoke(&surus, &json!({ "do": "flush" })).ok().text(), "1");
-            for spoils in ["clean", "finish"] {
+            let mut all_spoil = vec!["clean", "finish"];
+            // Since PHP 8.4 flush() sends the headers, and the result comes too late.
+            match is_since(Some("8.4")) {
+                true => all_spoil.push("flush"),
+                false => assert_eq!(invoke(&surus, &json!({ "do": "flush" })).ok().text(), "1"),
+            }
+            for spoils in all_spoil {
                 let spoilt = invoke(&surus, &json!({ "do": spoils })).status(500);
                 let name = spoilt.header("lambda-runtime-function-error-type");
                 assert_eq!(name, "Function.OutputSent", "{engine} {spoils}");

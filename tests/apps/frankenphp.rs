@@ -115,7 +115,7 @@ fn loop_that_ends_after_some_requests_is_restarted() {
             );
         }
         if engine == "worker" {
-            surus.wait_for_log(|log| log.contains("reason=\"ended\""));
+            surus.wait_for_log(|log| log.contains("reason=\"script_returned\""));
         }
     }
 }

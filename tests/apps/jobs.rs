@@ -24,6 +24,9 @@ impl Notes {
     #[track_caller]
     fn are(&self, expected: &[&str]) {
         let noted = std::fs::read_to_string(&self.0).unwrap_or_default();
+        // Laravel 8 says more than newer versions.
+        let longer = " or run too long. The job may have previously timed out.";
+        let noted = noted.replace(longer, ".");
         let _ = std::fs::remove_file(&self.0);
         assert_eq!(noted.lines().collect::<Vec<_>>(), expected);
     }
@@ -196,7 +199,7 @@ fn laravel_jobs_run_and_failed_ones_are_reported() {
         ]);
         // A message that has killed its workers is not run again.
         assert_eq!(alone(&surus, &message("c", &well, 4)), Ok(()));
-        let too_often = "App\\Work has been attempted too many times or run too long. The job may have previously timed out.";
+        let too_often = "App\\Work has been attempted too many times.";
         notes.are(&[
             &format!("failed: {too_often}"),
             &format!("recorded: sqs jobs App\\Work {too_often}"),

@@ -1,4 +1,5 @@
-//! Interleaves two users and a guest in one Laravel application: none sees another's data.
+//! Interleaves two users and an anonymous visitor in one Laravel application: none sees another's
+//! data.
 
 use std::process::Command;
 
@@ -75,7 +76,7 @@ const WARMUP: &str =
     "/page,/api/json?q=warm,/who?q=warm,/guarded,/notes/9,/change,/dies,/transaction";
 
 fn site(libraries: &str) -> Site {
-    extension("pdo_sqlite", "php8.2-sqlite3");
+    extension("pdo_sqlite", "php-sqlite3");
     let site = overlay(laravel_without_libraries(), "laravel");
     let site = match libraries {
         "laravel8" => site.vendor(),

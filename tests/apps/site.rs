@@ -173,8 +173,8 @@ impl Site {
         self
     }
 
-    /// php.ini entries that keep PHP's sessions and temporary files next to the root, where any user that
-    /// runs PHP may write.
+    /// php.ini entries that keep PHP's sessions and temporary files next to the root, where any
+    /// user that runs PHP may write.
     pub fn stored(&self) -> [String; 2] {
         if is_root() {
             give(self.directory.path(), ids_of("www-data"));
@@ -198,11 +198,11 @@ impl Site {
         let stored = stored.as_flattened();
         // On `rewind`, memory is compared byte for byte after each restore; a difference fails the
         // test.
-        let paranoid = ("SURUS_ENGINE_PARANOID", "true");
+        let verify_restore = ("SURUS_ENGINE_VERIFY_RESTORE", "true");
         Surus::spawn(
             &self.www(),
             &[stored, args].concat(),
-            &[&[paranoid], env].concat(),
+            &[&[verify_restore], env].concat(),
         )
         .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
     }

@@ -1,4 +1,5 @@
-//! Interleaves two users and a guest in one Symfony application: none sees another's data.
+//! Interleaves two users and an anonymous visitor in one Symfony application: none sees another's
+//! data.
 
 use super::client::Client;
 use super::site::{Site, framework};

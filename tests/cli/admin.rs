@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::common::Surus;
-use crate::executable::copy_executable;
+use crate::common::executable::copy_executable;
 use crate::{is_root, project, run, says, surus};
 
 #[test]

@@ -33,7 +33,7 @@ fn check_reports_what_would_run() {
             "✓ OPcache          on\n",
             "✓ extensions       ",
             "Zend OPcache",
-            "✓ limits           http.timeout 1m, http.max_body 64M",
+            "✓ limits           http.request_timeout 1m, http.max_body_size 64M",
             "post_max_size 64M",
         ],
     );
@@ -49,7 +49,7 @@ fn check_reports_what_would_run() {
 #[test]
 fn check_reports_contradictions() {
     let composer = r#"{"require": {"ext-ctype": "*", "ext-of-nobody": "*"}}"#;
-    let configuration = "[http]\nmax_body = \"1M\"\ntimeout = \"2s\"\n\
+    let configuration = "[http]\nmax_body_size = \"1M\"\nrequest_timeout = \"2s\"\n\
                          [engine]\nwarmup = [\"/\"]\n[php]\ndisplay_errors = true\n\
                          memory_limt = \"1G\"\n[pool.unused]\nworkers = 1\n";
     let project = project(&[
@@ -74,7 +74,7 @@ fn check_reports_contradictions() {
             "! post_max_size is 8M, but bodies above 1M are rejected",
             "! display_errors is on",
             "! PHP has no setting memory_limt",
-            "! http.timeout is 2s, below engine.queue_timeout (10s)",
+            "! http.request_timeout is 2s, below engine.queue_timeout (10s)",
             "! [pool.unused] is not started",
             "! engine.warmup has no effect: `classic`",
             "! composer.json requires ext-of-nobody",
@@ -178,10 +178,10 @@ fn check_names_prepended_and_appended_files() {
 
 #[test]
 fn check_reports_everything_that_would_stop_the_start() {
-    let configuration = "[site]\nroot = \"pubic\"\n[engine]\nphp = \"/no/php\"\n";
+    let configuration = "[site]\nroot = \"pubic\"\n[engine]\nsurus_php = \"/no/php\"\n";
     let project = project(&[("surus.toml", configuration)]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
-    command.env_remove("SURUS_ENGINE_PHP");
+    command.env_remove("SURUS_ENGINE_SURUS_PHP");
     let said = run(command
         .arg("check")
         .arg(project.path())
@@ -190,7 +190,7 @@ fn check_reports_everything_that_would_stop_the_start() {
     says(&said.stdout, &["✗ `root` is the document root", "pubic"]);
     says(
         &said.stdout,
-        &["✗ engine `classic`: engine.php names /no/php"],
+        &["✗ engine `classic`: engine.surus_php names /no/php"],
     );
     says(&said.stderr, &["2 problems would stop `surus serve`"]);
 }

@@ -9,7 +9,7 @@ fn refused(configuration: &str) -> String {
     let project = project(&[("surus.toml", configuration), ("index.php", "")]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
     // The sanitizers' run sets it, and the environment overrides the file.
-    command.env_remove("SURUS_ENGINE_PHP");
+    command.env_remove("SURUS_ENGINE_SURUS_PHP");
     command.arg("serve").arg(project.path());
     // Other tests may use the default address at the same time.
     if !configuration.contains("listen") {
@@ -23,7 +23,7 @@ fn refused(configuration: &str) -> String {
 #[test]
 fn unknown_key_is_named_with_file_line_and_known_keys() {
     let error = refused("[http]\nlisten = [\"127.0.0.1:0\"]\nmax_bodi = \"8M\"\n");
-    says(&error, &["surus.toml:3: ", "`max_bodi`", "`max_body`"]);
+    says(&error, &["surus.toml:3: ", "`max_bodi`", "`max_body_size`"]);
     let error = refused("\n[htpp]\n");
     says(&error, &["surus.toml:2: ", "`htpp`", "`http`"]);
 }
@@ -35,11 +35,11 @@ fn wrong_value_is_named_with_the_allowed_values() {
         &["surus.toml:2: ", "`xml`", "`text`", "`json`"],
     );
     says(
-        &refused("[http]\n\n\nmax_body = \"lots\"\n"),
+        &refused("[http]\n\n\nmax_body_size = \"lots\"\n"),
         &["surus.toml:4: ", "`lots`", "`8M`"],
     );
     says(
-        &refused("[http]\ntimeout = 30\n"),
+        &refused("[http]\nrequest_timeout = 30\n"),
         &["surus.toml:2: ", "\"30s\""],
     );
     says(
@@ -69,20 +69,20 @@ fn number_out_of_range_is_named_with_the_range() {
         ("http", "max_headers", "0", "from 1 to 10000"),
         ("http", "max_headers", "-1", "from 1 to 10000"),
         ("http", "max_connections", "0", "from 1 to 10000000"),
-        ("http", "max_head", "1024", "from 8K to 16M"),
+        ("http", "max_header_size", "1024", "from 8K to 16M"),
         ("http", "max_uri", "0", "from 1 to 16M"),
-        ("http", "timeout", "\"0s\"", "from 1ms to 8760h"),
-        ("http", "head_timeout", "\"0s\"", "from 1ms to 8760h"),
+        ("http", "request_timeout", "\"0s\"", "from 1ms to 8760h"),
+        ("http", "header_timeout", "\"0s\"", "from 1ms to 8760h"),
         ("http", "body_timeout", "\"0s\"", "from 1ms to 8760h"),
-        ("http", "write_timeout", "\"9000h\"", "from 1ms to 8760h"),
+        ("http", "send_timeout", "\"9000h\"", "from 1ms to 8760h"),
         ("engine", "boot_timeout", "\"0s\"", "from 1ms to 8760h"),
         (
             "engine",
-            "queue",
+            "max_queue",
             "18446744073709551615",
             "from 0 to 10000000",
         ),
-        ("engine", "queue", "\"many\"", "from 0 to 10000000"),
+        ("engine", "max_queue", "\"many\"", "from 0 to 10000000"),
     ] {
         let error = refused(&format!("[{section}]\n{key} = {value}\n"));
         let name = format!("{section}.{key}");
@@ -90,7 +90,7 @@ fn number_out_of_range_is_named_with_the_range() {
         says(&error, &["surus.toml:2: ", &name, &value, range]);
     }
     says(
-        &refused("[engine]\nmax_events = 18446744073709551615\n"),
+        &refused("[engine]\nmax_requests = 18446744073709551615\n"),
         &["surus.toml:2: "],
     );
     let project = project(&[]);
@@ -127,8 +127,8 @@ fn program_that_is_not_surus_php_is_named_with_its_exit() {
         ("/bin/false", "exit status 1"),
     ] {
         says(
-            &refused(&format!("[engine]\nphp = \"{program}\"\n")),
-            &["PHP did not start", program, how, "(engine.php)"],
+            &refused(&format!("[engine]\nsurus_php = \"{program}\"\n")),
+            &["PHP did not start", program, how, "(engine.surus_php)"],
         );
     }
 }
@@ -160,12 +160,12 @@ fn wrong_environment_variable_is_named() {
         said.stderr
     };
     says(
-        &error("SURUS_HTTP_MAX_BODY", "lots"),
-        &["SURUS_HTTP_MAX_BODY=`lots`", "`8M`"],
+        &error("SURUS_HTTP_MAX_BODY_SIZE", "lots"),
+        &["SURUS_HTTP_MAX_BODY_SIZE=`lots`", "`8M`"],
     );
     says(
         &error("SURUS_HTTP_MAX_BODI", "1"),
-        &["SURUS_HTTP_MAX_BODI", "`max_body`"],
+        &["SURUS_HTTP_MAX_BODI", "`max_body_size`"],
     );
     says(
         &error("SURUS_ENGINE_WORKERS", "0"),
@@ -188,11 +188,11 @@ fn invalid_value_is_named_with_its_line() {
         ),
         ("[site]\nindex = [\".x\"]", ["surus.toml:2: ", "`index`"]),
         (
-            "[site]\nuploads = [\"x\"]",
+            "[site]\nno_php = [\"x\"]",
             ["surus.toml:2: ", "\"/uploads\""],
         ),
         (
-            "[send_file.internal]\n\"protected\" = \"x\"",
+            "[x_sendfile.internal]\n\"protected\" = \"x\"",
             ["surus.toml:1: ", "\"/protected\""],
         ),
         ("[http]\nlisten = []", ["surus.toml:2: ", "http.listen"]),
@@ -204,8 +204,8 @@ fn invalid_value_is_named_with_its_line() {
         says(&refused(setting), &words);
     }
     says(
-        &refused("[http]\nspool = \"/no/such/place\"\n"),
-        &["/no/such/place", "http.spool"],
+        &refused("[http]\ntemp_dir = \"/no/such/place\"\n"),
+        &["/no/such/place", "http.temp_dir"],
     );
 }
 
@@ -224,8 +224,8 @@ fn missing_directory_is_named() {
         &["pubic", "document root"],
     );
     says(
-        &refused("[engine]\nphp = \"/no/php\"\n"),
-        &["engine.php", "/no/php", "does not exist"],
+        &refused("[engine]\nsurus_php = \"/no/php\"\n"),
+        &["engine.surus_php", "/no/php", "does not exist"],
     );
     let said = surus(&["serve", "/tmp", "--config", "/no/surus.toml"], &[]);
     says(&said.stderr, &["cannot read /no/surus.toml"]);

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use surus::engines::{CATALOGUE, Runs};
 
-use super::common::Surus;
-use super::common::tree::copy;
+use super::Surus;
+use super::tree::copy;
 
 /// One engine under test.
 #[derive(Clone, Copy)]

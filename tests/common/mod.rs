@@ -1,6 +1,9 @@
 //! Starts and stops the `surus` under test.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod engines;
+pub mod executable;
+pub mod function_url;
 pub mod php;
 pub mod tree;
 
@@ -130,7 +133,7 @@ impl Drop for Surus {
             let _ = self.child.wait();
         }
         if !std::thread::panicking() {
-            // Fails on a difference that engine.paranoid reports, for every test.
+            // Fails on a difference that engine.verify_restore reports, for every test.
             let log = self.log();
             assert!(!log.contains("rewound memory differs"), "{log}");
         }

@@ -41,7 +41,10 @@ fn a_status_that_has_no_name_is_given_none() {
 #[test]
 fn more_headers_than_php_can_be_given_are_the_clients_fault() {
     let dir = site();
-    let surus = serve(dir.path(), &[("max_headers", "5000"), ("max_head", "1M")]);
+    let surus = serve(
+        dir.path(),
+        &[("max_headers", "5000"), ("max_header_size", "1M")],
+    );
     let many: String = (0..1500).map(|n| format!("X-{n}: x\r\n")).collect();
     let long = format!("X: {}\r\n", "x".repeat(80_000));
     for headers in [many, long] {

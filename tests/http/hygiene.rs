@@ -11,14 +11,18 @@ enum Comes {
     Through(&'static str),
     /// PHP answers, and the connection is closed.
     ThroughThenClosed(&'static str),
-    /// Refused with a status; the connection is closed and nothing of what followed was taken for a request.
+    /// Refused with a status; the connection is closed and nothing of what followed was taken for a
+    /// request.
     Refused(u16),
 }
 use Comes::*;
 
 fn check(cases: &[(&str, String, Comes)]) {
     let dir = site();
-    let surus = serve(dir.path(), &[("max_body", "1M"), ("body_timeout", "1s")]);
+    let surus = serve(
+        dir.path(),
+        &[("max_body_size", "1M"), ("body_timeout", "1s")],
+    );
     let mut wrong = Vec::new();
     for (sentence, request, comes) in cases {
         let mut wire = Wire::connect(&surus);
@@ -386,7 +390,8 @@ fn header_lines_are_names_and_values_and_nothing_else() {
             with("X: y\x01z"),
             Refused(400),
         ),
-        // RFC 9112, 2.2: a recipient MAY recognize a single LF as a line terminator. hyper does, as nginx does.
+        // RFC 9112, 2.2: a recipient MAY recognize a single LF as a line terminator. hyper does, as
+        // nginx does.
         (
             "bare LFs end lines",
             "GET / HTTP/1.1\nHost: a\n\n".into(),
@@ -394,7 +399,7 @@ fn header_lines_are_names_and_values_and_nothing_else() {
         ),
         ("more headers than max_headers", get(&many), Refused(431)),
         (
-            "a head larger than max_head",
+            "a head larger than max_header_size",
             with(&format!("X: {}", "y".repeat(40_000))),
             Refused(431),
         ),
@@ -561,7 +566,7 @@ fn a_request_line_is_three_words() {
             Refused(414),
         ),
         (
-            "a target longer than max_head",
+            "a target longer than max_header_size",
             line(&format!("GET /{} HTTP/1.1", "a".repeat(90_000))),
             Refused(414),
         ),
@@ -598,7 +603,7 @@ fn an_absolute_targets_authority_is_the_host() {
 #[test]
 fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
     let dir = site();
-    let surus = serve(dir.path(), &[("max_body", "1M")]);
+    let surus = serve(dir.path(), &[("max_body_size", "1M")]);
     let announced = 64 << 20;
     for expect in ["", "Expect: 100-continue\r\n"] {
         let mut wire = Wire::connect(&surus);
@@ -611,7 +616,7 @@ fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
         assert_eq!(answer.header("connection"), Some("close"));
         assert!(wire.rest().is_empty());
     }
-    // Who sends without waiting gets the answer too, not a reset.
+    // A client that sends without waiting gets the answer too, not a reset.
     let mut wire = Wire::connect(&surus);
     wire.send(post(&format!("Content-Length: {announced}\r\n"), ""));
     for _ in 0..64 {

@@ -29,12 +29,13 @@ fn get(surus: &Surus, path: &str) -> http::Request<Empty<Bytes>> {
 #[tokio::test]
 async fn a_client_that_takes_nothing_of_a_stream_gets_the_worker_taken_away() {
     let dir = site();
-    let timeout = ("write_timeout", "500ms");
-    let surus = serve(dir.path(), &[timeout, ("max_response_spool", "0")]);
+    let timeout = ("send_timeout", "500ms");
+    let surus = serve(dir.path(), &[timeout, ("max_response_buffer", "0")]);
     let (mut requests, connection) = connect(&surus).await;
     tokio::spawn(connection);
     let response = requests.send_request(get(&surus, "/?mib=100")).await;
-    // Nothing of its body is read: the window of the stream stays closed, that of the connection's socket open.
+    // Nothing of its body is read: the window of the stream stays closed, that of the connection's
+    // socket open.
     let response = response.unwrap();
     let http_1 = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     // The only worker: when this is answered, the other one has been given up.
@@ -53,7 +54,7 @@ async fn a_client_that_takes_nothing_of_a_stream_gets_the_worker_taken_away() {
 #[tokio::test]
 async fn a_stream_that_php_is_slow_to_fill_is_left_alone() {
     let dir = site();
-    let surus = serve(dir.path(), &[("write_timeout", "200ms")]);
+    let surus = serve(dir.path(), &[("send_timeout", "200ms")]);
     let (mut requests, connection) = connect(&surus).await;
     tokio::spawn(connection);
     let response = requests.send_request(get(&surus, "/?drip=5")).await;
@@ -64,7 +65,7 @@ async fn a_stream_that_php_is_slow_to_fill_is_left_alone() {
 #[tokio::test]
 async fn who_says_nothing_for_long_is_told_to_go_away() {
     let dir = site();
-    let surus = serve(dir.path(), &[("keep_alive", "500ms")]);
+    let surus = serve(dir.path(), &[("keep_alive_timeout", "500ms")]);
     let (mut requests, connection) = connect(&surus).await;
     let ended = tokio::spawn(connection);
     let response = requests.send_request(get(&surus, "/")).await.unwrap();
@@ -132,7 +133,7 @@ async fn idle_connections_make_room_and_busy_ones_stay() {
         idle.push((requests, ended));
     }
     assert_eq!(response.await.unwrap().unwrap().status(), 200);
-    // One leaves for each that comes where three are beside the busy one, and is told so.
+    // One leaves for each that comes where three are idle next to the busy one, and is told so.
     for (_, ended) in idle.drain(..7) {
         tokio::time::timeout(Duration::from_secs(5), ended)
             .await
@@ -310,7 +311,7 @@ fn ask(requests: &mut h2::client::SendRequest<Bytes>, path: &str) -> h2::client:
 async fn who_is_slow_to_take_an_answer_is_not_idle() {
     let dir = site();
     std::fs::write(dir.path().join("long.txt"), [b'x'; 60_000]).unwrap();
-    let surus = serve(dir.path(), &[("keep_alive", "300ms")]);
+    let surus = serve(dir.path(), &[("keep_alive_timeout", "300ms")]);
     let (mut requests, _connection) = narrow(&surus, 20_000).await;
     let mut body = ask(&mut requests, "/long.txt").await.unwrap().into_body();
     let mut length = 0;
@@ -328,7 +329,7 @@ async fn who_is_slow_to_take_an_answer_is_not_idle() {
 async fn a_client_without_any_window_does_not_stay_for_ever() {
     let dir = site();
     std::fs::write(dir.path().join("long.txt"), [b'x'; 60_000]).unwrap();
-    let surus = serve(dir.path(), &[("write_timeout", "500ms")]);
+    let surus = serve(dir.path(), &[("send_timeout", "500ms")]);
     let (mut requests, connection) = narrow(&surus, 0).await;
     let response = ask(&mut requests, "/long.txt").await.unwrap();
     assert_eq!(response.headers()["content-length"], "60000");

@@ -18,7 +18,7 @@ fn gated(dir: &Path, settings: &[(&str, &str)]) -> Surus {
     std::fs::write(dir.join("index.php"), script).unwrap();
     let mut env = vec![
         ("SURUS_ENGINE_WORKERS", "1"),
-        ("SURUS_HTTP_TIMEOUT", "10m"),
+        ("SURUS_HTTP_REQUEST_TIMEOUT", "10m"),
         ("SURUS_ENGINE_QUEUE_TIMEOUT", "10m"),
         ("SURUS_ENGINE_QUEUE_INTERVAL", "10m"),
     ];
@@ -52,7 +52,7 @@ fn crowd_of_thousands_is_answered() {
 #[test]
 fn connection_whose_request_was_refused_is_not_read_before_its_retry_after() {
     let dir = site();
-    let surus = gated(dir.path(), &[("SURUS_ENGINE_QUEUE", "0")]);
+    let surus = gated(dir.path(), &[("SURUS_ENGINE_MAX_QUEUE", "0")]);
     let mut busy = Wire::connect(&surus);
     busy.send(GET);
     surus.wait_for_log(|log| log.contains("begun"));
@@ -77,7 +77,7 @@ fn connection_whose_request_was_refused_is_not_read_before_its_retry_after() {
 #[test]
 fn requests_that_are_refused_have_one_line_in_the_log() {
     let dir = site();
-    let surus = gated(dir.path(), &[("SURUS_ENGINE_QUEUE", "0")]);
+    let surus = gated(dir.path(), &[("SURUS_ENGINE_MAX_QUEUE", "0")]);
     let mut busy = Wire::connect(&surus);
     busy.send(GET);
     surus.wait_for_log(|log| log.contains("begun"));

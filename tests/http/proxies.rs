@@ -1,4 +1,4 @@
-//! Who PHP believes the client to be.
+//! The client's address as PHP sees it, behind proxies and without.
 
 use std::path::Path;
 
@@ -80,7 +80,7 @@ fn behind_a_balancer(dir: &Path) -> Surus {
     let settings = [
         ("proxy_protocol", "true"),
         ("trusted_proxies", "127.0.0.0/8"),
-        ("head_timeout", "1s"),
+        ("header_timeout", "1s"),
     ];
     serve(dir, &settings)
 }

@@ -16,7 +16,10 @@ fn status(surus: &Surus) -> Option<u16> {
 #[test]
 fn a_head_that_drips_is_cut_off() {
     let dir = site();
-    let surus = serve(dir.path(), &[("head_timeout", "1s"), ("keep_alive", "1h")]);
+    let surus = serve(
+        dir.path(),
+        &[("header_timeout", "1s"), ("keep_alive_timeout", "1h")],
+    );
     let mut wire = Wire::connect(&surus);
     wire.send("GET / HTTP/1.1\r\n");
     let began = Instant::now();
@@ -31,7 +34,7 @@ fn a_head_that_drips_is_cut_off() {
 #[test]
 fn a_body_that_stalls_holds_no_worker() {
     let dir = site();
-    // One worker: if the slow one had it, nobody else would be answered.
+    // One worker: if the slow one had it, no other request would be answered.
     let surus = serve(dir.path(), &[("body_timeout", "1h")]);
     let mut slow = Wire::connect(&surus);
     slow.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
@@ -62,7 +65,7 @@ fn a_body_that_stalls_is_given_up() {
 #[test]
 fn a_connection_that_nobody_uses_is_closed() {
     let dir = site();
-    let surus = serve(dir.path(), &[("keep_alive", "500ms")]);
+    let surus = serve(dir.path(), &[("keep_alive_timeout", "500ms")]);
     let mut wire = Wire::connect(&surus);
     assert_eq!(wire.ask(GET).unwrap().status, 200);
     assert!(wire.rest().is_empty());
@@ -75,8 +78,8 @@ fn a_connection_that_nobody_uses_is_closed() {
 #[test]
 fn a_client_that_does_not_read_gets_the_worker_taken_away() {
     let dir = site();
-    let timeout = ("write_timeout", "500ms");
-    let surus = serve(dir.path(), &[timeout, ("max_response_spool", "0")]);
+    let timeout = ("send_timeout", "500ms");
+    let surus = serve(dir.path(), &[timeout, ("max_response_buffer", "0")]);
     let mut wire = Wire::connect(&surus);
     wire.send("GET /?mib=100 HTTP/1.1\r\nHost: a\r\n\r\n");
     wire.begins();
@@ -124,7 +127,7 @@ const STATIC: &str = "GET /static.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 #[test]
 fn a_client_that_does_not_read_is_given_up_with_what_is_kept_for_it() {
     let dir = site();
-    let surus = serve(dir.path(), &[("write_timeout", "500ms")]);
+    let surus = serve(dir.path(), &[("send_timeout", "500ms")]);
     let mut wire = Wire::connect(&surus);
     wire.send("GET /?mib=100 HTTP/1.1\r\nHost: a\r\n\r\n");
     wire.begins();
@@ -263,7 +266,7 @@ fn ten_thousand_idle_connections_cost_little() {
     let dir = site();
     let surus = serve(
         dir.path(),
-        &[("max_connections", "20000"), ("keep_alive", "1h")],
+        &[("max_connections", "20000"), ("keep_alive_timeout", "1h")],
     );
     assert_eq!(status(&surus), Some(200));
     let before = resident(surus.front());
@@ -301,7 +304,7 @@ fn ten_thousand_idle_connections_cost_little() {
 fn who_is_slow_to_take_the_end_of_a_file_is_not_idle() {
     let dir = site();
     std::fs::write(dir.path().join("large.bin"), vec![b'x'; 30 << 20]).unwrap();
-    let surus = serve(dir.path(), &[("keep_alive", "300ms")]);
+    let surus = serve(dir.path(), &[("keep_alive_timeout", "300ms")]);
     let mut stream = TcpStream::connect(&surus.address).unwrap();
     stream
         .write_all(b"GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -316,7 +319,8 @@ fn who_is_slow_to_take_the_end_of_a_file_is_not_idle() {
     }
 }
 
-/// Requests of every kind, on connections that have been idle for long enough to give back what they took.
+/// Requests of every kind, on connections that have been idle for long enough to give back what
+/// they took.
 #[test]
 fn connection_that_was_idle_serves_requests_of_every_kind() {
     let dir = site();

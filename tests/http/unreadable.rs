@@ -1,4 +1,4 @@
-//! Requests that nobody could read are in the log and among the numbers as others are.
+//! Requests that cannot be parsed are in the log and among the numbers as others are.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

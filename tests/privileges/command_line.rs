@@ -1,4 +1,5 @@
-//! What a front that has been taken over can do with PHP of the command line, whose settings the keeper replaces.
+//! What a front that has been taken over can do with PHP of the command line, whose settings the
+//! keeper replaces.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +11,7 @@ use surus::launcher::{Role, Which};
 use super::Attacker;
 
 pub fn compromised_front_cannot_say_which_functions_are_disabled() {
-    if !crate::processes::is_root() {
+    if !crate::server::is_root() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

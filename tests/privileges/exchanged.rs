@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::processes::{app, assert_serves, get, hello, id_of, is_root, start};
+use crate::common::Surus;
+use crate::server::{app, assert_serves, get, hello, id_of, is_root, start};
 
 pub fn socket_exchanged_for_a_link_at_its_creation_changes_no_other_file() {
     if !is_root() {
@@ -86,4 +87,125 @@ pub fn document_root_exchanged_for_a_link_that_php_may_not_follow_is_refused() {
     assert_eq!(get(&surus, "/a.txt"), Some((200, "static".into())));
     let (status, body) = get(&surus, "/secret.txt").unwrap();
     assert!(!body.contains("secret"), "{status} {body}");
+}
+
+/// A directory of PHP's user in one of root's, and a directory `vault` in which only root may
+/// write.
+fn run_of_php() -> tempfile::TempDir {
+    let dir = app(&[]);
+    for (name, owner) in [("vault", 0), ("php", id_of("www-data"))] {
+        let path = dir.path().join(name);
+        std::fs::create_dir(&path).unwrap();
+        chown(&path, Some(owner), None).unwrap();
+    }
+    dir
+}
+
+/// What `surus check` says about a socket at this path.
+fn check_socket(project: &Path, setting: &str, socket: &Path) -> (bool, String) {
+    let checked = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .arg("check")
+        .arg(project)
+        .env(setting, format!("unix:{}", socket.display()))
+        .output()
+        .unwrap();
+    let said = [checked.stdout, checked.stderr].concat();
+    (
+        checked.status.success(),
+        String::from_utf8_lossy(&said).into_owned(),
+    )
+}
+
+/// Changes whenever a file is made in a directory or removed from it.
+fn changed(dir: &Path) -> (i64, i64) {
+    let found = std::fs::metadata(dir).unwrap();
+    (found.mtime(), found.mtime_nsec())
+}
+
+pub fn socket_below_a_link_of_another_user_is_refused() {
+    if !is_root() {
+        return;
+    }
+    let (project, dir) = (hello(), run_of_php());
+    let vault = dir.path().join("vault");
+    let before = changed(&vault);
+    // PHP's user can put it there, whoever seems to own it.
+    let link = dir.path().join("php/link");
+    symlink(&vault, &link).unwrap();
+    for owner in [0, id_of("www-data")] {
+        std::os::unix::fs::lchown(&link, Some(owner), None).unwrap();
+        let (works, said) = check_socket(project.path(), "SURUS_HTTP_LISTEN", &link.join("s"));
+        assert!(!works, "{said}");
+        assert!(
+            said.contains(&link.display().to_string()) && said.contains("symbolic link"),
+            "{said}"
+        );
+    }
+    let listen = format!("unix:{}", link.join("new/admin").display());
+    let log = Surus::spawn(
+        project.path(),
+        &[],
+        &[("SURUS_ADMIN_LISTEN", listen.as_str())],
+    );
+    let log = log.err().unwrap();
+    assert!(log.contains("symbolic link"), "{log}");
+    assert_eq!(changed(&vault), before);
+    // A link that only root can place is followed, such as /var/run.
+    let roots = dir.path().join("roots");
+    symlink("vault", &roots).unwrap();
+    let (works, said) = check_socket(project.path(), "SURUS_HTTP_LISTEN", &roots.join("s"));
+    assert!(works, "{said}");
+}
+
+pub fn socket_below_directories_of_another_user_is_made_there() {
+    if !is_root() {
+        return;
+    }
+    let (project, other, dir) = (hello(), hello(), run_of_php());
+    let socket = dir.path().join("php/s");
+    let listen = format!("unix:{}", socket.display());
+    for _ in 0..2 {
+        let mut surus = start(project.path(), &["--listen", &listen], &[]);
+        assert_serves(&surus);
+        let curl = Command::new("curl")
+            .args(["-s", "http://localhost/", "--unix-socket"])
+            .arg(&socket)
+            .output();
+        assert_eq!(curl.unwrap().stdout, b"hello");
+        let (works, said) = check_socket(other.path(), "SURUS_HTTP_LISTEN", &socket);
+        assert!(!works && said.contains("another process does"), "{said}");
+        // The second start replaces the socket that a killed server has left.
+        surus.signal("KILL");
+        surus.wait();
+        assert!(socket.exists());
+    }
+}
+
+pub fn directory_exchanged_for_a_link_at_the_bind_makes_no_socket_elsewhere() {
+    if !is_root() {
+        return;
+    }
+    let (project, dir) = (hello(), run_of_php());
+    let vault = dir.path().join("vault");
+    let [run, was, link] = ["run", "was", "link"].map(|name| dir.path().join("php").join(name));
+    std::fs::create_dir(&run).unwrap();
+    let before = changed(&vault);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let _ = std::fs::rename(&run, &was);
+                let _ = symlink(&vault, &link);
+                let _ = std::fs::rename(&link, &run);
+                let _ = std::fs::remove_file(&run);
+                let _ = std::fs::rename(&was, &run);
+            }
+        });
+        for _ in 0..20 {
+            let (_, said) = check_socket(project.path(), "SURUS_HTTP_LISTEN", &run.join("s"));
+            println!("{said}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(changed(&vault), before);
 }

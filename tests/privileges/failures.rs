@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::common::{Surus, is_surus};
-use crate::processes::{
+use crate::server::{
     app, assert_serves, children, descendants, get, hello, id_of, is_root, lives, start, until,
 };
 
@@ -77,7 +77,7 @@ pub fn front_that_hangs_is_killed_after_the_grace_period() {
         return;
     }
     let dir = hello();
-    let env = [("SURUS_HTTP_GRACE", "1s")];
+    let env = [("SURUS_HTTP_SHUTDOWN_TIMEOUT", "1s")];
     let mut surus = start(dir.path(), &[], &env);
     assert_serves(&surus);
     let all = descendants(surus.pid());
@@ -89,7 +89,11 @@ pub fn front_that_hangs_is_killed_after_the_grace_period() {
     for pid in all {
         until("its processes have ended", || !lives(pid));
     }
-    assert!(surus.log().contains("http.grace"), "{}", surus.log());
+    assert!(
+        surus.log().contains("http.shutdown_timeout"),
+        "{}",
+        surus.log()
+    );
 }
 
 pub fn reload_signals_during_the_start_of_a_front_do_not_end_it() {
@@ -160,7 +164,7 @@ pub fn check_tests_the_spool_as_the_user_of_the_front() {
         let said = Command::new(env!("CARGO_BIN_EXE_surus"))
             .arg("check")
             .arg(dir.path())
-            .env("SURUS_HTTP_SPOOL", spool.path())
+            .env("SURUS_HTTP_TEMP_DIR", spool.path())
             .env("SURUS_HTTP_USER", "nobody")
             .output();
         let said = said.unwrap();
@@ -172,9 +176,9 @@ pub fn check_tests_the_spool_as_the_user_of_the_front() {
     let (works, said) = check(0o700);
     let uid = format!("as uid {}", id_of("nobody"));
     assert!(
-        !works && said.contains("http.spool") && said.contains(&uid),
+        !works && said.contains("http.temp_dir") && said.contains(&uid),
         "{said}"
     );
     let (_, said) = check(0o1777);
-    assert!(!said.contains("http.spool"), "{said}");
+    assert!(!said.contains("http.temp_dir"), "{said}");
 }

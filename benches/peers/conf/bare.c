@@ -1,5 +1,6 @@
-/* The least that a server of two processes can do: it reads no HTTP and runs no PHP. What asks for PHP goes to the other process and back through a
- * socket pair, and everything else is answered at once, both with the same bytes. One connection at a time. */
+/* The least that a server of two processes can do: it reads no HTTP and runs no PHP. What asks for
+ * PHP goes to the other process and back through a socket pair, and everything else is answered at
+ * once, both with the same bytes. One connection at a time. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -11,7 +12,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const char ANSWER[] = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 17\r\n\r\n{\"hello\":\"world\"}";
+static const char ANSWER[] =
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+        "17\r\n\r\n{\"hello\":\"world\"}";
 static char bytes[4096];
 
 static void give(int fd)
@@ -39,7 +42,8 @@ int main(int count, char **words)
 
 	address.sin_port = htons((uint16_t)atoi(count > 1 ? words[1] : "0"));
 	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(listener, (struct sockaddr *)&address, sizeof(address)) != 0 || listen(listener, 16) != 0 ||
+	if (bind(listener, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+	        listen(listener, 16) != 0 ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) != 0) {
 		perror("cannot listen");
 		return 1;

@@ -1,4 +1,5 @@
-//! Takes from this process what it never does: files elsewhere (Landlock), system calls of another trade (seccomp).
+//! Takes from this process what it never does: files elsewhere (Landlock), system calls of another
+//! trade (seccomp).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,8 +20,8 @@ use seccompiler::{
 pub struct Reach {
     /// Files below may be read.
     pub reads: Vec<PathBuf>,
-    /// Files below these directories may be read, too. They are open, because another directory may be
-    /// at the path by now.
+    /// Files below these directories may be read, too. They are open, because another directory may
+    /// be at the path by now.
     pub trees: Vec<(PathBuf, OwnedFd)>,
     /// Files below may be made, written and removed, too.
     pub writes: Vec<PathBuf>,
@@ -39,8 +40,9 @@ pub enum Held {
     No,
 }
 
-/// Restricts this thread, and all that it starts, to these files and ports, for ever (Landlock). It may bind no
-/// port and signal no process outside, where the kernel knows these rules. Paths that do not exist are left out.
+/// Restricts this thread, and all that it starts, to these files and ports, for ever (Landlock). It
+/// may bind no port and signal no process outside, where the kernel knows these rules. Paths that
+/// do not exist are left out.
 pub fn landlock(reach: &Reach) -> io::Result<Held> {
     let other = |error: landlock::RulesetError| io::Error::other(error);
     let abi = ABI::V6;
@@ -98,8 +100,8 @@ pub fn can_name(path: &Path) -> bool {
     PathFd::new(path).is_ok()
 }
 
-/// System calls that no part of a network server makes. They are answered with EPERM, as by a kernel that does not let
-/// this user: what meets one by mistake fails in a way that is handled.
+/// System calls that no part of a network server makes. They are answered with EPERM, as by a
+/// kernel that does not let this user: what meets one by mistake fails in a way that is handled.
 fn denied() -> Vec<i64> {
     let mut denied = vec![
         // Other programs and other processes.
@@ -219,7 +221,8 @@ fn denied() -> Vec<i64> {
     denied
 }
 
-/// System calls newer than the C library's list of them. From 424 on, numbers are the same on all architectures.
+/// System calls newer than the C library's list of them. From 424 on, numbers are the same on all
+/// architectures.
 const NEWER: [i64; 14] = [
     443, // quotactl_fd
     448, // process_mrelease
@@ -247,16 +250,16 @@ const DENIED_IOCTLS: [u64; 4] = [
     0x8902, // SIOCSPGRP
 ];
 
-/// Denied commands of fcntl(2): they choose the process that gets SIGIO for a descriptor, or another
-/// signal. Landlock does not restrict such signals before Linux 6.12.
+/// Denied commands of fcntl(2): they choose the process that gets SIGIO for a descriptor, or
+/// another signal. Landlock does not restrict such signals before Linux 6.12.
 const DENIED_FCNTLS: [u64; 3] = [
     8,  // F_SETOWN
     10, // F_SETSIG
     15, // F_SETOWN_EX
 ];
 
-/// Answers ENOSYS to numbers that a filter of [`SeccompFilter`] does not compare: on x86-64, each system call has a second number,
-/// of the x32 ABI, with this bit set.
+/// Answers ENOSYS to numbers that a filter of [`SeccompFilter`] does not compare: on x86-64, each
+/// system call has a second number, of the x32 ABI, with this bit set.
 fn without_x32() -> BpfProgram {
     const X32: u32 = 0x4000_0000;
     let step = |code: u32, jt, jf, k| seccompiler::sock_filter {
@@ -284,8 +287,8 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
 
-/// Forbids the calling thread, and all threads and processes that it starts, the system calls of [`denied`], new
-/// processes, namespaces, and sockets that are neither of the Internet nor local.
+/// Forbids the calling thread, and all threads and processes that it starts, the system calls of
+/// [`denied`], new processes, namespaces, and sockets that are neither of the Internet nor local.
 pub fn seccomp() -> io::Result<()> {
     let other = |error: seccompiler::BackendError| io::Error::other(error.to_string());
     let arch = std::env::consts::ARCH.try_into().map_err(other)?;
@@ -345,7 +348,8 @@ pub fn seccomp() -> io::Result<()> {
     }
     let eperm = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, eperm, arch).map_err(other)?;
-    // The flags of clone3(2) are in memory, where a filter cannot see them. Without it, C libraries use clone(2).
+    // The flags of clone3(2) are in memory, where a filter cannot see them. Without it, C libraries
+    // use clone(2).
     let enosys = SeccompAction::Errno(libc::ENOSYS as u32);
     let clone3 = [(libc::SYS_clone3, Vec::new())].into_iter().collect();
     let without_clone3 =
@@ -370,8 +374,9 @@ mod tests {
 
     /// The error of a system call in a process that [`seccomp`] restricts.
     fn meets(call: i64, arguments: [i64; 3]) -> i32 {
-        // SAFETY: fork(2); the child makes system calls whose arguments are numbers or null, and leaves by _exit(2).
-        // It allocates, as far as the C library lets a child of many threads do that.
+        // SAFETY: fork(2); the child makes system calls whose arguments are numbers or null, and
+        // leaves by _exit(2). It allocates, as far as the C library lets a child of many threads do
+        // that.
         unsafe {
             let child = libc::fork();
             if child == 0 {

@@ -9,13 +9,13 @@ use nix::fcntl::{Flock, FlockArg};
 /// No other process can lock the directory while this exists. systemd-tmpfiles(8) does not clean it
 /// up either, however old it is.
 #[derive(Debug)]
-pub struct Held(#[expect(dead_code, reason = "held until it is dropped")] Flock<File>);
+pub struct DirLock(#[expect(dead_code, reason = "held until it is dropped")] Flock<File>);
 
 /// Takes the directory's lock (flock(2)), which ends with the process at the latest. Never blocks:
 /// [`io::ErrorKind::WouldBlock`] if another process has the lock.
-pub fn hold(directory: &Path) -> io::Result<Held> {
+pub fn hold(directory: &Path) -> io::Result<DirLock> {
     Flock::lock(File::open(directory)?, FlockArg::LockExclusiveNonblock)
-        .map(Held)
+        .map(DirLock)
         .map_err(|(_, errno)| errno.into())
 }
 

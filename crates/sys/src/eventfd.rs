@@ -10,17 +10,17 @@ use tokio::io::unix::AsyncFd;
 
 /// Rung by writing eight bytes to its descriptor.
 #[derive(Debug)]
-pub struct Bell(AsyncFd<EventFd>);
+pub struct Doorbell(AsyncFd<EventFd>);
 
-impl Bell {
+impl Doorbell {
     /// Must be called within a tokio runtime.
-    pub fn new() -> io::Result<Bell> {
+    pub fn new() -> io::Result<Doorbell> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let event = EventFd::from_value_and_flags(0, flags)?;
         // SAFETY: the descriptor stays open and the same as long as the AsyncFd, which owns it and
         // gives it up only after deregistering it.
         let event = unsafe { AsyncFd::register_with_interest(event, Interest::READABLE) }?;
-        Ok(Bell(event))
+        Ok(Doorbell(event))
     }
 
     /// The descriptor for the process that rings.
@@ -55,7 +55,7 @@ impl Bell {
 
     /// Returns when it has been rung, once for any number of rings. Cancel-safe: a cancelled call
     /// loses no ring.
-    pub async fn rung(&self) -> io::Result<()> {
+    pub async fn notified(&self) -> io::Result<()> {
         // Nothing is read: each ring is a new event for edge-triggered epoll, and 2^64 of them fit.
         self.0.readable().await?.clear_ready();
         Ok(())
@@ -70,12 +70,12 @@ mod tests {
 
     #[tokio::test]
     async fn each_ring_wakes_the_task_once() {
-        let bell = Bell::new().unwrap();
-        let silence = || tokio::time::timeout(Duration::from_millis(20), bell.rung());
+        let bell = Doorbell::new().unwrap();
+        let silence = || tokio::time::timeout(Duration::from_millis(20), bell.notified());
         assert!(silence().await.is_err());
         for _ in 0..3 {
             nix::unistd::write(bell.fd(), &1_u64.to_ne_bytes()).unwrap();
-            bell.rung().await.unwrap();
+            bell.notified().await.unwrap();
             assert!(silence().await.is_err());
         }
     }

@@ -15,15 +15,15 @@ pub enum Forked {
     Child,
 }
 
-/// Forks. An error if this process has more than one thread: locks that another thread holds, such as
-/// those of the memory allocator, would stay locked in the child.
+/// Forks. An error if this process has more than one thread: locks that another thread holds, such
+/// as those of the memory allocator, would stay locked in the child.
 pub fn fork() -> io::Result<Forked> {
     let threads = std::fs::read_dir("/proc/self/task")?.count();
     if threads != 1 {
         return Err(io::Error::other(format!("{threads} threads are running")));
     }
-    // SAFETY: the only thread calls, so the child has everything that this process has, and nothing is locked
-    // by a thread that the child lacks.
+    // SAFETY: the only thread calls, so the child has everything that this process has, and nothing
+    // is locked by a thread that the child lacks.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Forked::Child),
@@ -31,8 +31,8 @@ pub fn fork() -> io::Result<Forked> {
     }
 }
 
-/// Forks a process that has only the descriptors `keep` and the first three, does `run`, and exits with its
-/// status. Returns the process's number.
+/// Forks a process that has only the descriptors `keep` and the first three, does `run`, and exits
+/// with its status. Returns the process's number.
 pub fn fork_into(keep: &[BorrowedFd<'_>], run: impl FnOnce() -> i32) -> io::Result<u32> {
     if let Forked::Parent(pid) = fork()? {
         return Ok(pid);
@@ -41,8 +41,8 @@ pub fn fork_into(keep: &[BorrowedFd<'_>], run: impl FnOnce() -> i32) -> io::Resu
     keep.sort_unstable();
     close_all_but(&keep);
     let status = run();
-    // SAFETY: _exit(2) ends the process. Nothing that was on the stack of the parent is dropped here, so no
-    // descriptor that was closed above is closed a second time.
+    // SAFETY: _exit(2) ends the process. Nothing that was on the stack of the parent is dropped
+    // here, so no descriptor that was closed above is closed a second time.
     unsafe { libc::_exit(status) }
 }
 
@@ -63,7 +63,8 @@ fn close_all_but(keep: &[RawFd]) {
 }
 
 fn close_range(first: u32, last: u32) {
-    // SAFETY: close_range(2) closes numbers whose owners never use them again: the caller leaves by _exit(2).
+    // SAFETY: close_range(2) closes numbers whose owners never use them again: the caller leaves by
+    // _exit(2).
     let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     if Errno::result(done).is_ok() {
         return;
@@ -103,7 +104,8 @@ fn wait(which: libc::pid_t) -> Option<(u32, i32)> {
     }
 }
 
-/// Whether this child has ended. It is not collected, so no other process or process group gets its number.
+/// Whether this child has ended. It is not collected, so no other process or process group gets its
+/// number.
 pub fn has_ended(pid: u32) -> bool {
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     loop {
@@ -112,8 +114,8 @@ pub fn has_ended(pid: u32) -> bool {
         // SAFETY: waitid(2) writes into `info` only.
         let waited = unsafe { libc::waitid(libc::P_PID, pid, &mut info, flags) };
         match Errno::result(waited) {
-            // nix's waitid() fails for a child that a real-time signal has killed, so it is not used.
-            // SAFETY: waitid(2) has filled in the fields of a child, or left the zeros.
+            // nix's waitid() fails for a child that a real-time signal has killed, so it is not
+            // used. SAFETY: waitid(2) has filled in the fields of a child, or left the zeros.
             Ok(_) => return unsafe { info.si_pid() } != 0,
             Err(Errno::EINTR) => {}
             Err(_) => return false,
@@ -121,8 +123,9 @@ pub fn has_ended(pid: u32) -> bool {
     }
 }
 
-/// Closes the descriptors above 2 that this process has from the program that started it. To be called in a process
-/// that was just forked. What Surus opens is closed on exec; what came through an exec is not.
+/// Closes the descriptors above 2 that this process has from the program that started it. To be
+/// called in a process that was just forked. What Surus opens is closed on exec; what came through
+/// an exec is not.
 pub fn close_inherited() {
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let open: Vec<RawFd> = open
@@ -131,7 +134,8 @@ pub fn close_inherited() {
         .filter(|fd| *fd > 2)
         .collect();
     for fd in open {
-        // SAFETY: F_GETFD only reads. What is not closed on exec was opened by nobody in this program, so nobody uses it.
+        // SAFETY: F_GETFD only reads. What is not closed on exec was opened by nobody in this
+        // program, so nobody uses it.
         unsafe {
             let flags = libc::fcntl(fd, libc::F_GETFD);
             if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {

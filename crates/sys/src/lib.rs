@@ -18,3 +18,4 @@ pub mod signal;
 pub mod signals;
 pub mod socket;
 pub mod socket_file;
+pub mod trusted_path;

@@ -32,7 +32,7 @@ impl Access {
 
 /// Why a file could not be opened.
 #[derive(Debug)]
-pub enum Refused {
+pub enum OpenError {
     /// The file or a directory above it does not exist, or the name is too long.
     Missing,
     /// A symbolic link is on the path.
@@ -47,27 +47,27 @@ pub enum Refused {
     Other(io::Error),
 }
 
-impl From<Errno> for Refused {
+impl From<Errno> for OpenError {
     fn from(errno: Errno) -> Self {
         match errno {
             // EINVAL: a NUL in the path.
             Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG | Errno::EINVAL => {
-                Refused::Missing
+                OpenError::Missing
             }
-            Errno::ELOOP | Errno::EXDEV => Refused::Link,
-            Errno::ENXIO | Errno::ENODEV => Refused::Special,
-            Errno::EACCES | Errno::EPERM => Refused::Forbidden,
-            Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM => Refused::Scarce(errno.into()),
-            other => Refused::Other(other.into()),
+            Errno::ELOOP | Errno::EXDEV => OpenError::Link,
+            Errno::ENXIO | Errno::ENODEV => OpenError::Special,
+            Errno::EACCES | Errno::EPERM => OpenError::Forbidden,
+            Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM => OpenError::Scarce(errno.into()),
+            other => OpenError::Other(other.into()),
         }
     }
 }
 
-impl From<io::Error> for Refused {
+impl From<io::Error> for OpenError {
     fn from(error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(number) => Errno::from_raw(number).into(),
-            None => Refused::Other(error),
+            None => OpenError::Other(error),
         }
     }
 }
@@ -80,9 +80,9 @@ pub fn supported() -> bool {
     openat2(AT_FDCWD, "/", how).is_ok()
 }
 
-/// Opens a directory at an absolute path, to open files beneath it. No symbolic link is followed in any
-/// component, because another user may be able to write to a directory of the path. An error if this
-/// process may not enter the directory.
+/// Opens a directory at an absolute path, to open files beneath it. No symbolic link is followed in
+/// any component, because another user may be able to write to a directory of the path. An error if
+/// this process may not enter the directory.
 pub fn directory(path: &Path) -> io::Result<OwnedFd> {
     let enter = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     if !path.is_absolute() {
@@ -102,15 +102,15 @@ pub fn directory(path: &Path) -> io::Result<OwnedFd> {
     Ok(nix::fcntl::openat(&dir, ".", enter, Mode::empty())?)
 }
 
-/// Opens the relative `path` below `dir`. [`Refused::Link`] if a symbolic link is on the path, its
-/// last component included, or if the path leads out of `dir`.
-pub fn beneath(dir: BorrowedFd<'_>, path: &Path, access: Access) -> Result<File, Refused> {
+/// Opens the relative `path` below `dir`. [`OpenError::Link`] if a symbolic link is on the path,
+/// its last component included, or if the path leads out of `dir`.
+pub fn beneath(dir: BorrowedFd<'_>, path: &Path, access: Access) -> Result<File, OpenError> {
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
     again(|| openat2(dir, path, how(access, resolve)))
 }
 
-/// Opens the absolute `path`; [`Refused::Link`] if a symbolic link is on it.
-pub fn exactly(path: &Path, access: Access) -> Result<File, Refused> {
+/// Opens the absolute `path`; [`OpenError::Link`] if a symbolic link is on it.
+pub fn exactly(path: &Path, access: Access) -> Result<File, OpenError> {
     again(|| {
         openat2(
             AT_FDCWD,
@@ -122,7 +122,7 @@ pub fn exactly(path: &Path, access: Access) -> Result<File, Refused> {
 
 /// Opens the absolute `path` on a kernel without `openat2`. Only the last component is checked for
 /// a symbolic link.
-pub fn loosely(path: &Path, access: Access) -> Result<File, Refused> {
+pub fn loosely(path: &Path, access: Access) -> Result<File, OpenError> {
     // With O_PATH, O_NOFOLLOW opens the link itself; the caller recognises it by its metadata.
     let flags = access.flags() | OFlag::O_NOFOLLOW;
     again(|| nix::fcntl::open(path, flags, Mode::empty()))
@@ -132,7 +132,7 @@ fn how(access: Access, resolve: ResolveFlag) -> OpenHow {
     OpenHow::new().flags(access.flags()).resolve(resolve)
 }
 
-fn again(open: impl Fn() -> nix::Result<OwnedFd>) -> Result<File, Refused> {
+fn again(open: impl Fn() -> nix::Result<OwnedFd>) -> Result<File, OpenError> {
     let mut tries = 0;
     loop {
         match open() {
@@ -147,8 +147,8 @@ fn again(open: impl Fn() -> nix::Result<OwnedFd>) -> Result<File, Refused> {
 }
 
 /// Opens a regular file to append to, and creates it if it is missing. Another user may be able to
-/// write to a directory of the path. So no symbolic link is followed in any component, a FIFO is not
-/// waited for, and no terminal becomes the controlling one. A file with a second hard link is
+/// write to a directory of the path. So no symbolic link is followed in any component, a FIFO is
+/// not waited for, and no terminal becomes the controlling one. A file with a second hard link is
 /// rejected, and so is one that belongs neither to this user nor to `owner`.
 pub fn append_regular(path: &Path, owner: u32) -> io::Result<File> {
     use std::os::unix::fs::MetadataExt;
@@ -170,7 +170,8 @@ pub fn append_regular(path: &Path, owner: u32) -> io::Result<File> {
     match metadata.is_file() && metadata.nlink() == 1 && is_ours {
         true => Ok(file),
         false => Err(io::Error::other(
-            "another file is there: none, or one that is not the log's owner's, or has a second name, is written to",
+            "another file is there: none, or one that is not the log's owner's, or has a second \
+             name, is written to",
         )),
     }
 }
@@ -202,19 +203,19 @@ mod tests {
         if supported() {
             assert!(open("in/file").is_ok());
             assert!(open("fifo").is_ok());
-            assert!(matches!(open("in/none"), Err(Refused::Missing)));
-            assert!(matches!(open("in/file/below"), Err(Refused::Missing)));
-            assert!(matches!(open("link/file"), Err(Refused::Link)));
-            assert!(matches!(open("../x"), Err(Refused::Link)));
-            assert!(matches!(open("/etc/passwd"), Err(Refused::Link)));
+            assert!(matches!(open("in/none"), Err(OpenError::Missing)));
+            assert!(matches!(open("in/file/below"), Err(OpenError::Missing)));
+            assert!(matches!(open("link/file"), Err(OpenError::Link)));
+            assert!(matches!(open("../x"), Err(OpenError::Link)));
+            assert!(matches!(open("/etc/passwd"), Err(OpenError::Link)));
             assert!(matches!(
                 exactly(&dir.join("link"), Access::Look),
-                Err(Refused::Link)
+                Err(OpenError::Link)
             ));
         }
         assert!(matches!(
             loosely(&dir.join("link"), Access::Read),
-            Err(Refused::Link)
+            Err(OpenError::Link)
         ));
         std::fs::remove_dir_all(dir).unwrap();
     }

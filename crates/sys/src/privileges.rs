@@ -39,22 +39,24 @@ impl fmt::Display for Identity {
 /// The highest number that a capability can have: sets are 64 bits.
 const CAPABILITIES: libc::c_ulong = 64;
 
-/// Makes this process one of `identity`, without capabilities, that can never have more rights than it has
-/// then (`no_new_privs`), and that no process but root's may look into (not dumpable, no core dumps). For
-/// a process with one thread. True where the bounding set of capabilities could be emptied, too.
+/// Makes this process one of `identity`, without capabilities, that can never have more rights than
+/// it has then (`no_new_privs`), and that no process but root's may look into (not dumpable, no
+/// core dumps). For a process with one thread. True where the bounding set of capabilities could be
+/// emptied, too.
 pub fn give_up(identity: &Identity) -> io::Result<bool> {
     let mut is_bounded = true;
     for capability in 0..CAPABILITIES {
         match prctl(libc::PR_CAPBSET_DROP, capability) {
             // The kernel knows no more.
             Err(Errno::EINVAL) => break,
-            // Without CAP_SETPCAP. It only bounds what execve may add, and no_new_privs forbids that anyway.
+            // Without CAP_SETPCAP. It only bounds what execve may add, and no_new_privs forbids
+            // that anyway.
             Err(_) => is_bounded = false,
             Ok(()) => {}
         }
     }
-    // SAFETY: setgroups(2) reads so many numbers; the others take numbers. The C library changes all threads, of
-    // which there is one.
+    // SAFETY: setgroups(2) reads so many numbers; the others take numbers. The C library changes
+    // all threads, of which there is one.
     unsafe {
         let groups = &identity.groups;
         Errno::result(libc::setgroups(groups.len(), groups.as_ptr()))?;
@@ -75,9 +77,9 @@ pub fn give_up(identity: &Identity) -> io::Result<bool> {
     Ok(is_bounded)
 }
 
-/// Runs `look` with the access of `identity` to files, and none of root's capabilities for files. For a
-/// process of root with one thread. It stays a process of root to all others: unlike a child that has
-/// become `identity`, it cannot be stopped or ended by another process of that user.
+/// Runs `look` with the access of `identity` to files, and none of root's capabilities for files.
+/// For a process of root with one thread. It stays a process of root to all others: unlike a child
+/// that has become `identity`, it cannot be stopped or ended by another process of that user.
 pub fn with_access_of<T>(identity: &Identity, look: impl FnOnce() -> T) -> io::Result<T> {
     use nix::unistd::{Gid, Uid, getgroups, setfsgid, setfsuid, setgroups};
     struct Back(Vec<Gid>, Gid, Uid);
@@ -128,8 +130,8 @@ fn clear_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel kill this process when the thread ends that has forked it; an error if `parent` has ended
-/// already. To be called after [`give_up`], because a change of the user clears it.
+/// Has the kernel kill this process when the thread ends that has forked it; an error if `parent`
+/// has ended already. To be called after [`give_up`], because a change of the user clears it.
 pub fn end_with(parent: u32) -> io::Result<()> {
     prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as _)?;
     match nix::unistd::getppid().as_raw().cast_unsigned() == parent {
@@ -138,8 +140,9 @@ pub fn end_with(parent: u32) -> io::Result<()> {
     }
 }
 
-/// Puts this process into a session and process group of its own. It has no terminal then: Ctrl-C does not reach it,
-/// and it cannot type into the shell of whoever has started the server (`TIOCSTI`).
+/// Puts this process into a session and process group of its own. It has no terminal then: Ctrl-C
+/// does not reach it, and it cannot type into the shell of whoever has started the server
+/// (`TIOCSTI`).
 pub fn leave_terminal() -> io::Result<()> {
     nix::unistd::setsid()?;
     Ok(())
@@ -152,8 +155,8 @@ pub fn set_name(name: &std::ffi::CStr) {
 
 fn prctl(option: libc::c_int, argument: libc::c_ulong) -> Result<(), Errno> {
     const NONE: libc::c_ulong = 0;
-    // SAFETY: the options used here take numbers, or a C string that outlives the call, and change the credentials and
-    // attributes of this process only.
+    // SAFETY: the options used here take numbers, or a C string that outlives the call, and change
+    // the credentials and attributes of this process only.
     Errno::result(unsafe { libc::prctl(option, argument, NONE, NONE, NONE) })?;
     Ok(())
 }

@@ -41,6 +41,12 @@ fn hand_over(fds: &[(OwnedFd, RawFd)]) -> io::Result<()> {
     // A process group and a session of its own: PHP cannot type into the terminal from which the
     // server was started (TIOCSTI).
     nix::unistd::setsid()?;
+    // The program that started Surus may have ignored signals, which exec keeps.
+    for number in 1..=libc::SIGRTMAX() {
+        // SAFETY: the default action runs no code of this process. The system refuses SIGKILL,
+        // SIGSTOP and the signals of the C library, which are never ignored.
+        unsafe { libc::signal(number, libc::SIG_DFL) };
+    }
     // A keeper blocks signals that it reads from a descriptor, and exec keeps the mask.
     let none = nix::sys::signal::SigSet::empty();
     let how = nix::sys::signal::SigmaskHow::SIG_SETMASK;
@@ -230,7 +236,8 @@ pub fn pid_of(pidfd: impl AsFd) -> Option<u32> {
     pid.trim().parse().ok()
 }
 
-/// The state of a process as in `/proc/PID/stat`: `R`, `S`, `T` (stopped), `Z` … (proc_pid_stat(5)).
+/// The state of a process as in `/proc/PID/stat`: `R`, `S`, `T` (stopped), `Z` …
+/// (proc_pid_stat(5)).
 pub fn state(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may contain anything.
@@ -487,8 +494,9 @@ pub fn raise_open_files() -> io::Result<u64> {
 /// Disables core dumps of this process and its children.
 pub fn forbid_core_dumps() -> io::Result<()> {
     use nix::sys::resource::{Resource, setrlimit};
-    // A limit of 0 does not hold where core_pattern is a pipe (core(5)), but the kernel dumps into no
-    // pipe at a limit of 1, and into no file below a page (fs/coredump.c). A hard limit of 0 stays.
+    // A limit of 0 does not hold where core_pattern is a pipe (core(5)), but the kernel dumps into
+    // no pipe at a limit of 1, and into no file below a page (fs/coredump.c). A hard limit of 0
+    // stays.
     let limit = |bytes| setrlimit(Resource::RLIMIT_CORE, bytes, bytes);
     Ok(limit(1).or_else(|_| limit(0))?)
 }

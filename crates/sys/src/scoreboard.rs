@@ -1,16 +1,17 @@
-//! The memory that a pool's workers share with surus: who does what, read without a system call, and who has claimed which
-//! request.
+//! The scoreboard, which a pool's workers share with Surus: what each worker does, and which
+//! requests are claimed, readable without a system call.
 //!
-//! The layout is `sapi/base/scoreboard_layout.h`; both sides assert the sizes. Every worker can write to all of it, so whatever is read
-//! here may be any number: docs/shared-memory.md says what each is used for, and why a wrong one does no harm.
+//! The layout is that of `sapi/base/scoreboard_layout.h`; both sides assert the sizes. Every worker
+//! can write to all of it, so any value may be forged. docs/shared-memory.md says what each is used
+//! for, and why a wrong one does no harm.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::shared_memory::Shared;
+use crate::shared_memory::SharedMemory;
 
-/// One worker's line. All fields are written by the worker, except for `stop`.
+/// One worker's line. The worker writes all fields except `stop`.
 #[repr(C)]
 struct RawLine {
     state: AtomicU32,
@@ -26,28 +27,30 @@ struct RawLine {
 
 const _: () = assert!(size_of::<RawLine>() == 64 && align_of::<RawLine>() == 8);
 
-/// A number that no other request of this generation has; half of it is secret. The worker that claims a request takes the
-/// ticket out of the shared memory, and nobody writes it there again.
+/// A number that no other request of this generation has; half of it is secret. The worker that
+/// claims a request removes the ticket from the shared memory, and no correct process writes it
+/// back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket(u64);
 
 impl Ticket {
-    /// The ticket of the request number `number`, which no other has, with 32 secret bits.
+    /// The ticket of the request number `number`, with 32 secret bits.
     pub fn new(number: u32, secret: u32) -> Ticket {
         Ticket(u64::from(secret) << 32 | u64::from(number.max(1)))
     }
 
-    /// The half that is not secret: what the request's message and its holder's line say of it.
+    /// The public half, which the request's message and its holder's line contain.
     pub fn tag(self) -> u32 {
         self.0 as u32
     }
 
-    /// As a worker says it.
+    /// As a worker sends it.
     pub fn from_bytes(bytes: [u8; 8]) -> Ticket {
         Ticket(u64::from_be_bytes(bytes))
     }
 
-    /// Tells the holder of the request to end it (`surus_ticket_end`). The ticket does not follow from it.
+    /// The word that tells the request's holder to end it (`surus_ticket_end`). The ticket cannot
+    /// be derived from it.
     fn end(self) -> u64 {
         let mut mixed = self.0;
         for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53_u64] {
@@ -58,34 +61,34 @@ impl Ticket {
 }
 
 impl std::fmt::Debug for Ticket {
-    /// Without what is secret.
+    /// Without the secret half.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Ticket({})", self.tag())
     }
 }
 
-/// What a request's word holds once a worker has claimed the request (`SURUS_CLAIMED`).
+/// A request's word after a worker has claimed it (`SURUS_CLAIMED`).
 const CLAIMED: u64 = 0;
 
-/// What a worker does.
+/// What a worker is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Forked, not yet waiting.
+    /// Forked, not waiting yet.
     Starting,
-    /// Waits at the inbox.
+    /// Waits for events.
     Idle,
-    /// Holds an event of which no PHP has run.
+    /// Holds an event, but has run no PHP code for it.
     Received,
     /// Runs the script.
     Running,
-    /// Has answered and goes on.
+    /// Has answered, but is not done.
     Finishing,
     /// Takes no more events.
     Retired,
 }
 
 impl State {
-    /// From the number that `sapi/base/scoreboard_layout.h` gives it.
+    /// Converts the number from `sapi/base/scoreboard_layout.h`.
     pub fn from_number(number: u32) -> State {
         match number {
             1 => State::Idle,
@@ -97,33 +100,34 @@ impl State {
         }
     }
 
-    /// Does a worker in this state hold an event?
+    /// Whether a worker in this state holds an event.
     pub fn holds_event(self) -> bool {
         matches!(self, State::Received | State::Running | State::Finishing)
     }
 }
 
-/// A worker's line, read at one moment: what it says, which need not be true.
+/// A snapshot of a worker's line, which may be forged.
 #[derive(Debug, Clone, Copy)]
-pub struct Line {
+pub struct WorkerLine {
     /// What it does.
     pub state: State,
-    /// The request id in its hands, while it is `Received`, `Running` or `Finishing`; None when no request can have it.
+    /// The id of the request that it holds, while it is `Received`, `Running` or `Finishing`; None
+    /// if the number cannot be a request id.
     pub request: Option<u16>,
     /// The tag of that request's ticket.
     pub tag: u64,
-    /// The process whose line it is.
+    /// The process that writes the line.
     pub pid: u32,
     /// When the state was entered, in microseconds of `CLOCK_MONOTONIC`.
     pub since: u64,
-    /// Requests taken so far.
+    /// How many requests it has taken.
     pub taken: u64,
-    /// Resident memory in bytes, as last seen between two requests.
+    /// Resident memory in bytes, measured between requests.
     pub memory: u64,
 }
 
-impl Line {
-    /// The request that it says to hold: its id, and the tag of its ticket.
+impl WorkerLine {
+    /// The id and ticket tag of the request that it claims to hold.
     pub fn held(&self) -> Option<(u16, u64)> {
         let request = self.request.filter(|_| self.state.holds_event());
         request.map(|request| (request, self.tag))
@@ -133,7 +137,7 @@ impl Line {
 /// The shared memory of one pool generation.
 #[derive(Debug)]
 pub struct Scoreboard {
-    memory: Shared,
+    memory: SharedMemory,
     workers: usize,
     requests: usize,
 }
@@ -144,29 +148,29 @@ unsafe impl Send for Scoreboard {}
 unsafe impl Sync for Scoreboard {}
 
 impl Scoreboard {
-    /// Memory for `workers` lines and `requests` request ids (of which 0 is never used), all zero.
+    /// Zeroed memory for `workers` lines and `requests` request ids, of which 0 is never used.
     pub fn new(workers: usize, requests: usize) -> io::Result<Scoreboard> {
         Ok(Scoreboard {
-            memory: Shared::new(c"surus-scoreboard", Self::size(workers, requests))?,
+            memory: SharedMemory::new(c"surus-scoreboard", Self::size(workers, requests))?,
             workers,
             requests,
         })
     }
 
-    /// Bytes of the memory for so many.
+    /// The size of the memory in bytes.
     pub fn size(workers: usize, requests: usize) -> usize {
         workers * size_of::<RawLine>() + requests * size_of::<AtomicU64>()
     }
 
-    /// The memory, to be passed to the template.
+    /// The memory, for the master process.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.memory.fd()
     }
 
     fn raw(&self, worker: usize) -> &RawLine {
         assert!(worker < self.workers, "worker {worker} of {}", self.workers);
-        // SAFETY: inside the mapping by the assertion; page-aligned base plus a multiple of 64 is aligned for RawLine, whose
-        // fields are atomics, for which every bit pattern is a value.
+        // SAFETY: inside the mapping by the assertion; a page-aligned base plus a multiple of 64 is
+        // aligned for RawLine, whose fields are atomics, for which every bit pattern is valid.
         unsafe {
             &*self
                 .memory
@@ -185,16 +189,17 @@ impl Scoreboard {
             self.requests
         );
         let at = self.workers * size_of::<RawLine>() + request * size_of::<AtomicU64>();
-        // SAFETY: inside the mapping by the assertion and the size chosen in `new`, behind the lines; a page-aligned base plus a
-        // multiple of 8 is aligned for a 64-bit atomic, for which every bit pattern is a value.
+        // SAFETY: inside the mapping by the assertion and the size chosen in `new`, behind the
+        // lines; a page-aligned base plus a multiple of 8 is aligned for a 64-bit atomic, for which
+        // every bit pattern is valid.
         unsafe { &*self.memory.base().as_ptr().add(at).cast::<AtomicU64>() }
     }
 
     /// Reads a worker's line.
-    pub fn line(&self, worker: usize) -> Line {
+    pub fn line(&self, worker: usize) -> WorkerLine {
         let raw = self.raw(worker);
         let state = State::from_number(raw.state.load(Ordering::Acquire));
-        Line {
+        WorkerLine {
             state,
             request: self.request_from(raw.request.load(Ordering::Relaxed)),
             tag: raw.tag.load(Ordering::Relaxed),
@@ -205,37 +210,39 @@ impl Scoreboard {
         }
     }
 
-    /// The request id, if there can be such a request.
+    /// The number as a request id, if it can be one.
     pub fn request_from(&self, number: u32) -> Option<u16> {
         let request = u16::try_from(number).ok()?;
         (request > 0 && usize::from(request) < self.requests).then_some(request)
     }
 
-    /// Tells `worker` that this request of its has to end; takes effect with [`crate::process::Pid::stop`].
+    /// Tells `worker` to end this request; takes effect with [`crate::process::Pid::stop`].
     pub fn stop(&self, worker: usize, ticket: Ticket) {
         self.raw(worker).stop.store(ticket.end(), Ordering::SeqCst);
     }
 
-    /// From here on one worker can claim the request, before it is sent to any.
+    /// Lets one worker claim the request. Called before it is sent.
     pub fn offer(&self, request: u16, ticket: Ticket) {
         self.word(request).store(ticket.0, Ordering::SeqCst);
     }
 
-    /// Does the word say that nobody has claimed the request yet? A claimed one's can be written back.
+    /// Whether the word says that the request is unclaimed. The word of a claimed request may have
+    /// been written back.
     pub fn is_offered(&self, request: u16, ticket: Ticket) -> bool {
         self.word(request).load(Ordering::SeqCst) == ticket.0
     }
 
-    /// Takes the request back. True: no worker will begin it from here on, wherever its message still lies, nor has one begun
-    /// it, unless the word was written back. False: a worker has claimed it.
+    /// Revokes the request. True if no worker will begin it, wherever its message is, and none has,
+    /// unless the word was written back. False if a worker has claimed it.
     pub fn revoke(&self, request: u16, ticket: Ticket) -> bool {
         self.word(request)
             .compare_exchange(ticket.0, CLAIMED, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
     }
 
-    /// Nobody waits for this request any more: the worker that has claimed it sees an aborted connection.
-    pub fn set_gone(&self, request: u16, ticket: Ticket) {
+    /// The client has disconnected: the worker that has claimed this request sees an aborted
+    /// connection.
+    pub fn set_aborted(&self, request: u16, ticket: Ticket) {
         self.word(request).store(ticket.end(), Ordering::SeqCst);
     }
 }
@@ -265,14 +272,14 @@ mod tests {
         // As sapi/worker/worker.c claims it.
         board.word(5).store(CLAIMED, Ordering::SeqCst);
         assert!(!board.revoke(5, second) && !board.is_offered(5, second));
-        board.set_gone(5, second);
+        board.set_aborted(5, second);
         assert!(!board.revoke(5, second) && !board.is_offered(5, second));
     }
 
     #[test]
-    fn end_of_a_ticket_is_what_the_worker_computes_and_hides_the_secret_half() {
+    fn ticket_end_matches_the_worker_and_hides_the_secret_half() {
         let ticket = Ticket(0x0123_4567_89ab_cdef);
-        // As surus_ticket_end() has it.
+        // As surus_ticket_end() computes it.
         assert_eq!(ticket.end(), 0x87cb_fbfe_7654_3210);
         assert_ne!(ticket.end() >> 32, ticket.0 >> 32);
         assert_ne!(ticket.end() >> 32, !ticket.0 >> 32);

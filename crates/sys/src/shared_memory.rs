@@ -13,15 +13,15 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 /// with the descriptor may write to it at any time. So it is accessed through atomics, or copied
 /// before it is checked.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedMemory {
     base: NonNull<u8>,
     size: NonZeroUsize,
     memory: OwnedFd,
 }
 
-impl Shared {
+impl SharedMemory {
     /// `name` is what `/proc` shows for it. A size of 0 is an error.
-    pub(crate) fn new(name: &std::ffi::CStr, size: usize) -> io::Result<Shared> {
+    pub(crate) fn new(name: &std::ffi::CStr, size: usize) -> io::Result<SharedMemory> {
         let size = NonZeroUsize::new(size).ok_or(io::ErrorKind::InvalidInput)?;
         let memory = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
         nix::unistd::ftruncate(&memory, size.get() as i64)?;
@@ -38,7 +38,7 @@ impl Shared {
                 0,
             )?
         };
-        Ok(Shared {
+        Ok(SharedMemory {
             base: base.cast(),
             size,
             memory,
@@ -80,7 +80,7 @@ pub fn is_sealed_content(memory: BorrowedFd<'_>) -> bool {
     seals.is_ok_and(|seals| SealFlag::from_bits_truncate(seals).contains(fixed))
 }
 
-impl Drop for Shared {
+impl Drop for SharedMemory {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping made in `new`; every borrow from it borrows `self`.
         let _ = unsafe { munmap(self.base.cast(), self.size.get()) };
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn shared_memory_rejects_another_size_and_another_seal() {
-        let shared = Shared::new(c"test", 8192).unwrap();
+        let shared = SharedMemory::new(c"test", 8192).unwrap();
         let other = shared.fd().try_clone_to_owned().unwrap();
         for size in [0, 4096, 16384] {
             assert_eq!(ftruncate(&other, size), Err(Errno::EPERM), "{size}");

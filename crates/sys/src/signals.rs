@@ -3,8 +3,29 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// Undoes what the program that started this one has ignored or blocked: `SIGCHLD` reports
+/// children, `SIGTERM`, `SIGINT` and `SIGQUIT` end the process, and no signal is blocked. `SIGHUP`
+/// stays ignored (nohup(1)) until it is handled. Called before other threads start, because they
+/// inherit the mask.
+pub fn forget_inherited() -> io::Result<()> {
+    for inherited in [
+        Signal::SIGCHLD,
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGQUIT,
+    ] {
+        // SAFETY: the default action runs no code of this process.
+        unsafe { signal(inherited, SigHandler::SigDfl) }?;
+    }
+    Ok(sigprocmask(
+        SigmaskHow::SIG_SETMASK,
+        Some(&SigSet::empty()),
+        None,
+    )?)
+}
 
 /// What a signal asks a supervisor to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,38 +1,92 @@
 //! The file of a unix socket, in a directory that another user may be able to write to.
 //!
-//! That user can exchange the file for a link at any time. So nothing is changed by path after the bind.
+//! That user can exchange the file, or a directory above it, for a link at any time. So the
+//! directory is opened once, through links that root or this user has placed only, and nothing is
+//! changed by path after that.
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
+use nix::fcntl::AtFlags;
 use nix::libc;
 use nix::sys::stat::{FileStat, Mode, fstatat, umask};
 use nix::unistd::{Gid, UnlinkatFlags, setfsgid, unlinkat};
 
-/// Makes a listening socket whose file has this mode and group from its creation on; a setgid bit or a
-/// default access list of the directory takes precedence. Sets the umask of the process meanwhile.
-pub fn listen(path: &Path, mode: Option<u32>, group: Option<u32>) -> io::Result<UnixListener> {
-    let group = group.map(Gid::from_raw);
-    let old_group = group.map(setfsgid);
-    // setfsgid reports no error, but returns the group that was in force before.
-    let bound = match group.is_none_or(|group| setfsgid(group) == group) {
-        true => {
-            let old_mask = mode.map(|mode| umask(Mode::from_bits_truncate(!mode & 0o777)));
-            let bound = UnixListener::bind(path);
-            old_mask.map(umask);
-            bound
-        }
-        false => Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "cannot create files of the socket's group; that needs the capability CAP_SETGID",
-        )),
-    };
-    old_group.map(setfsgid);
-    bound
+use crate::trusted_path;
+
+/// Where the file of a socket is, or is to be.
+#[derive(Debug)]
+pub struct Place {
+    directory: OwnedFd,
+    name: OsString,
+    /// Leads into the directory, whatever has become of its path.
+    address: PathBuf,
+}
+
+impl Place {
+    /// Opens the directory of an absolute path. Directories that do not exist are made with the
+    /// mode `missing`, if there is one.
+    pub fn open(path: &Path, missing: Option<u32>) -> io::Result<Place> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let opened = trusted_path::directory(parent, missing)?;
+        let directory = opened.directory;
+        // Tools such as ss(8) show a socket by the address that it was bound at.
+        let address = match opened.is_fixed {
+            true => path.to_owned(),
+            false => Path::new(&format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name),
+        };
+        Ok(Place {
+            directory,
+            name: name.to_owned(),
+            address,
+        })
+    }
+
+    /// Connects to the socket.
+    pub fn connect(&self) -> io::Result<UnixStream> {
+        UnixStream::connect(&self.address)
+    }
+
+    /// The socket that is there; `None` if something else is, or nothing.
+    pub fn find(&self) -> io::Result<Option<SocketFile>> {
+        let Some(id) = look(&self.directory, self.name.as_ref()) else {
+            return Ok(None);
+        };
+        Ok(Some(SocketFile {
+            directory: self.directory.try_clone()?,
+            name: self.name.clone(),
+            id,
+        }))
+    }
+
+    /// Makes a listening socket whose file has this mode and group from its creation on; a setgid
+    /// bit or a default access list of the directory takes precedence. Sets the umask of the
+    /// process meanwhile.
+    pub fn listen(&self, mode: Option<u32>, group: Option<u32>) -> io::Result<UnixListener> {
+        let group = group.map(Gid::from_raw);
+        let old_group = group.map(setfsgid);
+        // setfsgid reports no error, but returns the group that was in force before.
+        let bound = match group.is_none_or(|group| setfsgid(group) == group) {
+            true => {
+                let old_mask = mode.map(|mode| umask(Mode::from_bits_truncate(!mode & 0o777)));
+                // bind(2) follows no link in the last component.
+                let bound = UnixListener::bind(&self.address);
+                old_mask.map(umask);
+                bound
+            }
+            false => Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "cannot create files of the socket's group; that needs the capability CAP_SETGID",
+            )),
+        };
+        old_group.map(setfsgid);
+        bound
+    }
 }
 
 /// A socket's file, as it was found. It is removed only as long as it is this one.
@@ -45,21 +99,6 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// The socket at this path; `None` if something else is there, or nothing.
-    pub fn find(path: &Path) -> io::Result<Option<SocketFile>> {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Ok(None);
-        };
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let directory = openat(AT_FDCWD, parent, flags, Mode::empty())?;
-        let found = look(&directory, name.as_ref());
-        Ok(found.map(|id| SocketFile {
-            directory,
-            name: name.to_owned(),
-            id,
-        }))
-    }
-
     /// Removes it, unless another file has its name by now.
     pub fn remove(&self) -> io::Result<()> {
         if look(&self.directory, self.name.as_ref()) == Some(self.id) {
@@ -94,7 +133,8 @@ mod tests {
         let group = (crate::process::uid() == 0).then_some(4711);
         for mode in [0o600, 0o660, 0o666, 0o777] {
             let path = dir.join(format!("{mode:o}"));
-            let _listener = listen(&path, Some(mode), group).unwrap();
+            let place = Place::open(&path, None).unwrap();
+            let _listener = place.listen(Some(mode), group).unwrap();
             let metadata = std::fs::metadata(&path).unwrap();
             assert_eq!(metadata.mode() & 0o777, mode);
             assert!(group.is_none_or(|group| metadata.gid() == group));
@@ -111,17 +151,18 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("surus-sys-replaced-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("in")).unwrap();
         let path = dir.join("in/socket");
-        let _listener = listen(&path, None, None).unwrap();
-        let file = SocketFile::find(&path).unwrap().unwrap();
+        let place = Place::open(&path, None).unwrap();
+        let _listener = place.listen(None, None).unwrap();
+        let file = place.find().unwrap().unwrap();
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "").unwrap();
         file.remove().unwrap();
         assert!(path.exists());
-        assert!(SocketFile::find(&path).unwrap().is_none());
+        assert!(place.find().unwrap().is_none());
         std::fs::remove_file(&path).unwrap();
         // A directory that has been exchanged for a link.
-        let _listener = listen(&path, None, None).unwrap();
-        let file = SocketFile::find(&path).unwrap().unwrap();
+        let _listener = place.listen(None, None).unwrap();
+        let file = place.find().unwrap().unwrap();
         std::fs::create_dir(dir.join("other")).unwrap();
         std::fs::write(dir.join("other/socket"), "").unwrap();
         std::fs::rename(dir.join("in"), dir.join("was")).unwrap();

@@ -112,7 +112,7 @@ final class Runner
     private static function send(Answer $answer): void
     {
         if (headers_sent($file, $line)) {
-            Log::line("surus: the event failed because output was sent before its result ($file:$line); do not call fastcgi_finish_request(), nor ob_end_clean() or ob_end_flush() on buffers of others");
+            Log::line("surus: the event failed because output was sent before its result ($file:$line); do not call fastcgi_finish_request(), nor flush() on PHP 8.4, nor ob_end_clean() or ob_end_flush() on buffers of others");
 
             return;
         }

@@ -1,5 +1,5 @@
-/* Descriptors of the boot that lead to no file. Counters, by which libraries wake themselves, each worker gets of its own; what else
- * would be one thing for all of them is refused. */
+/* Descriptors of the boot that lead to no file. Counters, by which libraries wake themselves, each
+ * worker gets of its own; what else would be one thing for all of them is refused. */
 #include "rewind/kernel/anon_fds.h"
 
 #include <inttypes.h>
@@ -32,8 +32,10 @@ const char *surus_anonymous_shared(int fd)
 	static const struct {
 		const char *kind, *name;
 	} shared[] = {
-		{"inotify", "an inotify instance"}, {"[eventpoll]", "an epoll instance"}, {"[timerfd]", "a timer (timerfd)"},
-		{"[fanotify]", "a fanotify group"}, {"[io_uring]", "an io_uring"}, {"[userfaultfd]", "a userfaultfd"},
+		{"inotify", "an inotify instance"}, {"[eventpoll]", "an epoll instance"},
+		{"[timerfd]", "a timer (timerfd)"},
+		{"[fanotify]", "a fanotify group"}, {"[io_uring]", "an io_uring"},
+		{"[userfaultfd]", "a userfaultfd"},
 	};
 	const char *its = kind(fd);
 

@@ -1,4 +1,5 @@
-/* Descriptors of the boot that lead to no file. Counters, by which libraries wake themselves, each worker gets of its own; what else */
+/* Descriptors of the boot that lead to no file. Counters, by which libraries wake themselves, each
+ * worker gets of its own; what else */
 #ifndef SURUS_REWIND_KERNEL_ANON_FDS_H
 #define SURUS_REWIND_KERNEL_ANON_FDS_H
 

@@ -13,7 +13,8 @@
 /* Not restored by a rewind. */
 static struct boot_fds {
 	zend_long first_resource; /* those from this number on are an event's */
-	unsigned char before[SURUS_DESCRIPTORS];  /* descriptors that were open when the boot began, as bits */
+	/* descriptors that were open when the boot began, as bits */
+	unsigned char before[SURUS_DESCRIPTORS];
 	unsigned char of_boot[SURUS_DESCRIPTORS]; /* those that it has opened */
 } *boot;
 

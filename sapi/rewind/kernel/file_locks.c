@@ -1,4 +1,5 @@
-/* Locks that an event holds on what the boot has opened: released as they are when a process ends, before the event's end is told. */
+/* Locks that an event holds on what the boot has opened: released as they are when a process ends,
+ * before the event's end is told. */
 #include "rewind/kernel/file_locks.h"
 
 #include <fcntl.h>
@@ -16,12 +17,14 @@ static bool may_hold_flock;
 
 static struct {
 	int fd;
-	bool records; /* a library has opened it, which may lock records of it (fcntl), as SQLite does */
+	/* a library has opened it, which may lock records of it (fcntl), as SQLite does */
+	bool records;
 } files[SURUS_DESCRIPTORS * 8];
 
 static size_t count;
 
-/* Semaphores of the boot (sysvsem), and how often the event has acquired them. PHP releases them with their objects, which stay. */
+/* Semaphores of the boot (sysvsem), and how often the event has acquired them. PHP releases them
+ * with their objects, which stay. */
 static HashTable semaphores;
 
 static zend_function *sem_release;
@@ -44,10 +47,12 @@ static void count_semaphore(zend_execute_data *call, const zval *done, int step)
 {
 	zval *argument = ZEND_CALL_NUM_ARGS(call) > 0 ? ZEND_CALL_ARG(call, 1) : NULL, none, *times;
 
-	if (Z_TYPE_P(done) == IS_TRUE && argument && Z_TYPE_P(argument) == IS_OBJECT && surus_ours_is_boots(Z_OBJ_P(argument))) {
+	if (Z_TYPE_P(done) == IS_TRUE && argument && Z_TYPE_P(argument) == IS_OBJECT &&
+	        surus_ours_is_boots(Z_OBJ_P(argument))) {
 		ZVAL_LONG(&none, 0);
 		times = zend_hash_index_find(&semaphores, (zend_ulong)(uintptr_t)Z_OBJ_P(argument));
-		times = times ? times : zend_hash_index_add_new(&semaphores, (zend_ulong)(uintptr_t)Z_OBJ_P(argument), &none);
+		times = times ? times : zend_hash_index_add_new(&semaphores,
+		        (zend_ulong)(uintptr_t)Z_OBJ_P(argument), &none);
 		Z_LVAL_P(times) += step;
 	}
 }
@@ -68,7 +73,8 @@ static void hook(HashTable *functions, const char *name, zif_handler *plain, zif
 {
 	zend_function *function = zend_hash_str_find_ptr(functions, name, strlen(name));
 
-	if (function && function->type == ZEND_INTERNAL_FUNCTION && function->internal_function.handler != ours) {
+	if (function && function->type == ZEND_INTERNAL_FUNCTION &&
+	        function->internal_function.handler != ours) {
 		*plain = function->internal_function.handler;
 		function->internal_function.handler = ours;
 	}
@@ -76,7 +82,8 @@ static void hook(HashTable *functions, const char *name, zif_handler *plain, zif
 
 void surus_locks_watch(void)
 {
-	zend_class_entry *class, *file_object = zend_hash_str_find_ptr(CG(class_table), ZEND_STRL("splfileobject"));
+	zend_class_entry *class, *file_object =
+	        zend_hash_str_find_ptr(CG(class_table), ZEND_STRL("splfileobject"));
 
 	hook(CG(function_table), "flock", &plain_flock, ZEND_FN(surus_flock));
 	sem_release = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("sem_release"));
@@ -88,7 +95,8 @@ void surus_locks_watch(void)
 	/* Those of classes that inherit a method too: each has a copy. */
 	ZEND_HASH_FOREACH_PTR(CG(class_table), class) {
 		if (file_object && instanceof_function(class, file_object)) {
-			hook(&class->function_table, "flock", &plain_flock_of_object, ZEND_FN(surus_flock_of_object));
+			hook(&class->function_table, "flock", &plain_flock_of_object,
+			        ZEND_FN(surus_flock_of_object));
 		}
 	} ZEND_HASH_FOREACH_END();
 }
@@ -112,7 +120,8 @@ static void release_semaphores(void)
 	/* Of one that the event has removed, nobody wants to hear. */
 	EG(error_reporting) = EG(user_error_handler_error_reporting) = 0;
 	ZEND_HASH_FOREACH_NUM_KEY_VAL(&semaphores, object, times) {
-		for (zend_long left = Z_LVAL_P(times); left > 0 && surus_ours_is_boots((zend_object *)(uintptr_t)object); left--) {
+		for (zend_long left = Z_LVAL_P(times);
+		        left > 0 && surus_ours_is_boots((zend_object *)(uintptr_t)object); left--) {
 			zval argument, released;
 			ZVAL_OBJ(&argument, (zend_object *)(uintptr_t)object);
 			zend_call_known_function(sem_release, NULL, NULL, &released, 1, &argument, NULL);

@@ -1,4 +1,5 @@
-/* Locks that an event holds on what the boot has opened: released as they are when a process ends, before the event's end is told. */
+/* Locks that an event holds on what the boot has opened: released as they are when a process ends,
+ * before the event's end is told. */
 #ifndef SURUS_REWIND_KERNEL_FILE_LOCKS_H
 #define SURUS_REWIND_KERNEL_FILE_LOCKS_H
 

@@ -1,5 +1,6 @@
-/* What a request leaves in the kernel: descriptors, the working directory, children, signal handlers. What is cheap is put back
- * after every request; for the rest a process has to be replaced. */
+/* What a request leaves in the kernel: descriptors, the working directory, children, signal
+ * handlers. What is cheap is put back after every request; for the rest a process has to be
+ * replaced. */
 #include "rewind/kernel/kernel_state.h"
 
 #include <dirent.h>
@@ -79,14 +80,18 @@ static const struct {
 	{"cli_set_process_title", "identity: the title of the process was changed"},
 	/* Only where what they are given first has been made by the boot. */
 	{"socket_shutdown", "descriptor: a socket of the boot was shut down (socket_shutdown)"},
-	{"socket_set_option", "descriptor: a socket of the boot was given another option (socket_set_option)"},
+	{"socket_set_option",
+	        "descriptor: a socket of the boot was given another option (socket_set_option)"},
 	{"socket_setopt", "descriptor: a socket of the boot was given another option (socket_setopt)"},
-	{"stream_socket_shutdown", "descriptor: a socket of the boot was shut down (stream_socket_shutdown)"},
+	{"stream_socket_shutdown",
+	        "descriptor: a socket of the boot was shut down (stream_socket_shutdown)"},
 	{"socket_connect", "descriptor: a socket of the boot was connected (socket_connect)"},
 	{"socket_bind", "descriptor: a socket of the boot was bound (socket_bind)"},
 	{"socket_listen", "descriptor: a socket of the boot was made to listen (socket_listen)"},
-	{"socket_import_stream", "descriptor: a socket of the boot was taken out of its stream (socket_import_stream)"},
-	{"socket_export_stream", "descriptor: a socket of the boot was made a stream (socket_export_stream)"},
+	{"socket_import_stream",
+	        "descriptor: a socket of the boot was taken out of its stream (socket_import_stream)"},
+	{"socket_export_stream",
+	        "descriptor: a socket of the boot was made a stream (socket_export_stream)"},
 };
 
 enum { TOUCHING = sizeof(touching) / sizeof(*touching), OF_BOOT = TOUCHING - 9 };
@@ -101,7 +106,8 @@ static bool is_given_boots(zend_execute_data *call)
 	const zval *first = ZEND_CALL_NUM_ARGS(call) > 0 ? ZEND_CALL_ARG(call, 1) : NULL;
 
 	return first && ((Z_TYPE_P(first) == IS_OBJECT && surus_ours_is_boots(Z_OBJ_P(first))) ||
-	                 (Z_TYPE_P(first) == IS_RESOURCE && surus_kernel_is_boots_resource(Z_RES_HANDLE_P(first))));
+	                 (Z_TYPE_P(first) == IS_RESOURCE &&
+	                 surus_kernel_is_boots_resource(Z_RES_HANDLE_P(first))));
 }
 
 static ZEND_FUNCTION(surus_touching)
@@ -124,7 +130,8 @@ static ZEND_FUNCTION(surus_ffi)
 {
 	k->touched = "native: native code was called, which may have changed anything (FFI)";
 	for (size_t i = 0; i < sizeof(ffi_names) / sizeof(*ffi_names); i++) {
-		if (zend_string_equals_cstr(EX(func)->common.function_name, ffi_names[i], strlen(ffi_names[i]))) {
+		if (zend_string_equals_cstr(EX(func)->common.function_name, ffi_names[i],
+		        strlen(ffi_names[i]))) {
 			ffi_handlers[i](INTERNAL_FUNCTION_PARAM_PASSTHRU);
 			return;
 		}
@@ -134,7 +141,8 @@ static ZEND_FUNCTION(surus_ffi)
 static void hook(void)
 {
 	for (size_t i = 0; i < TOUCHING; i++) {
-		zend_function *function = zend_hash_str_find_ptr(CG(function_table), touching[i].name, strlen(touching[i].name));
+		zend_function *function = zend_hash_str_find_ptr(CG(function_table), touching[i].name,
+		        strlen(touching[i].name));
 		if (function && function->type == ZEND_INTERNAL_FUNCTION) {
 			hooked[i].name = function->common.function_name;
 			hooked[i].handler = function->internal_function.handler;
@@ -143,7 +151,8 @@ static void hook(void)
 	}
 	zend_class_entry *ffi = zend_hash_str_find_ptr(CG(class_table), "ffi", sizeof("ffi") - 1);
 	for (size_t i = 0; ffi && i < sizeof(ffi_names) / sizeof(*ffi_names); i++) {
-		zend_function *method = zend_hash_str_find_ptr(&ffi->function_table, ffi_names[i], strlen(ffi_names[i]));
+		zend_function *method = zend_hash_str_find_ptr(&ffi->function_table, ffi_names[i],
+		        strlen(ffi_names[i]));
 		if (method && method->type == ZEND_INTERNAL_FUNCTION) {
 			ffi_handlers[i] = method->internal_function.handler;
 			method->internal_function.handler = ZEND_FN(surus_ffi);
@@ -159,23 +168,26 @@ static int open_own(int fd, const char *path, int flags)
 	if (surus_log_is(fd)) {
 		return surus_log_open(STDERR_FILENO, flags);
 	}
-	return surus_temporary_is(fd) ? surus_temporary_copy(fd) : open(path, flags & ~(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW));
+	return surus_temporary_is(fd) ? surus_temporary_copy(fd)
+	        : open(path, flags & ~(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW));
 }
 
-/* Workers share what the template has opened, and so the place in it and locks on it: a file of the boot is opened anew. NULL, or why
- * that cannot be. */
+/* Workers share what the template has opened, and so the place in it and locks on it: a file of the
+ * boot is opened anew. NULL, or why that cannot be. */
 static const char *own_file(int fd, const struct stat *file)
 {
 	static char text[512];
 	char path[64];
 	int flags = fcntl(fd, F_GETFL), own;
-	bool opens = surus_log_is(fd) || ((S_ISREG(file->st_mode) || S_ISDIR(file->st_mode)) && !(flags & O_PATH));
+	bool opens = surus_log_is(fd) || ((S_ISREG(file->st_mode) || S_ISDIR(file->st_mode)) &&
+	        !(flags & O_PATH));
 	bool temporary = surus_temporary_is(fd);
 	off_t offset = opens && !(flags & O_APPEND) ? lseek(fd, 0, SEEK_CUR) : -1;
 	struct file *noted = &k->files[k->file_count++];
 
 	surus_locks_note(fd, file);
-	*noted = (struct file){.fd = fd, .device = file->st_dev, .inode = file->st_ino, .offset = offset, .temporary = temporary};
+	*noted = (struct file){.fd = fd, .device = file->st_dev, .inode = file->st_ino,
+	        .offset = offset, .temporary = temporary};
 	if (!opens) {
 		noted->counter = surus_counter_own(fd, &noted->count);
 		return NULL;
@@ -183,13 +195,16 @@ static const char *own_file(int fd, const struct stat *file)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	own = open_own(fd, path, flags);
 	if (own < 0 && !temporary && offset < 0) {
-		return NULL; /* a log, rotated since the boot and another user's by now: what is only appended to may be shared */
+		/* a log, rotated since the boot and another user's by now: what is only appended to may be
+		 * shared */
+		return NULL;
 	}
 	if (own < 0) {
 		int error = errno;
 		char name[256];
 		ssize_t len = readlink(path, name, sizeof(name));
-		snprintf(text, sizeof(text), "%.*s, which the boot leaves open, cannot be opened again: %s", (int)(len < 0 ? 0 : len), name,
+		snprintf(text, sizeof(text), "%.*s, which the boot leaves open, cannot be opened again: %s",
+		        (int)(len < 0 ? 0 : len), name,
 		         strerror(error));
 		return text;
 	}
@@ -236,12 +251,14 @@ const char *surus_kernel_note(void)
 	}
 	if (k->directory < 0 || !surus_open_descriptors(open_ones, &k->last)) {
 		/* A fork for each event works without /proc, too. */
-		return surus_settings.engine == SURUS_REWIND ? "its descriptors cannot be listed (/proc/self/fd)" : NULL;
+		return surus_settings.engine == SURUS_REWIND
+		        ? "its descriptors cannot be listed (/proc/self/fd)" : NULL;
 	}
 	for (int fd = 0; fd <= k->last; fd++) {
 		struct stat file;
 		if (!(open_ones[fd / 8] & 1 << fd % 8)) {
-			/* So that whatever a request opens comes behind, and a gap means that it has closed something. */
+			/* So that whatever a request opens comes behind, and a gap means that it has closed
+			 * something. */
 			int filler = open("/dev/null", O_RDWR | O_CLOEXEC);
 			if (filler != fd) {
 				return "its descriptors cannot be put in a row";
@@ -284,7 +301,8 @@ static const char *put_back_descriptors(void)
 			return "descriptor: a descriptor of the boot was closed";
 		}
 		if (file->temporary && surus_temporary_is_written(&now)) {
-			return "descriptor: a temporary file that the boot had opened was written to (php://temp, tmpfile)";
+			return "descriptor: a temporary file that the boot had opened was written to "
+			        "(php://temp, tmpfile)";
 		}
 		if (file->counter && !surus_counter_put_back(file->fd, file->count)) {
 			return "descriptor: a counter that the boot had opened cannot be put back (eventfd)";
@@ -294,7 +312,8 @@ static const char *put_back_descriptors(void)
 		}
 	}
 	return surus_pairs_are_empty() ? NULL
-	                               : "descriptor: something was left in a pair of sockets or a pipe that the boot had opened";
+	                               : "descriptor: something was left in a pair of sockets or a "
+	                               "pipe that the boot had opened";
 }
 
 bool surus_kernel_is_as_it_was(void)
@@ -304,7 +323,8 @@ bool surus_kernel_is_as_it_was(void)
 	mode_t mask = umask(k->umask);
 
 	close(lowest);
-	return lowest == k->last + 1 && mask == k->umask && waitpid(-1, NULL, WNOHANG | __WALL) < 0 && fstat(k->directory, &before) == 0 &&
+	return lowest == k->last + 1 && mask == k->umask && waitpid(-1, NULL, WNOHANG | __WALL) < 0 &&
+	        fstat(k->directory, &before) == 0 &&
 	       stat(".", &here) == 0 && here.st_dev == before.st_dev && here.st_ino == before.st_ino;
 }
 

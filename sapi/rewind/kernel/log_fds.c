@@ -1,5 +1,5 @@
-/* php://stderr and php://stdout of a boot lead to what the template says. A worker's are to lead to its own log, and by themselves: what a
- * request does to them, nobody else is to meet. */
+/* php://stderr and php://stdout of a boot lead to what the template says. A worker's are to lead to
+ * its own log, and by themselves: what a request does to them, nobody else is to meet. */
 #include "rewind/kernel/log_fds.h"
 
 #include <fcntl.h>
@@ -37,7 +37,8 @@ static bool leads_to(int fd, int other)
 {
 	struct stat file, same;
 
-	return fstat(fd, &file) == 0 && fstat(other, &same) == 0 && file.st_dev == same.st_dev && file.st_ino == same.st_ino;
+	return fstat(fd, &file) == 0 && fstat(other, &same) == 0 && file.st_dev == same.st_dev &&
+	        file.st_ino == same.st_ino;
 }
 
 void surus_log_take(void)
@@ -49,10 +50,12 @@ void surus_log_take(void)
 		return;
 	}
 	for (int fd = 3; fd <= last; fd++) {
-		if (!(open_ones[fd / 8] & 1 << fd % 8) || !(leads_to(fd, STDOUT_FILENO) || leads_to(fd, STDERR_FILENO))) {
+		if (!(open_ones[fd / 8] & 1 << fd % 8) ||
+		        !(leads_to(fd, STDOUT_FILENO) || leads_to(fd, STDERR_FILENO))) {
 			continue;
 		}
-		int own = surus_log_open(surus_self->log, fcntl(fd, F_GETFL)), descriptor_flags = fcntl(fd, F_GETFD);
+		int own = surus_log_open(surus_self->log, fcntl(fd, F_GETFL)), descriptor_flags =
+		        fcntl(fd, F_GETFD);
 		if (own >= 0) {
 			dup2(own, fd);
 			fcntl(fd, F_SETFD, descriptor_flags);

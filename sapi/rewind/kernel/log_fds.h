@@ -1,4 +1,5 @@
-/* php://stderr and php://stdout of a boot lead to what the template says. A worker's are to lead to its own log, and by themselves: what a */
+/* php://stderr and php://stdout of a boot lead to what the template says. A worker's are to lead to
+ * its own log, and by themselves: what a */
 #ifndef SURUS_REWIND_KERNEL_LOG_FDS_H
 #define SURUS_REWIND_KERNEL_LOG_FDS_H
 
@@ -9,7 +10,8 @@ void surus_log_note(int fd);
 bool surus_log_is(int fd);
 /* Opens what `log` leads to, so that it has status flags of its own. -1 on failure. */
 int surus_log_open(int log, int flags);
-/* In a worker that has booted by itself, before it speaks: has such descriptors lead to its own log. */
+/* In a worker that has booted by itself, before it speaks: has such descriptors lead to its own
+ * log. */
 void surus_log_take(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* Signals of the boot: what it has blocked, and for what it has set a handler, its workers have too. */
+/* Signals of the boot: what it has blocked, and for what it has set a handler, its workers have
+ * too. */
 #include "rewind/kernel/signals.h"
 
 #include <signal.h>
@@ -15,7 +16,8 @@ static bool catches, blocks;
 /* Signals that come from what is done, and not from another: they cannot wait. */
 static bool is_fault(int number)
 {
-	return number == SIGSEGV || number == SIGBUS || number == SIGILL || number == SIGFPE || number == SIGTRAP || number == SIGSYS ||
+	return number == SIGSEGV || number == SIGBUS || number == SIGILL || number == SIGFPE ||
+	        number == SIGTRAP || number == SIGSYS ||
 	       number == SIGABRT;
 }
 
@@ -31,7 +33,8 @@ static bool is_caught(int number)
 	handler = (const void *)(uintptr_t)action.sa_handler;
 #ifdef ZEND_SIGNALS
 	/* PHP stands before these, and knows who is behind it. */
-	if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM || number == SIGUSR1 || number == SIGUSR2) {
+	if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM ||
+	        number == SIGUSR1 || number == SIGUSR2) {
 		handler = SIGG(handlers)[number - 1].handler;
 	}
 #endif
@@ -54,7 +57,8 @@ void surus_signals_keep(void)
 	/* What PHP noted here would be called in every worker that is forked later. */
 	held = caught;
 	sigaddset(&held, SIGCHLD);
-	/* A worker may send it. PHP would note that the time is over, and each worker forked later would refuse its requests. */
+	/* A worker may send it. PHP would note that the time is over, and each worker forked later
+	 * would refuse its requests. */
 	sigaddset(&held, SIGPROF);
 	sigprocmask(SIG_BLOCK, &held, &blocked);
 	if (zend_atomic_bool_load_ex(&EG(timed_out))) {
@@ -82,7 +86,8 @@ bool surus_signals_wait(void)
 {
 	sigset_t waiting;
 
-	return blocks && sigpending(&waiting) == 0 && sigandset(&waiting, &waiting, &blocked) == 0 && !sigisemptyset(&waiting);
+	return blocks && sigpending(&waiting) == 0 && sigandset(&waiting, &waiting, &blocked) == 0 &&
+	        !sigisemptyset(&waiting);
 }
 
 bool surus_signals_hold(void)

@@ -1,5 +1,6 @@
-/* Pairs of the boot: sockets and pipes whose both ends are its own. Between workers, or between events, they would be a channel; so each
- * worker has them for itself, and one in which an event has left something is not used again. */
+/* Pairs of the boot: sockets and pipes whose both ends are its own. Between workers, or between
+ * events, they would be a channel; so each worker has them for itself, and one in which an event
+ * has left something is not used again. */
 #include "rewind/kernel/socket_pairs.h"
 
 #include <errno.h>
@@ -37,8 +38,10 @@ static bool is_socket_pair(int fd)
 	struct ucred peer;
 	socklen_t name_len = sizeof(name), peer_len = sizeof(peer);
 
-	return getsockname(fd, (struct sockaddr *)&name, &name_len) == 0 && name.sun_family == AF_UNIX &&
-	       name_len == sizeof(sa_family_t) && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_len) == 0 &&
+	return getsockname(fd, (struct sockaddr *)&name, &name_len) == 0 &&
+	        name.sun_family == AF_UNIX &&
+	       name_len == sizeof(sa_family_t) &&
+	       getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_len) == 0 &&
 	       peer.pid == getpid();
 }
 
@@ -59,7 +62,8 @@ bool surus_pairs_has(int fd)
 
 static void add(int fd, const struct stat *file)
 {
-	ends[count++] = (struct end){.fd = fd, .pair = UNKNOWN, .reads = true, .device = file->st_dev, .inode = file->st_ino};
+	ends[count++] = (struct end){.fd = fd, .pair = UNKNOWN, .reads = true, .device = file->st_dev,
+	        .inode = file->st_ino};
 }
 
 /* --- who belongs to whom --- */
@@ -72,8 +76,8 @@ static short readable(const struct end *end)
 	return polled.revents;
 }
 
-/* The end that hears what is said at this one. A kernel need not be able to tell it (unix_diag); so it is tried, in ends that are known to be
- * empty. */
+/* The end that hears what is said at this one. A kernel need not be able to tell it (unix_diag); so
+ * it is tried, in ends that are known to be empty. */
 static struct end *other_end(const struct end *end)
 {
 	char word = 0;
@@ -108,8 +112,9 @@ static const char *refuse(int fd, const char *what)
 	static char text[320];
 
 	snprintf(text, sizeof(text),
-	         "the boot leaves a pair of sockets open (descriptor %d) %s; every worker gets such a pair of its own, which is empty: read what is "
-	         "there before surus_serve(), close the pair, or make it in the handler",
+	         "the boot leaves a pair of sockets open (descriptor %d) %s; every worker gets such a "
+	         "pair of its own, which is empty: read what is there before surus_serve(), close the "
+	         "pair, or make it in the handler",
 	         fd, what);
 	return text;
 }
@@ -123,7 +128,8 @@ static const char *match(void)
 			ends[i].pair = SINGLE;
 			ends[i].reads = false;
 		} else if (state) {
-			return refuse(ends[i].fd, "in which something waits to be read, or that is half shut down");
+			return refuse(ends[i].fd,
+			        "in which something waits to be read, or that is half shut down");
 		}
 	}
 	for (size_t i = 0; i < count; i++) {
@@ -153,7 +159,8 @@ const char *surus_pairs_note_sockets(const unsigned char *open_ones, int last)
 	struct stat file;
 
 	for (int fd = 3; fd <= last; fd++) {
-		if (!(open_ones[fd / 8] & 1 << fd % 8) || fstat(fd, &file) != 0 || !S_ISSOCK(file.st_mode) || !is_socket_pair(fd)) {
+		if (!(open_ones[fd / 8] & 1 << fd % 8) || fstat(fd, &file) != 0 ||
+		        !S_ISSOCK(file.st_mode) || !is_socket_pair(fd)) {
 			continue;
 		}
 		if (holds(fd)) {
@@ -215,7 +222,8 @@ static bool lead(int fd, int new)
 {
 	int flags = fcntl(fd, F_GETFL), descriptor_flags = fcntl(fd, F_GETFD);
 
-	return dup2(new, fd) == fd && fcntl(fd, F_SETFL, flags) == 0 && fcntl(fd, F_SETFD, descriptor_flags) == 0;
+	return dup2(new, fd) == fd && fcntl(fd, F_SETFL, flags) == 0 &&
+	        fcntl(fd, F_SETFD, descriptor_flags) == 0;
 }
 
 /* Both directions in one, which pipe(2) does not give. */
@@ -287,7 +295,8 @@ bool surus_pairs_are_empty(void)
 
 	for (size_t i = 0; i < count; i++) {
 		if (ends[i].reads) {
-			polled[asked++] = (struct pollfd){.fd = ends[i].fd, .events = POLLIN | POLLPRI | POLLRDHUP};
+			polled[asked++] = (struct pollfd){.fd = ends[i].fd,
+			        .events = POLLIN | POLLPRI | POLLRDHUP};
 		}
 		if (asked > 0 && (asked == 64 || i + 1 == count)) {
 			if (poll(polled, asked, 0) != 0) {

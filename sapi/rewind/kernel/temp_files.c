@@ -1,5 +1,5 @@
-/* Temporary files of the boot, which PHP programmers take for memory: each worker has a copy, and leaves with it what an event has
- * written there. */
+/* Temporary files of the boot, which PHP programmers take for memory: each worker has a copy, and
+ * leaves with it what an event has written there. */
 #include "rewind/kernel/temp_files.h"
 
 #include <fcntl.h>
@@ -78,7 +78,8 @@ int surus_temporary_copy(int fd)
 	while (complete && at < file.st_size) {
 		complete = sendfile(own, from, &at, (size_t)(file.st_size - at)) > 0;
 	}
-	complete = complete && fcntl(own, F_SETFL, fcntl(fd, F_GETFL)) == 0 && futimens(own, never) == 0;
+	complete = complete && fcntl(own, F_SETFL, fcntl(fd, F_GETFL)) == 0 &&
+	        futimens(own, never) == 0;
 	if (from >= 0) {
 		close(from);
 	}

@@ -1,4 +1,5 @@
-/* Temporary files of the boot, which PHP programmers take for memory: each worker has a copy, and leaves with it what an event has */
+/* Temporary files of the boot, which PHP programmers take for memory: each worker has a copy, and
+ * leaves with it what an event has */
 #ifndef SURUS_REWIND_KERNEL_TEMP_FILES_H
 #define SURUS_REWIND_KERNEL_TEMP_FILES_H
 

@@ -10,9 +10,11 @@ enum {
 	LINE = 64,
 };
 
-/* Writes only where they differ: then mostly nothing has to be written, and reading takes the caches less. Meanwhile what comes next is
- * fetched: processors do so by themselves only within a page. */
-static inline __attribute__((always_inline)) bool restore(void *to, const void *from, size_t size, const void *next_to,
+/* Writes only where they differ: then mostly nothing has to be written, and reading takes the
+ * caches less. Meanwhile what comes next is fetched: processors do so by themselves only within a
+ * page. */
+static inline __attribute__((always_inline)) bool restore(void *to, const void *from, size_t size,
+        const void *next_to,
                                                           const void *next_from)
 {
 	bool differed = false;
@@ -38,22 +40,26 @@ static inline __attribute__((always_inline)) bool restore(void *to, const void *
 	return differed;
 }
 
-static bool restore_plainly(void *to, const void *from, size_t size, const void *next_to, const void *next_from)
+static bool restore_plainly(void *to, const void *from, size_t size, const void *next_to,
+        const void *next_from)
 {
 	return restore(to, from, size, next_to, next_from);
 }
 
-#if defined(__x86_64__) && !defined(__clang__) /* which does not know how to ask for all of their width */
+/* which does not know how to ask for all of their width */
+#if defined(__x86_64__) && !defined(__clang__)
 #define SURUS_AVX512
-static __attribute__((target("avx512f,avx512bw,prefer-vector-width=512"))) bool restore_by_avx512(void *to, const void *from, size_t size,
-                                                                                               const void *next_to, const void *next_from)
+static __attribute__((target("avx512f,avx512bw,prefer-vector-width=512"))) bool
+restore_by_avx512(void *to, const void *from, size_t size, const void *next_to,
+        const void *next_from)
 {
 	return restore(to, from, size, next_to, next_from);
 }
 #endif
 
 #ifdef __x86_64__
-static __attribute__((target("avx2"))) bool restore_by_avx2(void *to, const void *from, size_t size, const void *next_to,
+static __attribute__((target("avx2"))) bool restore_by_avx2(void *to, const void *from, size_t size,
+        const void *next_to,
                                                             const void *next_from)
 {
 	return restore(to, from, size, next_to, next_from);

@@ -1,5 +1,5 @@
-/* What this process has mapped: what it is now, and how it becomes again what it was at the mark. Without malloc and stdio, whose
- * memory is at stake. */
+/* What this process has mapped: what it is now, and how it becomes again what it was at the mark.
+ * Without malloc and stdio, whose memory is at stake. */
 #include "rewind/memory/mappings.h"
 
 #include <gnu/libc-version.h>
@@ -110,7 +110,8 @@ static size_t read_into(struct mapping *mappings)
 		at++;
 		m->end = hex(&at);
 		at++;
-		m->prot = (at[0] == 'r' ? PROT_READ : 0) | (at[1] == 'w' ? PROT_WRITE : 0) | (at[2] == 'x' ? PROT_EXEC : 0);
+		m->prot = (at[0] == 'r' ? PROT_READ : 0) | (at[1] == 'w' ? PROT_WRITE : 0) |
+		        (at[2] == 'x' ? PROT_EXEC : 0);
 		m->private = at[3] == 'p';
 		at += 5;
 		m->offset = hex(&at);
@@ -159,7 +160,8 @@ static size_t next_line(struct lines *lines, char *line, size_t size)
 	}
 }
 
-/* glibc does so since 2.41. Before, nobody has had such memory, and to read where it would be takes milliseconds. */
+/* glibc does so since 2.41. Before, nobody has had such memory, and to read where it would be takes
+ * milliseconds. */
 static bool libc_draws_ahead(void)
 {
 	char *rest;
@@ -232,12 +234,15 @@ bool surus_mappings_is_on_stack(size_t most)
 	return false;
 }
 
-bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, int prot, bool anonymous))
+bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, int prot,
+        bool anonymous))
 {
 	for (size_t i = 0; i < a->count; i++) {
 		struct mapping *m = &a->now[i];
-		/* What is wiped is a line of its own, since its flags differ from those of its neighbours. */
-		if (!m->private || !(m->prot & PROT_WRITE) || m->stack || m->special || is_wiped(m->start)) {
+		/* What is wiped is a line of its own, since its flags differ from those of its
+		 * neighbours. */
+		if (!m->private || !(m->prot & PROT_WRITE) || m->stack || m->special ||
+		        is_wiped(m->start)) {
 			continue;
 		}
 		for (uintptr_t at = m->start; at < m->end;) {
@@ -268,7 +273,8 @@ static int count_libraries(struct dl_phdr_info *info, size_t size, void *to)
 	return 1; /* each of them says the same */
 }
 
-/* Were libraries loaded or unloaded since the mark? One may lie now where another was that is as large. */
+/* Were libraries loaded or unloaded since the mark? One may lie now where another was that is as
+ * large. */
 static bool has_other_libraries(void)
 {
 	struct libraries now;
@@ -312,16 +318,18 @@ uintptr_t surus_mappings_stack_end(void)
 	return 0;
 }
 
-/* Was something mapped at `at`, at the mark? Then `end` is where that ends, or 0 if it was not as `m` is; else `next` is where the next
- * begins, if that is before what it was. */
+/* Was something mapped at `at`, at the mark? Then `end` is where that ends, or 0 if it was not as
+ * `m` is; else `next` is where the next begins, if that is before what it was. */
 static bool was_there(const struct mapping *m, uintptr_t at, uintptr_t *next, uintptr_t *end)
 {
 	for (size_t i = 0; i < a->marked_count; i++) {
 		const struct mapping *before = &a->marked[i];
 
 		if (at >= before->start && at < before->end) {
-			bool same = m->prot == before->prot && m->private == before->private && m->inode == before->inode &&
-			            (m->inode == 0 || m->offset + (at - m->start) == before->offset + (at - before->start));
+			bool same = m->prot == before->prot && m->private == before->private &&
+			        m->inode == before->inode &&
+			            (m->inode == 0 ||
+			            m->offset + (at - m->start) == before->offset + (at - before->start));
 			*end = same ? before->end : 0;
 			return true;
 		}
@@ -346,8 +354,8 @@ static void follow_stack(void)
 	}
 }
 
-/* Removes what was not mapped at the mark. Neighbours are one mapping to the kernel, so that one may be of the mark in part, or of
- * PHP's memory. False: one that was there has gone or changed. */
+/* Removes what was not mapped at the mark. Neighbours are one mapping to the kernel, so that one
+ * may be of the mark in part, or of PHP's memory. False: one that was there has gone or changed. */
 static bool unmap_new(void)
 {
 	size_t found = 0, wanted = 0;

@@ -1,11 +1,14 @@
-/* The pages of the snapshot: which have been written since the mark, and how they get their bytes back.
+/* The pages of the snapshot: which have been written since the mark, and how they get their bytes
+ * back.
  *
- * A page that nobody has written is the memory file's own, shared by all workers; one that has been written is anonymous
- * (/proc/self/pagemap tells them apart). An anonymous page stays so: it is compared with its old bytes after each event, and gets
- * back those that differ. These pages are the hot set. One that has not differed for long is the file's again. Free pages of PHP's
- * heap are nobody's and stay as they are.
+ * A page that nobody has written is the memory file's own, shared by all workers; one that has been
+ * written is anonymous (/proc/self/pagemap tells them apart). An anonymous page stays so: it is
+ * compared with its old bytes after each event, and gets back those that differ. These pages are
+ * the hot set. One that has not differed for long is the file's again. Free pages of PHP's heap are
+ * nobody's and stay as they are.
  *
- * What a worker finds written when it begins, is its own beginning, and lies in a file of its own. */
+ * What a worker finds written when it begins, is its own beginning, and lies in a file of its
+ * own. */
 #include "rewind/memory/pages.h"
 
 #include <string.h>
@@ -24,9 +27,12 @@
 enum {
 	PAGE = 4096,
 	HOT_BUDGET = 4096, /* pages; a request that writes more than these 16 MiB gives them back */
-	PATIENCE = 256,    /* events; four times as many each time that the page has been needed again soon all the same */
+	/* events; four times as many each time that the page has been needed again soon all the same */
+	PATIENCE = 256,
 	MAX_COOLED = 5,
-	SOON = 1024, /* events; to compare a page in all of them costs about as much as to fault it in and to look for it once */
+	/* events; to compare a page in all of them costs about as much as to fault it in and to look
+	 * for it once */
+	SOON = 1024,
 	MAX_HOT = 1 << 20,
 };
 
@@ -34,7 +40,8 @@ struct hot {
 	unsigned char *page;
 	const unsigned char *original;
 	uint32_t number;       /* in the memory file */
-	uint32_t idle, patience; /* events in a row that have not changed it, and after how many it is given back */
+	/* events in a row that have not changed it, and after how many it is given back */
+	uint32_t idle, patience;
 };
 
 /* What is known of a page of the memory file. */
@@ -55,7 +62,8 @@ static struct pages {
 	size_t hot_count;
 	uint32_t events;
 	bool impatient; /* a hot page is to be given back */
-	long faults; /* there had been when the written pages were found; -1: they are to be looked for */
+	/* there had been when the written pages were found; -1: they are to be looked for */
+	long faults;
 	surus_restore *restore;
 	uint64_t entries[4096];
 } *p;
@@ -83,7 +91,8 @@ const char *surus_pages_begin(const struct surus_copy *copy, int pagemap)
 	if (!p->known) {
 		return "no memory for its bookkeeping";
 	}
-	if (pread(pagemap, p->entries, 8, (off_t)((uintptr_t)p / PAGE * 8)) != 8 || !is_anonymous(p->entries[0])) {
+	if (pread(pagemap, p->entries, 8, (off_t)((uintptr_t)p / PAGE * 8)) != 8 ||
+	        !is_anonymous(p->entries[0])) {
 		return "/proc/self/pagemap does not tell what is anonymous";
 	}
 	return NULL;
@@ -107,7 +116,8 @@ static bool heat(const struct surus_region *r, uintptr_t page)
 	if (p->hot_count == MAX_HOT) {
 		return false;
 	}
-	/* Some pages are written every few thousand events: where OPcache looks for changed files, or a session is thrown away. */
+	/* Some pages are written every few thousand events: where OPcache looks for changed files, or a
+	 * session is thrown away. */
 	if (p->events - known->cooled_at > SOON) {
 		known->cooled = 0;
 	}
@@ -128,7 +138,8 @@ static bool scan(void)
 		const struct surus_region *r = &p->copy->regions[i];
 		for (uintptr_t at = r->start; at < r->end;) {
 			size_t pages = (r->end - at) / PAGE;
-			size_t want = pages < sizeof(p->entries) / sizeof(*p->entries) ? pages : sizeof(p->entries) / sizeof(*p->entries);
+			size_t want = pages < sizeof(p->entries) / sizeof(*p->entries) ? pages
+			        : sizeof(p->entries) / sizeof(*p->entries);
 			ssize_t got = pread(p->pagemap, p->entries, want * 8, (off_t)(at / PAGE * 8));
 			if (got <= 0) {
 				return false;
@@ -153,7 +164,8 @@ static long faults(void)
 		return -1;
 	}
 	surus_limit_note(who, &usage);
-	/* A fault that had to be tried again, because another process held the page, counts as a major one. */
+	/* A fault that had to be tried again, because another process held the page, counts as a major
+	 * one. */
 	return usage.ru_minflt + usage.ru_majflt;
 }
 
@@ -182,8 +194,9 @@ static void loosen(uintptr_t page)
 	}
 }
 
-/* What this worker and the template have written since the snapshot is this worker's own beginning: it goes into a file that only
- * this worker has, mapped in its place, so that these pages too can be told from those that will be written. */
+/* What this worker and the template have written since the snapshot is this worker's own beginning:
+ * it goes into a file that only this worker has, mapped in its place, so that these pages too can
+ * be told from those that will be written. */
 static bool keep_own(void)
 {
 	size_t size = p->hot_count * PAGE;
@@ -204,7 +217,8 @@ static bool keep_own(void)
 		       region_of((uintptr_t)p->hot[i + run].page)->prot == prot) {
 			run++;
 		}
-		complete = mmap(p->hot[i].page, run * PAGE, prot, MAP_PRIVATE | MAP_FIXED, file, (off_t)(i * PAGE)) != MAP_FAILED;
+		complete = mmap(p->hot[i].page, run * PAGE, prot, MAP_PRIVATE | MAP_FIXED, file,
+		        (off_t)(i * PAGE)) != MAP_FAILED;
 		for (size_t n = i; n < i + run; n++) {
 			p->known[p->hot[n].number] = (struct page){.own = (uint16_t)(n + 1)};
 		}
@@ -228,7 +242,8 @@ bool surus_pages_mark(int pagemap)
 
 /* --- putting back --- */
 
-/* Gives hot pages back to the kernel: all, or those that have been idle for long. Their mapping then shows the file again. */
+/* Gives hot pages back to the kernel: all, or those that have been idle for long. Their mapping
+ * then shows the file again. */
 static bool cool(bool all)
 {
 	size_t kept = 0;

@@ -1,4 +1,5 @@
-/* The pages of the snapshot: which have been written since the mark, and how they get their bytes back. */
+/* The pages of the snapshot: which have been written since the mark, and how they get their bytes
+ * back. */
 #ifndef SURUS_REWIND_MEMORY_PAGES_H
 #define SURUS_REWIND_MEMORY_PAGES_H
 
@@ -24,11 +25,12 @@ struct surus_copy {
 /* Makes room for what is noted here, as surus_mappings_prepare. */
 bool surus_pages_prepare(void);
 
-/* In the template: here are the pages of this copy, of which `bytes` may still be missing. NULL, or why they cannot be known. The
- * descriptor is that of /proc/self/pagemap. */
+/* In the template: here are the pages of this copy, of which `bytes` may still be missing. NULL, or
+ * why they cannot be known. The descriptor is that of /proc/self/pagemap. */
 const char *surus_pages_begin(const struct surus_copy *copy, int pagemap);
 
-/* In a worker: what is written from here on is put back; what has been written is its own beginning. False: that is too much. */
+/* In a worker: what is written from here on is put back; what has been written is its own
+ * beginning. False: that is too much. */
 bool surus_pages_mark(int pagemap);
 
 /* Finds out which have been written. NULL, or why that cannot be. */

@@ -1,9 +1,12 @@
-/* The memory of this process: a copy of it as it was when the application had booted, and a mark at which it is that again.
+/* The memory of this process: a copy of it as it was when the application had booted, and a mark at
+ * which it is that again.
  *
- * The copy lies in a memory file. Every private writable mapping is replaced by a private mapping of that file; which of its pages are
- * written then and have to be put back, rewind/memory/pages.c knows.
+ * The copy lies in a memory file. Every private writable mapping is replaced by a private mapping
+ * of that file; which of its pages are written then and have to be put back, rewind/memory/pages.c
+ * knows.
  *
- * What runs here works on memory that is not put back: the stack below the mark, and mappings that are exempt. */
+ * What runs here works on memory that is not put back: the stack below the mark, and mappings that
+ * are exempt. */
 #include "rewind/memory/snapshot.h"
 
 #include <errno.h>
@@ -33,7 +36,9 @@ static struct snapshot {
 	surus_restore *restore;
 	jmp_buf mark;
 	sigset_t mask; /* signals that were blocked there */
-	fenv_t floats; /* how the processor computed with them: a library may change that for good, as -ffast-math does */
+	/* how the processor computed with them: a library may change that for good, as -ffast-math
+	 * does */
+	fenv_t floats;
 	uintptr_t stack_low, stack_high;
 	unsigned char stack[STACK_COPY];
 } *s;
@@ -46,7 +51,8 @@ static bool add_region(uintptr_t start, uintptr_t end, int prot, bool anonymous)
 		return false;
 	}
 	copy->regions[copy->region_count++] =
-	    (struct surus_region){.start = start, .end = end, .offset = copy->size, .prot = prot, .anonymous = anonymous};
+	    (struct surus_region){.start = start, .end = end, .offset = copy->size, .prot = prot,
+	    .anonymous = anonymous};
 	copy->size += end - start;
 	return true;
 }
@@ -65,7 +71,8 @@ static bool is_zero(const void *page)
 static bool write_all(int file, const void *bytes, size_t len, size_t offset)
 {
 	for (size_t done = 0; done < len;) {
-		ssize_t written = pwrite(file, (const char *)bytes + done, len - done, (off_t)(offset + done));
+		ssize_t written = pwrite(file, (const char *)bytes + done, len - done,
+		        (off_t)(offset + done));
 		if (written <= 0) {
 			return false;
 		}
@@ -74,17 +81,21 @@ static bool write_all(int file, const void *bytes, size_t len, size_t offset)
 	return true;
 }
 
-/* Is it a page that may not be touched (MADV_GUARD_INSTALL), as those behind the stacks of threads since glibc 2.42? The page map says so
- * since Linux 6.15, with bit 58; before, such a page looks like one that is swapped out, and only trying tells. */
+/* Is it a page that may not be touched (MADV_GUARD_INSTALL), as those behind the stacks of threads
+ * since glibc 2.42? The page map says so since Linux 6.15, with bit 58; before, such a page looks
+ * like one that is swapped out, and only trying tells. */
 static bool is_guard(uint64_t entry, const void *page, int file, size_t offset)
 {
-	const uint64_t present = (uint64_t)1 << 63, swapped = (uint64_t)1 << 62, guard = (uint64_t)1 << 58;
+	const uint64_t present = (uint64_t)1 << 63, swapped = (uint64_t)1 << 62, guard =
+	        (uint64_t)1 << 58;
 
-	return entry & guard || ((entry & (present | swapped)) == swapped && pwrite(file, page, 1, (off_t)offset) < 0 && errno == EFAULT);
+	return entry & guard || ((entry & (present | swapped)) == swapped &&
+	        pwrite(file, page, 1, (off_t)offset) < 0 && errno == EFAULT);
 }
 
-/* Copies a region into the file; pages of zeros stay holes. Those that nobody has touched are not even looked at, where no file is behind
- * them: the page map says so (Documentation/admin-guide/mm/pagemap.rst, bits 62 and 63), and a look would make them. */
+/* Copies a region into the file; pages of zeros stay holes. Those that nobody has touched are not
+ * even looked at, where no file is behind them: the page map says so
+ * (Documentation/admin-guide/mm/pagemap.rst, bits 62 and 63), and a look would make them. */
 static bool save(const struct surus_region *r, int file, int pagemap)
 {
 	enum { AT_ONCE = 512 };
@@ -93,16 +104,20 @@ static bool save(const struct surus_region *r, int file, int pagemap)
 
 	for (uintptr_t at = r->start; at < r->end;) {
 		size_t pages = (r->end - at) / PAGE < AT_ONCE ? (r->end - at) / PAGE : AT_ONCE, begun = 0;
-		ssize_t known = r->anonymous ? pread(pagemap, entries, pages * 8, (off_t)(at / PAGE * 8)) : 0;
+		ssize_t known = r->anonymous ? pread(pagemap, entries, pages * 8, (off_t)(at / PAGE * 8))
+		        : 0;
 
 		for (size_t i = 0; i <= pages; i++) {
 			void *page = (void *)(at + i * PAGE);
 			size_t offset = r->offset + (at - r->start);
 			bool is_known = i < (size_t)(known > 0 ? known : 0) / 8;
-			if (i < pages && !(is_known && (!(entries[i] & there) || is_guard(entries[i], page, file, offset + i * PAGE))) && !is_zero(page)) {
+			if (i < pages && !(is_known &&
+			        (!(entries[i] & there) ||
+			        is_guard(entries[i], page, file, offset + i * PAGE))) && !is_zero(page)) {
 				continue;
 			}
-			if (i > begun && !write_all(file, (void *)(at + begun * PAGE), (i - begun) * PAGE, offset + begun * PAGE)) {
+			if (i > begun && !write_all(file, (void *)(at + begun * PAGE), (i - begun) * PAGE,
+			        offset + begun * PAGE)) {
 				return false;
 			}
 			begun = i + 1;
@@ -112,7 +127,8 @@ static bool save(const struct surus_region *r, int file, int pagemap)
 	return true;
 }
 
-/* Makes room for the bookkeeping of a snapshot, and forgets the one before: those who live by it have it themselves. */
+/* Makes room for the bookkeeping of a snapshot, and forgets the one before: those who live by it
+ * have it themselves. */
 static bool begin_anew(void)
 {
 	if (!s) {
@@ -140,7 +156,8 @@ static const char *copy_and_map(int file, int pagemap)
 	fcntl(file, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	for (size_t i = 0; i < s->copy.region_count; i++) {
 		struct surus_region *r = &s->copy.regions[i];
-		if (mmap((void *)r->start, r->end - r->start, r->prot, MAP_PRIVATE | MAP_FIXED, file, (off_t)r->offset) ==
+		if (mmap((void *)r->start, r->end - r->start, r->prot, MAP_PRIVATE | MAP_FIXED, file,
+		        (off_t)r->offset) ==
 		    MAP_FAILED) {
 			/* Half of the memory is the file's; that is as good as the memory before. */
 			return "the snapshot cannot be mapped";

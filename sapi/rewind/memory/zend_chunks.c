@@ -1,5 +1,6 @@
-/* The memory of PHP's allocator. It asks for chunks, mostly of 2 MiB; those that a request has asked for are known here, so that
- * they can be taken back, and a few are kept mapped for the next one. */
+/* The memory of PHP's allocator. It asks for chunks, mostly of 2 MiB; those that a request has
+ * asked for are known here, so that they can be taken back, and a few are kept mapped for the next
+ * one. */
 #include "rewind/memory/zend_chunks.h"
 
 #include <stdio.h>
@@ -65,10 +66,11 @@ static void *allocate(zend_mm_storage *storage, size_t size, size_t alignment)
 	}
 	for (size_t i = 0; i < c->count; i++) {
 		struct chunk *chunk = &c->chunks[i];
-		if (!chunk->used && chunk->size == size && ((uintptr_t)chunk->start & (alignment - 1)) == 0) {
+		if (!chunk->used && chunk->size == size &&
+		        ((uintptr_t)chunk->start & (alignment - 1)) == 0) {
 			chunk->used = true;
-			/* PHP expects the map of free pages, at a chunk's beginning, to be empty: new, or freed page by page
-			 * (zend_mm_chunk_init in Zend/zend_alloc.c). */
+			/* PHP expects the map of free pages, at a chunk's beginning, to be empty: new, or freed
+			 * page by page (zend_mm_chunk_init in Zend/zend_alloc.c). */
 			memset(chunk->start, 0, PAGE);
 			return chunk->start;
 		}
@@ -160,13 +162,14 @@ bool surus_chunks_install(void)
 	};
 
 	c = surus_exempt_map(sizeof(*c));
-	/* PHP keeps one block from its start to the end of its first request, and frees it into the heap that
-	 * it has then. Without it, nothing of the heap of the start is in use. */
+	/* PHP keeps one block from its start to the end of its first request, and frees it into the
+	 * heap that it has then. Without it, nothing of the heap of the start is in use. */
 	virtual_cwd_deactivate();
 	if (zend_memory_usage(false) > 0) {
 		fprintf(stderr,
-		        "surus-php: %zu bytes of PHP's memory are in use before the boot, which the engine `rewind` could "
-		        "not free; please report it with the extensions that are loaded (php -m)\n",
+		        "surus-php: %zu bytes of PHP's memory are in use before the boot, which the engine "
+		        "`rewind` could not free; please report it with the extensions that are loaded "
+		        "(php -m)\n",
 		        zend_memory_usage(false));
 		exit(70);
 	}

@@ -1,4 +1,5 @@
-/* The memory of PHP's allocator. It asks for chunks, mostly of 2 MiB; those that a request has asked for are known here, so that */
+/* The memory of PHP's allocator. It asks for chunks, mostly of 2 MiB; those that a request has
+ * asked for are known here, so that */
 #ifndef SURUS_REWIND_MEMORY_ZEND_CHUNKS_H
 #define SURUS_REWIND_MEMORY_ZEND_CHUNKS_H
 
@@ -14,8 +15,8 @@ void surus_chunks_begin(void);
 void surus_chunks_pause(void);
 /* Takes back what the request has. NULL, or why that cannot be. */
 const char *surus_chunks_end(void);
-/* Where the chunk ends that has this address and that we keep for the next request; 0 when none has, and then `next` is where one
- * begins, if that is before what it was. */
+/* Where the chunk ends that has this address and that we keep for the next request; 0 when none
+ * has, and then `next` is where one begins, if that is before what it was. */
 uintptr_t surus_chunks_until(uintptr_t at, uintptr_t *next);
 /* Pages of the chunks that we keep. */
 size_t surus_chunks_pages(void);

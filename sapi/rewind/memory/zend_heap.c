@@ -1,9 +1,10 @@
-/* The heap of PHP's allocator, made ready for events at the end of the boot. What an event allocates should lie together, in pages that
- * the boot does not use: then few of the boot's pages are written, and those that are free need not be put back, since nobody reads
- * what is in free memory.
+/* The heap of PHP's allocator, made ready for events at the end of the boot. What an event
+ * allocates should lie together, in pages that the boot does not use: then few of the boot's pages
+ * are written, and those that are free need not be put back, since nobody reads what is in free
+ * memory.
  *
- * PHP keeps the layout of a chunk to itself (Zend/zend_alloc.c). What is used of it is found out, and tried; where it is not as expected,
- * nothing is done. */
+ * PHP keeps the layout of a chunk to itself (Zend/zend_alloc.c). What is used of it is found out,
+ * and tried; where it is not as expected, nothing is done. */
 #include "rewind/memory/zend_heap.h"
 
 #include <stdlib.h>
@@ -16,7 +17,8 @@
 
 enum { BITS = 64, WORDS = ZEND_MM_PAGES / BITS };
 
-/* How every chunk begins. The map of used pages, a bit for each, lies behind; in front of what each page is used for, 32 bits for each. */
+/* How every chunk begins. The map of used pages, a bit for each, lies behind; in front of what each
+ * page is used for, 32 bits for each. */
 struct chunk {
 	void *heap;
 	struct chunk *next, *prev; /* of a ring of all of them */
@@ -50,7 +52,8 @@ static bool is_used(const uint64_t *map, size_t page)
 	return map[page / BITS] >> page % BITS & 1;
 }
 
-/* Is the map of used pages at `at`? It has to show a block that is there, and no more when it is not. */
+/* Is the map of used pages at `at`? It has to show a block that is there, and no more when it is
+ * not. */
 static bool tells_the_truth(size_t at)
 {
 	enum { PAGES = 3 };
@@ -59,7 +62,8 @@ static bool tells_the_truth(size_t at)
 	const uint64_t *map = (const uint64_t *)((const char *)chunk + at);
 	const uint32_t *info = (const uint32_t *)(map + WORDS);
 	size_t first = page_of(block);
-	bool truth = chunk->next->prev == chunk && info[first] == (0x40000000 | PAGES); /* ZEND_MM_LRUN */
+	/* ZEND_MM_LRUN */
+	bool truth = chunk->next->prev == chunk && info[first] == (0x40000000 | PAGES);
 
 	for (size_t page = first; page < first + PAGES; page++) {
 		truth &= is_used(map, page);
@@ -78,10 +82,13 @@ static bool find_used(void)
 	if (chunk->heap != zend_mm_get_heap()) {
 		return false;
 	}
-	/* A chunk's first page is its own: the map begins with a 1, and what is behind it, with a block of one page. */
-	for (size_t at = sizeof(*chunk); !used_at && at + (WORDS * 8) + ZEND_MM_PAGES * 4 <= ZEND_MM_PAGE_SIZE; at += 8) {
+	/* A chunk's first page is its own: the map begins with a 1, and what is behind it, with a block
+	 * of one page. */
+	for (size_t at = sizeof(*chunk); !used_at &&
+	        at + (WORDS * 8) + ZEND_MM_PAGES * 4 <= ZEND_MM_PAGE_SIZE; at += 8) {
 		const uint64_t *map = (const uint64_t *)((const char *)chunk + at);
-		if (is_used(map, 0) && *(const uint32_t *)(map + WORDS) == (0x40000000 | 1) && tells_the_truth(at)) {
+		if (is_used(map, 0) && *(const uint32_t *)(map + WORDS) == (0x40000000 | 1) &&
+		        tells_the_truth(at)) {
 			used_at = at;
 		}
 	}
@@ -126,7 +133,8 @@ static bool was_used(const struct before *before, size_t count, const void *memo
 	return false;
 }
 
-/* Takes what is free of blocks of `size` in pages that are used, for good. Returns a block in a page that was not. */
+/* Takes what is free of blocks of `size` in pages that are used, for good. Returns a block in a
+ * page that was not. */
 static void *take_gaps(const struct before *before, size_t count, size_t size)
 {
 	void *block;

@@ -1,7 +1,9 @@
-//! Whether PHP's user may read a file, where the front is another user: what PHP may not read, nobody gets from Surus.
+//! Checks whether PHP's user may read a file, if the front end runs as another user. Surus must not
+//! serve files that PHP's user cannot read.
 //!
-//! The [`Opener`] decides it, by opening the file. That takes some ten microseconds, so its yes is believed for a second, of the same
-//! file with the same rights. What is missed for so long is that a directory on the way has been closed.
+//! The [`Opener`] decides it by opening the file, which takes some ten microseconds. Its permission
+//! is therefore kept for a second, for the same file with unchanged rights. During that second
+//! Surus does not notice that a directory on the path has been closed.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -11,20 +13,20 @@ use std::time::Instant;
 
 use surus_sys::openat2::Access;
 
-use super::document_root::{Denial, Opened};
 use super::file_opener::Opener;
 use super::lookup_cache::Recent;
+use super::opened::{Denial, Opened};
 
-/// One of the opener's directories.
+/// The access check of one of the opener's directories.
 #[derive(Debug)]
-pub struct Reader {
+pub struct AccessCheck {
     opener: Arc<Opener>,
     tree: u16,
-    /// By path: files that it has been allowed to read.
+    /// Files that PHP's user may read, by path.
     seen: Recent<Identity>,
 }
 
-/// What is another one for another file, and when its rights change.
+/// Differs for another file and after a change of rights.
 type Identity = (u64, u64, i64, i64, u32, u32, u32);
 
 fn identity(of: &Metadata) -> Identity {
@@ -41,22 +43,22 @@ fn identity(of: &Metadata) -> Identity {
     )
 }
 
-impl Reader {
-    pub fn new(opener: Arc<Opener>, tree: u16) -> Reader {
-        Reader {
+impl AccessCheck {
+    pub fn new(opener: Arc<Opener>, tree: u16) -> AccessCheck {
+        AccessCheck {
             opener,
             tree,
             seen: Recent::new(),
         }
     }
 
-    /// Has it just been allowed to read this?
+    /// Whether PHP's user was allowed to read this file recently.
     pub(super) fn has_read(&self, path: &Path, metadata: &Metadata) -> bool {
         let seen = self.seen.get(name(path), Instant::now());
         seen == Some(identity(metadata))
     }
 
-    /// What PHP's user gets at a path.
+    /// What PHP's user finds at a path.
     pub(super) fn open(&self, path: &Path, access: Access) -> Opened {
         let opened = self.opener.open(self.tree, path, access);
         if let (Access::Read, Opened::Regular { metadata, .. }) = (access, &opened) {
@@ -66,7 +68,7 @@ impl Reader {
         opened
     }
 
-    /// Where an absolute path really is, if that is below a directory that is served.
+    /// Where an absolute path really is, if that is below a served directory.
     pub(super) fn resolve(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
         self.opener.resolve(path)
     }

@@ -1,4 +1,4 @@
-//! Which file is at a path below a directory, and whether the way to it may be gone.
+//! Opens files below a directory, and decides which symbolic links lead out of it.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
@@ -10,21 +10,22 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use surus_sys::openat2;
-use surus_sys::openat2::{Access, Refused};
+use surus_sys::openat2::{Access, OpenError};
 use tracing::error;
 
-use super::access_check::Reader;
+use super::access_check::AccessCheck;
 use super::normalize::{Kind, kind};
+use super::opened::{Denial, Opened, Trouble};
 use crate::observe::rate_limit::Rarely;
 
-/// Which symbolic links are followed out of a directory that is served. Links that stay inside always are.
+/// Which symbolic links out of a served directory are followed. Links within it always are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Symlinks {
     /// None.
     Inside,
-    /// Those that belong to root or to the owner of what they lead to, so that a link in an upload directory shows nobody's
-    /// files but those of the user who made it.
+    /// Those that belong to root or to the owner of their target, so that a link in an upload
+    /// directory shows only files of the user who created it.
     #[default]
     Owner,
     /// All.
@@ -43,125 +44,23 @@ pub(crate) struct Root {
     symlinks: Symlinks,
     /// The kernel has `openat2`.
     strict: bool,
-    /// Whose files these are, where that is not us.
-    reader: Option<Reader>,
+    /// Checks access for PHP's user, if that is another user than the front end's.
+    reader: Option<AccessCheck>,
 }
 
-/// What is at a path.
-#[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is taken apart at once, and mostly it is the large one"
-)]
-pub(crate) enum Opened {
-    Regular {
-        file: File,
-        metadata: Metadata,
-        /// Where the file really is, when symbolic links led to it.
-        real: Option<PathBuf>,
-    },
-    Directory,
-    Missing,
-    /// Something that is not for this client; for the log.
-    Denied(Denial),
-    /// It could not be looked at.
-    Failed(Trouble),
-}
-
-/// Why nobody can say what is at a path; the log has more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
-    /// Descriptors or memory are short, which passes.
-    Scarce,
-    /// A failing disk, for example.
-    Broken,
-}
-
-/// Why what is there is not for this client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Denial {
-    /// A symbolic link leads out.
-    LinkOutside,
-    /// A symbolic link leads out, to what is not its owner's.
-    LinkOfAnother,
-    /// Neither a file nor a directory.
-    Special,
-    /// To whom Surus runs as.
-    Unreadable,
-    /// To whom PHP runs as.
-    UnreadableToPhp,
-    /// By an `.htaccess` file.
-    Closed,
-    /// An `.htaccess` file asks for a password.
-    NeedsUser,
-    /// An `.htaccess` file switches PHP off, or on for what is no PHP file.
-    PhpOff,
-    /// An `.htaccess` file has a rule that cannot be evaluated.
-    UnknownRule,
-    /// An `.htaccess` file cannot be read as Apache would.
-    BrokenHtaccess,
-    /// PHP in a directory for uploads.
-    UploadedSource,
-    /// A symbolic link leads to such.
-    LinkToUploadedSource,
-}
-
-impl Denial {
-    /// Do its permissions deny it?
-    pub fn is_about_permissions(self) -> bool {
-        matches!(self, Denial::Unreadable | Denial::UnreadableToPhp)
-    }
-
-    /// In words, for the log: with what to do about it.
-    pub fn why(self) -> &'static str {
-        match self {
-            Denial::LinkOutside => {
-                "a symbolic link leads out of the document root; `symlinks = \"owner\"` or `\"follow\"` in the settings of the site would follow it"
-            }
-            Denial::LinkOfAnother => {
-                "a symbolic link leads out of the document root to something that the link's owner does not own; `chown -h` the link, or set `symlinks = \"follow\"` in the settings of the site"
-            }
-            Denial::Special => "not a regular file",
-            Denial::Unreadable => {
-                "permission denied: the user that surus runs as may not read this file or enter its directory"
-            }
-            Denial::UnreadableToPhp => {
-                "permission denied: the user that PHP runs as (engine.user) may not read this file or enter its directory"
-            }
-            Denial::Closed => {
-                "an .htaccess file denies it; `htaccess = false` in the settings of the site would open it"
-            }
-            Denial::NeedsUser => {
-                "an .htaccess file asks for a password, which Surus does not; protect it in the application or in a proxy before Surus"
-            }
-            Denial::PhpOff => "an .htaccess file switches PHP off here; source is not sent, either",
-            Denial::UnknownRule => {
-                "an .htaccess file has a rule that Surus cannot evaluate; `surus check` names it"
-            }
-            Denial::BrokenHtaccess => {
-                "an .htaccess file cannot be read, or Apache would not take it; `surus check` names its line"
-            }
-            Denial::UploadedSource => "PHP below `uploads` is never run and never sent",
-            Denial::LinkToUploadedSource => {
-                "a symbolic link leads to PHP below `uploads`, which is never run"
-            }
-        }
-    }
-}
-
-/// Why the way to a file ends.
-enum End {
+/// Why a path cannot be followed.
+enum WalkError {
     Missing,
     Denied(Denial),
     Failed(Trouble),
 }
 
-impl From<End> for Opened {
-    fn from(end: End) -> Self {
+impl From<WalkError> for Opened {
+    fn from(end: WalkError) -> Self {
         match end {
-            End::Missing => Opened::Missing,
-            End::Denied(why) => Opened::Denied(why),
-            End::Failed(trouble) => Opened::Failed(trouble),
+            WalkError::Missing => Opened::Missing,
+            WalkError::Denied(why) => Opened::Denied(why),
+            WalkError::Failed(trouble) => Opened::Failed(trouble),
         }
     }
 }
@@ -180,7 +79,7 @@ impl Root {
             path.parent().is_some(),
             "the directory / holds everything; name the one that is to be served"
         );
-        // A link that has come into the path since then is not followed.
+        // A symbolic link that has appeared in the path meanwhile is not followed.
         let dir = openat2::directory(&path).with_context(|| {
             format!(
                 "cannot enter the directory {} as the user that surus runs as",
@@ -196,7 +95,7 @@ impl Root {
         })
     }
 
-    /// A directory that another process has opened, at this path.
+    /// A directory that another process has opened at this path.
     pub(crate) fn adopt(path: PathBuf, dir: OwnedFd, symlinks: Symlinks) -> Root {
         Root {
             dir,
@@ -207,8 +106,8 @@ impl Root {
         }
     }
 
-    /// Only what PHP's user may read is opened to be read.
-    pub(super) fn read_by(mut self, reader: Reader) -> Root {
+    /// Opens only files that PHP's user may read.
+    pub(super) fn read_by(mut self, reader: AccessCheck) -> Root {
         self.reader = Some(reader);
         self
     }
@@ -218,12 +117,12 @@ impl Root {
         self.dir.as_fd()
     }
 
-    /// Where an absolute path really is, or why nobody may know.
+    /// Where an absolute path really is, or why it must not be told.
     pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
         let real = path.canonicalize();
         match (real, &self.reader) {
             (Ok(real), _) => Ok(real),
-            // On the way may be a directory that only PHP's user may enter.
+            // The path may contain a directory that only PHP's user may enter.
             (Err(error), Some(reader)) if error.kind() != std::io::ErrorKind::NotFound => {
                 reader.resolve(path)
             }
@@ -236,10 +135,11 @@ impl Root {
         &self.path
     }
 
-    /// Looks up `relative`, which must have no `.` or `..` in it, and no hidden segment that the caller would not show.
+    /// Looks up `relative`, which must contain no `.` or `..`, and no hidden segment that the
+    /// caller would not show.
     ///
-    /// The name that the client used says nothing about where a symbolic link leads: behind one, neither a dot file nor
-    /// PHP source that the name did not say is ever opened.
+    /// The name in the request says nothing about the target of a symbolic link. Behind a link, no
+    /// dot file is opened, and no PHP source unless the name says so.
     pub(crate) fn get(&self, relative: &Path, access: Access) -> Opened {
         let opened = self.get_or_enter(relative, access);
         let Some(reader) = &self.reader else {
@@ -251,7 +151,7 @@ impl Root {
             {
                 opened
             }
-            // Where the front may less or more than PHP's user, that user decides.
+            // If the front end may read less or more than PHP's user, that user decides.
             (Opened::Regular { .. }, Access::Read) | (Opened::Denied(Denial::Unreadable), _) => {
                 drop(opened);
                 reader.open(relative, access)
@@ -262,7 +162,7 @@ impl Root {
 
     fn get_or_enter(&self, relative: &Path, access: Access) -> Opened {
         match self.get_for(relative, access) {
-            // A directory that may be entered but not listed is one all the same.
+            // A directory that may be entered but not listed counts as one.
             Opened::Denied(Denial::Unreadable) if access == Access::Read => {
                 match self.get_for(relative, Access::Look) {
                     Opened::Directory => Opened::Directory,
@@ -277,15 +177,15 @@ impl Root {
         let first = if self.strict {
             openat2::beneath(self.dir.as_fd(), relative, access)
         } else {
-            Err(Refused::Link)
+            Err(OpenError::Link)
         };
         match first {
             Ok(file) => look(file, relative, None),
-            Err(Refused::Link) => match self.walk(relative) {
+            Err(OpenError::Link) => match self.walk(relative) {
                 Ok(real) => self.get_real(relative, real, access),
                 Err(end) => end.into(),
             },
-            Err(refused) => explain(refused, relative).into(),
+            Err(error) => explain(error, relative).into(),
         }
     }
 
@@ -293,7 +193,7 @@ impl Root {
         if self.conceals(relative, &real) {
             return Opened::Missing;
         }
-        // The path has no links now; one that appears since then is not followed.
+        // The path contains no links now; one that appears later is not followed.
         let opened = if self.strict {
             openat2::exactly(&real, access)
         } else {
@@ -304,12 +204,12 @@ impl Root {
                 let path = real.clone();
                 look(file, &path, Some(real))
             }
-            Err(refused) => explain(refused, &real).into(),
+            Err(error) => explain(error, &real).into(),
         }
     }
 
     /// Where `relative` really is, following the links that may be followed.
-    fn walk(&self, relative: &Path) -> Result<PathBuf, End> {
+    fn walk(&self, relative: &Path) -> Result<PathBuf, WalkError> {
         let mut real = self.path.clone();
         let mut links = 0;
         let mut todo = Vec::new();
@@ -328,7 +228,7 @@ impl Root {
                     }
                     links += 1;
                     if links > MOST_LINKS {
-                        return Err(End::Missing);
+                        return Err(WalkError::Missing);
                     }
                     let target =
                         std::fs::read_link(&real).map_err(|error| explain(error.into(), &real))?;
@@ -344,33 +244,34 @@ impl Root {
         Ok(real)
     }
 
-    /// May a link of this owner lead to `target`?
-    fn allow(&self, owner: u32, target: &Path) -> Result<(), End> {
+    /// Checks that a link of this owner may lead to `target`.
+    fn allow(&self, owner: u32, target: &Path) -> Result<(), WalkError> {
         if target.starts_with(&self.path) {
             return Ok(());
         }
         match self.symlinks {
             Symlinks::Follow => Ok(()),
-            Symlinks::Inside => Err(End::Denied(Denial::LinkOutside)),
+            Symlinks::Inside => Err(WalkError::Denied(Denial::LinkOutside)),
             Symlinks::Owner if owner == 0 || owner == metadata(target)?.uid() => Ok(()),
-            Symlinks::Owner => Err(End::Denied(Denial::LinkOfAnother)),
+            Symlinks::Owner => Err(WalkError::Denied(Denial::LinkOfAnother)),
         }
     }
 
-    /// Is it a dot file, or PHP source under a name that does not say so?
+    /// Whether it is a dot file, or PHP source under a name that does not say so.
     fn conceals(&self, asked: &Path, real: &Path) -> bool {
-        // No client can ask for it: it is opened to be heard.
+        // Clients cannot request it; Surus opens it to apply its rules.
         if asked.file_name().is_some_and(|name| name == ".htaccess") {
             return false;
         }
-        // What is above the site, or common to both, says nothing: the whole project may live below `~/.local`.
+        // Directories above the site, or common to both, do not count: the whole project may be
+        // below `~/.local`.
         let common = self
             .path
             .iter()
             .zip(real.iter())
             .take_while(|(a, b)| a == b);
         let inside = real.starts_with(&self.path);
-        // The caller has named it so.
+        // The caller has allowed this name.
         let end = match real.file_name() == asked.file_name() {
             true => real.parent().unwrap_or(real),
             false => real,
@@ -411,7 +312,7 @@ fn push_steps(todo: &mut Vec<Step>, path: &Path) {
     }));
 }
 
-fn metadata(path: &Path) -> Result<Metadata, End> {
+fn metadata(path: &Path) -> Result<Metadata, WalkError> {
     std::fs::symlink_metadata(path).map_err(|error| explain(error.into(), path))
 }
 
@@ -428,32 +329,33 @@ fn look(file: File, path: &Path, real: Option<PathBuf>) -> Opened {
     }
 }
 
-fn explain(refused: Refused, path: &Path) -> End {
-    // What troubles one request, mostly troubles many.
-    static SAID: Rarely = Rarely::new();
-    match refused {
-        Refused::Missing | Refused::Link => End::Missing,
-        Refused::Special => End::Denied(Denial::Special),
-        Refused::Forbidden => End::Denied(Denial::Unreadable),
-        Refused::Scarce(error) => {
-            if SAID.is_time(Instant::now()) {
+fn explain(error: OpenError, path: &Path) -> WalkError {
+    // The cause usually affects many requests.
+    static REPORTED: Rarely = Rarely::new();
+    match error {
+        OpenError::Missing | OpenError::Link => WalkError::Missing,
+        OpenError::Special => WalkError::Denied(Denial::Special),
+        OpenError::Forbidden => WalkError::Denied(Denial::Unreadable),
+        OpenError::Scarce(error) => {
+            if REPORTED.is_time(Instant::now()) {
                 let path = path.display();
-                error!(%path, %error, "a file could not be opened; raise the limit of open files (LimitNOFILE= of systemd, ulimit -n), or lower http.max_connections");
+                error!(%path, %error, "cannot open a file; raise the limit of open files \
+                    (LimitNOFILE= of systemd, ulimit -n), or lower http.max_connections");
             }
-            End::Failed(Trouble::Scarce)
+            WalkError::Failed(Trouble::Scarce)
         }
-        Refused::Other(error) => {
-            if SAID.is_time(Instant::now()) {
+        OpenError::Other(error) => {
+            if REPORTED.is_time(Instant::now()) {
                 let path = path.display();
-                error!(%path, %error, "a file could not be opened; look at its file system, whose errors the kernel logs");
+                error!(%path, %error, "cannot open a file; see the kernel log for errors of its file system");
             }
-            End::Failed(Trouble::Broken)
+            WalkError::Failed(Trouble::Broken)
         }
     }
 }
 
 fn kind_of(path: &Path) -> Kind {
-    // A name that is not UTF-8 is compared as far as it is; the endings are ASCII.
+    // If a name is not UTF-8, its valid part is compared; the suffixes are ASCII.
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     kind(&name)
 }
@@ -465,10 +367,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_is_neither_missing_nor_denied() {
+    fn failed_look_up_is_neither_missing_nor_denied() {
         let opened = |number| {
-            let refused = Error::from_raw_os_error(number).into();
-            explain(refused, Path::new("x")).into()
+            let error = Error::from_raw_os_error(number).into();
+            explain(error, Path::new("x")).into()
         };
         const ENOENT: i32 = 2;
         const EIO: i32 = 5;

@@ -1,8 +1,9 @@
-//! Opens files with the rights of PHP's user, in a process of that user, for a front that has others.
+//! Opens files in a process of PHP's user, for a front end with another user.
 //!
-//! Surus sends only files that PHP's user can read, and the kernel alone knows all of modes, access lists and security modules. So a
-//! small process with no rights but those of PHP's user opens them, below the directories that are served and nowhere else. What it
-//! reads is hostile: one packet is one question, and a path is names alone.
+//! Surus sends only files that PHP's user can read, and only the kernel knows all modes, access
+//! lists and security modules. A small process with only the rights of PHP's user therefore opens
+//! them, and only below the served directories. Its input is untrusted: each packet is one
+//! question, and a path consists of names only.
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, IoSlice};
@@ -13,19 +14,20 @@ use std::path::{Component, Path, PathBuf};
 use surus_sys::openat2::Access;
 use surus_sys::seqpacket::Seqpacket;
 
-use super::config_guard::Secret;
-use super::document_root::{Denial, Opened, Root, Trouble};
+use super::config_guard::ConfigGuard;
+use super::document_root::Root;
 use super::normalize::{Kind, kind};
+use super::opened::{Denial, Opened, Trouble};
 
 mod front;
 
 pub use front::Opener;
 
-/// As long as a path can be (`PATH_MAX`).
+/// The longest path (`PATH_MAX`).
 const MOST_PATH: usize = 4096;
 const HEAD: usize = 7;
 
-/// The number of a question and of its answer, what is asked, and below which directory.
+/// The number of a question and its answer, the kind of question, and the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Question<'a> {
     number: u32,
@@ -42,7 +44,8 @@ enum What {
     Resolve,
 }
 
-/// What a front may ask: nothing but names below a directory, of files that a front ever sends.
+/// Decodes a question. The front end may ask only about names below a directory, and only about
+/// files that it may send.
 fn decode(packet: &[u8]) -> Option<Question<'_>> {
     let (head, path) = packet.split_first_chunk::<HEAD>()?;
     let [a, b, c, d, what, e, f] = *head;
@@ -66,20 +69,20 @@ fn decode(packet: &[u8]) -> Option<Question<'_>> {
     })
 }
 
-/// Whether it has neither `.` nor `..` nor anything else but names.
+/// Whether the path consists of names only, without `.` and `..`.
 fn is_below(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
     let are_names = path
         .components()
         .all(|part| matches!(part, Component::Normal(_)));
-    // `components` passes over what `a/./b` and `a//b` have more.
+    // `components` ignores the difference between `a/b`, `a/./b` and `a//b`.
     let is_plain = bytes
         .split(|byte| *byte == b'/')
         .all(|name| !matches!(name, b"" | b"." | b".."));
     are_names && is_plain && !bytes.contains(&0)
 }
 
-/// Whether no part of it is hidden, but for what fronts look at; and PHP source is not read.
+/// Whether no part of it is hidden, except those that front ends read. PHP source is not read.
 fn may_be_sent(path: &Path, what: What) -> bool {
     let hidden = path.iter().filter(|name| name.as_bytes().starts_with(b"."));
     let last = path.file_name().unwrap_or_default();
@@ -91,21 +94,21 @@ fn may_be_sent(path: &Path, what: What) -> bool {
     is_shown && (what == What::Look || kind(&last.to_string_lossy()) == Kind::Plain)
 }
 
-/// A directory that the opener opens files below.
+/// A directory below which the opener opens files.
 pub struct Tree {
     pub(super) root: Root,
-    /// What is never read.
-    pub(super) secret: Option<Secret>,
+    /// The file that is never read.
+    pub(super) secret: Option<ConfigGuard>,
 }
 
 impl Tree {
-    /// The directory, which a process that runs the opener keeps open.
+    /// The directory, which the opener's process keeps open.
     pub fn dir(&self) -> BorrowedFd<'_> {
         self.root.dir()
     }
 }
 
-/// Answers questions until the front closes the socket.
+/// Answers questions until the front end closes the socket.
 pub fn run(socket: OwnedFd, trees: &[Tree]) {
     let socket = Seqpacket::from(socket);
     let mut buffer = [0; HEAD + MOST_PATH + 1];
@@ -130,12 +133,12 @@ pub fn run(socket: OwnedFd, trees: &[Tree]) {
             IoSlice::new(&code),
             IoSlice::new(text),
         ];
-        // A front that is gone shows in the next question.
+        // If the front end has exited, the next receive shows it.
         let _ = socket.send(&parts, fd);
     }
 }
 
-/// What is at a path, as it is told.
+/// What is at a path.
 enum Told {
     Opened(Opened),
     Path(PathBuf),
@@ -157,7 +160,7 @@ fn answer(question: &Question<'_>, trees: &[Tree]) -> Told {
     let Some(tree) = trees.get(usize::from(question.tree)) else {
         return Told::Opened(Opened::Missing);
     };
-    // The directory itself was opened as root, and nothing above it is asked below.
+    // The directory itself was opened as root; the checks below start from it and miss its parents.
     match std::fs::metadata(tree.root.path().join(".")) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             return Told::Opened(Opened::Denied(Denial::Unreadable));
@@ -199,10 +202,10 @@ fn encode(told: &Told) -> ([u8; 1], &[u8], Option<BorrowedFd<'_>>) {
     ([code], text, fd)
 }
 
-/// For the fuzz target: reads a question as the opener does. Returns whether it is one.
+/// For the fuzz target: decodes a packet as the opener does. Returns whether it is a question.
 pub fn is_question(packet: &[u8]) -> bool {
     let question = decode(packet);
-    // A question never leads anywhere but down.
+    // A question never leads out of the directory.
     assert!(question.is_none_or(|it| it.what == What::Resolve || is_below(it.path)));
     question.is_some()
 }
@@ -228,7 +231,7 @@ mod tests {
         }
 
         #[test]
-        fn paths_with_dots_are_refused(before in "[a-z/]{0,8}", after in "[a-z/]{0,8}") {
+        fn paths_with_dots_are_rejected(before in "[a-z/]{0,8}", after in "[a-z/]{0,8}") {
             for dots in ["..", "."] {
                 let path = format!("{before}/{dots}/{after}");
                 let trimmed = path.trim_start_matches('/').to_owned();
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn only_files_that_a_front_sends_are_asked_for() {
+    fn only_files_that_may_be_sent_are_opened() {
         for path in [
             "a.css",
             "sub/dir/b.txt",

@@ -1,5 +1,5 @@
-//! Decides which files and scripts of a site answer 404 though they exist: the built-in list of
-//! private files, as `site.hidden` changes it.
+//! Decides which existing files and scripts answer 404: the built-in list of private files, as
+//! changed by `site.hidden`.
 
 use std::io::Read;
 use std::path::Path;
@@ -13,9 +13,9 @@ use crate::private_files::{self, Class, LIBRARIES, Purpose};
 
 #[derive(Debug)]
 pub(super) struct Hidden {
-    /// Of the settings; it decides before the built-in list.
+    /// The patterns of the settings, which precede the built-in list.
     own: Gitignore,
-    /// The document root holds the project's libraries.
+    /// The document root contains the project's libraries.
     has_libraries: bool,
 }
 
@@ -36,9 +36,9 @@ impl Hidden {
         })
     }
 
-    /// Whether `path` is hidden: a URL path, or one that is relative to the document root. `real`
-    /// is where it really is, if symbolic links led there, apart from the document root; `content`
-    /// is read where names say too little.
+    /// Why `path` is hidden, if it is. `path` is a URL path, or relative to the document root.
+    /// `real` is where it really is, if symbolic links led out of the document root; `content` is
+    /// read if the names do not decide.
     pub(super) fn why(
         &self,
         path: &str,
@@ -57,7 +57,7 @@ impl Hidden {
             return Some(Why::Class(&LIBRARIES));
         }
         let class = |path: &str| private_files::class_of(path, is_directory, Purpose::Sending);
-        // A link shows nothing under another name.
+        // A link must not show a hidden file under another name.
         let of_real = || class(&fold(&real?.to_string_lossy()));
         let is_excused = |class: &Class| class.excuses(content.clone(), Purpose::Sending);
         let found = class(&path).filter(|class| !is_excused(class));

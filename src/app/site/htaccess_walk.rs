@@ -10,15 +10,15 @@ use std::time::Instant;
 
 use surus_sys::openat2::Access;
 
-use super::document_root::{Denial, Opened};
 use super::htaccess::condition::{self, Files};
 use super::htaccess::facts::{Env, Facts};
 use super::htaccess::handler::Handler;
 use super::htaccess::rewrite::{self, Outcome, Pass};
 use super::htaccess::rules::Led;
-use super::htaccess::{About, Way};
+use super::htaccess::{About, Htaccess, Way};
 use super::lookup::NoScript;
 use super::normalize::{Kind, Normalised, Stop, kind, normalize};
+use super::opened::{Denial, Opened};
 use super::{Asker, Found, Resolution, Site, encode};
 use crate::event::Script;
 use crate::private_files::Shared;
@@ -26,17 +26,25 @@ use crate::private_files::Shared;
 /// As often as Apache lets a request begin again (`LimitInternalRecursion`).
 const MAX_REDIRECTS: usize = 10;
 
+/// Paths that one request asks for: names of `DirectoryIndex` may lead to other directories.
+const MAX_LOOKUPS: usize = 256;
+
 /// A request on its way.
+#[derive(Clone)]
 pub(super) struct Visit<'a> {
     asker: Asker,
     facts: &'a Facts<'a>,
     now: Instant,
+    /// The way to what was asked for, which has been found already.
+    way: Option<(Arc<Way>, usize)>,
     query: Option<Cow<'a, str>>,
     env: Env,
     /// No rule is evaluated any more: `END`.
     is_over: bool,
+    /// What rules of this pass have said of who answers.
     handler: Option<Handler>,
     passes: usize,
+    lookups: usize,
     /// `FallbackResource` has been followed.
     is_fallback: bool,
 }
@@ -54,16 +62,23 @@ enum At {
 }
 
 impl<'a> Visit<'a> {
-    pub(super) fn new(asker: Asker, facts: &'a Facts<'a>, now: Instant) -> Visit<'a> {
+    pub(super) fn new(
+        asker: Asker,
+        facts: &'a Facts<'a>,
+        now: Instant,
+        way: (Arc<Way>, usize),
+    ) -> Visit<'a> {
         Visit {
             asker,
             facts,
             now,
+            way: Some(way),
             query: facts.query.map(Cow::Borrowed),
             env: Env::default(),
             is_over: false,
             handler: None,
             passes: 0,
+            lookups: 0,
             is_fallback: false,
         }
     }
@@ -73,22 +88,23 @@ impl Site {
     /// Looks up a path that has `.htaccess` files on its way, or may have them where it leads.
     pub(super) fn follow(
         &self,
+        htaccess: &Htaccess,
         visit: &mut Visit<'_>,
         path: &Normalised<'_>,
         is_subrequest: bool,
     ) -> Resolution {
         visit.passes += 1;
-        if visit.passes > MAX_REDIRECTS + 1 {
+        visit.lookups += 1;
+        if visit.passes > MAX_REDIRECTS + 1 || visit.lookups > MAX_LOOKUPS {
             return Resolution::Status(500, "more internal redirects than Apache follows");
         }
         if let Some(refused) = self.refuse(path) {
             return refused;
         }
-        let Some(htaccess) = &self.htaccess else {
-            return self.find_plainly(visit.asker, visit.facts, path, visit.now);
-        };
         let (files, stop) = path.files();
-        let (mut way, directories) = htaccess.way(&self.root, path.directories(), visit.now);
+        let known = visit.way.take();
+        let (mut way, directories) =
+            known.unwrap_or_else(|| htaccess.way(&self.root, path.directories(), visit.now));
         let (at, end) = self.look_up(visit.asker, path, directories, visit.now);
         let whole = path.path();
         let is_bare_directory = matches!(at, At::Directory) && !files.ends_with('/');
@@ -107,12 +123,15 @@ impl Site {
         }
         let name = whole[..end].rsplit('/').next().unwrap_or_default();
         let about = way.about(name);
-        about.set_env(visit.facts, whole, &mut visit.env);
+        // As Apache, which asks headers and the URL once for a directory and its index file.
+        if !is_subrequest {
+            about.set_env(visit.facts, whole, &mut visit.env);
+        }
         if let Err(denial) = about.check(visit.facts, &visit.env) {
             return Resolution::Denied(denial);
         }
         let mut leads_to = None;
-        if let Some(rules) = way.rules()
+        if let Some(rules) = about.rules()
             && !visit.is_over
             && !(is_bare_directory && rules.directory.strip_suffix('/') == Some(files))
         {
@@ -132,6 +151,7 @@ impl Site {
                 env: &mut visit.env,
                 is_subrequest,
                 handler: None,
+                has_handler: false,
                 is_over: false,
             };
             let outcome = rules.run(&mut pass);
@@ -142,7 +162,8 @@ impl Site {
                 }
                 query => Cow::Owned(query.into_owned()),
             });
-            visit.handler = handler;
+            // What rules say of a directory is said of its index file.
+            visit.handler = handler.or(visit.handler);
             visit.is_over |= is_over;
             match outcome {
                 Outcome::Unchanged => {}
@@ -162,16 +183,25 @@ impl Site {
                 return Resolution::RedirectTo(status, rewrite::location(&to, visit.facts.query));
             }
         }
+        about.fix_env(&mut visit.env);
         if let Some(to) = leads_to {
+            // A type is of what was asked for.
+            visit.handler = None;
             visit.env.redirected();
-            return self.go_on(visit, &to, false);
+            return self.go_on(htaccess, visit, &to, false);
         }
-        self.arrive(visit, &way, &about, path, at)
+        self.arrive(htaccess, visit, &about, path, at)
     }
 
-    fn go_on(&self, visit: &mut Visit<'_>, to: &str, is_subrequest: bool) -> Resolution {
+    fn go_on(
+        &self,
+        htaccess: &Htaccess,
+        visit: &mut Visit<'_>,
+        to: &str,
+        is_subrequest: bool,
+    ) -> Resolution {
         match normalize(&encode(to)) {
-            Ok(path) => self.follow(visit, &path, is_subrequest),
+            Ok(path) => self.follow(htaccess, visit, &path, is_subrequest),
             Err(why) => Resolution::Malformed(why),
         }
     }
@@ -229,8 +259,8 @@ impl Site {
     /// Answers with what is at the end of the way.
     fn arrive(
         &self,
+        htaccess: &Htaccess,
         visit: &mut Visit<'_>,
-        way: &Way,
         about: &About<'_>,
         path: &Normalised<'_>,
         at: At,
@@ -259,24 +289,19 @@ impl Site {
             At::File(file) => Resolution::File(file),
             At::Directory if !whole.ends_with('/') => {
                 let directory = format!("{whole}/");
-                match self.index_of(way, &directory, visit.now) {
-                    Some(_) => Resolution::Redirect(encode(&directory)),
-                    None => self.miss(visit, way),
+                let mut names = self.index_names(about.way).iter();
+                let has_index =
+                    names.any(|name| self.has_index(&beside(&directory, name).0, visit.now));
+                match has_index || about.way.fallback().is_some() {
+                    true => Resolution::Redirect(encode(&directory)),
+                    false => self.miss(htaccess, visit, about.way, whole),
                 }
             }
-            At::Directory => match self.index_of(way, whole, visit.now) {
-                Some(index) => {
-                    if let (Some(front), true, "/index.php") =
-                        (&self.front_controller, self.is_named, &*index)
-                    {
-                        return Resolution::Script(visit.asked(front.clone()));
-                    }
-                    self.go_on(visit, &index, true)
-                }
-                None => self.miss(visit, way),
-            },
+            At::Directory => self
+                .index(htaccess, visit, about.way, whole)
+                .unwrap_or_else(|| self.miss(htaccess, visit, about.way, whole)),
             At::Hidden => Resolution::NotFound,
-            At::Missing => self.miss(visit, way),
+            At::Missing => self.miss(htaccess, visit, about.way, whole),
             At::Denied(why) => Resolution::Denied(why),
             At::Failed(trouble) => Resolution::Failed(trouble),
         }
@@ -284,13 +309,14 @@ impl Site {
 
     /// Answers what is missing. Files that say something and do not lead it anywhere mean that it
     /// is.
-    fn miss(&self, visit: &mut Visit<'_>, way: &Way) -> Resolution {
+    fn miss(&self, htaccess: &Htaccess, visit: &mut Visit<'_>, way: &Way, url: &str) -> Resolution {
         if let Some(to) = way.fallback()
             && !visit.is_fallback
         {
             visit.is_fallback = true;
-            let to = to.to_owned();
-            return self.go_on(visit, &to, true);
+            let (to, query) = beside(url, to);
+            visit.prepend(query);
+            return self.go_on(htaccess, visit, &to, true);
         }
         match &self.front_controller {
             Some(front) if self.falls_back && (self.is_named || way.is_empty()) => {
@@ -300,36 +326,97 @@ impl Site {
         }
     }
 
-    /// The path of the index file of a directory, which is named with its trailing slash.
-    fn index_of(&self, way: &Way, directory: &str, now: Instant) -> Option<String> {
-        let names = way.index().unwrap_or(&self.index);
-        names.iter().find_map(|name| {
-            let file = match name.starts_with('/') {
-                true => name.clone(),
-                false => format!("{directory}{name}"),
-            };
-            if self.is_named && file == "/index.php" {
-                return Some(file);
+    fn index_names<'a>(&'a self, way: &'a Way) -> &'a [String] {
+        way.index().unwrap_or(&self.index)
+    }
+
+    /// Answers with an index file of a directory, which is named with its trailing slash. As
+    /// Apache: where one is denied, the next name is tried, and only then it is denied.
+    fn index(
+        &self,
+        htaccess: &Htaccess,
+        visit: &mut Visit<'_>,
+        way: &Way,
+        directory: &str,
+    ) -> Option<Resolution> {
+        let mut denied = None;
+        for name in self.index_names(way) {
+            let (to, query) = beside(directory, name);
+            if !self.has_index(&to, visit.now) {
+                continue;
             }
-            let last = file.rsplit('/').next().unwrap_or_default();
-            let is_there = match kind(last) {
-                Kind::Script if self.is_uploaded_source(&file) => false,
-                Kind::Script => !matches!(
-                    self.script_at(&file, now),
-                    Err(NoScript::Missing | NoScript::Directory)
-                ),
-                Kind::Source => false,
-                Kind::Plain => !matches!(
-                    self.root.get(Path::new(&file[1..]), Access::Look),
-                    Opened::Missing | Opened::Directory
-                ),
-            };
-            is_there.then_some(file)
-        })
+            if let (Some(front), true, "/index.php") = (&self.front_controller, self.is_named, &*to)
+            {
+                return Some(Resolution::Script(visit.asked(front.clone())));
+            }
+            let mut attempt = visit.clone();
+            attempt.prepend(query);
+            let found = self.go_on(htaccess, &mut attempt, &to, true);
+            let is_led_elsewhere = attempt.passes > visit.passes + 1;
+            match found {
+                found if is_led_elsewhere => return Some(found),
+                Resolution::NotFound | Resolution::Status(404, _) => {}
+                found @ Resolution::Status(..) => denied = Some(found),
+                Resolution::Denied(why) if why.is_by_htaccess() => {
+                    denied = Some(Resolution::Denied(why));
+                }
+                found => return Some(found),
+            }
+            visit.lookups = attempt.lookups;
+        }
+        denied
+    }
+
+    /// Whether something is at the path of an index file.
+    fn has_index(&self, path: &str, now: Instant) -> bool {
+        if self.is_named && path == "/index.php" {
+            return true;
+        }
+        let last = path.rsplit('/').next().unwrap_or_default();
+        match kind(last) {
+            Kind::Script if self.is_uploaded_source(path) => false,
+            Kind::Script => !matches!(
+                self.script_at(path, now),
+                Err(NoScript::Missing | NoScript::Directory)
+            ),
+            Kind::Source => false,
+            Kind::Plain => {
+                !last.is_empty()
+                    && !matches!(
+                        self.root.get(Path::new(&path[1..]), Access::Look),
+                        Opened::Missing
+                    )
+            }
+        }
     }
 }
 
+/// The path and the query of a URL beside another one, as `DirectoryIndex` names it.
+fn beside<'a>(url: &str, name: &'a str) -> (String, Option<&'a str>) {
+    let (name, query) = match name.split_once('?') {
+        Some((name, query)) => (name, Some(query)),
+        None => (name, None),
+    };
+    let directory = url.rfind('/').map_or("/", |slash| &url[..=slash]);
+    let path = match name.starts_with('/') {
+        true => name.to_owned(),
+        false => format!("{directory}{name}"),
+    };
+    (path, query)
+}
+
 impl Visit<'_> {
+    /// Puts a query before the one that is there, as Apache does.
+    fn prepend(&mut self, query: Option<&str>) {
+        let Some(first) = query else {
+            return;
+        };
+        self.query = Some(match self.query.as_deref() {
+            Some(query) => format!("{first}?{query}").into(),
+            None => first.to_owned().into(),
+        });
+    }
+
     /// The script with the query that rules have made.
     fn asked(&self, script: Script) -> Script {
         match self.query.as_deref() == self.facts.query {

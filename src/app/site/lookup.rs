@@ -1,4 +1,4 @@
-//! Finds the file or script at a path, where no `.htaccess` file is on its way.
+//! Finds the file or script at a path without `.htaccess` files on its way.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -8,43 +8,40 @@ use std::time::Instant;
 use surus_sys::openat2::Access;
 use tracing::debug;
 
-use super::document_root::{Denial, Opened, Trouble};
 use super::hidden_files::Why;
-use super::htaccess::facts::Facts;
-use super::htaccess_walk::Visit;
 use super::normalize::{Kind, Normalised, Stop, fold, kind};
+use super::opened::{Denial, Opened, Trouble};
 use super::{Asker, Found, Resolution, Site, encode};
 use crate::event::Script;
 use crate::private_files::{self, Shared, Unopened};
 
 impl Site {
-    /// Looks up a path without `.htaccess` files on its way.
+    /// Looks up a path without `.htaccess` files on its way; none for a directory that has one and
+    /// is named without its trailing slash.
     pub(super) fn find_plainly(
         &self,
         asker: Asker,
-        facts: &Facts<'_>,
         path: &Normalised<'_>,
         now: Instant,
-    ) -> Resolution {
+    ) -> Option<Resolution> {
         let (files, stop) = path.files();
         if let Some(resolution) = self.find_script(path, files, now) {
-            return resolution;
+            return Some(resolution);
         }
         match stop {
-            Some(Stop::Hidden) => return Resolution::NotFound,
-            Some(Stop::NoFile) => return self.fall_back(),
+            Some(Stop::Hidden) => return Some(Resolution::NotFound),
+            Some(Stop::NoFile) => return Some(self.fall_back()),
             None => {}
         }
         let (_, name) = files.rsplit_once('/').unwrap_or_default();
         if name.is_empty() {
-            return self
-                .find_index(files, now)
-                .unwrap_or_else(|| self.fall_back());
+            let index = self.find_index(files, now);
+            return Some(index.unwrap_or_else(|| self.fall_back()));
         }
         if kind(name) != Kind::Plain {
-            return self.fall_back();
+            return Some(self.fall_back());
         }
-        match self.root.get(Path::new(&files[1..]), Access::Read) {
+        Some(match self.root.get(Path::new(&files[1..]), Access::Read) {
             Opened::Regular { file, real, .. }
                 if asker == Asker::Visitor
                     && self.hides(files, real.as_deref(), Shared::new(&file)) =>
@@ -61,7 +58,7 @@ impl Site {
                 let htaccess = self.htaccess.as_ref();
                 let own = htaccess.map(|htaccess| htaccess.way(&self.root, &directory, now).0);
                 if own.is_some_and(|own| !own.is_empty()) {
-                    return self.follow(&mut Visit::new(asker, facts, now), path, false);
+                    return None;
                 }
                 match self.find_index(&directory, now) {
                     Some(Resolution::NotFound) => Resolution::NotFound,
@@ -74,10 +71,10 @@ impl Site {
             Opened::Missing => self.fall_back(),
             Opened::Denied(why) => Resolution::Denied(why),
             Opened::Failed(trouble) => Resolution::Failed(trouble),
-        }
+        })
     }
 
-    /// The file beside the one at `path` whose name is `suffix` longer, under the same rules.
+    /// The file whose name is `suffix` longer than that of `path`, under the same rules.
     pub fn sibling(&self, path: &Path, suffix: &str) -> Option<Found> {
         let mut path = path.to_path_buf().into_os_string();
         path.push(suffix);
@@ -103,7 +100,8 @@ impl Site {
         }
     }
 
-    /// The first part of the path that is a script, with what follows it as `PATH_INFO`, and where that part ends.
+    /// The first part of the path that is a script, with the rest as `PATH_INFO`, and where that
+    /// part ends.
     pub(super) fn find_script_at(
         &self,
         path: &Normalised<'_>,
@@ -113,7 +111,7 @@ impl Site {
         if self.scriptless {
             return None;
         }
-        // Paths are short, and a search that is quick in long texts takes longer to begin.
+        // Paths are short, and search algorithms for long texts take longer to set up.
         let slashes = files.bytes().enumerate().skip(1);
         let slashes = slashes.filter_map(|(at, byte)| (byte == b'/').then_some(at));
         for end in slashes.chain([files.len()]) {
@@ -122,7 +120,7 @@ impl Site {
                 continue;
             }
             match self.script_at(name, now) {
-                // Below a missing directory there is no script either.
+                // Nor is there a script below a missing directory.
                 Err(NoScript::Missing) => return None,
                 Err(NoScript::Directory) => {}
                 Err(other) => return Some(Err(other)),
@@ -148,7 +146,7 @@ impl Site {
             } if self.is_really_uploaded(&real) => {
                 Err(NoScript::Denied(Denial::LinkToUploadedSource))
             }
-            // Its content cannot be read here, and PHP is no key.
+            // Its content cannot be read here; keys are not PHP.
             Opened::Regular { real, .. } if self.hides(name, real.as_deref(), std::io::empty()) => {
                 Err(NoScript::Hidden)
             }
@@ -198,7 +196,7 @@ impl Site {
             if self.scriptless || self.is_uploaded_source(&file) {
                 return None;
             }
-            // A script that was named on the command line stands in for the index.php beside it.
+            // A script named on the command line replaces the index.php in its directory.
             if let (Some(front), "/", "index.php") = (&self.front_controller, directory, &**name) {
                 return Some(Resolution::Script(front.clone()));
             }
@@ -219,7 +217,7 @@ impl Site {
         }
     }
 
-    /// Whether a file or script that exists is answered as if it did not.
+    /// Whether an existing file or script is treated as missing.
     pub(super) fn hides(
         &self,
         path: &str,
@@ -272,7 +270,7 @@ impl Site {
     }
 }
 
-/// What is there instead of a script.
+/// Why there is no script.
 pub(super) enum NoScript {
     Missing,
     Directory,

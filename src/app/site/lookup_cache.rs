@@ -1,18 +1,19 @@
-//! What has just been found, so that the file system is not asked anew for every request.
+//! Caches recent look-ups, so that the file system is not asked for every request.
 //!
-//! Strangers cannot fill the memory with names that they make up: there are so many places, and two names that fall on one take turns in
-//! it. What has changed within the last [second](STALE) may be missed, as it may be between our look and PHP's.
+//! The number of entries is fixed, so clients cannot fill memory with made-up names; two names with
+//! the same hash share an entry. A change within the last [second](STALE) may be missed, as it may
+//! between Surus's look-up and PHP's.
 
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// No longer than OPcache believes what it has seen (`opcache.revalidate_freq` is 2 seconds).
+/// Shorter than OPcache's own cache (`opcache.revalidate_freq` is 2 seconds).
 const STALE: Duration = Duration::from_secs(1);
 
-/// More than applications have scripts and directories that are often asked for.
+/// More than applications have scripts and directories in frequent use.
 const PLACES: usize = 256;
 
-/// By names.
+/// Entries by the hash of their names.
 #[derive(Debug)]
 pub(super) struct Recent<T>(Box<[RwLock<Option<Seen<T>>>]>);
 
@@ -36,7 +37,7 @@ impl<T: Clone> Recent<T> {
         (fresh && *seen.name == *name).then(|| seen.what.clone())
     }
 
-    /// What was found last, however long ago that is.
+    /// The last entry for the name, however old.
     pub(super) fn last(&self, name: &[u8]) -> Option<T> {
         let place = self.place(name).read();
         let place = place.unwrap_or_else(PoisonError::into_inner);
@@ -57,11 +58,11 @@ impl<T: Clone> Recent<T> {
     }
 
     fn place(&self, name: &[u8]) -> &RwLock<Option<Seen<T>>> {
-        // FNV; who makes names fall on one place gains nothing.
+        // FNV. Forced collisions gain an attacker nothing.
         let hash = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        // FNV's last bytes hardly reach the upper half.
+        // FNV's last bytes hardly affect the upper half.
         &self.0[(hash ^ (hash >> 32)) as usize % PLACES]
     }
 }

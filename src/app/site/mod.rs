@@ -1,16 +1,18 @@
-//! Which file answers a URL.
+//! Finds the file or script that answers a URL.
 //!
-//! An existing file is served, a directory through one of its index files, and everything else goes to the front
-//! controller, like nginx's `try_files $uri $uri/ /index.php?$query`. Never served, whatever the URL looks like:
+//! An existing file is served, a directory through one of its index files, and everything else goes
+//! to the front controller, like nginx's `try_files $uri $uri/ /index.php?$query`. The following is
+//! never served, whatever the URL:
 //!
-//! - anything outside the document root, except through a symbolic link that [`Symlinks`] allows;
-//! - dot files and what is in dot directories, but for `/.well-known/`;
-//! - PHP source as text, see `kind` in `normalize.rs`: `x.php` is run, `x.PHP`, `x.phtml`, `x.inc` or `x.php.bak` are as if they
-//!   did not exist;
+//! - files outside the document root, except through a symbolic link that [`Symlinks`] allows;
+//! - dot files and the contents of dot directories, except `/.well-known/`;
+//! - PHP source as text (see `kind` in `normalize.rs`): `x.php` is run; `x.PHP`, `x.phtml`, `x.inc`
+//!   or `x.php.bak` are treated as missing;
 //! - PHP below one of the `uploads`;
-//! - what `.htaccess` files close, see `htaccess/`;
-//! - our own configuration;
-//! - private files (`composer.lock`, `dump.sql`, `debug.log`), see `hidden.rs` and `private_files.rs`.
+//! - files that `.htaccess` files deny (see `htaccess/`);
+//! - Surus's own configuration;
+//! - private files such as `composer.lock`, `dump.sql`, `debug.log` (see `hidden_files.rs` and
+//!   `private_files/`).
 
 mod access_check;
 mod config_guard;
@@ -22,6 +24,7 @@ mod htaccess_walk;
 mod lookup;
 mod lookup_cache;
 mod normalize;
+mod opened;
 pub mod routes;
 mod settings;
 #[cfg(test)]
@@ -41,7 +44,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Origin, Script};
-use config_guard::Secret;
+use config_guard::ConfigGuard;
 use hidden_files::Hidden;
 use htaccess::Htaccess;
 use htaccess_walk::Visit;
@@ -49,28 +52,30 @@ use lookup_cache::Recent;
 use normalize::{Kind, fold, kind};
 use settings::{index, uploads};
 
-pub use access_check::Reader;
+pub use access_check::AccessCheck;
 pub(crate) use document_root::Root;
-pub use document_root::{Denial, Symlinks, Trouble};
+pub use document_root::Symlinks;
 pub use hidden_files::Why;
 pub use htaccess::facts::Facts;
-pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, read as read_htaccess};
+pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, Scope, read as read_htaccess};
 pub use normalize::{Normalised, normalize};
+pub use opened::{Denial, Trouble};
 pub use settings::Settings;
 
-/// Where our own configuration lies when the project itself is the document root, were it not read.
+/// The path of Surus's configuration if the project itself is the document root. Guarded even if it
+/// was not read.
 const CONFIGURATION: &str = "/surus.toml";
 
-/// A site as another process has found it.
+/// A site as another process has opened it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Described {
     /// Without symbolic links.
     pub path: String,
-    /// The file and the name of what answers when no file does.
+    /// The front controller: its file and its name.
     front: Option<(String, String)>,
-    /// Whether that script was named, and not found.
+    /// Whether that script was configured, and not just found.
     is_named: bool,
-    secret: Option<Secret>,
+    secret: Option<ConfigGuard>,
     has_libraries: bool,
 }
 
@@ -80,7 +85,7 @@ impl Described {
         self.secret = site.as_ref().and_then(|site| site.secret.clone());
     }
 
-    /// What the opener opens files below.
+    /// The directory below which the opener opens files.
     pub fn tree(&self, dir: OwnedFd, symlinks: Symlinks) -> file_opener::Tree {
         file_opener::Tree {
             root: Root::adopt(PathBuf::from(&self.path), dir, symlinks),
@@ -92,15 +97,15 @@ impl Described {
 /// What answers a URL.
 #[derive(Debug)]
 pub enum Resolution {
-    /// This file, as it is.
+    /// This file, unchanged.
     File(Found),
-    /// PHP.
+    /// This script.
     Script(Script),
-    /// 301 to this path, percent-encoded and on this host; the caller adds the query.
+    /// 301 to this path, percent-encoded and on this host. The caller adds the query.
     Redirect(String),
-    /// A redirection of an `.htaccess` file: its status, and its place with the query.
+    /// A redirect by an `.htaccess` file: its status, and its location with the query.
     RedirectTo(u16, String),
-    /// Another status that an `.htaccess` file gives; the reason is for the log.
+    /// Another status set by an `.htaccess` file; the reason is for the log.
     Status(u16, &'static str),
     /// 404.
     NotFound,
@@ -121,29 +126,31 @@ pub struct Found {
     pub metadata: Metadata,
 }
 
-/// A document root and its rules. The directory stays the one it was when the site was opened, whatever is renamed since.
+/// A document root and its rules. It stays the directory that was opened, whatever is renamed
+/// later.
 #[derive(Debug)]
 pub struct Site {
     root: Root,
     /// `DOCUMENT_ROOT`.
     document_root: Arc<str>,
-    /// Answers what no file does.
+    /// Answers requests for missing files.
     front_controller: Option<Script>,
-    /// The front controller was named; it is not just the `index.php` that is there.
+    /// The front controller was configured, not just found as `index.php`.
     is_named: bool,
     falls_back: bool,
     index: Vec<String>,
     /// [`fold`]ed, without a trailing slash.
     uploads: Vec<String>,
-    /// Static files only.
+    /// Serves static files only.
     scriptless: bool,
-    /// Scripts that are there; a new file is seen at once. PHP opens them itself, and files that are sent are always opened anew.
+    /// Scripts found recently. A new file is seen at once; PHP opens scripts itself, and files to
+    /// be sent are always reopened.
     recent: Recent<Script>,
     htaccess: Option<Htaccess>,
-    secret: Option<Secret>,
-    /// None: a script chooses what is sent from here.
+    secret: Option<ConfigGuard>,
+    /// None if a script chooses what is sent from here.
     hidden: Option<Hidden>,
-    /// Libraries of PHP's are below, some of whose files are private.
+    /// PHP libraries are below, some of whose files are private.
     has_libraries: bool,
 }
 
@@ -151,13 +158,13 @@ pub struct Site {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asker {
     Visitor,
-    /// A script that leaves the sending to us. It knows what it does with private files.
+    /// A script that delegates the sending of a file. It is responsible for private files.
     Script,
 }
 
 impl Site {
-    /// Opens the site of a project. The front controller is `script` (relative to the working directory), or `index.php` in
-    /// the document root when there is one.
+    /// Opens the site of a project. The front controller is `script` (relative to the working
+    /// directory), or `index.php` in the document root if it exists.
     pub fn open(project: &Path, settings: &Settings, script: Option<&Path>) -> Result<Site> {
         let directory = document_root(project, settings.root.as_deref());
         let root =
@@ -193,15 +200,15 @@ impl Site {
             is_named: script.is_some(),
             falls_back: settings.fallback,
             index: index(&settings.index)?,
-            uploads: uploads(&settings.uploads)?,
+            uploads: uploads(&settings.no_php)?,
             scriptless: false,
             recent: Recent::new(),
             htaccess: settings.htaccess.then(Htaccess::new),
-            secret: settings.configuration.as_deref().and_then(Secret::of),
+            secret: settings.configuration.as_deref().and_then(ConfigGuard::of),
         })
     }
 
-    /// A directory of files in which nothing is PHP.
+    /// Opens a directory of files in which nothing is PHP.
     pub fn of_files(directory: &Path, symlinks: Symlinks) -> Result<Site> {
         let root = Root::open(directory, symlinks)?;
         Ok(Site {
@@ -221,13 +228,13 @@ impl Site {
         })
     }
 
-    /// Keeps private files back, as [`open`](Self::open) does, with these patterns beside.
+    /// Hides private files as [`open`](Self::open) does, and those that match these patterns.
     pub fn hiding(mut self, patterns: &[String]) -> Result<Site> {
         self.hidden = Some(Hidden::new(patterns, false)?);
         Ok(self)
     }
 
-    /// What another process has to know to serve the same, beside its settings.
+    /// What another process needs to serve the same site, besides its settings.
     pub fn describe(&self) -> Result<Described> {
         let front = self.front_controller.as_ref().map(|front| {
             let file = utf8(&front.filename)?.to_owned();
@@ -247,12 +254,12 @@ impl Site {
         Ok(self.root.dir().try_clone_to_owned()?)
     }
 
-    /// A site that another process has opened, of which PHP's user may read what is sent.
+    /// A site that another process has opened. Only files that PHP's user may read are sent.
     pub fn adopt(
         settings: &Settings,
         described: Described,
         dir: OwnedFd,
-        reader: Reader,
+        reader: AccessCheck,
     ) -> Result<Site> {
         let mut site = Site::adopt_files(settings.symlinks, described.clone(), dir, reader);
         site.front_controller = described.front.map(|(file, name)| Script {
@@ -265,7 +272,7 @@ impl Site {
         site.is_named = described.is_named;
         site.falls_back = settings.fallback;
         site.index = index(&settings.index)?;
-        site.uploads = uploads(&settings.uploads)?;
+        site.uploads = uploads(&settings.no_php)?;
         site.scriptless = false;
         site.htaccess = settings.htaccess.then(Htaccess::new);
         site.secret = described.secret;
@@ -274,12 +281,12 @@ impl Site {
         Ok(site)
     }
 
-    /// The same for a directory of files in which nothing is PHP.
+    /// Like [`adopt`](Self::adopt), for a directory of files in which nothing is PHP.
     pub fn adopt_files(
         symlinks: Symlinks,
         described: Described,
         dir: OwnedFd,
-        reader: Reader,
+        reader: AccessCheck,
     ) -> Site {
         let path = PathBuf::from(&described.path);
         Site {
@@ -299,7 +306,7 @@ impl Site {
         }
     }
 
-    /// Where an absolute path really is, or why nobody may know.
+    /// Where an absolute path really is, or why it must not be told.
     pub fn real(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
         self.root.resolve(path)
     }
@@ -309,12 +316,12 @@ impl Site {
         self.root.path()
     }
 
-    /// What answers when no file does: the script to boot.
+    /// The front controller, which is also the script to boot.
     pub fn front_controller(&self) -> Option<&Script> {
         self.front_controller.as_ref()
     }
 
-    /// Is it what nobody may see, whichever way it was found?
+    /// Whether it must never be sent, however it was found.
     pub fn is_secret(&self, found: &Found) -> bool {
         self.secret.as_ref().is_some_and(|secret| secret.is(found))
     }
@@ -332,12 +339,13 @@ impl Site {
         self.resolve(&encode(path))
     }
 
-    /// Looks up a path that [`normalize`](normalize()) has made, for no request in particular.
+    /// Looks up a path that [`normalize`](normalize()) has made, for no particular request.
     pub fn find(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
         self.find_by(Asker::Visitor, path, now)
     }
 
-    /// As [`find`](Self::find), for a script that has asked us to send the file: private ones too.
+    /// Like [`find`](Self::find), for a script that delegates the sending of a file: private files
+    /// included.
     pub fn find_for_script(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
         self.find_by(Asker::Script, path, now)
     }
@@ -361,8 +369,9 @@ impl Site {
 
     /// Looks up the path of a request.
     ///
-    /// Takes no system call for a script that was found a moment ago, three for one that was not (open, look, close), one for
-    /// what goes to the front controller, and once a second two for each directory on the way.
+    /// Takes no system call for a script that was found recently, three for another one (open,
+    /// stat, close), one for the front controller, and once a second two for each directory on the
+    /// way.
     pub fn find_for(&self, facts: &Facts<'_>, path: &Normalised<'_>, now: Instant) -> Resolution {
         self.find_as(Asker::Visitor, facts, path, now)
     }
@@ -374,21 +383,30 @@ impl Site {
         path: &Normalised<'_>,
         now: Instant,
     ) -> Resolution {
+        let follow = |htaccess, way| {
+            let mut visit = Visit::new(asker, facts, now, way);
+            self.follow(htaccess, &mut visit, path, false)
+        };
+        let way = |htaccess: &Htaccess| htaccess.way(&self.root, path.directories(), now);
         // As with mod_xsendfile: a script may send what `.htaccess` files keep from visitors.
-        let way = self.htaccess.as_ref().filter(|_| asker == Asker::Visitor);
-        let way = way.map(|htaccess| htaccess.way(&self.root, path.directories(), now).0);
-        match way {
-            Some(way) if !way.is_empty() => {
-                self.follow(&mut Visit::new(asker, facts, now), path, false)
+        let htaccess = self.htaccess.as_ref();
+        if let Some(htaccess) = htaccess.filter(|_| asker == Asker::Visitor) {
+            let way = way(htaccess);
+            if !way.0.is_empty() {
+                return follow(htaccess, way);
             }
-            _ => match self.refuse(path) {
-                Some(refused) => refused,
-                None => self.find_plainly(asker, facts, path, now),
-            },
+        }
+        if let Some(refused) = self.refuse(path) {
+            return refused;
+        }
+        match (self.find_plainly(asker, path, now), htaccess) {
+            (Some(found), _) => found,
+            (None, Some(htaccess)) => follow(htaccess, way(htaccess)),
+            (None, None) => Resolution::NotFound,
         }
     }
 
-    /// What is refused whatever is there.
+    /// Rejects what is never served, whether or not it exists.
     fn refuse(&self, path: &Normalised<'_>) -> Option<Resolution> {
         if self.is_uploaded_source(path.path()) {
             return Some(Resolution::Denied(Denial::UploadedSource));
@@ -398,7 +416,7 @@ impl Site {
     }
 }
 
-/// Everything but what RFC 3986 leaves alone in a path.
+/// Everything except what RFC 3986 leaves unencoded in a path.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')
@@ -417,7 +435,7 @@ fn document_root(project: &Path, root: Option<&Path>) -> PathBuf {
         None => {
             let has_index = |directory: &PathBuf| directory.join("index.php").is_file();
             let all = ROOTS.map(|name| project.join(name));
-            // An application may have directories of the rarer names for something else.
+            // An application may use the rarer names for other directories.
             let (usual, rarer) = all.split_at(USUAL_ROOTS);
             let found = usual.iter().find(|directory| has_index(directory));
             let is_alone = !has_index(&project.to_owned());
@@ -443,7 +461,7 @@ const ROOTS: [&str; 8] = [
     "p",
 ];
 
-/// So many of them are taken even where the project has an index.php of its own.
+/// The first of them apply even if the project has its own index.php.
 const USUAL_ROOTS: usize = 2;
 
 fn given_script(document_root: &Arc<str>, script: &Path) -> Result<Script> {
@@ -461,7 +479,7 @@ fn given_script(document_root: &Arc<str>, script: &Path) -> Result<Script> {
         kind(name) == Kind::Script,
         "the script {text} must be called something.php"
     );
-    // A script outside the document root has no URL of its own; applications want to see one.
+    // A script outside the document root has no URL of its own, but applications need one.
     let below = directory.strip_prefix(&**document_root);
     let below = below.filter(|rest| rest.is_empty() || rest.starts_with('/'));
     Ok(Script {

@@ -1,4 +1,4 @@
-//! Which path a request target means, before any file is looked at.
+//! Determines the path that a request target means, before any file is looked up.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -8,24 +8,26 @@ use std::os::unix::ffi::OsStringExt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Normalised<'a> {
     path: Cow<'a, str>,
-    /// Where the path stops being one that may name files: the slash before the first segment that may not.
+    /// Where the path stops naming files: the slash before the first segment that cannot be a file
+    /// name, and why.
     stop: Option<(usize, Stop)>,
-    /// The path as it is when it is not UTF-8; then `path` has replacement characters, behind all that may name files.
+    /// The path's bytes if they are not UTF-8. `path` then contains replacement characters, only
+    /// behind the part that may name files.
     bytes: Option<Vec<u8>>,
 }
 
 /// Why a segment names no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// It begins with a dot. Files with such names exist, and are nobody's business.
+    /// It begins with a dot. Such files exist, but must not be served.
     Hidden,
-    /// No file of a site is called that: an encoded slash, a control character, a name that another file system takes for
-    /// a different one.
+    /// No file of a site has such a name: an encoded slash, a control character, a name that
+    /// another file system takes for a different one.
     NoFile,
 }
 
 impl Normalised<'_> {
-    /// Begins with a slash. What was not UTF-8 is replaced by U+FFFD.
+    /// Begins with a slash. Invalid UTF-8 is replaced by U+FFFD.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -38,13 +40,14 @@ impl Normalised<'_> {
         }
     }
 
-    /// The beginning of the path in which directories are looked for: as [`files`](Self::files), with a slash that ends it.
+    /// The beginning of the path in which directories are looked up: like [`files`](Self::files),
+    /// but with a final slash.
     pub(super) fn directories(&self) -> &str {
         let (files, _) = self.files();
         &self.path[..self.path.len().min(files.len() + 1)]
     }
 
-    /// What follows the first `at` bytes, which name a file, as it came.
+    /// What follows the first `at` bytes, which name a file, unchanged.
     pub(super) fn rest(&self, at: usize) -> OsString {
         match &self.bytes {
             Some(bytes) => OsString::from_vec(bytes[at..].to_vec()),
@@ -53,12 +56,13 @@ impl Normalised<'_> {
     }
 }
 
-/// Decodes and normalises the path of a request target: percent-encodings once, `.` and `..` as RFC 3986 says, runs of
-/// slashes to one. Never touches the file system. An error says why the target is malformed: the client gets 400.
+/// Decodes and normalises the path of a request target: percent-encodings once, `.` and `..` as in
+/// RFC 3986, several slashes to one. Never accesses the file system. The error says why the target
+/// is malformed; the client gets 400.
 ///
-/// A `..` above the root, a NUL, a broken percent-encoding and an encoded slash beside `..` are malformed. An encoded
-/// slash alone, bytes that are not UTF-8 and other oddities are not, because applications have such routes; no file is
-/// looked up for them.
+/// A `..` above the root, a NUL, a broken percent-encoding, and an encoded slash next to `..` are
+/// malformed. A lone encoded slash, bytes that are not UTF-8 and other oddities are not, because
+/// applications have such routes; no file is looked up for them.
 pub fn normalize(raw: &str) -> Result<Normalised<'_>, &'static str> {
     if !raw.starts_with('/') {
         return Err("the path does not begin with a slash");
@@ -98,7 +102,8 @@ pub fn normalize(raw: &str) -> Result<Normalised<'_>, &'static str> {
     })
 }
 
-/// Most paths: only characters that mean nothing but themselves, and no segment that needs a closer look.
+/// Whether the path has only characters without a special meaning, and no segment that needs more
+/// checks. Most paths are like this.
 fn is_plain(raw: &str) -> bool {
     let mut previous = 0;
     let plain = raw.bytes().all(|byte| {
@@ -114,10 +119,10 @@ fn is_plain(raw: &str) -> bool {
     plain && previous != b'.' && raw.len() <= MAX_SEGMENT
 }
 
-/// As long as a file's name may be.
+/// The longest file name.
 const MAX_SEGMENT: usize = 255;
 
-/// Nothing to decode, nothing to remove.
+/// Whether there is nothing to decode or to remove.
 fn is_normal(raw: &str) -> bool {
     let mut previous = 0;
     raw.bytes().all(|byte| {
@@ -163,7 +168,8 @@ fn rewrite(raw: &str) -> Result<Rewritten<'static>, &'static str> {
             limit.get_or_insert(path.len());
         }
         directory = false;
-        // What came as %2F divides like any slash for those who compare prefixes, and hides no `..` from them.
+        // A decoded %2F separates segments for code that compares prefixes, so it must not hide a
+        // `..`.
         for part in decoded.split(|byte| *byte == b'/') {
             if part.is_empty() {
                 directory = true;
@@ -174,7 +180,7 @@ fn rewrite(raw: &str) -> Result<Rewritten<'static>, &'static str> {
                     .split(|byte| *byte == b'\\')
                     .any(|p| p == b"." || p == b"..")
             {
-                return Err("an encoded slash beside `..`");
+                return Err("an encoded slash next to `..`");
             }
             path.push(b'/');
             path.extend_from_slice(part);
@@ -224,7 +230,7 @@ fn classify(segment: &str, first: bool) -> Option<Stop> {
         return None;
     }
     if segment.starts_with('.') {
-        // RFC 8615: the one dot name that is meant to be public.
+        // RFC 8615: the one dot name that is public.
         return (!(first && segment == ".well-known")).then_some(Stop::Hidden);
     }
     if !segment.is_ascii() && visible(segment).next() == Some('.') {
@@ -237,31 +243,32 @@ fn classify(segment: &str, first: bool) -> Option<Stop> {
     odd.then_some(Stop::NoFile)
 }
 
-/// What a file name is to the site.
+/// What a file name means to the site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Ends in `.php`, in exactly these letters: run, never sent.
+    /// Ends with exactly `.php`: run, never sent.
     Script,
-    /// Most likely PHP source under another name: neither run nor sent.
+    /// Probably PHP source under another name: neither run nor sent.
     Source,
-    /// Sent as it is.
+    /// Sent unchanged.
     Plain,
 }
 
-/// Endings that editors and careful people put behind a file's name.
+/// Suffixes that editors and careful users append to a file's name.
 const COPIES: [&str; 10] = [
     "~", ".bak", ".old", ".orig", ".save", ".swp", ".swo", ".tmp", ".dist", ".sample",
 ];
 
-/// Endings of what is made for browsers, of PHP too: `index.php.html`, as those have it that keep copies of pages.
+/// Suffixes of what browsers get, PHP's output included: page caches write `index.php.html`.
 const PAGES: [&str; 19] = [
     "avif", "css", "gif", "htm", "html", "ico", "jpeg", "jpg", "js", "json", "map", "mjs", "pdf",
     "png", "svg", "webp", "woff", "woff2", "xml",
 ];
 
-/// Looks at a file's name only. PHP source are the endings that servers commonly hand to PHP (`.php`, `.php5`, `.phtml`,
-/// `.pht`, `.phps`, `.phpt`, `.phar`), `.inc` and those of Drupal's parts (`.module`, …), in any case, and copies of such files (`.php~`,
-/// `.php.bak`, `.php_old`, `.php.2024`, `.php.txt`).
+/// Classifies a file by its name. PHP source has the suffixes that servers commonly hand to PHP
+/// (`.php`, `.php5`, `.phtml`, `.pht`, `.phps`, `.phpt`, `.phar`), `.inc`, or those of Drupal's
+/// modules (`.module`, …), in any case; or it is a copy of such a file (`.php~`, `.php.bak`,
+/// `.php_old`, `.php.2024`, `.php.txt`).
 pub(super) fn kind(name: &str) -> Kind {
     if name.len() > 4 && name.ends_with(".php") {
         return Kind::Script;
@@ -288,7 +295,7 @@ pub(super) fn kind(name: &str) -> Kind {
     if source { Kind::Source } else { Kind::Plain }
 }
 
-/// Does `.php`, and a version perhaps, end a word in it?
+/// Whether `.php`, possibly with a version, ends a word in it.
 fn is_copy_of_php(folded: &str) -> bool {
     let ends = folded.match_indices(".php").any(|(at, php)| {
         let rest = folded[at + php.len()..].trim_start_matches(|c: char| c.is_ascii_digit());
@@ -298,7 +305,7 @@ fn is_copy_of_php(folded: &str) -> bool {
     ends && !ending.is_some_and(|ending| PAGES.contains(&ending))
 }
 
-/// As a file system that knows no case and ignores invisible characters would compare the name.
+/// The name as a file system compares it that ignores case and invisible characters.
 pub(super) fn fold(name: &str) -> Cow<'_, str> {
     if name
         .bytes()
@@ -310,7 +317,8 @@ pub(super) fn fold(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The characters that HFS+ and case-folding ext4 do not ignore: for them `.g<U+200C>it` was `.git`.
+/// The characters that HFS+ and case-folding ext4 do not ignore: to them, `.g<U+200C>it` was
+/// `.git`.
 fn visible(name: &str) -> impl Iterator<Item = char> {
     name.chars().filter(|c| {
         !matches!(c,
@@ -329,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_decoded_once_and_has_no_dots_left() {
+    fn path_is_decoded_once_and_keeps_no_dots() {
         for (raw, path) in [
             ("/", "/"),
             ("/a/b.css", "/a/b.css"),
@@ -354,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_paths_are_refused() {
+    fn malformed_path_is_rejected() {
         for raw in [
             "",
             "*",
@@ -379,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_file_is_known_from_the_path_alone() {
+    fn path_that_names_no_file_is_recognised() {
         use Stop::{Hidden, NoFile};
         for (raw, files, why) in [
             ("/.git/config", "", Some(Hidden)),
@@ -407,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn source_is_recognised_under_every_name_it_is_likely_to_have() {
+    fn php_source_is_recognised_by_its_name() {
         for (name, expected) in [
             ("x.php", Kind::Script),
             ("a.b.php", Kind::Script),
@@ -447,7 +455,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_the_path_is_normal(raw in "(/|%2[ef]|%2[EF]|%5c|%00|%e9|\\.|\\\\|a|é|%|.){0,24}") {
+        fn arbitrary_path_becomes_normal(raw in "(/|%2[ef]|%2[EF]|%5c|%00|%e9|\\.|\\\\|a|é|%|.){0,24}") {
             if let Ok(normal) = normalize(&raw) {
                 let path = normal.path();
                 prop_assert!(path.starts_with('/'));

@@ -1,4 +1,5 @@
-//! Which requests go another way than the site's: to another engine, to a directory of files, nowhere.
+//! Rules that send requests elsewhere than to the site: to another engine, to a directory of files,
+//! or nowhere.
 
 use std::path::{Path, PathBuf};
 
@@ -11,54 +12,55 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::{Settings, Site};
 use crate::units::checked_if_set;
 
-/// One `[[route]]`: exactly one of `prefix`, `suffix` and `regex`, at most one of `engine`, `root` and `deny`, and as many
-/// conditions as wanted, all of which must hold. One with `compress` alone leaves the rest to the rules below it.
+/// One `[[route]]`: exactly one of `prefix`, `suffix` and `regex`, at most one of `engine`, `root`
+/// and `deny`, and any number of conditions, all of which must hold. A rule with `compress` alone
+/// leaves the action to the rules below it.
 ///
-/// The path that is compared is decoded and without `.`, `..` and doubled slashes, but it is the client's: a rule for
-/// `/admin` says nothing about `/index.php/admin`, which may lead the application to the same page.
+/// The path is decoded and has no `.`, `..` or doubled slashes, but it is the client's: a rule for
+/// `/admin` does not cover `/index.php/admin`, which may lead the application to the same page.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rule {
-    /// The path begins with this: `/api` is also the beginning of `/apiary`.
+    /// The path begins with this; `/api` also matches `/apiary`.
     #[serde(deserialize_with = "prefixed")]
     pub prefix: Option<String>,
     /// The path ends with this.
     #[serde(deserialize_with = "suffixed")]
     pub suffix: Option<String>,
-    /// The path matches this anywhere; `^` and `$` tie it to the beginning and the end.
+    /// The path matches this anywhere; `^` and `$` anchor it.
     #[serde(deserialize_with = "matching")]
     pub regex: Option<String>,
-    /// Any of these methods; without it all.
+    /// Any of these methods; all by default.
     #[serde(deserialize_with = "asked_with")]
     pub methods: Option<Vec<String>>,
-    /// A cookie of this name came.
+    /// The request has a cookie of this name.
     pub cookie: Option<String>,
-    /// A header of this name came.
+    /// The request has a header of this name.
     #[serde(deserialize_with = "with_header")]
     pub header: Option<String>,
     /// The query has a parameter of this name.
     pub query: Option<String>,
     /// PHP, run by the engine of this name.
     pub engine: Option<String>,
-    /// Files below this absolute directory, none of them as PHP. The whole path is looked up there: `/static/a.css` is
-    /// `static/a.css` in it.
+    /// Files below this absolute directory, none of them as PHP. The whole path is looked up in it:
+    /// `/static/a.css` is `static/a.css` there.
     pub root: Option<PathBuf>,
     /// 403.
     pub deny: bool,
-    /// Whether pages of PHP are compressed, instead of `compress.enabled`.
+    /// Whether PHP's pages are compressed, instead of `compress.enabled`.
     pub compress: Option<bool>,
 }
 
-/// What the rules say of a request.
+/// The effect of the rules on a request.
 #[derive(Debug, Default)]
 pub struct Choice<'a> {
-    /// None: the site answers.
+    /// None if the site answers.
     pub action: Option<&'a Action>,
-    /// None: as configured for all.
+    /// None if the default applies.
     pub compress: Option<bool>,
 }
 
-/// What is done with a request that a rule is about.
+/// What happens to a request that a rule matches.
 #[derive(Debug)]
 pub enum Action {
     Engine(String),
@@ -89,12 +91,13 @@ enum Pattern {
 }
 
 impl Routes {
-    /// Checks the rules and opens their directories, in which symbolic links are followed and files hidden as the site's settings say.
+    /// Validates the rules and opens their directories. The site's settings decide which symbolic
+    /// links are followed and which files are hidden.
     pub fn new(rules: &[Rule], settings: &Settings) -> Result<Routes> {
         Routes::open(rules, &mut |root| files(root, settings))
     }
 
-    /// The same, where directories are opened by `files`, in the order of the rules.
+    /// Like [`new`](Self::new), but `files` opens the directories, in the order of the rules.
     pub fn open(rules: &[Rule], files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Routes> {
         let mut routes = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
@@ -104,9 +107,8 @@ impl Routes {
         Ok(Routes(routes))
     }
 
-    /// What the first rule for this request says that has an action, and the first that speaks of
-    /// compression, if it is not below that. `path` is the one that
-    /// [`normalize`](super::normalize()) made.
+    /// Returns the first matching rule's action, and the first matching `compress` that is not
+    /// below it. `path` is the one that [`normalize`](super::normalize()) made.
     pub fn choose(
         &self,
         method: &Method,
@@ -127,7 +129,7 @@ impl Routes {
         choice
     }
 
-    /// The names of all engines that a rule sends requests to.
+    /// The names of all engines to which a rule sends requests.
     pub fn engines(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|route| match &route.action {
             Some(Action::Engine(name)) => Some(name.as_str()),
@@ -215,7 +217,7 @@ fn regex(text: &str) -> Result<Pattern> {
     Ok(Pattern::Regex(regex))
 }
 
-// As they are read, so that an error knows its line.
+// Validated while they are read, so that an error knows its line.
 
 fn prefixed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     checked_if_set(from, |path: &String| prefix(path).map(drop))
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_matches_decides() {
+    fn first_matching_rule_decides() {
         let routes = routes(
             r#"
             route = [
@@ -370,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn compress_alone_leaves_the_action_to_later_rules() {
+    fn compress_only_rule_leaves_the_action_to_later_rules() {
         let routes = routes(
             r#"
             route = [
@@ -431,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_files_runs_no_php() {
+    fn files_directory_runs_no_php() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("s")).unwrap();
         for name in ["s/a.css", "s/a.php", "s/index.php", "s/dump.sql"] {
@@ -462,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_rule_says_which_and_what_is_allowed() {
+    fn invalid_rule_is_named_with_the_allowed_values() {
         for (rule, says) in [
             (
                 r#"{ engine = "x" }"#,
@@ -511,7 +513,7 @@ mod tests {
         ] {
             let toml = format!("route = [{{ prefix = \"/ok\", deny = true }}, {rule}]");
             let error = match rules(&toml) {
-                // Where it stands, the error knows by its span.
+                // The error's span tells its place.
                 Err(error) => error.message().to_owned(),
                 Ok(rules) => {
                     let error = Routes::new(&rules, &Settings::default()).unwrap_err();

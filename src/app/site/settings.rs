@@ -13,27 +13,29 @@ use crate::units::checked;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The document root, relative to the project. Without it: the first of [`ROOTS`](super::ROOTS) that has an `index.php`, else the project
-    /// itself.
+    /// The document root, relative to the project. By default the first of [`ROOTS`](super::ROOTS)
+    /// that has an `index.php`, otherwise the project itself.
     pub root: Option<PathBuf>,
     /// File names that stand for their directory, in this order.
     #[serde(deserialize_with = "indexes")]
     pub index: Vec<String>,
-    /// Which symbolic links are followed out of the document root: `inside` none, `owner` (the default) those whose owner is
-    /// root or owns what they lead to, `follow` all.
+    /// Which symbolic links out of the document root are followed: `inside` none; `owner` (the
+    /// default) those whose owner is root or owns the target; `follow` all.
     pub symlinks: Symlinks,
-    /// URL paths below which visitors can put files: PHP there is never run and never sent.
+    /// URL paths below which visitors can upload files: PHP there is never run and never sent.
     #[serde(deserialize_with = "for_uploads")]
-    pub uploads: Vec<String>,
-    /// What `.htaccess` files say of access, of PHP and of where URLs lead is heard, as docs/htaccess.md lists it.
+    pub no_php: Vec<String>,
+    /// Whether the rules of `.htaccess` files about access, PHP and redirects apply, as listed in
+    /// docs/htaccess.md.
     pub htaccess: bool,
-    /// The front controller answers what is missing. Where `.htaccess` files are on the way, they name it.
+    /// Whether the front controller answers requests for missing files. With `.htaccess` files on
+    /// the way, these name it.
     pub fallback: bool,
-    /// Files and scripts that are answered with 404 beside the built-in private ones, in patterns of
-    /// `.gitignore` below the document root; `!` shows what is built in.
+    /// Files and scripts that answer 404 in addition to the built-in private ones: `.gitignore`
+    /// patterns below the document root; `!` shows a built-in one.
     #[serde(deserialize_with = "hidden_patterns")]
     pub hidden: Vec<String>,
-    /// The configuration that was read, which is never sent.
+    /// The configuration file, which is never sent.
     #[serde(skip)]
     pub configuration: Option<PathBuf>,
 }
@@ -44,7 +46,7 @@ impl Default for Settings {
             root: None,
             index: vec!["index.php".into(), "index.html".into()],
             symlinks: Symlinks::default(),
-            uploads: Vec::new(),
+            no_php: Vec::new(),
             htaccess: true,
             fallback: true,
             hidden: Vec::new(),
@@ -57,7 +59,8 @@ pub(super) fn index(names: &[String]) -> Result<Vec<String>> {
     for name in names {
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
             bail!(
-                "`index` has {name:?}; it takes names of files, such as \"index.php\", without a directory or a leading dot"
+                "`index` has {name:?}; it takes names of files, such as \"index.php\", without a \
+                 directory or a leading dot"
             );
         }
         if kind(name) == Kind::Source {
@@ -72,7 +75,8 @@ pub(super) fn uploads(prefixes: &[String]) -> Result<Vec<String>> {
         let normal = normalize(prefix).map(|normal| normal.path() == prefix);
         if normal != Ok(true) || prefix == "/" {
             bail!(
-                "`uploads` has {prefix:?}; it takes URL paths, such as \"/uploads\" or \"/wp-content/uploads\""
+                "`uploads` has {prefix:?}; it takes URL paths, such as \"/uploads\" or \
+                 \"/wp-content/uploads\""
             );
         }
         Ok(fold(prefix.trim_end_matches('/')).into_owned())

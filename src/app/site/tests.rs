@@ -1,4 +1,4 @@
-//! Sites as they are, and what people try on them.
+//! Tests of sites and of attempts to get around their rules.
 
 use std::fs;
 use std::os::unix::fs::{chown, lchown, symlink};
@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use super::*;
 
-/// A project with a public directory; `secret`, `.env` and the source are beside it.
+/// A project with a public directory; `secret`, `.env` and the source are outside it.
 fn project() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for name in [
         "secret.txt",
         ".env",
-        "src/Secret.php",
+        "src/ConfigGuard.php",
         "storage/a.txt",
         "public/index.php",
         "public/x.php",
@@ -56,8 +56,8 @@ fn project() -> TempDir {
     link("cdk.out", "assets");
     link("cdk.out/a/x.js", "id_note");
     link("x.php", "source.txt");
-    link("../src/Secret.php", "secret.txt");
-    link("../src/Secret.php", "run.php");
+    link("../src/ConfigGuard.php", "secret.txt");
+    link("../src/ConfigGuard.php", "run.php");
     link("uploads/evil.php", "innocent.php");
     link("loop-b", "loop-a");
     link("loop-a", "loop-b");
@@ -79,7 +79,7 @@ fn nix_fifo(path: &Path) {
     assert!(status.success());
 }
 
-/// The same site with the kernel's help and without.
+/// The same site with and without `openat2`.
 fn sites(dir: &TempDir, settings: &Settings) -> [Site; 2] {
     let with = Site::open(dir.path(), settings, None).unwrap();
     let mut without = Site::open(dir.path(), settings, None).unwrap();
@@ -87,7 +87,7 @@ fn sites(dir: &TempDir, settings: &Settings) -> [Site; 2] {
     [with, without]
 }
 
-/// One line for what answers a path.
+/// One line that tells what answers a path.
 fn says(site: &Site, path: &str) -> String {
     let below = |path: &Path| {
         path.strip_prefix(site.root())
@@ -130,7 +130,7 @@ fn check(settings: &Settings, table: &[(&str, &str)]) {
 }
 
 #[test]
-fn files_are_served_directories_have_an_index_and_the_rest_goes_to_the_front_controller() {
+fn files_and_indexes_are_served_and_the_rest_goes_to_the_front_controller() {
     check(
         &Settings::default(),
         &[
@@ -170,7 +170,7 @@ fn files_are_served_directories_have_an_index_and_the_rest_goes_to_the_front_con
 }
 
 #[test]
-fn what_is_nobodys_business_stays_so() {
+fn hidden_files_are_not_served() {
     check(
         &Settings::default(),
         &[
@@ -211,7 +211,7 @@ fn what_is_nobodys_business_stays_so() {
 }
 
 #[test]
-fn a_redirect_stays_on_this_host_whatever_the_directory_is_called() {
+fn directory_redirect_stays_on_this_host() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["evil.com", "a b", "q?x#y", "é"] {
         fs::create_dir(dir.path().join(name)).unwrap();
@@ -233,7 +233,7 @@ fn a_redirect_stays_on_this_host_whatever_the_directory_is_called() {
 }
 
 #[test]
-fn overlong_paths_find_nothing_and_break_nothing() {
+fn overlong_path_is_not_found() {
     let long = format!("/{}", "a".repeat(256));
     let longer = "/a".repeat(5000);
     let scripts = "/a.php".repeat(5000);
@@ -248,12 +248,12 @@ fn overlong_paths_find_nothing_and_break_nothing() {
 }
 
 #[test]
-fn links_that_stay_inside_are_followed_but_hide_nothing() {
+fn inner_links_are_followed_but_expose_no_hidden_file() {
     for symlinks in [Symlinks::Inside, Symlinks::Owner, Symlinks::Follow] {
         check(
             &Settings {
                 symlinks,
-                uploads: vec!["/uploads".into()],
+                no_php: vec!["/uploads".into()],
                 ..Settings::default()
             },
             &[
@@ -274,7 +274,7 @@ fn links_that_stay_inside_are_followed_but_hide_nothing() {
 }
 
 #[test]
-fn links_that_lead_out_are_followed_as_the_setting_says() {
+fn outer_links_are_followed_as_configured() {
     for (symlinks, out, passwd) in [
         (Symlinks::Inside, false, false),
         (Symlinks::Owner, true, true),
@@ -311,7 +311,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn a_link_of_somebody_else_does_not_lead_out() {
+fn link_of_another_owner_does_not_lead_out() {
     if !is_root() {
         return; // Only root gives files away.
     }
@@ -335,7 +335,7 @@ fn a_link_of_somebody_else_does_not_lead_out() {
     chown(dir.path().join("storage/a.txt"), Some(4711), Some(4711)).unwrap();
     for site in sites(&dir, &Settings::default()) {
         assert_eq!(says(&site, "/theirs.txt"), "file theirs.txt");
-        // The directory that the link leads to is not theirs, whoever owns the file in it.
+        // The directory that the link leads to belongs to another user; the file need not.
         assert_eq!(says(&site, "/uploads/deep/a.txt"), "denied");
     }
 }
@@ -354,10 +354,10 @@ fn files_that_kubernetes_mounts_through_dotted_links_are_served() {
 }
 
 #[test]
-fn php_that_visitors_uploaded_is_neither_run_nor_sent() {
+fn uploaded_php_is_neither_run_nor_sent() {
     check(
         &Settings {
-            uploads: vec!["/uploads/".into()],
+            no_php: vec!["/uploads/".into()],
             ..Settings::default()
         },
         &[
@@ -382,7 +382,7 @@ fn php_that_visitors_uploaded_is_neither_run_nor_sent() {
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_denied() {
+fn unreadable_file_is_denied() {
     use std::os::unix::fs::PermissionsExt;
     if is_root() {
         return; // Root may read everything.
@@ -427,7 +427,7 @@ fn siblings_obey_the_same_rules() {
 }
 
 #[test]
-fn directories_that_htaccess_closes_are_closed() {
+fn htaccess_closes_its_directory() {
     let dir = project();
     let public = dir.path().join("public");
     let put = |name: &str, text: &str| {
@@ -455,7 +455,7 @@ fn directories_that_htaccess_closes_are_closed() {
         );
         assert_eq!(says(&site, "/docs/"), "file docs/index.html");
         assert_eq!(says(&site, "/style.css"), "file style.css");
-        // Clients do not learn from it what is there.
+        // Clients must not learn from it what exists.
         assert_eq!(says(&site, "/data/nothing"), "denied");
         assert_eq!(says(&site, "/data"), "denied");
     }
@@ -469,7 +469,7 @@ fn directories_that_htaccess_closes_are_closed() {
             "file data/pages/start.txt"
         );
     }
-    // A rule that is taken back is gone within a second.
+    // A removed rule has no effect after a second.
     let site = Site::open(dir.path(), &Settings::default(), None).unwrap();
     let at = |now| {
         matches!(
@@ -484,7 +484,7 @@ fn directories_that_htaccess_closes_are_closed() {
 }
 
 #[test]
-fn the_configuration_is_a_secret_under_every_name() {
+fn configuration_is_hidden_under_every_name() {
     let dir = project();
     let public = dir.path().join("public");
     for name in ["prod.toml", "prod.toml~", "prod.toml.bak", "other.toml"] {
@@ -540,7 +540,7 @@ fn site_of(names: &[&str], hidden: &[&str]) -> (TempDir, Site) {
 }
 
 #[test]
-fn private_files_are_not_found_and_missing_ones_are_the_front_controllers() {
+fn private_file_is_not_found_and_a_missing_one_goes_to_the_front_controller() {
     let private = [
         "composer.json",
         "composer.lock",
@@ -609,7 +609,7 @@ fn private_files_are_not_found_and_missing_ones_are_the_front_controllers() {
     assert_eq!(says(&site, "/latest.txt"), "not found");
     fs::write(dir.path().join("tls.key"), "-----BEGIN PRIVATE KEY-----").unwrap();
     assert_eq!(says(&site, "/tls.key"), "not found");
-    // A script decides itself what it has sent.
+    // A script decides itself what it sends.
     let path = normalize("/Dump.SQL").unwrap();
     let found = site.find_for_script(&path, Instant::now());
     assert!(matches!(found, Resolution::File(_)), "{found:?}");
@@ -684,7 +684,7 @@ fn vendor_directory_of_public_root_without_composer_is_open() {
 }
 
 #[test]
-fn document_roots_of_other_names_are_found_when_they_alone_have_an_index() {
+fn rare_document_root_is_found_if_it_alone_has_an_index() {
     for name in ["public_html", "html", "htdocs", "webroot", "pub", "p"] {
         let dir = tempfile::tempdir().unwrap();
         let real = dir.path().canonicalize().unwrap();
@@ -721,7 +721,7 @@ fn fallback_set_to_false_answers_404_for_what_is_missing() {
 }
 
 #[test]
-fn htaccess_without_a_front_controller_leaves_what_is_missing_missing() {
+fn htaccess_without_a_front_controller_answers_404() {
     let dir = project();
     let public = dir.path().join("public");
     let says_of = |text: &str, path: &str| {
@@ -738,7 +738,7 @@ fn htaccess_without_a_front_controller_leaves_what_is_missing_missing() {
 }
 
 #[test]
-fn named_script_answers_where_rules_lead_to_the_index() {
+fn named_script_replaces_the_index_that_rules_lead_to() {
     let dir = project();
     let public = dir.path().join("public");
     let script = public.join("x.php");
@@ -756,7 +756,7 @@ fn named_script_answers_where_rules_lead_to_the_index() {
 }
 
 #[test]
-fn the_document_root_is_found() {
+fn document_root_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let real = dir.path().canonicalize().unwrap();
     let open = |root: Option<&str>| {
@@ -782,11 +782,11 @@ fn the_document_root_is_found() {
 }
 
 #[test]
-fn the_script_of_the_command_line_is_the_front_controller() {
+fn command_line_script_is_the_front_controller() {
     let dir = project();
     for (script, name) in [
         ("public/blog/index.php", "/blog/index.php"),
-        ("src/Secret.php", "/Secret.php"),
+        ("src/ConfigGuard.php", "/ConfigGuard.php"),
     ] {
         let script = dir.path().join(script);
         let site = Site::open(dir.path(), &Settings::default(), Some(&script)).unwrap();
@@ -802,7 +802,7 @@ fn the_script_of_the_command_line_is_the_front_controller() {
 }
 
 #[test]
-fn a_script_is_remembered_for_a_second_and_what_is_missing_is_not() {
+fn found_script_is_cached_for_a_second_and_a_missing_one_is_not() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("index.php"), "").unwrap();
     let site = Site::open(dir.path(), &Settings::default(), None).unwrap();
@@ -825,7 +825,7 @@ fn a_script_is_remembered_for_a_second_and_what_is_missing_is_not() {
 }
 
 #[test]
-fn wrong_settings_stop_the_start_and_say_what_is_allowed() {
+fn invalid_settings_stop_the_start_and_name_the_allowed_values() {
     let dir = project();
     let default = Settings::default;
     let fails = |settings: Settings, script: Option<&str>, text: &str| {
@@ -885,7 +885,7 @@ fn wrong_settings_stop_the_start_and_say_what_is_allowed() {
     for uploads in ["uploads", "/a/../b", "/", ""] {
         fails(
             Settings {
-                uploads: vec![uploads.into()],
+                no_php: vec![uploads.into()],
                 ..default()
             },
             None,
@@ -904,21 +904,22 @@ fn wrong_settings_stop_the_start_and_say_what_is_allowed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn no_path_leads_out_or_to_a_dot_file(raw in raw_path(), follow in any::<bool>(), uploads in any::<bool>()) {
+    fn arbitrary_path_never_leads_out_or_to_a_dot_file(raw in raw_path(), follow in any::<bool>(), uploads in any::<bool>()) {
         use std::sync::LazyLock;
         static PROJECT: LazyLock<TempDir> = LazyLock::new(project);
         let symlinks = if follow { Symlinks::Follow } else { Symlinks::Inside };
         let uploads = if uploads { vec!["/uploads".to_owned()] } else { Vec::new() };
-        let settings = Settings { symlinks, uploads: uploads.clone(), ..Settings::default() };
+        let settings = Settings { symlinks, no_php: uploads.clone(), ..Settings::default() };
         for site in sites(&PROJECT, &settings) {
             let filename = match site.resolve(&raw) {
                 Resolution::File(found) => {
                     prop_assert!(found.metadata.is_file());
                     prop_assert!(kind(found.path.file_name().unwrap().to_str().unwrap()) == Kind::Plain);
                     let text = fs::read_to_string(&found.path).unwrap();
-                    // A file holds its own name; `odd.php` is a directory too.
+                    // A file's content is its own name; `odd.php` is a directory, too.
                     let name = text.rsplit('/').next().unwrap();
-                    prop_assert!(!name.to_lowercase().contains(".php"), "source was sent: {}", text);
+                    prop_assert!(!name.to_lowercase().contains(".php"), "source was sent: \
+                        {}", text);
                     found.path
                 }
                 Resolution::Script(script) => {
@@ -943,14 +944,14 @@ proptest! {
     }
 }
 
-/// Paths made of the names that are there, of what separates them and of tricks, any byte of it percent-encoded; and noise.
+/// Paths made of existing names, of separators and of tricks, any byte percent-encoded; and noise.
 fn raw_path() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         6 => prop::sample::select(vec![
             "/", "/", "/", "index.php", "x.php", "X2.PHP", "style.css", "uploads", "evil.php", "blog", "docs", "index.html",
             "odd.php", ".well-known", "security.txt", "storage", "a.txt", "out.txt", "env.txt", "env2.txt", "git", "config",
             "source.txt", "secret.txt", "run.php", "innocent.php", "passwd", "journal", "loop-a", "fifo", "public", "src",
-            "Secret.php", ".env", ".git", "..", ".", "linked.css",
+            "ConfigGuard.php", ".env", ".git", "..", ".", "linked.css",
         ])
         .prop_map(|name| name.as_bytes().to_vec()),
         1 => prop::sample::select(vec!["%2f", "%5c", "\\", "%00", " ", ".", "::$DATA", "~", "%e2%80%8c", "%c3", "%", "?"])

@@ -1,4 +1,4 @@
-//! The bytes of a file, as a response's body.
+//! The bytes of a file as a response body.
 
 use std::fs::File;
 use std::io;
@@ -15,17 +15,17 @@ use tokio::task::JoinHandle;
 use crate::budget::{self, MEMORY};
 use crate::event::{Failure, Response, ResponseBody};
 
-/// Up to this many bytes are read at once, which costs less than asking another thread to.
+/// A smaller file is read at once, which costs less than asking another thread.
 const AT_ONCE: u64 = 64 << 10;
 
-/// What is read of a larger file at a time.
+/// How much of a larger file is read at a time.
 pub(super) const CHUNK: u64 = 256 << 10;
 
-/// And what is read where memory is short.
+/// How much is read at a time if memory is short.
 const SMALL_CHUNK: u64 = 16 << 10;
 
-/// The bytes of a file that a response's body consists of, in the response's extensions: a front that can send them without
-/// reading them does so. Whoever changes the body removes it.
+/// The part of a file that is the response's body, in the response's extensions. A front end that
+/// can send it without reading it does so. Code that changes the body removes it.
 #[derive(Debug, Clone)]
 pub struct FileRange {
     pub file: Arc<File>,
@@ -39,21 +39,21 @@ pub fn body(response: &mut Response, file: Arc<File>, range: Range<u64>) -> Resp
     {
         return ResponseBody::Full(bytes);
     }
-    // Also when it could not be read: the head is made already, and there the client sees that the body fails.
+    // Also if the read fails: the headers are complete, and the client sees that the body fails.
     let whole = FileBody::new(file.clone(), range.start, length);
     response.extensions_mut().insert(FileRange { file, range });
     ResponseBody::stream(whole)
 }
 
 fn read(file: &File, offset: u64, length: u64) -> io::Result<Bytes> {
-    // Never more than a chunk.
+    // At most one chunk.
     let mut buffer = vec![0; length as usize];
     file.read_exact_at(&mut buffer, offset)?;
     Ok(buffer.into())
 }
 
-/// A part of a file, read by another thread, one chunk ahead of the client. A file that has become shorter meanwhile is an
-/// error, not a shorter body.
+/// A part of a file, which another thread reads one chunk ahead of the client. A file that has
+/// become shorter meanwhile is an error, not a shorter body.
 #[derive(Debug)]
 pub struct FileBody {
     file: Arc<File>,
@@ -72,7 +72,7 @@ impl FileBody {
         }
     }
 
-    /// Bytes.
+    /// The number of bytes left.
     pub fn left(&self) -> u64 {
         self.length
     }

@@ -1,11 +1,11 @@
-//! Does the client want the file at all? The conditions of a request (RFC 9110, 13).
+//! Evaluates the conditions of a request (RFC 9110, 13).
 
 use std::time::SystemTime;
 
 use http::StatusCode;
 use http::header::{self, HeaderMap};
 
-/// The status that ends the matter, in the order of RFC 9110, 13.2.2.
+/// The status that the conditions lead to, evaluated in the order of RFC 9110, 13.2.2.
 pub fn precondition(
     headers: &HeaderMap,
     etag: &str,
@@ -36,7 +36,7 @@ enum Compare {
     Weak,
 }
 
-/// Is the entity tag in the list of this header, or does that say `*`?
+/// Whether this header lists the entity tag, or is `*`.
 fn lists(headers: &HeaderMap, name: header::HeaderName, etag: &str, compare: Compare) -> bool {
     headers.get_all(name).iter().any(|value| {
         let mut rest = value.to_str().unwrap_or_default().trim();
@@ -59,7 +59,7 @@ fn lists(headers: &HeaderMap, name: header::HeaderName, etag: &str, compare: Com
     })
 }
 
-/// May a range be sent? Not when the client holds parts of another version.
+/// Whether a range may be sent. Not if the client holds parts of another version.
 pub fn if_range(headers: &HeaderMap, etag: &str, modified: Option<SystemTime>) -> bool {
     let Some(value) = headers.get(header::IF_RANGE) else {
         return true;

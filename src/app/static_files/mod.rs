@@ -1,4 +1,4 @@
-//! A file as a response.
+//! Answers with a file.
 
 mod body;
 mod conditional;
@@ -25,13 +25,15 @@ use conditional::{if_range, precondition};
 use multipart::Parts;
 use ranges::{Ranges, content_range, ranges};
 
-/// The smallest comes first, since nobody waits for it to be compressed.
+/// In order of size, since the files are compressed already.
 const PRECOMPRESSED: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 
-/// Answers with a file: all of it, some of it, or that the client has it already (RFC 9110, 13 and 14).
+/// Answers with a file: all of it, a part of it, or that the client has it already (RFC 9110, 13
+/// and 14).
 ///
-/// `siblings` finds the file whose name is so much longer: `.br`, `.zst` and `.gz` are sent instead where the client
-/// accepts that and they are not older. What needs no negotiation does not call it.
+/// `siblings` finds the file with a suffix added to its name. `.br`, `.zst` and `.gz` files are
+/// sent instead if the client accepts them and they are not older. It is not called if no
+/// negotiation is needed.
 pub fn answer(
     found: Found,
     method: &Method,
@@ -134,17 +136,27 @@ fn empty(status: StatusCode) -> Response {
 }
 
 fn set(headers: &mut HeaderMap, name: header::HeaderName, value: &str) {
-    // All of these are made of visible ASCII.
+    // All of these consist of visible ASCII.
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
 }
 
-/// By the file's name. Text is said to be UTF-8, but for XML, which says itself what it is.
+/// The type for the file's name. Text is declared as UTF-8, except XML, which declares its own
+/// charset.
 pub(super) fn content_type(path: &Path) -> HeaderValue {
-    let guess = mime_guess::from_path(path)
-        .first_raw()
-        .unwrap_or("application/octet-stream");
+    let extension = path.extension().map(|name| name.to_ascii_lowercase());
+    let guess = match extension.as_deref().and_then(|name| name.to_str()) {
+        // What mime_guess calls otherwise than the standards and other servers do.
+        Some("m3u8") => "application/vnd.apple.mpegurl",
+        Some("m4a") => "audio/mp4",
+        Some("rpm") => "application/x-redhat-package-manager",
+        Some("ts") => "video/mp2t",
+        Some("woff") => "font/woff",
+        _ => mime_guess::from_path(path)
+            .first_raw()
+            .unwrap_or("application/octet-stream"),
+    };
     match guess {
         "text/html" => HeaderValue::from_static("text/html; charset=utf-8"),
         "text/css" => HeaderValue::from_static("text/css; charset=utf-8"),
@@ -172,7 +184,8 @@ fn negotiate(
             Coding::Zstd => ".zst",
             Coding::Gzip => ".gz",
         };
-        // One that is older was made of something else. Whole seconds, because archives keep no more.
+        // An older sibling was made from another version. Compared in whole seconds, because
+        // archives keep no more.
         let sibling = siblings(suffix).filter(|s| s.metadata.mtime() >= found.metadata.mtime());
         if let Some(sibling) = sibling {
             return (sibling, Some(coding));
@@ -181,8 +194,9 @@ fn negotiate(
     (found, None)
 }
 
-/// When the file was last modified, if its date says so. Archives and reproducible builds date everything to 1970 or to the
-/// beginning of 1980, and a date in the future would never be reached by a newer version.
+/// When the file was last modified, if its date is plausible. Archives and reproducible builds date
+/// everything to 1970 or to the beginning of 1980, and no newer version could ever exceed a date in
+/// the future.
 fn modified(found: &Found) -> Option<SystemTime> {
     let seconds = u64::try_from(found.metadata.mtime()).ok()?;
     let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
@@ -194,8 +208,8 @@ fn is_dated(found: &Found) -> bool {
     found.metadata.mtime() > SECOND_OF_JANUARY_1980
 }
 
-/// Strong: other bytes have another one. Without the inode, so that the replicas of a service say the same; only where the
-/// date of modification says nothing must it be what changes with every copy of the file.
+/// A strong tag. It leaves out the inode, so that all replicas of a service have the same tag. If
+/// the modification date says nothing, it must include what changes with each copy of the file.
 fn etag(found: &Found, coding: Option<Coding>) -> String {
     let m = &found.metadata;
     let (seconds, nanoseconds, inode) = match is_dated(found) {

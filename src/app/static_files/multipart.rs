@@ -1,4 +1,4 @@
-//! `multipart/byteranges`: several parts of a file, each with a head of its own.
+//! `multipart/byteranges`: several parts of a file, each with its own headers.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,11 +16,11 @@ use super::body::FileBody;
 use super::ranges::content_range;
 use crate::event::Failure;
 
-/// What is left to be sent of them.
+/// The parts that are still to be sent.
 pub struct Parts {
     parts: VecDeque<Part>,
     pub boundary: String,
-    /// Bytes.
+    /// The number of bytes left.
     pub left: u64,
 }
 
@@ -36,7 +36,7 @@ impl Parts {
         length: u64,
         content_type: &HeaderValue,
     ) -> Self {
-        // Nobody who could put it into the file knows it.
+        // Random, so that no one can put it into the file.
         let random = || RandomState::new().hash_one(length);
         let boundary = format!("{:016x}{:016x}", random(), random());
         let content_type = content_type.to_str().unwrap_or_default();
@@ -44,7 +44,8 @@ impl Parts {
         for range in ranges {
             let content_range = content_range(&range, length);
             let head = format!(
-                "\r\n--{boundary}\r\nContent-Type: {content_type}\r\nContent-Range: {content_range}\r\n\r\n"
+                "\r\n--{boundary}\r\nContent-Type: {content_type}\r\nContent-Range: \
+                 {content_range}\r\n\r\n"
             );
             parts.push_back(Part::Head(head.into()));
             parts.push_back(Part::Bytes(FileBody::new(

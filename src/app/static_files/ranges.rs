@@ -1,10 +1,10 @@
-//! Which parts of the file does the client ask for (RFC 9110, 14)?
+//! Parses the ranges that a client requests (RFC 9110, 14).
 
 use std::ops::Range;
 
 use http::header::{self, HeaderMap};
 
-/// A client that asks for more parts gets the whole file.
+/// A client that requests more ranges gets the whole file.
 pub(super) const MOST_RANGES: usize = 16;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Ranges {
     Unsatisfiable,
 }
 
-/// What cannot be read is as if it were not there, and so are ranges that together are more than the file.
+/// Invalid ranges are ignored, as are ranges that together exceed the file.
 pub fn ranges(headers: &HeaderMap, length: u64) -> Ranges {
     let mut values = headers.get_all(header::RANGE).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
@@ -70,13 +70,13 @@ fn parse_ranges(value: &str, length: u64) -> Option<Ranges> {
     }
 }
 
-/// `None` when it is not a number, `Some(None)` when it is left out.
+/// `None` if it is not a number, `Some(None)` if it is omitted.
 fn position(digits: &str) -> Option<Option<u64>> {
     if digits.is_empty() {
         return Some(None);
     }
     let is_number = digits.bytes().all(|b| b.is_ascii_digit());
-    // Only one that is too large does not parse, and it lies behind the end of any file.
+    // Only a number beyond the end of any file fails to parse.
     is_number.then(|| Some(digits.parse().unwrap_or(u64::MAX)))
 }
 

@@ -1,4 +1,4 @@
-//! Files as they are, and what clients ask of them.
+//! Tests of static files.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File};
@@ -77,7 +77,7 @@ const BEFORE: &str = "Sun, 09 Sep 2001 01:46:39 GMT";
 const AFTER: &str = "Sun, 09 Sep 2001 01:46:41 GMT";
 
 #[tokio::test]
-async fn a_file_is_sent_with_what_a_cache_wants_to_know() {
+async fn file_is_sent_with_validators() {
     let (_dir, found) = at("a.css", BILLION, b"body {}");
     let response = get(&found, &[]);
     assert_eq!(response.status(), 200);
@@ -98,7 +98,7 @@ async fn a_file_is_sent_with_what_a_cache_wants_to_know() {
 }
 
 #[tokio::test]
-async fn head_is_get_without_the_body_and_the_rest_is_not_allowed() {
+async fn head_has_no_body_and_other_methods_are_not_allowed() {
     let (_dir, found) = at("a.png", BILLION, b"png");
     let head = |of: &[(&str, &str)]| answer(again(&found), &Method::HEAD, &headers(of), |_| None);
     assert_eq!(head(&[]).headers(), get(&found, &[]).headers());
@@ -113,7 +113,7 @@ async fn head_is_get_without_the_body_and_the_rest_is_not_allowed() {
 }
 
 #[test]
-fn types_are_those_of_the_names() {
+fn type_follows_the_file_name() {
     for (name, expected) in [
         ("a.html", "text/html; charset=utf-8"),
         ("a.JS", "text/javascript; charset=utf-8"),
@@ -123,7 +123,12 @@ fn types_are_those_of_the_names() {
         ("a.json", "application/json"),
         ("a.svg", "image/svg+xml"),
         ("a.wasm", "application/wasm"),
+        ("a.woff", "font/woff"),
         ("a.woff2", "font/woff2"),
+        ("a.m3u8", "application/vnd.apple.mpegurl"),
+        ("a.TS", "video/mp2t"),
+        ("a.m4a", "audio/mp4"),
+        ("a.rpm", "application/x-redhat-package-manager"),
         ("a.jpg", "image/jpeg"),
         ("a.unknown", "application/octet-stream"),
         ("LICENSE", "application/octet-stream"),
@@ -133,7 +138,7 @@ fn types_are_those_of_the_names() {
 }
 
 #[test]
-fn conditions_are_decided_in_the_order_of_the_standard() {
+fn conditions_follow_the_order_of_rfc_9110() {
     let (_dir, found) = at("a.bin", BILLION, b"body {}");
     let etag = "\"3b9aca00.0-7\"";
     let weak = &format!("W/{etag}");
@@ -187,7 +192,7 @@ fn conditions_are_decided_in_the_order_of_the_standard() {
 }
 
 #[tokio::test]
-async fn one_range_is_sent_as_it_is() {
+async fn single_range_is_sent_without_multipart() {
     let (_dir, found) = at("a.bin", BILLION, b"0123456789");
     for (range, expected) in [
         ("bytes=0-0", "0"),
@@ -227,7 +232,7 @@ async fn one_range_is_sent_as_it_is() {
 }
 
 #[tokio::test]
-async fn ranges_that_make_no_sense_get_the_whole_file() {
+async fn invalid_range_gets_the_whole_file() {
     let (_dir, found) = at("a.bin", BILLION, b"0123456789");
     let many = format!("bytes={}", "0-0,".repeat(MOST_RANGES + 1));
     for range in [
@@ -254,7 +259,7 @@ async fn ranges_that_make_no_sense_get_the_whole_file() {
 }
 
 #[test]
-fn a_range_behind_the_end_is_not_satisfiable() {
+fn range_beyond_the_end_is_not_satisfiable() {
     let (_dir, found) = at("a.bin", BILLION, b"0123456789");
     for range in ["bytes=10-", "bytes=10-11", "bytes=-0", "bytes=10-,11-"] {
         let response = get(&found, &[("range", range)]);
@@ -267,7 +272,7 @@ fn a_range_behind_the_end_is_not_satisfiable() {
 }
 
 #[tokio::test]
-async fn many_ranges_are_sent_as_parts() {
+async fn several_ranges_are_sent_as_multipart() {
     let (_dir, found) = at("a.txt", BILLION, b"0123456789");
     let response = get(&found, &[("range", "bytes=0-1, 4-4,-2")]);
     assert_eq!(response.status(), 206);
@@ -287,7 +292,8 @@ async fn many_ranges_are_sent_as_parts() {
     assert_eq!(text.len().to_string(), length);
     let part = |range, bytes| {
         format!(
-            "\r\n--{boundary}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Range: bytes {range}/10\r\n\r\n{bytes}"
+            "\r\n--{boundary}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Range: bytes \
+             {range}/10\r\n\r\n{bytes}"
         )
     };
     let parts = [part("0-1", "01"), part("4-4", "4"), part("8-9", "89")].concat();
@@ -295,7 +301,7 @@ async fn many_ranges_are_sent_as_parts() {
 }
 
 #[test]
-fn a_range_of_another_version_is_not_sent() {
+fn range_of_another_version_is_not_sent() {
     let (_dir, found) = at("a.bin", BILLION, b"0123456");
     for (if_range, status) in [
         ("\"3b9aca00.0-7\"", 206),
@@ -312,7 +318,7 @@ fn a_range_of_another_version_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_compressed_sibling_is_sent_to_those_who_accept_it() {
+async fn compressed_sibling_is_sent_if_accepted() {
     let dir = tempfile::tempdir().unwrap();
     let found = put(&dir, "a.css", BILLION, b"plain");
     let siblings = |suffix: &str| match suffix {
@@ -353,7 +359,7 @@ async fn a_compressed_sibling_is_sent_to_those_who_accept_it() {
 }
 
 #[test]
-fn a_sibling_that_is_older_or_of_an_image_is_not_asked_for() {
+fn older_sibling_is_not_sent() {
     let dir = tempfile::tempdir().unwrap();
     let found = put(&dir, "a.css", BILLION, b"plain");
     let old = |_: &str| Some(put(&dir, "a.css.br", BILLION - 1, b"old"));
@@ -366,8 +372,8 @@ fn a_sibling_that_is_older_or_of_an_image_is_not_asked_for() {
 }
 
 #[test]
-fn a_date_that_says_nothing_is_not_believed() {
-    // What zip and reproducible builds write, and a clock that was wrong.
+fn implausible_date_is_ignored() {
+    // What zip and reproducible builds write, and a wrong clock.
     for seconds in [0, 1, 315_532_800, 99_999_999_999] {
         let (_dir, found) = at("a.css", seconds, b"x");
         let response = get(&found, &[("if-modified-since", AFTER)]);
@@ -383,7 +389,7 @@ fn a_date_that_says_nothing_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_large_file_comes_in_chunks() {
+async fn large_file_is_sent_in_chunks() {
     let content: Vec<u8> = (0..700_000u32).map(|i| (i % 251) as u8).collect();
     let (_dir, found) = at("a.bin", BILLION, &content);
     for range in [0..700_000, 5..600_000, 262_144..524_288, 0..65_537] {
@@ -401,7 +407,7 @@ async fn a_large_file_comes_in_chunks() {
 }
 
 #[tokio::test]
-async fn a_file_that_becomes_shorter_is_a_failure_and_not_a_shorter_body() {
+async fn truncated_file_aborts_the_response() {
     let (_dir, found) = at("a.bin", BILLION, &vec![1; 1_000_000]);
     let mut body = get(&found, &[]).into_body();
     body.frame().await.unwrap().unwrap();
@@ -423,7 +429,7 @@ async fn a_file_that_becomes_shorter_is_a_failure_and_not_a_shorter_body() {
 }
 
 #[tokio::test]
-async fn the_parts_fail_as_the_whole_does() {
+async fn truncated_file_aborts_a_multipart_response() {
     let (_dir, found) = at("a.bin", BILLION, &vec![1; 1000]);
     let response = get(&found, &[("range", "bytes=0-1,900-999")]);
     found.file.set_len(500).unwrap();
@@ -433,7 +439,7 @@ async fn the_parts_fail_as_the_whole_does() {
     ));
 }
 
-/// What a client sees on a connection of its own, and whether the connection ended well.
+/// What a client receives on its own connection, and whether the connection ended properly.
 async fn over_http(found: impl Fn() -> Found, request: &str) -> (String, bool) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let (mut client, server) = tokio::io::duplex(1 << 20);
@@ -453,7 +459,7 @@ async fn over_http(found: impl Fn() -> Found, request: &str) -> (String, bool) {
 }
 
 #[tokio::test]
-async fn the_client_can_tell_a_head_from_a_body_and_a_failure_from_an_end() {
+async fn client_sees_a_failed_body_as_incomplete() {
     let (_dir, found) = at("a.txt", BILLION, &[b'x'; 300_000]);
     let get = |request| over_http(|| again(&found), request);
     let (head, _) = get("HEAD / HTTP/1.1\r\n").await;

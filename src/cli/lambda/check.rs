@@ -11,7 +11,7 @@ use crate::cli::serve::open_place;
 use crate::cli::stdout::say;
 use crate::config::{self, Config};
 use crate::deploy::rules;
-use crate::deploy::rules::{Failures, RunSettings};
+use crate::deploy::run_settings::{Failures, RunSettings};
 use crate::deploy::{document, stack};
 use crate::fronts::lambda::Mode;
 use crate::fronts::lambda::batch::{self, PartialBatch};
@@ -146,9 +146,9 @@ fn runs(
         streams: lambda.mode == Mode::Stream,
         workers: workers(config, memory),
         memory_limit: limit.parse::<Size>().ok().map(|limit| limit.0 >> 20),
-        reserve: lambda.reserve.0,
+        reserve: lambda.deadline_margin.0,
         record_timeout: lambda.record_timeout.map(|time| time.0),
-        failures: match (lambda.batch, lambda.partial_batch) {
+        failures: match (lambda.batch, lambda.report_batch_item_failures) {
             (batch::Mode::Whole, _) => Failures::Handler,
             (batch::Mode::Record, PartialBatch::On) => Failures::Told,
             (batch::Mode::Record, PartialBatch::Off) => Failures::Untold,

@@ -14,7 +14,7 @@ use crate::config::{Config, IniValue};
 /// OPcache rejects a directory that it cannot write to, and a function's own is read-only. So it
 /// gets a directory in /tmp with links to the package's files.
 pub fn find(config: &mut Config) -> Option<tempfile::TempDir> {
-    let compiled = config.lambda.compiled.as_ref()?;
+    let compiled = config.lambda.opcache_dir.as_ref()?;
     match link(compiled) {
         Ok(directory) => {
             let mut set = |name: &str, value: String| {
@@ -38,8 +38,8 @@ fn link(compiled: &Path) -> anyhow::Result<tempfile::TempDir> {
         .prefix("surus-opcache")
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .tempdir()
-        .context("cannot create a directory for OPcache (lambda.compiled)")?;
-    let read = || format!("cannot read {} (lambda.compiled)", compiled.display());
+        .context("cannot create a directory for OPcache (lambda.opcache_dir)")?;
+    let read = || format!("cannot read {} (lambda.opcache_dir)", compiled.display());
     for entry in std::fs::read_dir(compiled).with_context(read)? {
         let entry = entry.with_context(read)?;
         symlink(entry.path(), directory.path().join(entry.file_name()))?;
@@ -59,7 +59,7 @@ mod tests {
         std::fs::write(package.path().join("id/a.php.bin"), "x").unwrap();
         let mut config = Config::default();
         assert!(find(&mut config).is_none());
-        config.lambda.compiled = Some(package.path().to_path_buf());
+        config.lambda.opcache_dir = Some(package.path().to_path_buf());
         let found = find(&mut config).unwrap();
         let place = config.php["opcache.file_cache"].entries().concat();
         assert_eq!(Path::new(&place), found.path());
@@ -71,7 +71,7 @@ mod tests {
             .insert("opcache.file_cache".into(), IniValue::Text("/mine".into()));
         let _second = find(&mut config).unwrap();
         assert_eq!(config.php["opcache.file_cache"].entries(), ["/mine"]);
-        config.lambda.compiled = Some("/nowhere".into());
+        config.lambda.opcache_dir = Some("/nowhere".into());
         assert!(find(&mut config).is_none());
     }
 }

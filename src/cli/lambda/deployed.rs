@@ -8,7 +8,7 @@ use anyhow::Context;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use crate::deploy::code::{Code, Handler};
+use crate::deploy::run_settings::{Code, Handler};
 use crate::deploy::stack::Function;
 use crate::package::{APART, elf};
 

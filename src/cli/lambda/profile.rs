@@ -58,7 +58,7 @@ pub fn run(args: Profile) -> anyhow::Result<()> {
     let mut config = loaded.config;
     // Lambda gives a function one event at a time.
     config.engine.workers = Some(1);
-    config.engine.spares = 0;
+    config.engine.spare_workers = 0;
     let (mut asked, first) = subject(&args, &project, config)?;
     let entry = asked.entry;
 

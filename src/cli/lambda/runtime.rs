@@ -27,6 +27,7 @@ use crate::fronts::lambda::batch::{self, Batches};
 use crate::fronts::lambda::{self, Environment, Function, Handler, Initialization};
 use crate::observe::log;
 use crate::observe::log_context::Names;
+use crate::observe::log_format::Format;
 use crate::observe::metrics::Metrics;
 use crate::package;
 use crate::units::Time;
@@ -117,7 +118,7 @@ fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)
     let asks_for_json = says("AWS_LAMBDA_LOG_FORMAT", "JSON")
         || says("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances");
     if asks_for_json && text("SURUS_LOG_FORMAT").is_none() {
-        config.log.format = log::Format::Json;
+        config.log.format = Format::Json;
     }
     if let (Some(level), None) = (text("AWS_LAMBDA_LOG_LEVEL"), text("SURUS_LOG_LEVEL")) {
         config.log.level = match level.as_str() {
@@ -146,11 +147,11 @@ async fn function(
     // Lambda sends no more events than can run at once. The deadline limits their waiting time.
     config.engine.queue_timeout = Time::seconds(900);
     // Lambda shows two CPUs even if the function's share is less than one.
-    config.engine.spin = false;
+    config.engine.busy_poll = false;
     // Direct binding reads all of PHP's code; a start needs only a part.
-    config.engine.direct_calls = false;
-    let reserve = config.lambda.reserve.0;
-    config.engine.kill_after.0 = config.engine.kill_after.0.min(reserve / 2);
+    config.engine.direct_binding = false;
+    let reserve = config.lambda.deadline_margin.0;
+    config.engine.kill_timeout.0 = config.engine.kill_timeout.0.min(reserve / 2);
     let place = open_place(project, &config)?;
     let front = place.site.front_controller();
     let handler = handler(project, &config, front.map(|front| &*front.filename))?;
@@ -179,7 +180,7 @@ async fn function(
             let workers = engines::worker_count(&asked.config.engine)?;
             let one_by_one = config.lambda.batch == batch::Mode::Record;
             Some(Handler {
-                partial_batch: config.lambda.partial_batch,
+                partial_batch: config.lambda.report_batch_item_failures,
                 takes_requests: AtomicBool::new(false),
                 batches: one_by_one.then(|| Batches::new(&config.lambda, workers)),
                 engine: engine_setup::boot_one(&asked, project, &metrics).await?,
@@ -189,7 +190,7 @@ async fn function(
     };
     let application = is_application.then(|| Application {
         compress: config.compress.clone(),
-        place: arc_swap::ArcSwap::from_pointee(place),
+        tree: arc_swap::ArcSwap::from_pointee(place),
         engines,
         engine,
         metrics,

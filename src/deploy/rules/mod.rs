@@ -4,48 +4,10 @@ mod triggers;
 
 use std::time::Duration;
 
-use super::code::{self, Code, Handler};
+use super::finding::{Finding, certain, perhaps};
+use super::run_settings::{Failures, RunSettings};
 use super::stack::{Function, Kind, Queue, Schedule, Source, Stack};
-use super::{RECEIVES, VISIBILITY_FACTOR, schedules};
-
-/// A mistake, or a likely one.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
-    pub line: usize,
-    /// Whether it will fail; otherwise it may.
-    pub is_certain: bool,
-    /// What is wrong, and what to do.
-    pub text: String,
-}
-
-/// How a function's PHP runs, given its configuration and the template's environment.
-#[derive(Debug, Clone)]
-pub struct RunSettings {
-    pub streams: bool,
-    pub workers: u64,
-    /// PHP's memory_limit in MB; None without a limit or if unknown.
-    pub memory_limit: Option<u64>,
-    /// Time kept from each event's deadline for ending late workers.
-    pub reserve: Duration,
-    /// Time limit of one record.
-    pub record_timeout: Option<Duration>,
-    pub failures: Failures,
-    pub handler: Handler,
-    pub code: Code,
-    /// Surus relies on a REST API that decodes base64 (`lambda.binary_media_types`).
-    pub sends_base64: bool,
-}
-
-/// How Lambda learns which records of a batch failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failures {
-    /// Surus reports them.
-    Told,
-    /// The handler may report them in its result.
-    Handler,
-    /// Not at all: the whole batch fails with one of its records.
-    Untold,
-}
+use super::{RECEIVES, VISIBILITY_FACTOR, code, schedules};
 
 /// All findings in the order of the template's lines. `runs` tells how each function runs.
 pub fn find(
@@ -92,22 +54,6 @@ pub fn find(
     found.sort();
     found.dedup();
     Ok(found)
-}
-
-pub(super) fn certain(found: &mut Vec<Finding>, line: usize, text: String) {
-    found.push(Finding {
-        line,
-        is_certain: true,
-        text,
-    });
-}
-
-pub(super) fn perhaps(found: &mut Vec<Finding>, line: usize, text: String) {
-    found.push(Finding {
-        line,
-        is_certain: false,
-        text,
-    });
 }
 
 fn of_function(function: &Function, runs: &RunSettings, found: &mut Vec<Finding>) {

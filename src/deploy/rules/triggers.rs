@@ -1,7 +1,8 @@
 //! Rules about the triggers that send HTTP requests to a function.
 
-use super::{Finding, RunSettings, certain, perhaps};
 use crate::deploy::API_SECONDS;
+use crate::deploy::finding::{Finding, certain, perhaps};
+use crate::deploy::run_settings::RunSettings;
 use crate::deploy::stack::{Function, HttpTrigger, Stack, TriggerKind};
 
 /// Adds findings to `found`.

@@ -27,6 +27,7 @@ use tokio::task::JoinHandle;
 use super::command::Launch;
 use super::daemon::Daemon;
 use super::exchange::{Exchange, Part};
+use super::file_names;
 use super::runtime_dir::Home;
 use super::slots::{ProcessSlot, ProcessSlots};
 use super::variables::{self, Pairs};
@@ -41,15 +42,6 @@ use crate::spool::TempFile;
 
 /// The router script, which the server runs for every request.
 pub const ROUTER: &str = include_str!("builtin.php");
-/// The router's file name in the directory.
-pub const ROUTER_FILE: &str = "router.php";
-/// The file with the router's key.
-pub const KEY_FILE: &str = "key.php";
-
-/// The file with the CGI variables for the slot's next request.
-pub fn variables_file(index: usize) -> String {
-    format!("variables.{index}")
-}
 
 /// The header that proves to the router that the request comes from Surus.
 const KEY: HeaderName = HeaderName::from_static("surus-key");
@@ -65,7 +57,7 @@ struct Inner {
     /// By slot; None if the server must be started.
     servers: Vec<Mutex<Option<Server>>>,
     slots: ProcessSlots,
-    max_events: u64,
+    max_requests: u64,
     /// How long a server may take to start.
     boot_timeout: Duration,
     home: Home,
@@ -93,13 +85,13 @@ const UNSAFE: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS
 impl Builtin {
     pub async fn start(spec: &Spec, home: Home) -> anyhow::Result<Builtin> {
         let key = key()?;
-        home.fill(KEY_FILE, format!("<?php\nreturn '{key}';\n"))?;
+        home.fill(file_names::KEY, format!("<?php\nreturn '{key}';\n"))?;
         let inner = Arc::new(Inner {
             launch: Launch::new(spec, &home)?,
             key: HeaderValue::from_str(&key)?,
             servers: (0..spec.workers).map(|_| Mutex::new(None)).collect(),
             slots: ProcessSlots::new(spec.workers),
-            max_events: spec.max_events,
+            max_requests: spec.max_requests,
             boot_timeout: spec.boot_timeout,
             home,
         });
@@ -174,7 +166,7 @@ impl Inner {
         for (name, value) in variables {
             text.extend_from_slice(&[&name[..], b"=", &value, b"\0"].concat());
         }
-        let filled = self.home.fill(&variables_file(index), text);
+        let filled = self.home.fill(&file_names::variables(index), text);
         filled.map_err(|error| Failure::Died(format!("{error:#}")))?;
         let query = match &event.script.query {
             // A rewrite rule may have added characters that a URL must encode.
@@ -498,7 +490,7 @@ impl Exchange for Http {
             let is_free =
                 self.is_free || !self.is_killed && self.inner.is_free(index).await.is_ok();
             let is_old =
-                self.inner.max_events > 0 && self.slot.served() + 1 >= self.inner.max_events;
+                self.inner.max_requests > 0 && self.slot.served() + 1 >= self.inner.max_requests;
             if !is_free || is_old {
                 self.slot.counts = false;
                 if let Err(error) = inner.renew(index).await {

@@ -20,14 +20,6 @@ use crate::observe::status::WorkerStatus;
 
 /// The driver script, which runs the application's script.
 pub const DRIVER: &str = include_str!("cli.php");
-/// The driver's file name in the directory.
-pub const DRIVER_FILE: &str = "cli.php";
-/// Functions to disable because the driver replaces them, one per line.
-const REPLACED: &str = include_str!("cli.functions");
-
-/// The driver's file descriptors.
-pub const VARIABLES: i32 = 3;
-pub const HEAD: i32 = 4;
 
 pub struct Cli {
     launch: Launch,
@@ -48,21 +40,6 @@ impl Cli {
             _home: home,
         })
     }
-}
-
-/// Settings for `-d` options. They are not in an ini file, because PHP processes that the script
-/// starts read the same ini files.
-pub fn settings(disabled: &str) -> [String; 4] {
-    let replaced = REPLACED.lines().map(|name| format!(",{name}"));
-    [
-        format!(
-            "disable_functions={disabled}{}",
-            replaced.collect::<String>()
-        ),
-        "auto_prepend_file=".into(),
-        "auto_append_file=".into(),
-        "session.auto_start=0".into(),
-    ]
 }
 
 /// The functions that PHP's settings disable, separated by commas. Empty if the keeper reads and

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use surus_sys::process::{self, Orphan, User};
 
 use super::runtime_dir::{Home, Own};
-use super::{Spec, Way, builtin, cli, fpm};
+use super::{Spec, Way, file_names};
 use crate::launcher::{Child, Launcher, Role};
 
 /// Starts PHP.
@@ -156,20 +156,20 @@ impl Starter {
                 command.args(["-r", "echo ini_get('disable_functions');"]);
             }
             (Way::Cli, Role::Event) => {
-                for setting in cli::settings(extra.disabled) {
+                for setting in driver_settings(extra.disabled) {
                     command.args(["-d", &setting]);
                 }
-                command.arg("-f").arg(self.home.join(cli::DRIVER_FILE));
+                command.arg("-f").arg(self.home.join(file_names::DRIVER));
             }
             (Way::Builtin, Role::Server) => {
                 // Port 0 selects a free port.
                 command.args(["-S", "127.0.0.1:0", "-t"]);
                 command.arg(self.home.join("."));
-                command.arg(self.home.join(builtin::ROUTER_FILE));
+                command.arg(self.home.join(file_names::ROUTER));
             }
             (Way::Fpm, Role::Server) => {
                 command.arg("--nodaemonize").arg("--fpm-config");
-                command.arg(self.home.join(fpm::CONFIGURATION));
+                command.arg(self.home.join(file_names::CONFIGURATION));
                 if self.may_be_root {
                     command.arg("--allow-to-run-as-root");
                 }
@@ -179,7 +179,7 @@ impl Starter {
         let [stdin, stdout, stderr] = stdio;
         command.stdin(stdin).stdout(stdout).stderr(stderr);
         let driver = extra.driver.into_iter().flatten();
-        let fds = driver.zip([cli::VARIABLES, cli::HEAD]).collect();
+        let fds = driver.zip([DRIVER_VARIABLES, DRIVER_HEAD]).collect();
         // php-fpm opens its log and sockets as the current user; its children change to the
         // configured user.
         let user = self.user.as_ref().filter(|_| self.way != Way::Fpm);
@@ -191,6 +191,28 @@ impl Starter {
         process::child(&mut command, user, orphan, fds)?;
         Ok(command)
     }
+}
+
+/// The file descriptors of the `cli` driver.
+const DRIVER_VARIABLES: i32 = 3;
+const DRIVER_HEAD: i32 = 4;
+
+/// Functions to disable because the `cli` driver replaces them, one per line.
+const REPLACED: &str = include_str!("cli.functions");
+
+/// Settings for `-d` options. They are not in an ini file, because PHP processes that the script
+/// starts read the same ini files.
+fn driver_settings(disabled: &str) -> [String; 4] {
+    let replaced = REPLACED.lines().map(|name| format!(",{name}"));
+    [
+        format!(
+            "disable_functions={disabled}{}",
+            replaced.collect::<String>()
+        ),
+        "auto_prepend_file=".into(),
+        "auto_append_file=".into(),
+        "session.auto_start=0".into(),
+    ]
 }
 
 fn groups(user: &User) -> anyhow::Result<Vec<u32>> {

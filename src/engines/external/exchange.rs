@@ -19,8 +19,8 @@ use super::Boot;
 use crate::engine::Pending;
 use crate::engines::cgi::response;
 use crate::engines::cgi::response::{Block, Head, Split, TooLarge};
-use crate::engines::queue::Place;
-use crate::engines::response_spool::{Gone, Taker, backlog};
+use crate::engines::queue::Permit;
+use crate::engines::response_spool::{self, ClientClosed, SpoolReader};
 use crate::event::{Event, Failure, Response, ResponseBody};
 
 /// A part of a response; the header section comes first.
@@ -46,9 +46,13 @@ pub trait Exchange: Send {
 
 /// Runs the event and returns the response. If the future is dropped, the event continues as after
 /// a client disconnect.
-pub async fn answer(boot: Arc<Boot>, event: Box<Event>, place: Place) -> Result<Response, Failure> {
+pub async fn answer(
+    boot: Arc<Boot>,
+    event: Box<Event>,
+    permit: Permit,
+) -> Result<Response, Failure> {
     let (to, from) = oneshot::channel();
-    tokio::spawn(run(boot, event, place, to));
+    tokio::spawn(run(boot, event, permit, to));
     from.await
         .unwrap_or_else(|_| Err(Failure::Died("the engine has stopped".into())))
 }
@@ -67,7 +71,7 @@ enum End {
 /// How long PHP may run beyond the event's deadline, without a client or after its response.
 const LINGER: Duration = Duration::from_secs(1);
 
-async fn run(boot: Arc<Boot>, event: Box<Event>, place: Place, mut answer: Answer) {
+async fn run(boot: Arc<Boot>, event: Box<Event>, permit: Permit, mut answer: Answer) {
     let deadline = Instant::from_std(event.deadline);
     let begun = {
         let mut begin = pin!(timeout_at(deadline, boot.php.begin(&event)));
@@ -79,7 +83,7 @@ async fn run(boot: Arc<Boot>, event: Box<Event>, place: Place, mut answer: Answe
     let mut exchange = match begun {
         Ok(exchange) => exchange,
         Err(failure) => {
-            drop(place);
+            drop(permit);
             let _ = answer.send(Err(failure));
             return;
         }
@@ -95,7 +99,7 @@ async fn run(boot: Arc<Boot>, event: Box<Event>, place: Place, mut answer: Answe
     drop(exchange);
     // Drop the boot before the permit, so that a drained queue implies that the boot is released.
     drop(boot);
-    drop(place);
+    drop(permit);
 }
 
 async fn live(exchange: &mut dyn Exchange, event: &Event, answer: Answer) {
@@ -176,8 +180,11 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -
             None => break,
         }
     }
-    let (mut backlog, arriving) = backlog(event.spool.clone());
-    if answer.send(Ok(response(head, body(arriving)))).is_err() {
+    let (mut body, arriving) = response_spool::pair(event.spool.clone());
+    if answer
+        .send(Ok(response(head, stream_body(arriving))))
+        .is_err()
+    {
         return End::Left;
     }
     let mut there = there.into_iter();
@@ -186,36 +193,36 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -
             Some(data) => Ok(Ok(Some(Part::Data(data)))),
             None => tokio::select! {
                 biased;
-                () = backlog.gone() => return End::Left,
+                () = body.client_closed() => return End::Left,
                 part = timeout_at(deadline, exchange.next()) => part,
             },
         };
         let data = match part {
             Ok(Ok(Some(Part::Data(data)))) => data,
             Ok(Ok(_)) => {
-                backlog.end(Ok(()));
+                body.end(Ok(()));
                 return End::Answered;
             }
             Ok(Err(failure)) => {
-                backlog.end(Err(failure));
+                body.end(Err(failure));
                 return End::Left;
             }
             Err(_) => {
-                backlog.end(Err(Failure::TimedOut));
+                body.end(Err(Failure::TimedOut));
                 return End::Late;
             }
         };
-        let giving = backlog.give(data, || false);
+        let writing = body.write_waiting(data, || false);
         // PHP waits for a slow client, unless the complete response is due at the deadline.
-        let given = match event.patience {
-            Some(_) => Ok(giving.await),
-            None => timeout_at(deadline, giving).await,
+        let written = match event.patience {
+            Some(_) => Ok(writing.await),
+            None => timeout_at(deadline, writing).await,
         };
-        match given {
+        match written {
             Ok(Ok(())) => {}
-            Ok(Err(Gone)) => return End::Left,
+            Ok(Err(ClientClosed)) => return End::Left,
             Err(_) => {
-                backlog.end(Err(Failure::TimedOut));
+                body.end(Err(Failure::TimedOut));
                 return End::Late;
             }
         }
@@ -228,10 +235,10 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -
 /// A response up to this size in bytes is sent in one piece if it is already complete.
 const AT_ONCE: usize = 256 * 1024;
 
-fn body(arriving: Taker) -> ResponseBody {
+fn stream_body(arriving: SpoolReader) -> ResponseBody {
     let pieces = stream::unfold(Some(arriving), |arriving| async {
         let mut arriving = arriving?;
-        match poll_fn(|cx| arriving.poll_take(cx)).await? {
+        match poll_fn(|cx| arriving.poll_read(cx)).await? {
             Ok(data) => Some((Ok(Frame::data(data)), Some(arriving))),
             Err(failure) => Some((Err(failure), None)),
         }

@@ -68,7 +68,7 @@ impl Fpm {
             let connected = connect(address, spec.launch.as_ref()).await;
             connected.with_context(|| {
                 format!(
-                    "cannot connect to php-fpm at {} (engine.address)",
+                    "cannot connect to php-fpm at {} (engine.php_fpm_address)",
                     String::from(address.clone())
                 )
             })?;
@@ -109,9 +109,7 @@ fn socket(index: usize) -> String {
     format!("{index}.sock")
 }
 
-/// The name of the configuration file in the directory.
-pub const CONFIGURATION: &str = "fpm.conf";
-
+/// The content of the configuration file.
 pub fn configuration(spec: &Spec, home: &Own) -> anyhow::Result<String> {
     let mut text = String::from(
         "[global]\nerror_log = /proc/self/fd/2\nlog_level = warning\nlog_limit = 65536\n",
@@ -127,7 +125,7 @@ pub fn configuration(spec: &Spec, home: &Own) -> anyhow::Result<String> {
              pm = static\npm.max_children = 1\npm.max_requests = {}\n\
              clear_env = no\ncatch_workers_output = yes\ndecorate_workers_output = no\n\
              security.limit_extensions =\n",
-            spec.max_events
+            spec.max_requests
         )?;
         if let Some(front) = home.front() {
             writeln!(text, "listen.owner = {front}")?;

@@ -7,7 +7,9 @@ pub(super) mod command;
 mod connection;
 mod daemon;
 mod exchange;
+mod file_names;
 mod fpm;
+pub(super) mod furnish;
 mod process;
 pub(super) mod runtime_dir;
 mod slots;
@@ -32,7 +34,7 @@ pub use command::find;
 pub use connection::Address;
 
 use crate::engine::{Engine, Pending, Prepared, Report};
-use crate::engines::queue::{Bounds, Place, Queue};
+use crate::engines::queue::{Bounds, Permit, Queue};
 use crate::event::{self, Body, Event, Failure, Origin, Response, Script};
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
@@ -69,7 +71,7 @@ pub struct Spec {
     /// How many events may run at once.
     pub workers: usize,
     /// How many events one process serves; 0 for no limit.
-    pub max_events: u64,
+    pub max_requests: u64,
     pub user: Option<User>,
     pub ini_file: Option<PathBuf>,
     pub ini: Vec<(String, String)>,
@@ -221,29 +223,29 @@ impl Inner {
 
     async fn handle(&self, event: Box<Event>) -> Result<Response, Failure> {
         let began = Instant::now();
-        let place = match self.queue.try_enter()? {
-            Some(place) => Ok(place),
+        let permit = match self.queue.try_enter()? {
+            Some(permit) => Ok(permit),
             None => self.queue.enter(&event).await,
         };
-        let waited = self.metrics.queue_wait(self.spec.name);
+        let waited = self.metrics.queue_duration(self.spec.name);
         waited.observe(began.elapsed().as_secs_f64());
-        let place = place?;
+        let permit = permit?;
         let current = self.current.load_full();
         let boot = current.ok_or(Failure::Busy("shutting down"))?;
-        exchange::answer(boot, event, place).await
+        exchange::answer(boot, event, permit).await
     }
 }
 
 /// Starts PHP and requests its report.
 async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::Result<Boot> {
     let home = match &spec.launch {
-        None => Home::Own(runtime_dir::furnish(spec, None)?),
+        None => Home::Own(furnish::furnish(spec, None)?),
         Some(launch) => Home::Kept(runtime_dir::Kept {
             home: launch.by.home(launch.pool).await?,
             launch: launch.clone(),
         }),
     };
-    let script = home.path(runtime_dir::REPORT);
+    let script = home.path(file_names::REPORT);
     let php: Box<dyn Php> = match spec.way {
         Way::Cli => Box::new(cli::Cli::new(spec, home).await?),
         Way::Cgi => Box::new(cgi::Cgi::new(spec, home)?),
@@ -259,7 +261,7 @@ async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::
     // If the caller gives up, everything stops at once.
     let given_up = boot.dropped.clone().drop_guard();
     let response =
-        exchange::answer(boot.clone(), Box::new(question(script, spec)?), place()?).await;
+        exchange::answer(boot.clone(), Box::new(question(script, spec)?), permit()?).await;
     let body = |response: Response| async {
         let body = Limited::new(response.into_body(), MAX_REPORT);
         let body = body.collect().await.map_err(|error| anyhow!("{error}"))?;
@@ -300,9 +302,9 @@ async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::
 const MAX_REPORT: usize = 1 << 20;
 
 /// A permit from a queue of its own.
-fn place() -> anyhow::Result<Place> {
-    let place = Queue::new(1, Bounds::default()).try_enter()?;
-    place.context("a new queue has a permit")
+fn permit() -> anyhow::Result<Permit> {
+    let permit = Queue::new(1, Bounds::default()).try_enter()?;
+    permit.context("a new queue has a permit")
 }
 
 fn question(script: PathBuf, spec: &Spec) -> anyhow::Result<Event> {
@@ -349,7 +351,7 @@ impl Engine for Stock {
             let next = engine
                 .boot()
                 .await
-                .context("reload: the running application stays")?;
+                .context("the reload failed; the old version keeps running")?;
             Ok(Prepared(Box::new(move || {
                 let changed = engine.install(next);
                 drop(booting);

@@ -6,10 +6,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use surus_sys::dir_lock::{Held, hold};
+use surus_sys::dir_lock::{DirLock, hold};
 use surus_sys::process;
 
-use super::{Spec, Way, builtin, cli, fpm};
 use crate::engines::php_ini;
 use crate::launcher::{self, Launch};
 
@@ -29,7 +28,7 @@ impl Home {
         }
     }
 
-    /// Writes one of the files that [`furnish`] created for this process.
+    /// Writes one of the files that `furnish` created for this process.
     pub fn fill(&self, name: &str, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
         let path = self.path(name);
         std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))
@@ -55,31 +54,7 @@ pub struct Own {
     /// The user of the front end, if different.
     front: Option<u32>,
     /// Locks the directory, so that a later Surus sees that it is in use.
-    _held: Held,
-}
-
-/// The script that reports PHP's version and settings.
-pub const REPORT: &str = "report.php";
-
-/// Creates a directory with everything that PHP needs to start. `front` is the user of the front
-/// end, if different.
-pub fn furnish(spec: &Spec, front: Option<u32>) -> anyhow::Result<Own> {
-    let home = Own::make(&spec.ini, spec.user.as_ref().map(|user| user.gid), front)?;
-    home.put(REPORT, include_str!("report.php"))?;
-    match spec.way {
-        Way::Cgi => {}
-        Way::Cli => drop(home.put(cli::DRIVER_FILE, cli::DRIVER)?),
-        Way::Fpm if spec.address.is_some() => {}
-        Way::Fpm => drop(home.put(fpm::CONFIGURATION, &fpm::configuration(spec, &home)?)?),
-        Way::Builtin => {
-            home.put(builtin::ROUTER_FILE, builtin::ROUTER)?;
-            home.put_for_front(builtin::KEY_FILE)?;
-            for index in 0..spec.workers {
-                home.put_for_front(&builtin::variables_file(index))?;
-            }
-        }
-    }
-    Ok(home)
+    _lock: DirLock,
 }
 
 const PREFIX: &str = "surus-php-";
@@ -92,7 +67,7 @@ const SETTINGS: &str = "ini/surus.ini";
 
 impl Own {
     /// Writes the settings of `[php]`. PHP runs with this group, or with Surus's.
-    fn make(
+    pub fn make(
         settings: &[(String, String)],
         gid: Option<u32>,
         front: Option<u32>,
@@ -102,13 +77,13 @@ impl Own {
             .prefix(PREFIX)
             .tempdir()
             .context("cannot create a directory for PHP's settings")?;
-        let held =
+        let lock =
             hold(dir.path()).with_context(|| format!("cannot lock {}", dir.path().display()))?;
         let home = Own {
             dir,
             gid,
             front,
-            _held: held,
+            _lock: lock,
         };
         let mut lines = String::new();
         for (name, value) in settings {
@@ -141,12 +116,12 @@ impl Own {
     }
 
     /// Writes a file that only PHP can read; it may contain passwords.
-    fn put(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
+    pub fn put(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
         self.write(name, content, None)
     }
 
     /// Creates a file that the front end writes and PHP reads.
-    fn put_for_front(&self, name: &str) -> anyhow::Result<PathBuf> {
+    pub fn put_for_front(&self, name: &str) -> anyhow::Result<PathBuf> {
         self.write(name, "", self.front)
     }
 

@@ -1,4 +1,4 @@
-//! Bounds of the queue, and which event it serves first.
+//! Tests of the queue's bounds and order.
 #![allow(clippy::unwrap_used)]
 
 use tokio::task::JoinHandle;
@@ -18,8 +18,8 @@ fn later() -> Instant {
     Instant::now() + Duration::from_secs(3600)
 }
 
-/// An event that waits.
-async fn wait(queue: &Arc<Queue>) -> JoinHandle<Result<Place, Failure>> {
+/// Starts an event that waits.
+async fn wait(queue: &Arc<Queue>) -> JoinHandle<Result<Permit, Failure>> {
     let before = queue.waiting();
     let waits = tokio::spawn({
         let queue = queue.clone();
@@ -31,8 +31,8 @@ async fn wait(queue: &Arc<Queue>) -> JoinHandle<Result<Place, Failure>> {
     waits
 }
 
-fn is_refused(answer: &Result<Place, Failure>) -> bool {
-    matches!(answer, Err(Failure::Busy(why)) if why.contains("overload"))
+fn is_rejected(answer: &Result<Permit, Failure>) -> bool {
+    matches!(answer, Err(Failure::QueueTimeout(why)) if why.contains("overload"))
 }
 
 #[tokio::test(start_paused = true)]
@@ -43,16 +43,16 @@ async fn queue_is_bounded_in_number_and_time() {
         ..BOUNDS
     };
     let queue = Arc::new(Queue::new(1, bounds));
-    let place = queue.enter_by(later(), EVENT).await.unwrap();
+    let permit = queue.enter_by(later(), EVENT).await.unwrap();
     let second = wait(&queue).await;
     assert_eq!(queue.waiting(), 1);
     assert!(matches!(
         queue.enter_by(later(), EVENT).await,
-        Err(Failure::Busy("the queue is full"))
+        Err(Failure::QueueFull("the queue is full"))
     ));
     assert!(matches!(
         second.await.unwrap(),
-        Err(Failure::Busy("no worker became free in time"))
+        Err(Failure::QueueTimeout("no worker became free in time"))
     ));
     assert_eq!(queue.waiting(), 0);
     let deadline = Instant::now() + SECOND;
@@ -60,54 +60,54 @@ async fn queue_is_bounded_in_number_and_time() {
         queue.enter_by(deadline, EVENT).await,
         Err(Failure::TimedOut)
     ));
-    drop(place);
+    drop(permit);
     assert!(queue.enter_by(later(), EVENT).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn burst_is_served_oldest_first() {
     let queue = Arc::new(Queue::new(1, BOUNDS));
-    let mut place = queue.try_enter().unwrap().unwrap();
+    let mut permit = queue.try_enter().unwrap().unwrap();
     let mut waiting = Vec::new();
     for _ in 0..40 {
         waiting.push(wait(&queue).await);
     }
     for waits in waiting {
         tokio::time::sleep(SECOND / 10).await;
-        drop(place);
-        place = waits.await.unwrap().unwrap();
+        drop(permit);
+        permit = waits.await.unwrap().unwrap();
     }
     assert_eq!(queue.waiting(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn overloaded_queue_serves_the_newest_first_and_refuses_the_late() {
+async fn overloaded_queue_serves_the_newest_first_and_rejects_the_late() {
     let queue = Arc::new(Queue::new(1, BOUNDS));
-    let mut place = queue.try_enter().unwrap().unwrap();
+    let mut permit = queue.try_enter().unwrap().unwrap();
     let mut late = Vec::new();
     for _ in 0..100 {
         late.push(wait(&queue).await);
     }
-    // An interval in which one is served in each second.
+    // During one interval, one event is served each second.
     for _ in 0..5 {
         tokio::time::sleep(SECOND + SECOND / 100).await;
-        drop(place);
-        place = late.remove(0).await.unwrap().unwrap();
+        drop(permit);
+        permit = late.remove(0).await.unwrap().unwrap();
     }
     tokio::time::sleep(SECOND * 9 / 10).await;
     let (older, newer) = (wait(&queue).await, wait(&queue).await);
     tokio::time::sleep(SECOND / 5).await;
-    drop(place);
-    place = newer.await.unwrap().unwrap();
+    drop(permit);
+    permit = newer.await.unwrap().unwrap();
     for late in late {
-        assert!(is_refused(&late.await.unwrap()));
+        assert!(is_rejected(&late.await.unwrap()));
     }
     assert_eq!(queue.waiting(), 1);
-    drop(place);
-    place = older.await.unwrap().unwrap();
-    // The overload has ended with the queue.
+    drop(permit);
+    permit = older.await.unwrap().unwrap();
+    // An empty queue ends the overload.
     let (older, newer) = (wait(&queue).await, wait(&queue).await);
-    drop(place);
+    drop(permit);
     drop(older.await.unwrap().unwrap());
     drop(newer.await.unwrap().unwrap());
 }
@@ -115,51 +115,51 @@ async fn overloaded_queue_serves_the_newest_first_and_refuses_the_late() {
 #[tokio::test(start_paused = true)]
 async fn abandoned_wait_gives_its_turn_to_the_next() {
     let queue = Arc::new(Queue::new(1, BOUNDS));
-    let place = queue.try_enter().unwrap().unwrap();
+    let permit = queue.try_enter().unwrap().unwrap();
     let (first, second) = (wait(&queue).await, wait(&queue).await);
     first.abort();
-    drop(place);
+    drop(permit);
     assert!(second.await.unwrap().is_ok());
     assert_eq!((queue.taken(), queue.waiting()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn queue_whose_memory_is_full_refuses() {
+async fn queue_with_full_memory_rejects() {
     let queue = Queue::new(1, BOUNDS);
     let _place = queue.try_enter().unwrap().unwrap();
     let more = budget::QUEUE.limit() + 1;
     assert!(matches!(
         queue.enter_by(later(), more).await,
-        Err(Failure::Busy("the queue's memory is full"))
+        Err(Failure::QueueFull("the queue's memory is full"))
     ));
 }
 
 #[test]
-fn places_that_are_taken_for_long_are_told_from_the_others() {
+fn long_held_permits_are_not_counted_as_recent() {
     let queue = Queue::new(3, BOUNDS);
     let first = queue.try_enter();
     let second = queue.try_enter();
-    assert_eq!((queue.taken(), queue.taken_lately()), (2, 2));
+    assert_eq!((queue.taken(), queue.taken_recently()), (2, 2));
     std::thread::sleep(Duration::from_millis(20));
     let third = queue.try_enter();
-    assert_eq!((queue.taken(), queue.taken_lately()), (3, 1));
+    assert_eq!((queue.taken(), queue.taken_recently()), (3, 1));
     drop((first, second));
-    assert_eq!((queue.taken(), queue.taken_lately()), (1, 1));
+    assert_eq!((queue.taken(), queue.taken_recently()), (1, 1));
     drop(third);
-    assert_eq!((queue.taken(), queue.taken_lately()), (0, 0));
+    assert_eq!((queue.taken(), queue.taken_recently()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn emptied_waits_for_the_last_event_and_closes() {
     let queue = Arc::new(Queue::new(2, BOUNDS));
-    let place = queue.enter_by(later(), EVENT).await.unwrap();
+    let permit = queue.enter_by(later(), EVENT).await.unwrap();
     let emptied = tokio::spawn({
         let queue = queue.clone();
         async move { queue.emptied().await }
     });
     tokio::time::sleep(SECOND).await;
     assert!(!emptied.is_finished());
-    drop(place);
+    drop(permit);
     emptied.await.unwrap();
     assert!(matches!(
         queue.enter_by(later(), EVENT).await,

@@ -11,14 +11,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Gives more than fits in memory while the client takes nothing; then PHP is done. Returns whether
 /// a file was created.
-async fn given(is_quick_so_far: bool) -> (Giver, Taker, bool) {
+async fn sent(is_quick_so_far: bool) -> (SpoolWriter, SpoolReader, bool) {
     let spool = Spool {
         directory: None,
         max: 1 << 30,
     };
-    let (mut giver, taker) = backlog(Some(Arc::new(spool)));
+    let (mut writer, reader) = pair(Some(Arc::new(spool)));
     // Pretend that the client has been fast enough for an hour of waiting.
-    giver.given = if is_quick_so_far { 360 << 30 } else { 0 };
+    writer.sent = if is_quick_so_far { 360 << 30 } else { 0 };
     let looks = Cell::new(0);
     for piece in 0..2 * PIECES {
         let piece = Bytes::from(vec![piece as u8; 1000]);
@@ -26,16 +26,16 @@ async fn given(is_quick_so_far: bool) -> (Giver, Taker, bool) {
             looks.set(looks.get() + 1);
             looks.get() > 3
         };
-        let giving = timeout(PATIENCE, giver.give(piece, is_done));
-        giving.await.expect("it waits for the client").unwrap();
+        let writing = timeout(PATIENCE, writer.write_waiting(piece, is_done));
+        writing.await.expect("it waits for the client").unwrap();
     }
-    let is_spooled = giver.shared.lock().is_spooled();
-    (giver, taker, is_spooled)
+    let is_spooled = writer.channel.lock().is_spooled();
+    (writer, reader, is_spooled)
 }
 
-async fn all(mut taker: Taker) -> Vec<u8> {
+async fn all(mut reader: SpoolReader) -> Vec<u8> {
     let mut all = Vec::new();
-    while let Some(piece) = poll_fn(|cx| taker.poll_take(cx)).await {
+    while let Some(piece) = poll_fn(|cx| reader.poll_read(cx)).await {
         all.extend(piece.unwrap());
     }
     all
@@ -48,18 +48,18 @@ async fn full_disk_makes_php_wait() {
         directory: None,
         max: 999,
     };
-    let (mut giver, taker) = backlog(Some(Arc::new(spool)));
+    let (mut writer, reader) = pair(Some(Arc::new(spool)));
     let mut pieces = 0;
     let piece = || Bytes::from(vec![1; 1000]);
-    while timeout(PATIENCE, giver.give(piece(), || false))
+    while timeout(PATIENCE, writer.write_waiting(piece(), || false))
         .await
         .is_ok()
     {
         pieces += 1;
         assert!(pieces < 5 * PIECES, "memory is unlimited");
     }
-    giver.end(Ok(()));
-    assert_eq!(all(taker).await.len(), 1000 * pieces);
+    writer.end(Ok(()));
+    assert_eq!(all(reader).await.len(), 1000 * pieces);
 }
 
 /// The disk took a little and the client read it, but memory still holds more than its limit.
@@ -69,15 +69,18 @@ async fn nearly_full_disk_is_not_retried_before_there_is_room() {
         directory: None,
         max: 1 << 30,
     };
-    let (mut giver, _taker) = backlog(Some(Arc::new(spool)));
-    (giver.written, giver.is_full) = (4096, true);
+    let (mut writer, _reader) = pair(Some(Arc::new(spool)));
+    (writer.written, writer.is_full) = (4096, true);
     let waiting = (0..=PIECES).map(|_| Part::Memory(Bytes::from_static(b"left")));
-    giver.shared.lock().parts.extend(waiting);
+    writer.channel.lock().parts.extend(waiting);
     let piece = Bytes::from_static(b"next");
-    assert_eq!(giver.put_into_file(piece.clone()).await, Err(piece.clone()));
-    giver.shared.lock().parts.pop_front();
-    assert_eq!(giver.put_into_file(piece).await, Ok(()));
-    assert!(giver.shared.lock().is_spooled());
+    assert_eq!(
+        writer.put_into_file(piece.clone()).await,
+        Err(piece.clone())
+    );
+    writer.channel.lock().parts.pop_front();
+    assert_eq!(writer.put_into_file(piece).await, Ok(()));
+    assert!(writer.channel.lock().is_spooled());
 }
 
 #[tokio::test]
@@ -86,9 +89,9 @@ async fn slow_client_does_not_delay_the_next_event_once_php_is_done() {
         .flat_map(|piece| [piece as u8; 1000])
         .collect();
     for is_quick_so_far in [true, false] {
-        let (giver, taker, is_spooled) = given(is_quick_so_far).await;
+        let (writer, reader, is_spooled) = sent(is_quick_so_far).await;
         assert_eq!(is_spooled, !is_quick_so_far);
-        giver.end(Ok(()));
-        assert_eq!(all(taker).await, expected);
+        writer.end(Ok(()));
+        assert_eq!(all(reader).await, expected);
     }
 }

@@ -1,53 +1,53 @@
-//! Why has a worker ended?
+//! Why a worker exited: maps wait statuses to metric labels and remedies.
 
 use surus_sys::process;
 
-/// Why a worker ended.
-pub struct Why {
-    /// As metrics name it.
+/// Why a worker exited.
+pub struct ExitReason {
+    /// The label in metrics.
     pub label: &'static str,
-    /// It ended as it should.
+    /// The exit is part of normal operation.
     pub expected: bool,
-    /// What spares the application a replaced worker.
+    /// How the application can avoid the replacement.
     pub remedy: Option<&'static str>,
 }
 
-/// Why we have killed a worker.
+/// Why Surus killed a worker.
 #[derive(Debug, Clone, Copy)]
 pub enum Killed {
-    /// It did not end its event.
-    Late,
-    /// It said what no worker says.
-    Broken,
-    /// Somebody has stopped it.
+    /// It did not end its event in time.
+    Timeout,
+    /// It sent an invalid record.
+    ProtocolError,
+    /// It was stopped (SIGSTOP).
     Suspended,
 }
 
-/// Reasons for which no worker should end.
-pub const WRONG: [&str; 9] = [
+/// Labels of exits that should never happen.
+pub const UNEXPECTED: [&str; 9] = [
     "signal",
-    "exit",
-    "boot",
-    "setup",
-    "broken",
+    "unexpected_exit",
+    "boot_failed",
+    "setup_failed",
+    "protocol_error",
     "suspended",
-    "differs",
+    "verify_failed",
     "timeout",
     "no_descriptors",
 ];
 
-/// So that another takes its place.
-pub const RENEWED: Why = Why {
-    label: "renewed",
+/// The master process ended it, so that a worker with a fresh PCRE cache takes its place.
+pub const RENEWED: ExitReason = ExitReason {
+    label: "pcre_refresh",
     expected: true,
     remedy: None,
 };
 
-/// From its wait status; the numbers are those of sapi/base/exit_status.h.
-pub fn of(wait_status: i32, killed: Option<Killed>) -> Why {
+/// Determines the reason from the wait status. The numbers are those of sapi/base/exit_status.h.
+pub fn of(wait_status: i32, killed: Option<Killed>) -> ExitReason {
     let status = process::exit_status(wait_status);
     if let Some((_, label, remedy)) = REPLACED.iter().find(|(known, ..)| Some(*known) == status) {
-        return Why {
+        return ExitReason {
             label,
             expected: true,
             remedy: Some(remedy),
@@ -55,57 +55,61 @@ pub fn of(wait_status: i32, killed: Option<Killed>) -> Why {
     }
     let (label, expected) = match status {
         Some(0) => ("drained", true),
-        Some(100) => ("max_events", true),
+        Some(100) => ("max_requests", true),
         Some(101) => ("max_memory", true),
-        Some(102) => ("setup", false),
-        Some(103) => ("stopped", true),
-        Some(104) => ("served", true),
-        Some(105) => ("boot", false),
-        Some(106) => ("failed", true),
-        Some(108) => ("differs", false),
-        Some(109) => ("renewed", true),
+        Some(102) => ("setup_failed", false),
+        Some(103) => ("interrupted", true),
+        Some(104) => ("single_use", true),
+        Some(105) => ("boot_failed", false),
+        Some(106) => ("fatal_error", true),
+        Some(108) => ("verify_failed", false),
+        Some(109) => ("pcre_refresh", true),
         Some(120) => ("no_descriptors", false),
-        Some(121) => ("ended", true),
-        Some(_) => ("exit", false),
+        Some(121) => ("script_returned", true),
+        Some(_) => ("unexpected_exit", false),
         None => match killed {
-            Some(Killed::Late) => ("timeout", false),
-            Some(Killed::Broken) => ("broken", false),
+            Some(Killed::Timeout) => ("timeout", false),
+            Some(Killed::ProtocolError) => ("protocol_error", false),
             Some(Killed::Suspended) => ("suspended", false),
             None => ("signal", false),
         },
     };
-    Why {
+    ExitReason {
         label,
         expected,
         remedy: None,
     }
 }
 
-/// Why a worker could not be rewound and was replaced: exit status, as metrics name it, and what to do about it. In more words
-/// in docs/rewind.md.
+/// Why a worker could not be rewound and was replaced: exit status, metric label, remedy.
+/// docs/rewind.md has more.
 const REPLACED: [(i32, &str, &str); 11] = [
     (107, "replaced", "see the line of the worker that says why"),
     (
         110,
         "replaced_signals",
-        "set signal handlers and block signals in the boot, before surus_serve(), and read what is blocked; an alarm that a request \
+        "set signal handlers and block signals in the boot, before surus_serve(), and read what \
+        is blocked; an alarm that a request \
          sets always costs a replacement",
     ),
     (
         111,
         "replaced_process",
-        "wait for child processes before the answer ends (proc_close, pcntl_wait), or give such work to a queue",
+        "wait for child processes before the answer ends (proc_close, pcntl_wait), or give such \
+        work to a queue",
     ),
     (
         112,
         "replaced_thread",
-        "an extension has left a thread running: a profiler or tracer belongs to `worker` or `classic`, or has to be off here; a \
+        "an extension has left a thread running: a profiler or tracer belongs to `worker` or \
+        `classic`, or has to be off here; a \
          look-up of a host name that curl gave up needs an address, or more time",
     ),
     (
         113,
         "replaced_identity",
-        "change user, group, root, session or namespace in the boot, before surus_serve(); or route such requests to `classic`",
+        "change user, group, root, session or namespace in the boot, before surus_serve(); or \
+        route such requests to `classic`",
     ),
     (
         114,
@@ -130,7 +134,8 @@ const REPLACED: [(i32, &str, &str); 11] = [
     (
         118,
         "replaced_mappings",
-        "an extension has changed memory that it had mapped in the boot: use it first in the handler, or route such requests to \
+        "an extension has changed memory that it had mapped in the boot: use it first in the \
+        handler, or route such requests to \
          `fork` or `classic`",
     ),
     (
@@ -142,16 +147,21 @@ const REPLACED: [(i32, &str, &str); 11] = [
 
 #[cfg(test)]
 mod tests {
-    use super::{Killed, REPLACED, WRONG, of};
+    use super::{Killed, REPLACED, UNEXPECTED, of};
 
     #[test]
     fn every_reason_is_documented() {
         let text = include_str!("../../../docs/observing.md");
         let exits = (0..256).map(|status| of(status << 8, None));
-        let kills = [Killed::Late, Killed::Broken, Killed::Suspended].map(Some);
+        let kills = [Killed::Timeout, Killed::ProtocolError, Killed::Suspended].map(Some);
         let kills = kills.into_iter().chain([None]).map(|killed| of(9, killed));
         for why in exits.chain(kills) {
-            assert_eq!(!why.expected, WRONG.contains(&why.label), "{}", why.label);
+            assert_eq!(
+                !why.expected,
+                UNEXPECTED.contains(&why.label),
+                "{}",
+                why.label
+            );
             let is_known = text.contains(&format!("`{}`", why.label));
             assert!(
                 is_known || why.label.starts_with("replaced_"),

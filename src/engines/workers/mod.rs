@@ -1,4 +1,4 @@
-//! The engines that run PHP in processes of our own: a pool of workers forked from a template.
+//! The engines that run PHP in surus-php: a pool of workers that a master process forks.
 
 mod exit_reason;
 pub(super) mod generation;
@@ -18,21 +18,23 @@ use tracing::{error, info};
 
 pub use generation::Limits;
 pub use generation::master::{Boot, FindScript, Spec};
-pub use ipc::doorbell::observe_sleep;
+pub use ipc::doorbell::observe_parking;
 
 use crate::engine::{Engine, Pending, Prepared, Report};
-use crate::engines::queue::{Bounds, Place, Queue};
+use crate::engines::queue::{Bounds, Permit, Queue};
 use crate::event::{Event, Failure, Response};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::EngineStatus;
 use generation::Generation;
-use generation::in_flight::Reached;
+use generation::in_flight::Progress;
 
-/// Events per worker that may wait in the inbox, where they cost least; the others wait in the front. Enough that workers never
-/// wait for us. An event in the inbox is given up at its deadline or when its client leaves as one in the queue is.
+/// Events per worker that may wait in the inbox, which is cheaper than the queue in the front end.
+/// This many keep workers from ever waiting for the front end. An event in the inbox is given up at
+/// its deadline or when its client disconnects, like one in the queue.
 const INBOX_DEPTH: usize = 16;
 
-/// Events that the workers and the inbox hold together, when `max_waiting` may wait. Request ids have 16 bits.
+/// Events that the workers and the inbox hold together if `max_waiting` may wait. Request ids have
+/// 16 bits.
 pub fn capacity(workers: usize, max_waiting: usize) -> usize {
     (workers + max_waiting.min(workers * INBOX_DEPTH)).min(60_000)
 }
@@ -44,12 +46,13 @@ struct Inner {
     spec: Spec,
     limits: Limits,
     queue: Queue,
-    /// None once drained.
+    /// None after the drain.
     current: ArcSwapOption<Generation>,
     /// Changes with every new generation.
     generations: watch_channel::Sender<u64>,
     next_number: AtomicU64,
-    /// Held while a generation boots, so that reload and recovery do not boot at once.
+    /// Locked while a generation boots, so that a reload and a recovery do not boot at the same
+    /// time.
     booting: Arc<tokio::sync::Mutex<()>>,
     metrics: Arc<Metrics>,
 }
@@ -88,7 +91,7 @@ impl Drop for Pool {
 }
 
 impl Inner {
-    /// Makes `generation` the one that gets events; the one before finishes what it holds.
+    /// Makes `generation` the current one. The previous one finishes the events that it holds.
     fn install(self: Arc<Self>, generation: Generation) {
         let shared = generation.shared.clone();
         let number = shared.number;
@@ -96,7 +99,8 @@ impl Inner {
             old.retire();
         }
         self.generations.send_replace(number);
-        // Recovers when this generation's template dies. Weak, so that dropping the pool ends everything.
+        // Recovers if this generation's master process exits. Weak, so that dropping the pool ends
+        // everything.
         let pool = Arc::downgrade(&self);
         tokio::spawn(async move {
             tokio::select! {
@@ -116,10 +120,10 @@ impl Inner {
                 }
                 match pool.boot_next().await {
                     Ok(()) => {
-                        info!("PHP has been started anew");
+                        info!("PHP restarted");
                         return;
                     }
-                    Err(error) => error!("PHP cannot be started anew: {error:#}"),
+                    Err(error) => error!("cannot restart PHP: {error:#}"),
                 }
                 drop(pool);
                 tokio::time::sleep(pause).await;
@@ -141,7 +145,7 @@ impl Inner {
     fn change_over(self: &Arc<Self>, next: Generation) -> anyhow::Result<()> {
         self.clone().install(next);
         if self.queue.is_draining() {
-            // The drain may have retired the one before already, and would never see this one.
+            // The drain may already have retired the previous generation, and would miss this one.
             self.current.store(None);
             bail!("shutting down");
         }
@@ -151,9 +155,9 @@ impl Inner {
     async fn handle(&self, event: &Event) -> Result<Response, Failure> {
         let (mut retried, mut declined) = (false, false);
         loop {
-            let (place, began) = match self.queue.try_enter()? {
-                Some(place) => (place, None),
-                // Boxed, because it is large and seldom needed.
+            let (permit, began) = match self.queue.try_enter()? {
+                Some(permit) => (permit, None),
+                // Boxed, because it is large and rare.
                 None => Box::pin(self.wait(event)).await?,
             };
             let current = self.current.load_full();
@@ -161,46 +165,47 @@ impl Inner {
                 return Err(Failure::Busy("shutting down"));
             };
             if generation.shared.is_inbox_closed() {
-                drop(place);
+                drop(permit);
                 self.next_generation(generation, event.deadline).await?;
                 continue;
             }
-            // Where a worker is free, it has been so for longer than one that is about to be.
+            // If a worker is idle, it has been so for longer than one that is about to finish.
             let is_one_free = self.queue.taken() <= self.spec.workers;
             if is_one_free {
-                generation.shared.finishing.wait().await;
+                generation.shared.warm_worker.wait().await;
             }
-            let is_one_of_many = !is_one_free || self.queue.taken_lately() > 1;
-            let refusal = match generation
-                .dispatch(event, place, began, is_one_of_many)
+            let is_one_of_many = !is_one_free || self.queue.taken_recently() > 1;
+            let error = match generation
+                .dispatch(event, permit, began, is_one_of_many)
                 .await
             {
                 Ok(response) => return Ok(response),
-                Err(refusal) => refusal,
+                Err(error) => error,
             };
             let is_idempotent = event.request.method().is_idempotent();
-            let again = matches!(refusal.failure, Failure::Died(_))
-                && match refusal.reached {
-                    // We know it: its ticket was revoked, or it was never sent. A reload may do that to it more than once.
-                    Reached::Nobody => true,
-                    // A worker says it. Others may lack descriptors, too; but what has an effect is repeated once at most because
-                    // of what a worker says.
-                    Reached::Declined => !declined || is_idempotent,
-                    Reached::Worker => !retried && is_idempotent,
-                    Reached::Php => false,
+            let again = matches!(error.failure, Failure::Died(_))
+                && match error.progress {
+                    // Certain: the ticket was revoked, or the event was never sent. With reloads
+                    // this can happen more than once.
+                    Progress::Queued => true,
+                    // Only the worker says so. Other workers may lack descriptors, too. An event
+                    // with side effects is repeated at most once on a worker's word.
+                    Progress::Declined => !declined || is_idempotent,
+                    Progress::Received => !retried && is_idempotent,
+                    Progress::Started => false,
                 };
             if !again {
-                return Err(refusal.failure);
+                return Err(error.failure);
             }
-            retried |= refusal.reached == Reached::Worker;
-            declined |= refusal.reached == Reached::Declined;
-            if generation.shared.is_template_gone() || generation.shared.is_inbox_closed() {
+            retried |= error.progress == Progress::Received;
+            declined |= error.progress == Progress::Declined;
+            if generation.shared.has_master_exited() || generation.shared.is_inbox_closed() {
                 self.next_generation(generation, event.deadline).await?;
             }
         }
     }
 
-    /// Returns when there is a generation after this one, which gets no events any more.
+    /// Returns when there is a generation after this one, which receives no more events.
     async fn next_generation(
         &self,
         generation: Arc<Generation>,
@@ -210,28 +215,28 @@ impl Inner {
         if *generations.borrow_and_update() != generation.shared.number {
             return Ok(());
         }
-        // It ends when nobody has it any more.
+        // The last owner's drop ends it.
         drop(generation);
         let limit = self
             .queue
             .max_wait()
             .min(deadline.saturating_duration_since(Instant::now()));
-        // Boxed, because it is large and seldom needed.
+        // Boxed, because it is large and rare.
         let changed = Box::pin(tokio::time::timeout(limit, generations.changed())).await;
         changed
             .map(|_| ())
-            .map_err(|_| Failure::Busy("PHP is being started anew"))
+            .map_err(|_| Failure::Busy("PHP is restarting"))
     }
 
-    /// Waits for a place, since the instant.
-    async fn wait(&self, event: &Event) -> Result<(Place, Option<Instant>), Failure> {
+    /// Waits for a permit. Also returns when the wait began.
+    async fn wait(&self, event: &Event) -> Result<(Permit, Option<Instant>), Failure> {
         let began = Instant::now();
-        let place = self.queue.enter(event).await;
-        if place.is_err() {
-            let waited = self.metrics.queue_wait(self.spec.name);
+        let permit = self.queue.enter(event).await;
+        if permit.is_err() {
+            let waited = self.metrics.queue_duration(self.spec.name);
             waited.observe(began.elapsed().as_secs_f64());
         }
-        Ok((place?, Some(began)))
+        Ok((permit?, Some(began)))
     }
 
     async fn drain(&self) {
@@ -253,12 +258,12 @@ impl Engine for Pool {
     fn prepare(&self) -> Pending<'_, anyhow::Result<Prepared>> {
         let pool = self.0.clone();
         Box::pin(async move {
-            // Held until the change over, so that recovery does not boot beside it.
+            // Locked until the change-over, so that a recovery does not boot at the same time.
             let booting = pool.booting.clone().lock_owned().await;
             let next = pool
                 .boot_generation()
                 .await
-                .context("reload: the running application stays")?;
+                .context("the reload failed; the old version keeps running")?;
             Ok(Prepared(Box::new(move || {
                 let changed = pool.change_over(next);
                 drop(booting);
@@ -268,12 +273,12 @@ impl Engine for Pool {
     }
 
     fn renew(&self) -> Pending<'_, anyhow::Result<()>> {
-        if !self.0.spec.boots_in_template() {
-            // Each worker has booted for itself, and has drawn random numbers for that.
+        if !self.0.spec.boots_in_master() {
+            // Each worker booted the application itself and drew random numbers for it.
             return self.reload();
         }
         Box::pin(async {
-            // One after another, and not beside a change of generations.
+            // One refresh at a time, and not during a change of generations.
             let _alone = self.0.booting.lock().await;
             let current = self.0.current.load_full();
             let generation = current.context("shutting down")?;

@@ -8,22 +8,22 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 
 use super::generation::in_flight::Key;
-use super::generation::state::Shared;
-use crate::engines::response_spool::Taker;
+use super::generation::state::GenerationState;
+use crate::engines::response_spool::SpoolReader;
 use crate::event::Failure;
 
-/// Dropped before its end, it tells the worker that the client has gone.
+/// Dropped before its end, it tells the worker that the client has disconnected.
 pub struct Stream {
-    backlog: Taker,
-    shared: Arc<Shared>,
+    body: SpoolReader,
+    shared: Arc<GenerationState>,
     key: Key,
     ended: bool,
 }
 
 impl Stream {
-    pub fn new(backlog: Taker, shared: Arc<Shared>, key: Key) -> Stream {
+    pub fn new(body: SpoolReader, shared: Arc<GenerationState>, key: Key) -> Stream {
         Stream {
-            backlog,
+            body,
             shared,
             key,
             ended: false,
@@ -42,7 +42,7 @@ impl Body for Stream {
         if self.ended {
             return Poll::Ready(None);
         }
-        let taken = ready!(self.backlog.poll_take(cx));
+        let taken = ready!(self.body.poll_read(cx));
         self.ended = !matches!(taken, Some(Ok(_)));
         Poll::Ready(taken.map(|piece| piece.map(Frame::data)))
     }

@@ -1,6 +1,6 @@
-//! Says what helps where PHP's own words at a failed start do not.
+//! Advice for failed starts that PHP's own messages do not explain.
 
-/// What helps with what PHP has said.
+/// Advice about PHP's messages.
 pub(super) fn advice(said: &str) -> Option<&'static str> {
     ADVICE
         .iter()
@@ -11,11 +11,13 @@ pub(super) fn advice(said: &str) -> Option<&'static str> {
 const ADVICE: &[(&str, &str)] = &[
     (
         "Unable to create lock file",
-        "OPcache makes its lock file in /tmp, which must be writable; [php] \"opcache.lockfile_path\" names another directory",
+        "OPcache makes its lock file in /tmp, which must be writable; [php] \
+        \"opcache.lockfile_path\" names another directory",
     ),
     (
         "\"opcache.preload_user\" has not been defined",
-        "preloading does not run as root; [php] \"opcache.preload_user\" names the user, mostly that of engine.user",
+        "preloading does not run as root; [php] \"opcache.preload_user\" names the user, usually \
+         that of engine.user",
     ),
 ];
 

@@ -1,37 +1,38 @@
-//! Workers that have answered and go on for a moment: shutdown functions, what follows `fastcgi_finish_request()`, PHP's own end of a
-//! request. An event that comes meanwhile is better off with such a worker than with one that has been idle, whose memory is in no
-//! cache: a page of Laravel takes it a quarter longer (4 workers, 1 connection).
+//! Workers that have answered but are not idle yet: they run shutdown functions, code after
+//! `fastcgi_finish_request()`, or PHP's own end of a request. If one of them is about to finish, a
+//! new event waits for it instead of going to a long-idle worker with cold caches, which needs a
+//! quarter more time for a page of Laravel (4 workers, 1 connection).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// Those of a generation.
+/// The finishing workers of a generation.
 #[derive(Default)]
-pub struct Finishing {
+pub struct WarmWorkerHint {
     now: AtomicUsize,
-    /// Events that wait for one of them.
+    /// Events that wait for a finishing worker.
     awaited: AtomicUsize,
-    /// How long it usually takes: about the median, which a machine that is busy elsewhere for a moment does not change.
+    /// How long finishing usually takes: about the median, which a short load peak does not change.
     usual_nanos: AtomicU64,
     end: Notify,
 }
 
-/// What takes longer is not waited for.
+/// Workers that take longer are not waited for.
 const SHORT: Duration = Duration::from_micros(400);
-/// Towards a median that is near nothing.
+/// The smallest step of the median.
 const STEP: u64 = 1_000;
-/// Nor does anybody wait longer than this, the least that a timer can.
+/// The longest wait, which is the shortest that a timer allows.
 const LIMIT: Duration = Duration::from_millis(1);
 
-impl Finishing {
+impl WarmWorkerHint {
     /// A worker has answered.
     pub fn begin(&self) {
         self.now.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// It can take its next event, after so long.
+    /// The worker can take its next event, after finishing for `took`.
     pub fn end(&self, took: Duration) {
         self.now.fetch_sub(1, Ordering::AcqRel);
         let usual = self.usual_nanos.load(Ordering::Relaxed);
@@ -40,14 +41,14 @@ impl Finishing {
             true => usual.saturating_add(step),
             false => usual.saturating_sub(step),
         };
-        // Another thread's may get lost.
+        // A concurrent update may get lost.
         self.usual_nanos.store(usual, Ordering::Relaxed);
         if self.awaited.load(Ordering::Acquire) > 0 {
             self.end.notify_one();
         }
     }
 
-    /// Returns at once, or when a worker has finished that nobody else waits for and that is about to.
+    /// Returns at once, or after a finishing worker is done for which no other event waits.
     pub async fn wait(&self) {
         let is_short = self.usual_nanos.load(Ordering::Relaxed) < SHORT.as_nanos() as u64;
         if !is_short || self.now.load(Ordering::Acquire) <= self.awaited.load(Ordering::Acquire) {
@@ -58,7 +59,7 @@ impl Finishing {
     }
 }
 
-/// Counts one that waits, for as long as it exists.
+/// Counts one waiting event until it is dropped.
 struct Awaited<'a>(&'a AtomicUsize);
 
 impl<'a> Awaited<'a> {
@@ -81,11 +82,11 @@ mod tests {
     use tokio::time::Instant;
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_about_to_finish_is_waited_for_by_one_and_not_for_long() {
-        let finishing = Arc::new(Finishing::default());
+    async fn finishing_worker_is_waited_for_by_one_event_and_briefly() {
+        let finishing = Arc::new(WarmWorkerHint::default());
         let began = Instant::now();
         finishing.wait().await;
-        assert!(began.elapsed().is_zero(), "nobody finishes");
+        assert!(began.elapsed().is_zero(), "no worker is finishing");
 
         finishing.begin();
         let waits = tokio::spawn({

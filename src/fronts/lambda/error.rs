@@ -7,7 +7,6 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::http_event::{self, limits::TooMuch};
-use super::runtime_api::LARGEST;
 use crate::event::Failure;
 
 /// An error as Lambda shows it to the caller.
@@ -47,7 +46,9 @@ impl FunctionError {
                 "PHP did not respond in time and was stopped; see the log for where. Raise the \
                  function's timeout or shorten the work",
             ),
-            Failure::Busy(_) => FunctionError::new(BUSY, failure.to_string()),
+            Failure::QueueFull(_) | Failure::QueueTimeout(_) | Failure::Busy(_) => {
+                FunctionError::new(BUSY, failure.to_string())
+            }
             Failure::Malformed(_) => FunctionError::new(MALFORMED_ANSWER, failure.to_string()),
             Failure::TooLarge(_) => FunctionError::new(TOO_LARGE, failure.to_string()),
         }
@@ -207,6 +208,9 @@ pub const NO_HANDLER: &str = "Runtime.HandlerNotFound";
 pub const INIT: &str = "Runtime.InitError";
 pub const BEFORE_SNAPSHOT: &str = "Runtime.BeforeCheckpointError";
 pub const AFTER_RESTORE: &str = "Runtime.AfterRestoreError";
+
+/// Lambda's limit for a buffered response.
+pub const LARGEST: usize = 6 * 1024 * 1024 + 100;
 
 /// X-Ray ignores causes above 64 KB. A larger one is left out, so that Lambda does not reject the
 /// whole error.

@@ -79,7 +79,7 @@ impl Function {
         thawed: Option<Duration>,
     ) -> anyhow::Result<()> {
         let now = Instant::now();
-        let reserve = invocation.reserve(self.settings.reserve.0, now);
+        let reserve = invocation.reserve(self.settings.deadline_margin.0, now);
         let workers = TaskTracker::new();
         workers.close();
         let id = self.next_event.fetch_add(1, Ordering::Relaxed);
@@ -304,7 +304,12 @@ impl Function {
         body: ResponseBody,
         task: &Task<'_>,
     ) -> Result<Answer, FunctionError> {
-        if self.settings.fail_on.iter().any(|it| it.have(head.status)) {
+        if self
+            .settings
+            .error_statuses
+            .iter()
+            .any(|it| it.have(head.status))
+        {
             return Err(unsuccessful(head.status, &take(body).await?));
         }
         let refused = |too_much| FunctionError::rejected(format, too_much);

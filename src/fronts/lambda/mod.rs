@@ -8,8 +8,8 @@
 pub mod batch;
 mod connection;
 mod error;
+mod error_statuses;
 mod extension;
-mod fail_on;
 mod freeze;
 mod function;
 mod handler;
@@ -44,13 +44,13 @@ pub struct Settings {
     /// The PHP file that passes such events to the handler. Default: the Composer package's.
     pub script: Option<PathBuf>,
     /// The directory of OPcache's compiled files in a package.
-    pub compiled: Option<PathBuf>,
+    pub opcache_dir: Option<PathBuf>,
     /// The application's warmed-up cache in a package; it is copied to `APP_CACHE_DIR`.
     pub cache: Option<PathBuf>,
     /// How responses to HTTP events are sent.
     pub mode: Mode,
     /// Time kept from each event's deadline for ending late workers and sending the response.
-    pub reserve: Time,
+    pub deadline_margin: Time,
     /// If the boot takes longer, Surus asks Lambda for the first event, which then waits for the
     /// boot.
     pub init_timeout: Time,
@@ -71,7 +71,7 @@ pub struct Settings {
     /// types.
     pub binary_media_types: Vec<http_event::MediaType>,
     /// Response statuses that make an HTTP event fail.
-    pub fail_on: Vec<fail_on::Statuses>,
+    pub error_statuses: Vec<error_statuses::Statuses>,
     /// Proxies in front of the service, such as a CDN; their `X-Forwarded-For` and `-Host` are
     /// trusted.
     #[serde(deserialize_with = "units::one_or_more")]
@@ -83,7 +83,7 @@ pub struct Settings {
     /// Which messages a failed message of a FIFO queue stops.
     pub fifo_failure: batch::FifoFailure,
     /// Whether Lambda is told which records failed.
-    pub partial_batch: batch::PartialBatch,
+    pub report_batch_item_failures: batch::PartialBatch,
 }
 
 /// How responses are sent.
@@ -102,10 +102,10 @@ impl Default for Settings {
         Settings {
             handler: None,
             script: None,
-            compiled: None,
+            opcache_dir: None,
             cache: None,
             mode: Mode::Buffered,
-            reserve: Time::millis(500),
+            deadline_margin: Time::millis(500),
             init_timeout: Time::millis(9800),
             extension: true,
             events_over_http: false,
@@ -114,12 +114,12 @@ impl Default for Settings {
             strip_stage: http_event::StripStage::default(),
             base_path: None,
             binary_media_types: Vec::new(),
-            fail_on: Vec::new(),
+            error_statuses: Vec::new(),
             trusted_proxies: Vec::new(),
             batch: batch::Mode::default(),
             record_timeout: None,
             fifo_failure: batch::FifoFailure::default(),
-            partial_batch: batch::PartialBatch::default(),
+            report_batch_item_failures: batch::PartialBatch::default(),
         }
     }
 }

@@ -6,8 +6,7 @@ use http::response::Parts;
 use http_body_util::BodyExt;
 
 use super::error;
-use super::error::FunctionError;
-use super::runtime_api::LARGEST;
+use super::error::{FunctionError, LARGEST};
 use crate::event::ResponseBody;
 
 /// The header in which the PHP library reports an error's kind.

@@ -175,7 +175,7 @@ async fn boot_late(
             }
         };
         let now = Instant::now();
-        let limit = invocation.deadline - invocation.reserve(settings.reserve.0, now);
+        let limit = invocation.deadline - invocation.reserve(settings.deadline_margin.0, now);
         let result = match booted.take() {
             Some(result) => Ok(result),
             None => tokio::time::timeout_at(limit.into(), &mut boot).await,

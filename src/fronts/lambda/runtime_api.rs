@@ -23,9 +23,6 @@ pub struct RuntimeApi {
     directory: String,
 }
 
-/// Lambda's limit for a buffered response.
-pub const LARGEST: usize = 6 * 1024 * 1024 + 100;
-
 /// How long `next` retries without success before it gives up.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
 

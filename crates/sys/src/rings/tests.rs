@@ -1,9 +1,9 @@
-//! What is put into a ring comes out of it, whoever reads it and whatever else is written.
+//! Tests of the rings, with concurrent readers and with arbitrary writes of workers.
 
 use super::*;
 use proptest::prelude::*;
 
-/// What `sapi/ipc/rings.c` does.
+/// Does what `sapi/ipc/rings.c` does.
 impl Rings {
     fn take_event(&self) -> Option<Vec<u8>> {
         let ends = self.ends(0);
@@ -13,18 +13,18 @@ impl Rings {
                 return None;
             }
             let ring = (self.layout.inbox, self.layout.inbox_size);
-            let mut before = [0; EVENT_HEAD];
+            let mut before = [0; EVENT_HEADER];
             self.copy_out(ring, head, &mut before);
             let [a, b, c, d, at @ ..] = before;
             let len = u32::from_ne_bytes([a, b, c, d]) as usize;
             if u32::from_ne_bytes(at) != head as u32 {
-                // Another has taken it, and there is something else by now.
+                // Another worker has taken it, and other bytes may be there by now.
                 assert_ne!(ends.head.0.load(SeqCst), head);
                 continue;
             }
             let mut event = vec![0; len.min(EVENT_MOST)];
-            self.copy_out(ring, head + EVENT_HEAD as u64, &mut event);
-            let next = head + (EVENT_HEAD + len.next_multiple_of(EVENT_HEAD)) as u64;
+            self.copy_out(ring, head + EVENT_HEADER as u64, &mut event);
+            let next = head + (EVENT_HEADER + len.next_multiple_of(EVENT_HEADER)) as u64;
             let moved = ends.head.0.compare_exchange(head, next, SeqCst, SeqCst);
             if moved.is_ok() {
                 return Some(event);
@@ -32,18 +32,18 @@ impl Rings {
         }
     }
 
-    fn post(&self, worker: usize, pid: u32, number: u64, content: &[u8]) -> bool {
+    fn put_frame(&self, worker: usize, pid: u32, number: u64, content: &[u8]) -> bool {
         let ends = self.ends(1 + worker);
         let (head, tail) = (ends.head.0.load(SeqCst), ends.tail.0.load(SeqCst));
-        let size = size_of_letter(content.len()) as u64;
+        let size = size_of_frame(content.len()) as u64;
         if size > OUTBOX as u64 - (tail - head) {
             return false;
         }
-        let mut letter = (content.len() as u32).to_ne_bytes().to_vec();
-        letter.extend(pid.to_ne_bytes());
-        letter.extend(number.to_ne_bytes());
-        letter.extend(content);
-        self.copy_in(self.outbox(worker), tail, &letter);
+        let mut frame = (content.len() as u32).to_ne_bytes().to_vec();
+        frame.extend(pid.to_ne_bytes());
+        frame.extend(number.to_ne_bytes());
+        frame.extend(content);
+        self.copy_in(self.outbox(worker), tail, &frame);
         ends.tail.0.store(tail + size, SeqCst);
         let posted = self.layout.posted;
         let (_, word) = self.words(posted).nth(worker / 64).unwrap();
@@ -51,9 +51,9 @@ impl Rings {
         true
     }
 
-    fn letter_of(&self, worker: usize, pid: u32, number: u64) -> Result<Option<Vec<u8>>, Damaged> {
+    fn frame_of(&self, worker: usize, pid: u32, number: u64) -> Result<Option<Vec<u8>>, Damaged> {
         let mut to = Vec::new();
-        let is_there = self.take_letter(worker, pid, number, |len| {
+        let is_there = self.take_frame(worker, pid, number, |len| {
             to.resize(len, 0);
             &mut to[..]
         })?;
@@ -68,11 +68,11 @@ impl Rings {
 }
 
 #[test]
-fn parts_do_not_overlap_whatever_the_number_of_workers() {
+fn ring_areas_never_overlap() {
     for workers in [1, 2, 4, 5, 63, 64, 65, 200, 513] {
         let layout = Layout::new(workers);
         let bits = layout.ends - layout.posted;
-        let arrays = [layout.sleeping, layout.spinning, layout.posted];
+        let arrays = [layout.sleeping, layout.polling, layout.posted];
         assert_eq!(arrays, [0, 1, 2].map(|n| size_of::<Head>() + n * bits));
         assert!(bits * 8 >= workers, "{layout:?}");
         assert_eq!(layout.ends % LINE, 0);
@@ -80,71 +80,71 @@ fn parts_do_not_overlap_whatever_the_number_of_workers() {
         let rings = Rings::new(workers).unwrap();
         for worker in 0..workers {
             let content = [worker as u8; 100];
-            while rings.post(worker, 7, worker as u64, &content) {}
+            while rings.put_frame(worker, 7, worker as u64, &content) {}
         }
         while rings.put(&[IoSlice::new(&[255; 1000])]).is_some() {}
         assert_eq!(rings.found(), (0..workers).collect::<Vec<_>>());
         assert_eq!(rings.found(), [0; 0]);
         for worker in 0..workers {
-            let letter = rings.letter_of(worker, 7, worker as u64).unwrap();
-            assert_eq!(letter.unwrap(), [worker as u8; 100]);
+            let frame = rings.frame_of(worker, 7, worker as u64).unwrap();
+            assert_eq!(frame.unwrap(), [worker as u8; 100]);
         }
         assert_eq!(rings.take_event().unwrap(), [255; 1000]);
     }
 }
 
 #[test]
-fn a_letter_is_for_who_waits_for_that_event_of_that_process() {
+fn frame_is_taken_only_for_its_process_and_request() {
     let rings = Rings::new(1).unwrap();
-    assert!(rings.post(0, 10, 5, b"five") && rings.post(0, 10, 6, b"six"));
-    assert_eq!(rings.letter_of(0, 11, 5), Ok(None), "its successor");
-    assert_eq!(rings.letter_of(0, 10, 4), Ok(None), "that comes by socket");
-    assert_eq!(rings.letter_of(0, 10, 5), Ok(Some(b"five".to_vec())));
+    assert!(rings.put_frame(0, 10, 5, b"five") && rings.put_frame(0, 10, 6, b"six"));
+    assert_eq!(rings.frame_of(0, 11, 5), Ok(None), "its successor");
+    assert_eq!(rings.frame_of(0, 10, 4), Ok(None), "that comes by socket");
+    assert_eq!(rings.frame_of(0, 10, 5), Ok(Some(b"five".to_vec())));
     rings.discard(0, 11);
-    assert_eq!(rings.first_letter(0, 10, 6), Ok(First::Awaited));
-    assert_eq!(rings.first_letter(0, 10, 7), Ok(First::Other(10)));
+    assert_eq!(rings.first_frame(0, 10, 6), Ok(First::Awaited));
+    assert_eq!(rings.first_frame(0, 10, 7), Ok(First::Other(10)));
     rings.discard(0, 10);
-    assert_eq!(rings.first_letter(0, 10, 6), Ok(First::None));
+    assert_eq!(rings.first_frame(0, 10, 6), Ok(First::None));
 }
 
 #[test]
-fn each_sleeper_is_woken_once() {
+fn each_sleeping_worker_is_claimed_once() {
     let rings = Rings::new(100).unwrap();
-    assert_eq!(rings.claim_sleeper(), None);
+    assert_eq!(rings.claim_sleeping(), None);
     for worker in [3, 70, 99] {
         rings.give_back(worker);
     }
-    assert_eq!(rings.claim_sleeper(), Some(3));
-    assert_eq!(rings.claim_sleeper(), Some(70));
+    assert_eq!(rings.claim_sleeping(), Some(3));
+    assert_eq!(rings.claim_sleeping(), Some(70));
     rings.give_back(3);
-    assert_eq!(rings.claim_sleeper(), Some(3));
-    assert_eq!(rings.claim_sleeper(), Some(99));
-    assert_eq!(rings.claim_sleeper(), None);
+    assert_eq!(rings.claim_sleeping(), Some(3));
+    assert_eq!(rings.claim_sleeping(), Some(99));
+    assert_eq!(rings.claim_sleeping(), None);
 }
 
 #[test]
-fn each_that_spins_is_good_for_one() {
+fn each_polling_worker_is_claimed_once() {
     let rings = Rings::new(100).unwrap();
     let spins = |worker: usize| {
-        let (_, word) = rings.words(rings.layout.spinning).nth(worker / 64).unwrap();
+        let (_, word) = rings.words(rings.layout.polling).nth(worker / 64).unwrap();
         word.fetch_or(1 << (worker % 64), SeqCst);
     };
-    assert!(!rings.has_spinner() && !rings.claim_spinner());
+    assert!(!rings.has_polling() && !rings.claim_polling());
     spins(5);
     spins(99);
-    assert!(rings.has_spinner());
-    assert!(rings.claim_spinner() && rings.claim_spinner());
-    assert!(!rings.has_spinner() && !rings.claim_spinner());
+    assert!(rings.has_polling());
+    assert!(rings.claim_polling() && rings.claim_polling());
+    assert!(!rings.has_polling() && !rings.claim_polling());
     spins(70);
-    rings.forget_spinner(71);
-    assert!(rings.has_spinner());
-    rings.forget_spinner(70);
-    assert!(!rings.has_spinner());
-    assert_eq!(rings.claim_sleeper(), None);
+    rings.clear_polling(71);
+    assert!(rings.has_polling());
+    rings.clear_polling(70);
+    assert!(!rings.has_polling());
+    assert_eq!(rings.claim_sleeping(), None);
 }
 
 #[test]
-fn several_readers_get_each_event_once_and_whole() {
+fn concurrent_readers_get_each_request_once_and_whole() {
     let rings = &Rings::new(4).unwrap();
     const EVENTS: u32 = 40_000;
     let mut seen = std::thread::scope(|scope| {
@@ -183,7 +183,9 @@ fn several_readers_get_each_event_once_and_whole() {
 
 proptest! {
     #[test]
-    fn what_is_put_is_taken_in_its_order(steps in prop::collection::vec((0..20_000_usize, any::<bool>()), 1..200)) {
+    fn requests_are_taken_in_order(
+        steps in prop::collection::vec((0..20_000_usize, any::<bool>()), 1..200),
+    ) {
         let rings = Rings::new(1).unwrap();
         let (mut waiting, mut number) = (std::collections::VecDeque::new(), 0_u8);
         for (len, puts) in steps {
@@ -206,18 +208,18 @@ proptest! {
     }
 
     #[test]
-    fn letters_arrive_as_they_are(lens in prop::collection::vec(0..40_000_usize, 1..60)) {
+    fn frames_arrive_unchanged(lens in prop::collection::vec(0..40_000_usize, 1..60)) {
         let rings = Rings::new(3).unwrap();
         for (number, len) in lens.into_iter().enumerate() {
             let content = vec![number as u8; len];
-            prop_assert!(rings.post(2, 9, number as u64, &content));
-            prop_assert_eq!(rings.letter_of(2, 9, number as u64), Ok(Some(content)));
+            prop_assert!(rings.put_frame(2, 9, number as u64, &content));
+            prop_assert_eq!(rings.frame_of(2, 9, number as u64), Ok(Some(content)));
         }
     }
 
-    /// A worker whose memory is not what it was may write anything.
+    /// A worker with corrupted memory may write anything.
     #[test]
-    fn whatever_a_worker_writes_is_survived(
+    fn arbitrary_worker_writes_are_survived(
         head in any::<u64>(), ahead in prop_oneof![0..200_000_u64, any::<u64>()],
         len in prop_oneof![0..100_000_u32, any::<u32>()], bits in any::<u64>(),
     ) {
@@ -227,27 +229,27 @@ proptest! {
             rings.ends(ring).head.0.store(head, SeqCst);
             rings.ends(ring).tail.0.store(head.wrapping_add(ahead), SeqCst);
         }
-        let letter = [len.to_ne_bytes(), 7_u32.to_ne_bytes()].concat();
-        rings.copy_in(rings.outbox(1), head, &letter);
-        let Layout { sleeping, spinning, posted, .. } = rings.layout;
-        for words in [sleeping, spinning, posted] {
+        let frame = [len.to_ne_bytes(), 7_u32.to_ne_bytes()].concat();
+        rings.copy_in(rings.outbox(1), head, &frame);
+        let Layout { sleeping, polling, posted, .. } = rings.layout;
+        for words in [sleeping, polling, posted] {
             rings.words(words).next().unwrap().1.store(bits, SeqCst);
         }
         prop_assert!(rings.found().iter().all(|worker| *worker < 2));
         for _ in 0..3 {
-            if let Ok(Some(letter)) = rings.letter_of(1, 7, 0) {
-                prop_assert!(letter.len() <= OUTBOX);
+            if let Ok(Some(frame)) = rings.frame_of(1, 7, 0) {
+                prop_assert!(frame.len() <= OUTBOX);
             }
         }
         rings.put(&[IoSlice::new(&[1; 5000])]);
         let tail = rings.inbox_ends().1;
-        prop_assert!(tail <= 2 * 5016, "surus's own position is nobody else's");
+        prop_assert!(tail <= 2 * 5016, "a worker cannot move surus's position");
         prop_assert!(!rings.rewrite() || rings.ends(0).tail.0.load(SeqCst) == tail);
-        prop_assert!(rings.claim_sleeper().is_none_or(|worker| worker < 2));
+        prop_assert!(rings.claim_sleeping().is_none_or(|worker| worker < 2));
         rings.discard(1, 7);
         rings.discard(0, 7);
         rings.repair(0);
         rings.repair(1);
-        prop_assert_eq!(rings.first_letter(0, 1, 0), Ok(First::None));
+        prop_assert_eq!(rings.first_frame(0, 1, 0), Ok(First::None));
     }
 }

@@ -1,4 +1,5 @@
-//! The front's end: asks the opener, waits for its answer, and goes on with another opener where one dies or stops.
+//! The front end's side: asks the opener, waits for its answer, and recovers if it exits or is
+//! stopped.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -16,29 +17,30 @@ use tokio::sync::Notify;
 use tracing::error;
 
 use super::{MOST_PATH, What, is_below, may_be_sent};
-use crate::app::site::document_root::{Denial, Opened, Trouble};
+use crate::app::site::opened::{Denial, Opened, Trouble};
 use crate::observe::rate_limit::Rarely;
 
 /// The front's end of the socket to an opener.
 ///
-/// PHP runs as the opener's user, so a script can end it or stop it. A thread of the runtime waits for
-/// an answer for at most [`SOON`] if the opener is stopped, and [`BUSY`] otherwise. Then the question
-/// has failed, and all others fail at once until [`Opener::attend`] has replaced the opener.
+/// PHP runs as the opener's user, so a script can end it or stop it. A thread of the runtime waits
+/// for an answer for at most [`SOON`] if the opener is stopped, and [`BUSY`] otherwise. Then the
+/// question has failed, and all others fail at once until [`Opener::recover`] has replaced the
+/// opener.
 #[derive(Debug)]
 pub struct Opener {
-    line: Mutex<Line>,
-    /// Something is to be attended to.
+    link: Mutex<Link>,
+    /// Notified when the opener needs to be recovered.
     trouble: Arc<Notify>,
 }
 
 #[derive(Debug)]
-struct Line {
-    /// None when the opener has died.
+struct Link {
+    /// None if the opener has exited.
     socket: Option<Seqpacket>,
-    /// The number of a question that is not answered yet.
+    /// The number of an unanswered question.
     late: Option<u32>,
     next: u32,
-    /// The opener's process, as its last answer says.
+    /// The opener's process id, as in its last answer.
     pid: Option<u32>,
 }
 
@@ -53,7 +55,7 @@ impl Opener {
     /// `socket` is connected to an opener that [`run`](super::run)s.
     pub fn new(socket: OwnedFd) -> io::Result<Arc<Opener>> {
         Ok(Arc::new(Opener {
-            line: Mutex::new(Line {
+            link: Mutex::new(Link {
                 socket: Some(connect(socket)?),
                 late: None,
                 next: 0,
@@ -63,30 +65,32 @@ impl Opener {
         }))
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn link(&self) -> MutexGuard<'_, Link> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notified when the opener is to be attended to, and when this is dropped.
+    /// Notified when the opener needs to be recovered, and when this is dropped.
     pub fn trouble(&self) -> Arc<Notify> {
         self.trouble.clone()
     }
 
-    /// Waits for the answer that is late. False if it does not come: then another opener is to [replace](Opener::replace) this one.
-    pub async fn attend(&self) -> bool {
+    /// Waits for a late answer. False if it does not arrive; the caller then
+    /// [replaces](Opener::replace) the opener.
+    pub async fn recover(&self) -> bool {
         let until = Instant::now() + LATE;
         loop {
             match self.catch_up() {
-                None if Instant::now() < until => tokio::time::sleep(LOOK).await,
+                None if Instant::now() < until => tokio::time::sleep(POLL_INTERVAL).await,
                 is_up => return is_up == Some(true),
             }
         }
     }
 
-    /// Takes the late answer, if it is there. Returns whether the opener can be asked again, once that is known.
+    /// Takes the late answer if it has arrived. Returns whether the opener can be asked again, once
+    /// that is known.
     fn catch_up(&self) -> Option<bool> {
-        let mut line = self.line();
-        let Line { socket, late, .. } = &mut *line;
+        let mut link = self.link();
+        let Link { socket, late, .. } = &mut *link;
         let (Some(open), Some(number)) = (&socket, *late) else {
             return Some(socket.is_some());
         };
@@ -104,16 +108,16 @@ impl Opener {
     /// Asks this opener from now on.
     pub fn replace(&self, socket: OwnedFd) -> io::Result<()> {
         let socket = connect(socket)?;
-        let mut line = self.line();
-        (line.socket, line.late, line.pid) = (Some(socket), None, None);
+        let mut link = self.link();
+        (link.socket, link.late, link.pid) = (Some(socket), None, None);
         Ok(())
     }
 
     fn ask(&self, what: What, tree: u16, path: &Path) -> io::Result<Answer> {
-        let mut line = self.line();
-        line.next = line.next.wrapping_add(1);
-        let number = line.next;
-        let Some(socket) = line.socket.as_ref().filter(|_| line.late.is_none()) else {
+        let mut link = self.link();
+        link.next = link.next.wrapping_add(1);
+        let number = link.next;
+        let Some(socket) = link.socket.as_ref().filter(|_| link.late.is_none()) else {
             return Err(ErrorKind::NotConnected.into());
         };
         let [a, b, c, d] = number.to_le_bytes();
@@ -126,13 +130,13 @@ impl Opener {
         let head = [a, b, c, d, what, e, f];
         let path = path.as_os_str().as_bytes();
         let sent = socket.send(&[IoSlice::new(&head), IoSlice::new(path)], None);
-        let answered = sent.and_then(|()| wait_for_answer(socket, number, line.pid));
+        let answered = sent.and_then(|()| wait_for_answer(socket, number, link.pid));
         match &answered {
-            Ok(answer) => line.pid = Some(answer.pid),
+            Ok(answer) => link.pid = Some(answer.pid),
             Err(error) => {
                 match error.kind() {
-                    ErrorKind::WouldBlock => line.late = Some(number),
-                    _ => line.socket = None,
+                    ErrorKind::WouldBlock => link.late = Some(number),
+                    _ => link.socket = None,
                 }
                 self.trouble.notify_one();
             }
@@ -140,13 +144,13 @@ impl Opener {
         answered
     }
 
-    /// What PHP's user gets at a path below a directory.
+    /// What PHP's user finds at a path below a directory.
     pub(crate) fn open(&self, tree: u16, path: &Path, access: Access) -> Opened {
         let what = match access {
             Access::Read => What::Read,
             Access::Look => What::Look,
         };
-        // It does not answer what no front asks.
+        // The opener does not answer such questions.
         if !is_below(path) || !may_be_sent(path, what) || is_too_long(path) {
             return Opened::Denied(Denial::UnreadableToPhp);
         }
@@ -176,15 +180,16 @@ impl Opener {
             }
         });
         told.unwrap_or_else(|error| {
-            static SAID: Rarely = Rarely::new();
-            if SAID.is_time(Instant::now()) {
-                error!(path = %path.display(), %error, "cannot ask the process that opens files as PHP's user");
+            static REPORTED: Rarely = Rarely::new();
+            if REPORTED.is_time(Instant::now()) {
+                let path = path.display();
+                error!(%path, %error, "cannot ask the process that opens files as PHP's user");
             }
             Opened::Failed(Trouble::Scarce)
         })
     }
 
-    /// Where an absolute path really is, if that is below a directory that is served.
+    /// Where an absolute path really is, if that is below a served directory.
     pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
         if is_too_long(path) {
             return Err(None);
@@ -210,13 +215,13 @@ const SOON: Duration = Duration::from_millis(200);
 /// On a busy machine a thread of the runtime waits this long for an opener that is not stopped.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// An opener that has not answered for so long is taken for one that never will.
+/// An opener that has not answered for so long is replaced.
 const LATE: Duration = Duration::from_secs(2);
 
-/// How often it is looked for a late answer.
-const LOOK: Duration = Duration::from_millis(20);
+/// The interval of checks for a late answer.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Waits for the answer to the only open question. An opener that is stopped is not waited for.
+/// Waits for the answer to the only open question, but not if the opener is stopped.
 fn wait_for_answer(socket: &Seqpacket, number: u32, pid: Option<u32>) -> io::Result<Answer> {
     let began = Instant::now();
     loop {
@@ -231,11 +236,11 @@ fn wait_for_answer(socket: &Seqpacket, number: u32, pid: Option<u32>) -> io::Res
 }
 
 fn is_stopped(pid: u32) -> bool {
-    // The state is T or t after SIGSTOP or under a debugger, Z or X after the end.
+    // The state is T or t after SIGSTOP or under a debugger, Z or X after the exit.
     !matches!(surus_sys::process::state(pid), Some('R' | 'S' | 'D' | 'I'))
 }
 
-/// Reads the answer to the question with this number, which is the only one that can be open.
+/// Reads the answer to the question with this number, the only one that can be open.
 fn answer(socket: &Seqpacket, number: u32) -> io::Result<Answer> {
     let mut buffer = [0; 9 + MOST_PATH];
     let mut received = loop {
@@ -274,11 +279,11 @@ fn is_too_long(path: &Path) -> bool {
 mod tests {
     use super::super::{Tree, run};
     use super::*;
-    use crate::app::site::Reader;
+    use crate::app::site::AccessCheck;
     use crate::app::site::document_root::Root;
     use crate::app::site::htaccess::Htaccess;
 
-    /// An opener of an empty directory, in a thread.
+    /// Starts an opener of an empty directory in a thread.
     fn start(dir: &Path) -> OwnedFd {
         let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
         let root = Root::open(dir, Default::default()).unwrap();
@@ -292,23 +297,23 @@ mod tests {
         let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
         let opener = Opener::new(ours).unwrap();
         let open = || opener.open(0, Path::new("a"), Access::Read);
-        // It has not returned for ever, although there is one thread, and nobody has answered.
+        // It returns although the only other thread never answers.
         assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
         opener.trouble().notified().await;
         let theirs = Seqpacket::from(theirs);
         let mut buffer = [0; 64];
         assert!(theirs.receive(&mut buffer).unwrap().len > 4);
-        // Nothing more is asked meanwhile.
+        // No further question is sent meanwhile.
         assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
         assert_eq!(opener.catch_up(), None);
         let number = IoSlice::new(&buffer[..4]);
         let rest = [0, 0, 0, 0, 5];
         theirs.send(&[number, IoSlice::new(&rest)], None).unwrap();
-        assert!(opener.attend().await && opener.line().late.is_none());
+        assert!(opener.recover().await && opener.link().late.is_none());
     }
 
     #[tokio::test]
-    async fn opener_that_has_died_is_replaced() {
+    async fn exited_opener_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
         let opener = Opener::new(ours).unwrap();
@@ -316,9 +321,9 @@ mod tests {
         let open = || opener.open(0, Path::new("a"), Access::Read);
         assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
         opener.trouble().notified().await;
-        assert!(!opener.attend().await);
+        assert!(!opener.recover().await);
         opener.replace(start(dir.path())).unwrap();
-        assert!(opener.line().socket.is_some() && opener.attend().await);
+        assert!(opener.link().socket.is_some() && opener.recover().await);
         let trouble = opener.trouble();
         drop(opener);
         trouble.notified().await;
@@ -331,7 +336,7 @@ mod tests {
         let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
         let opener = Opener::new(ours).unwrap();
         drop(theirs);
-        let reader = Reader::new(opener.clone(), 0);
+        let reader = AccessCheck::new(opener.clone(), 0);
         let root = Root::open(dir.path(), Default::default()).unwrap();
         let root = root.read_by(reader);
         let htaccess = Htaccess::new();

@@ -3,7 +3,7 @@
 //!
 //! What cannot be known is decided such that fewer are let in.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use http::Method;
@@ -53,25 +53,21 @@ pub enum Who {
 }
 
 impl Who {
-    pub fn parse(text: &str) -> Who {
-        if text.eq_ignore_ascii_case("all") {
-            return Who::All;
-        }
-        if text.eq_ignore_ascii_case("none") {
-            return Who::Nobody;
-        }
-        if let Some(("env", name)) = text
-            .split_once('=')
-            .map(|(key, name)| (key.to_ascii_lowercase(), name))
-            .as_ref()
-            .map(|(key, name)| (key.as_str(), *name))
-        {
-            return match name.strip_prefix('!') {
-                Some(name) => Who::NotEnv(name.to_owned()),
-                None => Who::Env(name.to_owned()),
-            };
-        }
-        network(text).map_or(Who::Unknown, Who::Network)
+    /// None for what looks like an address and is none; Apache answers 500 for it.
+    pub fn parse(text: &str) -> Option<Who> {
+        let lower = text.to_ascii_lowercase();
+        Some(match lower.as_str() {
+            "all" => Who::All,
+            "none" => Who::Nobody,
+            _ if lower.starts_with("env=!") => Who::NotEnv(text[5..].to_owned()),
+            _ if lower.starts_with("env=") => Who::Env(text[4..].to_owned()),
+            _ => match network(text) {
+                Ok(network) => Who::Network(network),
+                Err(NoNetwork::Holes) => Who::Unknown,
+                Err(NoNetwork::Name) if !text.contains('/') => Who::Unknown,
+                Err(_) => return None,
+            },
+        })
     }
 
     fn is(&self, facts: &Facts<'_>, env: &Env) -> Option<bool> {
@@ -86,36 +82,62 @@ impl Who {
     }
 }
 
-/// `10`, `10.1.`, `10.1.2.3`, `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `2001:db8::/32`.
-pub fn network(text: &str) -> Option<IpNet> {
-    if let Some((address, mask)) = text.split_once('/') {
-        let address: IpAddr =
-            padded(address).map_or_else(|| address.parse().ok(), |(ip, _)| Some(ip))?;
-        return match mask.parse::<u8>() {
-            Ok(bits) => IpNet::new(address, bits).ok(),
-            Err(_) => IpNet::with_netmask(address, mask.parse().ok()?).ok(),
-        };
+/// Why a text is no network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoNetwork {
+    /// It does not look like an address.
+    Name,
+    /// Apache does not take it either.
+    Broken,
+    /// A mask whose bits are not together, which Apache takes.
+    Holes,
+}
+
+/// `10`, `10.1.`, `10.1.2.3`, `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `2001:db8::/32`: what Apache
+/// takes (`apr_ipsubnet_create`). It refuses IPv4 addresses that are written as IPv6.
+pub fn network(text: &str) -> Result<IpNet, NoNetwork> {
+    let (address, mask) = match text.split_once('/') {
+        Some((address, mask)) => (address, Some(mask)),
+        None => (text, None),
+    };
+    let is_ipv4 = |c: char| c.is_ascii_digit() || c == '.';
+    if address.is_empty() || !address.contains(':') && !address.chars().all(is_ipv4) {
+        return Err(NoNetwork::Name);
     }
-    match text.parse::<IpAddr>() {
-        Ok(address) => Some(address.into()),
-        Err(_) => {
-            let (address, bits) = padded(text)?;
-            IpNet::new(address, bits).ok()
+    let parsed = match address.parse::<IpAddr>() {
+        Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => None,
+        Ok(address) => Some(address),
+        Err(_) if mask.is_none() => return partial(address).ok_or(NoNetwork::Broken),
+        Err(_) => None,
+    };
+    let address = parsed.ok_or(NoNetwork::Broken)?;
+    let Some(mask) = mask else {
+        return Ok(address.into());
+    };
+    if let Ok(bits) = mask.parse::<u8>() {
+        let network = IpNet::new(address, bits).ok().filter(|_| bits > 0);
+        return network.ok_or(NoNetwork::Broken);
+    }
+    match mask.parse::<Ipv4Addr>() {
+        Ok(mask) if address.is_ipv4() => {
+            IpNet::with_netmask(address, mask.into()).map_err(|_| NoNetwork::Holes)
         }
+        _ => Err(NoNetwork::Broken),
     }
 }
 
-/// A part of an IPv4 address, and how many bits it has.
-fn padded(text: &str) -> Option<(IpAddr, u8)> {
-    let parts: Vec<&str> = text.trim_end_matches('.').split('.').collect();
-    if parts.len() > 4 {
+/// The first bytes of an IPv4 address.
+fn partial(text: &str) -> Option<IpNet> {
+    let text = text.strip_suffix('.').unwrap_or(text);
+    let parts: Vec<&str> = text.split('.').collect();
+    if parts.len() > 4 || text.len() > 15 {
         return None;
     }
     let mut bytes = [0; 4];
     for (byte, part) in bytes.iter_mut().zip(&parts) {
         *byte = part.parse().ok()?;
     }
-    Some((IpAddr::from(bytes), parts.len() as u8 * 8))
+    IpNet::new(bytes.into(), parts.len() as u8 * 8).ok()
 }
 
 fn contains(network: &IpNet, client: IpAddr) -> bool {
@@ -367,7 +389,6 @@ mod tests {
             ("10.1.", "10.1.2.3", "10.2.2.3"),
             ("10.1.2.3", "10.1.2.3", "10.1.2.4"),
             ("10.0.0.0/8", "10.9.9.9", "12.0.0.1"),
-            ("10.1/16", "10.1.9.9", "10.2.0.1"),
             ("10.0.0.0/255.0.0.0", "10.9.9.9", "12.0.0.1"),
             ("2001:db8::/32", "2001:db8::1", "2001:db9::1"),
             ("10", "::ffff:10.1.2.3", "::1"),
@@ -376,8 +397,20 @@ mod tests {
             assert!(contains(&network, inside.parse().unwrap()), "{text}");
             assert!(!contains(&network, outside.parse().unwrap()), "{text}");
         }
-        for text in ["example.org", "10.1.2.3.4", "300", "", "10/x"] {
-            assert_eq!(network(text), None, "{text}");
+        for (text, why) in [
+            ("example.org", NoNetwork::Name),
+            ("", NoNetwork::Name),
+            ("10.1.2.3.4", NoNetwork::Broken),
+            ("300", NoNetwork::Broken),
+            ("10/x", NoNetwork::Broken),
+            ("10.1/16", NoNetwork::Broken),
+            ("10.0.0.0/0", NoNetwork::Broken),
+            ("::ffff:10.0.0.1", NoNetwork::Broken),
+            ("::ffff:0:0/96", NoNetwork::Broken),
+            ("2001:db8::/255.0.0.0", NoNetwork::Broken),
+            ("10.0.0.1/255.0.0.255", NoNetwork::Holes),
+        ] {
+            assert_eq!(network(text), Err(why), "{text}");
         }
     }
 }

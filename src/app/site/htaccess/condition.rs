@@ -5,7 +5,9 @@ use std::fs::Metadata;
 use std::os::unix::fs::PermissionsExt;
 
 use super::facts::{Matched, Template, View};
-use super::parse::raw_words;
+use super::known::leading_number;
+use super::memory::Memory;
+use super::parse::{flags_of, raw_words};
 use super::pattern::Pattern;
 
 #[derive(Debug)]
@@ -48,7 +50,11 @@ pub trait Files {
 
 impl Condition {
     /// Reads `RewriteCond`.
-    pub fn parse(rest: &str, problems: &mut Vec<String>) -> Result<Condition, String> {
+    pub fn parse(
+        rest: &str,
+        memory: &Memory,
+        problems: &mut Vec<String>,
+    ) -> Result<Condition, String> {
         let words = raw_words(rest);
         let (text, pattern, flags) = match words.as_slice() {
             [text, pattern] => (text, pattern, ""),
@@ -56,20 +62,11 @@ impl Condition {
             _ => return Err("RewriteCond takes a text and a pattern".into()),
         };
         let (mut is_or, mut ignores_case) = (false, false);
-        let inside = match flags {
-            "" => Some(""),
-            flags => flags
-                .strip_prefix('[')
-                .and_then(|flags| flags.strip_suffix(']')),
-        };
-        let Some(inside) = inside else {
-            return Err(format!("the flags {flags} are not in brackets"));
-        };
-        for flag in inside.split(',') {
-            match flag.trim().to_ascii_lowercase().as_str() {
+        for flag in flags_of(flags)? {
+            match flag.to_ascii_lowercase().as_str() {
                 "or" | "ornext" => is_or = true,
                 "nc" | "nocase" => ignores_case = true,
-                "nv" | "novary" | "" => {}
+                "nv" | "novary" => {}
                 _ => return Err(format!("the flag {flag} is not known")),
             }
         }
@@ -81,7 +78,7 @@ impl Condition {
             true => Err("expressions are not evaluated".to_owned()),
             false => Template::parse(text)
                 .map_err(|what| format!("{what} is not known"))
-                .and_then(|text| Ok((text, Test::parse(pattern, ignores_case)?))),
+                .and_then(|text| Ok((text, Test::parse(pattern, ignores_case, memory)?))),
         };
         Ok(Condition {
             test: test.map_err(|why| problems.push(why)).ok(),
@@ -106,7 +103,7 @@ impl Test {
         }
     }
 
-    fn parse(pattern: &str, ignores_case: bool) -> Result<Test, String> {
+    fn parse(pattern: &str, ignores_case: bool, memory: &Memory) -> Result<Test, String> {
         use Ordering::{Equal, Greater, Less};
         match pattern {
             "-f" => return Ok(Test::File),
@@ -119,7 +116,7 @@ impl Test {
         }
         for name in ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"] {
             if let Some(number) = pattern.strip_prefix(name) {
-                return Ok(Test::Number(name, number.trim().parse().unwrap_or(0)));
+                return Ok(Test::Number(name, leading_number(number)));
             }
         }
         for (sign, order, or_equal) in [
@@ -134,7 +131,7 @@ impl Test {
                 return Ok(Test::Text(order, or_equal, text.to_owned(), ignores_case));
             }
         }
-        Pattern::new(pattern, ignores_case)
+        Pattern::new(pattern, ignores_case, memory)
             .map(Test::Pattern)
             .map_err(|why| format!("the pattern {pattern} cannot be evaluated: {why}"))
     }
@@ -223,12 +220,7 @@ impl Condition {
             }
             Test::Link => Some(files.is_link(&text)),
             Test::Number(name, number) => {
-                let digits = text.trim_start();
-                let end = digits
-                    .char_indices()
-                    .find(|(at, c)| !(c.is_ascii_digit() || *at == 0 && "+-".contains(*c)))
-                    .map_or(digits.len(), |(at, _)| at);
-                let value: i64 = digits[..end].parse().unwrap_or(0);
+                let value = leading_number(&text);
                 Some(match *name {
                     "-eq" => value == *number,
                     "-ne" => value != *number,

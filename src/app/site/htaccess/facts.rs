@@ -14,7 +14,7 @@ use crate::event::Origin;
 /// A request, as far as rules can ask about it.
 pub struct Facts<'a> {
     pub method: &'a Method,
-    /// Path and query as the client sent them.
+    /// The target as the client sent it: path and query, or a whole URL.
     pub target: &'a str,
     pub query: Option<&'a str>,
     pub version: Version,
@@ -24,14 +24,16 @@ pub struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    /// All lines of a header as one, as Apache joins them: a client chooses how many it sends.
+    /// All lines of a header as one, as Apache joins them: a client chooses how many it sends. In
+    /// HTTP/2, a cookie has a line of its own.
     pub fn header(&self, name: &str) -> Cow<'_, str> {
         let mut lines = self.headers.get_all(name).iter();
         let Some(first) = lines.next() else {
             return Cow::Borrowed("");
         };
         let mut joined = String::from_utf8_lossy(first.as_bytes());
-        let separator = match name.eq_ignore_ascii_case("cookie") {
+        let is_cookie = name.eq_ignore_ascii_case("cookie");
+        let separator = match is_cookie && self.version == Version::HTTP_2 {
             true => "; ",
             false => ", ",
         };
@@ -41,6 +43,17 @@ impl Facts<'_> {
             joined.push_str(&String::from_utf8_lossy(line.as_bytes()));
         }
         joined
+    }
+
+    /// The beginning of the URLs of this host: `http://example.org`.
+    pub fn host_url(&self) -> String {
+        let scheme = if (self.origin)().https {
+            "https"
+        } else {
+            "http"
+        };
+        let host = self.header("host").to_ascii_lowercase();
+        format!("{scheme}://{host}")
     }
 
     pub fn has_encoded_question_mark(&self) -> bool {
@@ -100,6 +113,16 @@ impl Env {
         self.unknown.retain(|key| !key.eq_ignore_ascii_case(name));
     }
 
+    /// Sets what is set in another one.
+    pub fn overlay(&mut self, other: Env) {
+        for (name, value) in other.set {
+            self.set(&name, value);
+        }
+        for name in other.unknown {
+            self.set_unknown(&name);
+        }
+    }
+
     /// As Apache renames them when a request goes on with another URL.
     pub fn redirected(&mut self) {
         let set = self.set.iter_mut().map(|(name, _)| name);
@@ -145,6 +168,7 @@ enum Variable {
     RequestLine,
     PathInfo,
     IsSubrequest,
+    IsIpv6,
     Env(String),
     /// Always the same text.
     Fixed(&'static str),
@@ -188,9 +212,8 @@ impl Variable {
             "PATH_INFO" => Variable::PathInfo,
             "IS_SUBREQ" => Variable::IsSubrequest,
             "SERVER_SOFTWARE" => Variable::Fixed("Apache"),
-            "REMOTE_USER" | "REMOTE_IDENT" | "AUTH_TYPE" | "CONTEXT_PREFIX" | "IPV6" => {
-                Variable::Fixed("")
-            }
+            "IPV6" => Variable::IsIpv6,
+            "REMOTE_USER" | "REMOTE_IDENT" | "AUTH_TYPE" | "CONTEXT_PREFIX" => Variable::Fixed(""),
             _ if name.starts_with("TIME") || name.contains(':') => return None,
             "SERVER_ADMIN" | "API_VERSION" | "SCRIPT_USER" | "SCRIPT_GROUP" => return None,
             // As Apache: an unknown name is nothing.
@@ -237,6 +260,10 @@ impl Variable {
             Variable::PathInfo => view.path[view.end..].into(),
             Variable::IsSubrequest if view.is_subrequest => "true".into(),
             Variable::IsSubrequest => "false".into(),
+            Variable::IsIpv6 => match facts.client().map(|client| client.to_canonical()) {
+                Some(IpAddr::V6(_)) => "on".into(),
+                _ => "off".into(),
+            },
             Variable::Env(name) => view.env.get(name).unwrap_or_default().into(),
             Variable::Fixed(text) => (*text).into(),
         }

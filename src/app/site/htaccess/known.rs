@@ -1,5 +1,6 @@
 //! What Surus knows of Apache: its directives for `.htaccess` files, its modules, its version.
 
+use super::memory::Memory;
 use super::parse::{Node, words};
 use super::pattern::Pattern;
 
@@ -134,7 +135,6 @@ const IGNORED: &[&str] = &[
     "metafiles",
     "metasuffix",
     "multiviewsmatch",
-    "passenv",
     "qualifyredirecturl",
     "readmename",
     "redirectrelative",
@@ -168,7 +168,6 @@ const IGNORED: &[&str] = &[
     "sessionheader",
     "sessioninclude",
     "sessionmaxage",
-    "setenv",
     "setinputfilter",
     "setoutputfilter",
     "ssierrormsg",
@@ -189,7 +188,6 @@ const IGNORED: &[&str] = &[
     "substitute",
     "substituteinheritbefore",
     "substitutemaxlinelength",
-    "unsetenv",
     "xbithack",
     "xml2encdefault",
     "xml2startparse",
@@ -315,7 +313,7 @@ fn is_version(text: &str) -> Option<bool> {
     };
     if let Some(pattern) = pattern {
         let [major, minor, patch] = VERSION;
-        return Pattern::new(pattern, false)
+        return Pattern::new(pattern, false, &Memory::default())
             .ok()?
             .is_match(&format!("{major}.{minor}.{patch}"));
     }
@@ -335,6 +333,23 @@ fn is_version(text: &str) -> Option<bool> {
         "<=" => Some(VERSION <= version),
         _ => None,
     }
+}
+
+/// The number that a text begins with, or 0, as C's `atoi` reads it.
+pub(super) fn leading_number(text: &str) -> i64 {
+    let text = text.trim_start();
+    let is_part = |(at, c): &(usize, char)| c.is_ascii_digit() || *at == 0 && "+-".contains(*c);
+    let part = text.char_indices().take_while(is_part).count();
+    text[..part].parse().unwrap_or(0)
+}
+
+/// Whether Apache has a line for a status; it answers 500 for others.
+pub(super) fn is_status(code: u16) -> bool {
+    matches!(
+        code,
+        100..=103 | 200..=208 | 226 | 300..=305 | 307 | 308 | 400..=417 | 421..=424 | 426 | 428
+            | 429 | 431 | 451 | 500..=508 | 510 | 511
+    )
 }
 
 /// What `Options` takes.

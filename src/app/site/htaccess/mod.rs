@@ -3,13 +3,15 @@
 //!
 //! `parse.rs` reads lines, `read.rs` makes of them the directives of `rules.rs`, with what
 //! `known.rs` knows of Apache; `way.rs` merges them for a directory; `access.rs`, `handler.rs` and
-//! `rewrite.rs` evaluate them. `heard.rs` beside this directory leads a request through all of it.
+//! `rewrite.rs` evaluate them. `htaccess_walk.rs` beside this directory leads a request through all
+//! of it.
 
 mod access;
 pub(super) mod condition;
 pub mod facts;
 pub(super) mod handler;
 mod known;
+mod memory;
 mod parse;
 mod pattern;
 mod read;
@@ -21,6 +23,7 @@ pub(super) mod rules;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+mod translate;
 mod way;
 mod wildcards;
 
@@ -32,13 +35,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use surus_sys::openat2::Access as For;
+use tracing::warn;
 
+use self::memory::Memory;
+use self::read::read_within;
 use self::rules::File;
-use super::document_root::{Opened, Root};
+use super::document_root::Root;
 use super::lookup_cache::Recent;
+use super::opened::Opened;
 
 pub use self::read::read;
-pub use self::rules::Problem;
+pub use self::rules::{Problem, Scope};
 pub(super) use self::way::{About, Way};
 
 /// Longer files are closed: what they say beyond would not be heard.
@@ -55,6 +62,8 @@ pub(super) struct Htaccess {
     nothing: Arc<Way>,
     /// By device and inode.
     files: Mutex<Parsed>,
+    /// For the patterns of all files.
+    memory: Memory,
 }
 
 type Parsed = HashMap<(u64, u64), (Identity, Arc<File>)>;
@@ -76,6 +85,7 @@ impl Htaccess {
             directories: Recent::new(),
             nothing: Arc::default(),
             files: Mutex::default(),
+            memory: Memory::default(),
         }
     }
 
@@ -180,7 +190,7 @@ impl Htaccess {
             return None;
         }
         let parsed = Arc::new(match whole {
-            true => read(&String::from_utf8_lossy(&text)),
+            true => self.parse(&name, &String::from_utf8_lossy(&text)),
             false => rules::unreadable(),
         });
         let mut files = files();
@@ -189,6 +199,27 @@ impl Htaccess {
         }
         files.insert(id, (identity, parsed.clone()));
         Some(parsed)
+    }
+
+    fn parse(&self, name: &str, text: &str) -> File {
+        let file = read_within(text, &self.memory);
+        if !self.memory.was_short() {
+            return file;
+        }
+        // Those of directories that are not asked for any more.
+        drop(file);
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.clear();
+        drop(files);
+        let file = read_within(text, &self.memory);
+        if self.memory.was_short() {
+            warn!(
+                file = name,
+                "the patterns of all .htaccess files together would take more than 64 MiB; what \
+                 those of this file protect is closed"
+            );
+        }
+        file
     }
 }
 

@@ -214,6 +214,24 @@ pub fn raw_words(text: &str) -> Vec<String> {
     }
 }
 
+/// The flags of mod_rewrite: `[NC,L]`. Apache refuses empty ones.
+pub fn flags_of(text: &str) -> Result<Vec<&str>, String> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let inside = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
+    let Some(inside) = inside else {
+        return Err(format!("the flags {text} are not in brackets"));
+    };
+    let flags: Vec<_> = inside.split(',').map(trim).collect();
+    match flags.contains(&"") {
+        true => Err(format!("one of the flags {text} is empty")),
+        false => Ok(flags),
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {

@@ -5,15 +5,24 @@
 use super::access::{Limit, Limits, Merging};
 use super::condition::Condition;
 use super::handler::{Handler, Switch, ending};
-use super::known::{are_options, counts, is_ignored, method};
+use super::known::{are_options, counts, is_ignored, leading_number, method};
+use super::memory::Memory;
 use super::parse::{Node, SyntaxError, parse, words};
 use super::pattern::Pattern;
-use super::rules::{Block, File, Name, Problem};
+use super::rules::{Block, File, FixedEnv, Name, Problem, Scope};
 use super::wildcards::{has_wildcards, of_wildcards};
 
-/// Reads a file.
+/// Reads a file alone.
 pub fn read(text: &str) -> File {
-    let mut reader = Reader::default();
+    read_within(text, &Memory::default())
+}
+
+/// Reads a file, whose patterns take what is left of the memory.
+pub(super) fn read_within(text: &str, memory: &Memory) -> File {
+    let mut reader = Reader {
+        memory: memory.clone(),
+        ..Reader::default()
+    };
     let outcome = parse(text)
         .and_then(|nodes| reader.section(&nodes, &mut Block::default(), &Context::default()));
     let mut file = reader.file;
@@ -23,7 +32,7 @@ pub fn read(text: &str) -> File {
         file.problems.push(Problem {
             line: error.line,
             what: format!("{}; Apache answers 500", error.why),
-            names: None,
+            about: Scope::All,
             closes: true,
         });
     }
@@ -37,12 +46,24 @@ pub(super) struct Context {
     /// Inside of `<Files>` or `<If>`.
     pub is_section: bool,
     /// For problems.
-    names: Option<String>,
+    pub about: Scope,
 }
 
 impl Context {
     pub(super) fn limits(&self) -> Limits {
         self.limits.as_slice().into()
+    }
+
+    /// For problems of less than all that it is about.
+    pub(super) fn narrowed(&self, to: Scope) -> Context {
+        let about = match self.about {
+            Scope::All => to,
+            ref about => about.clone(),
+        };
+        Context {
+            about,
+            ..self.clone()
+        }
     }
 }
 
@@ -51,6 +72,9 @@ pub(super) struct Reader {
     pub file: File,
     outside: Block,
     pub conditions: Vec<Condition>,
+    /// The problems before those of the conditions.
+    pub before_conditions: usize,
+    pub memory: Memory,
 }
 
 pub(super) type Read = Result<(), SyntaxError>;
@@ -145,7 +169,7 @@ impl Reader {
         };
         let name = match &pattern {
             None => Name::Is(text.clone()),
-            Some(pattern) => match Pattern::new(pattern, false) {
+            Some(pattern) => match Pattern::new(pattern, false, &self.memory) {
                 Ok(pattern) => Name::Matches(pattern),
                 Err(why) => {
                     self.problem(
@@ -160,7 +184,7 @@ impl Reader {
         };
         let inside = Context {
             is_section: true,
-            names: Some(pattern.unwrap_or_else(|| format!("^{}$", regex::escape(&text)))),
+            about: Scope::Names(pattern.unwrap_or_else(|| format!("^{}$", regex::escape(&text)))),
             ..context.clone()
         };
         self.inner(
@@ -192,7 +216,7 @@ impl Reader {
         }
         let inside = Context {
             is_section: true,
-            ..context.clone()
+            ..context.narrowed(Scope::Part)
         };
         let before = self.file.blocks.len();
         self.inner(
@@ -204,8 +228,8 @@ impl Reader {
             },
             &inside,
         )?;
-        if self.file.blocks.len() > before {
-            self.problem(node, says, context, true);
+        if self.file.blocks[before..].iter().any(Block::decides) {
+            self.problem(node, says, &inside, true);
         }
         Ok(())
     }
@@ -242,9 +266,14 @@ impl Reader {
                 if lower == "engine" =>
             {
                 let value = words[1].to_ascii_lowercase();
-                // mod_php takes nothing else for true in a flag.
-                let on = ["on", "1"].contains(&value.as_str())
-                    || node.name.ends_with("value") && ["yes", "true"].contains(&value.as_str());
+                // A flag is on or 1 to mod_php; a value is read as in php.ini.
+                let on = match node.name.ends_with("flag") {
+                    true => ["on", "1"].contains(&value.as_str()),
+                    false => {
+                        ["on", "yes", "true"].contains(&value.as_str())
+                            || leading_number(&value) != 0
+                    }
+                };
                 block.handlers.push(Switch::Engine(on));
             }
             "php_flag" | "php_value" | "php_admin_flag" | "php_admin_value" => {}
@@ -276,14 +305,25 @@ impl Reader {
             }
             "setenvif" | "setenvifnocase" | "browsermatch" | "browsermatchnocase"
             | "setenvifexpr" => block.env.push(self.set_env_if(node, &words, context)?),
+            "setenv" => {
+                let value = words.get(1).cloned().unwrap_or_default();
+                block.fixed_env.push(FixedEnv::Set(first.to_owned(), value));
+            }
+            "unsetenv" => block
+                .fixed_env
+                .extend(words.into_iter().map(FixedEnv::Unset)),
+            "passenv" => block
+                .fixed_env
+                .extend(words.into_iter().map(FixedEnv::Pass)),
             "directoryindex" if !context.is_section => {
                 let names = self.file.index.get_or_insert_default();
-                for name in words {
-                    match name.as_str() {
-                        "disabled" => names.clear(),
-                        _ => names.push(name),
-                    }
+                match words.as_slice() {
+                    [_] if lower == "disabled" => names.clear(),
+                    _ => names.extend(words),
                 }
+            }
+            "fallbackresource" if first.is_empty() => {
+                return error(node, "FallbackResource takes a URL or `disabled`");
             }
             "fallbackresource" if !context.is_section => {
                 self.file.fallback = Some((lower != "disabled").then(|| first.to_owned()));
@@ -314,7 +354,7 @@ impl Reader {
         self.file.problems.push(Problem {
             line: node.line,
             what,
-            names: context.names.clone(),
+            about: context.about.clone(),
             closes,
         });
     }
@@ -325,12 +365,13 @@ fn arguments(name: &str) -> Option<(usize, usize)> {
     Some(match name {
         "order" | "satisfy" | "authmerging" | "sethandler" | "forcetype" | "rewritebase"
         | "sslverifyclient" | "mdrequirehttps" => (1, 1),
-        "rewriteengine" | "removehandler" | "removetype" | "rewriteoptions" | "directoryindex"
-        | "sslrequire" | "options" => (1, usize::MAX),
+        "rewriteengine" | "removehandler" | "removetype" | "rewriteoptions" | "sslrequire"
+        | "unsetenv" | "passenv" => (1, usize::MAX),
         "php_flag" | "php_value" | "php_admin_flag" | "php_admin_value" => (2, 2),
         "addhandler" | "addtype" | "allow" | "deny" => (2, usize::MAX),
         "action" => (2, 3),
-        "fallbackresource" => (1, 2),
+        "fallbackresource" => (1, 1),
+        "setenv" => (1, 2),
         "sslrequiressl" => (0, 0),
         _ => return None,
     })

@@ -1,7 +1,9 @@
 //! Reads who may have what: `Require` and its groups, `Order`, `Allow`, `Deny`, and what asks for
 //! TLS.
 
-use super::access::{Compat, Merging, Order, Provider, Require, Statement, Who, network};
+use super::access::{
+    Compat, Merging, NoNetwork, Order, Provider, Require, Statement, Who, network,
+};
 use super::known::{counts, method};
 use super::parse::{Node, SyntaxError, words};
 use super::read::{Context, Read, Reader, error};
@@ -35,12 +37,17 @@ impl Reader {
             }
             ("allow" | "deny", "from") => {
                 for who in &words[1..] {
-                    let parsed = Who::parse(who);
                     if who.starts_with('#') {
                         return error(node, "a comment stands on a line of its own");
                     }
+                    let Some(parsed) = Who::parse(who) else {
+                        return error(node, format!("{who} is no address that Apache takes"));
+                    };
                     if parsed == Who::Unknown {
-                        let what = format!("{who} is a name, which is not looked up");
+                        let what = match who.contains('/') {
+                            true => format!("the mask of {who} is not evaluated"),
+                            false => format!("{who} is a name, which is not looked up"),
+                        };
                         self.problem(node, what, context, true);
                     }
                     block.compat.push(statement(match node.name.as_str() {
@@ -153,9 +160,13 @@ impl Reader {
                 _ => return error(node, "Require all is followed by `granted` or `denied`"),
             },
             "ip" => {
-                let networks: Option<Vec<_>> = rest.iter().map(|text| network(text)).collect();
+                let networks: Result<Vec<_>, _> = rest.iter().map(|text| network(text)).collect();
                 match networks {
-                    Some(networks) if !networks.is_empty() => Provider::Networks(networks),
+                    Ok(networks) if !networks.is_empty() => Provider::Networks(networks),
+                    Err(NoNetwork::Holes) => {
+                        problem(format!("a mask in Require {} is not evaluated", node.rest));
+                        Provider::Unknown
+                    }
                     _ => return error(node, "Require ip takes addresses"),
                 }
             }

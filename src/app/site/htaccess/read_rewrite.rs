@@ -1,11 +1,12 @@
 //! Reads where URLs lead: rewriting, redirections, and the variables that both ask for.
 
 use super::condition::Condition;
-use super::parse::{Node, SyntaxError};
+use super::known::{is_status, leading_number};
+use super::parse::{Node, SyntaxError, flags_of, raw_words};
 use super::pattern::Pattern;
 use super::read::{Context, Read, Reader, error};
 use super::rule::{Inherits, Options, Rule};
-use super::rules::{Block, From, Redirect, SetEnvIf};
+use super::rules::{Block, From, Redirect, Scope, SetEnvIf, is_url};
 
 impl Reader {
     pub(super) fn rewriting(
@@ -21,14 +22,20 @@ impl Reader {
         };
         let mut problems = Vec::new();
         let mut closes = true;
+        block.replaces_rules = context.is_section;
         match node.name.as_str() {
             "rewritecond" => {
-                let condition = Condition::parse(&node.rest, &mut problems).map_err(wrong)?;
+                if self.conditions.is_empty() {
+                    self.before_conditions = self.file.problems.len();
+                }
+                let condition = Condition::parse(&node.rest, &self.memory, &mut problems);
+                let condition = condition.map_err(wrong)?;
                 self.conditions.push(condition);
             }
             "rewriterule" => {
                 let conditions = std::mem::take(&mut self.conditions);
-                let rule = Rule::parse(&node.rest, conditions, &mut problems).map_err(wrong)?;
+                let rule = Rule::parse(&node.rest, conditions, &self.memory, &mut problems);
+                let rule = rule.map_err(wrong)?;
                 if context.is_section {
                     closes = !rule.is_exemption() || rule.sets_variables();
                     block.closes_by_rule |= closes;
@@ -76,8 +83,20 @@ impl Reader {
                 }
             }
         }
+        let is_rule = node.name == "rewriterule";
+        let paths = pattern_of(&node.rest).filter(|_| is_rule);
+        let context = context.narrowed(paths.map_or(Scope::Part, Scope::Paths));
+        if is_rule {
+            // Those of its conditions are about the same.
+            for problem in &mut self.file.problems[self.before_conditions..] {
+                problem.about = context.about.clone();
+            }
+        }
         for what in problems {
-            self.problem(node, what, context, closes);
+            self.problem(node, what, &context, closes);
+        }
+        if is_rule {
+            self.before_conditions = self.file.problems.len();
         }
         Ok(())
     }
@@ -88,37 +107,46 @@ impl Reader {
         words: &[String],
         context: &Context,
     ) -> Result<Redirect, SyntaxError> {
-        let (status, rest) = match (node.name.as_str(), words.first().map(String::as_str)) {
-            ("redirectpermanent", _) => (301, words),
-            ("redirecttemp", _) => (302, words),
-            (_, Some(word)) => match word.to_ascii_lowercase().as_str() {
-                "permanent" => (301, &words[1..]),
-                "temp" => (302, &words[1..]),
-                "seeother" => (303, &words[1..]),
-                "gone" => (410, &words[1..]),
-                number => match number.parse::<u16>() {
-                    Ok(code) if (300..600).contains(&code) => (code, &words[1..]),
-                    _ => (302, words),
-                },
-            },
-            (name, None) => return error(node, format!("{name} takes a path")),
+        let wrong = |why: &str| error(node, format!("{}: {why}", node.name));
+        let first = words.first().map_or("", String::as_str);
+        let named = match (node.name.as_str(), first.to_ascii_lowercase().as_str()) {
+            ("redirectpermanent", _) => None,
+            ("redirecttemp", _) => None,
+            (_, "permanent") => Some(301),
+            (_, "temp") => Some(302),
+            (_, "seeother") => Some(303),
+            (_, "gone") => Some(410),
+            (_, number) if number.starts_with(|c: char| c.is_ascii_digit()) => {
+                let code = u16::try_from(leading_number(number)).ok();
+                // As Apache, which finds out when it answers.
+                Some(code.filter(|code| is_status(*code)).unwrap_or(500))
+            }
+            _ => None,
         };
-        let to = rest.get(1).cloned().unwrap_or_default();
-        let Some(from) = rest
-            .first()
-            .filter(|_| (300..400).contains(&status) != to.is_empty())
-        else {
-            return error(
-                node,
-                "a redirection takes a path and a URL, another status only a path",
-            );
+        let default = if node.name == "redirectpermanent" {
+            301
+        } else {
+            302
         };
+        let (status, rest) = match named {
+            Some(status) => (status, &words[1..]),
+            None => (default, words),
+        };
+        let (from, to) = match (status, rest) {
+            (300..400, [from, to]) => (from, to.clone()),
+            (300..400, _) => return wrong("takes a path and a URL"),
+            (_, [from]) => (from, String::new()),
+            _ => return wrong("takes a path alone for a status that is no redirection's"),
+        };
+        if node.name != "redirectmatch" && !to.is_empty() && !to.starts_with('/') && !is_url(&to) {
+            return wrong("the URL begins with a scheme or a slash");
+        }
         let from = match node.name.as_str() {
-            "redirectmatch" => From::Pattern(match Pattern::new(from, false) {
+            "redirectmatch" => From::Pattern(match Pattern::new(from, false, &self.memory) {
                 Ok(pattern) => Some(pattern),
                 Err(why) => {
                     let what = format!("the pattern {from} cannot be evaluated: {why}");
-                    self.problem(node, what, context, true);
+                    self.problem(node, what, &context.narrowed(Scope::Part), true);
                     None
                 }
             }),
@@ -154,11 +182,11 @@ impl Reader {
             _ if !attribute.chars().all(is_name) => {
                 Err(format!("{attribute} names several headers"))
             }
-            name => Pattern::new(pattern, name.ends_with("nocase")),
+            name => Pattern::new(pattern, name.ends_with("nocase"), &self.memory),
         };
         if let Err(why) = &pattern {
             let what = format!("{why}: whether its variables are set is not known");
-            self.problem(node, what, context, true);
+            self.problem(node, what, &context.narrowed(Scope::Part), true);
         }
         let set = |text: &String| match (text.strip_prefix('!'), text.split_once('=')) {
             (Some(name), _) => (name.to_owned(), None),
@@ -171,6 +199,19 @@ impl Reader {
             sets: sets.iter().map(set).collect(),
         })
     }
+}
+
+/// The pattern of a rule, where it tells which paths the rule is about.
+fn pattern_of(rule: &str) -> Option<String> {
+    let words = raw_words(rule);
+    let (pattern, flags) = (words.first()?, words.get(2));
+    let is_narrow =
+        !["^", "", ".", ".*", "^.*", "^.*$", "(.*)", "^(.*)", "^(.*)$"].contains(&pattern.as_str());
+    let flags = flags.and_then(|flags| flags_of(flags).ok());
+    let mut flags = flags.into_iter().flatten();
+    let ignores_case = flags.any(|flag| ["nc", "nocase"].contains(&&*flag.to_ascii_lowercase()));
+    let flag = if ignores_case { "(?i)" } else { "" };
+    (is_narrow && !pattern.starts_with('!')).then(|| format!("{flag}{pattern}"))
 }
 
 /// A path as Apache writes it before it compares: `//` is `/`.

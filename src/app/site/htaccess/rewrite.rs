@@ -22,6 +22,8 @@ pub struct Pass<'a> {
     pub is_subrequest: bool,
     /// What `H` and `T` have said.
     pub handler: Option<Handler>,
+    /// It was `H`.
+    pub has_handler: bool,
     /// `END` has been met.
     pub is_over: bool,
 }
@@ -48,6 +50,8 @@ pub struct Rules {
     /// The directory whose file has them, with slashes at both ends.
     pub directory: Arc<str>,
     pub base: Option<String>,
+    /// They apply to files of a section with directives of mod_rewrite, too.
+    pub holds_in_sections: bool,
 }
 
 /// Bytes of what a request is rewritten to. Longer is nothing that a file system or a script takes.
@@ -58,24 +62,32 @@ enum Applied {
     No,
     Yes,
     Status(u16),
-    Redirect(u16),
     Unknown,
+}
+
+/// A request on its way through the rules: what they have made of it.
+#[derive(Default)]
+struct Made {
+    /// The path of a file, a URL path, or a URL.
+    filename: Option<String>,
+    /// The status of a redirection.
+    status: Option<u16>,
+    /// The last rule that changed it has `NE`.
+    no_escape: bool,
+    discards_path_info: bool,
 }
 
 impl Rules {
     pub fn run(&self, pass: &mut Pass<'_>) -> Outcome {
-        let mut filename: Option<String> = None;
-        let mut has_path_info = true;
+        let mut made = Made::default();
         let mut rounds = 0;
         let mut at = 0;
         while let Some(rule) = self.rules.get(at) {
             at += 1;
-            if pass.is_subrequest
-                && (rule.flags.not_in_subrequests || rule.flags.redirect.is_some())
-            {
+            if pass.is_subrequest && rule.flags.not_in_subrequests {
                 continue;
             }
-            match self.apply(rule, pass, &mut filename, &mut has_path_info) {
+            match self.apply(rule, pass, &mut made) {
                 Applied::No => {
                     if rule.flags.chain {
                         while self.rules.get(at).is_some_and(|rule| rule.flags.chain) {
@@ -87,10 +99,6 @@ impl Rules {
                 }
                 Applied::Unknown => return Outcome::Unknown,
                 Applied::Status(status) => return Outcome::Status(status),
-                Applied::Redirect(status) => {
-                    let to = filename.unwrap_or_default();
-                    return self.redirect(status, &to, pass, rule.flags.no_escape);
-                }
                 Applied::Yes => {}
             }
             pass.is_over |= rule.flags.end;
@@ -105,23 +113,35 @@ impl Rules {
                 at = 0;
             }
             // Rules that repeat may let it grow without end.
-            if filename.as_ref().is_some_and(|name| name.len() > MAX_NAME) {
+            let name = made.filename.as_ref();
+            if name.is_some_and(|name| name.len() > MAX_NAME) {
                 return Outcome::Status(500);
             }
             at = at.saturating_add(rule.flags.skip);
         }
-        match filename {
-            // Where the rules lead to what was asked for, the request does not begin again.
-            Some(filename)
-                if filename.strip_prefix(pass.document_root) != Some(&pass.path[..pass.end]) =>
-            {
-                if !filename.starts_with('/') {
-                    return Outcome::Status(400);
-                }
-                Outcome::Internal(self.url(&filename, pass.document_root).into_owned())
-            }
-            _ => Outcome::Unchanged,
+        let Some(filename) = &made.filename else {
+            return Outcome::Unchanged;
+        };
+        if is_absolute(filename) {
+            let status = made.status.unwrap_or(302);
+            return self.redirect(status, filename, pass, made.no_escape);
         }
+        // Apache sends what is there with the status of the redirection, which leads nowhere.
+        if made.status.is_some() {
+            return Outcome::Unknown;
+        }
+        // Where the rules lead to what was asked for, the request does not begin again.
+        if filename.strip_prefix(pass.document_root) == Some(&pass.path[..pass.end]) {
+            return Outcome::Unchanged;
+        }
+        if !filename.starts_with('/') {
+            return Outcome::Status(400);
+        }
+        // As Apache: the handler takes the place of the one that would lead elsewhere.
+        if pass.has_handler {
+            return Outcome::Status(403);
+        }
+        Outcome::Internal(self.url(filename, pass.document_root).into_owned())
     }
 
     /// The URL path of what is a path of a file, or a URL path already.
@@ -136,20 +156,13 @@ impl Rules {
         below.unwrap_or(filename).into()
     }
 
-    fn apply(
-        &self,
-        rule: &Rule,
-        pass: &mut Pass<'_>,
-        filename: &mut Option<String>,
-        has_path_info: &mut bool,
-    ) -> Applied {
-        let subject: Cow<'_, str> = match &filename {
+    fn apply(&self, rule: &Rule, pass: &mut Pass<'_>, made: &mut Made) -> Applied {
+        let subject: Cow<'_, str> = match &made.filename {
             None => pass.path.into(),
             Some(filename) => {
-                let info = if *has_path_info {
-                    &pass.path[pass.end..]
-                } else {
-                    ""
+                let info = match made.discards_path_info {
+                    true => "",
+                    false => &pass.path[pass.end..],
                 };
                 match filename.strip_prefix(pass.document_root) {
                     Some(below) if below.starts_with('/') => format!("{below}{info}").into(),
@@ -189,7 +202,7 @@ impl Rules {
             document_root: pass.document_root,
             path: pass.path,
             end: pass.end,
-            filename: filename.as_deref(),
+            filename: made.filename.as_deref(),
             query: pass.query.as_deref(),
             env: pass.env,
             is_subrequest: pass.is_subrequest,
@@ -253,18 +266,17 @@ impl Rules {
                 None => pass.env.set_unknown(name),
             }
         }
-        if let Some(handler) = rule.flags.handler {
-            pass.handler = Some(handler);
-        }
+        let handler = rule.flags.handler.or(rule.flags.media_type);
+        pass.handler = handler.or(pass.handler);
+        pass.has_handler |= rule.flags.handler.is_some();
         if let Some(status) = rule.flags.status {
             return Applied::Status(status);
         }
         let Some(mut to) = to else {
             return Applied::Yes;
         };
-        if rule.flags.discards_path_info {
-            *has_path_info = false;
-        }
+        made.no_escape = rule.flags.no_escape;
+        made.discards_path_info |= rule.flags.discards_path_info;
         let split = match rule.flags.splits_last {
             true => to.rfind('?'),
             false => to.find('?'),
@@ -295,21 +307,26 @@ impl Rules {
         if !to.starts_with('/') && !is_absolute(&to) {
             to = format!("{}{}{to}", pass.document_root, self.directory);
         }
-        let is_redirect = is_absolute(&to);
-        *filename = Some(to);
-        match rule.flags.redirect {
-            Some(status) => Applied::Redirect(status),
-            None if is_redirect => Applied::Redirect(302),
-            None => Applied::Yes,
+        let is_redirect = rule.flags.redirect.is_some();
+        if is_redirect && !is_absolute(&to) {
+            let path = self.url(&to, pass.document_root);
+            let slash = if path.starts_with('/') { "" } else { "/" };
+            to = format!("{}{slash}{path}", pass.facts.host_url());
         }
+        if is_absolute(&to) {
+            made.status = Some(rule.flags.redirect.unwrap_or(302));
+        }
+        made.filename = Some(to);
+        Applied::Yes
     }
 
     fn redirect(&self, status: u16, to: &str, pass: &Pass<'_>, no_escape: bool) -> Outcome {
         let set = if no_escape { RAW } else { ESCAPED };
-        let mut location = match is_absolute(to) {
-            true => utf8_percent_encode(to, set).to_string(),
-            false => {
-                let path = self.url(to, pass.document_root);
+        let host = pass.facts.host_url();
+        let below = to.strip_prefix(&host).filter(|rest| rest.starts_with('/'));
+        let mut location = match below {
+            None => utf8_percent_encode(to, set).to_string(),
+            Some(path) => {
                 // Two slashes would name another host.
                 let path = path.trim_start_matches('/');
                 format!("/{}", utf8_percent_encode(path, set))
@@ -338,6 +355,11 @@ const ESCAPED: &AsciiSet = &RAW
     .add(b'{')
     .add(b'|')
     .add(b'}');
+
+/// A path as Apache writes it into a URL.
+pub(super) fn escaped(path: &str) -> String {
+    utf8_percent_encode(path, ESCAPED).to_string()
+}
 
 /// The place that a redirection names, with the request's query where it has none of its own.
 pub fn location(to: &str, query: Option<&str>) -> String {

@@ -7,7 +7,9 @@ use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode};
 use super::condition::Condition;
 use super::facts::{Escape, Template};
 use super::handler::Handler;
-use super::parse::raw_words;
+use super::known::{is_status, leading_number};
+use super::memory::Memory;
+use super::parse::{flags_of, raw_words};
 use super::pattern::Pattern;
 
 /// What a file has to say about rewriting.
@@ -91,7 +93,7 @@ pub struct Rule {
 
 #[derive(Debug, Default)]
 pub(super) struct Flags {
-    /// `F`, `G`, or `R` with a status that is no redirect's.
+    /// `F`, `G`, or `R` with the status of an error.
     pub(super) status: Option<u16>,
     pub(super) redirect: Option<u16>,
     pub(super) last: bool,
@@ -109,8 +111,10 @@ pub(super) struct Flags {
     pub(super) ignores_case: bool,
     pub(super) env: Vec<(String, Value)>,
     pub(super) allows_question_marks: bool,
-    /// `H` or `T`.
+    /// `H`.
     pub(super) handler: Option<Handler>,
+    /// `T`.
+    pub(super) media_type: Option<Handler>,
 }
 
 /// What `E` makes of a variable.
@@ -127,6 +131,7 @@ impl Rule {
     pub fn parse(
         rest: &str,
         conditions: Vec<Condition>,
+        memory: &Memory,
         problems: &mut Vec<String>,
     ) -> Result<Rule, String> {
         let words = raw_words(rest);
@@ -145,7 +150,7 @@ impl Rule {
             Some(text) => (true, text),
             None => (false, pattern.as_str()),
         };
-        let pattern = Pattern::new(text, flags.ignores_case)
+        let pattern = Pattern::new(text, flags.ignores_case, memory)
             .map_err(|why| unknown(format!("the pattern {text} cannot be evaluated: {why}")))
             .ok();
         let to = match to.as_str() {
@@ -190,6 +195,7 @@ impl Rule {
         self.to.is_none()
             && !self.denies()
             && flags.handler.is_none()
+            && flags.media_type.is_none()
             && flags.skip == 0
             && !flags.chain
             && !flags.next
@@ -199,35 +205,26 @@ impl Rule {
 impl Flags {
     fn parse(text: &str, unknown: &mut impl FnMut(String)) -> Result<Flags, String> {
         let mut flags = Flags::default();
-        let text = text.trim();
-        if text.is_empty() {
-            return Ok(flags);
-        }
-        let inside = text
-            .strip_prefix('[')
-            .and_then(|text| text.strip_suffix(']'));
-        let Some(inside) = inside else {
-            return Err(format!("the flags {text} are not in brackets"));
-        };
-        for flag in inside.split(',') {
-            let flag = flag.trim();
+        for flag in flags_of(text.trim())? {
             let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
             match name.to_ascii_lowercase().as_str() {
-                "" => {}
                 "f" | "forbidden" => flags.status = Some(403),
                 "g" | "gone" => flags.status = Some(410),
-                "r" | "redirect" => match status(value) {
-                    Some(code @ 300..400) => flags.redirect = Some(code),
-                    Some(code) => flags.status = Some(code),
-                    None => return Err(format!("{flag} has no HTTP status")),
-                },
+                "r" | "redirect" => {
+                    // Whatever its status.
+                    flags.not_in_subrequests = true;
+                    match status(value) {
+                        Some(code @ 300..400) => flags.redirect = Some(code),
+                        Some(code @ 400..) => flags.status = Some(code),
+                        Some(_) => unknown(format!("the flag {flag} is no redirection or error")),
+                        None => return Err(format!("{flag} has no HTTP status")),
+                    }
+                }
                 "l" | "last" | "pt" | "passthrough" => flags.last = true,
                 "end" => (flags.last, flags.end) = (true, true),
                 "n" | "next" => flags.next = true,
                 "c" | "chain" => flags.chain = true,
-                "s" | "skip" => {
-                    flags.skip = value.parse().map_err(|_| format!("{flag} has no number"))?;
-                }
+                "s" | "skip" => flags.skip = leading_number(value).max(0) as usize,
                 "qsa" | "qsappend" => flags.appends_query = true,
                 "qsd" | "qsdiscard" => flags.discards_query = true,
                 "qsl" | "qslast" => flags.splits_last = true,
@@ -246,9 +243,8 @@ impl Flags {
                         flags.env.push((name.to_owned(), text));
                     }
                 },
-                "h" | "handler" | "t" | "type" => {
-                    flags.handler = Some(Handler::named(value));
-                }
+                "h" | "handler" => flags.handler = Some(Handler::named(value)),
+                "t" | "type" => flags.media_type = Some(Handler::named(value)),
                 "unsafeallow3f" => flags.allows_question_marks = true,
                 "co" | "cookie" | "bne" | "unsafeprefixstat" | "unc" => {}
                 "p" | "proxy" => unknown("the flag P asks for a proxy, which Surus is none".into()),
@@ -259,12 +255,16 @@ impl Flags {
     }
 }
 
+/// The status of `R`. As Apache: a word that it does not know stands for 302.
 fn status(text: &str) -> Option<u16> {
     match text.to_ascii_lowercase().as_str() {
-        "" | "temp" => Some(302),
         "permanent" => Some(301),
         "seeother" => Some(303),
-        number => number.parse().ok().filter(|code| (300..600).contains(code)),
+        number if number.starts_with(|c: char| c.is_ascii_digit()) => {
+            let code = u16::try_from(leading_number(number)).ok();
+            code.filter(|code| is_status(*code))
+        }
+        _ => Some(302),
     }
 }
 

@@ -4,8 +4,9 @@ use super::access::{Merging, Require, Statement};
 use super::facts::{Env, Facts};
 use super::handler::Switch;
 use super::pattern::{Groups, Pattern};
+use super::rewrite::escaped;
 use super::rule::Rewriting;
-use crate::app::site::document_root::Trouble;
+use crate::app::site::opened::Trouble;
 
 /// A file as a whole.
 #[derive(Debug, Default)]
@@ -29,10 +30,22 @@ pub struct File {
 pub struct Problem {
     pub line: u32,
     pub what: String,
-    /// The names of files that it is about, as a regular expression; none for all.
-    pub names: Option<String>,
+    pub about: Scope,
     /// Whether Surus closes something for it.
     pub closes: bool,
+}
+
+/// What below its directory a line is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Scope {
+    #[default]
+    All,
+    /// Files whose names a regular expression matches.
+    Names(String),
+    /// Paths below the directory that a regular expression matches.
+    Paths(String),
+    /// Only part of it, which cannot be told.
+    Part,
 }
 
 /// Directives that apply to the same files.
@@ -48,12 +61,15 @@ pub struct Block {
     pub handlers: Vec<Switch>,
     pub redirects: Vec<Redirect>,
     pub env: Vec<SetEnvIf>,
+    pub fixed_env: Vec<FixedEnv>,
     /// Nobody gets these files: something protects them that is not evaluated.
     pub closes: bool,
     /// The same, where rewriting is on: a rule in a section.
     pub closes_by_rule: bool,
     /// `RewriteEngine` in a section.
     pub engine: Option<bool>,
+    /// A section with a directive of mod_rewrite has its own rules, and none of those outside.
+    pub replaces_rules: bool,
     /// `SSLRequireSSL`.
     pub needs_tls: bool,
 }
@@ -100,11 +116,16 @@ impl Block {
             || self.needs_tls
     }
 
+    /// Whether it says more than values of variables.
+    pub(super) fn decides(&self) -> bool {
+        !self.handlers.is_empty()
+            || !self.redirects.is_empty()
+            || !self.env.is_empty()
+            || self.limits_access()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.handlers.is_empty()
-            && self.redirects.is_empty()
-            && self.env.is_empty()
-            && !self.limits_access()
+        !self.decides() && self.fixed_env.is_empty() && !self.replaces_rules
     }
 }
 
@@ -126,13 +147,16 @@ impl Redirect {
     /// What it makes of a path.
     pub fn apply(&self, path: &str) -> Led {
         let led = |to: String| match self.status {
-            300..400 => Led::To(self.status, to),
-            status => Led::Status(status),
+            300..400 if to.starts_with('/') || is_url(&to) => Led::To(self.status, to),
+            300..400 => Led::Status(500),
+            status @ 400.. => Led::Status(status),
+            // Apache sends its page for an error.
+            _ => Led::Unknown,
         };
         match &self.from {
             From::Prefix(prefix) => match path.strip_prefix(prefix.as_str()) {
                 Some(rest) if rest.is_empty() || rest.starts_with('/') || prefix.ends_with('/') => {
-                    led(format!("{}{rest}", self.to))
+                    led(format!("{}{}", self.to, escaped(rest)))
                 }
                 _ => Led::Nowhere,
             },
@@ -142,11 +166,20 @@ impl Redirect {
                 None => Led::Unknown,
                 Some(true) => {
                     let groups = pattern.groups(path).unwrap_or_default();
-                    led(with_groups(&self.to, path, &groups))
+                    let to = with_groups(&self.to, path, &groups);
+                    let end = to.find(['?', '#']).unwrap_or(to.len());
+                    led(format!("{}{}", escaped(&to[..end]), &to[end..]))
                 }
             },
         }
     }
+}
+
+/// Whether a text begins with a scheme.
+pub(super) fn is_url(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let scheme = text.split_once(':').map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| !scheme.is_empty() && scheme.chars().all(is_part))
 }
 
 /// Where a `Redirect` leads.
@@ -249,6 +282,24 @@ impl SetEnvIf {
     }
 }
 
+/// `SetEnv`, `UnsetEnv` and `PassEnv`, which Apache hears behind a directory's rules: those that
+/// follow see the variables once the request goes on elsewhere.
+#[derive(Debug)]
+pub enum FixedEnv {
+    Set(String, String),
+    Unset(String),
+    /// A variable of the server's own, whose value is not known.
+    Pass(String),
+}
+
+impl FixedEnv {
+    pub fn name(&self) -> &str {
+        match self {
+            FixedEnv::Set(name, _) | FixedEnv::Unset(name) | FixedEnv::Pass(name) => name,
+        }
+    }
+}
+
 /// A file that cannot be opened now: what it says is unknown until it can.
 pub fn failed(trouble: Trouble) -> File {
     File {
@@ -262,16 +313,5 @@ pub fn unreadable() -> File {
     File {
         is_broken: true,
         ..File::default()
-    }
-}
-
-impl File {
-    /// Whether any of its lines is heard.
-    pub fn says_something(&self) -> bool {
-        self.is_broken
-            || self.rewriting.is_some()
-            || self.index.is_some()
-            || self.fallback.is_some()
-            || self.blocks.iter().any(|block| !block.is_empty())
     }
 }

@@ -311,3 +311,55 @@ fn rules_that_grow_without_end_are_answered_with_500() {
     assert!(matches!(site.resolve("/qa"), Resolution::Status(500, _)));
     assert!(matches!(site.resolve("/s"), Resolution::NotFound));
 }
+
+#[test]
+fn patterns_beyond_the_memory_close_what_they_protect_until_some_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let protect = |name: &str, end: &str| {
+        fs::create_dir_all(root.join(name)).unwrap();
+        fs::write(root.join(name).join("x.txt"), "").unwrap();
+        let text = format!("RewriteEngine On\nRewriteRule ^y - [F]\nRewriteRule ^z - [F]{end}");
+        fs::write(root.join(name).join(".htaccess"), text).unwrap();
+    };
+    protect("a", "");
+    protect("b", "");
+    let mut site = Site::open(root, &Settings::default(), None).unwrap();
+    // Enough for three patterns.
+    site.htaccess.as_mut().unwrap().memory = Memory::new(32 << 10);
+    let now = Instant::now();
+    let find = |path: &str, after: u64| {
+        let now = now + Duration::from_secs(after);
+        site.find(&normalize(path).unwrap(), now)
+    };
+    assert!(matches!(find("/a/x.txt", 0), Resolution::File(_)));
+    assert!(matches!(
+        find("/b/x.txt", 0),
+        Resolution::Denied(Denial::UnknownRule)
+    ));
+    assert!(matches!(find("/a/x.txt", 0), Resolution::File(_)));
+    fs::remove_file(root.join("a/.htaccess")).unwrap();
+    find("/a/x.txt", 2);
+    protect("b", "\n");
+    assert!(matches!(find("/b/x.txt", 4), Resolution::File(_)));
+}
+
+#[test]
+fn set_env_in_an_expression_is_no_problem_where_nothing_asks_for_it() {
+    assert_eq!(read("<If \"true\">\nSetEnv x 1\n</If>").problems, []);
+    assert_eq!(
+        read("<If \"true\">\nDeny from all\n</If>").problems.len(),
+        1
+    );
+}
+
+#[test]
+fn addresses_that_apache_refuses_close_the_file() {
+    for text in [
+        "Deny from ::ffff:10.0.0.1",
+        "Allow from 10.0.0.0/0",
+        "Require ip 10.1/16",
+    ] {
+        assert!(read(text).is_broken, "{text}");
+    }
+}

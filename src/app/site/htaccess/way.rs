@@ -1,5 +1,5 @@
-//! Merges what the `.htaccess` files on the way to a directory say, as Apache does, and evaluates it
-//! for one file.
+//! Merges what the `.htaccess` files on the way to a directory say, as Apache does, and evaluates
+//! it for one file.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use super::facts::{Env, Facts};
 use super::handler::{Handler, Php};
 use super::rewrite::Rules;
 use super::rule::{Inherits, Options};
-use super::rules::{Block, File, Led};
-use crate::app::site::document_root::{Denial, Trouble};
+use super::rules::{Block, File, FixedEnv, Led};
+use crate::app::site::opened::{Denial, Trouble};
 
 /// What the `.htaccess` files from the document root down to a directory say together.
 #[derive(Debug, Default)]
@@ -25,6 +25,9 @@ pub(crate) struct Way {
     has_handlers: bool,
     has_redirects: bool,
     has_env: bool,
+    has_fixed_env: bool,
+    /// A section has directives of mod_rewrite.
+    has_sections_of_rules: bool,
 }
 
 impl Way {
@@ -40,6 +43,8 @@ impl Way {
             has_handlers: any(|b| !b.handlers.is_empty()),
             has_redirects: any(|b| !b.redirects.is_empty()),
             has_env: any(|b| !b.env.is_empty()),
+            has_fixed_env: any(|b| !b.fixed_env.is_empty()),
+            has_sections_of_rules: any(|b| b.replaces_rules),
             rewrites: rewrites(&levels),
             rules: rules_of(&levels),
             levels,
@@ -64,11 +69,6 @@ impl Way {
     pub(super) fn ends_in(&self, file: &Arc<File>) -> bool {
         let last = self.levels.last();
         last.is_some_and(|(_, last)| Arc::ptr_eq(last, file))
-    }
-
-    /// The rules of mod_rewrite, where they are switched on.
-    pub(crate) fn rules(&self) -> Option<&Rules> {
-        self.rules.as_ref().filter(|_| self.rewrites)
     }
 
     /// What it says of a file of this name.
@@ -97,7 +97,7 @@ impl Way {
 
 /// What a way says of files of one name.
 pub(crate) struct About<'a> {
-    way: &'a Way,
+    pub(crate) way: &'a Way,
     name: &'a str,
     /// The blocks that are about it, in the order in which Apache merges them, and those of which
     /// that is not certain.
@@ -121,6 +121,15 @@ impl<'a> About<'a> {
         })
     }
 
+    /// The rules of mod_rewrite, where they are switched on.
+    pub(crate) fn rules(&self) -> Option<&'a Rules> {
+        let rules = self.way.rules.as_ref().filter(|_| self.way.rewrites)?;
+        let is_replaced = self.way.has_sections_of_rules
+            && !rules.holds_in_sections
+            && self.blocks().0.iter().any(|block| block.replaces_rules);
+        (!is_replaced).then_some(rules)
+    }
+
     /// Sets what `SetEnvIf` sets.
     pub(crate) fn set_env(&self, facts: &Facts<'_>, path: &str, env: &mut Env) {
         if !self.way.has_env {
@@ -133,6 +142,26 @@ impl<'a> About<'a> {
         for set in uncertain.iter().flat_map(|block| &block.env) {
             set.apply_perhaps(facts, path, env);
         }
+    }
+
+    /// Sets what `SetEnv` and its like set, behind the rules.
+    pub(crate) fn fix_env(&self, env: &mut Env) {
+        if !self.way.has_fixed_env {
+            return;
+        }
+        let (certain, uncertain) = self.blocks();
+        let mut fixed = Env::default();
+        for line in certain.iter().flat_map(|block| &block.fixed_env) {
+            match line {
+                FixedEnv::Set(name, value) => fixed.set(name, value.clone()),
+                FixedEnv::Unset(name) => fixed.unset(name),
+                FixedEnv::Pass(name) => fixed.set_unknown(name),
+            }
+        }
+        for line in uncertain.iter().flat_map(|block| &block.fixed_env) {
+            fixed.set_unknown(line.name());
+        }
+        env.overlay(fixed);
     }
 
     /// May this client have the file?
@@ -256,6 +285,7 @@ fn rules_of(levels: &[(Arc<str>, Arc<File>)]) -> Option<Rules> {
                 Inherits::Behind => own.chain(inherited).collect(),
                 Inherits::Before => inherited.chain(own).collect(),
             },
+            holds_in_sections: options.taken_from(&options) != Inherits::No,
             directory: directory.clone(),
             base: rewriting.base.clone().or_else(|| {
                 let above = above.as_ref().filter(|_| options.merges_base);

@@ -75,6 +75,7 @@ fn member(c: char, class: &mut String) {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::memory::Memory;
     use super::super::pattern::Pattern;
     use super::*;
 
@@ -98,7 +99,7 @@ mod tests {
             (r"\*?", "*b", true),
         ] {
             assert!(has_wildcards(text), "{text}");
-            let pattern = Pattern::new(&of_wildcards(text), false).unwrap();
+            let pattern = Pattern::new(&of_wildcards(text), false, &Memory::default()).unwrap();
             assert_eq!(pattern.is_match(name), Some(expected), "{text} on {name}");
         }
         for text in ["a.sql", "[a", "a]", r"\*", r"\[a]"] {

@@ -1,10 +1,10 @@
-//! Wakes the watch, which has no timer while nothing is in flight.
+//! Wakes the sweeper, which has no timer while nothing is in flight.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use tokio::sync::Notify;
 
-/// Whether the watch sleeps, and the call that wakes it.
+/// Whether the sweeper sleeps, and its wake-up.
 #[derive(Default)]
 pub struct Attention {
     sleeps: AtomicBool,
@@ -12,16 +12,16 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// To be called when there is something to look at, after that can be seen. While the watch is
-    /// awake this reads one word.
+    /// Call this after something to sweep has become visible. While the sweeper is awake, this only
+    /// reads one word.
     pub fn call(&self) {
         if self.sleeps.load(SeqCst) {
             self.call.notify_one();
         }
     }
 
-    /// From here on the watch is called. It looks once more after that: what came before has called
-    /// nobody.
+    /// From now on calls wake the sweeper. It sweeps once more after this, because earlier calls
+    /// did not wake it.
     pub fn sleep(&self) {
         self.sleeps.store(true, SeqCst);
     }
@@ -30,7 +30,7 @@ impl Attention {
         self.sleeps.store(false, SeqCst);
     }
 
-    /// Returns when the watch is called.
+    /// Returns when the sweeper is called.
     pub async fn called(&self) {
         self.call.notified().await;
     }

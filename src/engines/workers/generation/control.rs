@@ -1,4 +1,4 @@
-//! What the template tells: workers that come, how they end, and its own end.
+//! Handles the master process's messages: workers that started or exited, and its own exit.
 
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
@@ -12,23 +12,23 @@ use surus_sys::seqpacket::AsyncSeqpacket;
 use tokio::sync::oneshot;
 use tracing::{debug, error, info, warn};
 
-use super::state::{Exit, Shared, Worker};
+use super::state::{Exit, GenerationState, Worker};
 use crate::engines::workers::exit_reason;
 use crate::engines::workers::generation::master;
-use crate::engines::workers::generation::master::{Said, Stuck};
+use crate::engines::workers::generation::master::{MasterMessage, OpcacheBlocked};
 use crate::engines::workers::ipc::responses::Outbox;
 use crate::launcher::{Child, Pid};
 use crate::observe::php_log;
 
-impl Shared {
-    /// Hears the template until it ends.
+impl GenerationState {
+    /// Handles messages until the master process exits.
     pub async fn listen(self: Arc<Self>, control: AsyncSeqpacket, mut child: Child) {
-        let _ = self.template.set(child.pid());
+        let _ = self.master.set(child.pid());
         loop {
             let said = tokio::select! {
                 said = master::listen(&control) => said,
                 () = self.retire.notified() => {
-                    // A template that is gone shows in the next word.
+                    // A failure shows in the next message.
                     let _ = control.send(&[std::io::IoSlice::new(b"retire")], None).await;
                     continue;
                 }
@@ -39,19 +39,19 @@ impl Shared {
                 () = self.dropped.cancelled() => break,
             };
             match said {
-                Ok(Said::Ready(report)) => drop(self.report.set(report)),
-                Ok(Said::Worker {
+                Ok(MasterMessage::Ready(report)) => drop(self.report.set(report)),
+                Ok(MasterMessage::Worker {
                     index,
                     pid,
                     outbox,
                     log,
                     pidfd,
                 }) => {
-                    if let Err(error) = self.clone().employ(index, pid, outbox, log, pidfd) {
-                        error!(pid, %error, "cannot talk to a new worker");
+                    if let Err(error) = self.clone().add_worker(index, pid, outbox, log, pidfd) {
+                        error!(pid, %error, "cannot connect to a new worker");
                     }
                 }
-                Ok(Said::Exited {
+                Ok(MasterMessage::Exited {
                     index,
                     pid,
                     wait_status,
@@ -65,19 +65,19 @@ impl Shared {
                         state: State::from_number(state),
                         held: request.map(|request| (request, tag)),
                     };
-                    self.dismissed(index, pid, wait_status, exit);
+                    self.worker_exited(index, pid, wait_status, exit);
                 }
-                Ok(Said::Renewing) => *self.lock_renewed() = Some(self.pids()),
-                Ok(Said::OpcacheStuck(why)) => self.opcache_is_stuck(why),
-                Ok(Said::End) => break,
+                Ok(MasterMessage::Renewing) => *self.lock_renewed() = Some(self.pids()),
+                Ok(MasterMessage::OpcacheBlocked(why)) => self.opcache_is_stuck(why),
+                Ok(MasterMessage::End) => break,
                 Err(error) => {
-                    error!(%error, "the template cannot be understood");
+                    error!(%error, "the master process sent an invalid message");
                     break;
                 }
             }
-            self.news.notify_one();
+            self.changed.notify_one();
         }
-        // It ends its workers when it sees this.
+        // The master process stops its workers when it sees this.
         drop(control);
         let how = self.reap(&mut child).await.map(|status| {
             use std::os::unix::process::ExitStatusExt;
@@ -86,8 +86,8 @@ impl Shared {
         });
         self.ended.cancel();
         self.attention.call();
-        self.news.notify_one();
-        // Nobody will say how the workers end; their readers look for themselves.
+        self.changed.notify_one();
+        // No message will tell how the workers exit; their readers find out themselves.
         for worker in self.lock_workers().iter_mut().flatten() {
             worker.exit = None;
         }
@@ -96,12 +96,12 @@ impl Shared {
             && !self.dropped.is_cancelled()
             && self.report.get().is_some()
         {
-            error!(how, "the template has ended");
+            error!(how, "the master process exited");
         }
         self.lose_orphans();
     }
 
-    /// Waits for the template's end, which is at hand, unless PHP hangs while it starts.
+    /// Waits for the master process, which exits soon unless PHP hangs during start-up.
     async fn reap(&self, child: &mut Child) -> Option<ExitStatus> {
         let until = Instant::now() + Duration::from_secs(1);
         loop {
@@ -120,8 +120,8 @@ impl Shared {
         }
     }
 
-    /// A new worker.
-    fn employ(
+    /// A worker has started.
+    fn add_worker(
         self: Arc<Self>,
         index: usize,
         pid: u32,
@@ -147,13 +147,13 @@ impl Shared {
             });
         }
         self.alive.fetch_add(1, Ordering::AcqRel);
-        self.post.rings.repair(index);
+        self.poller.rings.repair(index);
         let written = {
             let shared = self.clone();
             php_log::follow_worker(log, pid.get(), move || shared.event_at(index))
         };
-        // Here and not in its task: the tasks of a process that has ended at once and of its successor may begin in any order, and the
-        // one who is woken for letters is the last that came.
+        // Created here and not in the task: the tasks of a process that exited at once and of its
+        // successor may start in any order, and the last created reader receives the wake-ups.
         let mut outbox = Outbox::new(self.clone(), stream, index, pid, exited, written);
         tokio::spawn(async move {
             outbox.run().await;
@@ -167,8 +167,8 @@ impl Shared {
         Ok(())
     }
 
-    /// A worker has ended.
-    fn dismissed(&self, index: usize, pid: u32, wait_status: i32, exit: Exit) {
+    /// A worker has exited.
+    fn worker_exited(&self, index: usize, pid: u32, wait_status: i32, exit: Exit) {
         let worker = self.lock_workers().get_mut(index).and_then(|place| {
             place
                 .as_ref()
@@ -176,22 +176,24 @@ impl Shared {
                 .then(|| place.take())
                 .flatten()
         });
-        self.post.rings.forget_spinner(index);
+        self.poller.rings.clear_polling(index);
         let killed = worker.as_ref().and_then(|worker| worker.killed);
         let why = match self.is_renewed(pid) {
             true => exit_reason::RENEWED,
             false => exit_reason::of(wait_status, killed),
         };
-        self.metrics.worker_ended(self.engine, why.label);
+        self.metrics.worker_exited(self.engine, why.label);
         if why.label == "drained" {
-            // Or it said so, or a script has shut the inbox down.
+            // The worker may say so itself, or a script has shut the inbox down.
             self.is_inbox_suspect.store(true, Ordering::SeqCst);
             self.attention.call();
         }
         if matches!(exit.state, State::Starting) {
-            let _ = self.stillborn.set(process::describe_exit(wait_status));
+            let _ = self
+                .failed_before_ready
+                .set(process::describe_exit(wait_status));
         }
-        // One that is replaced after each of many events would fill the log.
+        // A line per replacement would fill the log.
         let said = why.remedy.is_some() && {
             let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
             let known = said.contains(&why.label);
@@ -200,10 +202,10 @@ impl Shared {
             }
             known
         };
-        // Nor does the log need one for each event, where a worker is made for each.
-        let is_usual = matches!(why.label, "served" | "drained" | "renewed");
+        // So would a line per event where each event has its own worker.
+        let is_usual = matches!(why.label, "single_use" | "drained" | "pcre_refresh");
         match why.expected {
-            true if said || is_usual => debug!(pid, reason = why.label, "worker ended"),
+            true if said || is_usual => debug!(pid, reason = why.label, "worker exited"),
             true if why.remedy.is_some() => {
                 warn!(
                     pid,
@@ -212,11 +214,11 @@ impl Shared {
                     "worker replaced instead of rewound (said once; counted in the metrics)"
                 )
             }
-            true => info!(pid, reason = why.label, "worker ended"),
+            true => info!(pid, reason = why.label, "worker exited"),
             false => {
                 let event = exit.held.and_then(|held| self.event_of(exit.state, held));
                 let how = process::describe_exit(wait_status);
-                warn!(pid, event, reason = why.label, how, "worker died")
+                warn!(pid, event, reason = why.label, how, "worker crashed")
             }
         }
         if let Some(hear) = worker.and_then(|worker| worker.exit) {
@@ -224,25 +226,27 @@ impl Shared {
         }
     }
 
-    /// Files that no event has used so far are compiled by every event that uses them, from now on.
-    fn opcache_is_stuck(&self, why: Stuck) {
+    /// From now on, each event compiles the files that are not in OPcache yet.
+    fn opcache_is_stuck(&self, why: OpcacheBlocked) {
         let (reason, remedy) = match why {
-            Stuck::Full => (
+            OpcacheBlocked::Full => (
                 "full",
-                "raise opcache.memory_consumption or opcache.max_accelerated_files in [php] and restart Surus; or, if old versions \
+                "raise opcache.memory_consumption or opcache.max_accelerated_files in [php] and \
+                restart Surus; or, if old versions \
                  of files fill it, `surus reload`",
             ),
-            Stuck::Restart => (
+            OpcacheBlocked::Restart => (
                 "restart",
                 "`surus reload`, also in place of what called opcache_reset()",
             ),
         };
-        self.metrics.opcache_stuck(self.engine, reason);
+        self.metrics.opcache_blocked(self.engine, reason);
         warn!(
             engine = self.engine,
             reason,
             remedy,
-            "OPcache takes no new files until a reload; each event compiles those that are missing in it"
+            "OPcache takes no new files until a reload; each event compiles those that are \
+            missing in it"
         );
     }
 }

@@ -1,6 +1,8 @@
-//! Looks at everything in flight now and then: ends what takes too long, and has done again what got lost on the way to a worker.
+//! Sweeps all events in flight: enforces time limits, and resends what was lost on the way to a
+//! worker.
 //!
-//! What workers have written is used here only where a lie does no more than cost the liar (docs/shared-memory.md).
+//! Shared memory that workers write is used here only where a forged value harms its writer alone
+//! (docs/shared-memory.md).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -9,71 +11,64 @@ use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
 use super::Limits;
-use super::in_flight::{Holder, Key, Reached, Refusal, Slot, Stopping, Way};
+use super::in_flight::{DispatchError, Holder, InFlightRequest, Key, Progress, SentVia, Stopping};
 use super::losses::Losses;
-use super::state::Shared;
+use super::state::GenerationState;
 use super::stopped::Stopped;
-use super::stuck::{Oldest, Stuck};
+use super::stuck::{LOST_AFTER, MIN_SWEEPS, Oldest, StallDetector};
 use super::suspects::Suspects;
 use crate::engines::workers::exit_reason::Killed;
 use crate::engines::workers::ipc::requests::Inbox;
 use crate::event::Failure;
 
-/// How often all events in flight are looked at. Looking costs about a microsecond; timeouts are seconds.
+/// The interval of sweeps. A sweep costs about a microsecond; timeouts are seconds.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Looks that have to have found the same. Where the machine does not let us run, time passes in which we do not hear what workers say:
-/// between two looks, all has been heard that was said before.
-pub const LOOKS: u32 = 20;
-
-/// After so many looks all workers that may have an event are asked whether they have it.
+/// After this many sweeps without a known holder, all workers that may hold the event are asked.
 const ASKED_AT: u32 = 8;
 
-/// Between claiming an event and writing that down, a worker needs microseconds; on a machine that does not let it run, longer.
-const MISSED_AFTER: Duration = Duration::from_secs(1);
+/// A worker records its claim within microseconds, or later on a busy machine.
+const MISSING_AFTER: Duration = Duration::from_secs(1);
 
-/// An event whose message no worker can find any more is sent again after this time. One that has just received it may be about to
-/// claim it; if it comes too late, it drops it.
-pub const LOST_AFTER: Duration = Duration::from_millis(500);
-
-/// Looks that find nothing in flight before there are no more, until there is something: else each of some events that come one
-/// after the other would wake the watch.
+/// How many idle sweeps precede a rest. With fewer, each of several consecutive events would wake
+/// the sweeper.
 const AT_REST: u32 = 20;
 
-/// Looks at each of which somebody is woken for what is in the ring; then at each of so many, for all may be busy.
+/// The first sweeps wake a worker each time for what is in the ring; later ones only every so
+/// often, since all workers may be busy.
 const EAGER: u32 = 10;
 
-/// What a look at one slot has found.
+/// What a sweep has found about one event.
 enum Finding {
-    WaitedTooLong,
-    Over(Option<Holder>),
-    NotEnding(Stopping),
+    QueueTimeout,
+    RequestTimeout(Option<Holder>),
+    KillTimeout(Stopping),
     /// It was sent at this time and in this way, and no worker will find it.
-    Lost(Instant, Way),
-    /// A worker has claimed it, and none says that it has it.
-    Hidden,
-    /// Nor has one when asked.
-    Missed,
+    Lost(Instant, SentVia),
+    /// A worker has claimed it, and it is not known which.
+    HolderUnknown,
+    /// No worker admits to it when asked.
+    HolderMissing,
 }
 
-/// Runs as long as the generation has processes.
-pub async fn run(shared: Arc<Shared>, inbox: Weak<Inbox>, limits: Limits) {
+/// Runs while the generation has processes.
+pub async fn run(shared: Arc<GenerationState>, inbox: Weak<Inbox>, limits: Limits) {
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let (mut hears, mut rests) = (true, false);
-    let mut watch = Watch::new(shared.clone(), limits);
+    let (mut is_doorbell_open, mut is_resting) = (true, false);
+    let mut sweeper = Sweeper::new(shared.clone(), limits);
     loop {
         tokio::select! {
-            _ = tick.tick(), if !rests => {}
-            () = shared.attention.called(), if rests => {
+            _ = tick.tick(), if !is_resting => {}
+            () = shared.attention.called(), if is_resting => {
                 shared.attention.wake();
-                rests = false;
+                is_resting = false;
                 tick.reset();
             }
-            rung = shared.post.bell.rung(), if hears => {
-                // Else the tick is left.
-                hears = rung.is_ok();
-                shared.post.look();
+            notified = shared.poller.doorbell.notified(), if is_doorbell_open => {
+                // The timer remains.
+                is_doorbell_open = notified.is_ok();
+                shared.poller.poll();
                 if let Some(inbox) = inbox.upgrade() {
                     inbox.wake_if_needed();
                 }
@@ -83,85 +78,87 @@ pub async fn run(shared: Arc<Shared>, inbox: Weak<Inbox>, limits: Limits) {
         if shared.is_over() {
             return;
         }
-        watch.look(inbox.upgrade().as_deref());
-        if watch.quiet > AT_REST && hears {
+        sweeper.sweep(inbox.upgrade().as_deref());
+        if sweeper.quiet > AT_REST && is_doorbell_open {
             shared.attention.sleep();
-            // What has come before that has called nobody.
-            rests = watch.has_nothing_to_do();
-            if !rests {
+            // Earlier calls did not wake the sweeper.
+            is_resting = sweeper.has_nothing_to_do();
+            if !is_resting {
                 shared.attention.wake();
             }
         }
     }
 }
 
-/// What is remembered from one look to the next.
-struct Watch {
-    shared: Arc<Shared>,
+/// State between sweeps.
+struct Sweeper {
+    shared: Arc<GenerationState>,
     limits: Limits,
-    /// Where the inbox was read.
+    /// The ring's head at the last sweep.
     head: u64,
-    /// Looks since it was last seen to move.
+    /// Sweeps since the head last moved.
     unmoved: u32,
-    /// Looks that have found nothing to do.
+    /// Consecutive sweeps with nothing to do.
     quiet: u32,
-    stuck: Stuck,
+    stuck: StallDetector,
     stopped: Stopped,
     suspects: Suspects,
     losses: Losses,
 }
 
-/// What is in flight.
+/// The events in flight at one sweep.
 #[derive(Default)]
-struct InFlight {
-    /// The event that has been waiting longest for a worker to claim it.
+struct Survey {
+    /// The event that has waited longest for a worker to claim it.
     oldest: Option<Oldest>,
-    /// Events that workers hold.
+    /// How many events workers hold.
     claimed: usize,
-    /// Those of them that looked as if nobody had claimed them, whose tickets a script has written back.
+    /// How many of them looked unclaimed because a script had written their tickets back.
     written_back: usize,
     found: Vec<(Key, u64, Finding)>,
 }
 
-/// Looks at an event that a worker has claimed.
-fn claimed(slot: &mut Slot, now: Instant, is_over: bool) -> Option<Finding> {
+/// Examines an event that a worker has claimed.
+fn claimed(slot: &mut InFlightRequest, now: Instant, is_over: bool) -> Option<Finding> {
     if let Some(stopping) = &slot.stopping {
-        return (now >= stopping.kill_at).then(|| Finding::NotEnding(stopping.clone()));
+        return (now >= stopping.kill_at).then(|| Finding::KillTimeout(stopping.clone()));
     }
     if slot.holder.is_some() {
-        slot.hidden = None;
+        slot.holder_unknown_since = None;
     } else {
-        slot.looks = slot.hidden.map_or(0, |_| slot.looks.saturating_add(1));
-        let hidden = now.duration_since(*slot.hidden.get_or_insert(now));
-        if slot.looks == ASKED_AT {
-            return Some(Finding::Hidden);
+        slot.sweeps = slot
+            .holder_unknown_since
+            .map_or(0, |_| slot.sweeps.saturating_add(1));
+        let unknown_for = now.duration_since(*slot.holder_unknown_since.get_or_insert(now));
+        if slot.sweeps == ASKED_AT {
+            return Some(Finding::HolderUnknown);
         }
-        if slot.looks > LOOKS && hidden > MISSED_AFTER {
-            return Some(Finding::Missed);
+        if slot.sweeps > MIN_SWEEPS && unknown_for > MISSING_AFTER {
+            return Some(Finding::HolderMissing);
         }
     }
-    is_over.then(|| Finding::Over(slot.holder.clone()))
+    is_over.then(|| Finding::RequestTimeout(slot.holder.clone()))
 }
 
-impl Watch {
-    fn new(shared: Arc<Shared>, limits: Limits) -> Watch {
-        Watch {
+impl Sweeper {
+    fn new(shared: Arc<GenerationState>, limits: Limits) -> Sweeper {
+        Sweeper {
             shared,
             limits,
             head: 0,
             unmoved: 0,
             quiet: 0,
-            stuck: Stuck::default(),
+            stuck: StallDetector::default(),
             stopped: Stopped::default(),
             suspects: Suspects::default(),
             losses: Losses::default(),
         }
     }
 
-    /// Is nothing in flight, and nothing else under way that takes several looks?
+    /// Whether nothing is in flight, and nothing else needs several sweeps.
     fn has_nothing_to_do(&self) -> bool {
         let shared = &self.shared;
-        shared.slots.is_empty()
+        shared.in_flight.is_empty()
             && self.suspects.is_empty()
             && !self.stopped.has_found_any()
             && !shared.is_inbox_suspect.load(Ordering::SeqCst)
@@ -169,13 +166,14 @@ impl Watch {
             && !shared.is_over()
     }
 
-    fn look(&mut self, inbox: Option<&Inbox>) {
+    fn sweep(&mut self, inbox: Option<&Inbox>) {
         let shared = self.shared.clone();
-        // What keeps our threads awake may be others' work, and what was said of letters need not be true.
-        shared.post.look_at_all();
-        shared.post.bell.reset();
-        if shared.post.rings.rewrite() {
-            warn!("a script has written to the request ring's memory; put right");
+        // Other work may keep the runtime's threads awake, and announcements of frames may be
+        // forged.
+        shared.poller.poll_all();
+        shared.poller.doorbell.reset();
+        if shared.poller.rings.rewrite() {
+            warn!("a script has written to the request ring's memory; repaired");
             shared.repaired("ring");
         }
         if let Some(inbox) = inbox {
@@ -187,22 +185,23 @@ impl Watch {
                 shared.inbox_was_closed();
             }
         }
-        shared.note_waiting();
-        shared.note_holders();
-        let in_flight = self.in_flight(inbox);
-        if in_flight.written_back > 0 {
+        shared.record_waiting();
+        shared.record_holders();
+        let survey = self.survey(inbox);
+        if survey.written_back > 0 {
             shared.repaired("ticket");
         }
-        // Whatever was found, the event may have ended since and its request id may be another's; so each is named by its ticket.
-        for (key, event, finding) in in_flight.found {
-            if let Finding::Lost(sent, Way::Socket) = finding {
-                self.losses.note(&shared, sent);
+        // The event may have ended since, and its request id may have been reused; the ticket
+        // identifies it.
+        for (key, event, finding) in survey.found {
+            if let Finding::Lost(sent, SentVia::Socket) = finding {
+                self.losses.record(&shared, sent);
             }
             self.act(key, event, finding);
         }
-        self.suspects.look(&shared);
-        let (oldest, claimed) = (in_flight.oldest, in_flight.claimed);
-        if self.stuck.look(&shared, oldest, claimed, self.limits.boot) {
+        self.suspects.sweep(&shared);
+        let (oldest, claimed) = (survey.oldest, survey.claimed);
+        if self.stuck.sweep(&shared, oldest, claimed, self.limits.boot) {
             for (worker, pid) in self.stopped.of(shared.without_event()) {
                 warn!(
                     pid = pid.get(),
@@ -212,36 +211,37 @@ impl Watch {
                 shared.kill(worker, &pid, Killed::Suspended);
             }
         }
-        self.suspects.add(&shared, self.stuck.take_doomed());
-        self.stopped.look_at_template(&shared);
+        self.suspects.add(&shared, self.stuck.take_unresponsive());
+        self.stopped.check_master(&shared);
         self.quiet = match self.has_nothing_to_do() {
             true => self.quiet.saturating_add(1),
             false => 0,
         };
     }
 
-    /// Wakes a worker for what is in the ring and has not been taken since the last look, whatever is known of who sleeps: one that
-    /// was woken may have been killed, and a script may have written anything there.
+    /// Wakes a worker if the ring has events that were there at the last sweep, whatever is
+    /// recorded about idle workers: one that was woken may have been killed, and a script may have
+    /// overwritten the record.
     fn wake(&mut self, inbox: &Inbox) {
-        let (head, tail) = self.shared.post.rings.inbox_ends();
+        let (head, tail) = self.shared.poller.rings.inbox_ends();
         let has_moved = std::mem::replace(&mut self.head, head) != head;
         if head == tail || has_moved {
             self.unmoved = 0;
             return;
         }
         if self.unmoved < EAGER || self.unmoved.is_multiple_of(EAGER) {
-            inbox.knock_anyone();
+            inbox.kick_any();
         }
         self.unmoved = self.unmoved.wrapping_add(1);
     }
 
-    fn in_flight(&self, inbox: Option<&Inbox>) -> InFlight {
+    fn survey(&self, inbox: Option<&Inbox>) -> Survey {
         let shared = &self.shared;
         let now = Instant::now();
-        let (head, _) = shared.post.rings.inbox_ends();
+        let (head, _) = shared.poller.rings.inbox_ends();
         let mut is_socket_empty = None;
-        let mut seen = InFlight::default();
-        shared.slots.each(|key, slot| {
+        let mut seen = Survey::default();
+        shared.in_flight.each(|key, slot| {
             let is_over = slot.deadline.is_some_and(|deadline| now >= deadline);
             let finding = if slot.is_offered(&shared.board, key.request) {
                 let since = slot.sent.map_or(now, |(sent, _)| sent);
@@ -253,15 +253,15 @@ impl Watch {
                     let (sent, way) = slot.sent?;
                     let is_lost = now.duration_since(sent) > LOST_AFTER
                         && match way {
-                            Way::Ring(at) => head.wrapping_sub(at).cast_signed() > 0,
-                            Way::Socket => *is_socket_empty
+                            SentVia::Ring(at) => head.wrapping_sub(at).cast_signed() > 0,
+                            SentVia::Socket => *is_socket_empty
                                 .get_or_insert_with(|| inbox.is_some_and(Inbox::is_socket_empty)),
                         };
                     is_lost.then_some(Finding::Lost(sent, way))
                 };
                 match () {
-                    () if is_over => Some(Finding::Over(None)),
-                    () if waits => Some(Finding::WaitedTooLong),
+                    () if is_over => Some(Finding::RequestTimeout(None)),
+                    () if waits => Some(Finding::QueueTimeout),
                     () => lost(),
                 }
             } else {
@@ -280,33 +280,35 @@ impl Watch {
 
     fn act(&mut self, key: Key, event: u64, finding: Finding) {
         let shared = &self.shared;
-        let refuse = |failure, reached| shared.withdraw(key, Some(Refusal { failure, reached }));
+        let fail =
+            |failure, progress| shared.withdraw(key, Some(DispatchError { failure, progress }));
         match finding {
-            Finding::WaitedTooLong => {
-                // One that has been claimed meanwhile has not waited too long.
-                shared.take_back_for(key, Failure::Busy("no worker became free in time"));
+            Finding::QueueTimeout => {
+                // An event that has been claimed meanwhile did not wait too long.
+                shared.take_back_for(key, Failure::QueueTimeout("no worker became free in time"));
             }
-            Finding::Over(holder) => {
-                // Where nobody has begun it, its message is dropped by whoever finds it.
-                if refuse(Failure::TimedOut, Reached::Php) == Some(false)
+            Finding::RequestTimeout(holder) => {
+                // If no worker has begun it, the one that finds its message drops it.
+                if fail(Failure::TimedOut, Progress::Started) == Some(false)
                     && let Some(holder) = holder
                 {
                     self.stop(key, event, holder);
                 }
             }
-            Finding::NotEnding(stopping) => self.kill(key, event, stopping),
+            Finding::KillTimeout(stopping) => self.kill(key, event, stopping),
             Finding::Lost(..) => {
                 if shared.take_back(key, "its message was lost on the way to a worker") {
                     warn!(
                         event,
-                        "a request was lost on the way to a worker; it is sent again"
+                        "a request was lost on the way to a worker; resending it"
                     );
                     shared.repaired("request");
                 }
             }
-            Finding::Hidden => {
-                // Its line may have been overwritten. A script that sleeps meanwhile sleeps less.
-                for (worker, pid) in shared.that_are_silent() {
+            Finding::HolderUnknown => {
+                // The holder's line may have been overwritten. A signal cuts a script's sleep
+                // short.
+                for (worker, pid) in shared.without_shown_ticket() {
                     if shared.boots(worker, self.limits.boot) {
                         continue;
                     }
@@ -315,20 +317,24 @@ impl Watch {
                     }
                 }
             }
-            Finding::Missed => {
-                let until = |slot: &mut Slot| {
-                    // It may have said so since.
+            Finding::HolderMissing => {
+                let until = |slot: &mut InFlightRequest| {
+                    // A worker may have reported it since.
                     slot.holder.is_none().then_some(slot.deadline)
                 };
-                let Some(deadline) = shared.slots.with(key, until).flatten() else {
+                let Some(deadline) = shared.in_flight.with(key, until).flatten() else {
                     return;
                 };
-                let why = "the worker that has received it has ended, or cannot be found".into();
-                if refuse(Failure::Died(why), Reached::Worker) == Some(false) {
-                    warn!(event, "an event was lost with an idle worker");
-                    // If a worker has it after all, its answer is thrown away, and it has as long as it would have had.
-                    shared.slots.close(key);
-                    let until = deadline.unwrap_or_else(Instant::now) + self.limits.kill_after;
+                let why = "the worker that received it has exited or cannot be found".into();
+                if fail(Failure::Died(why), Progress::Received) == Some(false) {
+                    warn!(
+                        event,
+                        "request lost: a worker was killed while receiving it"
+                    );
+                    // If a worker holds it after all, its response is discarded. It has as long as
+                    // it would have had.
+                    shared.in_flight.close(key);
+                    let until = deadline.unwrap_or_else(Instant::now) + self.limits.kill_timeout;
                     self.suspects.suspect(shared, until);
                 }
             }
@@ -340,13 +346,14 @@ impl Watch {
         let shared = &self.shared;
         let stopping = Stopping {
             holder: holder.clone(),
-            kill_at: Instant::now() + self.limits.kill_after,
+            kill_at: Instant::now() + self.limits.kill_timeout,
         };
-        // Noted before it is asked: its answer may end at once, and must not look whole.
+        // Recorded before the worker is asked: its response may end at once, and must not look
+        // complete.
         let note = |stopping| {
-            shared.slots.with(key, |slot| {
+            shared.in_flight.with(key, |slot| {
                 slot.stopping = stopping;
-                slot.looks = 0;
+                slot.sweeps = 0;
                 format!("{} {}", slot.method, slot.uri)
             })
         };
@@ -354,7 +361,7 @@ impl Watch {
             return;
         };
         if !shared.stop(&holder, key) {
-            // It has just ended, which its outbox's reader is about to hear.
+            // It has just exited; its reader is about to learn that.
             note(None);
             return;
         }
@@ -362,35 +369,35 @@ impl Watch {
             event,
             worker = holder.worker,
             request = what,
-            "over its deadline; PHP is asked to end it"
+            "request timed out; interrupting the script"
         );
     }
 
-    /// Ends a process that has not ended its event.
+    /// Kills a worker that has not ended its event.
     fn kill(&self, key: Key, event: u64, stopping: Stopping) {
         let shared = &self.shared;
         let now = Instant::now();
-        let Some(is_to_be_heard) = shared.slots.with(key, |slot| {
-            slot.looks += 1;
-            slot.waits_for_client || slot.looks <= LOOKS
+        let Some(is_to_be_heard) = shared.in_flight.with(key, |slot| {
+            slot.sweeps += 1;
+            slot.waits_for_client || slot.sweeps <= MIN_SWEEPS
         }) else {
             return;
         };
-        // It may say that it has gone on to another. Then its word that this one has ended is on its way to us, and soon here,
-        // unless a client is waited for.
+        // The worker may say that it runs another event. Then its record that this one has ended
+        // arrives soon, unless a client must be waited for.
         let holder = &stopping.holder;
-        let says_so = !shared.is_named(holder.worker, &holder.pid, key);
-        if says_so && is_to_be_heard {
+        let names_another = !shared.is_named(holder.worker, &holder.pid, key);
+        if names_another && is_to_be_heard {
             return;
         }
         warn!(
             event,
             worker = holder.worker,
-            "did not end its event; killed"
+            "script did not stop; worker killed"
         );
-        shared.kill(holder.worker, &holder.pid, Killed::Late);
-        // Once is enough; its end closes the slot.
-        shared.slots.with(key, |slot| {
+        shared.kill(holder.worker, &holder.pid, Killed::Timeout);
+        // Once is enough; the worker's exit closes the slot.
+        shared.in_flight.with(key, |slot| {
             if let Some(stopping) = &mut slot.stopping {
                 stopping.kill_at = now + Duration::from_secs(3600);
             }

@@ -1,19 +1,19 @@
-//! What is wrong with a generation, as far as it is known, and whether it has to be replaced.
+//! Whether a generation can serve requests, and whether it must be replaced.
 
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 use tracing::error;
 
-use super::state::Shared;
+use super::state::GenerationState;
 
-impl Shared {
-    /// Can a request be served? An error says why not.
+impl GenerationState {
+    /// Whether a request can be served; the error says why not.
     pub fn usable(&self) -> Result<(), &'static str> {
-        if self.is_template_gone() || self.alive.load(Ordering::Acquire) == 0 {
+        if self.has_master_exited() || self.alive.load(Ordering::Acquire) == 0 {
             Err("no PHP process is running")
         } else if self.is_inbox_closed() {
-            Err("PHP is being started anew")
+            Err("PHP is restarting")
         } else if self.is_stuck.load(Ordering::Acquire) {
             Err("no PHP process takes requests")
         } else {
@@ -21,28 +21,29 @@ impl Shared {
         }
     }
 
-    /// Another generation takes this one's place as soon as it has booted. Returns whether that is news.
-    pub fn is_to_be_replaced(&self, why: &'static str) -> bool {
+    /// Replaces the generation as soon as another has booted. Returns whether this is the first
+    /// request to do so.
+    pub fn request_replacement(&self, why: &'static str) -> bool {
         let is_news = !self.replace.is_cancelled() && !self.is_retiring();
         if is_news {
             error!(
                 engine = self.engine,
-                why, "PHP is started anew, and the workers that run now finish what they hold"
+                why, "PHP restarts; the current workers finish their requests"
             );
             self.replace.cancel();
         }
         is_news
     }
 
-    /// Nothing can be sent to the workers any more: a script has shut the socket down that all of them have, or they are gone.
+    /// The workers' socket is closed: a script has shut it down for all of them, or they are gone.
     pub fn inbox_was_closed(&self) {
-        self.inbox_is_useless("a script has shut down the socket by which workers get requests");
+        self.abandon_inbox("a script has shut down the socket by which workers get requests");
     }
 
-    /// No request goes to this generation any more. Another one has another socket.
-    pub fn inbox_is_useless(&self, why: &'static str) {
+    /// Sends no more requests to this generation. The next one has another socket.
+    pub fn abandon_inbox(&self, why: &'static str) {
         self.is_inbox_closed.store(true, Ordering::Release);
-        if !self.is_template_gone() && self.is_to_be_replaced(why) {
+        if !self.has_master_exited() && self.request_replacement(why) {
             self.repaired("inbox");
         }
     }
@@ -55,7 +56,7 @@ impl Shared {
         self.retiring.load(Ordering::Acquire) || self.dropped.is_cancelled()
     }
 
-    /// Counts what was put right.
+    /// Counts a repair.
     pub fn repaired(&self, what: &'static str) {
         self.metrics.repaired(self.engine, what);
     }
@@ -64,7 +65,7 @@ impl Shared {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Is the outbox of this process still read, which has or had this place?
+    /// Whether the frames of this process, which has or had this place, are still read.
     pub fn is_heard(&self, worker: usize, pid: u32) -> bool {
         self.lock_heard().contains(&(worker, pid))
     }

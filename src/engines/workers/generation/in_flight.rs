@@ -1,4 +1,4 @@
-//! The events in flight: who waits for which request id, since when and until when.
+//! The table of in-flight events: request ids, tickets, deadlines and waiting callers.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, Weak};
@@ -10,50 +10,50 @@ use surus_sys::scoreboard::{Scoreboard, State, Ticket};
 use tokio::sync::oneshot;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::engines::queue::Place;
+use crate::engines::queue::Permit;
 use crate::event::{EarlyHints, Failure, Response};
 use crate::spool::Spool;
 
-/// What becomes of an event at the workers.
-pub type Answer = Result<Response, Refusal>;
+/// The result of an event at the workers.
+pub type Answer = Result<Response, DispatchError>;
 
-/// An event that was not answered.
+/// Why an event was not answered.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct DispatchError {
     pub failure: Failure,
-    pub reached: Reached,
+    pub progress: Progress,
 }
 
-/// How far an event has come. Unless it has reached PHP, another worker can have it.
+/// How far an event got. Unless PHP has started it, another worker can run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reached {
-    Nobody,
-    /// A worker says that it has not begun it and cannot.
+pub enum Progress {
+    Queued,
+    /// A worker reports that it has not begun the event and cannot.
     Declined,
-    /// No PHP code has run for it, but it may be what the worker died of.
-    Worker,
-    Php,
+    /// No PHP code has run for it, but it may be why the worker crashed.
+    Received,
+    Started,
 }
 
-impl Reached {
-    /// With a worker that is in this state.
-    pub fn with(state: State) -> Reached {
+impl Progress {
+    /// The progress of an event whose worker is in this state.
+    pub fn with(state: State) -> Progress {
         match state {
-            State::Running | State::Finishing => Reached::Php,
-            _ => Reached::Worker,
+            State::Running | State::Finishing => Progress::Started,
+            _ => Progress::Received,
         }
     }
 }
 
-/// How an event went to the workers.
+/// How an event was sent to the workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// It lies in the ring, at this position.
+pub enum SentVia {
+    /// In the ring, at this position.
     Ring(u64),
     Socket,
 }
 
-/// Names an event in flight. Request ids are used again and again, tickets are not.
+/// Identifies an event in flight. Request ids are reused, tickets are not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     pub request: u16,
@@ -64,10 +64,11 @@ pub struct Key {
 #[derive(Debug, Clone)]
 pub struct Holder {
     pub worker: usize,
-    /// The process; its place among the workers may be another's by now.
+    /// The process. Its place among the workers may be another's by now.
     pub pid: Arc<Pid>,
-    /// It has said so by its own socket or ring. Else its line in the scoreboard says so, where every worker can write.
-    pub has_said_so: bool,
+    /// It has said so through its own socket or ring. Otherwise only the scoreboard says so, which
+    /// every worker can write.
+    pub has_shown_ticket: bool,
 }
 
 impl Holder {
@@ -77,95 +78,97 @@ impl Holder {
 }
 
 /// An event in flight.
-pub struct Slot {
-    /// The event's own id; the request id is used again and again.
+pub struct InFlightRequest {
+    /// The event's own id, which is never reused.
     pub event: u64,
     pub ticket: Ticket,
-    /// A worker has claimed it. Once that has been seen it stays so, whatever is written into the shared memory later.
+    /// A worker has claimed it. Once seen, this stays true whatever is written to the shared memory
+    /// later.
     pub is_claimed: bool,
-    /// When it was sent to the workers, and how.
-    pub sent: Option<(Instant, Way)>,
-    /// Kept here once it is known.
+    /// When and how it was sent to the workers.
+    pub sent: Option<(Instant, SentVia)>,
+    /// Kept once it is known.
     pub holder: Option<Holder>,
-    /// Who waits for the response's head; taken when it is sent.
+    /// The caller that waits for the response's headers; taken when they are sent.
     pub answer: Option<oneshot::Sender<Answer>>,
     pub hints: Option<Weak<dyn EarlyHints>>,
     /// When it began to wait for a worker.
     pub entered: Instant,
-    /// Since when a worker has claimed it, and it is not known which.
-    pub hidden: Option<Instant>,
-    /// How often it has been looked at since then, or since the worker that has to end it says that it has.
-    pub looks: u32,
-    /// Its client does not take what there is, and who reads the worker's answer waits for that.
+    /// Since when a worker has claimed it without being known.
+    pub holder_unknown_since: Option<Instant>,
+    /// Sweeps since then, or since its worker was asked to end it.
+    pub sweeps: u32,
+    /// The client is too slow, and the reader of the worker's response waits for it.
     pub waits_for_client: bool,
-    /// Then the event has to end. None while the worker waits for the client, which is not its fault.
+    /// When the event must end. None while the worker waits for the client, which is not its fault.
     pub deadline: Option<Instant>,
-    /// A response that streams has so long again for every piece, unless it is none.
+    /// The time limit of each further piece of a streamed response, if any.
     pub patience: Option<Duration>,
-    /// Where what its client does not take yet may wait.
+    /// Where a response waits for a slow client.
     pub spool: Option<Arc<Spool>>,
     /// The worker has been asked to end the event.
     pub stopping: Option<Stopping>,
     pub method: Method,
     pub uri: Uri,
-    /// Kept until the worker is done with the event, or until none will ever be.
-    pub place: Option<Place>,
-    /// Kept as long, for the front.
+    /// Held until the worker is done with the event, or until none ever will be.
+    pub permit: Option<Permit>,
+    /// Held as long, for the front end.
     pub hold: Option<TaskTrackerToken>,
 }
 
-impl Slot {
-    /// Can a worker still claim it?
+impl InFlightRequest {
+    /// Whether a worker can still claim it.
     pub fn is_offered(&mut self, board: &Scoreboard, request: u16) -> bool {
         self.is_claimed |= !board.is_offered(request, self.ticket);
         !self.is_claimed
     }
 
-    /// Takes it back, unless a worker has claimed it.
+    /// Revokes its ticket. False if a worker has claimed it.
     pub fn revoke(&mut self, board: &Scoreboard, request: u16) -> bool {
         let is_revoked = !self.is_claimed && board.revoke(request, self.ticket);
         self.is_claimed = true;
         is_revoked
     }
 
-    /// Where a script has written the ticket of a claimed event back, takes it away again. True: so it was.
+    /// Revokes the ticket of a claimed event that a script has written back. Returns whether that
+    /// was the case.
     pub fn revoke_again(&self, board: &Scoreboard, request: u16) -> bool {
         self.is_claimed
             && board.is_offered(request, self.ticket)
             && board.revoke(request, self.ticket)
     }
 
-    /// Notes who says that it holds the event. False: another does, and is believed.
-    pub fn is_held_by(&mut self, holder: &Holder) -> bool {
+    /// Records a worker that claims to hold the event. False if another one does and is believed.
+    pub fn record_claim(&mut self, holder: &Holder) -> bool {
         if let Some(known) = &mut self.holder
             && known.is(&holder.pid)
         {
-            known.has_said_so |= holder.has_said_so;
+            known.has_shown_ticket |= holder.has_shown_ticket;
             return true;
         }
         let is_believed = match &self.holder {
             None => true,
-            // Only a line has named that one.
-            Some(known) => holder.has_said_so && !known.has_said_so,
+            // That one is known from a scoreboard line only.
+            Some(known) => holder.has_shown_ticket && !known.has_shown_ticket,
         };
         if is_believed {
             self.is_claimed = true;
             self.holder = Some(holder.clone());
-            self.hidden = None;
-            // It was not this one that was asked to end the event.
+            self.holder_unknown_since = None;
+            // Another process was asked to end the event.
             self.stopping = None;
         }
         is_believed
     }
 
-    /// Tells who waits, if anybody does, that there will be no answer.
-    pub fn refuse(&mut self, failure: Failure, reached: Reached) {
+    /// Fails the caller, if one still waits.
+    pub fn fail(&mut self, failure: Failure, progress: Progress) {
         if let Some(answer) = self.answer.take() {
-            let _ = answer.send(Err(Refusal { failure, reached }));
+            let _ = answer.send(Err(DispatchError { failure, progress }));
         }
     }
 
-    /// Is its deadline over?
+    /// Whether its deadline has passed.
     pub fn is_late(&self) -> bool {
         self.deadline
             .is_some_and(|deadline| Instant::now() >= deadline)
@@ -180,22 +183,22 @@ pub struct Stopping {
 }
 
 /// All events in flight of one generation, by request id.
-pub struct Slots(Mutex<Table>);
+pub struct InFlightRequests(Mutex<Table>);
 
 struct Table {
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<InFlightRequest>>,
     free: Vec<u16>,
-    /// Of the last event.
+    /// The number of the last event.
     number: u64,
-    /// What makes the secret halves of tickets.
+    /// Generates the secret halves of tickets.
     secret: RandomState,
 }
 
-impl Slots {
+impl InFlightRequests {
     /// For request ids from 1 to `requests - 1`.
-    pub fn new(requests: u16) -> Slots {
+    pub fn new(requests: u16) -> InFlightRequests {
         let slots = (0..requests).map(|_| None).collect();
-        Slots(Mutex::new(Table {
+        InFlightRequests(Mutex::new(Table {
             slots,
             free: (1..requests).rev().collect(),
             number: 0,
@@ -203,45 +206,49 @@ impl Slots {
         }))
     }
 
-    /// Gives the event, of which `slot` makes a slot, a request id and a ticket, and lets workers claim it. None when all ids
-    /// are taken, which the queue prevents.
-    pub fn open(&self, board: &Scoreboard, slot: impl FnOnce(Ticket) -> Slot) -> Option<Key> {
+    /// Assigns a request id and a ticket, stores the slot that `slot` makes, and lets workers claim
+    /// the event. None if all ids are in use, which the queue prevents.
+    pub fn open(
+        &self,
+        board: &Scoreboard,
+        slot: impl FnOnce(Ticket) -> InFlightRequest,
+    ) -> Option<Key> {
         let mut table = self.lock();
         let request = table.free.pop()?;
         table.number += 1;
         let secret = table.secret.hash_one(table.number) as u32;
         let ticket = Ticket::new(table.number as u32, secret);
         table.slots[usize::from(request)] = Some(slot(ticket));
-        // Before the lock ends: who looks at the slot takes any other word for a claim.
+        // While locked: a sweep takes any other word for a claim.
         board.offer(request, ticket);
         Some(Key { request, ticket })
     }
 
-    /// Is nothing in flight?
+    /// Whether nothing is in flight.
     pub fn is_empty(&self) -> bool {
         let table = self.lock();
         table.free.len() + 1 >= table.slots.len()
     }
 
     /// Changes the slot of an event that is still in flight.
-    pub fn with<T>(&self, key: Key, change: impl FnOnce(&mut Slot) -> T) -> Option<T> {
+    pub fn with<T>(&self, key: Key, change: impl FnOnce(&mut InFlightRequest) -> T) -> Option<T> {
         let mut table = self.lock();
         let slot = table.slots.get_mut(usize::from(key.request))?.as_mut()?;
         (slot.ticket == key.ticket).then(|| change(slot))
     }
 
-    /// As [`with`](Self::with), of what a line of the scoreboard names: a request id and the tag of a ticket.
+    /// Like [`with`](Self::with), by what a scoreboard line names: a request id and a ticket's tag.
     pub fn named<T>(
         &self,
         (request, tag): (u16, u64),
-        change: impl FnOnce(&mut Slot) -> T,
+        change: impl FnOnce(&mut InFlightRequest) -> T,
     ) -> Option<T> {
         let mut table = self.lock();
         let slot = table.slots.get_mut(usize::from(request))?.as_mut()?;
         (u64::from(slot.ticket.tag()) == tag).then(|| change(slot))
     }
 
-    /// The event has ended; its request id is free again.
+    /// The event has ended; frees its request id.
     pub fn close(&self, key: Key) {
         let mut table = self.lock();
         if let Some(slot) = table.slots.get_mut(usize::from(key.request))
@@ -251,8 +258,8 @@ impl Slots {
         }
     }
 
-    /// Closes all.
-    pub fn close_all(&self) -> Vec<(u16, Slot)> {
+    /// Closes all slots.
+    pub fn close_all(&self) -> Vec<(u16, InFlightRequest)> {
         let mut table = self.lock();
         let mut closed = Vec::new();
         for request in 1..table.slots.len() {
@@ -264,8 +271,8 @@ impl Slots {
         closed
     }
 
-    /// Visits every slot in flight.
-    pub fn each(&self, mut visit: impl FnMut(Key, &mut Slot)) {
+    /// Visits every event in flight.
+    pub fn each(&self, mut visit: impl FnMut(Key, &mut InFlightRequest)) {
         for (request, slot) in self.lock().slots.iter_mut().enumerate() {
             if let Some(slot) = slot {
                 let (request, ticket) = (request as u16, slot.ticket);
@@ -275,7 +282,7 @@ impl Slots {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
-        // A panic while it is held would be a bug of ours in code that does not panic; the table stays usable.
+        // The code under this lock does not panic; if it did, the table would stay usable.
         self.0
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -287,8 +294,8 @@ impl Slots {
 mod tests {
     use super::*;
 
-    fn slot(ticket: Ticket) -> Slot {
-        Slot {
+    fn slot(ticket: Ticket) -> InFlightRequest {
+        InFlightRequest {
             event: 1,
             ticket,
             is_claimed: false,
@@ -297,8 +304,8 @@ mod tests {
             answer: None,
             hints: None,
             entered: Instant::now(),
-            hidden: None,
-            looks: 0,
+            holder_unknown_since: None,
+            sweeps: 0,
             waits_for_client: false,
             deadline: None,
             patience: None,
@@ -306,27 +313,27 @@ mod tests {
             stopping: None,
             method: Method::GET,
             uri: Uri::default(),
-            place: None,
+            permit: None,
             hold: None,
         }
     }
 
-    fn holder(worker: usize, has_said_so: bool) -> Holder {
+    fn holder(worker: usize, has_shown_ticket: bool) -> Holder {
         let pid = Arc::new(Pid::new(u32::MAX, None, None));
         Holder {
             worker,
             pid,
-            has_said_so,
+            has_shown_ticket,
         }
     }
 
     #[test]
     fn ticket_written_back_is_taken_away_and_never_revoked() {
-        let (board, slots) = (Scoreboard::new(1, 4).unwrap(), Slots::new(4));
+        let (board, slots) = (Scoreboard::new(1, 4).unwrap(), InFlightRequests::new(4));
         let key = slots.open(&board, slot).unwrap();
-        let is_offered = |slot: &mut Slot| slot.is_offered(&board, key.request);
+        let is_offered = |slot: &mut InFlightRequest| slot.is_offered(&board, key.request);
         assert_eq!(slots.with(key, is_offered), Some(true));
-        // As a worker claims it, and a script writes it back.
+        // A worker claims it, and a script writes it back.
         assert!(board.revoke(key.request, key.ticket));
         assert_eq!(slots.with(key, is_offered), Some(false));
         board.offer(key.request, key.ticket);
@@ -342,15 +349,15 @@ mod tests {
     fn shown_ticket_outdoes_a_line_and_no_other_ticket() {
         let mut slot = slot(Ticket::new(1, 2));
         let (copied, shown, late) = (holder(0, false), holder(1, true), holder(2, true));
-        assert!(slot.is_held_by(&copied) && slot.is_claimed);
-        assert!(!slot.is_held_by(&holder(3, false)));
-        assert!(slot.is_held_by(&shown) && slot.is_held_by(&shown));
-        assert!(!slot.is_held_by(&late) && !slot.is_held_by(&copied));
+        assert!(slot.record_claim(&copied) && slot.is_claimed);
+        assert!(!slot.record_claim(&holder(3, false)));
+        assert!(slot.record_claim(&shown) && slot.record_claim(&shown));
+        assert!(!slot.record_claim(&late) && !slot.record_claim(&copied));
     }
 
     #[test]
     fn key_of_an_event_that_has_ended_finds_no_other_with_its_request_id() {
-        let (board, slots) = (Scoreboard::new(1, 2).unwrap(), Slots::new(2));
+        let (board, slots) = (Scoreboard::new(1, 2).unwrap(), InFlightRequests::new(2));
         let first = slots.open(&board, slot).unwrap();
         slots.close(first);
         let second = slots.open(&board, slot).unwrap();

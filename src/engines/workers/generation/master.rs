@@ -1,4 +1,4 @@
-//! The template process: started with what it needs, heard on its control socket.
+//! Starts the master process and parses its messages.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ use tracing::error;
 
 use crate::engine::Report;
 use crate::engines::php_ini;
-use crate::engines::workers::ipc::doorbell::Post;
+use crate::engines::workers::ipc::doorbell::RingPoller;
 use crate::engines::workers::ipc::requests;
 use crate::event::Event;
 use crate::launcher::{Child, Launch, TEMPLATE};
@@ -27,51 +27,52 @@ use crate::launcher::{Child, Launch, TEMPLATE};
 /// How to run PHP; the same for every generation.
 #[derive(Clone)]
 pub struct Spec {
-    /// As metrics, logs and the status show it.
+    /// The name in metrics, logs and the status.
     pub name: &'static str,
     /// The engine's name in the catalogue.
     pub engine: &'static str,
     /// `surus-php8.x`.
     pub program: PathBuf,
-    /// Starts `program` with the libraries beside it; none for the loader that `program` names itself.
+    /// The dynamic loader that starts `program` with the libraries in its directory. None for the
+    /// loader that `program` names.
     pub loader: Option<PathBuf>,
     pub workers: usize,
-    /// Finds what to boot, where the engine boots a script.
+    /// Finds what to boot, if the engine boots a script.
     pub script: Option<FindScript>,
     /// See [`Settings`](crate::engines::Settings::tells_leaks).
     pub tells_leaks: bool,
-    /// Memory in which PHP notes how its start goes.
+    /// Memory in which PHP records its start-up.
     pub profile: Option<Arc<std::fs::File>>,
-    /// Peers whose connections the boot may leave open.
+    /// Peers to which the boot may leave connections open.
     pub shared_sockets: Vec<String>,
     /// Compare all memory after each rewind.
-    pub paranoid: bool,
-    /// See [`Settings`](crate::engines::Settings::direct_calls).
-    pub direct_calls: bool,
-    /// For how long somebody may look for what is to come before he sleeps.
+    pub verify_restore: bool,
+    /// See [`Settings`](crate::engines::Settings::direct_binding).
+    pub direct_binding: bool,
+    /// The longest busy poll.
     pub spin: Duration,
-    pub max_events: u64,
+    pub max_requests: u64,
     /// Bytes; 0 means no limit.
     pub max_memory: u64,
-    /// Whom the workers become; none to stay who we are.
+    /// The workers' user. None for the current one.
     pub user: Option<User>,
-    /// Instead of the php.ini that PHP would find.
+    /// Replaces the php.ini that PHP would find.
     pub ini_file: Option<PathBuf>,
     /// Entries that override php.ini.
     pub ini: Vec<(String, String)>,
     pub clear_env: bool,
     pub env: BTreeMap<String, String>,
-    /// By whom the template is started, if not by this process.
+    /// The launcher that starts the master process, if not this process.
     pub launch: Option<Launch>,
 }
 
 impl Spec {
-    /// Are the workers forked booted?
-    pub fn boots_in_template(&self) -> bool {
+    /// Whether workers are forked from a booted process.
+    pub fn boots_in_master(&self) -> bool {
         ["fork", "rewind"].contains(&self.engine)
     }
 
-    /// Does each worker boot the application for itself?
+    /// Whether each worker boots the application itself.
     pub fn boots_in_workers(&self) -> bool {
         ["worker", "standby"].contains(&self.engine)
     }
@@ -87,40 +88,44 @@ pub struct Boot {
     pub warmup: Vec<Event>,
 }
 
-/// Finds what to boot; asked anew for each boot, since a reload may be there because a symbolic link leads elsewhere by now.
+/// Finds what to boot. Called for each boot, because a symbolic link may have changed before a
+/// reload.
 pub type FindScript = Arc<dyn Fn() -> anyhow::Result<Boot> + Send + Sync>;
 
-/// A template that has been started.
-pub struct Template {
+/// A started master process.
+pub struct StartedMaster {
     pub child: Child,
     pub control: AsyncSeqpacket,
-    /// Our end of the inbox.
+    /// The sending end of the inbox.
     pub inbox: Seqpacket,
-    /// Each worker sends a message when it has come to wait for events.
+    /// Each worker sends a message when it first waits for events.
     pub waiting: AsyncSeqpacket,
-    /// What it writes.
+    /// Its stdout and stderr.
     pub output: [OwnedFd; 2],
 }
 
-/// Starts the template. `requests` is how many request ids the scoreboard has.
+/// Starts the master process. `requests` is the number of request ids in the scoreboard.
 pub async fn start(
     spec: &Spec,
     board: &Scoreboard,
     requests: u16,
-    post: &Post,
-) -> anyhow::Result<Template> {
-    let (control, their_control) = Seqpacket::pair().context("no socket for the template")?;
-    let (inbox, their_inbox) = Seqpacket::pair().context("no socket for the inbox")?;
-    let (waiting, their_waiting) = Seqpacket::pair().context("no socket for the workers")?;
-    let (stdout, their_stdout) = io::pipe().context("no pipe for the template")?;
-    let (stderr, their_stderr) = io::pipe().context("no pipe for the template")?;
+    poller: &RingPoller,
+) -> anyhow::Result<StartedMaster> {
+    let (control, their_control) = Seqpacket::pair().context("cannot create the control socket")?;
+    let (inbox, their_inbox) = Seqpacket::pair().context("cannot create the request socket")?;
+    let (waiting, their_waiting) =
+        Seqpacket::pair().context("cannot create the start-up socket")?;
+    let (stdout, their_stdout) =
+        io::pipe().context("cannot create a pipe for the master process")?;
+    let (stderr, their_stderr) =
+        io::pipe().context("cannot create a pipe for the master process")?;
     let theirs: [OwnedFd; TEMPLATE] = [
         their_control,
         their_inbox,
         board.fd().try_clone_to_owned()?,
         their_waiting,
-        post.rings.fd().try_clone_to_owned()?,
-        post.bell.fd().try_clone_to_owned()?,
+        poller.rings.fd().try_clone_to_owned()?,
+        poller.doorbell.fd().try_clone_to_owned()?,
         their_stdout.into(),
         their_stderr.into(),
     ];
@@ -131,7 +136,7 @@ pub async fn start(
             Child::Plain(launch(spec, requests, theirs, groups)?)
         }
     };
-    Ok(Template {
+    Ok(StartedMaster {
         child,
         control: AsyncSeqpacket::new(control)?,
         inbox,
@@ -140,8 +145,8 @@ pub async fn start(
     })
 }
 
-/// Starts the template as a child of this process, with descriptors in the order of [`TEMPLATE`]. `groups` has those of the
-/// user.
+/// Starts the master process as a child of this process, with descriptors in the order of
+/// [`TEMPLATE`]. `groups` contains those of the user.
 pub fn launch(
     spec: &Spec,
     requests: u16,
@@ -150,12 +155,22 @@ pub fn launch(
 ) -> anyhow::Result<std::process::Child> {
     let boot = spec.script.as_ref().map(|find| find()).transpose()?;
     let settings = process::memory_file(&encode(spec, boot.as_ref(), requests)?)
-        .context("no memory for the template's settings")?;
-    let [control, inbox, board, waiting, rings, bell, stdout, stderr] = theirs;
+        .context("cannot write the master process's settings to memory")?;
+    let [
+        control,
+        inbox,
+        board,
+        waiting,
+        rings,
+        doorbell,
+        stdout,
+        stderr,
+    ] = theirs;
     let mut command = command(spec);
     command
         .arg("template")
-        // The workers get them with their settings; but libraries look at some while PHP starts, such as OPENSSL_CONF.
+        // Workers get them with their settings, but libraries read some while PHP starts, such as
+        // OPENSSL_CONF.
         .envs(&spec.env)
         .stdin(Stdio::null())
         .stdout(stdout)
@@ -168,11 +183,11 @@ pub fn launch(
         (settings, 6),
         (waiting, 9),
         (rings, 11),
-        (bell, 12),
+        (doorbell, 12),
     ];
     if let Some(boot) = boot.as_ref().filter(|boot| !boot.warmup.is_empty()) {
         let messages = process::memory_file(&warmups(boot)?)
-            .context("no memory for the warm-ups (engine.warmup)")?;
+            .context("cannot write the warm-up requests to memory (engine.warmup)")?;
         fds.push((messages, 7));
     }
     if let Some(profile) = &spec.profile {
@@ -180,12 +195,12 @@ pub fn launch(
     }
     fds.extend(groups.map(|groups| (groups, 10)));
     process::spawn(command, fds).with_context(|| match &spec.loader {
-        Some(loader) => format!("cannot start {} (engine.loader)", loader.display()),
+        Some(loader) => format!("cannot start {} (engine.dynamic_loader)", loader.display()),
         None => format!("cannot start {}", spec.program.display()),
     })
 }
 
-/// A file with the groups of a user, as the template reads them.
+/// A file with the groups of a user, as the master process reads them.
 pub fn groups_file(groups: &[u32]) -> io::Result<OwnedFd> {
     let bytes: Vec<u8> = groups
         .iter()
@@ -194,24 +209,28 @@ pub fn groups_file(groups: &[u32]) -> io::Result<OwnedFd> {
     process::memory_file(&bytes)
 }
 
-/// A pipe that is going to have the groups of a user. To look them up may need the network, and takes milliseconds in any case: PHP
-/// starts meanwhile.
+/// A pipe that will contain the groups of a user. Looking them up may need the network and takes
+/// milliseconds at least; PHP starts meanwhile.
 fn groups(user: &User) -> anyhow::Result<OwnedFd> {
-    let (theirs, mut ours) = std::io::pipe().context("no pipe for the groups of engine.user")?;
+    let (theirs, mut ours) = std::io::pipe().context(
+        "cannot create a pipe for the groups \
+        (engine.user)",
+    )?;
     let user = user.clone();
     let look_up = move || match process::groups(&user) {
         Ok(groups) => {
             let bytes: Vec<u8> = groups.into_iter().flat_map(u32::to_ne_bytes).collect();
-            // A template that has ended does not need them.
+            // A master process that has exited does not need them.
             let _ = ours.write_all(&bytes);
         }
-        // Nothing comes through the pipe then, which the template says too.
-        Err(error) => error!(user = user.name, %error, "cannot look up the user's groups"),
+        // The pipe stays empty then, which the master process reports, too.
+        Err(error) => error!(user = user.name, %error, "cannot read the user's supplementary \
+            groups (engine.user)"),
     };
     thread::Builder::new()
         .name("groups".into())
         .spawn(look_up)
-        .context("no thread to look up the groups of engine.user")?;
+        .context("cannot start a thread that reads the groups (engine.user)")?;
     Ok(theirs.into())
 }
 
@@ -224,8 +243,8 @@ fn command(spec: &Spec) -> Command {
         return command;
     };
     let mut command = Command::new(loader);
-    // On the command line and not in LD_LIBRARY_PATH, which the programs that PHP starts would inherit. What the system's cache
-    // names may be of another C library.
+    // On the command line and not in LD_LIBRARY_PATH, which programs started by PHP would inherit.
+    // The system's cache may name libraries for another C library.
     command.arg("--inhibit-cache").arg("--library-path");
     command.arg(loader.parent().unwrap_or(Path::new("/")));
     command.arg("--argv0").arg(name).arg(&spec.program);
@@ -237,7 +256,7 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
     let mut settings = Vec::new();
     let mut put = |key: &str, value: &str| {
         if value.contains('\0') {
-            return Err(anyhow!("a NUL byte in the setting {key}"));
+            return Err(anyhow!("the setting {key} contains a NUL byte"));
         }
         settings.extend_from_slice(format!("{key}={value}\0").as_bytes());
         Ok(())
@@ -258,12 +277,18 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
     for peer in &spec.shared_sockets {
         put("socket", peer)?;
     }
-    put("paranoid", if spec.paranoid { "1" } else { "0" })?;
-    put("direct_calls", if spec.direct_calls { "1" } else { "0" })?;
+    put(
+        "verify_restore",
+        if spec.verify_restore { "1" } else { "0" },
+    )?;
+    put(
+        "direct_binding",
+        if spec.direct_binding { "1" } else { "0" },
+    )?;
     put("spin", &spec.spin.as_micros().to_string())?;
     put("workers", &spec.workers.to_string())?;
     put("requests", &requests.to_string())?;
-    put("max_events", &spec.max_events.to_string())?;
+    put("max_requests", &spec.max_requests.to_string())?;
     put("max_memory", &spec.max_memory.to_string())?;
     put("clear_env", if spec.clear_env { "1" } else { "0" })?;
     if let Some(user) = &spec.user {
@@ -272,7 +297,7 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
         put("gid", &user.gid.to_string())?;
     }
     if let Some(file) = &spec.ini_file {
-        // PHP would go on without it, and say nothing.
+        // PHP itself would silently continue without the file.
         std::fs::File::open(file)
             .with_context(|| format!("cannot read {} (engine.ini_file)", file.display()))?;
         put(
@@ -289,7 +314,7 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
     Ok(settings)
 }
 
-/// Each as a message of the inbox, behind its length.
+/// Each message of the inbox after its length.
 fn warmups(boot: &Boot) -> anyhow::Result<Vec<u8>> {
     let mut messages = Vec::new();
     for event in &boot.warmup {
@@ -301,9 +326,9 @@ fn warmups(boot: &Boot) -> anyhow::Result<Vec<u8>> {
     Ok(messages)
 }
 
-/// What a template says.
+/// A message from the master process.
 #[derive(Debug)]
-pub enum Said {
+pub enum MasterMessage {
     Ready(Report),
     Worker {
         index: usize,
@@ -316,46 +341,46 @@ pub enum Said {
         index: usize,
         pid: u32,
         wait_status: i32,
-        /// What its line says that it was doing, unchecked: state, request id and the tag of its ticket.
+        /// What its scoreboard line said last, unchecked: state, request id and ticket tag.
         state: u32,
         request: u32,
         tag: u64,
     },
-    /// It ends all workers that it has told of, so that others take their places.
+    /// It ends all workers that it has announced, so that others take their places.
     Renewing,
-    /// OPcache takes nothing new until a reload.
-    OpcacheStuck(Stuck),
-    /// It is gone.
+    /// OPcache takes no new files until a reload.
+    OpcacheBlocked(OpcacheBlocked),
+    /// It has exited.
     End,
 }
 
-/// Why OPcache takes nothing new (`sapi/php/opcache.c`).
+/// Why OPcache takes no new files (`sapi/php/opcache.c`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stuck {
+pub enum OpcacheBlocked {
     Full,
-    /// It wants to be restarted, which it cannot be while booted processes hold pointers into it.
+    /// It needs a restart, which it cannot do while booted processes hold pointers into it.
     Restart,
 }
 
-/// Waits for the template's next words.
-pub async fn listen(control: &AsyncSeqpacket) -> io::Result<Said> {
+/// Waits for the master process's next message.
+pub async fn listen(control: &AsyncSeqpacket) -> io::Result<MasterMessage> {
     let mut buffer = [0; 16 * 1024];
     let received = control.receive(&mut buffer).await?;
     if received.len == 0 {
-        return Ok(Said::End);
+        return Ok(MasterMessage::End);
     }
     let text = String::from_utf8_lossy(&buffer[..received.len]);
     parse(&text, received.fds).ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("the template said `{}`", text.trim()),
+            format!("invalid message `{}` from the master process", text.trim()),
         )
     })
 }
 
-fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
+fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<MasterMessage> {
     if let Some(lines) = text.strip_prefix("ready\n") {
-        return Some(Said::Ready(Report::read(lines)));
+        return Some(MasterMessage::Ready(Report::read(lines)));
     }
     let mut words = text.split_whitespace();
     match words.next()? {
@@ -363,7 +388,7 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
             let index = words.next()?.parse().ok()?;
             let pid = words.next()?.parse().ok()?;
             let mut fds = fds.into_iter();
-            Some(Said::Worker {
+            Some(MasterMessage::Worker {
                 index,
                 pid,
                 outbox: fds.next()?,
@@ -371,7 +396,7 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
                 pidfd: fds.next(),
             })
         }
-        "exited" => Some(Said::Exited {
+        "exited" => Some(MasterMessage::Exited {
             index: words.next()?.parse().ok()?,
             pid: words.next()?.parse().ok()?,
             wait_status: words.next()?.parse().ok()?,
@@ -379,10 +404,10 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<Said> {
             request: words.next()?.parse().ok()?,
             tag: words.next()?.parse().ok()?,
         }),
-        "renewing" => Some(Said::Renewing),
-        "opcache" => Some(Said::OpcacheStuck(match words.next()? {
-            "full" => Stuck::Full,
-            "restart" => Stuck::Restart,
+        "renewing" => Some(MasterMessage::Renewing),
+        "opcache" => Some(MasterMessage::OpcacheBlocked(match words.next()? {
+            "full" => OpcacheBlocked::Full,
+            "restart" => OpcacheBlocked::Restart,
             _ => return None,
         })),
         _ => None,
@@ -394,29 +419,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_understood_is_not_guessed() {
+    fn invalid_message_is_rejected() {
         assert!(parse("worker x 1", vec![]).is_none());
         assert!(parse("worker 0 1", vec![]).is_none(), "without descriptors");
         assert!(parse("nonsense", vec![]).is_none());
         assert!(parse("opcache well", vec![]).is_none());
         assert!(matches!(
             parse("opcache restart", vec![]),
-            Some(Said::OpcacheStuck(Stuck::Restart))
+            Some(MasterMessage::OpcacheBlocked(OpcacheBlocked::Restart))
         ));
         assert!(matches!(
             parse("exited 1 2 3 4 5 6", vec![]),
-            Some(Said::Exited {
+            Some(MasterMessage::Exited {
                 index: 1,
                 request: 5,
                 tag: 6,
                 ..
             })
         ));
-        // A worker can have written any number there, which is no reason to misunderstand the template.
+        // A worker can have written any number there, which must not invalidate the message.
         let most = format!("exited 1 2 3 {0} {0} {1}", u32::MAX, u64::MAX);
         assert!(matches!(
             parse(&most, vec![]),
-            Some(Said::Exited {
+            Some(MasterMessage::Exited {
                 request: u32::MAX,
                 ..
             })

@@ -1,4 +1,4 @@
-//! One boot of the application: a template, its workers, and the events that they hold.
+//! One boot of the application: a master process, its workers, and the events that they hold.
 
 mod attention;
 mod control;
@@ -20,37 +20,38 @@ use surus_sys::scoreboard::{Scoreboard, State};
 use surus_sys::seqpacket::AsyncSeqpacket;
 use tokio::sync::oneshot;
 
-use self::in_flight::{Answer, Key, Reached, Refusal, Slot};
-use self::master::{Spec, Template};
-use self::state::Shared;
-use super::ipc::doorbell::Post;
+use self::in_flight::{Answer, DispatchError, InFlightRequest, Key, Progress};
+use self::master::{Spec, StartedMaster};
+use self::state::GenerationState;
+use super::ipc::doorbell::RingPoller;
 use super::ipc::requests::{Inbox, SendError};
 use super::start_advice::advice;
-use crate::engines::queue::Place;
+use crate::engines::queue::Permit;
 use crate::event::{Event, Failure};
 use crate::observe::metrics::Metrics;
 use crate::observe::php_log;
 
-/// Limits that the watch enforces.
+/// Limits that the sweeper enforces.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub queue_wait: Duration,
     /// From asking PHP to end an event to killing its process.
-    pub kill_after: Duration,
+    pub kill_timeout: Duration,
     pub boot: Duration,
     /// Events that the workers and the inbox hold together.
     pub capacity: usize,
 }
 
-/// A running generation. Dropping it lets the workers finish what they hold and what is in the inbox; unless it was
-/// [retired](Generation::retire) before, they are killed instead.
+/// A running generation. Dropping it lets the workers finish what they hold and what is in the
+/// inbox if it was [retired](Generation::retire) before; otherwise they are killed.
 pub struct Generation {
     inbox: Arc<Inbox>,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<GenerationState>,
 }
 
 impl Generation {
-    /// Starts PHP and waits until every worker waits for events. An error carries what PHP said.
+    /// Starts PHP and returns when every worker waits for events. The error contains PHP's
+    /// messages.
     pub async fn boot(
         spec: &Spec,
         number: u64,
@@ -59,20 +60,20 @@ impl Generation {
     ) -> anyhow::Result<Generation> {
         let requests = requests(limits.capacity);
         let board = Scoreboard::new(spec.workers, requests.into())
-            .context("no memory for the scoreboard")?;
-        let post = Post::new(spec.workers).context("no memory for the rings")?;
-        let Template {
+            .context("cannot allocate the scoreboard")?;
+        let poller = RingPoller::new(spec.workers).context("cannot allocate the shared rings")?;
+        let StartedMaster {
             child,
             control,
             inbox,
             waiting,
             output,
-        } = master::start(spec, &board, requests, &post).await?;
-        let shared = Arc::new(Shared::new(
+        } = master::start(spec, &board, requests, &poller).await?;
+        let shared = Arc::new(GenerationState::new(
             number,
             spec,
             board,
-            post.clone(),
+            poller.clone(),
             requests,
             metrics,
         ));
@@ -85,7 +86,7 @@ impl Generation {
             )));
         }
         tokio::spawn(shared.clone().listen(control, child));
-        let inbox = Arc::new(Inbox::new(inbox, post)?);
+        let inbox = Arc::new(Inbox::new(inbox, poller)?);
         tokio::spawn(deadlines::run(
             shared.clone(),
             Arc::downgrade(&inbox),
@@ -94,7 +95,7 @@ impl Generation {
         let generation = Generation { inbox, shared };
 
         if let Err(failure) = generation.booted(waiting, spec, limits.boot).await {
-            // Its last words may still be in the pipe.
+            // The last messages may still be in the pipe.
             for stream in streams {
                 let _ = tokio::time::timeout(Duration::from_millis(200), stream).await;
             }
@@ -104,8 +105,9 @@ impl Generation {
                     Some(advice) => failure.context(said).context(advice),
                     None => failure.context(said),
                 },
-                true if generation.shared.is_template_gone() => anyhow!(
-                    "{failure:#}, without a word: it may not be the surus-php of this surus (engine.php), or an extension that \
+                true if generation.shared.has_master_exited() => anyhow!(
+                    "{failure:#}, without a word: it may not be the surus-php of this surus \
+                    (engine.surus_php), or an extension that \
                      php.ini loads has ended it"
                 ),
                 true => failure,
@@ -114,7 +116,7 @@ impl Generation {
         Ok(generation)
     }
 
-    /// Returns when all workers wait for events, of which each says on `waiting` that it does.
+    /// Returns when all workers wait for events, which each announces on `waiting`.
     async fn booted(
         &self,
         waiting: AsyncSeqpacket,
@@ -125,31 +127,33 @@ impl Generation {
         let mut limited = std::pin::pin!(limited);
         let (mut listening, mut word) = (true, [0]);
         loop {
-            if self.shared.is_template_gone() {
+            if self.shared.has_master_exited() {
                 let how = self.shared.end.get().map_or("", String::as_str);
-                bail!("PHP did not start: {} ended: {how}", spec.program.display());
+                bail!("PHP did not start: {}: {how}", spec.program.display());
             }
-            if let Some(how) = self.shared.stillborn() {
-                bail!("a worker ended before it could take an event: {how}");
+            if let Some(how) = self.shared.failed_before_ready() {
+                bail!("a worker exited during start-up: {how}");
             }
             if let Some(report) = self.shared.reported() {
                 if report.get("opcache") == "failed" {
                     bail!(
-                        "OPcache is enabled in {} and does not work; see PHP's error log, or set opcache.enable=0",
+                        "OPcache is enabled in {} and does not work; see PHP's error log, or set \
+                        opcache.enable=0",
                         report.get("ini_file")
                     );
                 }
                 let waiting = |i| !matches!(self.shared.board.line(i).state, State::Starting);
-                // A worker may be quicker than the template's word of it.
+                // A worker may be faster than the master process's message about it.
                 let known = self.shared.are_all_known();
                 if known && (0..spec.workers).all(waiting) {
-                    self.shared.note_waiting();
+                    self.shared.record_waiting();
                     return Ok(());
                 }
             }
             tokio::select! {
-                () = self.shared.news.notified() => {}
-                // Once nobody is left who could say it, how they ended is about to be news.
+                () = self.shared.changed.notified() => {}
+                // If no process can announce itself any more, the master process is about to report
+                // their exits.
                 said = waiting.receive(&mut word), if listening => {
                     listening = said.is_ok_and(|said| said.len > 0);
                 }
@@ -161,19 +165,19 @@ impl Generation {
         }
     }
 
-    /// Gives the event to the workers and waits for the head of the answer.
-    /// It has waited for its place since `began`, if it had to.
-    /// It may be one of many in hand, those that take long not counted.
+    /// Sends the event to the workers and waits for the response's headers. `began` is when it
+    /// began to wait for its permit, if it had to. `is_one_of_many`: other recent events are in
+    /// flight.
     pub async fn dispatch(
         &self,
         event: &Event,
-        place: Place,
+        permit: Permit,
         began: Option<Instant>,
         is_one_of_many: bool,
     ) -> Answer {
         let (answer, wait) = oneshot::channel();
         let now = Instant::now();
-        let slot = |ticket| Slot {
+        let slot = |ticket| InFlightRequest {
             event: event.id,
             ticket,
             is_claimed: false,
@@ -182,8 +186,8 @@ impl Generation {
             answer: Some(answer),
             hints: event.early_hints.clone(),
             entered: began.unwrap_or(now),
-            hidden: None,
-            looks: 0,
+            holder_unknown_since: None,
+            sweeps: 0,
             waits_for_client: false,
             deadline: Some(event.deadline),
             patience: event.patience,
@@ -191,13 +195,13 @@ impl Generation {
             stopping: None,
             method: event.request.method().clone(),
             uri: event.request.uri().clone(),
-            place: Some(place),
+            permit: Some(permit),
             hold: event.hold.clone(),
         };
-        let Some(key) = self.shared.slots.open(&self.shared.board, slot) else {
-            return Err(Refusal {
-                failure: Failure::Busy("no request id is free"),
-                reached: Reached::Nobody,
+        let Some(key) = self.shared.in_flight.open(&self.shared.board, slot) else {
+            return Err(DispatchError {
+                failure: Failure::Busy("all request ids are in use"),
+                progress: Progress::Queued,
             });
         };
         self.shared.attention.call();
@@ -210,53 +214,61 @@ impl Generation {
         let sent = tokio::select! {
             biased;
             sent = self.inbox.send(event, key, is_one_of_many) => sent,
-            // Given up before there was room for it.
+            // Given up before it was sent.
             answer = &mut wait => return answered(answer.ok()),
         };
         match sent {
             Ok(way) => {
                 waiting.sent = true;
                 let sent = Some((Instant::now(), way));
-                self.shared.slots.with(key, |slot| slot.sent = sent);
-                // A socket tells when nobody is left, a ring does not.
+                self.shared.in_flight.with(key, |slot| slot.sent = sent);
+                // The socket reports when no process is left; the ring does not.
                 self.shared.lose_orphans();
-                self.shared.post.look();
+                self.shared.poller.poll();
             }
             Err(SendError::Closed) => {
-                // The template holds the other end as long as it lives, unless a script has shut the socket down. Whoever decides
-                // what to do next has to know.
+                // The master process holds the other end open while it lives, unless a script has
+                // shut the socket down. The generation must be replaced then.
                 self.shared.inbox_was_closed();
-                return Err(Refusal {
-                    failure: Failure::Died("no PHP process is left".into()),
-                    reached: Reached::Nobody,
+                return Err(DispatchError {
+                    failure: Failure::Died("no PHP process is running".into()),
+                    progress: Progress::Queued,
                 });
             }
             Err(SendError::Unsendable(failure)) => {
-                return Err(Refusal {
+                return Err(DispatchError {
                     failure,
-                    reached: Reached::Nobody,
+                    progress: Progress::Queued,
                 });
             }
         }
         let answer = match is_one_of_many {
             true => wait.await.ok(),
             false => {
-                // A worker that looked for the event when it was sent may have been stopped since.
-                let in_vain = || self.inbox.wake_if_needed();
-                let spin = &self.shared.spin;
-                super::ipc::await_response::wait(spin, &self.shared.post, now, wait, in_vain).await
+                // The worker that polled when the event was sent may have stopped since.
+                let on_poll_timeout = || self.inbox.wake_if_needed();
+                let budget = &self.shared.poll_budget;
+                super::ipc::await_response::wait(
+                    budget,
+                    &self.shared.poller,
+                    now,
+                    wait,
+                    on_poll_timeout,
+                )
+                .await
             }
         };
         std::mem::forget(waiting);
         answered(answer)
     }
 
-    /// Lets the workers end when they have emptied the inbox. Returns what to wait at ([`Shared::ended`]).
-    pub fn retire(&self) -> Arc<Shared> {
+    /// Lets the workers exit once the inbox is empty. The caller can wait for
+    /// [`GenerationState::ended`].
+    pub fn retire(&self) -> Arc<GenerationState> {
         self.shared.retire();
         if self.shared.is_inbox_closed() {
-            // Its workers end as soon as they have nothing to do.
-            self.shared.send_elsewhere();
+            // The workers exit when they have nothing to do.
+            self.shared.send_to_next_generation();
         }
         self.shared.clone()
     }
@@ -264,9 +276,9 @@ impl Generation {
 
 fn answered(answer: Option<Answer>) -> Answer {
     answer.unwrap_or_else(|| {
-        Err(Refusal {
-            failure: Failure::Died("the engine has ended".into()),
-            reached: Reached::Php,
+        Err(DispatchError {
+            failure: Failure::Died("the engine has stopped".into()),
+            progress: Progress::Started,
         })
     })
 }
@@ -277,9 +289,9 @@ impl Drop for Generation {
     }
 }
 
-/// Gives up on an event when the future that waits for it is dropped.
+/// Gives up an event when the future that waits for it is dropped.
 struct Waiting<'a> {
-    shared: &'a Shared,
+    shared: &'a GenerationState,
     key: Key,
     sent: bool,
 }
@@ -289,7 +301,7 @@ impl Drop for Waiting<'_> {
         if self.sent {
             self.shared.abandon(self.key);
         } else {
-            self.shared.slots.close(self.key);
+            self.shared.in_flight.close(self.key);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a generation shares with the tasks that serve it: the events that it holds and its processes.
+//! The state that a generation shares with its tasks: events in flight and processes.
 
 mod claims;
 
@@ -9,123 +9,126 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use surus_sys::process;
-use surus_sys::scoreboard::{Line, Scoreboard, State, now_micros};
+use surus_sys::scoreboard::{Scoreboard, State, WorkerLine, now_micros};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::attention::Attention;
-use super::in_flight::{Holder, Key, Reached, Slot, Slots};
+use super::in_flight::{Holder, InFlightRequest, InFlightRequests, Key, Progress};
 use super::master::Spec;
-use crate::busy_poll::Spin;
+use crate::busy_poll::PollBudget;
 use crate::engine::Report;
 use crate::engines::workers::exit_reason;
 use crate::engines::workers::exit_reason::Killed;
-use crate::engines::workers::ipc::doorbell::Post;
-use crate::engines::workers::warm_worker::Finishing;
+use crate::engines::workers::ipc::doorbell::RingPoller;
+use crate::engines::workers::warm_worker::WarmWorkerHint;
 use crate::event::Failure;
 use crate::launcher::{Launcher, Pid, Which};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{WorkerState, WorkerStatus};
 use prometheus_client::metrics::histogram::Histogram;
 
-/// What a generation shares with the tasks that serve it and with the responses that come from it.
-pub struct Shared {
+/// The state of a generation, shared with its tasks and with streamed responses.
+pub struct GenerationState {
     pub number: u64,
     pub board: Scoreboard,
-    pub post: Arc<Post>,
-    pub slots: Slots,
+    pub poller: Arc<RingPoller>,
+    pub in_flight: InFlightRequests,
     pub attention: Attention,
-    pub finishing: Finishing,
-    pub spin: Spin,
+    pub warm_worker: WarmWorkerHint,
+    pub poll_budget: PollBudget,
     pub metrics: Arc<Metrics>,
     pub queue_wait: Histogram,
     pub(crate) engine: &'static str,
     workers: Mutex<Vec<Option<Worker>>>,
     /// How often the worker of each place has shown a ticket.
     spoken: Vec<AtomicU64>,
-    /// Each worker boots the application for itself.
+    /// Each worker boots the application itself.
     boots_in_workers: bool,
-    /// Workers whose outbox is still open.
+    /// Workers whose response ring and socket are still read.
     pub(crate) alive: AtomicUsize,
     pub(crate) report: OnceLock<Report>,
-    /// Told of everything that the template says, and of its end, for who waits for the boot.
-    pub news: Notify,
-    /// How the first worker ended that never came to wait for events: the others will not fare better.
-    pub(crate) stillborn: OnceLock<String>,
+    /// Notified of each message from the master process and of its exit, for the caller that waits
+    /// for the boot.
+    pub changed: Notify,
+    /// How the first worker exited that never waited for events; the others would exit the same
+    /// way.
+    pub(crate) failed_before_ready: OnceLock<String>,
     pub(crate) retire: Notify,
     pub(crate) retiring: AtomicBool,
     pub(crate) renew: Notify,
-    /// The workers that the template has ended last so that others take their places; None until it has said which.
+    /// The workers that the master process ended for the last refresh. None until it has said
+    /// which.
     renewed: Mutex<Option<Vec<u32>>>,
-    /// Cancelled when nobody needs the generation any more: all of its processes have to end.
+    /// Cancelled when no caller needs the generation any more: all of its processes must exit.
     pub(crate) dropped: CancellationToken,
-    /// The places and processes whose outboxes are being read.
+    /// The places and processes that are still read.
     pub(crate) heard: Mutex<Vec<(usize, u32)>>,
-    /// A worker has ended because it found the inbox closed, which it may be for all of them.
+    /// A worker exited because it found the inbox closed; it may be closed for all of them.
     pub is_inbox_suspect: AtomicBool,
     pub(crate) is_inbox_closed: AtomicBool,
-    /// A worker has shown the ticket of an event that went by the socket; reset at each loss.
+    /// A worker has shown the ticket of an event that was sent by the socket. Reset at each loss.
     pub is_socket_read: AtomicBool,
     /// Events wait, and no worker takes any.
     pub is_stuck: AtomicBool,
-    /// Cancelled when another generation has to take this one's place.
+    /// Cancelled when another generation must take this one's place.
     pub replace: CancellationToken,
-    /// Reasons for replacing a worker that the log has.
+    /// Reasons for replacing a worker that have been logged.
     pub(crate) said: Mutex<Vec<&'static str>>,
-    /// Cancelled when the template is gone.
+    /// Cancelled when the master process has exited.
     pub ended: CancellationToken,
-    pub(crate) template: OnceLock<u32>,
-    /// How it ended, if that is known.
+    pub(crate) master: OnceLock<u32>,
+    /// How it exited, if known.
     pub end: OnceLock<String>,
-    /// Who signals the workers, if this process may not.
+    /// Signals the workers, if this process may not.
     pub(crate) launcher: Option<Arc<dyn Launcher>>,
 }
 
 pub(crate) struct Worker {
     pub(crate) pid: Arc<Pid>,
-    /// Tells the outbox's reader how the worker ended.
+    /// Tells the worker's reader how the worker exited.
     pub(crate) exit: Option<oneshot::Sender<Exit>>,
-    /// We have killed it.
+    /// Surus has killed it.
     pub(crate) killed: Option<Killed>,
     pub(crate) came: Instant,
-    /// It has come to wait for events, so it does not boot any more.
+    /// It has waited for events, so it does not boot any more.
     pub(crate) has_waited: bool,
 }
 
-/// How long a worker that is forked booted may take to come to wait for events.
+/// How long a worker forked from a booted process may take until it waits for events.
 const BEGINS: Duration = Duration::from_secs(1);
 
-/// How a worker ended, and what it held.
+/// How a worker exited, and what it held.
 #[derive(Debug, Clone, Copy)]
 pub struct Exit {
-    /// None when the template, which would know, is gone.
+    /// None if the master process, which would know, has exited.
     pub wait_status: Option<i32>,
-    /// As its line said it.
+    /// What its scoreboard line said.
     pub state: State,
-    /// The request that its line named, and the tag of its ticket.
+    /// The request id and the ticket tag in its scoreboard line.
     pub held: Option<(u16, u64)>,
 }
 
-impl Shared {
+impl GenerationState {
     pub fn new(
         number: u64,
         spec: &Spec,
         board: Scoreboard,
-        post: Arc<Post>,
+        poller: Arc<RingPoller>,
         requests: u16,
         metrics: Arc<Metrics>,
-    ) -> Shared {
-        metrics.expect_no_end(spec.name, &exit_reason::WRONG);
-        Shared {
+    ) -> GenerationState {
+        metrics.expect_no_exit(spec.name, &exit_reason::UNEXPECTED);
+        GenerationState {
             number,
             board,
-            post,
-            slots: Slots::new(requests),
+            poller,
+            in_flight: InFlightRequests::new(requests),
             attention: Attention::default(),
-            finishing: Finishing::default(),
-            spin: Spin::new(spec.spin),
-            queue_wait: metrics.queue_wait(spec.name),
+            warm_worker: WarmWorkerHint::default(),
+            poll_budget: PollBudget::new(spec.spin),
+            queue_wait: metrics.queue_duration(spec.name),
             metrics,
             engine: spec.name,
             workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
@@ -133,8 +136,8 @@ impl Shared {
             boots_in_workers: spec.boots_in_workers(),
             alive: AtomicUsize::new(0),
             report: OnceLock::new(),
-            news: Notify::new(),
-            stillborn: OnceLock::new(),
+            changed: Notify::new(),
+            failed_before_ready: OnceLock::new(),
             retire: Notify::new(),
             retiring: AtomicBool::new(false),
             renew: Notify::new(),
@@ -148,29 +151,29 @@ impl Shared {
             replace: CancellationToken::new(),
             said: Mutex::default(),
             ended: CancellationToken::new(),
-            template: OnceLock::new(),
+            master: OnceLock::new(),
             end: OnceLock::new(),
             launcher: spec.launch.as_ref().map(|launch| launch.by.clone()),
         }
     }
 
-    /// Lets the workers end when they have emptied the inbox.
+    /// Lets the workers exit once the inbox is empty.
     pub fn retire(&self) {
         self.retiring.store(true, Ordering::Release);
         self.retire.notify_one();
     }
 
-    /// Has the template fork all workers anew. Returns when those that there were are gone.
+    /// Makes the master process replace all workers. Returns when the old ones have exited.
     pub async fn renew(&self) -> anyhow::Result<()> {
         *self.lock_renewed() = None;
         self.renew.notify_one();
         while !self.are_renewed() {
             tokio::select! {
-                () = self.news.notified() => {}
-                () = self.ended.cancelled() => bail!("the template has ended"),
+                () = self.changed.notified() => {}
+                () = self.ended.cancelled() => bail!("the master process exited"),
             }
         }
-        // Their numbers may be others' from now on.
+        // Their process ids may be reused from now on.
         *self.lock_renewed() = None;
         Ok(())
     }
@@ -183,7 +186,7 @@ impl Shared {
             .is_some_and(|ended| !ended.iter().any(|pid| standing.contains(pid)))
     }
 
-    /// Has the template ended this worker for that reason?
+    /// Whether the master process ended this worker for a refresh.
     pub(crate) fn is_renewed(&self, pid: u32) -> bool {
         let renewed = self.lock_renewed();
         renewed.as_ref().is_some_and(|ended| ended.contains(&pid))
@@ -202,29 +205,30 @@ impl Shared {
         self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody needs the generation any more: ends its processes, unless they are about to end by themselves.
+    /// Called when no caller needs the generation any more. Ends its processes, unless they are
+    /// about to exit anyway.
     pub fn end_unless_retiring(&self) {
         if !self.retiring.load(Ordering::Acquire) {
             self.dropped.cancel();
         }
     }
 
-    /// What PHP has become, once it has started.
+    /// PHP's start-up report, once there is one.
     pub fn reported(&self) -> Option<&Report> {
         self.report.get()
     }
 
-    /// How a worker ended that never waited for an event.
-    pub fn stillborn(&self) -> Option<&String> {
-        self.stillborn.get()
+    /// How a worker exited that never waited for an event.
+    pub fn failed_before_ready(&self) -> Option<&String> {
+        self.failed_before_ready.get()
     }
 
-    /// Has the template told of every worker?
+    /// Whether the master process has announced every worker.
     pub fn are_all_known(&self) -> bool {
         self.lock_workers().iter().all(Option::is_some)
     }
 
-    pub fn line(&self, worker: usize) -> Line {
+    pub fn line(&self, worker: usize) -> WorkerLine {
         self.board.line(worker)
     }
 
@@ -236,19 +240,19 @@ impl Shared {
         self.report.get().cloned().unwrap_or_default()
     }
 
-    /// Is no process left?
+    /// Whether no process is left.
     pub fn is_over(&self) -> bool {
-        self.alive.load(Ordering::Acquire) == 0 && self.is_template_gone()
+        self.alive.load(Ordering::Acquire) == 0 && self.has_master_exited()
     }
 
-    /// The template's process, once it has booted and as long as it is there.
-    pub fn template(&self) -> Option<u32> {
-        let pid = self.template.get().copied();
-        pid.filter(|_| self.report.get().is_some() && !self.is_template_gone())
+    /// The master process's id, from the end of its boot until it exits.
+    pub fn master(&self) -> Option<u32> {
+        let pid = self.master.get().copied();
+        pid.filter(|_| self.report.get().is_some() && !self.has_master_exited())
     }
 
-    /// Signals the template, of which [`template`](Self::template) has just given the number.
-    pub fn signal_template(&self, pid: u32, which: Which) -> io::Result<()> {
+    /// Signals the master process, whose id `master` has just returned.
+    pub fn signal_master(&self, pid: u32, which: Which) -> io::Result<()> {
         match (&self.launcher, which) {
             (Some(launcher), _) => {
                 launcher.signal(pid, None, which);
@@ -259,13 +263,13 @@ impl Shared {
         }
     }
 
-    pub fn is_template_gone(&self) -> bool {
+    pub fn has_master_exited(&self) -> bool {
         self.ended.is_cancelled()
     }
 
-    /// Asks a worker to end its event. False when that worker is gone.
+    /// Asks a worker to end its event. False if that worker has exited.
     pub fn stop(&self, holder: &Holder, key: Key) -> bool {
-        // The line may be its successor's already, whose events have other tickets.
+        // The line may belong to its successor, whose events have other tickets.
         self.board.stop(holder.worker, key.ticket);
         if let Err(error) = holder.pid.stop() {
             debug!(pid = holder.pid.get(), %error, "cannot signal the worker");
@@ -274,7 +278,7 @@ impl Shared {
         true
     }
 
-    /// Ends a process at once, if it still has this place among the workers.
+    /// Kills a process, if it still has this place among the workers.
     pub fn kill(&self, worker: usize, pid: &Arc<Pid>, why: Killed) {
         if let Some(worker) = self.lock_workers().get_mut(worker).and_then(Option::as_mut)
             && Arc::ptr_eq(&worker.pid, pid)
@@ -286,7 +290,7 @@ impl Shared {
         }
     }
 
-    /// The process that is this worker at the moment.
+    /// The worker's current process.
     pub fn pid(&self, worker: usize) -> Option<Arc<Pid>> {
         self.lock_workers()
             .get(worker)
@@ -294,8 +298,8 @@ impl Shared {
             .map(|worker| worker.pid.clone())
     }
 
-    /// Notes which workers have come to wait for events.
-    pub fn note_waiting(&self) {
+    /// Records which workers have come to wait for events.
+    pub fn record_waiting(&self) {
         for (index, worker) in self.lock_workers().iter_mut().enumerate() {
             if let Some(worker) = worker {
                 worker.has_waited |= self.line(index).state != State::Starting;
@@ -303,8 +307,9 @@ impl Shared {
         }
     }
 
-    /// Has this process, which must not be signalled then, not come to wait for events? Its line says so, and Surus's own memory that
-    /// it may be true: it has begun lately, and was never seen to wait.
+    /// Whether this process has not yet waited for events and must therefore not be signalled. Its
+    /// line says so, and Surus's own memory confirms that it is possible: the process started
+    /// recently and was never seen to wait.
     pub fn boots(&self, index: usize, boot: Duration) -> bool {
         let limit = if self.boots_in_workers { boot } else { BEGINS };
         let workers = self.lock_workers();
@@ -320,17 +325,17 @@ impl Shared {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// With the template and all workers gone, nobody will take what is left in the inbox.
+    /// Fails the events left in the inbox if the master process and all workers have exited.
     pub fn lose_orphans(&self) {
         if self.is_over() {
-            for (request, mut slot) in self.slots.close_all() {
-                let failure = Failure::Died("all PHP processes have ended".into());
-                let reached = match slot.revoke(&self.board, request) {
-                    true => Reached::Nobody,
-                    // One of which the template could not tell us any more has claimed it.
-                    false => Reached::Php,
+            for (request, mut slot) in self.in_flight.close_all() {
+                let failure = Failure::Died("all PHP processes have exited".into());
+                let progress = match slot.revoke(&self.board, request) {
+                    true => Progress::Queued,
+                    // A worker has claimed it, but the master process could not report it any more.
+                    false => Progress::Started,
                 };
-                slot.refuse(failure, reached);
+                slot.fail(failure, progress);
             }
         }
     }
@@ -340,12 +345,12 @@ impl Shared {
         let held = (0..self.worker_count()).filter(|worker| self.line(*worker).state.holds_event());
         let held = held.count();
         let mut sent = 0;
-        self.slots
-            .each(|_, slot| sent += usize::from(slot.place.is_some()));
+        self.in_flight
+            .each(|_, slot| sent += usize::from(slot.permit.is_some()));
         sent.saturating_sub(held)
     }
 
-    /// What every worker does now.
+    /// What each worker does now.
     pub fn status(&self) -> Vec<WorkerStatus> {
         let pids: Vec<_> = self
             .lock_workers()
@@ -365,8 +370,8 @@ impl Shared {
                     State::Retired => return None,
                 };
                 let event = line.held().and_then(|held| {
-                    let what = |slot: &mut Slot| format!("{} {}", slot.method, slot.uri);
-                    self.slots.named(held, what)
+                    let what = |slot: &mut InFlightRequest| format!("{} {}", slot.method, slot.uri);
+                    self.in_flight.named(held, what)
                 });
                 Some(WorkerStatus {
                     pid: pid?,

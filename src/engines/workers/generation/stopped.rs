@@ -1,21 +1,22 @@
-//! Processes that somebody has stopped (SIGSTOP). PHP can: the template of `fork` and `rewind` boots the application as PHP's user, and
-//! so do the workers run. A process that is stopped says nothing of it; its state in `/proc` does.
+//! Detects stopped processes (SIGSTOP) by their state in `/proc`. PHP scripts can stop workers, and
+//! on `fork` and `rewind` the booted master process, since these run as PHP's user.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::{error, warn};
 
-use super::state::Shared;
+use super::state::GenerationState;
 use crate::launcher::{Pid, Which};
 
-/// How often it is looked.
+/// The interval of checks.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// A template that is stopped for so long, however often it is told to go on, is ended.
+/// A master process that stays stopped for so long, although it is told to continue, is killed.
 const FOR_GOOD: Duration = Duration::from_millis(700);
 
-/// One that a debugger has held for so long is taken for stopped: a tracer that only watches lets it go on at once.
+/// A process that a debugger has held for so long counts as stopped; a tracer that only watches
+/// lets it continue at once.
 const TRACED_FOR_GOOD: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,29 +27,30 @@ enum Found {
     Traced,
 }
 
-/// When it was looked last, and what was found.
+/// The last checks and their results.
 #[derive(Default)]
 pub struct Stopped {
-    looked_at_template: Option<Instant>,
-    looked_at_workers: Option<Instant>,
-    /// Since when the template has been found stopped each time.
+    master_checked: Option<Instant>,
+    workers_checked: Option<Instant>,
+    /// Since when each check has found the master process stopped.
     since: Option<Instant>,
-    /// Since when it has been found held by a debugger each time.
+    /// Since when each check has found it held by a debugger.
     traced_since: Option<Instant>,
 }
 
 impl Stopped {
-    /// Is a template stopped?
+    /// Whether the master process is stopped.
     pub fn has_found_any(&self) -> bool {
         self.since.is_some() || self.traced_since.is_some()
     }
 
-    /// Has a template that is stopped go on, and the generation replaced: who has stopped it once can do so again.
-    pub fn look_at_template(&mut self, shared: &Shared) {
-        let Some(pid) = shared.template() else {
+    /// Resumes a stopped master process and replaces the generation, because it can be
+    /// stopped again.
+    pub fn check_master(&mut self, shared: &GenerationState) {
+        let Some(pid) = shared.master() else {
             return;
         };
-        if !is_due(&mut self.looked_at_template) {
+        if !is_due(&mut self.master_checked) {
             return;
         }
         let found = find(pid);
@@ -71,27 +73,27 @@ impl Stopped {
             warn!(
                 pid,
                 ?found,
-                "the template was stopped, and so could replace no worker; it is told to go on"
+                "the master process was stopped (SIGSTOP) and could not replace workers; resumed"
             );
             shared.repaired("template_stopped");
-            shared.is_to_be_replaced("its template was stopped");
+            shared.request_replacement("its master process was stopped");
         }
         let since = *self.since.get_or_insert_with(Instant::now);
         let which = match since.elapsed() > FOR_GOOD {
             true => {
-                error!(pid, "the template stays stopped; killed");
+                error!(pid, "the master process stays stopped; killed");
                 Which::Kill
             }
             false => Which::Resume,
         };
-        if let Err(error) = shared.signal_template(pid, which) {
-            error!(pid, %error, "cannot signal the template");
+        if let Err(error) = shared.signal_master(pid, which) {
+            error!(pid, %error, "cannot signal the master process");
         }
     }
 
     /// Those of `workers` that are stopped.
     pub fn of(&mut self, mut workers: Vec<(usize, Arc<Pid>)>) -> Vec<(usize, Arc<Pid>)> {
-        if !is_due(&mut self.looked_at_workers) {
+        if !is_due(&mut self.workers_checked) {
             return Vec::new();
         }
         workers.retain(|(_, pid)| find(pid.get()) == Found::Stopped);
@@ -107,7 +109,7 @@ fn is_due(last: &mut Option<Instant>) -> bool {
     is_due
 }
 
-/// What cannot be read runs.
+/// A process whose state cannot be read counts as running.
 fn find(pid: u32) -> Found {
     match surus_sys::process::state(pid) {
         Some('T') => Found::Stopped,

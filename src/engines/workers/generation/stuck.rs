@@ -1,8 +1,8 @@
-//! Notices that events wait although workers have nothing to do, and has those workers look.
+//! Notices that events wait although workers are idle, and wakes those workers.
 //!
-//! The event that has been waiting longest is claimed within a moment where any worker is free. If
-//! it is not, the message that was to wake a worker has woken somebody else (a process that a
-//! script has forked waits where the workers do), or no worker is able to take anything.
+//! If a worker is idle, the oldest event is claimed within a moment. If it is not, the wake-up
+//! message reached another process (such as one that a script has forked, which waits on the same
+//! socket), or no worker is able to take events.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,27 +11,34 @@ use std::time::{Duration, Instant};
 use surus_sys::scoreboard::{State, now_micros};
 use tracing::{debug, warn};
 
-use super::deadlines::{LOOKS, LOST_AFTER};
 use super::in_flight::Key;
-use super::state::Shared;
+use super::state::GenerationState;
 use crate::launcher::Pid;
 use crate::observe::rate_limit::Rarely;
 
-/// After so long no request can be served, it seems. After the longer time, which no busy machine
-/// makes a worker wait, others take the places of those that take nothing.
+/// Consecutive sweeps that must find the same. On a busy machine time passes without this process
+/// running; but between two sweeps, everything that workers sent earlier has been read.
+pub const MIN_SWEEPS: u32 = 20;
+
+/// An event whose message no worker can find is resent after this time. A worker that has just
+/// received it may be about to claim it; if that comes too late, the worker drops it.
+pub const LOST_AFTER: Duration = Duration::from_millis(500);
+
+/// After this time the pool reports that it cannot serve requests. After the longer one, which no
+/// busy machine makes a worker wait, idle workers are replaced.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 const STUCK_FOR_GOOD: Duration = Duration::from_secs(3);
 
-/// Since when a worker waits that is signalled.
+/// How long a worker must have been idle before it is signalled.
 const IDLE_FOR: Duration = Duration::from_millis(40);
 
-/// From this look on, workers that say that they wait are asked to look at the inbox.
+/// From this sweep on, idle workers are told to look at the inbox.
 const SIGNALLED_AT: u32 = 2;
-/// At each of so many looks those are asked, too, that say something else: their lines may have
-/// been overwritten.
+/// Every so many sweeps, the others are told, too: their scoreboard lines may have been
+/// overwritten.
 const ALL_SIGNALLED_AT: u32 = 10;
 
-/// The event that has been waiting longest.
+/// The event that has waited longest.
 #[derive(Debug, Clone, Copy)]
 pub struct Oldest {
     pub key: Key,
@@ -47,100 +54,100 @@ impl Oldest {
     }
 }
 
-/// What is remembered from one look to the next.
+/// State between sweeps.
 #[derive(Default)]
-pub struct Stuck {
-    /// The event that was oldest at the last looks, since when nobody has taken it who could, and
-    /// how often that was seen.
+pub struct StallDetector {
+    /// The event that was oldest at the last sweeps, since when no worker has taken it, and how
+    /// often that was seen.
     unmoved: Option<(Key, Instant, u32)>,
-    doomed: Vec<(usize, Arc<Pid>)>,
+    unresponsive: Vec<(usize, Arc<Pid>)>,
 }
 
-impl Stuck {
-    /// Workers of which nothing good can be expected any more.
-    pub fn take_doomed(&mut self) -> Vec<(usize, Arc<Pid>)> {
-        std::mem::take(&mut self.doomed)
+impl StallDetector {
+    /// Workers to be replaced.
+    pub fn take_unresponsive(&mut self) -> Vec<(usize, Arc<Pid>)> {
+        std::mem::take(&mut self.unresponsive)
     }
 
-    /// True: events wait for long although there are workers that hold none.
-    pub fn look(
+    /// Returns true if events have waited for long although some workers hold none.
+    pub fn sweep(
         &mut self,
-        shared: &Shared,
+        shared: &GenerationState,
         oldest: Option<Oldest>,
         claimed: usize,
         boot: Duration,
     ) -> bool {
         let now = Instant::now();
         let Some(oldest) = oldest else {
-            return self.moves(shared);
+            return self.reset(shared);
         };
         let all = shared.without_event();
         let count = all.len();
         let mut free = all;
         free.retain(|(worker, _)| !shared.boots(*worker, boot));
-        // One that boots takes as long as it takes; where others serve, one that is missing is
+        // A booting worker takes as long as it takes. If other workers serve, a missing one is
         // about to be replaced.
         let all_boot = free.is_empty() && count == shared.worker_count();
         if free.is_empty() && (claimed > 0 || all_boot) {
-            return self.moves(shared);
+            return self.reset(shared);
         }
-        let (since, looks) = match self.unmoved {
-            Some((key, since, looks)) if key == oldest.key => (since, looks + 1),
+        let (since, sweeps) = match self.unmoved {
+            Some((key, since, sweeps)) if key == oldest.key => (since, sweeps + 1),
             _ => {
-                self.moves(shared);
+                self.reset(shared);
                 (now, 0)
             }
         };
-        self.unmoved = Some((oldest.key, since, looks));
-        let says_idle = |(worker, _): &(usize, Arc<Pid>)| {
+        self.unmoved = Some((oldest.key, since, sweeps));
+        let is_idle = |(worker, _): &(usize, Arc<Pid>)| {
             let line = shared.line(*worker);
-            // One that has come back to the inbox just now is about to take it.
+            // A worker that has just returned to the inbox is about to take it.
             let idle_for = now_micros().saturating_sub(line.since);
             line.state == State::Idle && idle_for > IDLE_FOR.as_micros() as u64
         };
-        let signalled = looks >= SIGNALLED_AT
-            && (looks <= ALL_SIGNALLED_AT || looks.is_multiple_of(ALL_SIGNALLED_AT));
+        let signalled = sweeps >= SIGNALLED_AT
+            && (sweeps <= ALL_SIGNALLED_AT || sweeps.is_multiple_of(ALL_SIGNALLED_AT));
         if signalled {
-            let all = looks.is_multiple_of(ALL_SIGNALLED_AT);
-            signal(shared, free.iter().filter(|one| all || says_idle(one)));
+            let all = sweeps.is_multiple_of(ALL_SIGNALLED_AT);
+            signal(shared, free.iter().filter(|one| all || is_idle(one)));
         }
         let stuck = now.duration_since(since);
-        if looks > LOOKS && stuck > STUCK_AFTER {
+        if sweeps > MIN_SWEEPS && stuck > STUCK_AFTER {
             shared.is_stuck.store(true, Ordering::Release);
         }
-        if looks > 3 * LOOKS && stuck > STUCK_FOR_GOOD {
-            self.give_up(shared, free, claimed, says_idle);
+        if sweeps > 3 * MIN_SWEEPS && stuck > STUCK_FOR_GOOD {
+            self.give_up(shared, free, claimed, is_idle);
         }
         now.duration_since(oldest.since) > LOST_AFTER
     }
 
     fn give_up(
         &mut self,
-        shared: &Shared,
+        shared: &GenerationState,
         mut free: Vec<(usize, Arc<Pid>)>,
         claimed: usize,
-        says_idle: impl Fn(&(usize, Arc<Pid>)) -> bool,
+        is_idle: impl Fn(&(usize, Arc<Pid>)) -> bool,
     ) {
         let why = "requests wait, and no worker takes any";
         if claimed > 0 {
-            // The others serve. Of these, one that has been told to retire may take its time.
-            free.retain(says_idle);
-        } else if shared.is_to_be_replaced(why) {
+            // Other workers serve. Of the free ones, one that must exit may take its time.
+            free.retain(is_idle);
+        } else if shared.request_replacement(why) {
             shared.repaired("stuck");
         }
-        self.doomed = free;
+        self.unresponsive = free;
         self.unmoved = None;
     }
 
-    fn moves(&mut self, shared: &Shared) -> bool {
+    fn reset(&mut self, shared: &GenerationState) -> bool {
         self.unmoved = None;
         shared.is_stuck.store(false, Ordering::Release);
         false
     }
 }
 
-/// Has these look at the inbox.
-fn signal<'a>(shared: &Shared, workers: impl Iterator<Item = &'a (usize, Arc<Pid>)>) {
+/// Tells workers to look at the inbox.
+fn signal<'a>(shared: &GenerationState, workers: impl Iterator<Item = &'a (usize, Arc<Pid>)>) {
     let mut count = 0;
     for (worker, pid) in workers {
         count += 1;
@@ -152,8 +159,8 @@ fn signal<'a>(shared: &Shared, workers: impl Iterator<Item = &'a (usize, Arc<Pid
         return;
     }
     shared.repaired("wake");
-    static SAID: Rarely = Rarely::new();
-    if SAID.is_time(Instant::now()) {
-        warn!("a request waits although workers are idle; they are woken by a signal");
+    static REPORTED: Rarely = Rarely::new();
+    if REPORTED.is_time(Instant::now()) {
+        warn!("a request waits although workers are idle; waking them with a signal");
     }
 }

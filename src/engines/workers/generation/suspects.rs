@@ -1,5 +1,5 @@
-//! Workers that may be running an event which Surus has given up, or that take nothing any more:
-//! ends them one after the other, unless it turns out that they are innocent.
+//! Ends workers that may still run an event which Surus has given up, or that take no events: one
+//! after another, and only unless they prove innocent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use std::time::Instant;
 
 use tracing::warn;
 
-use super::state::Shared;
+use super::state::GenerationState;
 use crate::engines::workers::exit_reason::Killed;
 use crate::launcher::Pid;
 
-/// A worker that had shown no ticket of an event that it held when it was suspected.
+/// A worker that had shown no ticket of an event when it was suspected.
 struct Suspect {
     worker: usize,
     pid: Arc<Pid>,
-    /// How often it had shown a ticket by then. A worker serves one event at a time: once it has
-    /// shown another, it is innocent.
+    /// How often it had shown a ticket by then. A worker runs one event at a time, so another
+    /// ticket proves it innocent.
     spoken: u64,
     why: Killed,
 }
 
-/// Those that there are.
+/// The suspected workers.
 #[derive(Default)]
 pub struct Suspects {
-    /// When what they may be running has to have ended.
+    /// Suspects, and when the event that one of them may run must have ended.
     until: Vec<(Instant, Vec<Suspect>)>,
-    /// To be ended.
+    /// Suspects to be killed.
     due: VecDeque<Suspect>,
 }
 
@@ -35,29 +35,28 @@ impl Suspects {
         self.until.is_empty() && self.due.is_empty()
     }
 
-    /// One of the workers that have shown nothing may be running an event that nobody knows of any
-    /// more. It has time until then.
-    pub fn suspect(&mut self, shared: &Shared, until: Instant) {
-        let all = shared.that_are_silent();
+    /// One of the workers that have shown no ticket may run an unknown event. It has until then.
+    pub fn suspect(&mut self, shared: &GenerationState, until: Instant) {
+        let all = shared.without_shown_ticket();
         let all = all
             .into_iter()
-            .map(|one| Suspect::new(shared, one, Killed::Late));
+            .map(|one| Suspect::new(shared, one, Killed::Timeout));
         self.until.push((until, all.collect()));
     }
 
     /// These take no events although events wait.
-    pub fn add(&mut self, shared: &Shared, workers: Vec<(usize, Arc<Pid>)>) {
+    pub fn add(&mut self, shared: &GenerationState, workers: Vec<(usize, Arc<Pid>)>) {
         let new = workers
             .into_iter()
-            .map(|one| Suspect::new(shared, one, Killed::Broken));
+            .map(|one| Suspect::new(shared, one, Killed::ProtocolError));
         self.due.extend(new);
     }
 
-    /// Ends at most one of those whose time is over.
-    pub fn look(&mut self, shared: &Shared) {
+    /// Kills at most one suspect whose time is up.
+    pub fn sweep(&mut self, shared: &GenerationState) {
         let now = Instant::now();
         for (_, suspects) in self.until.extract_if(.., |(until, _)| now >= *until) {
-            shared.repaired("hidden");
+            shared.repaired("holder_unknown_since");
             self.due.extend(suspects);
         }
         for _ in 0..self.due.len() {
@@ -70,7 +69,7 @@ impl Suspects {
                 Judgement::Guilty => {
                     warn!(
                         pid = suspect.pid.get(),
-                        "a worker takes no requests, or runs one that was given up; killed"
+                        "worker takes no requests, or runs one that was given up; killed"
                     );
                     shared.kill(suspect.worker, &suspect.pid, suspect.why);
                     return;
@@ -82,14 +81,14 @@ impl Suspects {
 
 enum Judgement {
     Innocent,
-    /// It names an event in flight, so it is about to show that it holds it, or its line is a lie
-    /// that others will disprove.
+    /// Its line names an event in flight. Either it is about to show the ticket, or the line is
+    /// forged and others will disprove it.
     Open,
     Guilty,
 }
 
 impl Suspect {
-    fn new(shared: &Shared, (worker, pid): (usize, Arc<Pid>), why: Killed) -> Suspect {
+    fn new(shared: &GenerationState, (worker, pid): (usize, Arc<Pid>), why: Killed) -> Suspect {
         Suspect {
             worker,
             pid,
@@ -98,22 +97,22 @@ impl Suspect {
         }
     }
 
-    fn judge(&self, shared: &Shared) -> Judgement {
+    fn judge(&self, shared: &GenerationState) -> Judgement {
         let is_there = shared
             .pid(self.worker)
             .is_some_and(|pid| Arc::ptr_eq(&pid, &self.pid));
         if !is_there || shared.spoken(self.worker) != self.spoken {
             return Judgement::Innocent;
         }
-        // The last look at the lines may be a tick ago.
+        // The last sweep may be a tick ago.
         let line = shared.line(self.worker);
         let held = line.held().filter(|_| line.pid == self.pid.get());
         let is_named = held.is_some_and(|held| {
-            let of_another = |slot: &mut super::in_flight::Slot| {
+            let of_another = |slot: &mut super::in_flight::InFlightRequest| {
                 let holder = slot.holder.as_ref();
                 holder.is_some_and(|holder| !holder.is(&self.pid))
             };
-            shared.slots.named(held, of_another) == Some(false)
+            shared.in_flight.named(held, of_another) == Some(false)
         });
         match is_named || !shared.held_by(&self.pid).is_empty() {
             true => Judgement::Open,

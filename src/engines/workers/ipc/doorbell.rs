@@ -1,8 +1,10 @@
-//! The rings of a generation, and who waits for what is in them.
+//! Wakes the tasks that read response rings, with as few notifications as possible.
 //!
-//! While all threads of ours are awake, workers wake none: their letters lie in memory until one looks, which they do with each
-//! event, and before they sleep. Where one sleeps, a worker rings the bell; one does, until that thread or another sleeps again.
-//! Where the [runtime](observe_sleep) does not say when its threads sleep, each letter rings.
+//! While all runtime threads are awake, workers notify none of them: their response frames stay in
+//! memory until a thread polls the rings, which it does for each event and before it parks. While a
+//! thread is parked, a worker rings the doorbell (an eventfd), and no other worker does so until
+//! that thread or another one parks again. If the [runtime](observe_parking) does not report when
+//! its threads park, every frame rings the doorbell.
 
 use std::cell::Cell;
 use std::io;
@@ -10,34 +12,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwapOption;
 use futures_util::task::AtomicWaker;
-use surus_sys::eventfd::Bell;
-use surus_sys::rings::{Rings, Sleep};
+use surus_sys::eventfd::Doorbell;
+use surus_sys::rings::{NeedWakeup, Rings};
 
-/// The rings, and the readers of the outboxes.
-pub struct Post {
+/// The rings of a generation, and the tasks that read its response rings.
+pub struct RingPoller {
     pub rings: Rings,
-    /// Rung for a letter that nobody would see.
-    pub bell: Bell,
-    /// Of each worker's outbox, the one who reads it by now: a process that has ended may have one, too.
+    /// Rung for a frame that no thread would poll for.
+    pub doorbell: Doorbell,
+    /// The current reader of each worker's response ring. A process that has exited may still have
+    /// one, too.
     readers: Vec<ArcSwapOption<AtomicWaker>>,
 }
 
-impl Post {
-    pub fn new(workers: usize) -> io::Result<Arc<Post>> {
-        let post = Arc::new(Post {
+impl RingPoller {
+    pub fn new(workers: usize) -> io::Result<Arc<RingPoller>> {
+        let poller = Arc::new(RingPoller {
             rings: Rings::new(workers)?,
-            bell: Bell::new()?,
+            doorbell: Doorbell::new()?,
             readers: (0..workers).map(|_| ArcSwapOption::empty()).collect(),
         });
-        let mut house = house();
-        house.each(|_| ());
-        house.posts.push(Arc::downgrade(&post));
-        post.rings.set_asleep(house.sleep());
-        Ok(post)
+        let mut runtime_threads = runtime_threads();
+        runtime_threads.each(|_| ());
+        runtime_threads.pollers.push(Arc::downgrade(&poller));
+        poller.rings.set_need_wakeup(runtime_threads.need_wakeup());
+        Ok(poller)
     }
 
-    /// Wakes the readers of the outboxes in which there are new letters. Are there any?
-    pub fn look(&self) -> bool {
+    /// Wakes the readers of all response rings with new frames. Returns whether there were any.
+    pub fn poll(&self) -> bool {
         let mut any = false;
         self.rings.posted(|worker| {
             any = true;
@@ -48,9 +51,9 @@ impl Post {
         any
     }
 
-    /// Wakes the readers of all outboxes in which there is something, whether or not it was said to be new.
-    pub fn look_at_all(&self) {
-        self.look();
+    /// Wakes the readers of all response rings that are not empty, even if no frame was announced.
+    pub fn poll_all(&self) {
+        self.poll();
         self.rings.unread(|worker| {
             if let Some(reader) = self.readers[worker].load().as_ref() {
                 reader.wake();
@@ -58,13 +61,14 @@ impl Post {
         });
     }
 
-    /// As long as what is returned lives, its owner looks for letters all the time, and is not woken for any.
-    pub fn attend(&self) -> Attending<'_> {
-        self.rings.set_asleep(Sleep::Awake);
-        Attending(self)
+    /// Until the returned value is dropped, its owner keeps polling, and workers do not notify.
+    pub fn suppress_notifications(&self) -> Suppressed<'_> {
+        self.rings.set_need_wakeup(NeedWakeup::Never);
+        Suppressed(self)
     }
 
-    /// From here on, who registers there is woken for this worker's letters. Those that were there before are not new.
+    /// Makes the caller the reader of this worker's response ring: it is woken for frames from now
+    /// on, not for those that were there before.
     pub fn reader(&self, worker: usize) -> Arc<AtomicWaker> {
         let reader = Arc::new(AtomicWaker::new());
         if let Some(place) = self.readers.get(worker) {
@@ -74,98 +78,100 @@ impl Post {
     }
 }
 
-/// Somebody looks.
-pub struct Attending<'a>(&'a Post);
+/// Notifications are suppressed until this is dropped.
+pub struct Suppressed<'a>(&'a RingPoller);
 
-impl Drop for Attending<'_> {
+impl Drop for Suppressed<'_> {
     fn drop(&mut self) {
-        let sleep = house().sleep();
-        if sleep != Sleep::Awake {
-            // Before it looks for the last time: what comes later wakes it.
-            self.0.rings.set_asleep(sleep);
-            self.0.look();
+        let need = runtime_threads().need_wakeup();
+        if need != NeedWakeup::Never {
+            // Set before the last poll, so that a later frame notifies.
+            self.0.rings.set_need_wakeup(need);
+            self.0.poll();
         }
     }
 }
 
-/// All there is in this process.
-struct House {
-    posts: Vec<Weak<Post>>,
-    /// How many threads say when they sleep.
+/// The runtime's threads, and all pollers of this process.
+struct RuntimeThreads {
+    pollers: Vec<Weak<RingPoller>>,
+    /// How many threads report when they park.
     threads: usize,
-    /// Those of them of which it is known that they do not.
+    /// How many of them are known not to be parked.
     awake: usize,
 }
 
-static HOUSE: Mutex<House> = Mutex::new(House {
-    posts: Vec::new(),
+static RUNTIME_THREADS: Mutex<RuntimeThreads> = Mutex::new(RuntimeThreads {
+    pollers: Vec::new(),
     threads: 0,
     awake: 0,
 });
 
-fn house() -> MutexGuard<'static, House> {
-    HOUSE.lock().unwrap_or_else(PoisonError::into_inner)
+fn runtime_threads() -> MutexGuard<'static, RuntimeThreads> {
+    RUNTIME_THREADS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
-impl House {
-    fn sleep(&self) -> Sleep {
+impl RuntimeThreads {
+    fn need_wakeup(&self) -> NeedWakeup {
         match self.threads {
-            0 => Sleep::Unknown,
-            threads if self.awake < threads => Sleep::Asleep,
-            _ => Sleep::Awake,
+            0 => NeedWakeup::Always,
+            threads if self.awake < threads => NeedWakeup::Needed,
+            _ => NeedWakeup::Never,
         }
     }
 
-    fn each(&mut self, visit: impl Fn(&Post)) {
-        self.posts.retain(|post| {
-            let post = post.upgrade();
-            post.as_deref().inspect(|post| visit(post)).is_some()
+    fn each(&mut self, visit: impl Fn(&RingPoller)) {
+        self.pollers.retain(|poller| {
+            let poller = poller.upgrade();
+            poller.as_deref().inspect(|poller| visit(poller)).is_some()
         });
     }
 }
 
-/// A thread that counts as awake until it sleeps or ends.
-struct Awake(Cell<bool>);
+/// Whether this thread is unparked. It counts as unparked until it parks or exits.
+struct ThreadParkState(Cell<bool>);
 
-impl Awake {
-    fn wakes(&self) {
+impl ThreadParkState {
+    fn unpark(&self) {
         if self.0.replace(true) {
             return;
         }
-        let mut house = house();
-        house.awake += 1;
-        if house.sleep() == Sleep::Awake {
-            house.each(|post| post.rings.set_asleep(Sleep::Awake));
+        let mut runtime_threads = runtime_threads();
+        runtime_threads.awake += 1;
+        if runtime_threads.need_wakeup() == NeedWakeup::Never {
+            runtime_threads.each(|poller| poller.rings.set_need_wakeup(NeedWakeup::Never));
         }
     }
 
-    fn sleeps(&self) {
-        let mut house = house();
+    fn park(&self) {
+        let mut runtime_threads = runtime_threads();
         if self.0.replace(false) {
-            house.awake -= 1;
+            runtime_threads.awake -= 1;
         }
-        house.each(|post| {
-            // Before it looks: what comes later wakes it.
-            post.rings.set_asleep(Sleep::Asleep);
-            post.look();
+        runtime_threads.each(|poller| {
+            // Set before the poll, so that a later frame notifies.
+            poller.rings.set_need_wakeup(NeedWakeup::Needed);
+            poller.poll();
         });
     }
 }
 
-impl Drop for Awake {
+impl Drop for ThreadParkState {
     fn drop(&mut self) {
-        self.sleeps();
+        self.park();
     }
 }
 
 thread_local! {
-    static AWAKE: Awake = const { Awake(Cell::new(false)) };
+    static PARK_STATE: ThreadParkState = const { ThreadParkState(Cell::new(false)) };
 }
 
-/// Has the `threads` of a runtime, the only one in this process, say when they sleep. None may become another's: no
-/// `block_in_place`.
-pub fn observe_sleep(runtime: &mut tokio::runtime::Builder, threads: usize) {
-    house().threads = threads;
-    runtime.on_thread_park(|| AWAKE.with(Awake::sleeps));
-    runtime.on_thread_unpark(|| AWAKE.with(Awake::wakes));
+/// Makes the `threads` of the process's only runtime report when they park. `block_in_place` must
+/// not be used: it would hand a runtime thread's work to another thread.
+pub fn observe_parking(runtime: &mut tokio::runtime::Builder, threads: usize) {
+    runtime_threads().threads = threads;
+    runtime.on_thread_park(|| PARK_STATE.with(ThreadParkState::park));
+    runtime.on_thread_unpark(|| PARK_STATE.with(ThreadParkState::unpark));
 }

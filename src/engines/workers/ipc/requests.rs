@@ -1,5 +1,6 @@
-//! Hands events to the workers: one message is one whole request (`sapi/ipc/inbox.c` reads it). While all of them are awake, it goes
-//! into a ring in memory, where the next one that is free finds it; else through a socket, which wakes one.
+//! Sends events to the workers. One message is one whole request; `sapi/ipc/inbox.c` reads it. If
+//! no worker must be woken, the message goes into the request ring in memory; otherwise through a
+//! socket, which wakes one.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,16 +13,16 @@ use surus_sys::scoreboard::now_micros;
 use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
 use tracing::warn;
 
-use super::doorbell::Post;
+use super::doorbell::RingPoller;
 use crate::engines::cgi::params;
 use crate::engines::cgi::params::Params;
 use crate::engines::cgi::{fastcgi, server_vars};
-use crate::engines::workers::generation::in_flight::{Key, Way};
+use crate::engines::workers::generation::in_flight::{Key, SentVia};
 use crate::event::{Body, Event, Failure};
 
-/// A body up to this many bytes travels in the message, a larger one as a descriptor beside it.
+/// A body of at most this many bytes travels in the message, a larger one as a descriptor.
 pub const INLINE_BODY: usize = 64 * 1024;
-/// What a worker can receive at once (`SURUS_MESSAGE_MAX`).
+/// The most that a worker can receive at once (`SURUS_MESSAGE_MAX`).
 const MAX_MESSAGE: usize = 256 * 1024;
 const _: () = assert!(
     fastcgi::HEADER_LEN + EVENT_LEN + params::MAX_TOTAL + INLINE_BODY + 2 * fastcgi::HEADER_LEN
@@ -29,87 +30,90 @@ const _: () = assert!(
     "EVENT, PARAMS and STDIN records fit into a message"
 );
 
-/// The content of an EVENT record: deadline and length of the body, then what is only known when it is sent.
+/// The length of an EVENT record: deadline and body length, then three fields that are filled in
+/// when the message is sent.
 const EVENT_LEN: usize = 25;
-/// Where in a message is what it is to wake.
+/// The offset of the worker that the message is to wake.
 const WAKES: usize = fastcgi::HEADER_LEN + 16;
-/// Where it says whether it is one of many.
+/// The offset of the flag that tells whether several events are in flight.
 const ONE_OF_MANY: usize = WAKES + 4;
-/// Where it has the half of its ticket that is not secret.
+/// The offset of the ticket's public half.
 const TAG: usize = ONE_OF_MANY + 1;
 
-/// The sending end, shared by all who have events. Dropping it lets the workers empty the inbox and end.
+/// The sending end of the request ring and its socket. Dropping it lets the workers empty both and
+/// exit.
 pub struct Inbox {
     socket: AsyncSeqpacket,
-    post: Arc<Post>,
+    poller: Arc<RingPoller>,
 }
 
-/// Why an event did not get into the inbox.
+/// Why an event could not be sent.
 pub enum SendError {
-    /// No process holds the other end any more.
+    /// No process has the other end open any more.
     Closed,
-    /// It never will.
+    /// It can never be sent.
     Unsendable(Failure),
 }
 
 impl Inbox {
-    pub fn new(socket: Seqpacket, post: Arc<Post>) -> io::Result<Inbox> {
+    pub fn new(socket: Seqpacket, poller: Arc<RingPoller>) -> io::Result<Inbox> {
         Ok(Inbox {
             socket: AsyncSeqpacket::new(socket)?,
-            post,
+            poller,
         })
     }
 
-    /// Wakes a worker that sleeps although there is something in the ring.
+    /// Wakes an idle worker if the ring is not empty.
     pub fn wake_if_needed(&self) {
-        let rings = &self.post.rings;
+        let rings = &self.poller.rings;
         if rings.has_event()
-            && let Some(sleeper) = Sleeper::claim(rings)
+            && let Some(idle) = IdleWorker::claim(rings)
         {
-            self.knock(Some(sleeper));
+            self.kick(Some(idle));
         }
     }
 
-    /// Wakes a worker for what is in the ring, whoever is known to sleep.
-    pub fn knock_anyone(&self) {
-        self.knock(None);
+    /// Wakes any worker for the ring, even if none is known to be idle.
+    pub fn kick_any(&self) {
+        self.kick(None);
     }
 
-    /// Has a script shut the socket down, which all workers share? It would be for all of them.
+    /// Whether a script has shut down the socket, which all workers share.
     pub fn is_shut_down(&self) -> bool {
         let probe = self.socket.try_send(&[IoSlice::new(&Rings::wakes(None))]);
         matches!(probe, Err(error) if is_closed(&error))
     }
 
-    /// Has everything been received that was sent by the socket?
+    /// Whether the workers have received everything sent by the socket.
     pub fn is_socket_empty(&self) -> bool {
-        // A kernel that cannot say it: then nothing is taken for lost.
+        // If the kernel cannot tell, no message counts as lost.
         self.socket.unreceived().is_ok_and(|bytes| bytes == 0)
     }
 
-    /// Sends a message that says that there is something in the ring. With a socket that is full there is enough to wake up for.
-    fn knock(&self, sleeper: Option<Sleeper<'_>>) {
-        let message = Sleeper::said(&sleeper);
+    /// Sends a message that tells a worker to look at the ring. If the socket is full, its messages
+    /// wake enough workers.
+    fn kick(&self, idle: Option<IdleWorker<'_>>) {
+        let message = IdleWorker::encoded(&idle);
         if self.socket.try_send(&[IoSlice::new(&message)]).is_ok() {
-            self.sent(sleeper);
+            self.sent(idle);
         }
     }
 
-    fn sent(&self, sleeper: Option<Sleeper<'_>>) {
-        match sleeper {
-            Some(sleeper) => std::mem::forget(sleeper),
-            None => self.post.rings.sent_by_socket(),
+    fn sent(&self, idle: Option<IdleWorker<'_>>) {
+        match idle {
+            Some(idle) => std::mem::forget(idle),
+            None => self.poller.rings.sent_by_socket(),
         }
     }
 
-    /// Sends the event. Cancelling before it returns sends nothing.
-    /// It may be one of many that the workers have to do with.
+    /// Sends the event. Cancelling before it returns sends nothing. `is_one_of_many`: other recent
+    /// events are in flight.
     pub async fn send(
         &self,
         event: &Event,
         Key { request, ticket }: Key,
         is_one_of_many: bool,
-    ) -> Result<Way, SendError> {
+    ) -> Result<SentVia, SendError> {
         let mut head = encode_head(event, request).map_err(SendError::Unsendable)?;
         let inline = match event.request.body() {
             Body::Memory(bytes) if bytes.len() <= INLINE_BODY => &bytes[..],
@@ -119,7 +123,7 @@ impl Inbox {
             Body::Memory(bytes) if bytes.len() > INLINE_BODY => {
                 Some(surus_sys::process::memory_file(bytes).map_err(|error| {
                     SendError::Unsendable(Failure::Busy(if error.raw_os_error() == Some(24) {
-                        "no descriptors left"
+                        "too many open files"
                     } else {
                         "no memory for the request's body"
                     }))
@@ -131,15 +135,15 @@ impl Inbox {
             Body::Spooled { file, .. } => Some(file.as_fd()),
             _ => beside.as_ref().map(OwnedFd::as_fd),
         };
-        let rings = &self.post.rings;
-        let sleeper = match fd.is_none() && rings.has_spinner() {
+        let rings = &self.poller.rings;
+        let idle = match fd.is_none() && rings.has_polling() {
             true => None,
-            false => Sleeper::claim(rings),
+            false => IdleWorker::claim(rings),
         };
-        head[WAKES..WAKES + 4].copy_from_slice(&Sleeper::said(&sleeper));
+        head[WAKES..WAKES + 4].copy_from_slice(&IdleWorker::encoded(&idle));
         head[ONE_OF_MANY] = u8::from(is_one_of_many);
         head[TAG..TAG + 4].copy_from_slice(&ticket.tag().to_be_bytes());
-        // At most two records: the inline limit is one byte more than a record can carry.
+        // At most two records: the inline limit exceeds a record's by one byte.
         let (first, second) = inline.split_at(inline.len().min(fastcgi::MAX_CONTENT));
         let first_header = fastcgi::header(fastcgi::STDIN, request, first.len());
         let second_header = fastcgi::header(fastcgi::STDIN, request, second.len());
@@ -155,20 +159,20 @@ impl Inbox {
             (false, true) => &parts[..3],
             (false, false) => &parts[..],
         };
-        if sleeper.is_none()
+        if idle.is_none()
             && fd.is_none()
             && let Some(position) = rings.put(parts)
         {
-            // One may have looked before the event was there.
-            if !rings.claim_spinner() {
+            // A worker may have polled just before the event was there.
+            if !rings.claim_polling() {
                 self.wake_if_needed();
             }
-            return Ok(Way::Ring(position));
+            return Ok(SentVia::Ring(position));
         }
         match self.socket.send(parts, fd).await {
             Ok(()) => {
-                self.sent(sleeper);
-                Ok(Way::Socket)
+                self.sent(idle);
+                Ok(SentVia::Socket)
             }
             Err(error) if error.raw_os_error() == Some(EMSGSIZE) => {
                 Err(SendError::Unsendable(Failure::Malformed(
@@ -178,34 +182,34 @@ impl Inbox {
             }
             Err(error) if is_closed(&error) => Err(SendError::Closed),
             Err(error) => {
-                warn!(%error, "an event cannot be handed to the workers");
+                warn!(%error, "cannot send a request to the workers");
                 Err(SendError::Unsendable(Failure::Busy(
-                    "the event cannot be handed to the workers",
+                    "the request cannot be sent to the workers",
                 )))
             }
         }
     }
 }
 
-/// A worker that is to be woken, until the message is sent that does.
-struct Sleeper<'a> {
+/// An idle worker that a message is about to wake.
+struct IdleWorker<'a> {
     rings: &'a Rings,
     worker: usize,
 }
 
-impl Sleeper<'_> {
-    fn claim(rings: &Rings) -> Option<Sleeper<'_>> {
-        let worker = rings.claim_sleeper()?;
-        Some(Sleeper { rings, worker })
+impl IdleWorker<'_> {
+    fn claim(rings: &Rings) -> Option<IdleWorker<'_>> {
+        let worker = rings.claim_sleeping()?;
+        Some(IdleWorker { rings, worker })
     }
 
-    /// What the message says of it.
-    fn said(sleeper: &Option<Sleeper<'_>>) -> [u8; 4] {
-        Rings::wakes(sleeper.as_ref().map(|sleeper| sleeper.worker))
+    /// The message's field that names the worker.
+    fn encoded(idle: &Option<IdleWorker<'_>>) -> [u8; 4] {
+        Rings::wakes(idle.as_ref().map(|idle| idle.worker))
     }
 }
 
-impl Drop for Sleeper<'_> {
+impl Drop for IdleWorker<'_> {
     fn drop(&mut self) {
         self.rings.give_back(self.worker);
     }
@@ -220,7 +224,7 @@ const EMSGSIZE: i32 = 90;
 const ECONNRESET: i32 = 104;
 const ENOTCONN: i32 = 107;
 
-/// The EVENT record and the PARAMS records.
+/// Encodes the EVENT record and the PARAMS records.
 pub fn encode_head(event: &Event, request: u16) -> Result<Vec<u8>, Failure> {
     let mut head = Vec::with_capacity(HEAD);
     head.extend_from_slice(&fastcgi::header(fastcgi::EVENT, request, EVENT_LEN));
@@ -232,10 +236,11 @@ pub fn encode_head(event: &Event, request: u16) -> Result<Vec<u8>, Failure> {
     params.end()
 }
 
-/// Bytes that most heads need, and that the allocator has at hand: glibc keeps no larger pieces for quick use.
+/// Enough for most header sections, and quick to allocate: glibc caches no larger pieces.
 const HEAD: usize = 1024;
 
-/// `Instant` is the same clock as the workers', but its numbers are hidden; so they are read side by side, once.
+/// Converts to the workers' clock. `Instant` uses the same clock but hides its numbers, so both are
+/// read side by side once.
 pub fn micros(instant: Instant) -> u64 {
     static READ: LazyLock<(Instant, u64)> = LazyLock::new(|| (Instant::now(), now_micros()));
     let (then, micros) = *READ;

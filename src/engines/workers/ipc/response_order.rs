@@ -1,46 +1,48 @@
-//! Whose answer may a worker send? That of the event which it has claimed and not ended, and nobody else's.
+//! Checks that a worker answers only the event that it holds.
 //!
-//! Request ids are used again and again, so what comes late, or from a process that should be silent, would reach another
-//! client. So the first that a worker says of an event is the event's ticket, which only its holder shows, and all that follows is
-//! said of the event with this ticket.
+//! Request ids are reused, so a late or forged record could otherwise reach another client. A
+//! worker therefore begins each response with the event's ticket, which only the holder knows. All
+//! records up to the end belong to the event with that ticket.
 
 use crate::engines::workers::generation::in_flight::Key;
 
 /// The events of one worker, in the order in which it ends them.
 #[derive(Default)]
-pub struct Turn {
-    /// Events whose end it has said. The next one's number is one more, as its letters count.
+pub struct ResponseSequence {
+    /// How many events it has ended. The next one has the next number, as counted in its frames.
     ended: u64,
     current: Option<Current>,
 }
 
 struct Current {
     request: u16,
-    /// The event, if the ticket was right.
+    /// The event, if the ticket was valid.
     event: Option<Key>,
 }
 
-impl Turn {
-    /// Which event does it answer, if it is believed? An error where it answers another request, or none.
+impl ResponseSequence {
+    /// The event that the worker currently answers, if its ticket was valid. Fails if it answers
+    /// another request id, or none.
     pub fn at(&self, request: u16) -> Result<Option<Key>, String> {
         match &self.current {
             Some(current) if current.request == request => Ok(current.event),
-            _ => Err(format!("it speaks of request {request} without its ticket")),
+            _ => Err(format!("it answers request {request} without its ticket")),
         }
     }
 
-    /// Is this the event that it answers?
+    /// Whether the worker currently answers this event.
     pub fn is_at(&self, event: Key) -> bool {
         let current = self.current.as_ref();
         current.is_some_and(|current| current.event == Some(event))
     }
 
-    /// The number of the event whose turn it is.
+    /// The number of the event that comes next.
     pub fn number(&self) -> u64 {
         self.ended + 1
     }
 
-    /// It begins to speak of `request`, which is `event` if it is believed. An error says why that cannot be.
+    /// The worker begins to answer `request`, which is `event` if its ticket was valid. Fails if it
+    /// has not ended the previous one.
     pub fn begin(&mut self, request: u16, event: Option<Key>) -> Result<(), String> {
         if let Some(Current { request: other, .. }) = self.current {
             return Err(format!(
@@ -51,7 +53,7 @@ impl Turn {
         Ok(())
     }
 
-    /// It has ended the event.
+    /// The worker has ended the event.
     pub fn end(&mut self) {
         self.current = None;
         self.ended += 1;
@@ -65,12 +67,12 @@ mod tests {
     use surus_sys::scoreboard::Ticket;
 
     #[test]
-    fn record_without_ticket_is_nobodys() {
+    fn record_without_ticket_is_rejected() {
         let key = |request, number| Key {
             request,
             ticket: Ticket::new(number, 5),
         };
-        let mut turn = Turn::default();
+        let mut turn = ResponseSequence::default();
         assert!(turn.at(7).is_err() && turn.number() == 1);
         turn.begin(7, Some(key(7, 1))).unwrap();
         assert_eq!(turn.at(7), Ok(Some(key(7, 1))));

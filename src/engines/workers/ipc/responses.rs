@@ -1,4 +1,4 @@
-//! What one worker says: responses, log lines, the end of events.
+//! Reads what one worker sends: responses, log lines, and the ends of events.
 
 use std::io;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use tokio::sync::oneshot;
 use tracing::{debug, error, warn};
 
 use super::requests;
-use super::response_order::Turn;
+use super::response_order::ResponseSequence;
 use crate::engines::cgi::fastcgi;
 use crate::engines::cgi::fastcgi::Record;
 use crate::engines::cgi::response;
 use crate::engines::cgi::response::{Block, Head, Split, TooLarge};
-use crate::engines::response_spool::{Giver, Gone, Refused, backlog};
+use crate::engines::response_spool::{self, ClientClosed, SpoolWriter, WriteError};
 use crate::engines::workers::exit_reason::Killed;
-use crate::engines::workers::generation::in_flight::{Key, Reached, Slot};
-use crate::engines::workers::generation::state::{Exit, Shared};
+use crate::engines::workers::generation::in_flight::{InFlightRequest, Key, Progress};
+use crate::engines::workers::generation::state::{Exit, GenerationState};
 use crate::engines::workers::response_stream::Stream;
 use crate::event::{Failure, Response, ResponseBody};
 use crate::launcher::Pid;
@@ -30,55 +30,57 @@ use crate::observe::php_log;
 use crate::observe::php_log::Written;
 use crate::observe::rate_limit::Rarely;
 
-/// Reads one worker's outbox.
+/// The reader of one worker's response ring and socket.
 pub struct Outbox {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<GenerationState>,
     pub(crate) stream: UnixStream,
-    /// Its line in the scoreboard.
+    /// The worker's index in the scoreboard.
     pub(crate) index: usize,
-    /// Woken for its letters.
+    /// Woken for the worker's frames.
     pub(crate) reader: Arc<AtomicWaker>,
     pub(crate) pid: Arc<Pid>,
-    pub(crate) turn: Turn,
-    /// How it has ended, when that is known.
+    pub(crate) sequence: ResponseSequence,
+    /// How the process exited, once that is known.
     exit: Option<Exit>,
     exited: oneshot::Receiver<Exit>,
-    /// Since when the ring's first letter is none that it could have written next, and how often it was looked at.
+    /// Since when the ring's first frame is one that the worker cannot have written next, and how
+    /// often that was seen.
     pub(crate) blocked: Option<(Instant, u32)>,
-    /// When it had answered an event that has not ended.
+    /// When the worker answered an event that has not ended.
     answered: Option<Instant>,
     reply: Reply,
-    /// A log message that has not ended yet.
+    /// A log message that is not complete.
     message: Message,
     /// Bytes of early hints of the current event.
     hinted: usize,
-    /// What it writes to stdout and stderr.
+    /// The reader of the worker's stdout and stderr.
     written: Written,
 }
 
-/// How far the answer to the current event is.
+/// How much of the response to the current event has arrived.
 enum Reply {
-    /// No event is being answered.
+    /// No response has begun.
     None,
     /// The header block is not complete.
     Head { key: Key, block: Block },
-    /// The head is known; who waits has not been told, because the whole body may be at hand in a moment.
+    /// The headers are complete. The caller has not been answered yet, because the rest of the body
+    /// may arrive in a moment.
     Ready {
         key: Key,
         head: Head,
-        /// Mostly all of the body.
+        /// Usually all of the body.
         first: Bytes,
         more: Vec<Bytes>,
     },
     /// The body streams to the client.
-    Streaming { key: Key, backlog: Giver },
-    /// The client has its answer or has gone; what still comes is thrown away.
+    Streaming { key: Key, spool: SpoolWriter },
+    /// The caller has the response, or the client has disconnected; the rest is discarded.
     Done,
 }
 
 impl Outbox {
     pub fn new(
-        shared: Arc<Shared>,
+        shared: Arc<GenerationState>,
         stream: UnixStream,
         index: usize,
         pid: Arc<Pid>,
@@ -86,12 +88,12 @@ impl Outbox {
         written: Written,
     ) -> Outbox {
         Outbox {
-            reader: shared.post.reader(index),
+            reader: shared.poller.reader(index),
             shared,
             stream,
             index,
             pid,
-            turn: Turn::default(),
+            sequence: ResponseSequence::default(),
             exit: None,
             exited,
             blocked: None,
@@ -107,7 +109,7 @@ impl Outbox {
         self.pid.get()
     }
 
-    /// Until the worker has ended.
+    /// Returns after the worker has exited.
     pub async fn run(&mut self) {
         if let Some(wrong) = self.read().await {
             self.end(&wrong).await;
@@ -116,24 +118,24 @@ impl Outbox {
         self.worker_ended(exit).await;
     }
 
-    /// Reads until the worker ends. What is returned is something that no worker of ours says.
+    /// Reads until the worker exits. Returns a description of invalid input.
     async fn read(&mut self) -> Option<String> {
         let (mut buffer, mut letter) = (BytesMut::new(), BytesMut::new());
         let mut block = SMALL;
         loop {
-            // Short answers share a block; a piece that is as long as all of its room is one of many.
+            // Short responses share a block; a piece that fills its block is one of many.
             if buffer.capacity() - buffer.len() < block / 4 {
                 buffer.reserve(block);
             }
             let room = buffer.capacity() - buffer.len();
             match self.more(&mut buffer).await {
                 Ok(None) => {
-                    if let Err(wrong) = self.take_letters(&mut letter).await {
+                    if let Err(wrong) = self.take_frames(&mut letter).await {
                         return Some(wrong);
                     }
                     continue;
                 }
-                Ok(Some(0)) => return self.take_letters(&mut letter).await.err(),
+                Ok(Some(0)) => return self.take_frames(&mut letter).await.err(),
                 Ok(Some(n)) => block = if n >= room { LARGE } else { SMALL },
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Some(error.to_string()),
@@ -141,30 +143,31 @@ impl Outbox {
             if let Err(wrong) = self.take_records(&mut buffer, &mut letter).await {
                 return Some(wrong);
             }
-            // All that has arrived has been seen; what is not complete by now streams.
+            // Everything that has arrived has been read; an incomplete response is streamed.
             self.begin_stream().await;
         }
     }
 
-    /// Takes what the worker says. By a letter can only come what ends an event that was begun: other workers can write to the ring,
-    /// to the socket they cannot.
+    /// Processes one record. A frame can only end an event that was begun through the socket: other
+    /// workers can write to the ring, but not to the socket.
     pub(crate) async fn take(&mut self, record: Record, by_letter: bool) -> Result<(), String> {
         if record.kind == fastcgi::TICKET {
             return self.begin(&record);
         }
-        let Some(key) = self.turn.at(record.request)? else {
-            return self.take_of_nobody(record);
+        let Some(key) = self.sequence.at(record.request)? else {
+            return self.discard(record);
         };
         match record.kind {
             fastcgi::STDOUT if record.content.is_empty() => {
-                // Before anybody has the answer, who may ask again at once.
+                // Counted before the client has the response, because it may send its next request
+                // at once.
                 if self.answered.is_none() {
-                    self.shared.finishing.begin();
+                    self.shared.warm_worker.begin();
                     self.answered = Some(Instant::now());
                 }
                 self.end_response().await;
-                // What follows takes the time that it takes, as under php-fpm; Lambda's time goes on.
-                self.shared.slots.with(key, |slot| {
+                // What follows has no time limit, as under php-fpm; on Lambda the deadline stays.
+                self.shared.in_flight.with(key, |slot| {
                     if slot.patience.is_some() {
                         slot.deadline = None;
                     }
@@ -172,7 +175,7 @@ impl Outbox {
             }
             fastcgi::STDOUT => self.output(key, record.content).await,
             fastcgi::STDERR if record.content.is_empty() => {
-                let event = self.shared.slots.with(key, |slot| slot.event);
+                let event = self.shared.in_flight.with(key, |slot| slot.event);
                 let message = std::mem::take(&mut self.message);
                 php_log::message(message, self.pid.get(), event);
             }
@@ -182,82 +185,86 @@ impl Outbox {
                 self.end_response().await;
                 let is_overloaded = record.content.get(4) == Some(&fastcgi::OVERLOADED);
                 if is_overloaded && by_letter {
-                    return Err("a letter about a request that was not begun".into());
+                    return Err("a frame about a request that was not begun".into());
                 }
-                let is_held = self.shared.slots.with(key, |slot| {
+                let is_held = self.shared.in_flight.with(key, |slot| {
                     if let [.., high, middle, low] = *record.content {
                         let waited = waited(slot.entered, [high, middle, low]);
                         self.shared.queue_wait.observe(waited.as_secs_f64());
                     }
                     if slot.answer.is_none() {
-                        // As nearly always: it has its answer.
+                        // The usual case: the caller has the response.
                     } else if is_overloaded && slot.is_late() {
-                        // The deadline was over before its turn came.
-                        slot.refuse(Failure::TimedOut, Reached::Worker);
+                        // The deadline passed before the event began.
+                        slot.fail(Failure::TimedOut, Progress::Received);
                     } else if is_overloaded {
-                        // The worker could not take it, and ends.
-                        let why = "no worker had a descriptor for its body".into();
-                        slot.refuse(Failure::Died(why), Reached::Declined);
+                        // The worker could not take the event, and exits.
+                        let why = "no worker could open the request's body: too many open \
+                            files"
+                            .into();
+                        slot.fail(Failure::Died(why), Progress::Declined);
                     } else {
-                        let why = "the script ended without an answer".into();
-                        slot.refuse(Failure::Malformed(why), Reached::Php);
+                        let why = "the script ended without a response".into();
+                        slot.fail(Failure::Malformed(why), Progress::Started);
                     }
                     slot.hold.is_some()
                 }) == Some(true);
                 self.reply = Reply::None;
                 self.hinted = 0;
                 if !self.message.is_empty() {
-                    // Its end never came. It must not become the beginning of the next event's.
-                    let event = self.shared.slots.with(key, |slot| slot.event);
+                    // The message's end is missing. It must not become the beginning of the next
+                    // event's message.
+                    let event = self.shared.in_flight.with(key, |slot| slot.event);
                     php_log::message(std::mem::take(&mut self.message), self.pid.get(), event);
                 }
-                self.turn.end();
+                self.sequence.end();
                 self.finished();
                 if is_held {
                     self.written.catch_up().await;
                 }
-                self.shared.slots.close(key);
+                self.shared.in_flight.close(key);
             }
             kind => return Err(format!("a record of type {kind}")),
         }
         Ok(())
     }
 
-    /// It says the first of an event: one that it has claimed?
+    /// The worker begins to answer an event; checks that it has claimed it.
     fn begin(&mut self, record: &Record) -> Result<(), String> {
         let ticket = record.content[..].try_into();
-        let ticket = ticket.map_err(|_| "a ticket of another length".to_owned())?;
+        let ticket = ticket.map_err(|_| "a ticket of the wrong length".to_owned())?;
         let ticket = Ticket::from_bytes(ticket);
         let event = self
             .shared
             .claimed(record.request, ticket, self.index, &self.pid);
-        static SAID: Rarely = Rarely::new();
-        // As when it was given up because it seemed to be lost.
-        if event.is_none() && SAID.is_time(Instant::now()) {
+        static REPORTED: Rarely = Rarely::new();
+        // Possible if Surus gave the event up because it seemed lost.
+        if event.is_none() && REPORTED.is_time(Instant::now()) {
             warn!(
                 pid = self.pid.get(),
                 request = record.request,
-                "a worker answers a request that is not its own (any more); the answer is thrown away"
+                "a worker answered a request that it does not hold; response discarded"
             );
         }
-        self.turn.begin(record.request, event)
+        self.sequence.begin(record.request, event)
     }
 
-    /// Takes what is said of an event that is not, or no more, this worker's. Its log lines are true all the same.
-    fn take_of_nobody(&mut self, record: Record) -> Result<(), String> {
+    /// Processes a record for an event that this worker does not hold, or no longer. Its log lines
+    /// count nevertheless.
+    fn discard(&mut self, record: Record) -> Result<(), String> {
         match record.kind {
             fastcgi::STDERR if record.content.is_empty() => {
                 php_log::message(std::mem::take(&mut self.message), self.pid.get(), None);
             }
             fastcgi::STDERR => self.message.add(&record.content),
             fastcgi::STDOUT | fastcgi::EARLY_HINTS => {}
-            fastcgi::END_REQUEST => self.turn.end(),
+            fastcgi::END_REQUEST => self.sequence.end(),
             kind => return Err(format!("a record of type {kind}")),
         }
         Ok(())
     }
 
-    /// Waits until it is known how the worker has ended.
+    /// Waits until it is known how the worker exited.
     async fn exit(&mut self) -> Exit {
         if let Some(exit) = self.exit {
             return exit;
@@ -273,13 +280,14 @@ impl Outbox {
         *self.exit.insert(exit)
     }
 
-    /// Ends a worker that says what no worker of ours does, with the events that it has.
+    /// Kills a worker that sent invalid input.
     async fn end(&mut self, wrong: &str) {
         error!(
             pid = self.pid.get(),
-            wrong, "a worker cannot be understood; killed"
+            wrong, "worker sent an invalid record; killed"
         );
-        self.shared.kill(self.index, &self.pid, Killed::Broken);
+        self.shared
+            .kill(self.index, &self.pid, Killed::ProtocolError);
     }
 
     async fn output(&mut self, key: Key, content: Bytes) {
@@ -294,7 +302,7 @@ impl Outbox {
                 Ok(Some(Split { block, rest })) => self.head_complete(key, &block, rest),
                 Ok(None) => {}
                 Err(TooLarge) => {
-                    self.refuse(
+                    self.fail(
                         key,
                         Failure::Malformed("the response's headers are too large".into()),
                     );
@@ -303,12 +311,12 @@ impl Outbox {
             Reply::Ready { first, .. } if first.is_empty() => *first = content,
             Reply::Ready { more, .. } => {
                 more.push(content);
-                // A worker that posts all the time would never let us see the end.
+                // A worker that sends without pause would keep this loop from its end.
                 if more.len() >= AT_ONCE {
                     self.begin_stream().await;
                 }
             }
-            Reply::Streaming { .. } => self.pass_on(content).await,
+            Reply::Streaming { .. } => self.forward(content).await,
             Reply::None | Reply::Done => {}
         }
     }
@@ -319,7 +327,7 @@ impl Outbox {
                 for line in refused {
                     warn!(
                         pid = self.pid.get(),
-                        line, "a response header that HTTP cannot carry was left out"
+                        line, "a response header that is invalid in HTTP was left out"
                     );
                 }
                 self.reply = Reply::Ready {
@@ -329,19 +337,19 @@ impl Outbox {
                     more: Vec::new(),
                 };
             }
-            Err(wrong) => self.refuse(key, Failure::Malformed(wrong)),
+            Err(wrong) => self.fail(key, Failure::Malformed(wrong)),
         }
     }
 
-    fn refuse(&mut self, key: Key, failure: Failure) {
-        self.shared.refuse(key, failure, Reached::Php);
+    fn fail(&mut self, key: Key, failure: Failure) {
+        self.shared.fail(key, failure, Progress::Started);
         self.reply = Reply::Done;
     }
 
-    /// It does nothing any more for the event that it has answered.
+    /// The worker is done with the event that it has answered.
     fn finished(&mut self) {
         if let Some(answered) = self.answered.take() {
-            self.shared.finishing.end(answered.elapsed());
+            self.shared.warm_worker.end(answered.elapsed());
         }
     }
 
@@ -363,25 +371,28 @@ impl Outbox {
                 self.shared
                     .answer(key, response(head, ResponseBody::Full(body)));
             }
-            Reply::Streaming { key, backlog } => {
-                let stopped = self.shared.slots.with(key, |slot| slot.stopping.is_some());
-                // What was cut off must not look complete.
-                backlog.end(match stopped {
+            Reply::Streaming { key, spool } => {
+                let stopped = self
+                    .shared
+                    .in_flight
+                    .with(key, |slot| slot.stopping.is_some());
+                // A truncated response must not look complete.
+                spool.end(match stopped {
                     Some(true) => Err(Failure::TimedOut),
                     _ => Ok(()),
                 });
             }
             Reply::Head { key, .. } => {
-                self.refuse(
+                self.fail(
                     key,
-                    Failure::Malformed("the response's headers have no end".into()),
+                    Failure::Malformed("the response's headers are incomplete".into()),
                 );
             }
             Reply::None | Reply::Done => {}
         }
     }
 
-    /// Tells who waits that the body will follow.
+    /// Answers the caller before the body is complete.
     async fn begin_stream(&mut self) {
         if !matches!(self.reply, Reply::Ready { .. }) {
             return;
@@ -395,40 +406,37 @@ impl Outbox {
         else {
             return;
         };
-        let spool = |slot: &mut Slot| slot.spool.clone();
-        let Some(spool) = self.shared.slots.with(key, spool) else {
+        let spool = |slot: &mut InFlightRequest| slot.spool.clone();
+        let Some(spool) = self.shared.in_flight.with(key, spool) else {
             return;
         };
-        let (giver, taker) = backlog(spool);
-        let stream = Stream::new(taker, self.shared.clone(), key);
+        let (writer, reader) = response_spool::pair(spool);
+        let stream = Stream::new(reader, self.shared.clone(), key);
         if !self
             .shared
             .answer(key, response(head, ResponseBody::stream(stream)))
         {
             return;
         }
-        self.reply = Reply::Streaming {
-            key,
-            backlog: giver,
-        };
+        self.reply = Reply::Streaming { key, spool: writer };
         let pieces = std::iter::once(first).chain(more);
         for piece in pieces.filter(|piece| !piece.is_empty()) {
-            self.pass_on(piece).await;
+            self.forward(piece).await;
         }
     }
 
-    /// Waits until there is room for a piece; the worker waits with us, and its deadline does not count meanwhile: neither its client nor
-    /// the disk is its fault.
-    async fn pass_on(&mut self, piece: Bytes) {
-        let Reply::Streaming { key, backlog } = &mut self.reply else {
+    /// Waits until there is room for a piece. The worker waits, too, and its deadline is suspended,
+    /// because neither the client nor the disk is its fault.
+    async fn forward(&mut self, piece: Bytes) {
+        let Reply::Streaming { key, spool } = &mut self.reply else {
             return;
         };
         let key = *key;
-        let given = match backlog.try_give(piece) {
+        let written = match spool.try_write(piece) {
             Ok(()) => Ok(()),
-            Err(Refused::Gone) => Err(Gone),
-            Err(Refused::Full(piece)) => {
-                self.shared.slots.with(key, |slot| {
+            Err(WriteError::ClientClosed) => Err(ClientClosed),
+            Err(WriteError::Full(piece)) => {
+                self.shared.in_flight.with(key, |slot| {
                     if slot.patience.is_some() {
                         slot.deadline = None;
                     }
@@ -436,18 +444,18 @@ impl Outbox {
                 });
                 let (shared, index, pid) = (&self.shared, self.index, &self.pid);
                 let is_done = || !shared.is_named(index, pid, key);
-                let given = backlog.give(piece, is_done).await;
+                let written = spool.write_waiting(piece, is_done).await;
                 self.shared
-                    .slots
+                    .in_flight
                     .with(key, |slot| slot.waits_for_client = false);
-                given
+                written
             }
         };
-        if given.is_err() {
-            // Stream's drop has told the worker.
+        if written.is_err() {
+            // The drop of `Stream` has told the worker.
             self.reply = Reply::Done;
         }
-        self.shared.slots.with(key, |slot| {
+        self.shared.in_flight.with(key, |slot| {
             if let Some(patience) = slot.patience {
                 slot.deadline = Some(Instant::now() + patience);
             }
@@ -455,7 +463,7 @@ impl Outbox {
     }
 
     fn hints(&mut self, key: Key, block: &Bytes) {
-        // A client that reads nothing keeps them all waiting. Each takes some memory of its own.
+        // A client that reads nothing keeps all of them in memory.
         self.hinted = self.hinted.saturating_add(block.len() + 256);
         if self.hinted > MAX_HINTS {
             self.shared.metrics.early_hints_dropped.inc();
@@ -463,7 +471,7 @@ impl Outbox {
         }
         let hints = self
             .shared
-            .slots
+            .in_flight
             .with(key, |slot| slot.hints.as_ref()?.upgrade())
             .flatten();
         if let (Some(hints), Ok((head, _))) = (hints, response::parse(block)) {
@@ -471,10 +479,10 @@ impl Outbox {
         }
     }
 
-    /// The worker is gone: the event that it held will not be answered, or not completely.
+    /// The worker has exited: the event that it held gets no complete response.
     async fn worker_ended(&mut self, exit: Exit) {
-        let rings = &self.shared.post.rings;
-        // A successor has written nothing while there was anything.
+        let rings = &self.shared.poller.rings;
+        // A successor writes nothing while its predecessor's frames are unread.
         if self.is_blocked() {
             rings.empty(self.index);
         } else {
@@ -482,81 +490,88 @@ impl Outbox {
             rings.repair(self.index);
         }
         self.finished();
-        // What its line has said last. That may be a lie, but of an event that it names right.
+        // What the worker's scoreboard line said last. It may be forged, but only about an event
+        // whose ticket it names correctly.
         let named = exit.held.filter(|_| exit.state.holds_event());
         let named = named.and_then(|held| {
             let pid = self.pid.clone();
-            self.shared.note_holder(held, self.index, pid)
+            self.shared.record_holder(held, self.index, pid)
         });
-        // It may have been about to write down what it has claimed, or have answered more than could be read: the watch misses that.
+        // A worker may have exited while recording its claim, or after answering more than could be
+        // read; the sweep finds those cases.
         for key in self.shared.held_by(&self.pid) {
-            let is_spoken_of = self.turn.is_at(key);
+            let is_spoken_of = self.sequence.is_at(key);
             if !is_spoken_of && self.shared.is_named_by_another(&self.pid, key) {
                 // One of the two lines is a copy.
-                self.shared.slots.with(key, |slot| {
+                self.shared.in_flight.with(key, |slot| {
                     (slot.holder, slot.stopping) = (None, None);
                 });
                 continue;
             }
-            let reached = match named {
-                Some(named) if named == key && !is_spoken_of => Reached::with(exit.state),
-                _ => Reached::Php,
+            let progress = match named {
+                Some(named) if named == key && !is_spoken_of => Progress::with(exit.state),
+                _ => Progress::Started,
             };
-            self.lose(key, exit, reached).await;
+            self.lose(key, exit, progress).await;
         }
     }
 
-    /// An event that this worker held when it ended.
-    async fn lose(&mut self, key: Key, exit: Exit, reached: Reached) {
-        let stopped = self.shared.slots.with(key, |slot| slot.stopping.is_some());
+    /// Fails an event that the worker held when it exited.
+    async fn lose(&mut self, key: Key, exit: Exit, progress: Progress) {
+        let stopped = self
+            .shared
+            .in_flight
+            .with(key, |slot| slot.stopping.is_some());
         let failure = if stopped == Some(true) {
             Failure::TimedOut
         } else {
-            Failure::Died(
-                exit.wait_status
-                    .map_or_else(|| "its template is gone".into(), process::describe_exit),
-            )
+            Failure::Died(exit.wait_status.map_or_else(
+                || "the master process has exited".into(),
+                process::describe_exit,
+            ))
         };
         let is_streaming =
             matches!(&self.reply, Reply::Streaming { key: streamed, .. } if *streamed == key);
         match std::mem::replace(&mut self.reply, Reply::Done) {
-            Reply::Streaming { backlog, .. } if is_streaming => backlog.end(Err(failure)),
+            Reply::Streaming { spool, .. } if is_streaming => spool.end(Err(failure)),
             reply => {
-                // Another's.
+                // The response is for another event.
                 self.reply = reply;
                 debug!(
                     pid = self.pid.get(),
                     request = key.request,
-                    ?reached,
-                    "a worker died with an event"
+                    ?progress,
+                    "a worker crashed with a request"
                 );
-                self.shared.refuse(key, failure, reached);
+                self.shared.fail(key, failure, progress);
             }
         }
-        let is_held = self.shared.slots.with(key, |slot| slot.hold.is_some());
+        let is_held = self.shared.in_flight.with(key, |slot| slot.hold.is_some());
         if is_held == Some(true) {
             self.written.catch_up().await;
         }
-        self.shared.slots.close(key);
+        self.shared.in_flight.close(key);
     }
 }
 
-/// Pieces of an answer that are waited for only if they are there already.
+/// How many pieces may be collected before the response is streamed.
 const AT_ONCE: usize = 16;
 
-/// Bytes of early hints that an event may have sent.
+/// Bytes of early hints that one event may send.
 const MAX_HINTS: usize = 64 * 1024;
 
-/// Memory to read into, at least a quarter of it at once: enough for the usual page, more once a response turns out to be long.
+/// Bytes to read into, of which at least a quarter is read at once: enough for most pages, more if
+/// a response turns out to be long.
 pub(crate) const SMALL: usize = 64 * 1024;
 const LARGE: usize = 256 * 1024;
 
-/// From its arrival to when a worker took it, which END_REQUEST says in units of 64 us, without the upper digits.
+/// The time from the event's arrival to the worker's claim, which END_REQUEST reports in units of
+/// 64 µs without the upper digits.
 fn waited(entered: Instant, taken: [u8; 3]) -> Duration {
     let [high, middle, low] = taken;
     let taken = u64::from_be_bytes([0, 0, 0, 0, 0, high, middle, low]);
     let units = taken.wrapping_sub(requests::micros(entered) >> 6) & 0xff_ffff;
-    // Less than nothing, by what was rounded off.
+    // Rounding can make it negative.
     let units = if units > 0x80_0000 { 0 } else { units };
     Duration::from_micros(units << 6)
 }

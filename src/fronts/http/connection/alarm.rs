@@ -7,14 +7,14 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// What wakes the future, and through it the task.
+/// Wakes the future, and through it the task.
 pub struct Alarm {
     has_rung: AtomicBool,
     task: AtomicWaker,
 }
 
 impl Alarm {
-    /// Has rung, so that the future is polled a first time.
+    /// An alarm that has rung, so that the future is polled a first time.
     pub fn new() -> Arc<Alarm> {
         Arc::new(Alarm {
             has_rung: AtomicBool::new(true),
@@ -22,7 +22,7 @@ impl Alarm {
         })
     }
 
-    /// Waits for a future, which is polled when the alarm has rung.
+    /// Waits for a future and polls it only when the alarm has rung.
     pub async fn wait<F: Future>(self: &Arc<Alarm>, mut future: Pin<&mut F>) -> F::Output {
         std::future::poll_fn(|cx| {
             self.task.register(cx.waker());
@@ -35,7 +35,7 @@ impl Alarm {
         .await
     }
 
-    /// Has the next future polled.
+    /// Makes `wait` poll its future, for example after it was replaced.
     pub fn ring(&self) {
         self.has_rung.store(true, Ordering::Release);
         self.task.wake();

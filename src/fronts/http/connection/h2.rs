@@ -1,7 +1,7 @@
-//! HTTP/2: many requests on one connection.
+//! HTTP/2: several requests on one connection.
 //!
-//! hyper would lead h2 for us, but has no way to send informational responses yet (hyperium/hyper#4114), and browsers heed early hints
-//! in HTTP/2 alone.
+//! Surus drives the h2 crate itself, because hyper cannot send informational responses yet
+//! (hyperium/hyper#4114), and browsers use early hints with HTTP/2 only.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
@@ -24,20 +24,21 @@ use crate::budget::{MEMORY, Taken};
 use crate::event::EarlyHints;
 use crate::fronts::http::Settings;
 use crate::fronts::http::request::Service;
-use crate::fronts::http::request::response_body::Outgoing;
+use crate::fronts::http::request::response_body::TrackedBody;
 use crate::fronts::http::request::response_memory;
-use crate::fronts::http::transport::io::{Io, Shared};
+use crate::fronts::http::transport::io::{ConnectionState, Io};
 
-/// A connection, to be polled to its end. Dropped, it ends its requests.
-pub struct Multiplexed {
+/// A connection, which must be polled until it ends. Dropping it ends its requests.
+pub struct H2Connection {
     state: State,
-    /// The client is to be told that it has to ask elsewhere.
-    leaves: bool,
-    /// Led by the task of the connection, so that what they have to say at a time leaves in one piece.
+    /// Whether the client must be told to use another connection.
+    is_shutting_down: bool,
+    /// The responses in progress. The connection's task drives all of them, so that their output
+    /// leaves in one write.
     answers: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>,
     service: Arc<Service>,
     peer: Peer,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionState>,
 }
 
 enum State {
@@ -45,12 +46,12 @@ enum State {
     Open(server::Connection<Io, Bytes>),
 }
 
-impl Multiplexed {
-    pub fn new(io: Io, service: Arc<Service>, peer: Peer) -> Multiplexed {
+impl H2Connection {
+    pub fn new(io: Io, service: Arc<Service>, peer: Peer) -> H2Connection {
         let shared = io.shared();
-        Multiplexed {
+        H2Connection {
             state: State::Greeting(builder(&service.settings).handshake(io)),
-            leaves: false,
+            is_shutting_down: false,
             answers: FuturesUnordered::new(),
             service,
             peer,
@@ -58,9 +59,9 @@ impl Multiplexed {
         }
     }
 
-    /// Answers what the client has asked by now, and ends then.
+    /// Answers the requests received so far, and then closes the connection.
     pub fn graceful_shutdown(&mut self) {
-        self.leaves = true;
+        self.is_shutting_down = true;
         if let State::Open(connection) = &mut self.state {
             connection.graceful_shutdown();
         }
@@ -84,10 +85,10 @@ impl Multiplexed {
                 if let Some(Ok(response)) = reply.unless_reset(answer).await
                     && let Err(error) = send(response, is_head, &reply).await
                 {
-                    debug!(%error, "a response broke off");
+                    debug!(%error, "response truncated");
                 }
             };
-            // The other requests of the connection go on.
+            // The connection's other requests continue.
             if AssertUnwindSafe(answered).catch_unwind().await.is_err()
                 && let Some(mut reply) = reply.lock().take()
             {
@@ -101,16 +102,16 @@ fn builder(settings: &Settings) -> server::Builder {
     let mut builder = server::Builder::new();
     builder
         .max_concurrent_streams(128)
-        .max_header_list_size(u32::try_from(settings.max_head.0).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(settings.max_header_size.0).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(20)
-        // For each of those streams, what its client does not take.
+        // Per stream: what its client has not taken yet.
         .max_send_buffer_size(64 * 1024)
         .initial_window_size(256 * 1024)
         .initial_connection_window_size(1024 * 1024);
     builder
 }
 
-impl Future for Multiplexed {
+impl Future for H2Connection {
     type Output = Result<(), h2::Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -119,7 +120,7 @@ impl Future for Multiplexed {
             match &mut this.state {
                 State::Greeting(handshake) => {
                     let mut connection = ready!(Pin::new(handshake).poll(cx))?;
-                    if this.leaves {
+                    if this.is_shutting_down {
                         connection.graceful_shutdown();
                     }
                     this.state = State::Open(connection);
@@ -135,7 +136,7 @@ impl Future for Multiplexed {
                         while let Poll::Ready(Some(())) = this.answers.poll_next_unpin(cx) {
                             any = true;
                         }
-                        // Once more, so that it writes what they have said.
+                        // Poll the connection once more to write their output.
                         if !any {
                             return Poll::Pending;
                         }
@@ -146,10 +147,10 @@ impl Future for Multiplexed {
     }
 }
 
-/// The way back to who has asked, until its response begins.
+/// The way to send a response, until it begins.
 struct Reply {
     way: Mutex<Option<SendResponse<Bytes>>>,
-    /// What its early hints may still take: h2 keeps them until the client reads.
+    /// The memory of early hints, which h2 keeps until the client reads them.
     hints: Mutex<Taken>,
 }
 
@@ -166,15 +167,15 @@ impl Reply {
         if let Some(reply) = &mut *self.lock()
             && let Err(error) = reply.send_informational(response)
         {
-            debug!(%error, status = status.as_u16(), "an informational response is left out");
+            debug!(%error, status = status.as_u16(), "informational response omitted");
         }
     }
 
-    /// None: the client has taken its request back, or has left.
+    /// None if the client has reset the request or disconnected.
     async fn unless_reset<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
         let mut answer = pin!(answer);
         std::future::poll_fn(|cx| {
-            // First: what is taken back at once is nobody's work.
+            // Checked first, so that a request that was reset at once costs no work.
             if let Some(reply) = &mut *self.lock()
                 && reply.poll_reset(cx).is_ready()
             {
@@ -203,7 +204,11 @@ impl EarlyHints for Reply {
     }
 }
 
-async fn send(response: Response<Outgoing>, is_head: bool, reply: &Reply) -> Result<(), h2::Error> {
+async fn send(
+    response: Response<TrackedBody>,
+    is_head: bool,
+    reply: &Reply,
+) -> Result<(), h2::Error> {
     let _headers = response_memory::headers(&response);
     let (mut head, mut body) = response.into_parts();
     let is_empty = body.is_end_stream();
@@ -226,7 +231,7 @@ async fn send(response: Response<Outgoing>, is_head: bool, reply: &Reply) -> Res
     {
         head.headers.insert(header::DATE, now);
     }
-    // What is nobody else's business, like the name of a file to be sent, ends here.
+    // Extensions, such as the file to send, are for Surus only.
     head.extensions.clear();
     let Some(mut reply) = reply.lock().take() else {
         return Ok(());
@@ -240,9 +245,12 @@ async fn send(response: Response<Outgoing>, is_head: bool, reply: &Reply) -> Res
     }
 }
 
-async fn send_body(body: &mut Outgoing, stream: &mut SendStream<Bytes>) -> Result<(), h2::Error> {
+async fn send_body(
+    body: &mut TrackedBody,
+    stream: &mut SendStream<Bytes>,
+) -> Result<(), h2::Error> {
     loop {
-        // Room is asked for when there is something to send: what is set aside for one stream, no other has.
+        // Capacity is reserved only when there is data: what one stream reserves, no other can use.
         match next(body, stream).await? {
             None => return stream.send_data(Bytes::new(), true),
             Some(Err(_)) => {
@@ -253,7 +261,8 @@ async fn send_body(body: &mut Outgoing, stream: &mut SendStream<Bytes>) -> Resul
                 let Ok(mut piece) = frame.into_data() else {
                     continue;
                 };
-                // No more than the client has room for: what h2 were to keep beyond that, nobody would know to be still there.
+                // At most what the client's window allows: h2 would buffer the rest, and the
+                // timeouts would not see it.
                 while !piece.is_empty() {
                     stream.reserve_capacity(piece.len());
                     if stream.capacity() == 0 {
@@ -272,10 +281,10 @@ async fn send_body(body: &mut Outgoing, stream: &mut SendStream<Bytes>) -> Resul
     }
 }
 
-type Piece = Option<Result<Frame<Bytes>, <Outgoing as Body>::Error>>;
+type Piece = Option<Result<Frame<Bytes>, <TrackedBody as Body>::Error>>;
 
-/// The body's next piece; an error when the client wants none any more.
-async fn next(body: &mut Outgoing, stream: &mut SendStream<Bytes>) -> Result<Piece, h2::Error> {
+/// The body's next piece; an error if the client has reset the stream.
+async fn next(body: &mut TrackedBody, stream: &mut SendStream<Bytes>) -> Result<Piece, h2::Error> {
     std::future::poll_fn(|cx| {
         if let Poll::Ready(reset) = stream.poll_reset(cx) {
             return Poll::Ready(Err(reset?.into()));
@@ -285,7 +294,7 @@ async fn next(body: &mut Outgoing, stream: &mut SendStream<Bytes>) -> Result<Pie
     .await
 }
 
-/// Waits until the client, and what it has not taken yet, let something be sent.
+/// Waits until the windows of the stream and the connection allow sending.
 async fn room(stream: &mut SendStream<Bytes>) -> Result<(), h2::Error> {
     while stream.capacity() == 0 {
         match std::future::poll_fn(|cx| stream.poll_capacity(cx)).await {
@@ -301,11 +310,11 @@ async fn room(stream: &mut SendStream<Bytes>) -> Result<(), h2::Error> {
 /// A request's body as it arrives.
 pub struct Received {
     stream: RecvStream,
-    /// A client that waits until it hears that the body is wanted.
+    /// Answers `100 Continue` to a client that waits for it.
     asks: Option<Arc<Reply>>,
-    /// How much is still to come, where the client has said so. h2 holds it to that.
+    /// How many bytes are left, if the client has announced a length. h2 enforces it.
     rest: Option<u64>,
-    /// All that is left are trailers.
+    /// Only trailers are left.
     ended: bool,
 }
 
@@ -343,7 +352,7 @@ impl Body for Received {
             }
             match ready!(data) {
                 Some(Ok(piece)) => {
-                    // The client may send as much again.
+                    // Lets the client send as much again.
                     let _ = self.stream.flow_control().release_capacity(piece.len());
                     self.rest = self
                         .rest

@@ -20,28 +20,29 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use self::alarm::Alarm;
-use self::protocol::Spoken;
+use self::protocol::ServerConnection;
 use super::Settings;
 use super::listener::Listener;
-use super::listener::connection_limit::{Guest, Room};
+use super::listener::connection_limit::{ConnectionLimiter, ConnectionPermit};
 use super::listener::proxy_protocol;
 use super::listener::proxy_protocol::Header;
 use super::request::Service;
-use super::transport::io::{Io, Shared, Socket};
-use super::transport::timeouts::{Limits, Overdue};
+use super::transport::io::{ConnectionState, Io, Socket};
+use super::transport::timeouts::{ConnectionLimits, Timeout};
 use crate::app::forwarded::{self, Peer};
 use crate::event::Address;
 use crate::observe::rate_limit::Rarely;
 
-/// Accepts until `draining`; then takes the connections that the kernel has already completed, and returns.
+/// Accepts connections until `draining`. Then accepts those that the kernel has already completed,
+/// and returns.
 pub async fn accept(
     listener: Listener,
     service: Arc<Service>,
     connections: TaskTracker,
-    room: Arc<Room>,
+    limiter: Arc<ConnectionLimiter>,
     draining: CancellationToken,
 ) {
-    static SAID: Rarely = Rarely::new();
+    static REPORTED: Rarely = Rarely::new();
     static NONE_IDLE: Rarely = Rarely::new();
     let mut server = None;
     loop {
@@ -53,38 +54,40 @@ pub async fn accept(
         let (socket, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of descriptors, most likely; those in use have to end first.
-                if SAID.is_time(Instant::now()) {
-                    warn!(%error, "cannot accept connections; where too many files are open, raise their limit (LimitNOFILE= of systemd, ulimit -n), or lower http.max_connections");
+                // Probably too many open files; others must close first.
+                if REPORTED.is_time(Instant::now()) {
+                    warn!(%error, "cannot accept connections; if too many files are open, \
+                        raise their limit (LimitNOFILE= of systemd, ulimit -n), or lower \
+                        http.max_connections");
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        // Boxed, because a future has room for its arguments as long as it lives.
+        // Boxed, because a future keeps the space of its arguments for its whole life.
         let io = Box::new(Io::new(socket, service.settings.max_uri.0));
-        let mut guest = room.enter(io.shared());
-        if guest.is_none() {
+        let mut permit = limiter.enter(io.shared());
+        if permit.is_none() {
             if NONE_IDLE.is_time(Instant::now()) {
                 warn!(
                     limit = service.settings.max_connections,
-                    "http.max_connections are open and none of them is idle; more have to wait"
+                    "http.max_connections reached and no connection is idle; new connections wait"
                 );
             }
-            guest = room.wait(&io.shared(), &draining).await;
+            permit = limiter.wait(&io.shared(), &draining).await;
         }
-        let Some(guest) = guest else {
+        let Some(permit) = permit else {
             service.application.metrics.connections_refused.inc();
             continue;
         };
         let service = service.clone();
         let draining = draining.clone();
         let open = Open::new(&service.application.metrics.connections);
-        connections.spawn(serve(io, peer, service, guest, draining, open));
+        connections.spawn(serve(io, peer, service, permit, draining, open));
     }
 }
 
-/// A connection that is counted, however it ends.
+/// Counts a connection until it is dropped.
 struct Open(Gauge);
 
 impl Open {
@@ -100,12 +103,13 @@ impl Drop for Open {
     }
 }
 
-/// `last` is the server's address of the connection before, which nearly all share.
+/// `last` is the server's address of the previous connection, which nearly all connections share.
 async fn accept_one(listener: &Listener, last: &mut Option<Address>) -> io::Result<(Socket, Peer)> {
     match listener {
         Listener::Tcp(listener) => {
             let (stream, client) = listener.accept().await?;
-            // hyper does not; without it every second small write waits for the client's delayed acknowledgement.
+            // hyper does not set it. Without it, every second small write waits for the client's
+            // delayed acknowledgement.
             stream.set_nodelay(true)?;
             let server = unmapped(stream.local_addr()?);
             if !last.as_ref().is_some_and(|last| last.is(server)) {
@@ -134,24 +138,27 @@ async fn accept_one(listener: &Listener, last: &mut Option<Address>) -> io::Resu
     }
 }
 
-/// `::ffff:192.0.2.1`, as a listener at `[::]` sees IPv4 clients, is 192.0.2.1 to PHP.
+/// A listener at `[::]` sees IPv4 clients as `::ffff:192.0.2.1`; PHP gets 192.0.2.1.
 fn unmapped(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Reads the PROXY header. None closes the connection.
-async fn introduced(
+async fn read_proxy_header(
     socket: &Socket,
     buffer: &mut BytesMut,
     peer: Peer,
     settings: &Settings,
 ) -> Option<Peer> {
     if !forwarded::is_trusted(&peer, &settings.trusted_proxies) {
-        warn!(client = ?peer.client, "not among http.trusted_proxies, whose PROXY headers are believed; closed");
+        warn!(
+            client = ?peer.client,
+            "connection closed: PROXY headers are accepted only from http.trusted_proxies"
+        );
         return None;
     }
     let header = proxy_protocol::read(socket, buffer);
-    match tokio::time::timeout(settings.head_timeout.0, header).await {
+    match tokio::time::timeout(settings.header_timeout.0, header).await {
         Ok(Ok(Header::Own)) => Some(peer),
         Ok(Ok(Header::Relayed {
             client,
@@ -177,7 +184,7 @@ async fn serve(
     mut io: Box<Io>,
     mut peer: Peer,
     service: Arc<Service>,
-    guest: Guest,
+    permit: ConnectionPermit,
     draining: CancellationToken,
     _open: Open,
 ) {
@@ -185,51 +192,58 @@ async fn serve(
     let shared = io.shared();
     if settings.proxy_protocol {
         let mut first = BytesMut::new();
-        let introduced = async {
+        let read = async {
             tokio::select! {
                 biased;
-                introduced = introduced(&shared.socket, &mut first, peer.clone(), settings) => introduced,
-                () = last_chance(&draining) => None,
-                () = shared.leave.notified() => None,
+                read = read_proxy_header(&shared.socket, &mut first, peer.clone(), settings) => read,
+                () = drain_grace(&draining) => None,
+                () = shared.evict.notified() => None,
             }
         };
-        // Boxed, because its size would be that of every idle connection.
-        let Some(client) = Box::pin(introduced).await else {
+        // Boxed, so that an idle connection does not have its size.
+        let Some(client) = Box::pin(read).await else {
             return;
         };
         peer = client;
         io.begin_with(first.freeze());
     }
-    let mut limits = Limits {
-        head: settings.head_timeout.0,
-        keep_alive: settings.keep_alive.0,
-        write: settings.write_timeout.0,
+    let mut limits = ConnectionLimits {
+        head: settings.header_timeout.0,
+        keep_alive: settings.keep_alive_timeout.0,
+        write: settings.send_timeout.0,
     };
     let answer = service_fn(|request: Request<Incoming>| {
         let hints = (request.version() == Version::HTTP_11).then(|| Arc::downgrade(&shared) as _);
         let service = service.clone();
         service.answer(request, &peer, shared.clone(), hints)
     });
-    let mut connection = Box::pin(Spoken::new(*io, service.clone(), peer.clone(), answer));
-    let (mut drained, mut told, mut leaves) = (false, false, false);
-    // Polled when it wakes, not whenever the connection does: that is several times for every request.
+    let mut connection = Box::pin(ServerConnection::new(
+        *io,
+        service.clone(),
+        peer.clone(),
+        answer,
+    ));
+    // Polled only when it wakes, not whenever the connection is polled, which happens several times
+    // per request.
     let alarm = Alarm::new();
     let mut interruption = Box::pin(interrupted(limits.look(), Some(&draining), &shared));
+    let (mut drained, mut told, mut is_evicted) = (false, false, false);
     loop {
         tokio::select! {
             biased;
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
                     debug!(client = ?peer.client, error = %error, "connection ended");
-                    parse_error::note(error.as_ref(), &peer, &service, &shared);
+                    parse_error::record(error.as_ref(), &peer, &service.accounting, &shared);
                 }
                 break;
             }
             interrupted = alarm.wait(interruption.as_mut()) => {
                 match interrupted {
-                    Interruption::Look => match shared.activity.overdue(limits) {
-                        // Told so first: with HTTP/2, what the client sends meanwhile is then known to be for another connection.
-                        Some(Overdue::Idle) if !told => {
+                    Interruption::CheckTimeouts => match shared.timers.overdue(limits) {
+                        // Shut down gracefully first: with HTTP/2 the client then knows that
+                        // requests it sends meanwhile need another connection.
+                        Some(Timeout::Idle) if !told => {
                             told = true;
                             connection.as_mut().graceful_shutdown();
                         }
@@ -237,23 +251,24 @@ async fn serve(
                             debug!(client = ?peer.client, ?why, "connection closed");
                             return;
                         }
-                        None if shared.rests() => connection.as_mut().rest(),
+                        None if shared.is_between_requests() => connection.as_mut().rest(),
                         None => {}
                     }
-                    Interruption::Leave if shared.activity.idle_since().is_some() => {
-                        (leaves, told) = (true, true);
-                        limits.keep_alive = limits.keep_alive.min(LEAVING);
+                    Interruption::Evict if shared.timers.idle_since().is_some() => {
+                        (is_evicted, told) = (true, true);
+                        limits.keep_alive = limits.keep_alive.min(EVICTION_GRACE);
                         connection.as_mut().graceful_shutdown();
                     }
-                    Interruption::Leave => guest.stays(),
+                    Interruption::Evict => permit.keep(),
                     Interruption::Drain => {
                         drained = true;
-                        limits.keep_alive = limits.keep_alive.min(LAST_CHANCE);
-                        shared.activity.drain();
+                        limits.keep_alive = limits.keep_alive.min(DRAIN_GRACE);
+                        shared.timers.drain();
                     }
                 }
-                // With HTTP/2, the client can be told before we close that it has to ask elsewhere, and what will still be answered.
-                if drained && !told && shared.activity.is_multiplexed() {
+                // With HTTP/2, the client can be told before the close which requests will still be
+                // answered.
+                if drained && !told && shared.timers.is_multiplexed() {
                     told = true;
                     connection.as_mut().graceful_shutdown();
                 }
@@ -263,46 +278,48 @@ async fn serve(
             }
         }
     }
-    // Whatever it was still doing is for nobody, and what follows is to be told when to leave.
+    // Drops what the connection was still doing. A lingering connection must hear of its eviction,
+    // which the other future would consume.
     drop(connection);
     drop(interruption);
-    if !leaves {
+    if !is_evicted {
         let lingers = async {
             tokio::select! {
                 () = shared.linger() => {}
-                () = shared.leave.notified() => {}
+                () = shared.evict.notified() => {}
             }
         };
-        // Boxed, because its size would be that of every idle connection.
+        // Boxed, so that an idle connection does not have its size.
         Box::pin(lingers).await;
     }
 }
 
-/// How long an idle client that speaks HTTP/2 has for its part in ending the connection when another needs the room.
-const LEAVING: Duration = Duration::from_millis(100);
+/// How long an idle HTTP/2 client may take to close its connection when another one needs the
+/// place.
+const EVICTION_GRACE: Duration = Duration::from_millis(100);
 
-/// How long a connection stays open after the last request when the service is about to end. Its client does not know of that,
-/// and may have sent another by the time that it could learn it.
-const LAST_CHANCE: Duration = Duration::from_secs(1);
+/// How long a connection stays open after its last response during a shutdown. Its client does not
+/// know about the shutdown, and may already have sent another request.
+const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
-async fn last_chance(draining: &CancellationToken) {
+async fn drain_grace(draining: &CancellationToken) {
     draining.cancelled().await;
-    tokio::time::sleep(LAST_CHANCE).await;
+    tokio::time::sleep(DRAIN_GRACE).await;
 }
 
-/// Why something else than the connection itself is to be attended to.
+/// An event other than progress of the connection itself.
 enum Interruption {
-    /// It is time to see whether a timeout is over.
-    Look,
+    /// It is time to check the timeouts.
+    CheckTimeouts,
     Drain,
-    /// Another connection needs the room.
-    Leave,
+    /// Another connection needs the place.
+    Evict,
 }
 
 async fn interrupted(
     look: Duration,
     draining: Option<&CancellationToken>,
-    connection: &Shared,
+    connection: &ConnectionState,
 ) -> Interruption {
     let drain = async {
         match draining {
@@ -313,7 +330,7 @@ async fn interrupted(
     tokio::select! {
         biased;
         () = drain => Interruption::Drain,
-        () = connection.leave.notified() => Interruption::Leave,
-        () = tokio::time::sleep(look) => Interruption::Look,
+        () = connection.evict.notified() => Interruption::Evict,
+        () = tokio::time::sleep(look) => Interruption::CheckTimeouts,
     }
 }

@@ -1,23 +1,27 @@
-//! What becomes of a request that hyper cannot read, and so answers without asking us: it is counted and logged as others are.
+//! Counts and logs requests that hyper cannot parse, and therefore answers itself.
 
 use std::error::Error;
-use std::sync::atomic::Ordering;
 
 use http::StatusCode;
 
 use crate::app::STATIC;
 use crate::app::forwarded::Peer;
 use crate::app::response::class;
-use crate::fronts::http::request::Service;
+use crate::fronts::http::request::Accounting;
 use crate::fronts::http::request::access_log::Entry;
-use crate::fronts::http::transport::io::Shared;
+use crate::fronts::http::transport::io::ConnectionState;
 
-/// To be told why a connection has ended.
-pub fn note(error: &(dyn Error + 'static), peer: &Peer, service: &Service, connection: &Shared) {
+/// Records why a connection has ended, if that was a parse error.
+pub fn record(
+    error: &(dyn Error + 'static),
+    peer: &Peer,
+    accounting: &Accounting,
+    connection: &ConnectionState,
+) {
     let Some(error) = error.downcast_ref::<hyper::Error>() else {
         return;
     };
-    // To half a preface of HTTP/2 there is no answer.
+    // An incomplete preface of HTTP/2 has no response.
     if !error.is_parse() || error.is_parse_version_h2() {
         return;
     }
@@ -26,15 +30,12 @@ pub fn note(error: &(dyn Error + 'static), peer: &Peer, service: &Service, conne
         None if error.is_parse_too_large() => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, 0),
         None => (StatusCode::BAD_REQUEST, 0),
     };
-    let took = connection.activity.head_took();
-    service
-        .application
-        .metrics
-        .answered(STATIC, class(status), took);
-    if let Some(log) = &service.access_log {
+    let took = connection.timers.head_took();
+    accounting.metrics.answered(STATIC, class(status), took);
+    if let Some(log) = &accounting.access_log {
         log.log(Entry {
-            event: service.next_event.fetch_add(1, Ordering::Relaxed),
-            // Whom a proxy speaks for, stands in the head.
+            event: accounting.next_id(),
+            // The client behind a proxy is named in the headers, which could not be parsed.
             client: peer.client.as_ref().map(|client| client.ip()),
             head: None,
             status,

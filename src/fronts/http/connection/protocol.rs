@@ -1,4 +1,4 @@
-//! Which HTTP is spoken on a connection? The client's first bytes tell.
+//! Selects HTTP/1 or HTTP/2 by a connection's first bytes.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -10,36 +10,36 @@ use hyper::server::conn::http1;
 use hyper::service::HttpService;
 use hyper_util::rt::TokioIo;
 
-use super::h2::Multiplexed;
+use super::h2::H2Connection;
 use crate::app::forwarded::Peer;
 use crate::fronts::http::Settings;
 use crate::fronts::http::request::Service;
-use crate::fronts::http::request::response_body::Outgoing;
+use crate::fronts::http::request::response_body::TrackedBody;
 use crate::fronts::http::transport::io::Io;
 
-/// A connection, to be polled to its end. `S` answers requests of HTTP/1.
-pub struct Spoken<S: HttpService<Incoming>> {
+/// A connection, which must be polled until it ends. `S` answers requests of HTTP/1.
+pub struct ServerConnection<S: HttpService<Incoming>> {
     service: Arc<Service>,
     peer: Peer,
     protocol: Protocol<S>,
 }
 
 enum Protocol<S: HttpService<Incoming>> {
-    /// None: the connection ends before its first byte.
+    /// None if the connection ends before the protocol is known.
     Unknown(Option<(Io, S)>),
-    /// HTTP/1 between two requests, without the memory that they take. None: the connection ends.
+    /// HTTP/1 between two requests, without hyper's state. None if the connection ends.
     Resting(Option<(Io, S)>),
     // Boxed, so that a connection without one does not have its size.
     Http1(Box<http1::Connection<TokioIo<Io>, S>>),
-    Http2(Box<Multiplexed>),
+    Http2(Box<H2Connection>),
 }
 
-impl<S> Spoken<S>
+impl<S> ServerConnection<S>
 where
-    S: HttpService<Incoming, ResBody = Outgoing> + Unpin,
+    S: HttpService<Incoming, ResBody = TrackedBody> + Unpin,
 {
-    pub fn new(io: Io, service: Arc<Service>, peer: Peer, answer: S) -> Spoken<S> {
-        Spoken {
+    pub fn new(io: Io, service: Arc<Service>, peer: Peer, answer: S) -> ServerConnection<S> {
+        ServerConnection {
             service,
             peer,
             protocol: Protocol::Unknown(Some((io, answer))),
@@ -51,8 +51,8 @@ where
         Protocol::Http1(Box::new(connection))
     }
 
-    /// Frees hyper's buffers and state until the client sends something. To be polled on. The last
-    /// request must have been read to its end, and its response been sent.
+    /// Frees hyper's buffers and state until the client sends something. Keep polling. hyper must
+    /// have read the last request to its end and sent its response.
     pub fn rest(&mut self) {
         match std::mem::replace(&mut self.protocol, Protocol::Resting(None)) {
             Protocol::Http1(connection) => {
@@ -65,7 +65,7 @@ where
         }
     }
 
-    /// Answers what has been asked by now, and ends then. To be polled on.
+    /// Answers the requests received so far, and then ends. Keep polling.
     pub fn graceful_shutdown(&mut self) {
         match &mut self.protocol {
             Protocol::Unknown(io) | Protocol::Resting(io) => *io = None,
@@ -75,9 +75,9 @@ where
     }
 }
 
-impl<S> Future for Spoken<S>
+impl<S> Future for ServerConnection<S>
 where
-    S: HttpService<Incoming, ResBody = Outgoing> + Unpin,
+    S: HttpService<Incoming, ResBody = TrackedBody> + Unpin,
 {
     type Output = Result<(), Box<dyn Error + Send + Sync>>;
 
@@ -94,7 +94,7 @@ where
                         return Poll::Ready(Ok(()));
                     };
                     this.protocol = match is_http_2 {
-                        true => Protocol::Http2(Box::new(Multiplexed::new(
+                        true => Protocol::Http2(Box::new(H2Connection::new(
                             io,
                             this.service.clone(),
                             this.peer.clone(),
@@ -126,10 +126,11 @@ fn http_1(settings: &Settings) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .header_read_timeout(None)
-        .max_buf_size(settings.max_head.0 as usize)
+        .max_buf_size(settings.max_header_size.0 as usize)
         .max_headers(settings.max_headers)
-        // A closed sending direction looks the same whether the client waits for its answer or has left. Like nginx we take
-        // it for the latter: work for clients who have left is what an overloaded service can least afford.
+        // A client that closes its sending direction may still wait for the response, or may have
+        // disconnected. Like nginx, Surus assumes the latter, because an overloaded service must
+        // not work for clients that have left.
         .half_close(false)
         .writev(true);
     builder

@@ -1,7 +1,8 @@
-//! Bounds the open connections: makes room for another one by closing the one that has been idle longest, or has it wait.
+//! Limits the open connections: closes the longest idle connection for a new one, or makes the new
+//! one wait.
 //!
-//! Nothing here happens for a request: connections note what they do in their `Activity`, and those notes are read where there is no
-//! room left.
+//! Requests cost nothing here: connections record their state in their `ConnectionTimers`, which is
+//! only read when the limit is reached.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,153 +12,159 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::fronts::http::transport::io::Shared;
+use crate::fronts::http::transport::io::ConnectionState;
 use crate::observe::rate_limit::Rarely;
 
-/// All listeners' connections.
-pub struct Room {
+/// The connections of all listeners.
+pub struct ConnectionLimiter {
     limit: usize,
-    guests: Mutex<Guests>,
-    /// A connection has ended.
-    left: Notify,
+    permits: Mutex<Permits>,
+    /// Notified when a connection has closed.
+    closed: Notify,
 }
 
 #[derive(Default)]
-struct Guests {
+struct Permits {
     next: u64,
-    /// Connections that are open.
-    open: HashMap<u64, Arc<Shared>>,
-    /// Those of them that have been asked to leave.
-    leaving: HashSet<u64>,
-    /// Who was idle longest when all were looked at, the longest last. Who has become idle since then is so for less long.
+    /// The open connections.
+    open: HashMap<u64, Arc<ConnectionState>>,
+    /// Those that have been told to close.
+    closing: HashSet<u64>,
+    /// The idle connections at the last scan, the longest idle last. Connections that became idle
+    /// later have been idle for less time.
     longest: Vec<(Instant, u64)>,
-    /// When all were looked at and nobody was idle.
-    in_vain: Option<Instant>,
+    /// When the last scan found no idle connection.
+    none_idle_at: Option<Instant>,
 }
 
-/// How long all count as busy that were.
+/// How long such a scan's result counts.
 const ALL_BUSY: Duration = Duration::from_millis(5);
 
-/// A client that asks without pause is idle for less; to close its connection would have it connect again.
+/// Clients that send requests without pause are idle for less; closing their connections would only
+/// make them reconnect.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// How long a connection waits for room until it is closed. Those behind it wait in the kernel meanwhile: closed at once, they would
-/// come back at once, and use the time that the open ones need.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a connection waits before it is closed. Those behind it wait in the kernel meanwhile:
+/// if closed at once, they would reconnect at once and use up the time of the open ones.
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// How often it is seen whether one has been idle for long enough.
-const LOOK: Duration = Duration::from_millis(20);
+/// The interval of checks whether a connection has been idle for long enough.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Looking at all of them finds one in so many, so that the cost of it is shared by as many newcomers.
+/// How many idle connections a scan collects, so that as many new connections share its cost.
 const FOUND: usize = 32;
 
-/// A connection's place in the room.
-pub struct Guest {
-    room: Arc<Room>,
+/// An open connection's permit.
+pub struct ConnectionPermit {
+    limiter: Arc<ConnectionLimiter>,
     number: u64,
 }
 
-impl Room {
-    pub fn new(limit: usize) -> Room {
-        Room {
+impl ConnectionLimiter {
+    pub fn new(limit: usize) -> ConnectionLimiter {
+        ConnectionLimiter {
             limit,
-            guests: Mutex::default(),
-            left: Notify::new(),
+            permits: Mutex::default(),
+            closed: Notify::new(),
         }
     }
 
-    fn guests(&self) -> MutexGuard<'_, Guests> {
-        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    fn permits(&self) -> MutexGuard<'_, Permits> {
+        self.permits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the connection to leave that has been idle longest, where that is needed. None where all are busy.
-    pub fn enter(self: &Arc<Room>, connection: Arc<Shared>) -> Option<Guest> {
-        let mut guests = self.guests();
-        while guests.open.len() - guests.leaving.len() >= self.limit {
-            guests.ask_the_longest_idle()?;
+    /// Tells the longest idle connection to close, if necessary. None if all are busy.
+    pub fn enter(
+        self: &Arc<ConnectionLimiter>,
+        connection: Arc<ConnectionState>,
+    ) -> Option<ConnectionPermit> {
+        let mut permits = self.permits();
+        while permits.open.len() - permits.closing.len() >= self.limit {
+            permits.evict_longest_idle()?;
         }
-        guests.next += 1;
-        let number = guests.next;
-        guests.open.insert(number, connection);
-        Some(Guest {
-            room: self.clone(),
+        permits.next += 1;
+        let number = permits.next;
+        permits.open.insert(number, connection);
+        Some(ConnectionPermit {
+            limiter: self.clone(),
             number,
         })
     }
 }
 
-impl Room {
-    /// As [`enter`](Self::enter), once there is room. None where there is none in time, or the service is about to end.
+impl ConnectionLimiter {
+    /// Like [`enter`](Self::enter), but waits. None if it takes too long, or if the service shuts
+    /// down.
     pub async fn wait(
-        self: &Arc<Room>,
-        connection: &Arc<Shared>,
+        self: &Arc<ConnectionLimiter>,
+        connection: &Arc<ConnectionState>,
         draining: &CancellationToken,
-    ) -> Option<Guest> {
-        let until = Instant::now() + PATIENCE;
+    ) -> Option<ConnectionPermit> {
+        let until = Instant::now() + MAX_WAIT;
         loop {
-            let left = tokio::time::timeout(LOOK, self.left.notified());
+            let closed = tokio::time::timeout(CHECK_INTERVAL, self.closed.notified());
             tokio::select! {
-                _ = left => {}
+                _ = closed => {}
                 () = draining.cancelled() => return self.enter(connection.clone()),
             }
-            let guest = self.enter(connection.clone());
-            if guest.is_some() || Instant::now() >= until {
-                return guest;
+            let permit = self.enter(connection.clone());
+            if permit.is_some() || Instant::now() >= until {
+                return permit;
             }
         }
     }
 }
 
-impl Guest {
-    /// It was asked to leave, and is busy again.
-    pub fn stays(&self) {
-        self.room.guests().leaving.remove(&self.number);
+impl ConnectionPermit {
+    /// The connection was told to close, but is busy again.
+    pub fn keep(&self) {
+        self.limiter.permits().closing.remove(&self.number);
     }
 }
 
-impl Drop for Guest {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut guests = self.room.guests();
-        guests.leaving.remove(&self.number);
-        let connection = guests.open.remove(&self.number);
-        // It closes its socket, for which nobody needs to wait.
-        drop(guests);
+        let mut permits = self.limiter.permits();
+        permits.closing.remove(&self.number);
+        let connection = permits.open.remove(&self.number);
+        // The drop closes sockets, which must not delay others.
+        drop(permits);
         drop(connection);
-        self.room.left.notify_one();
+        self.limiter.closed.notify_one();
     }
 }
 
-impl Guests {
-    fn ask_the_longest_idle(&mut self) -> Option<()> {
+impl Permits {
+    fn evict_longest_idle(&mut self) -> Option<()> {
         loop {
             while let Some((since, number)) = self.longest.pop() {
                 if let Some(connection) = self.open.get(&number)
-                    && connection.activity.idle_since() == Some(since)
-                    && self.leaving.insert(number)
+                    && connection.timers.idle_since() == Some(since)
+                    && self.closing.insert(number)
                 {
-                    connection.leave.notify_one();
+                    connection.evict.notify_one();
                     return Some(());
                 }
             }
-            self.look()?;
+            self.scan()?;
         }
     }
 
-    /// Finds who has been idle longest. None when nobody is.
-    fn look(&mut self) -> Option<()> {
+    /// Finds the longest idle connections. None if there are none.
+    fn scan(&mut self) -> Option<()> {
         let now = Instant::now();
-        if self.in_vain.is_some_and(|then| now - then < ALL_BUSY) {
+        if self.none_idle_at.is_some_and(|then| now - then < ALL_BUSY) {
             return None;
         }
         let staying = self
             .open
             .iter()
-            .filter(|(number, _)| !self.leaving.contains(number));
+            .filter(|(number, _)| !self.closing.contains(number));
         let mut idle: Vec<_> = staying
-            .filter_map(|(number, connection)| Some((connection.activity.idle_since()?, *number)))
+            .filter_map(|(number, connection)| Some((connection.timers.idle_since()?, *number)))
             .filter(|(since, _)| now.saturating_duration_since(*since) >= IDLE)
             .collect();
-        self.in_vain = idle.is_empty().then_some(now);
+        self.none_idle_at = idle.is_empty().then_some(now);
         let found = idle.len().div_ceil(FOUND);
         if found < idle.len() {
             idle.select_nth_unstable(found);
@@ -165,12 +172,14 @@ impl Guests {
         }
         idle.sort_unstable_by(|one, other| other.cmp(one));
         self.longest = idle;
-        if self.in_vain.is_some() {
+        if self.none_idle_at.is_some() {
             return None;
         }
-        static SAID: Rarely = Rarely::new();
-        if SAID.is_time(now) {
-            warn!("http.max_connections are open; those that have been idle longest make room");
+        static REPORTED: Rarely = Rarely::new();
+        if REPORTED.is_time(now) {
+            warn!(
+                "http.max_connections reached; closing the connections that have been idle longest"
+            );
         }
         Some(())
     }

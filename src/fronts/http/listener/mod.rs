@@ -1,4 +1,4 @@
-//! Where requests arrive.
+//! Listening sockets: addresses, permissions, and the removal of socket files.
 
 pub(crate) mod connection_limit;
 pub mod proxy_protocol;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use surus_sys::socket_file;
 use tokio::net::{TcpListener, UnixListener};
 
-/// An address to listen at.
+/// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     Tcp(SocketAddr),
@@ -39,7 +39,10 @@ impl FromStr for Address {
         };
         let with_port = with_port.replace("localhost:", "127.0.0.1:");
         with_port.parse().map(Address::Tcp).map_err(|_| {
-            format!("`{text}` is no address; write `127.0.0.1:8080`, `[::1]:8080`, `8080` or `unix:/run/app.sock`")
+            format!(
+                "`{text}` is not an address; write `127.0.0.1:8080`, `[::1]:8080`, `8080` or \
+                `unix:/run/app.sock`"
+            )
         })
     }
 }
@@ -70,7 +73,7 @@ impl Serialize for Address {
     }
 }
 
-/// Who may connect to a unix socket, as an octal number: `0660`.
+/// The permissions of a unix socket as an octal number: `0660`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mode(pub u32);
 
@@ -108,11 +111,11 @@ pub enum Listener {
     Unix(UnixListener, SocketFile),
 }
 
-/// A socket's file, removed with it.
+/// A socket's file, which is removed with it.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// None where another process removes it.
+    /// None if another process removes it.
     made: Option<socket_file::SocketFile>,
 }
 
@@ -124,26 +127,26 @@ impl Drop for SocketFile {
     }
 }
 
-/// Who may connect to a unix socket; what is not set is left to the umask and the process.
+/// The permissions of a unix socket; what is not set follows the umask and the process.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Admission {
     pub mode: Option<Mode>,
     pub group: Option<u32>,
 }
 
-/// A bound address that no runtime knows yet.
+/// A bound address that is not registered with a runtime yet.
 #[derive(Debug)]
 pub enum Bound {
     Tcp(std::net::TcpListener),
     Unix(std::os::unix::net::UnixListener, SocketFile),
 }
 
-/// Connections that wait to be accepted; what the kernel allows, if that is less.
+/// The number of connections that may wait to be accepted; the kernel may allow less.
 const BACKLOG: i32 = 4096;
 
 impl Bound {
-    /// Binds an address, which `setting` chooses. A unix socket that a dead process has left behind is replaced; one that
-    /// answers is not.
+    /// Binds an address, which comes from `setting`. A unix socket without a listening process is
+    /// replaced.
     pub fn bind(address: &Address, setting: &str, admission: Admission) -> anyhow::Result<Bound> {
         let bound = match address {
             Address::Tcp(address) => {
@@ -155,10 +158,18 @@ impl Bound {
                 Bound::Tcp(listener)
             }
             Address::Unix(path) => {
-                if let Ok(Some(found)) = socket_file::SocketFile::find(path) {
-                    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+                let cannot = || {
+                    format!(
+                        "cannot make the socket {} ({setting}); its directory must exist and be writable",
+                        path.display()
+                    )
+                };
+                let place = socket_file::Place::open(path, None).with_context(cannot)?;
+                if let Ok(Some(found)) = place.find() {
+                    if place.connect().is_ok() {
                         bail!(
-                            "cannot listen at unix:{}: another process does; end it, or choose another address with {setting}",
+                            "cannot listen at unix:{}: another process does; end it, or choose \
+                             another address with {setting}",
                             path.display()
                         );
                     }
@@ -168,15 +179,10 @@ impl Bound {
                 }
                 let Admission { mode, group } = admission;
                 let mode = mode.map(|Mode(mode)| mode);
-                let listener = socket_file::listen(path, mode, group).with_context(|| {
-                    format!(
-                        "cannot make the socket {} ({setting}); its directory must exist and be writable",
-                        path.display()
-                    )
-                })?;
+                let listener = place.listen(mode, group).with_context(cannot)?;
                 let file = SocketFile {
                     path: path.clone(),
-                    made: socket_file::SocketFile::find(path).ok().flatten(),
+                    made: place.find().ok().flatten(),
                 };
                 let _ = surus_sys::socket::set_backlog(&listener, BACKLOG);
                 listener.set_nonblocking(true)?;
@@ -186,14 +192,14 @@ impl Bound {
         Ok(bound)
     }
 
-    /// Leaves a socket's file to another process.
+    /// Leaves the removal of a socket's file to another process.
     pub fn leave_file(&mut self) {
         if let Bound::Unix(_, file) = self {
             file.made = None;
         }
     }
 
-    /// Accepts connections in the runtime that this is called in.
+    /// Accepts connections in the caller's runtime.
     pub fn listen(self) -> anyhow::Result<Listener> {
         Ok(match self {
             Bound::Tcp(listener) => Listener::Tcp(TcpListener::from_std(listener)?),
@@ -203,7 +209,7 @@ impl Bound {
 }
 
 impl Listener {
-    /// The address as users name it, with the port that the kernel has chosen where they asked for port 0.
+    /// The address as users write it, with the kernel's port instead of port 0.
     pub fn name(&self) -> String {
         match self {
             Listener::Tcp(listener) => match listener.local_addr() {
@@ -215,7 +221,7 @@ impl Listener {
     }
 }
 
-/// Says what may help.
+/// Explains the error and what may help.
 fn refused(error: io::Error, address: SocketAddr, setting: &str) -> anyhow::Error {
     let why = match error.kind() {
         io::ErrorKind::AddrInUse => "another process does; end it, or ",
@@ -236,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_are_read() {
+    fn modes_are_parsed() {
         assert_eq!("0660".parse(), Ok(Mode(0o660)));
         assert_eq!("777".parse(), Ok(Mode(0o777)));
         for wrong in ["", "0o660", "888", "1777", "+66", "-1", "00660", "rw"] {
@@ -245,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read() {
+    fn addresses_are_parsed() {
         let tcp = |text: &str| Address::Tcp(text.parse().unwrap());
         assert_eq!("8080".parse(), Ok(tcp("127.0.0.1:8080")));
         assert_eq!(":80".parse(), Ok(tcp("0.0.0.0:80")));

@@ -1,4 +1,5 @@
-//! Who the client is, when a load balancer says it before the first byte of HTTP (PROXY protocol, versions 1 and 2).
+//! Parses the PROXY protocol (versions 1 and 2), in which a load balancer names the client before
+//! HTTP begins.
 //!
 //! <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>
 
@@ -10,10 +11,11 @@ use ppp::{PartialResult, v1, v2};
 
 use crate::fronts::http::transport::io::Socket;
 
-/// What a header says.
+/// The content of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
-    /// The load balancer speaks for itself (a health check) or does not know: the connection's own addresses count.
+    /// The load balancer's own connection (a health check), or an unknown client: the connection's
+    /// own addresses count.
     Own,
     Relayed {
         client: SocketAddr,
@@ -23,12 +25,12 @@ pub enum Header {
     },
 }
 
-/// What the beginning of a connection is.
+/// The beginning of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// A header of so many bytes.
+    /// A header of this many bytes.
     Complete(Header, usize),
-    /// The beginning of one.
+    /// The beginning of a header.
     Incomplete,
     Malformed(&'static str),
 }
@@ -36,10 +38,11 @@ pub enum Parsed {
 /// The longest line of version 1, with its line end.
 const LONGEST_V1: usize = 107;
 
-/// A header of version 2 may announce 64 KiB; addresses and the usual extensions take some hundred bytes.
+/// A header of version 2 may announce 64 KiB; addresses and the usual extensions take a few hundred
+/// bytes.
 const LONGEST_V2: usize = 4096;
 
-/// Reads the header that a connection begins with. What follows it stays in `buffer`.
+/// Reads the header at the beginning of a connection. Further bytes stay in `buffer`.
 pub async fn read(socket: &Socket, buffer: &mut BytesMut) -> io::Result<Header> {
     let malformed = |why| io::Error::new(io::ErrorKind::InvalidData, why);
     loop {
@@ -81,7 +84,7 @@ fn version_1(bytes: &[u8]) -> Parsed {
         };
     };
     let len = end + 2;
-    // The specification lets anything follow UNKNOWN; ppp, nothing.
+    // The specification allows anything after UNKNOWN; the ppp crate allows nothing.
     if bytes[..end].starts_with(b"PROXY UNKNOWN") {
         return match bytes.get(b"PROXY UNKNOWN".len()) {
             Some(b' ' | b'\r') => Parsed::Complete(Header::Own, len),
@@ -144,7 +147,7 @@ fn version_2(bytes: &[u8]) -> Parsed {
     Parsed::Complete(own, len)
 }
 
-/// Is `PP2_CLIENT_SSL` set in `PP2_TYPE_SSL`? None when the extensions are malformed.
+/// Whether `PP2_CLIENT_SSL` is set in `PP2_TYPE_SSL`. None if the extensions are malformed.
 fn encrypted(header: &v2::Header<'_>) -> Option<bool> {
     const CLIENT_SSL: u8 = 1;
     let mut https = false;
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn every_beginning_of_a_header_is_incomplete_and_what_follows_it_is_not_its_own() {
+    fn partial_header_is_incomplete_and_following_bytes_are_kept() {
         for header in [LINE.to_vec(), binary(&[(0x20, &[1, 0, 0, 0, 0])])] {
             for len in 0..header.len() {
                 assert_eq!(parse(&header[..len]), Parsed::Incomplete, "{len}");
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_encryption_are_read() {
+    fn addresses_and_encryption_are_parsed() {
         assert_eq!(
             parse(LINE),
             Parsed::Complete(
@@ -231,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_balancers_own_connections_are_its_own() {
+    fn health_check_keeps_the_connections_own_addresses() {
         let mut local = v2::PROTOCOL_PREFIX.to_vec();
         local.extend_from_slice(&[0x20, 0, 0, 0]);
         for own in [
@@ -245,7 +248,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_header_ends_where_it_says_and_not_before(
+        fn header_ends_at_its_stated_length(
             version_2: bool,
             bytes in proptest::collection::vec(0u8.., 0..300),
         ) {
@@ -262,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_malformed() {
+    fn other_bytes_are_malformed() {
         let mut endless = v2::PROTOCOL_PREFIX.to_vec();
         endless.extend_from_slice(&[0x21, 0x11, 0xff, 0xff]);
         let mut version_3 = v2::PROTOCOL_PREFIX.to_vec();

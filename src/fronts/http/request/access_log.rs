@@ -29,12 +29,12 @@ pub enum Format {
     Json,
 }
 
-/// What is written of a request.
+/// What the log says about a request.
 #[derive(Debug)]
 pub struct Entry {
     pub event: u64,
     pub client: Option<IpAddr>,
-    /// None when it could not be read.
+    /// None if the request could not be parsed.
     pub head: Option<Head>,
     pub status: StatusCode,
     /// Bytes of the response's body.
@@ -43,7 +43,7 @@ pub struct Entry {
     pub engine: &'static str,
 }
 
-/// What is kept of a request's head. Everything is copied, because a slice would keep the whole
+/// What is kept of a request's headers. Everything is copied, because a slice would keep the whole
 /// read buffer of the connection in memory, which no budget counts.
 #[derive(Debug)]
 pub struct Head {
@@ -78,11 +78,11 @@ impl Head {
     }
 }
 
-/// Where entries go. Nobody waits for whoever reads them.
+/// Writes entries on another thread; requests do not wait for the reader of the log.
 pub struct AccessLog(Writer<Entry>);
 
 impl AccessLog {
-    /// None when the format is `off`.
+    /// None if the format is `off`.
     pub fn start(format: Format) -> io::Result<Option<AccessLog>> {
         if format == Format::Off {
             return Ok(None);
@@ -92,7 +92,7 @@ impl AccessLog {
             Format::Json => json(to, &entry, clock.now()),
             Format::Text | Format::Off => text(to, &entry, &common(clock.now())),
         };
-        let tell = |lost| error!("{lost} lines of the access log lost: nobody read stdout");
+        let tell = |lost| error!("{lost} lines of the access log lost: stdout was not read");
         let writer = Writer::start("access-log", &budget::ACCESS_LOG, io::stdout(), line, tell)?;
         Ok(Some(AccessLog(writer)))
     }
@@ -102,14 +102,14 @@ impl AccessLog {
         self.0.send(entry, size);
     }
 
-    /// Waits until all entries are written, but not for ever.
+    /// Waits until all entries are written, but not indefinitely.
     pub fn end(&self) {
         self.0.wait_until_written(Duration::from_secs(2));
     }
 }
 
 impl Entry {
-    /// The memory that it takes, about.
+    /// Its approximate memory.
     fn size(&self) -> usize {
         size_of::<Entry>() + self.head.as_ref().map_or(0, Head::size)
     }
@@ -141,14 +141,15 @@ fn text(to: &mut Vec<u8>, entry: &Entry, time: &str) {
     );
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT` as logs have it since NCSA's: `06/Nov/1994:08:49:37 +0000`.
+/// Converts `Sun, 06 Nov 1994 08:49:37 GMT` to the form of NCSA's logs: `06/Nov/1994:08:49:37
+/// +0000`.
 fn common(time: &str) -> String {
     let part = |range| time.get(range).unwrap_or_default();
     let (day, month, year, clock) = (part(5..7), part(8..11), part(12..16), part(17..25));
     format!("{day}/{month}/{year}:{clock} +0000")
 }
 
-/// A client's words between double quotes: nothing in them ends the quotes or the line.
+/// A client's text between double quotes: it cannot end the quotes or the line.
 struct Escaped<'a>(&'a str);
 
 impl std::fmt::Display for Escaped<'_> {
@@ -183,7 +184,7 @@ fn json(to: &mut Vec<u8>, entry: &Entry, time: &str) {
     let _ = writeln!(to, "{line}");
 }
 
-/// The time as text, made anew once a second.
+/// The time as text, formatted once per second.
 #[derive(Default)]
 struct Clock {
     second: u64,
@@ -245,17 +246,18 @@ mod tests {
     }
 
     #[test]
-    fn a_clients_words_cannot_break_a_line() {
+    fn client_text_cannot_break_a_line() {
         let mut line = Vec::new();
         text(&mut line, &entry(), "now");
         assert_eq!(
             String::from_utf8(line).unwrap(),
-            "192.0.2.1 - - [now] \"GET /a\\\"?b=c HTTP/1.1\" 200 12 \"-\" \"a\\\"b\\x0ac\" 1.234ms classic\n"
+            "192.0.2.1 - - [now] \"GET /a\\\"?b=c HTTP/1.1\" 200 12 \"-\" \"a\\\"b\\x0ac\" \
+             1.234ms classic\n"
         );
     }
 
     #[test]
-    fn the_time_is_as_other_servers_write_it() {
+    fn time_has_the_format_of_ncsa_logs() {
         assert_eq!(
             common("Sun, 06 Nov 1994 08:49:37 GMT"),
             "06/Nov/1994:08:49:37 +0000"
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn json_lines_are_json() {
+    fn json_line_is_valid_json() {
         let mut line = Vec::new();
         json(&mut line, &entry(), "now");
         let value: serde_json::Value = serde_json::from_slice(&line).unwrap();

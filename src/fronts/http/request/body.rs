@@ -1,4 +1,5 @@
-//! Takes a request's body in completely before any worker is asked: the client may be slow, the worker must not wait.
+//! Receives a request's whole body before a worker gets it, because the client may be slow and the
+//! worker must not wait.
 
 use std::future::Future;
 use std::io;
@@ -18,26 +19,26 @@ use crate::spool::TempFile;
 /// A body above this many bytes goes to a file.
 const IN_MEMORY: u64 = 64 * 1024;
 
-/// Limits of a request body.
+/// BodyLimits of a request body.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits<'a> {
+pub struct BodyLimits<'a> {
     pub max: u64,
-    /// Between two pieces.
+    /// The longest pause between two pieces.
     pub idle: Duration,
-    /// Directory of the file.
+    /// The directory of the file.
     pub spool: Option<&'a Path>,
 }
 
-/// Why a body was not taken in.
+/// Why a body was not received.
 #[derive(Debug)]
-pub enum Refused {
+pub enum BodyError {
     /// 413.
     TooLarge,
     /// 408.
     TooSlow,
-    /// 400, or nobody is left to tell.
+    /// 400, or the client has disconnected.
     Broken(String),
-    /// 507: the disk is full, or the directory cannot be written.
+    /// 507: the disk is full, or the directory is not writable.
     NoRoom(io::Error),
 }
 
@@ -45,12 +46,12 @@ pub enum Refused {
 #[derive(Debug)]
 pub struct Collected {
     pub body: Body,
-    /// They are dropped: CGI has no place for them.
+    /// Trailers are dropped, because CGI cannot pass them on.
     pub trailers: bool,
 }
 
-/// Collects the body. Whoever expects `100 Continue` gets it when the first piece is asked for.
-pub async fn collect<B>(body: B, limits: Limits<'_>) -> Result<Collected, Refused>
+/// Collects the body. A client that expects `100 Continue` gets it when the first piece is polled.
+pub async fn collect<B>(body: B, limits: BodyLimits<'_>) -> Result<Collected, BodyError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: std::fmt::Display,
@@ -60,7 +61,11 @@ where
     Ok(Collected { body, trailers })
 }
 
-async fn collect_into<B>(body: B, limits: Limits<'_>, trailers: &mut bool) -> Result<Body, Refused>
+async fn collect_into<B>(
+    body: B,
+    limits: BodyLimits<'_>,
+    trailers: &mut bool,
+) -> Result<Body, BodyError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: std::fmt::Display,
@@ -70,7 +75,7 @@ where
     }
     let announced = body.size_hint().exact();
     if announced.is_some_and(|len| len > limits.max) {
-        return Err(Refused::TooLarge);
+        return Err(BodyError::TooLarge);
     }
     let mut body = pin!(body);
     let most = announced.map_or(IN_MEMORY, |len| len.min(IN_MEMORY));
@@ -83,18 +88,18 @@ where
     while let Some(piece) = within(limits.idle, next(body.as_mut(), trailers)).await? {
         len += piece.len() as u64;
         if len > limits.max {
-            return Err(Refused::TooLarge);
+            return Err(BodyError::TooLarge);
         }
         if spooled.is_none() && len > in_memory {
-            let mut file = Writing::to(limits.spool).map_err(Refused::NoRoom)?;
-            file.append(&memory).await.map_err(Refused::NoRoom)?;
+            let mut file = Writing::to(limits.spool).map_err(BodyError::NoRoom)?;
+            file.append(&memory).await.map_err(BodyError::NoRoom)?;
             memory = BytesMut::new();
             taken = None;
             spooled = Some(file);
         }
         match &mut spooled {
-            Some(file) => file.append(&piece).await.map_err(Refused::NoRoom)?,
-            // One piece that is all, needs no copy.
+            Some(file) => file.append(&piece).await.map_err(BodyError::NoRoom)?,
+            // A single piece needs no copy.
             None if announced == Some(len) && memory.is_empty() => {
                 return Ok(Body::Memory(held(piece, taken)));
             }
@@ -103,7 +108,7 @@ where
     }
     match spooled {
         Some(file) => {
-            let file = file.end().await.map_err(Refused::NoRoom)?;
+            let file = file.end().await.map_err(BodyError::NoRoom)?;
             Ok(Body::Spooled { file, len })
         }
         None if len == 0 => Ok(Body::Empty),
@@ -114,7 +119,7 @@ where
 fn held(bytes: Bytes, taken: Option<Taken>) -> Bytes {
     match taken {
         Some(mut taken) => {
-            // Of what was announced or could have come, no more than has come.
+            // Of the memory for what was announced, keep what arrived.
             taken.shrink_to(bytes.len() as u64);
             budget::hold(bytes, taken)
         }
@@ -151,7 +156,7 @@ impl Writing {
 async fn next<B>(
     mut body: std::pin::Pin<&mut B>,
     trailers: &mut bool,
-) -> Result<Option<Bytes>, Refused>
+) -> Result<Option<Bytes>, BodyError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: std::fmt::Display,
@@ -159,7 +164,7 @@ where
     loop {
         match body.frame().await {
             None => return Ok(None),
-            Some(Err(error)) => return Err(Refused::Broken(error.to_string())),
+            Some(Err(error)) => return Err(BodyError::Broken(error.to_string())),
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(piece) => return Ok(Some(piece)),
                 Err(_) => *trailers = true,
@@ -170,11 +175,11 @@ where
 
 async fn within<T>(
     idle: Duration,
-    next: impl Future<Output = Result<T, Refused>>,
-) -> Result<T, Refused> {
+    next: impl Future<Output = Result<T, BodyError>>,
+) -> Result<T, BodyError> {
     tokio::time::timeout(idle, next)
         .await
-        .unwrap_or(Err(Refused::TooSlow))
+        .unwrap_or(Err(BodyError::TooSlow))
 }
 
 #[cfg(test)]
@@ -186,7 +191,7 @@ mod tests {
     use std::convert::Infallible;
     use std::io::{Read, Seek};
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: BodyLimits = BodyLimits {
         max: 1 << 20,
         idle: Duration::from_secs(30),
         spool: None,
@@ -199,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn small_bodies_stay_in_memory_and_large_ones_go_to_a_file() {
+    async fn small_body_stays_in_memory_and_a_large_one_goes_to_a_file() {
         let body = collect(Full::new(Bytes::from_static(b"abc")), LIMITS)
             .await
             .unwrap()
@@ -226,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn trailers_are_dropped_but_not_overlooked() {
+    async fn trailers_are_dropped_and_reported() {
         let frames = [
             Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"abc"))),
             Ok(Frame::trailers(http::HeaderMap::new())),
@@ -238,39 +243,39 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn too_large_is_found_before_reading_when_announced_and_while_reading_when_not() {
+    async fn too_large_body_is_rejected_before_or_while_reading() {
         let large = Bytes::from(vec![0; 2 << 20]);
         assert!(matches!(
             collect(Full::new(large.clone()), LIMITS).await,
-            Err(Refused::TooLarge)
+            Err(BodyError::TooLarge)
         ));
         assert!(matches!(
             collect(pieces(vec![large]), LIMITS).await,
-            Err(Refused::TooLarge)
+            Err(BodyError::TooLarge)
         ));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_stops_sending_is_too_slow() {
+    async fn stalled_client_is_too_slow() {
         let stalled = StreamBody::new(futures_util::stream::pending::<
             Result<Frame<Bytes>, Infallible>,
         >());
         assert!(matches!(
             collect(stalled, LIMITS).await,
-            Err(Refused::TooSlow)
+            Err(BodyError::TooSlow)
         ));
     }
 
     #[tokio::test]
-    async fn a_directory_that_cannot_be_written_is_said() {
-        let limits = Limits {
+    async fn unwritable_directory_is_reported() {
+        let limits = BodyLimits {
             spool: Some(Path::new("/nonexistent")),
             ..LIMITS
         };
         let piece = Bytes::from(vec![b'x'; 70_000]);
         assert!(matches!(
             collect(pieces(vec![piece]), limits).await,
-            Err(Refused::NoRoom(_))
+            Err(BodyError::NoRoom(_))
         ));
     }
 }

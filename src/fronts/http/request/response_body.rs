@@ -1,9 +1,9 @@
-//! A response on its way out, and what is done when it has ended, however it ends.
+//! The body of a response on its way to the client, and what happens at its end: metrics, access
+//! log, poller.
 
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -12,38 +12,37 @@ use http::{Request, StatusCode};
 use http_body::{Frame, SizeHint};
 use tracing::warn;
 
-use super::Service;
 use super::access_log::{Entry, Head};
+use super::accounting::Accounting;
 use crate::app::STATIC;
-use crate::app::forwarded::{self, Peer};
 use crate::event::{Failure, ResponseBody};
-use crate::fronts::http::transport::io::Shared;
-use crate::fronts::http::transport::timeouts::Wait;
+use crate::fronts::http::transport::io::ConnectionState;
+use crate::fronts::http::transport::timeouts::WriteStall;
 
-/// A response's body on its way out, with what is to be done when it has ended.
-pub struct Outgoing {
+/// A response body that ends its request when dropped.
+pub struct TrackedBody {
     body: ResponseBody,
-    /// Why the body breaks off here.
+    /// The failure that truncates the body here.
     failure: Option<Failure>,
-    end: End,
+    guard: RequestGuard,
 }
 
-impl Outgoing {
-    pub fn new(body: ResponseBody, end: End) -> Outgoing {
-        Outgoing {
+impl TrackedBody {
+    pub fn new(body: ResponseBody, guard: RequestGuard) -> TrackedBody {
+        TrackedBody {
             body,
             failure: None,
-            end,
+            guard,
         }
     }
 
-    /// The client has no room for it on a connection with others.
-    pub fn wait(&self) -> Wait {
-        self.end.connection.activity.wait()
+    /// The client does not take this response, on a connection with other requests.
+    pub fn wait(&self) -> WriteStall {
+        self.guard.connection.timers.wait()
     }
 }
 
-impl http_body::Body for Outgoing {
+impl http_body::Body for TrackedBody {
     type Data = Bytes;
     type Error = Failure;
 
@@ -59,12 +58,13 @@ impl http_body::Body for Outgoing {
         };
         match polled {
             Some(Ok(frame)) => {
-                self.end.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                self.guard.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(failure)) => {
-                warn!(event = self.end.event, %failure, "a response broke off");
-                // hyper drops what it has not sent yet together with the connection. Asked again, it has sent it.
+                warn!(event = self.guard.event, %failure, "response truncated");
+                // hyper drops unsent bytes together with the connection. When it polls again, it
+                // has sent them.
                 self.failure = Some(failure);
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -82,37 +82,37 @@ impl http_body::Body for Outgoing {
     }
 }
 
-/// The end of a request, however it comes: dropped when hyper drops the response's body.
-pub struct End {
-    service: Arc<Service>,
-    connection: Arc<Shared>,
+/// Ends a request when hyper drops the response's body, for whatever reason.
+pub struct RequestGuard {
+    accounting: Arc<Accounting>,
+    connection: Arc<ConnectionState>,
     pub event: u64,
     pub began: Instant,
     pub engine: &'static str,
-    /// None: the client left before there was one.
+    /// None if the client disconnected before there was one.
     pub status: Option<StatusCode>,
     bytes: u64,
-    /// What the access log needs; none when it is off.
+    /// What the access log needs; None if it is off.
     line: Option<Box<(Option<IpAddr>, Head)>>,
 }
 
-impl End {
+impl RequestGuard {
+    /// `client` determines the client's address, if the access log needs it.
     pub fn new<B>(
-        service: Arc<Service>,
-        connection: Arc<Shared>,
+        accounting: Arc<Accounting>,
+        connection: Arc<ConnectionState>,
         request: &Request<B>,
-        peer: &Peer,
-    ) -> End {
-        let line = service.access_log.is_some().then(|| {
-            let proxies = &service.settings.trusted_proxies;
-            let origin = forwarded::origin(peer, request.headers(), proxies).origin;
-            Box::new((origin.client.map(|client| client.ip()), Head::of(request)))
-        });
-        let event = service.next_event.fetch_add(1, Ordering::Relaxed);
+        client: impl FnOnce() -> Option<IpAddr>,
+    ) -> RequestGuard {
+        let line = accounting
+            .access_log
+            .is_some()
+            .then(|| Box::new((client(), Head::of(request))));
+        let event = accounting.next_id();
         let began = Instant::now();
-        service.lookout.request_begins(began);
-        End {
-            service,
+        accounting.next_request.request_begins(began);
+        RequestGuard {
+            accounting,
             connection,
             event,
             began,
@@ -124,26 +124,26 @@ impl End {
     }
 }
 
-/// What nginx writes where there was no status.
-fn client_left() -> StatusCode {
+/// nginx's status for a client that disconnected before the response.
+fn client_closed_request() -> StatusCode {
     StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST)
 }
 
-impl Drop for End {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
-        self.connection.activity.request_ends();
-        self.service.lookout.request_ends(self.began);
+        self.connection.timers.request_ends();
+        self.accounting.next_request.request_ends(self.began);
         if self.status.is_none() {
-            let metrics = &self.service.application.metrics;
+            let metrics = &self.accounting.metrics;
             metrics.answered(self.engine, "gone", self.began.elapsed());
         }
-        if let (Some(log), Some(line)) = (&self.service.access_log, self.line.take()) {
+        if let (Some(log), Some(line)) = (&self.accounting.access_log, self.line.take()) {
             let (client, head) = *line;
             log.log(Entry {
                 event: self.event,
                 client,
                 head: Some(head),
-                status: self.status.unwrap_or_else(client_left),
+                status: self.status.unwrap_or_else(client_closed_request),
                 bytes: self.bytes,
                 took: self.began.elapsed(),
                 engine: self.engine,

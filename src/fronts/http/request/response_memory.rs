@@ -1,5 +1,5 @@
-//! Counts what a response holds in memory until its client has taken it, and moves its body into a
-//! file where memory is short.
+//! Counts the memory of responses until clients have taken them, and moves bodies to files if
+//! memory is short.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -19,13 +19,13 @@ use crate::event::{Failure, Response, ResponseBody};
 use crate::observe::rate_limit::Rarely;
 use crate::spool::TempFile;
 
-/// A shorter body is part of what any connection costs. Counting it would cost more than it is.
+/// A shorter body is part of a connection's usual cost; counting it would cost more than the body.
 const SMALL: usize = 4 << 10;
 
-/// What is read of the file at a time.
+/// How much of the file is read at a time.
 const CHUNK: u64 = 16 << 10;
 
-/// Counts the body where all of it is here. None: as it is.
+/// Counts a complete body. Returns the body if there is no memory for it.
 pub fn hold(response: &mut Response) -> Result<(), Bytes> {
     let status = response.status();
     let has_no_body = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status);
@@ -39,7 +39,7 @@ pub fn hold(response: &mut Response) -> Result<(), Bytes> {
     Ok(())
 }
 
-/// Puts a body that memory has no room for into a file.
+/// Moves a body to a file.
 pub async fn spool(mut response: Response, body: Bytes, directory: Option<&Path>) -> Response {
     let length = body.len() as u64;
     let directory = directory.map(Path::to_path_buf);
@@ -60,13 +60,14 @@ pub async fn spool(mut response: Response, body: Bytes, directory: Option<&Path>
             response
         }
         Err(error) => {
-            static SAID: Rarely = Rarely::new();
-            if SAID.is_time(std::time::Instant::now()) {
-                warn!(%error, "no room for responses that wait for their clients (http.buffer_memory, http.spool): 503");
+            static REPORTED: Rarely = Rarely::new();
+            if REPORTED.is_time(std::time::Instant::now()) {
+                warn!(%error, "no memory or disk space for a response (http.buffer_memory, \
+                    http.temp_dir): 503");
             }
             plain(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "no room for the response; too many wait for their clients",
+                "no room for the response; too many responses wait for their clients",
             )
         }
     }

@@ -3,7 +3,7 @@
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode, Version};
 
-use crate::app::validate::{Refusal, check_host, check_method, is_host, refuse};
+use crate::app::validate::{RequestRejection, check_host, check_method, is_host, reject};
 use crate::fronts::http::Settings;
 
 /// Validates a request. Afterwards `Host` names the authority, also if the target named it.
@@ -11,21 +11,21 @@ pub fn check(
     head: &mut http::request::Parts,
     settings: &Settings,
     trusted: bool,
-) -> Result<(), Refusal> {
-    let bad = |why| Err(refuse(StatusCode::BAD_REQUEST, why));
+) -> Result<(), RequestRejection> {
+    let bad = |why| Err(reject(StatusCode::BAD_REQUEST, why));
     let target = head
         .uri
         .path_and_query()
         .map_or("", |target| target.as_str());
     if target.len() as u64 > settings.max_uri.0 {
-        return Err(refuse(
+        return Err(reject(
             StatusCode::URI_TOO_LONG,
             "the request target is too long",
         ));
     }
     // hyper counts the lines of HTTP/1.
     if head.headers.len() > settings.max_headers {
-        return Err(refuse(
+        return Err(reject(
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             "too many header lines",
         ));
@@ -39,7 +39,7 @@ pub fn check(
         return bad("the request target is not a path");
     }
     let (host, is_coded) = check_host(&head.headers)?;
-    // RFC 9110, 4.2.1: there is no http URI without a host, whatever else names one.
+    // RFC 9110, 4.2.1: an http URI always has a host.
     if host.is_some_and(HeaderValue::is_empty) {
         return bad("an empty Host");
     }
@@ -68,7 +68,7 @@ pub fn check(
                 // RFC 9110, 7.4: only a trusted gateway may say that the client used TLS.
                 Some("https") if trusted => {}
                 Some("https") => {
-                    return Err(refuse(
+                    return Err(reject(
                         StatusCode::MISDIRECTED_REQUEST,
                         "this connection is not encrypted",
                     ));
@@ -93,8 +93,9 @@ fn is_padded(value: &HeaderValue) -> bool {
     is_space(value.as_bytes().first()) || is_space(value.as_bytes().last())
 }
 
-/// Rejects other codings than `chunked`: hyper treats every list that ends with `chunked` as chunked.
-fn check_transfer_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
+/// Rejects other codings than `chunked`: hyper treats every list that ends with `chunked` as
+/// chunked.
+fn check_transfer_encoding(headers: &HeaderMap) -> Result<(), RequestRejection> {
     let mut codings = headers
         .get_all(header::TRANSFER_ENCODING)
         .iter()
@@ -106,19 +107,19 @@ fn check_transfer_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
         chunked += 1;
         coding.eq_ignore_ascii_case(b"chunked")
     }) {
-        return Err(refuse(
+        return Err(reject(
             StatusCode::NOT_IMPLEMENTED,
             "the only known transfer coding is chunked",
         ));
     }
     match chunked {
         0 | 1 => Ok(()),
-        _ => Err(refuse(StatusCode::BAD_REQUEST, "chunked more than once")),
+        _ => Err(reject(StatusCode::BAD_REQUEST, "chunked more than once")),
     }
 }
 
-/// Whether a rejection with this status ends the connection, because the rest of the request was not
-/// understood or is not read. The start of the next request is then unknown.
+/// Whether a rejection with this status ends the connection, because the rest of the request was
+/// not understood or is not read. The start of the next request is then unknown.
 pub fn ends_connection(status: StatusCode) -> bool {
     matches!(
         status,
@@ -145,7 +146,7 @@ mod tests {
                 headers.append(header::TRANSFER_ENCODING, value.parse().unwrap());
             }
             check_transfer_encoding(&headers)
-                .map_err(|refusal| refusal.status.as_u16())
+                .map_err(|rejection| rejection.status.as_u16())
                 .err()
         };
         assert_eq!(check(&[]), None);

@@ -1,9 +1,9 @@
-//! Finds malformed extensions of chunks, which hyper skips unread.
+//! Finds malformed chunk extensions, which hyper skips unread.
 //!
-//! Follows a chunked body from its first byte, as hyper does. Where a body is malformed otherwise,
-//! hyper refuses it itself, and there is nothing more to follow.
+//! Follows a chunked body from its first byte, as hyper does. If the body is malformed in another
+//! way, hyper rejects it itself, and following it ends.
 
-/// Where in a chunked body (RFC 9112, 7.1), and what of the chunk is still to come.
+/// The position in a chunked body (RFC 9112, 7.1), and how much of the chunk is left.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Chunks {
     at: At,
@@ -14,16 +14,16 @@ pub(super) struct Chunks {
 enum At {
     #[default]
     Size,
-    /// Behind the size, where spaces may precede an extension.
+    /// After the size, where spaces may precede an extension.
     AfterSize,
     Extension(Part),
     Newline,
     Data,
-    /// In the trailers, or in what hyper refuses.
+    /// In the trailers, or after what hyper rejects.
     Done,
 }
 
-/// Where in `;name=value`.
+/// The position in `;name=value`.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     BeforeName,
@@ -32,14 +32,14 @@ enum Part {
     BeforeValue,
     Value,
     Quoted,
-    /// Behind a backslash.
+    /// After a backslash.
     Escaped,
     AfterValue,
 }
 
 impl Chunks {
-    /// Goes through more of the body. The position of the first byte that no extension has, after
-    /// which the body counts as refused.
+    /// Follows further bytes. Returns the position of the first byte that no extension may contain;
+    /// the body counts as rejected from there.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
@@ -56,7 +56,7 @@ impl Chunks {
                     }
                 },
                 (At::Newline, b'\n') if self.size > 0 => {
-                    // With the line end behind it.
+                    // Including the line end after the chunk.
                     self.size = self.size.saturating_add(2);
                     At::Data
                 }
@@ -94,7 +94,7 @@ impl Chunks {
 }
 
 impl Part {
-    /// What follows, or None where the byte cannot.
+    /// The next position, or None if the byte is invalid.
     fn next(self, byte: u8) -> Option<At> {
         use Part::*;
         let part = match (self, byte) {
@@ -125,7 +125,7 @@ fn is_token(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// The byte that is refused, whichever pieces the body comes in.
+    /// The byte that is rejected, however the body is split.
     fn refused(body: &str) -> Option<usize> {
         let mut results = (1..=body.len()).map(|size| {
             let mut chunks = Chunks::default();
@@ -138,13 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn well_formed_extensions_are_left_alone() {
+    fn well_formed_extension_is_unchanged() {
         for body in [
             "5\r\nhello\r\n0\r\n\r\n",
             "5;a\r\nhello\r\n0;b\r\n\r\n",
             "5 ; a = b ;c=\"d;\\\" \u{e9}\"\r\nhello\r\n0\r\nX: ;\0\r\n\r\n",
             "a\r\n5;\0\r\n67890\r\n0\r\n\r\n",
-            // hyper refuses these itself.
+            // hyper rejects these itself.
             "5\0\r\n",
             "five;\0\r\n",
             "5;a\rb\0\r\n",
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_extensions_are_found() {
+    fn malformed_extension_is_found() {
         for (body, at) in [
             ("5;a\0\r\nhello\r\n0\r\n\r\n", 3),
             ("5;\r\nhello\r\n", 2),

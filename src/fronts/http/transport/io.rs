@@ -1,4 +1,5 @@
-//! The bytes of a connection: TCP or unix socket, with notes for its timeouts and a way for early hints.
+//! The bytes of a connection over TCP or a unix socket: records progress for timeouts, and sends
+//! early hints and files.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -18,9 +19,9 @@ use tokio::time::Sleep;
 
 use crate::event::EarlyHints;
 
-use super::request_line::{Begun, Follower};
-use super::sendfile_body::{Files, is_placeholder};
-use super::timeouts::Activity;
+use super::file_queue::{FileQueue, is_placeholder};
+use super::request_line::{BodyFraming, RequestLineEncoder};
+use super::timeouts::ConnectionTimers;
 
 /// A client's socket.
 pub enum Socket {
@@ -61,7 +62,7 @@ impl Socket {
         }
     }
 
-    /// Waits for bytes and appends them; 0 at the end.
+    /// Waits for bytes and appends them; returns 0 at the end.
     pub async fn read(&self, to: &mut BytesMut) -> io::Result<usize> {
         std::future::poll_fn(|cx| self.poll_append(cx, to)).await
     }
@@ -85,8 +86,8 @@ impl Socket {
         }
     }
 
-    /// Reads what is there. A read that leaves room has emptied the socket, so the next waits without having tried; tokio knows
-    /// no way to be told that but by an attempt that would have had to wait.
+    /// Reads the available bytes. A read that leaves room has emptied the socket, so the next one
+    /// should wait without trying; tokio learns that only from an attempt that would block.
     fn try_read(&self, mut buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
         let room = buffer.remaining();
         let mut emptied = None;
@@ -109,7 +110,7 @@ impl Socket {
     }
 }
 
-/// `WouldBlock` when `read` bytes were all that there was; then they are in `emptied`.
+/// `WouldBlock` if `read` bytes were all there were; `emptied` then contains the count.
 fn last(read: usize, room: usize, emptied: &mut Option<usize>) -> io::Result<usize> {
     if read == 0 || read == room {
         return Ok(read);
@@ -118,30 +119,30 @@ fn last(read: usize, room: usize, emptied: &mut Option<usize>) -> io::Result<usi
     Err(io::ErrorKind::WouldBlock.into())
 }
 
-/// What hyper reads from and writes to.
+/// The stream that hyper reads from and writes to.
 pub struct Io {
-    shared: Arc<Shared>,
-    /// Bytes that came before hyper did.
+    shared: Arc<ConnectionState>,
+    /// Bytes that were read before hyper started.
     first: Bytes,
-    /// Bytes that hyper has had no room for.
+    /// Bytes for which hyper had no room.
     ready: Bytes,
-    follower: Follower,
-    line: Line,
+    request_line: RequestLineEncoder,
+    line: FirstLine,
     max_uri: u64,
-    /// The last read may have left something.
-    goes_on: bool,
+    /// The last read may have left bytes in the socket.
+    may_have_more: bool,
     /// The end of the connection's pause.
     resumes: Option<Pin<Box<Sleep>>>,
 }
 
-/// The first line of what has come since something was last written.
+/// The first line received since the last write.
 #[derive(Default)]
-struct Line {
+struct FirstLine {
     len: u64,
     ended: bool,
 }
 
-impl Line {
+impl FirstLine {
     fn read(&mut self, bytes: &[u8]) {
         if !self.ended {
             let end = memchr::memchr(b'\n', bytes);
@@ -151,67 +152,67 @@ impl Line {
     }
 }
 
-/// What is shared with the requests of the connection.
-pub struct Shared {
+/// The part of a connection that its requests share.
+pub struct ConnectionState {
     pub socket: Socket,
-    pub activity: Activity,
-    /// Another connection needs the room.
-    pub leave: Notify,
-    pub begun: Begun,
-    /// The client has sent all that it will ever send.
+    pub timers: ConnectionTimers,
+    /// Notified when another connection needs the place.
+    pub evict: Notify,
+    pub body_framing: BodyFraming,
+    /// The client has closed its sending direction.
     ended: AtomicBool,
-    /// What the placeholders among the bytes to write stand for.
-    pub files: Files,
-    /// hyper has nothing buffered: what is written now does not cut a response in two.
-    quiet: AtomicBool,
-    /// The end of early hints that the socket did not take at once; goes out before anything else.
-    rest: Mutex<Vec<u8>>,
-    /// We have answered 414, with a body of so many bytes.
+    /// The file parts for the placeholders among the bytes to write.
+    pub files: FileQueue,
+    /// hyper has nothing buffered, so what is written now does not split a response.
+    between_responses: AtomicBool,
+    /// The rest of early hints that the socket did not take; sent before anything else.
+    pending_hints: Mutex<Vec<u8>>,
+    /// Surus has answered 414, with a body of this many bytes.
     pub uri_too_long: OnceLock<u64>,
 }
 
 impl Io {
     pub fn new(socket: Socket, max_uri: u64) -> Io {
-        let shared = Shared {
+        let shared = ConnectionState {
             socket,
-            activity: Activity::new(),
-            leave: Notify::new(),
-            begun: Begun::default(),
+            timers: ConnectionTimers::new(),
+            evict: Notify::new(),
+            body_framing: BodyFraming::default(),
             ended: AtomicBool::new(false),
-            files: Files::default(),
-            quiet: AtomicBool::new(true),
-            rest: Mutex::new(Vec::new()),
+            files: FileQueue::default(),
+            between_responses: AtomicBool::new(true),
+            pending_hints: Mutex::new(Vec::new()),
             uri_too_long: OnceLock::new(),
         };
         Io {
             shared: Arc::new(shared),
             first: Bytes::new(),
             ready: Bytes::new(),
-            follower: Follower::default(),
-            line: Line::default(),
+            request_line: RequestLineEncoder::default(),
+            line: FirstLine::default(),
             max_uri,
-            goes_on: false,
+            may_have_more: false,
             resumes: None,
         }
     }
 
-    pub fn shared(&self) -> Arc<Shared> {
+    pub fn shared(&self) -> Arc<ConnectionState> {
         self.shared.clone()
     }
 
-    /// These bytes have been read from the socket already.
+    /// Sets bytes that have been read from the socket already.
     pub fn begin_with(&mut self, first: Bytes) {
         self.first = first;
     }
 
-    /// These bytes have been given to hyper, which has not used them.
+    /// Takes back bytes that hyper has read and not used.
     pub fn take_back(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
             self.ready = [&bytes[..], &self.ready].concat().into();
         }
     }
 
-    /// Waits until there is something to read, or an end or an error to be found by reading.
+    /// Waits until a read would find bytes, the end of the stream or an error.
     pub fn poll_wake(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.ready.is_empty() && self.first.is_empty() {
             let _ = ready!(self.shared.socket.poll_read_ready(cx));
@@ -219,9 +220,9 @@ impl Io {
         Poll::Ready(())
     }
 
-    /// Waits while the connection pauses: what its client sends meanwhile stays in the kernel.
+    /// Waits while the connection pauses. What its client sends meanwhile stays in the kernel.
     fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some(until) = self.shared.activity.paused_until() {
+        if let Some(until) = self.shared.timers.paused_until() {
             let until = tokio::time::Instant::from_std(until);
             let sleep = || Box::pin(tokio::time::sleep_until(until));
             let resumes = self.resumes.get_or_insert_with(sleep);
@@ -229,19 +230,22 @@ impl Io {
                 resumes.as_mut().reset(until);
             }
             ready!(resumes.as_mut().poll(cx));
-            self.shared.activity.resume();
+            self.shared.timers.resume();
         }
         Poll::Ready(())
     }
 
-    /// Sees to what has come since there were `before` bytes in the buffer.
+    /// Passes what was read since the buffer had `before` bytes to the request line encoder.
     fn follow(&mut self, buffer: &mut ReadBuf<'_>, before: usize) {
-        if self.shared.activity.is_multiplexed() {
+        if self.shared.timers.is_multiplexed() {
             return;
         }
-        let is_idle = self.shared.activity.is_idle();
+        let is_idle = self.shared.timers.is_idle();
         let bytes = &buffer.filled()[before..];
-        if let Some(encoded) = self.follower.read(bytes, is_idle, &self.shared.begun) {
+        if let Some(encoded) = self
+            .request_line
+            .read(bytes, is_idle, &self.shared.body_framing)
+        {
             buffer.set_filled(before);
             self.ready = encoded.into();
             let n = self.ready.len().min(buffer.remaining());
@@ -249,7 +253,7 @@ impl Io {
         }
     }
 
-    /// Does the client speak HTTP/2? What it has sent until that is known, is read again.
+    /// Whether the client speaks HTTP/2. The bytes read to find out are read again.
     pub fn poll_recognize(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             let len = self.first.len().min(PREFACE.len());
@@ -257,7 +261,7 @@ impl Io {
                 return Poll::Ready(Ok(false));
             }
             if len == PREFACE.len() {
-                self.shared.activity.multiplexes();
+                self.shared.timers.multiplexes();
                 return Poll::Ready(Ok(true));
             }
             let mut come = BytesMut::new();
@@ -265,7 +269,7 @@ impl Io {
             if n == 0 {
                 return Poll::Ready(Ok(false));
             }
-            self.shared.activity.read();
+            self.shared.timers.read();
             self.first = match self.first.is_empty() {
                 true => come.freeze(),
                 false => [&self.first[..], &come].concat().into(),
@@ -273,27 +277,29 @@ impl Io {
         }
     }
 
-    /// hyper says 431 of every head that is too large. Where it is the request line alone, RFC 9112, 3 demands 414; hyper
-    /// has not parsed anything then, so that only the bytes themselves can tell.
-    fn is_wrong_about_the_line(&mut self, bytes: &[u8]) -> bool {
+    /// hyper answers 431 to every header section that is too large. If the request line alone is
+    /// too long, RFC 9112, 3 requires 414; hyper has parsed nothing then, so the bytes are counted
+    /// here.
+    fn is_request_line_too_long(&mut self, bytes: &[u8]) -> bool {
         let line = std::mem::take(&mut self.line);
         !line.ended && line.len > self.max_uri && bytes.starts_with(b"HTTP/1.1 431 ")
     }
 
-    fn say_uri_too_long(&self) {
+    fn answer_uri_too_long(&self) {
         let text = "414 URI Too Long: the request target is too long\n";
-        let head = "HTTP/1.1 414 URI Too Long\r\nconnection: close\r\ncontent-type: text/plain; charset=utf-8";
+        let head = "HTTP/1.1 414 URI Too Long\r\nconnection: close\r\ncontent-type: text/plain; \
+            charset=utf-8";
         let response = format!("{head}\r\ncontent-length: {}\r\n\r\n{text}", text.len());
         let mut rest = self
             .shared
-            .rest
+            .pending_hints
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         rest.extend_from_slice(response.as_bytes());
         let _ = self.shared.uri_too_long.set(text.len() as u64);
     }
 
-    /// Writes the bytes up to the first placeholder, or the file that it stands for.
+    /// Writes the bytes up to the first placeholder, or sends the file part for it.
     fn poll_write_parts(
         &self,
         cx: &mut Context<'_>,
@@ -321,11 +327,11 @@ impl Io {
         })
     }
 
-    /// Writes what early hints have left over.
-    fn poll_rest(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Writes the rest of early hints.
+    fn poll_pending_hints(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut rest = self
             .shared
-            .rest
+            .pending_hints
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         while !rest.is_empty() {
@@ -336,33 +342,33 @@ impl Io {
     }
 }
 
-/// What a client that speaks HTTP/2 begins with (RFC 9113, 3.4).
+/// The first bytes of an HTTP/2 client (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A client that sends nothing gets so long to notice that nobody listens.
+/// How long a client that sends nothing has to notice the close.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// And so long when everybody waits for the end.
+/// The same during a shutdown.
 const LINGER_DRAINING: Duration = Duration::from_millis(500);
 
-/// One that is still sending gets so many times as long.
+/// A client that is still sending gets this many times as long.
 const LINGER_SENDING: u32 = 5;
 
-impl Shared {
-    /// Is the connection between two requests of HTTP/1? False before the first.
-    pub fn rests(&self) -> bool {
-        let is_idle = self.activity.idle_since().is_some();
-        is_idle && self.begun.is_whole() && !self.activity.is_multiplexed()
+impl ConnectionState {
+    /// Whether the connection is between two requests of HTTP/1; false before the first.
+    pub fn is_between_requests(&self) -> bool {
+        let is_idle = self.timers.idle_since().is_some();
+        is_idle && self.body_framing.is_whole() && !self.timers.is_multiplexed()
     }
 
-    /// Lets the client finish after we have closed our direction. A socket that is closed with unread bytes in it is reset, and
-    /// a reset takes the response with it that says why (RFC 9112, 9.6).
+    /// Lets the client finish after Surus has closed its direction. Closing a socket with unread
+    /// bytes resets it, which would destroy the response that says why (RFC 9112, 9.6).
     pub async fn linger(&self) {
-        // hyper has done so, except where it takes the connection for a tunnel.
+        // hyper has done so, unless it takes the connection for a tunnel.
         if self.shut_down().is_err() || self.ended.load(Ordering::Relaxed) {
             return;
         }
-        let silence = match self.activity.is_draining() {
+        let silence = match self.timers.is_draining() {
             true => LINGER_DRAINING,
             false => LINGER,
         };
@@ -385,14 +391,14 @@ impl Shared {
     }
 }
 
-/// Bytes of early hints that a client may be slow to take.
+/// Bytes of early hints that may wait for a slow client.
 const MAX_HINTS: usize = 16 << 10;
 
-impl EarlyHints for Shared {
-    /// Sends a `103 Early Hints` response (RFC 8297) over HTTP/1.1, only where nothing else is being sent: hints may
-    /// be left out, responses must not be damaged. hyper has no way of its own for this.
+impl EarlyHints for ConnectionState {
+    /// Sends a `103 Early Hints` response (RFC 8297) over HTTP/1.1, which hyper cannot. Only
+    /// between responses: hints may be omitted, responses must not be damaged.
     fn send(&self, headers: &HeaderMap) {
-        if !self.quiet.load(Ordering::Acquire) {
+        if !self.between_responses.load(Ordering::Acquire) {
             return;
         }
         let mut text = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
@@ -406,7 +412,7 @@ impl EarlyHints for Shared {
             return;
         }
         let mut rest = self
-            .rest
+            .pending_hints
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         if !rest.is_empty() {
@@ -421,7 +427,7 @@ impl EarlyHints for Shared {
 }
 
 fn poll_write(
-    shared: &Shared,
+    shared: &ConnectionState,
     cx: &mut Context<'_>,
     mut write: impl FnMut(&Socket) -> io::Result<usize>,
 ) -> Poll<io::Result<usize>> {
@@ -429,12 +435,12 @@ fn poll_write(
         match write(&shared.socket) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if shared.socket.poll_write_ready(cx)?.is_pending() {
-                    shared.activity.write_blocked();
+                    shared.timers.write_blocked();
                     return Poll::Pending;
                 }
             }
             Ok(n) => {
-                shared.activity.written();
+                shared.timers.written();
                 return Poll::Ready(Ok(n));
             }
             Err(error) => return Poll::Ready(Err(error)),
@@ -455,12 +461,13 @@ impl AsyncRead for Io {
             let n = this.ready.len().min(buffer.remaining());
             buffer.put_slice(&this.ready.split_to(n));
         } else if this.first.is_empty() {
-            // Who reads without end has its turn like others; tokio counts only reads that find nothing.
-            if this.goes_on {
+            // An endless reader must yield like other tasks; tokio counts only reads that find
+            // nothing.
+            if this.may_have_more {
                 ready!(pin!(tokio::task::coop::consume_budget()).poll(cx));
             }
             let n = ready!(this.shared.socket.poll_read(cx, buffer))?;
-            this.goes_on = buffer.remaining() == 0;
+            this.may_have_more = buffer.remaining() == 0;
             if n == 0 {
                 this.shared.ended.store(true, Ordering::Relaxed);
                 return Poll::Ready(Ok(()));
@@ -471,8 +478,8 @@ impl AsyncRead for Io {
             buffer.put_slice(&this.first.split_to(n));
             this.follow(buffer, before);
         }
-        this.shared.activity.read();
-        if this.shared.activity.is_idle() {
+        this.shared.timers.read();
+        if this.shared.timers.is_idle() {
             this.line.read(&buffer.filled()[before..]);
         }
         Poll::Ready(Ok(()))
@@ -485,12 +492,14 @@ impl AsyncWrite for Io {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.is_wrong_about_the_line(bytes) {
-            self.say_uri_too_long();
+        if self.is_request_line_too_long(bytes) {
+            self.answer_uri_too_long();
             return Poll::Ready(Ok(bytes.len()));
         }
-        self.shared.quiet.store(false, Ordering::Release);
-        ready!(self.poll_rest(cx))?;
+        self.shared
+            .between_responses
+            .store(false, Ordering::Release);
+        ready!(self.poll_pending_hints(cx))?;
         self.poll_write_parts(cx, &[IoSlice::new(bytes)])
     }
 
@@ -499,12 +508,14 @@ impl AsyncWrite for Io {
         cx: &mut Context<'_>,
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.is_wrong_about_the_line(bytes.first().map_or(&[], |first| first)) {
-            self.say_uri_too_long();
+        if self.is_request_line_too_long(bytes.first().map_or(&[], |first| first)) {
+            self.answer_uri_too_long();
             return Poll::Ready(Ok(bytes.iter().map(|slice| slice.len()).sum()));
         }
-        self.shared.quiet.store(false, Ordering::Release);
-        ready!(self.poll_rest(cx))?;
+        self.shared
+            .between_responses
+            .store(false, Ordering::Release);
+        ready!(self.poll_pending_hints(cx))?;
         self.poll_write_parts(cx, bytes)
     }
 
@@ -513,9 +524,9 @@ impl AsyncWrite for Io {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_rest(cx))?;
-        // hyper flushes when it has written all that it had.
-        self.shared.quiet.store(true, Ordering::Release);
+        ready!(self.poll_pending_hints(cx))?;
+        // hyper flushes after it has written everything.
+        self.shared.between_responses.store(true, Ordering::Release);
         Poll::Ready(Ok(()))
     }
 
@@ -527,7 +538,7 @@ impl AsyncWrite for Io {
 /// Closes the sending direction.
 fn shutdown(stream: &impl AsFd) -> io::Result<()> {
     match surus_sys::seqpacket::shutdown_write(stream.as_fd()) {
-        // The client was faster.
+        // The client closed first.
         Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
         other => other,
     }

@@ -1,89 +1,90 @@
-//! Changes what hyper reads of a request where hyper is stricter or laxer than RFC 9110 and 9112: bytes of the target are
-//! percent-encoded, later minor versions of HTTP/1 become 1.1, malformed extensions of chunks become what hyper refuses.
+//! Rewrites what hyper reads where it is stricter or laxer than RFC 9110 and 9112: percent-encodes
+//! bytes of the target, turns later minor versions of HTTP/1 into 1.1, and turns malformed chunk
+//! extensions into bytes that hyper rejects.
 //!
-//! hyper refuses some bytes in a target that clients send as they are and other servers take. What we put in their place is longer, so
-//! nothing but a request's line may ever be touched: a body that became longer would end in the next request. Lines are found without
-//! parsing requests a second time: what comes while none is in flight begins one, if hyper has taken all that came before. Where that is
-//! not certain, as with requests that do not wait for the answer to those before them, bytes stay as they are.
+//! hyper rejects some bytes in a target that clients send unencoded and other servers accept. Their
+//! encoding is longer, so only a request line may be changed: a longer body would end inside the
+//! next request. Request lines are found without parsing requests twice: what arrives while no
+//! request is in flight begins one, if hyper has read everything before it. If that is not certain,
+//! as with pipelined requests, the bytes stay unchanged.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::chunk_extensions::Chunks;
 
-/// What the service tells of the request that has begun last.
+/// The body of the last request that hyper has parsed.
 #[derive(Debug)]
-pub struct Begun {
-    /// The length of its body.
-    body: AtomicU64,
-    /// hyper has read it to its end.
+pub struct BodyFraming {
+    len: AtomicU64,
+    /// hyper has read the body to its end.
     is_whole: AtomicBool,
 }
 
-/// None has begun since the line did that we follow.
+/// No request has begun since the current line did.
 const NONE: u64 = u64::MAX;
-/// Where its body ends, cannot be told by counting.
+/// The end of the body cannot be determined by counting.
 const UNCOUNTED: u64 = u64::MAX - 1;
 
-impl Default for Begun {
-    fn default() -> Begun {
-        Begun {
-            body: AtomicU64::new(NONE),
+impl Default for BodyFraming {
+    fn default() -> BodyFraming {
+        BodyFraming {
+            len: AtomicU64::new(NONE),
             is_whole: AtomicBool::new(false),
         }
     }
 }
 
-impl Begun {
-    /// hyper has read a head, with this as the length of its body.
+impl BodyFraming {
+    /// hyper has parsed a header section, whose body has this length.
     pub fn begins(&self, body: Option<u64>) {
         self.is_whole.store(body == Some(0), Ordering::Relaxed);
-        let is_alone = self.body.load(Ordering::Relaxed) == NONE;
+        let is_alone = self.len.load(Ordering::Relaxed) == NONE;
         let body = match body {
             Some(0) => 0,
             Some(len) if is_alone && len < UNCOUNTED => len,
             _ => UNCOUNTED,
         };
-        self.body.store(body, Ordering::Relaxed);
+        self.len.store(body, Ordering::Relaxed);
     }
 
-    /// hyper has read its body to the end.
-    pub fn is_taken_in(&self) {
+    /// hyper has read the body to its end.
+    pub fn is_received(&self) {
         self.is_whole.store(true, Ordering::Relaxed);
-        if self.body.load(Ordering::Relaxed) == UNCOUNTED {
-            self.body.store(0, Ordering::Relaxed);
+        if self.len.load(Ordering::Relaxed) == UNCOUNTED {
+            self.len.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Has hyper read the last request to its end? False before the first.
+    /// Whether hyper has read the last request to its end; false before the first.
     pub fn is_whole(&self) -> bool {
         self.is_whole.load(Ordering::Relaxed)
     }
 
     fn take(&self) -> u64 {
-        match self.body.load(Ordering::Relaxed) {
+        match self.len.load(Ordering::Relaxed) {
             NONE => NONE,
-            _ => self.body.swap(NONE, Ordering::Relaxed),
+            _ => self.len.swap(NONE, Ordering::Relaxed),
         }
     }
 }
 
-/// What has come, up to the last byte that hyper was given.
+/// What has arrived, up to the last byte given to hyper.
 #[derive(Debug)]
-pub struct Follower {
+pub struct RequestLineEncoder {
     at: At,
     last: [u8; VERSION.len()],
-    /// The head has a transfer coding, which can only be chunked: others are refused.
+    /// The header section has a transfer coding, which can only be chunked: others are rejected.
     is_chunked: bool,
 }
 
-/// What precedes the minor version in a request's first line. A target has no space, or hyper refuses it.
+/// Precedes the minor version in a request line. hyper rejects a target with a space.
 const VERSION: &[u8; 8] = b" HTTP/1.";
 
 const TRANSFER_ENCODING: &[u8] = b"transfer-encoding:";
 
 #[derive(Debug, Clone, Copy)]
 enum At {
-    /// Before a request, or where empty lines precede one.
+    /// Before a request, or at empty lines before one.
     Start,
     Method,
     /// At the target's beginning, or in what precedes the path of `http://host/path`.
@@ -91,29 +92,29 @@ enum At {
         slashes: u8,
     },
     Target,
-    /// Behind the first line. A body may follow, whatever the method is.
-    Head(Line),
-    /// So many bytes behind that head.
-    Behind(u64),
-    /// In a chunked body, or behind it.
+    /// After the request line. A body may follow, whatever the method is.
+    Head(HeaderLine),
+    /// This many bytes after the header section.
+    AfterHead(u64),
+    /// In or after a chunked body.
     Chunked(Chunks),
-    /// Anywhere.
+    /// At an unknown position.
     Unknown,
 }
 
-/// Where in a line of the head.
+/// The position in a line of the header section.
 #[derive(Debug, Clone, Copy)]
-enum Line {
+enum HeaderLine {
     Start,
     AfterCr,
-    /// So many bytes of it are those of [`TRANSFER_ENCODING`].
+    /// This many bytes match [`TRANSFER_ENCODING`].
     Name(u8),
     Within,
 }
 
-impl Default for Follower {
-    fn default() -> Follower {
-        Follower {
+impl Default for RequestLineEncoder {
+    fn default() -> RequestLineEncoder {
+        RequestLineEncoder {
             at: At::Start,
             last: [0; VERSION.len()],
             is_chunked: false,
@@ -121,17 +122,24 @@ impl Default for Follower {
     }
 }
 
-impl Follower {
-    /// To be told of all that comes, before hyper is. What is to be given to hyper instead, if it is not the same.
-    pub fn read(&mut self, bytes: &[u8], is_idle: bool, begun: &Begun) -> Option<Vec<u8>> {
+impl RequestLineEncoder {
+    /// Processes bytes before hyper reads them. Returns what hyper must read instead, if that
+    /// differs.
+    pub fn read(
+        &mut self,
+        bytes: &[u8],
+        is_idle: bool,
+        body_framing: &BodyFraming,
+    ) -> Option<Vec<u8>> {
         if is_idle {
-            self.at = match (begun.take(), self.at) {
+            self.at = match (body_framing.take(), self.at) {
                 (NONE, at) => at,
-                // All that hyper can have kept is a head without its end, and such a head does not end with an empty line.
+                // All that hyper can still hold is an incomplete header section, which does not end
+                // with an empty line.
                 (0, _) if self.last.ends_with(b"\n\n") || self.last.ends_with(b"\n\r\n") => {
                     At::Start
                 }
-                (body, At::Behind(len)) if body == len => At::Start,
+                (body, At::AfterHead(len)) if body == len => At::Start,
                 _ => At::Unknown,
             };
         }
@@ -145,23 +153,23 @@ impl Follower {
                 }
                 if let Some(at) = self.later_version(&bytes[..end]) {
                     let line = encoded.get_or_insert_with(|| bytes.to_vec());
-                    // What follows the line is as long as it came.
+                    // The bytes after the line are unchanged.
                     let at = line.len() - (bytes.len() - at);
                     line[at] = b'1';
                 }
                 &bytes[end..]
             }
-            // No request has a line that it begins before.
+            // No request can begin inside a request line.
             At::Start | At::Method | At::Authority { .. } | At::Target => {
                 self.at = At::Unknown;
                 bytes
             }
-            At::Head(_) | At::Behind(_) | At::Chunked(_) => bytes,
+            At::Head(_) | At::AfterHead(_) | At::Chunked(_) => bytes,
         };
-        if let Some(at) = self.behind_the_line(rest) {
+        if let Some(at) = self.after_the_line(rest) {
             let changed = encoded.get_or_insert_with(|| bytes.to_vec());
             let at = changed.len() - (rest.len() - at);
-            // The one byte that hyper refuses in an extension; so the client gets 400.
+            // The one byte that hyper rejects in an extension, so the client gets 400.
             changed[at] = b'\n';
         }
         let tail = &bytes[bytes.len().saturating_sub(VERSION.len())..];
@@ -170,7 +178,7 @@ impl Follower {
         encoded
     }
 
-    /// Goes through a line, or the part of it that there is: where in it the path begins, and where it ends.
+    /// Follows a request line or a part of it. Returns where in it the path begins and ends.
     fn line(&mut self, bytes: &[u8]) -> (usize, usize) {
         let mut at = 0;
         if let At::Start = self.at {
@@ -209,14 +217,14 @@ impl Follower {
             at += 1;
         }
         if let Some(newline) = newline {
-            self.at = At::Head(Line::Start);
+            self.at = At::Head(HeaderLine::Start);
             return (at, newline + 1);
         }
         (at, end)
     }
 
-    /// Where in what has come of the line the minor version of HTTP/1 is, if it is one that hyper does not know. Whoever speaks it
-    /// is answered in 1.1, the latest that we know (RFC 9112, 2.6).
+    /// The position of the minor version in the line, if hyper does not know that version. The
+    /// client is answered in 1.1, the latest known version (RFC 9112, 2.6).
     fn later_version(&self, line: &[u8]) -> Option<usize> {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -230,43 +238,43 @@ impl Follower {
         is_version.then_some(before.len())
     }
 
-    /// The position of a byte that hyper takes and should not.
-    fn behind_the_line(&mut self, bytes: &[u8]) -> Option<usize> {
+    /// The position of a byte that hyper accepts but should reject.
+    fn after_the_line(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut rest = bytes;
         while let At::Head(line) = self.at {
             let first = rest.first()?;
             let matched = match line {
-                Line::Name(matched) => usize::from(matched),
+                HeaderLine::Name(matched) => usize::from(matched),
                 _ => 0,
             };
             let (next, len) = match (line, first) {
-                (Line::Start | Line::AfterCr, b'\n') if self.is_chunked => {
+                (HeaderLine::Start | HeaderLine::AfterCr, b'\n') if self.is_chunked => {
                     (At::Chunked(Chunks::default()), 1)
                 }
-                (Line::Start | Line::AfterCr, b'\n') => (At::Behind(0), 1),
-                (Line::Start, b'\r') => (At::Head(Line::AfterCr), 1),
-                (Line::Start | Line::Name(_), byte)
+                (HeaderLine::Start | HeaderLine::AfterCr, b'\n') => (At::AfterHead(0), 1),
+                (HeaderLine::Start, b'\r') => (At::Head(HeaderLine::AfterCr), 1),
+                (HeaderLine::Start | HeaderLine::Name(_), byte)
                     if byte.to_ascii_lowercase() == TRANSFER_ENCODING[matched] =>
                 {
                     let matched = matched + 1;
                     self.is_chunked |= matched == TRANSFER_ENCODING.len();
                     let line = match matched == TRANSFER_ENCODING.len() {
-                        true => Line::Within,
-                        // It is shorter than that.
-                        false => Line::Name(matched as u8),
+                        true => HeaderLine::Within,
+                        // A shorter match.
+                        false => HeaderLine::Name(matched as u8),
                     };
                     (At::Head(line), 1)
                 }
                 _ => match memchr::memchr(b'\n', rest) {
-                    Some(len) => (At::Head(Line::Start), len + 1),
-                    None => (At::Head(Line::Within), rest.len()),
+                    Some(len) => (At::Head(HeaderLine::Start), len + 1),
+                    None => (At::Head(HeaderLine::Within), rest.len()),
                 },
             };
             self.at = next;
             rest = &rest[len..];
         }
         match &mut self.at {
-            At::Behind(len) => *len += rest.len() as u64,
+            At::AfterHead(len) => *len += rest.len() as u64,
             At::Chunked(chunks) => {
                 let at = chunks.read(rest)?;
                 return Some(bytes.len() - rest.len() + at);
@@ -277,7 +285,7 @@ impl Follower {
     }
 }
 
-/// What hyper refuses, in the path or in the query, and is neither a space nor a control character.
+/// Bytes that hyper rejects in the path or in the query, except spaces and control characters.
 fn is_encoded(byte: u8) -> bool {
     matches!(byte, b'"' | b'<' | b'>' | b'`' | 0x80..)
 }
@@ -315,21 +323,21 @@ mod tests {
     use proptest::prelude::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    use super::super::io::{Io, Shared, Socket};
+    use super::super::io::{ConnectionState, Io, Socket};
     use super::*;
 
     fn read_in_pieces(text: &[u8], size: usize) -> Vec<u8> {
-        let (mut follower, begun) = (Follower::default(), Begun::default());
+        let (mut follower, body_framing) = (RequestLineEncoder::default(), BodyFraming::default());
         let pieces = text.chunks(size);
         let read = pieces.flat_map(|piece| {
-            let encoded = follower.read(piece, true, &begun);
+            let encoded = follower.read(piece, true, &body_framing);
             encoded.unwrap_or_else(|| piece.to_vec())
         });
         read.collect()
     }
 
     #[test]
-    fn the_path_of_the_first_line_is_encoded() {
+    fn path_of_the_first_line_is_encoded() {
         for (sent, given) in [
             ("GET /?q={\"a\":1} HTTP/1.1", "GET /?q={%22a%22:1} HTTP/1.1"),
             ("GET /<`\u{e9}> HTTP/1.1", "GET /%3C%60%C3%A9%3E HTTP/1.1"),
@@ -356,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn later_versions_of_http_1_become_1_1() {
+    fn later_http_1_version_becomes_1_1() {
         for (sent, given) in [
             ("GET / HTTP/1.2", "GET / HTTP/1.1"),
             ("GET /?\" HTTP/1.9", "GET /?%22 HTTP/1.1"),
@@ -379,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_chunk_extensions_become_what_hyper_refuses() {
+    fn malformed_chunk_extension_is_rejected() {
         let head = "POST /\" HTTP/1.2\r\nHost: a\r\nTRANSFER-Encoding: chunked\r\n\r\n";
         let given = "POST /%22 HTTP/1.1\r\nHost: a\r\nTRANSFER-Encoding: chunked\r\n\r\n";
         let get = head.replace("POST", "GET");
@@ -412,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_http_refuses_is_encoded() {
+    fn bytes_that_hyper_rejects_are_encoded() {
         for byte in 0x21..=0xff_u8 {
             for before in [&b"/a"[..], b"/a?b"] {
                 let target = [before, &[byte, b'c']].concat();
@@ -431,9 +439,9 @@ mod tests {
         target: &'static str,
         body: &'static str,
         is_chunked: bool,
-        /// The service answers without having looked at the body.
+        /// The service answers without reading the body.
         is_ignored: bool,
-        /// It is sent before the answers to those before it have come.
+        /// Sent before the previous responses have arrived.
         is_early: bool,
     }
 
@@ -477,8 +485,8 @@ mod tests {
         )
     }
 
-    /// A response's body, at whose end nothing is in flight, as with the service's own.
-    struct Answer(Option<Bytes>, Arc<Shared>);
+    /// A response's body; when it ends, no request is in flight, as in the real service.
+    struct Answer(Option<Bytes>, Arc<ConnectionState>);
 
     impl Body for Answer {
         type Data = Bytes;
@@ -494,7 +502,7 @@ mod tests {
 
     impl Drop for Answer {
         fn drop(&mut self) {
-            self.1.activity.request_ends();
+            self.1.timers.request_ends();
         }
     }
 
@@ -502,7 +510,7 @@ mod tests {
 
     async fn answer(
         request: http::Request<Incoming>,
-        connection: Arc<Shared>,
+        connection: Arc<ConnectionState>,
         seen: Seen,
     ) -> Result<http::Response<Answer>, Infallible> {
         let target = request.uri().to_string();
@@ -512,7 +520,7 @@ mod tests {
                 Ok(all) => body = Some(all.to_bytes()),
                 Err(_) => return Ok(http::Response::new(Answer(None, connection))),
             }
-            connection.begun.is_taken_in();
+            connection.body_framing.is_received();
         }
         seen.lock().unwrap().push((target, body));
         Ok(http::Response::new(Answer(
@@ -521,7 +529,7 @@ mod tests {
         )))
     }
 
-    /// Sends requests in pieces of these sizes; what the service has seen, and whether the connection was still good at the end.
+    /// Sends requests in pieces of these sizes. Returns what the service has received.
     async fn exchange(requests: &[Asked], sizes: &[usize]) -> Vec<(String, Option<Bytes>)> {
         let (mut client, server) = tokio::net::UnixStream::pair().unwrap();
         let io = Io::new(Socket::Unix(server), 1 << 20);
@@ -530,11 +538,13 @@ mod tests {
             let seen = seen.clone();
             hyper::service::service_fn(move |request: http::Request<Incoming>| {
                 use hyper::body::Body as _;
-                shared.activity.request_begins();
-                shared.begun.begins(match request.body().is_end_stream() {
-                    true => Some(0),
-                    false => request.body().size_hint().exact(),
-                });
+                shared.timers.request_begins();
+                shared
+                    .body_framing
+                    .begins(match request.body().is_end_stream() {
+                        true => Some(0),
+                        false => request.body().size_hint().exact(),
+                    });
                 answer(request, shared.clone(), seen.clone())
             })
         };
@@ -580,7 +590,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(500))]
 
         #[test]
-        fn nothing_but_lines_is_touched(
+        fn only_request_lines_are_changed(
             requests in prop::collection::vec(asked(), 1..6),
             sizes in prop::collection::vec(1_usize..120, 1..5),
         ) {
@@ -600,14 +610,17 @@ mod tests {
                 let whole = format!("{path}{}", sent.target);
                 let raw = whole.as_bytes();
                 let encoded = String::from_utf8(encode(raw, 0..raw.len())).unwrap();
-                // Where it was not certain that a line is one, valid UTF-8 is as it was.
+                // If it was not certain where a line begins, valid UTF-8 is unchanged.
                 prop_assert!(seen.0 == encoded || sent.is_early || seen.0 == whole, "{seen:?}");
                 if let Some(body) = &seen.1 {
                     prop_assert_eq!(body, sent.body);
                 }
             }
-            // Who waits for each answer, loses none.
-            if requests.iter().all(|one| !one.is_early && (!one.is_ignored || one.body.is_empty())) {
+            // A client that waits for each response loses none.
+            let waits = |one: &Asked| {
+                !one.is_early && (!one.is_ignored || one.body.is_empty())
+            };
+            if requests.iter().all(waits) {
                 prop_assert_eq!(seen.len(), requests.len());
                 for (seen, sent) in seen.iter().zip(&requests) {
                     prop_assert!(seen.0.is_ascii(), "{seen:?} {sent:?}");

@@ -1,44 +1,44 @@
-//! When a connection has been silent for too long.
+//! The timeouts of a connection.
 //!
-//! A timer per request would cost more than the request's parsing; instead the connection notes what happens, and looks at
-//! its notes now and then.
+//! A timer per request would cost more than parsing the request. The connection therefore records
+//! what happens, and checks its records at intervals.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// What a connection has last done. Times are milliseconds since it was opened, 0 for "is not".
+/// What a connection did last. Times are milliseconds since it was opened; 0 means never.
 #[derive(Debug)]
-pub struct Activity {
+pub struct ConnectionTimers {
     opened: Instant,
-    /// Requests whose response is not complete.
+    /// Requests without a complete response.
     in_flight: AtomicU32,
-    /// Since when it has been idle: opened, or the last response completed.
+    /// Since when it has been idle: it was opened, or the last response was completed.
     idle_since: AtomicU64,
-    /// When the first byte of a request's head came.
+    /// When the first byte of a header section arrived.
     head_since: AtomicU64,
-    /// Since when the client has not taken what we write.
+    /// Since when the client has taken no written bytes.
     write_since: AtomicU64,
-    /// HTTP/2: since when the client has had no room for each response that waits for some.
+    /// HTTP/2: since when each response has waited for the client's window.
     waits: Mutex<Vec<Weak<u64>>>,
-    /// HTTP/2: bytes between two requests are not a request's head, but acknowledgements and pings.
+    /// HTTP/2: bytes between two requests are acknowledgements and pings, not a header section.
     multiplexed: AtomicBool,
-    /// Each answer is to be the last.
+    /// Each response is the last one.
     draining: AtomicBool,
-    /// Until when no request is read, because one was refused.
+    /// Until when no request is read, because one was rejected.
     paused_until: AtomicU64,
 }
 
-/// Limits of a connection.
+/// The limits of a connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct ConnectionLimits {
     pub head: Duration,
     pub keep_alive: Duration,
     pub write: Duration,
 }
 
-impl Limits {
-    /// How often to look at the notes: no timeout takes much longer than it says, and thousands of idle connections do not
+impl ConnectionLimits {
+    /// The interval of checks: timeouts are nearly exact, but thousands of idle connections do not
     /// wake all the time.
     pub fn look(&self) -> Duration {
         const LEAST: Duration = Duration::from_millis(50);
@@ -48,25 +48,25 @@ impl Limits {
     }
 }
 
-/// Why a connection is to be closed.
+/// Why a connection must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Overdue {
-    /// The client does not do its part.
-    Stuck(&'static str),
-    /// Nobody has used it for long.
+pub enum Timeout {
+    /// The client does not send or take bytes.
+    Stalled(&'static str),
+    /// It has been idle for too long.
     Idle,
 }
 
-/// The client has no room for one of several responses, until this is dropped.
+/// One of several responses waits for the client's window until this is dropped.
 #[derive(Debug)]
-pub struct Wait {
-    /// Found there as long as it is.
+pub struct WriteStall {
+    /// Counts while it exists.
     _since: Arc<u64>,
 }
 
-impl Activity {
-    pub fn new() -> Activity {
-        Activity {
+impl ConnectionTimers {
+    pub fn new() -> ConnectionTimers {
+        ConnectionTimers {
             opened: Instant::now(),
             in_flight: AtomicU32::new(0),
             idle_since: AtomicU64::new(1),
@@ -79,7 +79,7 @@ impl Activity {
         }
     }
 
-    /// The client speaks HTTP/2.
+    /// Whether the client speaks HTTP/2.
     pub fn is_multiplexed(&self) -> bool {
         self.multiplexed.load(Ordering::Relaxed)
     }
@@ -88,7 +88,8 @@ impl Activity {
         self.multiplexed.store(true, Ordering::Relaxed);
     }
 
-    /// The service is about to end. However long the connection has been idle, a request may be on its way now.
+    /// The service shuts down. A request may be on its way, however long the connection has been
+    /// idle.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.idle_since.store(self.now(), Ordering::Relaxed);
@@ -98,13 +99,13 @@ impl Activity {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// A request was refused: the next one is read after this time.
+    /// A request was rejected: the next one is read after this time.
     pub fn pause(&self, time: Duration) {
         let until = self.now() + time.as_millis() as u64;
         self.paused_until.store(until, Ordering::Relaxed);
     }
 
-    /// Until when no request is to be read. A connection that drains has no time for that.
+    /// Until when no request must be read. A draining connection does not pause.
     pub fn paused_until(&self) -> Option<Instant> {
         let until = self.paused_until.load(Ordering::Relaxed);
         if until == 0 || !self.is_idle() || self.is_draining() {
@@ -121,7 +122,7 @@ impl Activity {
         self.opened.elapsed().as_millis() as u64 + 1
     }
 
-    /// Bytes have come.
+    /// Bytes have arrived.
     pub fn read(&self) {
         if self.in_flight.load(Ordering::Relaxed) == 0
             && self.head_since.load(Ordering::Relaxed) == 0
@@ -130,30 +131,30 @@ impl Activity {
         }
     }
 
-    /// A head is complete.
+    /// A header section is complete.
     pub fn request_begins(&self) {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.head_since.store(0, Ordering::Relaxed);
     }
 
-    /// How long ago the first byte of the head came that is not complete.
+    /// How long ago the first byte of the incomplete header section arrived.
     pub fn head_took(&self) -> Duration {
         let since = self.head_since.load(Ordering::Relaxed);
         Duration::from_millis(self.now().saturating_sub(since.max(1)))
     }
 
-    /// A response is complete, or given up.
+    /// A response is complete or given up.
     pub fn request_ends(&self) {
         self.idle_since.store(self.now(), Ordering::Relaxed);
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Is no request in flight?
+    /// Whether no request is in flight.
     pub fn is_idle(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) == 0
     }
 
-    /// Since when nothing has been asked of the connection, and nothing is left to be sent.
+    /// Since when the connection has had no request and nothing left to send.
     pub fn idle_since(&self) -> Option<Instant> {
         let awaits_head = !self.is_multiplexed() && self.head_since.load(Ordering::Relaxed) != 0;
         let is_idle =
@@ -162,48 +163,48 @@ impl Activity {
         is_idle.then(|| self.opened + Duration::from_millis(since))
     }
 
-    /// The client does not take what we write.
+    /// The client does not take written bytes.
     pub fn write_blocked(&self) {
         if self.write_since.load(Ordering::Relaxed) == 0 {
             self.write_since.store(self.now(), Ordering::Relaxed);
         }
     }
 
-    /// It has taken something.
+    /// The client has taken bytes.
     pub fn written(&self) {
         if self.write_since.load(Ordering::Relaxed) != 0 {
             self.write_since.store(0, Ordering::Relaxed);
-            // What is left of a response to write has no request any more.
+            // The rest of a response may be written after its request has ended.
             self.idle_since.store(self.now(), Ordering::Relaxed);
         }
     }
 
-    /// A response of several on this connection has to wait until its client has room. Each has a window of its own to be closed, which
-    /// the connection's socket does not show.
-    pub fn wait(&self) -> Wait {
+    /// One of several responses waits for the client's window. Each stream has its own window, of
+    /// which the socket shows nothing.
+    pub fn wait(&self) -> WriteStall {
         let since = Arc::new(self.now());
         let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
         waits.retain(|wait| wait.strong_count() > 0);
         waits.push(Arc::downgrade(&since));
-        Wait { _since: since }
+        WriteStall { _since: since }
     }
 
-    /// Since when the client has had no room for one of several responses, 0 when there is none.
+    /// Since when one of several responses has waited for its window; 0 if none waits.
     fn waits_since(&self) -> u64 {
         let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
         let since = waits.iter().filter_map(Weak::upgrade);
         since.map(|since| *since).min().unwrap_or(0)
     }
 
-    /// Why the connection is to be closed, if it is.
-    pub fn overdue(&self, limits: Limits) -> Option<Overdue> {
+    /// Why the connection must be closed, if it must.
+    pub fn overdue(&self, limits: ConnectionLimits) -> Option<Timeout> {
         let now = self.now();
         let over = |since: u64, limit: Duration| {
             since != 0 && u128::from(now - since.min(now)) >= limit.as_millis()
         };
         let write_since = self.write_since.load(Ordering::Relaxed);
         if over(write_since, limits.write) || over(self.waits_since(), limits.write) {
-            return Some(Overdue::Stuck("the client did not take its response"));
+            return Some(Timeout::Stalled("the client did not take its response"));
         }
         if self.in_flight.load(Ordering::Relaxed) > 0 {
             return None;
@@ -213,11 +214,11 @@ impl Activity {
             false => self.head_since.load(Ordering::Relaxed),
         };
         if over(head_since, limits.head) {
-            return Some(Overdue::Stuck("a request's head did not arrive in time"));
+            return Some(Timeout::Stalled("a request's head did not arrive in time"));
         }
         let has_all = head_since == 0 && write_since == 0;
         let idle = has_all && over(self.idle_since.load(Ordering::Relaxed), limits.keep_alive);
-        idle.then_some(Overdue::Idle)
+        idle.then_some(Timeout::Idle)
     }
 }
 
@@ -225,112 +226,112 @@ impl Activity {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: ConnectionLimits = ConnectionLimits {
         head: Duration::ZERO,
         keep_alive: Duration::from_secs(9),
         write: Duration::from_secs(9),
     };
 
     #[test]
-    fn a_head_is_timed_from_its_first_byte_until_it_is_complete() {
-        let activity = Activity::new();
-        assert_eq!(activity.overdue(LIMITS), None);
-        activity.read();
-        assert!(activity.overdue(LIMITS).is_some());
-        activity.request_begins();
-        assert_eq!(activity.overdue(LIMITS), None);
-        activity.read();
-        activity.request_ends();
-        assert_eq!(activity.overdue(LIMITS), None);
+    fn head_is_timed_from_its_first_byte_to_its_last() {
+        let timers = ConnectionTimers::new();
+        assert_eq!(timers.overdue(LIMITS), None);
+        timers.read();
+        assert!(timers.overdue(LIMITS).is_some());
+        timers.request_begins();
+        assert_eq!(timers.overdue(LIMITS), None);
+        timers.read();
+        timers.request_ends();
+        assert_eq!(timers.overdue(LIMITS), None);
     }
 
     #[test]
-    fn between_two_requests_of_http_2_bytes_are_no_head() {
-        let activity = Activity::new();
-        activity.multiplexes();
-        activity.request_begins();
-        activity.request_ends();
-        activity.read();
-        assert_eq!(activity.overdue(LIMITS), None);
+    fn http_2_bytes_between_requests_are_no_head() {
+        let timers = ConnectionTimers::new();
+        timers.multiplexes();
+        timers.request_begins();
+        timers.request_ends();
+        timers.read();
+        assert_eq!(timers.overdue(LIMITS), None);
     }
 
     #[test]
-    fn who_has_asked_or_has_not_taken_the_answer_is_not_idle() {
-        let activity = Activity::new();
-        let opened = activity.idle_since();
+    fn connection_with_a_request_or_an_unsent_response_is_not_idle() {
+        let timers = ConnectionTimers::new();
+        let opened = timers.idle_since();
         assert!(opened.is_some());
-        activity.read();
-        assert_eq!(activity.idle_since(), None);
-        activity.request_begins();
-        assert_eq!(activity.idle_since(), None);
-        activity.write_blocked();
+        timers.read();
+        assert_eq!(timers.idle_since(), None);
+        timers.request_begins();
+        assert_eq!(timers.idle_since(), None);
+        timers.write_blocked();
         std::thread::sleep(Duration::from_millis(2));
-        activity.request_ends();
-        assert_eq!(activity.idle_since(), None);
-        activity.written();
-        assert!(activity.idle_since() > opened);
+        timers.request_ends();
+        assert_eq!(timers.idle_since(), None);
+        timers.written();
+        assert!(timers.idle_since() > opened);
     }
 
     #[test]
-    fn what_has_no_request_any_more_is_still_to_be_taken() {
-        let activity = Activity::new();
-        let limits = Limits {
+    fn rest_of_a_response_can_stall_after_its_request() {
+        let timers = ConnectionTimers::new();
+        let limits = ConnectionLimits {
             keep_alive: Duration::from_millis(20),
             ..LIMITS
         };
-        activity.request_begins();
-        activity.write_blocked();
-        activity.request_ends();
+        timers.request_begins();
+        timers.write_blocked();
+        timers.request_ends();
         std::thread::sleep(limits.keep_alive);
-        assert_eq!(activity.overdue(limits), None);
-        activity.written();
-        assert_eq!(activity.overdue(limits), None);
+        assert_eq!(timers.overdue(limits), None);
+        timers.written();
+        assert_eq!(timers.overdue(limits), None);
         std::thread::sleep(limits.keep_alive);
-        assert_eq!(activity.overdue(limits), Some(Overdue::Idle));
+        assert_eq!(timers.overdue(limits), Some(Timeout::Idle));
     }
 
     #[test]
-    fn draining_gives_an_idle_connection_its_time_anew() {
-        let activity = Activity::new();
-        let limits = Limits {
+    fn draining_restarts_the_idle_time() {
+        let timers = ConnectionTimers::new();
+        let limits = ConnectionLimits {
             keep_alive: Duration::from_millis(100),
             ..LIMITS
         };
         std::thread::sleep(limits.keep_alive);
-        assert_eq!(activity.overdue(limits), Some(Overdue::Idle));
-        activity.drain();
-        assert_eq!(activity.overdue(limits), None);
-        assert!(activity.is_draining());
+        assert_eq!(timers.overdue(limits), Some(Timeout::Idle));
+        timers.drain();
+        assert_eq!(timers.overdue(limits), None);
+        assert!(timers.is_draining());
     }
 
     #[test]
-    fn a_response_that_waits_for_room_counts_until_it_has_some() {
-        let activity = Activity::new();
-        let limits = Limits {
+    fn response_without_window_counts_as_stalled() {
+        let timers = ConnectionTimers::new();
+        let limits = ConnectionLimits {
             write: Duration::ZERO,
             ..LIMITS
         };
-        activity.request_begins();
-        drop(activity.wait());
-        assert_eq!(activity.overdue(limits), None);
-        let waits = activity.wait();
-        assert!(activity.overdue(limits).is_some());
+        timers.request_begins();
+        drop(timers.wait());
+        assert_eq!(timers.overdue(limits), None);
+        let waits = timers.wait();
+        assert!(timers.overdue(limits).is_some());
         drop(waits);
-        assert_eq!(activity.overdue(limits), None);
+        assert_eq!(timers.overdue(limits), None);
     }
 
     #[test]
-    fn a_blocked_write_counts_even_while_a_request_is_in_flight() {
-        let activity = Activity::new();
-        let limits = Limits {
+    fn blocked_write_counts_during_a_request() {
+        let timers = ConnectionTimers::new();
+        let limits = ConnectionLimits {
             write: Duration::ZERO,
             ..LIMITS
         };
-        activity.request_begins();
-        assert_eq!(activity.overdue(limits), None);
-        activity.write_blocked();
-        assert!(activity.overdue(limits).is_some());
-        activity.written();
-        assert_eq!(activity.overdue(limits), None);
+        timers.request_begins();
+        assert_eq!(timers.overdue(limits), None);
+        timers.write_blocked();
+        assert!(timers.overdue(limits).is_some());
+        timers.written();
+        assert_eq!(timers.overdue(limits), None);
     }
 }

@@ -95,9 +95,9 @@ impl Batches {
         Batches {
             workers: workers.max(1),
             record_timeout: settings.record_timeout.map(|time| time.0),
-            reserve: settings.reserve.0,
+            reserve: settings.deadline_margin.0,
             fifo_failure: settings.fifo_failure,
-            partial_batch: settings.partial_batch,
+            partial_batch: settings.report_batch_item_failures,
             suspects: Suspects::default(),
         }
     }

@@ -9,7 +9,7 @@ use crate::event::Failure;
 
 /// An error if the handler's result names failures in `batchItemFailures`. A handler of one record
 /// thereby reports that this record failed. A handler of all records thereby fails the event if
-/// Lambda would not read the names (`partial_batch = "off"`).
+/// Lambda would not read the names (`report_batch_item_failures = "off"`).
 pub fn succeeded(answer: &[u8]) -> Result<(), Failure> {
     #[derive(Deserialize)]
     struct Answer {

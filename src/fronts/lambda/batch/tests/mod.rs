@@ -23,7 +23,7 @@ fn paused<T>(future: impl Future<Output = T>) -> T {
 
 fn settings() -> Settings {
     Settings {
-        reserve: crate::units::Time::millis(100),
+        deadline_margin: crate::units::Time::millis(100),
         ..Settings::default()
     }
 }
@@ -65,7 +65,7 @@ fn check(kind: Kind, work: &[Work], workers: usize, strict: bool, time: Duration
     assert!(runs.iter().all(|run| run.beside <= workers));
     assert!(done.ended <= done.began + time, "answered in time");
 
-    let cut = done.began + time - settings().reserve.0.min(time);
+    let cut = done.began + time - settings().deadline_margin.0.min(time);
     assert!(
         runs.iter().all(|run| run.began < cut),
         "nothing begins after the cut"
@@ -265,7 +265,7 @@ fn failed_record_is_an_error_without_partial_batches() {
     let mut work = waiting(3);
     work[1].outcome = Outcome::Throws;
     let settings = Settings {
-        partial_batch: PartialBatch::Off,
+        report_batch_item_failures: PartialBatch::Off,
         ..settings()
     };
     paused(async {

@@ -6,7 +6,7 @@ use Illuminate\Database\Eloquent\Builder;
 use Illuminate\Database\Eloquent\Model;
 use Illuminate\Support\Facades\Auth;
 
-/** Has a scope for the user at the time the model is booted, like multi-tenant applications. */
+/** A scope for the user at the time the model is booted, as in multi-tenant applications. */
 final class Note extends Model
 {
     public $timestamps = false;

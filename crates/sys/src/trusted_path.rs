@@ -1,0 +1,192 @@
+//! Opens directories through symbolic links that root or this user has placed, and through no
+//! others.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat, readlinkat};
+use nix::libc;
+use nix::sys::stat::{FileStat, Mode, fstat, mkdirat};
+
+/// A directory, with what is known of its path.
+#[derive(Debug)]
+pub struct Opened {
+    /// The directory.
+    pub directory: OwnedFd,
+    /// Whether no other user can have the path lead elsewhere. Always so for a process that is not
+    /// root, or root of a namespace without other users: it has one user's rights.
+    pub is_fixed: bool,
+}
+
+/// As many links as the kernel follows (path_resolution(7)).
+const MOST_LINKS: usize = 40;
+
+/// Opens the directory at an absolute path. For root, an error for a symbolic link that another
+/// user could have placed: such a user could have root make and remove files anywhere. Directories
+/// of another user are passed, because that user cannot put a directory there in which it may not
+/// write. Directories that do not exist are made with the mode `missing`, if there is one.
+pub fn directory(path: &Path, missing: Option<u32>) -> io::Result<Opened> {
+    const ENTER: OFlag = OFlag::O_PATH
+        .union(OFlag::O_DIRECTORY)
+        .union(OFlag::O_CLOEXEC);
+    const LOOK: OFlag = OFlag::O_PATH
+        .union(OFlag::O_NOFOLLOW)
+        .union(OFlag::O_CLOEXEC);
+    if !path.is_absolute() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let root = || open("/", ENTER, Mode::empty());
+    let is_root = crate::process::has_other_users();
+    let (mut directory, mut shown) = (root()?, PathBuf::from("/"));
+    let mut is_fixed = true;
+    let mut links = 0;
+    let mut left = Vec::new();
+    push(&mut left, path);
+    while let Some(name) = left.pop() {
+        is_fixed &= !is_root || is_trusted(&fstat(&directory)?);
+        let opened = openat(&directory, name.as_os_str(), LOOK, Mode::empty());
+        let next = match (opened, missing) {
+            (Err(Errno::ENOENT), Some(mode)) => {
+                match mkdirat(&directory, name.as_os_str(), Mode::from_bits_truncate(mode)) {
+                    Ok(()) | Err(Errno::EEXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                openat(&directory, name.as_os_str(), LOOK, Mode::empty())?
+            }
+            (opened, _) => opened?,
+        };
+        let found = fstat(&next)?;
+        if found.st_mode & libc::S_IFMT != libc::S_IFLNK {
+            shown.push(&name);
+            directory = next;
+            continue;
+        }
+        if is_root && !(is_fixed && is_owner_trusted(&found)) {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!(
+                    "{} is a symbolic link that another user than root can exchange; name the \
+                     directory that it leads to, or let only root write to {}",
+                    shown.join(&name).display(),
+                    shown.display()
+                ),
+            ));
+        }
+        links += 1;
+        if links > MOST_LINKS {
+            return Err(Errno::ELOOP.into());
+        }
+        // Without a name, this reads the link that was looked at.
+        let target = PathBuf::from(readlinkat(&next, "")?);
+        if target.is_absolute() {
+            (directory, shown) = (root()?, PathBuf::from("/"));
+        }
+        push(&mut left, &target);
+    }
+    is_fixed &= !is_root || is_trusted(&fstat(&directory)?);
+    // An error if it is none.
+    let directory = openat(&directory, ".", ENTER, Mode::empty())?;
+    Ok(Opened {
+        directory,
+        is_fixed,
+    })
+}
+
+/// Puts the components of a path onto a stack, the first on top.
+fn push(stack: &mut Vec<OsString>, path: &Path) {
+    let parts = path.components().rev().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    });
+    stack.extend(parts);
+}
+
+/// Whether only root and this user can exchange entries of theirs in a directory.
+fn is_trusted(directory: &FileStat) -> bool {
+    let is_shared = directory.st_mode & 0o022 != 0 && directory.st_mode & libc::S_ISVTX == 0;
+    is_owner_trusted(directory) && !is_shared
+}
+
+fn is_owner_trusted(found: &FileStat) -> bool {
+    found.st_uid == 0 || found.st_uid == crate::process::uid()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use super::*;
+
+    /// The inode of a directory that is opened by path.
+    fn inode(path: &Path) -> io::Result<(u64, bool)> {
+        let opened = directory(path, None)?;
+        Ok((fstat(&opened.directory)?.st_ino, opened.is_fixed))
+    }
+
+    #[test]
+    fn links_are_followed_as_the_kernel_does() {
+        let dir = std::env::temp_dir().join(format!("surus-sys-trusted-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("a/b")).unwrap();
+        let dir = dir.canonicalize().unwrap();
+        std::fs::write(dir.join("file"), "").unwrap();
+        symlink("a", dir.join("relative")).unwrap();
+        symlink(dir.join("relative/b"), dir.join("a/absolute")).unwrap();
+        symlink("loop", dir.join("loop")).unwrap();
+        let expected = std::fs::metadata(dir.join("a/b")).unwrap().ino();
+        for path in [
+            "a/b",
+            "relative/b",
+            "relative/absolute",
+            "relative/absolute/../absolute/.",
+        ] {
+            assert_eq!(inode(&dir.join(path)).unwrap(), (expected, true), "{path}");
+        }
+        for path in ["file", "file/x", "none", "loop", "loop/x"] {
+            assert!(inode(&dir.join(path)).is_err(), "{path}");
+        }
+        assert!(inode(Path::new("relative")).is_err());
+        let made = directory(&dir.join("a/new/deep"), Some(0o700)).unwrap();
+        assert!(made.is_fixed);
+        let mode = std::fs::metadata(dir.join("a/new/deep")).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn link_that_another_user_can_exchange_is_refused_to_root() {
+        if !crate::process::is_root() {
+            return;
+        }
+        let dir = std::env::temp_dir().join(format!("surus-sys-others-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("a/b")).unwrap();
+        let dir = dir.canonicalize().unwrap();
+        symlink("b", dir.join("a/link")).unwrap();
+        let set = |mode, owner| {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(dir.join("a"), permissions).unwrap();
+            std::os::unix::fs::chown(dir.join("a"), Some(owner), None).unwrap();
+        };
+        for (mode, owner, link, is_followed, is_fixed) in [
+            (0o755, 0, 0, true, true),
+            (0o755, 0, 4711, false, true),
+            (0o1777, 0, 0, true, true),
+            (0o1777, 0, 4711, false, true),
+            (0o777, 0, 0, false, false),
+            (0o775, 0, 0, false, false),
+            (0o755, 4711, 0, false, false),
+        ] {
+            set(mode, owner);
+            std::os::unix::fs::lchown(dir.join("a/link"), Some(link), None).unwrap();
+            let by_link = inode(&dir.join("a/link"));
+            assert_eq!(by_link.is_ok(), is_followed, "{mode:o} {owner} {link}");
+            let (_, found) = inode(&dir.join("a/b")).unwrap();
+            assert_eq!(found, is_fixed, "{mode:o} {owner}");
+        }
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,139 @@
+"""Tests scripts/prose and scripts/wrap: what they find, and what they leave alone."""
+
+import unittest
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+import sys
+
+
+def load(name):
+    path = str(Path(__file__).parents[1] / name)
+    spec = spec_from_loader(f"script_{name}", SourceFileLoader(f"script_{name}", path))
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+sys.dont_write_bytecode = True
+prose, wrap = load("prose"), load("wrap")
+
+
+def found(path, source):
+    return [(line, name) for line, name, _ in prose.idioms(prose.prose(path, source))]
+
+
+def said(text):
+    return [name for _, name in found("page.md", text)]
+
+
+class Idioms(unittest.TestCase):
+    def test_each_pattern_finds_its_example(self):
+        for text, name in {
+            "Who asks first is served.": "a sentence without a subject",
+            "It is sent. Whose turn it is, waits.": "a sentence without a subject",
+            "Whoever reads it copies it.": "a component that is a person",
+            "A ring that nobody reads.": "a component that is a person",
+            "The bits of who sleeps.": "a component that is a person",
+            "Boots the application anew.": "anew",
+            "It looked in vain.": "in vain",
+            "This is wholly wrong.": "wholly",
+            "PHP heeds the setting.": "heed",
+            "It ends amid the answer.": "amid",
+            "A file beside the other.": "beside",
+            "A thread of ours.": "of ours",
+            "It runs all the same.": "all the same",
+            "All files but for the first.": "but for",
+            "Which is to be sent.": "is to be",
+            "Has it ended, nothing follows.": "an inversion",
+            "The request in our hands.": "in our hands",
+            "A letter waits in the ring.": "a private picture",
+            "Rings the bell.": "a private picture",
+        }.items():
+            self.assertEqual(said(text), [name], text)
+        self.assertGreaterEqual(19, len(prose.PATTERNS))
+
+    def test_plain_words_are_not_idioms(self):
+        for text in [
+            "Users who run it choose a port.",
+            "The file has besides two headers.",
+            "The doorbell is an eventfd.",
+            "Letters, digits and hyphens are allowed, in lower-case letters.",
+            "The queue's dead letters and a guestbook.",
+            "`nobody` is a user and `beside` is a variable.",
+            "See [the page](beside.md).",
+            "```\nWho am I, beside nobody?\n```",
+            "The house style.",
+        ]:
+            self.assertEqual(said(text), [], text)
+
+    def test_sentences_go_over_lines(self):
+        self.assertEqual(found("a.rs", "fn a() {}\n// It looked in\n// vain.\n"), [(2, "in vain")])
+        self.assertEqual(found("a.rs", "// It looked in\n\n// vain.\n"), [])
+
+    def test_only_comments_and_messages_of_rust_are_read(self):
+        self.assertEqual(found("src/a.rs", "fn beside() { let anew = r#\"// anew\"#; }\n"), [])
+        self.assertEqual(found("src/a.rs", "let c = '\"'; // anew\nlet x = '\\''; /// anew"), [(1, "anew"), (2, "anew")])
+        self.assertEqual(found("src/a.rs", '\nerror!("the file is opened anew");'), [(2, "anew")])
+        self.assertEqual(found("tests/a.rs", '\nassert!(said.contains("the file is opened anew"));'), [])
+        self.assertEqual(found("src/a.rs", 'run("<?php echo $anew;"); get("anew");'), [])
+
+    def test_comments_of_other_languages_are_read(self):
+        self.assertEqual(found("a.c", 'int a; /* one\n * anew */\nchar *x = "/* anew */";'), [(2, "anew")])
+        self.assertEqual(found("a.php", "<?php\n# anew\n/** anew */ $a = '// anew';\n"), [(2, "anew"), (3, "anew")])
+        self.assertEqual(found("a.py", '"""Begins\nanew."""\nx = "anew"  # anew\n'), [(3, "anew"), (2, "anew")])
+        self.assertEqual(found("run", "#!/bin/sh\n# anew\necho anew\n"), [(2, "anew")])
+        self.assertEqual(found("a.toml", "# anew\na = 1\n"), [(1, "anew")])
+
+    def test_words_are_counted_once(self):
+        self.assertEqual(prose.words(prose.prose("a.md", "Two words\nand three more `code not`.\n")), 6)
+
+
+class Columns(unittest.TestCase):
+    LONG = "word " * 30
+
+    def long(self, path, source):
+        return [number for number, _ in prose.long_lines(path, source)]
+
+    def test_prose_and_comments_are_checked(self):
+        self.assertEqual(self.long("a.md", f"short\n{self.LONG}"), [2])
+        self.assertEqual(self.long("a.rs", f"// {self.LONG}\n    /// {self.LONG}\n"), [1, 2])
+        self.assertEqual(self.long("a.c", f"int a; /* {self.LONG} */\nint {'b' * 99} = 1;\n"), [1, 2])
+
+    def test_what_cannot_be_wrapped_is_allowed(self):
+        self.assertEqual(self.long("a.md", f"| {self.LONG} |\n\n```\n{self.LONG}\n```\n# {self.LONG}\n"), [])
+        self.assertEqual(self.long("a.md", f"- `{self.LONG}`\nhttps://{'x' * 100}\n"), [])
+        self.assertEqual(self.long("a.md", f"<!-- table -->\n{self.LONG}\n<!-- /table -->\n"), [])
+        self.assertEqual(self.long("a.rs", f'let a = "{self.LONG}";\n'), [])
+
+
+class Wrap(unittest.TestCase):
+    def test_long_paragraphs_are_wrapped_and_others_stay(self):
+        long = "word " * 30
+        text = f"Two\nlines.\n\n- {long.strip()}\n- short\n\n| {long} |\n"
+        lines = wrap.markdown(text).split("\n")
+        self.assertEqual(lines[:3], ["Two", "lines.", ""])
+        self.assertTrue(lines[3].startswith("- word") and lines[4].startswith("  word"))
+        self.assertIn("- short", lines)
+        self.assertIn(f"| {long} |", lines)
+        self.assertEqual("".join(wrap.markdown(text).split()), "".join(text.split()))
+
+    def test_wrapped_files_have_no_long_lines(self):
+        long = "word " * 30
+        for path, source, by in [
+            ("a.md", f"{long}\n", wrap.markdown),
+            ("a.rs", f"    /// {long}\n", wrap.rust),
+            ("a.c", f"\t/* {long}*/\n", wrap.c),
+            ("a.c", f"\tint a; /* {long}*/\n", wrap.c),
+        ]:
+            self.assertEqual(list(prose.long_lines(path, by(source))), [], source)
+
+    def test_no_word_becomes_a_list(self):
+        text = "x" * 97 + " - and + one 1. two # three " + "word " * 10
+        for line in wrap.markdown(text).split("\n"):
+            self.assertIsNone(wrap.START.match(line), line)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,70 @@
+//! Checks that temporary files can be created, by this process or as the front end's user.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use surus_sys::fork;
+use surus_sys::privileges;
+
+use super::keeper_tasks;
+use crate::config::Config;
+use crate::spool::TempFile;
+
+/// Checks that temporary files can be created. A configured directory must work; without one, only
+/// large bodies are rejected.
+pub fn of_this_process(config: &Config) -> anyhow::Result<Option<String>> {
+    match (
+        TempFile::create(config.http.temp_dir.as_deref()),
+        &config.http.temp_dir,
+    ) {
+        (Ok(_), _) => Ok(None),
+        (Err(error), Some(directory)) => Err(anyhow!(error).context(format!(
+            "cannot create a file in {} (http.temp_dir) as uid {}, the front end's user; let that \
+             user write there, or set http.user",
+            directory.display(),
+            surus_sys::process::uid()
+        ))),
+        (Err(error), None) => Ok(Some(format!(
+            "cannot create a file in {} ({error}), so bodies above 64 KiB are rejected; name \
+             another directory in http.temp_dir",
+            std::env::temp_dir().display()
+        ))),
+    }
+}
+
+/// As [`of_this_process`], but as the front end's user. Called while this process has one thread.
+pub fn of_front(config: &Config) -> anyhow::Result<Option<String>> {
+    if !surus_sys::process::has_other_users() {
+        return of_this_process(config);
+    }
+    let (_, front) = keeper_tasks::users(config)?;
+    let mut said = File::from(surus_sys::process::writable_memory_file()?);
+    let look = || {
+        let looked = privileges::give_up(&front).map_err(anyhow::Error::from);
+        let (status, text) = match looked.and_then(|_| of_this_process(config)) {
+            Ok(None) => return 0,
+            Ok(Some(trouble)) => (1, trouble),
+            Err(error) => (2, format!("{error:#}")),
+        };
+        let written = (&said).write_all(text.as_bytes());
+        written.map_or(2, |()| status)
+    };
+    let pid = fork::fork_into(&[said.as_fd()], look).context("cannot fork a process")?;
+    let status = loop {
+        match fork::reap(pid) {
+            Some(status) => break surus_sys::process::exit_status(status),
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let mut text = String::new();
+    said.rewind()?;
+    said.read_to_string(&mut text)?;
+    match status {
+        Some(0) => Ok(None),
+        Some(1) => Ok(Some(text)),
+        _ => bail!(text),
+    }
+}

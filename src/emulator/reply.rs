@@ -1,0 +1,83 @@
+//! What the calls of the Runtime and Extensions APIs share: reads requests, builds replies.
+
+use std::convert::Infallible;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
+
+pub type Body = http_body_util::Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>;
+/// A reply of the Runtime API or the Extensions API.
+pub type Reply = Response<Body>;
+
+/// Why a request body cannot be read.
+pub enum Broken {
+    TooLarge,
+    Truncated,
+}
+
+/// Reads a request body and its trailers.
+pub async fn collect(
+    mut body: Incoming,
+    limit: usize,
+) -> Result<(Bytes, Option<HeaderMap>), Broken> {
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    let mut trailers = None;
+    let mut is_too_large = false;
+    while let Some(frame) = body.frame().await {
+        match frame.map_err(|_| Broken::Truncated)?.into_data() {
+            Ok(data) => {
+                is_too_large |= first.len() + all.len() + data.len() > limit;
+                if is_too_large {
+                    // Read the body to its end; otherwise the client may miss the response.
+                } else if first.is_empty() {
+                    first = data;
+                } else {
+                    all.extend_from_slice(&data);
+                }
+            }
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    if is_too_large {
+        return Err(Broken::TooLarge);
+    }
+    if all.is_empty() {
+        return Ok((first, trailers));
+    }
+    let mut whole = BytesMut::with_capacity(first.len() + all.len());
+    whole.extend_from_slice(&first);
+    whole.extend_from_slice(&all);
+    Ok((whole.freeze(), trailers))
+}
+
+/// The value of a header as text.
+pub fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    let value = headers.get(name)?;
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+pub fn reply(status: StatusCode, body: Bytes) -> Reply {
+    let mut reply = Response::new(Body::Left(Full::new(body)));
+    *reply.status_mut() = status;
+    reply
+}
+
+pub fn json(status: StatusCode, body: String) -> Reply {
+    let mut reply = reply(status, body.into());
+    let kind = HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(header::CONTENT_TYPE, kind);
+    reply
+}
+
+pub fn accepted() -> Reply {
+    let mut reply = reply(
+        StatusCode::ACCEPTED,
+        Bytes::from_static(b"{\"status\":\"OK\"}\n"),
+    );
+    let kind = HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(header::CONTENT_TYPE, kind);
+    reply
+}

@@ -1,0 +1,26 @@
+//! Creates the files that an external PHP needs to start.
+
+use super::file_names::{CONFIGURATION, DRIVER, KEY, REPORT, ROUTER, variables};
+use super::runtime_dir::Own;
+use super::{Spec, Way, builtin, cli, fpm};
+
+/// Creates a directory with everything that PHP needs to start. `front` is the user of the front
+/// end, if different.
+pub fn furnish(spec: &Spec, front: Option<u32>) -> anyhow::Result<Own> {
+    let home = Own::make(&spec.ini, spec.user.as_ref().map(|user| user.gid), front)?;
+    home.put(REPORT, include_str!("report.php"))?;
+    match spec.way {
+        Way::Cgi => {}
+        Way::Cli => drop(home.put(DRIVER, cli::DRIVER)?),
+        Way::Fpm if spec.address.is_some() => {}
+        Way::Fpm => drop(home.put(CONFIGURATION, &fpm::configuration(spec, &home)?)?),
+        Way::Builtin => {
+            home.put(ROUTER, builtin::ROUTER)?;
+            home.put_for_front(KEY)?;
+            for index in 0..spec.workers {
+                home.put_for_front(&variables(index))?;
+            }
+        }
+    }
+    Ok(home)
+}

@@ -1,0 +1,36 @@
+//! Records requests: assigns ids, and owns the metrics, the access log and the poller.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::access_log::AccessLog;
+use super::busy_poll::NextRequestPoller;
+use crate::observe::metrics::Metrics;
+
+/// Where requests are recorded.
+pub struct Accounting {
+    pub metrics: Arc<Metrics>,
+    pub access_log: Option<AccessLog>,
+    pub next_request: NextRequestPoller,
+    next_id: AtomicU64,
+}
+
+impl Accounting {
+    pub fn new(
+        metrics: Arc<Metrics>,
+        access_log: Option<AccessLog>,
+        next_request: NextRequestPoller,
+    ) -> Accounting {
+        Accounting {
+            metrics,
+            access_log,
+            next_request,
+            next_id: AtomicU64::new(1),
+        }
+    }
+
+    /// The id of the next request.
+    pub fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,270 @@
+//! What the keeper does for the front: the services that a front may ask for, and their limits.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use surus_sys::process;
+use tracing::{debug, warn};
+
+use super::message::{Reply, Request};
+use super::processes::{Ended, Kind, Processes};
+use super::running::Running;
+use super::{Directories, Duties, Place};
+use crate::launcher::Role;
+
+/// Templates of one pool that may run at once: the current one, one that boots, and some that
+/// drain.
+const MOST_TEMPLATES: usize = 16;
+/// Directories for installed PHPs that may be there at once, for each pool.
+const MOST_HOMES: usize = 16;
+/// Processes that open files for the front: one for each version of the directories that is still
+/// in use.
+const MOST_OPENERS: usize = 16;
+/// The services for the front that runs, and what they have started and opened for it.
+pub(super) struct Services<D: Duties> {
+    duties: D,
+    pub processes: Processes,
+    homes: BTreeMap<u32, (u16, D::Home)>,
+    next_home: u32,
+    places: BTreeMap<u32, Opened<D::Trees>>,
+    next_place: u32,
+    /// A front has been ready once.
+    pub has_served: bool,
+}
+
+/// Directories that a front serves from.
+struct Opened<T> {
+    trees: T,
+    /// The process that opens files below them, as long as it lives.
+    opener: Option<u32>,
+}
+
+impl<D: Duties> Services<D> {
+    pub fn new(duties: D) -> Services<D> {
+        Services {
+            duties,
+            processes: Processes::default(),
+            homes: BTreeMap::new(),
+            next_home: 1,
+            places: BTreeMap::new(),
+            next_place: 1,
+            has_served: false,
+        }
+    }
+
+    /// The time that a front has to end in when it is asked to.
+    pub fn grace(&self) -> Duration {
+        self.duties.grace()
+    }
+
+    /// Closes the keeper's descriptors of the directories, in a front that was just forked.
+    pub fn leave_places(&mut self) {
+        self.places.clear();
+    }
+
+    /// Drops what was made and opened for a front that is gone.
+    pub fn clear(&mut self) {
+        self.homes.clear();
+        self.places.clear();
+    }
+
+    /// Does what the end of a child asks for.
+    pub fn note(&mut self, ended: Ended) {
+        let Ended {
+            pid,
+            kind,
+            wait_status,
+        } = ended;
+        match kind {
+            Kind::Opener => {
+                let of = |opened: &Opened<D::Trees>| opened.opener == Some(pid);
+                match wait_status {
+                    // The front has closed its end: nothing is served from there any more.
+                    0 => self.places.retain(|_, opened| !of(opened)),
+                    _ => {
+                        if let Some(opened) = self.places.values_mut().find(|opened| of(opened)) {
+                            opened.opener = None;
+                            let how = process::describe_exit(wait_status);
+                            warn!(pid, how, "the process that opens files has ended");
+                        }
+                    }
+                }
+            }
+            Kind::Probe(home) if wait_status == 0 => {
+                if let Some((_, home)) = self.homes.get_mut(&home)
+                    && let Err(error) = self.duties.probed(home)
+                {
+                    warn!("cannot read which functions PHP's settings disable: {error:#}");
+                }
+            }
+            Kind::Probe(_) | Kind::Template(_) | Kind::Event(_) | Kind::Server(_) => {}
+        }
+    }
+
+    /// Does one thing. An error is one that no answer can be given to.
+    pub fn serve(
+        &mut self,
+        front: &mut Running,
+        request: Request,
+        mut fds: Vec<OwnedFd>,
+    ) -> anyhow::Result<()> {
+        let done = |id, number, text, fds| Ok((Reply::Done { id, number, text }, fds));
+        let started = |id, pid| (Reply::Started { id, pid }, Vec::new());
+        match request {
+            Request::Template { id, pool } => {
+                let pid = self.template(pool, fds);
+                front.answer(id, pid.map(|pid| started(id, pid)));
+            }
+            Request::Home { id, pool } => {
+                let home = self.home(pool).and_then(|(number, path)| {
+                    done(id, number, path.display().to_string(), Vec::new())
+                });
+                front.answer(id, home);
+            }
+            Request::CloseHome { home } => {
+                let home = self.homes.remove(&home);
+                home.context("there is no such directory")?;
+            }
+            Request::Php { id, home, role } => {
+                let pid = self.php(home, role, fds);
+                front.answer(id, pid.map(|pid| started(id, pid)));
+            }
+            Request::Signal { pid, which } => {
+                ensure!(fds.len() <= 1, "a signal with {} descriptors", fds.len());
+                match self.processes.signal(pid, fds.pop(), which) {
+                    // It may have ended a moment ago.
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                        debug!(pid, ?which, "not signalled: no process of this front")
+                    }
+                    Err(error) => debug!(pid, ?which, %error, "cannot signal"),
+                    Ok(()) => {}
+                }
+            }
+            Request::Connect { id, pool } => {
+                let connected = self.known(pool).and_then(|()| self.duties.connect(pool));
+                let connected = connected.and_then(|fd| done(id, 0, String::new(), vec![fd]));
+                front.answer(id, connected);
+            }
+            Request::Place { id } => {
+                let place = self.place().and_then(|place| {
+                    let mut fds = vec![process::memory_file(&place.text)?];
+                    fds.extend(place.fds);
+                    done(id, place.number, String::new(), fds)
+                });
+                front.answer(id, place);
+            }
+            Request::Opener { id, place } => {
+                let socket = self.opener(place);
+                let socket = socket.and_then(|fd| done(id, place, String::new(), vec![fd]));
+                front.answer(id, socket);
+            }
+            Request::Ready => {
+                debug!(front = front.pid, "the front is ready");
+                self.has_served = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the directories that are served, and starts an opener for them.
+    pub fn place(&mut self) -> anyhow::Result<Place> {
+        // Of those whose opener was killed, nobody says that they are not used any more.
+        if self.places.len() >= MOST_OPENERS {
+            self.places.retain(|_, opened| opened.opener.is_some());
+        }
+        let Directories { text, fds, trees } = self.duties.place()?;
+        let number = self.next_place;
+        self.next_place = self.next_place.wrapping_add(1);
+        let (pid, socket) = self.start_opener(&trees)?;
+        let opener = Some(pid);
+        self.places.insert(number, Opened { trees, opener });
+        Ok(Place {
+            number,
+            text,
+            fds: [socket].into_iter().chain(fds).collect(),
+        })
+    }
+
+    fn opener(&mut self, place: u32) -> anyhow::Result<OwnedFd> {
+        let mut opened = self
+            .places
+            .remove(&place)
+            .context("there is no such place")?;
+        if let Some(pid) = opened.opener.take() {
+            debug!(
+                pid,
+                "the process that opens files does not answer; it is killed"
+            );
+            self.processes.kill(pid);
+        }
+        let started = self.start_opener(&opened.trees);
+        opened.opener = started.as_ref().ok().map(|(pid, _)| *pid);
+        self.places.insert(place, opened);
+        started.map(|(_, socket)| socket)
+    }
+
+    fn start_opener(&mut self, trees: &D::Trees) -> anyhow::Result<(u32, OwnedFd)> {
+        ensure!(
+            self.processes.count(Kind::Opener) < MOST_OPENERS,
+            "{MOST_OPENERS} versions of the directories are in use already"
+        );
+        let (pid, socket) = self.duties.opener(trees)?;
+        self.processes.started(pid, Kind::Opener);
+        Ok((pid, socket))
+    }
+
+    fn known(&self, pool: u16) -> anyhow::Result<()> {
+        match pool < self.duties.pools() {
+            true => Ok(()),
+            false => bail!("there is no pool {pool}"),
+        }
+    }
+
+    fn template(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
+        self.known(pool)?;
+        let kind = Kind::Template(pool);
+        ensure!(
+            self.processes.count(kind) < MOST_TEMPLATES,
+            "{MOST_TEMPLATES} templates of this pool run already"
+        );
+        let pid = self.duties.template(pool, fds)?;
+        self.processes.started(pid, kind);
+        Ok(pid)
+    }
+
+    fn home(&mut self, pool: u16) -> anyhow::Result<(u32, std::path::PathBuf)> {
+        self.known(pool)?;
+        let of_pool = self.homes.values().filter(|(other, _)| *other == pool);
+        ensure!(
+            of_pool.count() < MOST_HOMES,
+            "{MOST_HOMES} directories of this pool are there already"
+        );
+        let (path, home) = self.duties.home(pool)?;
+        let number = self.next_home;
+        self.next_home = self.next_home.wrapping_add(1);
+        self.homes.insert(number, (pool, home));
+        Ok((number, path))
+    }
+
+    fn php(&mut self, number: u32, role: Role, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
+        let home = self.homes.get_mut(&number);
+        let (pool, home) = home.context("there is no such directory")?;
+        let kinds = [Kind::Event(*pool), Kind::Server(*pool)];
+        let running: usize = kinds.iter().map(|kind| self.processes.count(*kind)).sum();
+        ensure!(
+            running < self.duties.most(*pool),
+            "as many PHP processes of this pool run as may"
+        );
+        let kind = match role {
+            Role::Event => kinds[0],
+            Role::Server => kinds[1],
+            Role::Probe => Kind::Probe(number),
+        };
+        let pid = self.duties.php(*pool, home, role, fds)?;
+        self.processes.started(pid, kind);
+        Ok(pid)
+    }
+}

@@ -1,0 +1,132 @@
+//! Judges private files by their content, where a name says too little.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::{Class, Purpose, Rule};
+
+impl Class {
+    /// Whether the content of a file shows that its name has misled.
+    /// `content` is read only where that matters.
+    pub fn excuses(&self, content: impl Read, purpose: Purpose) -> bool {
+        match (self.rule, purpose) {
+            (Rule::BothIfPrivateKey { or_short }, _) => !is_private_key(content, or_short),
+            (Rule::BothUnlessPublic, Purpose::Packaging) => {
+                let text = beginning(content);
+                is_public(&text) && !has_private_key(&text)
+            }
+            _ => false,
+        }
+    }
+}
+
+const PRIVATE_KEY: &str = "PRIVATE KEY";
+
+fn is_public(text: &str) -> bool {
+    text.contains("CERTIFICATE-----") || text.contains("PUBLIC KEY-----")
+}
+
+/// Whether a text holds a key of OpenSSL, OpenSSH, GnuPG, age, PuTTY or WireGuard.
+fn has_private_key(text: &str) -> bool {
+    let marks = [PRIVATE_KEY, "AGE-SECRET-KEY-", "PuTTY-User-Key-File-"];
+    let is_setting = |line: &str| {
+        let value = line.trim_start().strip_prefix("PrivateKey");
+        value.is_some_and(|value| value.trim_start().starts_with('='))
+    };
+    marks.iter().any(|mark| text.contains(mark)) || text.lines().any(is_setting)
+}
+
+/// A file that is opened when it is read, if it is a regular one: others could make their reader
+/// wait.
+pub struct Unopened<'a>(&'a Path, Option<File>);
+
+impl Clone for Unopened<'_> {
+    fn clone(&self) -> Self {
+        Unopened::new(self.0)
+    }
+}
+
+impl<'a> Unopened<'a> {
+    pub fn new(path: &'a Path) -> Unopened<'a> {
+        Unopened(path, None)
+    }
+}
+
+impl Read for Unopened<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let file = match &mut self.1 {
+            Some(file) => file,
+            None if self.0.is_file() => self.1.insert(File::open(self.0)?),
+            None => return Err(io::ErrorKind::InvalidInput.into()),
+        };
+        file.read(buffer)
+    }
+}
+
+/// A file that is open for somebody else, whose position in it stays.
+#[derive(Clone)]
+pub struct Shared<'a>(&'a File, u64);
+
+impl<'a> Shared<'a> {
+    pub fn new(file: &'a File) -> Shared<'a> {
+        Shared(file, 0)
+    }
+}
+
+impl Read for Shared<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.0.read_at(buffer, self.1)?;
+        self.1 += length as u64;
+        Ok(length)
+    }
+}
+
+/// As much of a file as keys and collections of certificates have.
+fn beginning(content: impl Read) -> String {
+    let mut bytes = Vec::new();
+    // A file that cannot be read is treated as a key, so that an error gives nothing away.
+    match content.take(1 << 19).read_to_end(&mut bytes) {
+        Ok(_) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(_) => PRIVATE_KEY.to_owned(),
+    }
+}
+
+/// So much is read of a file that its name does not tell from a key: of a binary one, no more.
+const HEAD: u64 = 1024;
+
+fn is_private_key(mut content: impl Read, or_short: bool) -> bool {
+    let mut head = Vec::new();
+    // As in `beginning`, an error gives nothing away.
+    match content.by_ref().take(HEAD).read_to_end(&mut head) {
+        Ok(_) if is_key_in_der(&head) => true,
+        Ok(_) if or_short && is_short_key(&head) => true,
+        Ok(_) if head.contains(&0) => false,
+        Ok(_) => has_private_key(&beginning(head.as_slice().chain(content))),
+        Err(_) => true,
+    }
+}
+
+/// Whether a `.key` file is as short as raw keys are, in binary, base64 or hexadecimal. Keys of HLS
+/// have 16 bytes, and players need them.
+fn is_short_key(bytes: &[u8]) -> bool {
+    !matches!(bytes.len(), 0 | 16 | 257..) && !is_public(&String::from_utf8_lossy(bytes))
+}
+
+/// Whether a file begins as PKCS #1, PKCS #8 or SEC 1 do in binary: a sequence of a version and
+/// more, or of the algorithm that encrypts it.
+fn is_key_in_der(bytes: &[u8]) -> bool {
+    let content = match bytes {
+        // Shorter ones are no keys, but may be the bytes of one, as of HLS.
+        [0x30, 0x20..=0x7f, content @ ..]
+        | [0x30, 0x81, _, content @ ..]
+        | [0x30, 0x82, _, _, content @ ..] => content,
+        _ => return false,
+    };
+    match content {
+        [0x02, 0x01, version, ..] => *version <= 2,
+        [0x30, 0x00..=0x7f, 0x06, ..] | [0x30, 0x81, _, 0x06, ..] => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,220 @@
+//! Tests of the list, and of the judgement by content.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use super::*;
+
+/// As whoever sends, or walks over directories to package them, sees it.
+fn name_of(path: &str, purpose: Purpose) -> &'static str {
+    let mut above = Path::new(path).ancestors().skip(1);
+    let class = class_of(path, false, purpose).or_else(|| {
+        above.find_map(|directory| class_of(directory.to_str().unwrap(), true, purpose))
+    });
+    class.map_or("", |class| class.name)
+}
+
+#[test]
+fn private_names_belong_to_a_class_wherever_they_lie() {
+    for (path, class) in [
+        ("auth.json", "credentials of tools"),
+        (".npmrc", "credentials of tools"),
+        (".aws/credentials", "credentials of tools"),
+        (".ssh/config", "credentials of tools"),
+        ("deep/er/id_rsa", "private keys"),
+        ("id_ed25519.pub", "private keys"),
+        ("config/jwt/private.pem", "private keys"),
+        ("terraform.tfstate", "infrastructure state"),
+        ("infra/terraform.tfstate.backup", "infrastructure state"),
+        ("terraform.tfstate.d/prod/x", "infrastructure state"),
+        ("prod.tfvars", "infrastructure state"),
+        ("samconfig.toml", "infrastructure state"),
+        ("template.yaml", "deployment files"),
+        ("function.zip", "deployment files"),
+        ("dump.sql", "dumps and databases"),
+        ("a/dump.sql.gz", "dumps and databases"),
+        ("dump.sql.tar.gz", "dumps and databases"),
+        ("dump.sql.tgz", "dumps and databases"),
+        ("dump.sql.lz4", "dumps and databases"),
+        ("dump.sql.lzma", "dumps and databases"),
+        ("dump.sql.z", "dumps and databases"),
+        ("dump.sql.rar", "dumps and databases"),
+        ("prod.dump.gz", "dumps and databases"),
+        ("prod.dump.bz2", "dumps and databases"),
+        ("a/app.sqlite.gz", "dumps and databases"),
+        ("app.sqlite.xz", "dumps and databases"),
+        ("app.sqlite3.zst", "dumps and databases"),
+        ("app.sqlite.zip", "dumps and databases"),
+        ("app.sqlite.tar.gz", "dumps and databases"),
+        ("users.bson.gz", "dumps and databases"),
+        ("app.db.7z", "dumps and databases"),
+        ("cdk.out/asset.1/index.js", "infrastructure state"),
+        ("cdk.out/id_1/index.html", "infrastructure state"),
+        ("cvs/a.png", "version control"),
+        ("data.sqlite-wal", "dumps and databases"),
+        ("a/page.html~", "backups and editor copies"),
+        ("a/page.html.bak", "backups and editor copies"),
+        ("#page.html#", "backups and editor copies"),
+        ("docker-compose.prod.yml", "container, CI and build files"),
+        ("makefile", "container, CI and build files"),
+        ("wp-content/debug.log", "logs"),
+        (".git/config", "version control"),
+        (".env.local", "local environment files"),
+    ] {
+        for purpose in [Purpose::Sending, Purpose::Packaging] {
+            assert_eq!(name_of(path, purpose), class, "{path} {purpose:?}");
+        }
+    }
+}
+
+#[test]
+fn what_applications_need_or_browsers_load_is_in_no_class() {
+    for path in [
+        ".well-known/acme-challenge/x",
+        ".well-known/pki/ca.pem",
+        "locales/en/auth.json",
+        "wp-includes/js/jquery/jquery.min.js",
+        "lang/id_id.json",
+        "id_card.png.html",
+        "downloads/manual.zip",
+        "robots.txt",
+        "readme.html",
+        "manifest.json",
+        "packages.json",
+        "src/makefile",
+        "js/vendor/jquery/jquery.min.js",
+        "files/template.yaml",
+        "catmull.log.min.js",
+        "ace/snippets/dockerfile.js",
+        "id_maps/a.png",
+        "queries/users.sql.php",
+        "queries/users.sql.js",
+        "sqlite.zip",
+        "adminer.sqlite.html",
+        "downloads/manual.db.html",
+    ] {
+        // `id_*` is decided by content.
+        let class = class_of(path, false, Purpose::Sending)
+            .filter(|class| !class.excuses(&b"{}"[..], Purpose::Sending));
+        assert_eq!(class, None, "{path}");
+    }
+    for path in [
+        "composer.json",
+        "composer.lock",
+        ".env",
+        "vendor/composer/ca-bundle/res/cacert.pem",
+        "vendor/a/b/schema.sql",
+        "database/schema/mysql-schema.sql",
+        "config/app.ini",
+        "queries/users.sql.php",
+        "queries/users.sql.js",
+        "queries/users.sql.twig",
+    ] {
+        assert_eq!(name_of(path, Purpose::Packaging), "", "{path}");
+    }
+    assert!(class_of("lib/id_map", true, Purpose::Packaging).is_none());
+}
+
+#[test]
+fn keys_are_told_from_certificates_by_their_content() {
+    const KEY: &[u8] = b"-----BEGIN RSA PRIVATE KEY-----\nMII";
+    const CERTIFICATE: &[u8] = b"# RDS\n-----BEGIN CERTIFICATE-----\nMII";
+    const WIREGUARD: &[u8] = b"yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n";
+    let long = |line: &str| format!("{}\n{line}\n", "#".repeat(500)).into_bytes();
+    let age = long("AGE-SECRET-KEY-1QQQ");
+    let putty = long("PuTTY-User-Key-File-3: ssh-ed25519");
+    let peer = long("PrivateKey = yAnz5TF+");
+    let keynote = [b"PK\x03\x04\x14\0\0\0 PRIVATE KEY", [b'k'; 300].as_slice()].concat();
+    let der = [b"0\x82\x03\x10\x30\x82\x02\xf8\xa0", [b'c'; 300].as_slice()].concat();
+    let both = [CERTIFICATE, KEY].concat();
+    let late = [&[b'#'; 2000], KEY].concat();
+    for (path, content, sent, packaged) in [
+        ("server.key", KEY, false, false),
+        ("id_deploy", KEY, false, false),
+        ("stream.key", &b"\x01\x02345678901234\0\0"[..], true, true),
+        ("empty.key", b"", true, true),
+        ("age.key", &age, false, false),
+        ("id_age", &age, false, false),
+        ("putty.key", &putty, false, false),
+        ("wg.key", WIREGUARD, false, false),
+        ("peer.key", &peer, false, false),
+        (
+            "master.key",
+            b"00112233445566778899aabbccddeeff",
+            false,
+            false,
+        ),
+        ("sodium.key", &[7; 32], false, false),
+        (
+            "public.key",
+            b"-----BEGIN PUBLIC KEY-----\nMCo=",
+            true,
+            true,
+        ),
+        ("id_list", b"{\"a\": 1}", true, true),
+        ("stream.key", b"0\x0e\x02\x01\x0012345678901", true, true),
+        ("talk.key", &keynote, true, true),
+        ("rsa.key", b"0\x82\x04\xa4\x02\x01\0\x02\x82", false, false),
+        ("ec.key", b"0\x77\x02\x01\x01\x04\x20", false, false),
+        ("pkcs8.key", b"0\x2e\x02\x01\x00\x30", false, false),
+        ("sealed.key", b"0\x81\x9b0\x57\x06\x09\x2a", false, false),
+        ("certificate.key", &der, true, true),
+        ("late.key", &late, false, false),
+        ("rds.pem", CERTIFICATE, false, true),
+        ("both.pem", &both, false, false),
+        ("unknown.pem", b"secret", false, false),
+        ("id_rsa", CERTIFICATE, false, true),
+        ("dump.sql", CERTIFICATE, false, false),
+    ] {
+        for (purpose, expected) in [(Purpose::Sending, sent), (Purpose::Packaging, packaged)] {
+            let class = class_of(path, false, purpose).unwrap();
+            assert_eq!(
+                class.excuses(content, purpose),
+                expected,
+                "{path} {purpose:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn dockerignore_names_secrets_from_the_project_on() {
+    let text = dockerignore();
+    let lines: Vec<_> = text.lines().collect();
+    for line in [
+        "**/auth.json",
+        "!**/locales/**/auth.json",
+        "**/*.pem",
+        "**/.ssh",
+        "**/*.tfstate*",
+        "**/#*#",
+        "function.zip",
+        "!vendor/**",
+    ] {
+        assert!(lines.contains(&line), "{line} is not in:\n{text}");
+    }
+    for line in ["**/id_*", "**/.env", "**/composer.json", "**/node_modules"] {
+        assert!(!lines.contains(&line), "{line}");
+    }
+}
+
+#[test]
+fn libraries_show_browsers_their_assets_alone() {
+    for path in [
+        "vendor/a/b/x.css",
+        "node_modules/x/dist/x.min.js",
+        "src/vendor/x.php",
+    ] {
+        assert!(!is_in_libraries(path, false), "{path}");
+    }
+    for path in [
+        "vendor/autoload.php",
+        "vendor/a/README.md",
+        "vendor/a/x.html",
+        "vendor/a/x",
+    ] {
+        assert!(is_in_libraries(path, false), "{path}");
+    }
+    assert!(is_in_libraries("vendor", true));
+    assert!(!is_in_libraries("vendor", false));
+}

@@ -1,0 +1,32 @@
+//! Runs real applications: installs them, logs in, writes, uploads, reads back, and looks at them
+//! in a browser.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod blog;
+mod browser;
+mod checkpoint;
+mod client;
+mod database;
+mod dokuwiki;
+mod events;
+mod examples;
+mod frankenphp;
+mod frankenphp_requests;
+mod jobs;
+mod laravel;
+mod laravel_visitors;
+mod phpmyadmin;
+mod plain;
+mod psr15;
+mod site;
+mod slim;
+mod symfony;
+mod symfony_visitors;
+mod unit;
+mod visitors;
+mod warmup;
+mod wordpress;
+mod wordpress_blocks;

@@ -1,0 +1,89 @@
+//! Compares what `surus serve` makes of `.htaccess` files with what Apache makes of them.
+//!
+//! A site is a file in `htaccess/sites`: its files, what is asked of it, and where Surus is meant
+//! to differ, with the reason. `HTACCESS_SITE=name` compares only the sites whose names contain it.
+
+mod apache;
+mod client;
+mod site;
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use crate::common::Surus;
+use apache::Apache;
+use client::{Answer, ask};
+use site::{Site, general_exception};
+
+#[test]
+fn htaccess_files_mean_what_they_mean_to_apache() {
+    let wanted = std::env::var("HTACCESS_SITE").unwrap_or_default();
+    let sites: Vec<Site> = Site::all()
+        .into_iter()
+        .filter(|site| site.name.contains(&wanted))
+        .collect();
+    assert!(!sites.is_empty(), "no site is called {wanted}");
+    let apache = Apache::start(&sites);
+    let differences = Mutex::new(Vec::new());
+    let queue = Mutex::new(sites.iter());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let Some(site) = queue.lock().unwrap().next() else {
+                        return;
+                    };
+                    let found = compare(site, &apache);
+                    differences.lock().unwrap().extend(found);
+                }
+            });
+        }
+    });
+    let differences = differences.into_inner().unwrap();
+    let count = differences.len();
+    assert!(
+        count == 0,
+        "{count} differences:\n{}",
+        differences.join("\n")
+    );
+}
+
+fn compare(site: &Site, apache: &Apache) -> Vec<String> {
+    let surus = Surus::serve(site.root.path(), &["--workers", "1", "--engine", "classic"]);
+    let mut differences = Vec::new();
+    let mut unused: BTreeSet<&str> = site.exceptions.keys().map(String::as_str).collect();
+    for request in &site.requests {
+        let ours = ask(&surus.address, &site.host(), request);
+        // Apache runs PHP for a type or for a handler, and files may switch off either.
+        let theirs = [&apache.by_type, &apache.by_handler]
+            .map(|address| ask(address, &site.host(), request));
+        let exception = site.exceptions.get(request.as_str());
+        let declared = exception.is_some_and(|exception| {
+            theirs
+                .iter()
+                .any(|answer| answer.to_string() == exception.apache)
+                && ours.to_string() == exception.surus
+        });
+        let both_run = theirs.iter().all(Answer::is_run);
+        let same = theirs.contains(&ours) && (!ours.is_run() || both_run);
+        if declared && !same {
+            unused.remove(request.as_str());
+            continue;
+        }
+        let is_general = |answer| general_exception(request, answer, &ours).is_some();
+        if same || theirs.iter().any(is_general) && !ours.is_run() {
+            continue;
+        }
+        differences.push(format!(
+            "{}: {request}\n    Apache by type:    {}\n    Apache by handler: {}\n    Surus:             {ours}",
+            site.name, theirs[0], theirs[1],
+        ));
+    }
+    for request in unused {
+        differences.push(format!(
+            "{}: {request} is an exception, and does not differ as it says",
+            site.name
+        ));
+    }
+    differences
+}

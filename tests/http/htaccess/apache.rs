@@ -1,0 +1,119 @@
+//! Starts Debian's Apache with mod_php and `AllowOverride All`.
+
+use std::fmt::Write as _;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::site::Site;
+
+pub struct Apache {
+    child: Child,
+    /// Where PHP is what `AddType` says.
+    pub by_type: String,
+    /// Where it is what `AddHandler` says.
+    pub by_handler: String,
+    _home: tempfile::TempDir,
+}
+
+const MODULES: &[&str] = &[
+    "mpm_prefork",
+    "authn_core",
+    "authn_file",
+    "auth_basic",
+    "authz_core",
+    "authz_host",
+    "authz_user",
+    "access_compat",
+    "alias",
+    "autoindex",
+    "cgi",
+    "deflate",
+    "dir",
+    "env",
+    "expires",
+    "filter",
+    "headers",
+    "mime",
+    "negotiation",
+    "rewrite",
+    "setenvif",
+    "ssl",
+];
+
+impl Apache {
+    pub fn start(sites: &[Site]) -> Apache {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().display();
+        let modules = "/usr/lib/apache2/modules";
+        let mut conf = format!(
+            "ServerRoot {dir}\nServerName localhost\nPidFile {dir}/apache.pid\nDefaultRuntimeDir {dir}\nErrorLog {dir}/error.log\n\
+             Mutex pthread\nLogLevel warn\nTypesConfig /etc/mime.types\n"
+        );
+        for module in MODULES {
+            writeln!(conf, "LoadModule {module}_module {modules}/mod_{module}.so").unwrap();
+        }
+        let minor = crate::common::php::minor();
+        writeln!(conf, "LoadModule php_module {modules}/libphp{minor}.so").unwrap();
+        if Command::new("id").arg("-u").output().unwrap().stdout == b"0\n" {
+            conf.push_str("User www-data\nGroup www-data\n");
+        }
+        conf.push_str("StartServers 2\nMaxRequestWorkers 8\nKeepAlive Off\nDirectoryIndex index.php index.html\n");
+        let ports: [u16; 2] = [(); 2]
+            .map(|()| TcpListener::bind("127.0.0.1:0").unwrap())
+            .map(|listener| listener.local_addr().unwrap().port());
+        let [by_type, by_handler] = ports.map(|port| format!("127.0.0.1:{port}"));
+        for (address, way) in [(&by_type, "AddType"), (&by_handler, "AddHandler")] {
+            writeln!(conf, "Listen {address}").unwrap();
+            for site in sites {
+                let root = site.root.path().canonicalize().unwrap();
+                let root = root.display();
+                let host = site.host();
+                writeln!(
+                    conf,
+                    "<VirtualHost {address}>\nServerName {host}\nServerAlias www.{host}\nDocumentRoot {root}\n{way} application/x-httpd-php .php\n<Directory {root}>\n\
+                     AllowOverride All\nOptions FollowSymLinks\nRequire all granted\n</Directory>\n</VirtualHost>"
+                )
+                .unwrap();
+            }
+        }
+        let file = home.path().join("apache.conf");
+        std::fs::write(&file, conf).unwrap();
+        std::fs::set_permissions(
+            home.path(),
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
+        let child = Command::new("/usr/sbin/apache2")
+            .args(["-D", "FOREGROUND", "-f"])
+            .arg(&file)
+            .stdin(Stdio::null())
+            // When it ends, it ends the whole group.
+            .process_group(0)
+            .spawn()
+            .expect("apache2 is installed by `make setup`");
+        let apache = Apache {
+            child,
+            by_type,
+            by_handler,
+            _home: home,
+        };
+        for _ in 0..3000 {
+            if TcpStream::connect(&apache.by_handler).is_ok() {
+                return apache;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let log = std::fs::read_to_string(apache._home.path().join("error.log"));
+        panic!("Apache did not start: {}", log.unwrap_or_default());
+    }
+}
+
+impl Drop for Apache {
+    fn drop(&mut self) {
+        let pid = self.child.id().to_string();
+        let _ = Command::new("kill").args(["-s", "TERM", &pid]).status();
+        let _ = self.child.wait();
+    }
+}

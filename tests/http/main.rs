@@ -1,0 +1,21 @@
+//! The HTTP front end as a client sees it: bytes against a started `surus serve`.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod answers;
+mod files;
+mod h2spec;
+mod hints;
+mod htaccess;
+mod hygiene;
+mod large;
+mod limits;
+mod multiplexed;
+mod overload;
+mod proxies;
+mod tags;
+mod timeouts;
+mod unreadable;
+mod wire;

@@ -1,0 +1,239 @@
+//! `surus lambda invoke` and `surus lambda dev` on the command line.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::common::executable::write_executable;
+
+/// A project with a runtime executable of these tests and an event file.
+fn project(event: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let program = std::env::current_exe().unwrap();
+    let script = format!(
+        "#!/bin/sh\nEMULATED_RUNTIME=echo exec '{}' --exact \
+         runtimes::program_acts_as_a_runtime_if_the_variable_is_set --nocapture\n",
+        program.display()
+    );
+    let bootstrap = directory.path().join("bootstrap");
+    write_executable(&bootstrap, &script);
+    std::fs::write(directory.path().join("event.json"), event).unwrap();
+    directory
+}
+
+fn surus(project: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    command.arg("lambda").args(arguments).current_dir(project);
+    command.args(["--bootstrap", "bootstrap", "--unlimited"]);
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn invoke(event: &str) -> Output {
+    let project = project(event);
+    surus(project.path(), &["invoke", "event.json"])
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn invoke_prints_answer_on_stdout_and_log_on_stderr() {
+    let output = invoke(r#"{"print":"from the function","x":1}"#);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{stderr}");
+    let answer: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(answer["payload"]["x"], 1);
+    for part in [
+        "START RequestId: ",
+        "from the function",
+        "END RequestId: ",
+        "Memory Size: 1024 MB",
+    ] {
+        assert!(stderr.contains(part), "no {part} in {stderr}");
+    }
+}
+
+#[test]
+fn failed_function_makes_invoke_fail() {
+    for (event, part) in [
+        (r#"{"fail":"it must"}"#, "it must"),
+        (r#"{"exit":1}"#, "Runtime exited with error: exit status 1"),
+    ] {
+        let output = invoke(event);
+        assert_eq!(output.status.code(), Some(1));
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let message = answer["errorMessage"].as_str().unwrap();
+        assert!(message.contains(part), "{message}");
+        assert!(text(&output.stderr).contains("surus: the function failed: "));
+    }
+}
+
+#[test]
+fn invoke_reads_the_event_from_stdin() {
+    let project = project("");
+    let mut child = surus(
+        project.path(),
+        &["invoke", "-", "--env", "MINE=yes", "--fault", "slow-next"],
+    )
+    .stdin(Stdio::piped())
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(br#"{"variable":"MINE"}"#).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        text(&output.stdout),
+        "\"yes\"\n",
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn invalid_arguments_are_reported_before_the_start() {
+    let output = invoke("no JSON");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains("event.json is not JSON"), "{stderr}");
+    assert!(!stderr.contains("START"), "{stderr}");
+    let project = project("{}");
+    for (arguments, status, part) in [
+        (vec!["invoke", "none.json"], 1, "cannot read none.json"),
+        (
+            vec!["invoke", "event.json", "none"],
+            1,
+            "none is not a directory",
+        ),
+        (
+            vec!["invoke", "event.json", "--memory", "1"],
+            1,
+            "128 to 10240 MB",
+        ),
+        (
+            vec!["invoke", "event.json", "--timeout", "20m"],
+            1,
+            "1s to 15m",
+        ),
+        (
+            vec!["invoke", "event.json", "--fault", "x"],
+            2,
+            "unknown fault `x`; known faults: freeze",
+        ),
+        (
+            vec!["dev", "--front", "x"],
+            2,
+            "`x` is not one of url, http",
+        ),
+        (vec!["dev", "--every", "x"], 2, "1m=event.json"),
+        (
+            vec!["dev", "--front", "rest", "--binary-media-types", "png"],
+            2,
+            "`png` is not a media type",
+        ),
+        (
+            vec!["dev", "--binary-media-types", "*/*"],
+            1,
+            "add --front rest",
+        ),
+    ] {
+        let output = surus(project.path(), &arguments).output().unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{arguments:?}: {stderr}"
+        );
+        assert!(stderr.contains(part), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn dev_answers_requests_until_sigterm() {
+    let project = project("{}");
+    let mut child = surus(
+        project.path(),
+        &["dev", "--listen", "127.0.0.1:0", "--front", "http"],
+    )
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let listening = lines.next().unwrap().unwrap();
+    let url = listening.strip_prefix("listening on ").unwrap().to_string();
+    for number in 0..3 {
+        let mut said = ureq::get(&format!("{url}/path?n={number}")).call().unwrap();
+        let answer: serde_json::Value = said.body_mut().read_json().unwrap();
+        assert_eq!(answer["payload"]["rawPath"], "/path");
+        assert_eq!(answer["payload"]["rawQueryString"], format!("n={number}"));
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stderr).matches("REPORT RequestId: ").count(),
+        3
+    );
+}
+
+#[test]
+fn project_without_bootstrap_runs_surus_with_the_application() {
+    let project = tempfile::tempdir().unwrap();
+    // PHP may run as another user.
+    std::fs::set_permissions(project.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = "<?php error_log('from PHP'); echo $_SERVER['REQUEST_METHOD'], ' ', $_SERVER['REQUEST_URI'];";
+    std::fs::write(project.path().join("index.php"), script).unwrap();
+    let event = serde_json::json!({
+        "version": "2.0",
+        "rawPath": "/a%20b",
+        "rawQueryString": "x=1",
+        "headers": {"host": "app.example"},
+        "requestContext": {"http": {"method": "GET", "path": "/a%20b", "protocol": "HTTP/1.1", "sourceIp": "203.0.113.7"}},
+        "isBase64Encoded": false,
+    });
+    std::fs::write(project.path().join("event.json"), event.to_string()).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .args(["lambda", "invoke", "event.json", "--unlimited"])
+        .current_dir(project.path())
+        .output()
+        .unwrap();
+    let stderr = text(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["statusCode"], 200);
+    assert_eq!(answer["body"], "GET /a%20b?x=1");
+    let at = |part: &str| {
+        stderr
+            .find(part)
+            .unwrap_or_else(|| panic!("no {part} in {stderr}"))
+    };
+    assert!(at("START RequestId: ") < at("from PHP"), "{stderr}");
+    assert!(at("from PHP") < at("END RequestId: "), "{stderr}");
+}
+
+#[test]
+fn queue_example_behaves_as_its_readme_says() {
+    let queue = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/queue");
+    // The user that may read the project.
+    let us = Command::new("id").arg("-un").output().unwrap();
+    let user = format!("SURUS_ENGINE_USER={}", text(&us.stdout).trim());
+    let output = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .args(["lambda", "invoke"])
+        .arg(queue.join("event.json"))
+        .arg(&queue)
+        .args(["--unlimited", "--env", &user])
+        .output()
+        .unwrap();
+    let (answer, log) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{answer}{log}");
+    assert_eq!(answer.matches("itemIdentifier").count(), 1, "{answer}");
+    assert!(log.contains("Hello, Hannibal!"), "{log}");
+}

@@ -1,0 +1,15 @@
+//! Tests of `surus lambda` against a stand-in for Lambda's Runtime API.
+
+pub mod api;
+mod console;
+mod copies;
+mod ends;
+mod events;
+mod faults;
+mod function;
+mod psr15;
+mod requests;
+mod secrets;
+mod starts;
+mod streams;
+mod warm;

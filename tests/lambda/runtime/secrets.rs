@@ -1,0 +1,191 @@
+//! Tests of secrets from Parameter Store and Secrets Manager, with a stand-in for AWS.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use super::api::Api;
+use super::function::{Dir, Function};
+
+/// Recorded requests: header lines in lower case, and the body.
+type Asked = Arc<Mutex<Vec<(String, Value)>>>;
+
+/// Provides the parameter `/shop/key` and the secret `db`.
+fn stand_in() -> (String, Asked) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let asked = Asked::default();
+    let seen = asked.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let (mut head, mut length) = (String::new(), 0);
+            loop {
+                let mut line = String::new();
+                stream.read_line(&mut line).unwrap();
+                if line.trim().is_empty() {
+                    break;
+                }
+                if let Some(text) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                    length = text.trim().parse().unwrap();
+                }
+                head.push_str(&line);
+            }
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).unwrap();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            let (status, answer) = match (body["Name"].as_str(), body["SecretId"].as_str()) {
+                (Some("/shop/key"), _) => (200, json!({"Parameter": {"Value": "the key"}})),
+                (_, Some("db")) => (
+                    200,
+                    json!({"SecretString": r#"{"user":"u","password":"p w"}"#}),
+                ),
+                _ => (
+                    400,
+                    json!({"__type": "com.amazonaws.ssm#AccessDeniedException", "Message": "not authorized"}),
+                ),
+            };
+            seen.lock().unwrap().push((head, body));
+            let answer = answer.to_string();
+            let length = answer.len();
+            let text = format!("HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n\r\n{answer}");
+            stream.get_mut().write_all(text.as_bytes()).unwrap();
+        }
+    });
+    (address, asked)
+}
+
+const CODE: &str = "<?php echo json_encode([getenv('KEY'), $_SERVER['PASSWORD'], getenv('ALL'), getenv('OWN'), getenv('PLAIN')]);";
+
+const CREDENTIALS: [(&str, &str); 4] = [
+    ("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE"),
+    ("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI"),
+    ("AWS_SESSION_TOKEN", "the-token"),
+    ("AWS_REGION", "eu-central-1"),
+];
+
+#[test]
+fn secret_reference_is_replaced_by_its_value() {
+    let (address, asked) = stand_in();
+    let files = [
+        ("index.php", CODE),
+        (
+            "surus.toml",
+            "[env]\nOWN = 'ssm:/shop/key'\nPLAIN = 'ssm is no prefix'\n",
+        ),
+    ];
+    for endpoint in [
+        &[("AWS_ENDPOINT_URL", address.as_str())][..],
+        &[
+            ("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
+            ("AWS_ENDPOINT_URL_SSM", &address),
+            ("AWS_ENDPOINT_URL_SECRETS_MANAGER", &address),
+        ],
+    ] {
+        let env = [
+            &CREDENTIALS[..],
+            endpoint,
+            &[
+                ("KEY", "ssm:/shop/key"),
+                ("PASSWORD", "secretsmanager:db#password"),
+                ("ALL", "secretsmanager:db"),
+                // `[env]` wins, so this one is not requested.
+                ("PLAIN", "ssm:/gone"),
+            ],
+        ]
+        .concat();
+        let function = Function::start(&files, &env);
+        let all = r#"{"user":"u","password":"p w"}"#;
+        let expected = json!(["the key", "p w", all, "the key", "ssm is no prefix"]);
+        assert_eq!(function.get("s", "/").text(), expected.to_string());
+        // The log contains none of them.
+        assert!(!function.log().contains("the key") && !function.log().contains("p w"));
+    }
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 8);
+    for (head, body) in asked.iter() {
+        let (service, target) = match body.get("Name") {
+            Some(_) => ("ssm", "AmazonSSM.GetParameter"),
+            None => ("secretsmanager", "secretsmanager.GetSecretValue"),
+        };
+        let lower = head.to_ascii_lowercase();
+        assert!(head.starts_with("POST / HTTP/1.1"), "{head}");
+        assert!(head.contains(target), "{head}");
+        assert!(lower.contains("x-amz-security-token: the-token"), "{head}");
+        let scope = format!("/eu-central-1/{service}/aws4_request");
+        assert!(
+            head.contains("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/"),
+            "{head}"
+        );
+        assert!(
+            head.contains(&scope) && head.contains("Signature="),
+            "{head}"
+        );
+        assert!(
+            lower.contains("host;x-amz-date;x-amz-security-token;x-amz-target"),
+            "{head}"
+        );
+        assert!(body.get("Name").is_none() || body["WithDecryption"] == true);
+    }
+}
+
+#[test]
+fn unreadable_secret_stops_the_start_and_names_variable_and_remedy() {
+    let (address, _) = stand_in();
+    let endpoint = [("AWS_ENDPOINT_URL", address.as_str())];
+    let gone = [("AWS_ENDPOINT_URL", "http://127.0.0.1:1")];
+    let (parameter, secret) = ("ssm:GetParameter", "secretsmanager:GetSecretValue");
+    for (env, expected) in [
+        (
+            [&CREDENTIALS[..], &endpoint, &[("KEY", "ssm:/gone")]].concat(),
+            [
+                "environment variable KEY",
+                parameter,
+                "AccessDeniedException not authorized",
+            ],
+        ),
+        (
+            [
+                &CREDENTIALS[..],
+                &endpoint,
+                &[("DB", "secretsmanager:db#gone")],
+            ]
+            .concat(),
+            [
+                "environment variable DB",
+                secret,
+                "the secret has no key gone",
+            ],
+        ),
+        (
+            [&CREDENTIALS[..], &gone, &[("KEY", "ssm:/shop/key")]].concat(),
+            [
+                "environment variable KEY",
+                "cannot reach http://127.0.0.1:1",
+                "refused",
+            ],
+        ),
+        (
+            [
+                &endpoint[..],
+                &[("KEY", "ssm:/shop/key"), ("AWS_ACCESS_KEY_ID", "")],
+            ]
+            .concat(),
+            ["AWS_ACCESS_KEY_ID", "is not set", "secrets"],
+        ),
+    ] {
+        let dir = Dir::new(&[("index.php", CODE)]);
+        let mut function = Function::begin(Api::start(), dir, &env);
+        let status = function.end();
+        assert!(!status.success());
+        let said = function.api.calls();
+        let said = said.iter().find(|call| call.path.ends_with("/init/error"));
+        let message = said.unwrap().json()["errorMessage"].to_string();
+        for part in expected {
+            assert!(message.contains(part), "{part} is not in {message}");
+        }
+        assert!(!message.contains("p w"), "{message}");
+    }
+}

@@ -1,0 +1,50 @@
+//! What every engine has to do, as sentences; each runs on every engine of the catalogue.
+
+mod subject;
+
+/// Makes a test of every sentence.
+macro_rules! engine_contract {
+    (ours: $(fn $name:ident($engine:ident) $body:block)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::engine_contract::subject::on_our_engines(|#[allow(unused_mut)] mut $engine| async move { $body });
+            }
+        )*
+    };
+    (standing: $(fn $name:ident($engine:ident) $body:block)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::engine_contract::subject::on_standing_engines(|#[allow(unused_mut)] mut $engine| async move { $body });
+            }
+        )*
+    };
+    (isolating: $(fn $name:ident($engine:ident) $body:block)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::engine_contract::subject::on_isolating_engines(|#[allow(unused_mut)] mut $engine| async move { $body });
+            }
+        )*
+    };
+    ($(fn $name:ident($engine:ident) $body:block)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::engine_contract::subject::on_every_engine(|#[allow(unused_mut)] mut $engine| async move { $body });
+            }
+        )*
+    };
+}
+
+mod answers;
+mod bodies;
+mod children;
+mod ends;
+mod gone;
+mod isolation;
+mod queue;
+mod reload;
+mod sources;
+mod stock;

@@ -1,0 +1,328 @@
+//! How events end that do not simply answer: errors, crashes, deadlines, clients that leave.
+
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt;
+use surus::event::Failure;
+use surus::observe::status::WorkerState;
+
+use super::subject::{kill, lives, time, until};
+
+const SEGFAULT: &str = "posix_kill(posix_getpid(), 11); while (true) {}";
+
+/// AddressSanitizer makes an exit status of a segmentation fault.
+fn under_a_sanitizer() -> bool {
+    std::env::var_os("ASAN_OPTIONS").is_some()
+}
+
+engine_contract! {
+    fn exit_is_an_answer(engine) {
+        assert_eq!(engine.text("echo 'before'; exit(3); echo 'after';").await, "before");
+        assert_eq!(engine.text("register_shutdown_function(function () { echo 'down'; }); exit('said ');").await, "said down");
+    }
+
+    fn fatal_errors_and_uncaught_exceptions_answer_500_and_leave_a_usable_worker(engine) {
+        let engine = engine.workers(1).ini("display_errors", "0").ini("memory_limit", "128M");
+        let before = engine.pids().await;
+        for code in ["undefined_function();", "throw new Exception('x');", "$x = str_repeat('x', 1 << 40);", "if (", "exit(1 << 70);;;throw new TypeError;"] {
+            let answer = engine.answer(engine.php(code)).await.unwrap();
+            assert!(answer.status == 500 || code.starts_with("exit"), "{code}: {}", answer.status);
+            assert_eq!(engine.text("echo 'fine';").await, "fine");
+        }
+        if engine.process_goes_on() {
+            assert_eq!(engine.pids().await, before);
+        }
+    }
+
+    fn a_crash_costs_one_event_and_not_the_next(engine) {
+        for _ in 0..3 {
+            let crashed = engine.answer(engine.php(SEGFAULT)).await;
+            assert!(matches!(&crashed, Err(Failure::Died(how)) if engine.says_how(how, "SIGSEGV") || under_a_sanitizer()), "{crashed:?}");
+            assert_eq!(engine.text("echo 'hello';").await, "hello");
+        }
+    }
+
+    fn a_crash_amid_the_body_is_an_error_of_the_body(engine) {
+        let response = engine.send(engine.php(&format!("echo 'begun'; flush(); usleep(100000); {SEGFAULT}"))).await.unwrap();
+        let body = response.into_body().collect().await;
+        assert!(matches!(body, Err(Failure::Died(_))), "{body:?}");
+        assert_eq!(engine.text("echo 'hello';").await, "hello");
+    }
+
+    fn a_crash_while_others_run_is_theirs_alone(engine) {
+        let engine = engine.workers(4);
+        let others = engine.occupy(3, "usleep(700000); echo 'done';").await;
+        assert!(matches!(engine.answer(engine.php(SEGFAULT)).await, Err(Failure::Died(_))));
+        for other in others {
+            assert_eq!(other.await.unwrap().unwrap().text(), "done");
+        }
+    }
+
+    fn a_deadline_in_php_is_timed_out_and_the_worker_goes_on(engine) {
+        let engine = engine.workers(1);
+        let before = engine.pids().await;
+        for code in ["while (true) {}", "sleep(30);", "while (true) usleep(1000);", "function f() { f2(); } function f2() { while (true) strlen('x'); } f();"] {
+            let began = Instant::now();
+            let over = engine.answer(engine.php(code).timeout(Duration::from_millis(300))).await;
+            assert!(matches!(over, Err(Failure::TimedOut)), "{code}: {over:?}");
+            assert!(began.elapsed() < Duration::from_secs(5));
+            assert_eq!(engine.text("echo 'next';").await, "next");
+        }
+        if engine.process_goes_on() {
+            assert_eq!(engine.pids().await, before, "nobody had to be killed");
+        }
+    }
+
+    fn a_response_that_streams_past_its_deadline_is_not_whole(engine) {
+        let engine = engine.workers(1);
+        let ask = engine.php("echo 'begun'; flush(); sleep(30); echo 'never';").timeout(Duration::from_millis(400));
+        let body = engine.send(ask).await.unwrap().into_body().collect().await;
+        assert!(matches!(body, Err(Failure::TimedOut)), "a cut answer must not look complete: {body:?}");
+        assert_eq!(engine.text("echo 'next';").await, "next");
+    }
+
+    fn a_response_that_is_due_as_a_whole_gets_no_more_time_for_its_pieces(engine) {
+        let engine = engine.workers(1);
+        let ask = engine.php("while (true) { echo 'piece'; flush(); usleep(10000); }").timeout(Duration::from_millis(400));
+        let body = engine.send(ask.impatient()).await.unwrap().into_body().collect().await;
+        assert!(matches!(body, Err(Failure::TimedOut)), "{body:?}");
+        assert_eq!(engine.text("echo 'next';").await, "next");
+    }
+
+    fn an_event_is_held_until_php_has_done_what_follows_its_answer(engine) {
+        if !engine.finishes() {
+            return;
+        }
+        let engine = engine.workers(1);
+        let (gate, trace) = (engine.writable().join("gate"), engine.writable().join("trace"));
+        let code = format!(
+            "register_shutdown_function(function () {{ file_put_contents('{}', 'done'); }});
+             echo 'answer'; fastcgi_finish_request(); while (!file_exists('{}')) {{ usleep(2000); clearstatcache(); }}",
+            trace.display(), gate.display()
+        );
+        let (ask, tracker) = engine.php(&code).held();
+        assert_eq!(engine.answer(ask).await.unwrap().text(), "answer");
+        assert_eq!(tracker.len(), 1, "PHP still runs");
+        std::fs::write(&gate, "").unwrap();
+        tracker.wait().await;
+        assert_eq!(std::fs::read_to_string(&trace).unwrap(), "done");
+    }
+
+    fn what_follows_the_answer_takes_the_time_that_it_takes(engine) {
+        if !engine.finishes() || !engine.runs_ours() {
+            return;
+        }
+        let engine = engine.workers(1).with(|settings| settings.kill_timeout = time(100));
+        let trace = engine.writable().join("trace");
+        for end in ["fastcgi_finish_request(); $work();", "register_shutdown_function('fastcgi_finish_request'); register_shutdown_function($work); exit;"] {
+            let code = format!(
+                "$work = function () {{ for ($i = 0; $i < 20; $i++) {{ usleep(50000); }} file_put_contents('{}', 'done'); }}; echo 'answer'; {end}",
+                trace.display()
+            );
+            let ask = engine.php(&code).timeout(Duration::from_millis(400));
+            assert_eq!(engine.answer(ask).await.unwrap().text(), "answer");
+            until("it is done", || trace.exists()).await;
+            std::fs::remove_file(&trace).unwrap();
+            assert_eq!(engine.text("echo 'next';").await, "next");
+        }
+    }
+
+    fn an_event_is_held_no_longer_than_its_worker_lives(engine) {
+        let engine = engine.workers(1).with(|settings| settings.kill_timeout = time(200));
+        for (code, finishes) in [
+            (SEGFAULT, false),
+            ("echo 'answer'; fastcgi_finish_request(); posix_kill(posix_getpid(), 11); while (true) {}", true),
+            ("echo 'answer'; fastcgi_finish_request(); while (true) {}", true),
+            ("while (true) {}", false),
+        ] {
+            // As on Lambda, where all has to be done by then.
+            let (ask, tracker) = engine.php(code).timeout(Duration::from_millis(400)).impatient().held();
+            assert_eq!(engine.answer(ask).await.is_ok(), finishes, "{code}");
+            tracker.wait().await;
+            assert_eq!(engine.text("echo 'next';").await, "next");
+        }
+    }
+
+    fn dropping_the_body_aborts_the_script_at_its_next_write(engine) {
+        let engine = engine.workers(1);
+        let trace = engine.writable().join("trace");
+        let code = format!(
+            "register_shutdown_function(function () {{ file_put_contents('{0}', 'status '.connection_status(), FILE_APPEND); }});
+             echo 'begun'; flush(); for ($i = 0; $i < 200; $i++) {{ usleep(20000); echo 'x'; flush(); }} file_put_contents('{0}', 'ran on');",
+            trace.display()
+        );
+        let response = engine.send(engine.php(&code)).await.unwrap();
+        drop(response);
+        until("the script sees it", || trace.exists()).await;
+        assert_eq!(engine.text("echo 'next';").await, "next");
+        assert_eq!(std::fs::read_to_string(&trace).unwrap(), "status 1");
+    }
+
+    fn ignore_user_abort_lets_the_script_end_its_work(engine) {
+        let engine = engine.workers(1);
+        let trace = engine.writable().join("trace");
+        let code = format!(
+            "ignore_user_abort(true); echo 'begun'; flush(); for ($i = 0; $i < 10; $i++) {{ usleep(20000); echo 'x'; flush(); }} file_put_contents('{}', 'ran on '.connection_aborted());",
+            trace.display()
+        );
+        drop(engine.send(engine.php(&code)).await.unwrap());
+        until("the script ends", || trace.exists()).await;
+        assert_eq!(engine.text("echo 'next';").await, "next");
+        assert_eq!(std::fs::read_to_string(&trace).unwrap(), "ran on 1");
+    }
+
+    fn an_event_that_is_dropped_before_it_began_never_runs(engine) {
+        let engine = engine.workers(1);
+        let running = engine.occupy(1, "usleep(600000);").await;
+        let trace = engine.writable().join("trace");
+        let mut dropped = Vec::new();
+        for _ in 0..4 {
+            dropped.push(engine.start(engine.php(&format!("touch('{}');", trace.display()))).await);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        for task in dropped {
+            task.abort();
+            assert!(task.await.is_err());
+        }
+        for task in running {
+            task.await.unwrap().unwrap();
+        }
+        assert_eq!(engine.text("echo 'next';").await, "next");
+        assert!(!trace.exists());
+    }
+
+    fn a_boot_that_hangs_is_given_up_and_leaves_nothing(engine) {
+        let pid = engine.writable().join("pid");
+        let preload = engine.write("preload.php", &format!("<?php file_put_contents('{}', getmypid()); while (true) {{ usleep(1000); }}", pid.display()));
+        let engine = engine.with(|settings| settings.boot_timeout = time(2000))
+            .ini("opcache.preload", preload.to_str().unwrap()).ini("opcache.preload_user", "root")
+            .ini("opcache.enable", "1").ini("opcache.enable_cli", "1");
+        let error = engine.try_boot().await.err().expect("it cannot boot");
+        assert!(format!("{error:#}").contains("engine.boot_timeout"), "{error:#}");
+        let pid = std::fs::read_to_string(&pid).expect("it did run");
+        until("its process is gone", || !std::path::Path::new(&format!("/proc/{pid}")).exists()).await;
+    }
+}
+
+engine_contract! {
+    standing:
+    fn a_deadline_in_code_that_cannot_be_asked_is_a_kill(engine) {
+        let engine = engine.workers(1).with(|settings| settings.kill_timeout = time(200));
+        for code in [
+            "ini_set('pcre.jit', 0); ini_set('pcre.backtrack_limit', -1); preg_match('/(a+)+$/', str_repeat('a', 40).'b');",
+            "register_shutdown_function(function () { while (true) {} }); while (true) {}",
+        ] {
+            let before = engine.pids().await;
+            let over = engine.answer(engine.php(code).timeout(Duration::from_millis(300))).await;
+            assert!(matches!(over, Err(Failure::TimedOut)), "{over:?}");
+            assert_eq!(engine.text("echo 'next';").await, "next");
+            assert_ne!(engine.pids().await, before);
+            until("the killed worker is gone", || !lives(before[0])).await;
+        }
+    }
+
+    fn a_stopped_process_is_replaced(engine) {
+        let engine = engine.workers(1).with(|settings| settings.kill_timeout = time(200));
+        let pid = engine.pids().await[0];
+        let running = engine.start(engine.php("while (true) usleep(10000);").timeout(Duration::from_millis(500))).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        kill(pid, "STOP");
+        assert!(matches!(running.await.unwrap(), Err(Failure::TimedOut)));
+        assert_eq!(engine.text("echo 'next';").await, "next");
+    }
+
+    fn a_worker_killed_from_outside_costs_what_it_held(engine) {
+        let engine = engine.workers(2);
+        let idle = engine.pids().await;
+        kill(idle[0], "KILL");
+        if !engine.runs_ours() {
+            // Whether PHP had begun an event cannot be known there, so that it is not given to
+            // another.
+            until("it is gone", || !lives(idle[0])).await;
+        }
+        for _ in 0..20 {
+            assert_eq!(engine.text("echo 'hello';").await, "hello");
+        }
+        let mut pids = engine.pids().await;
+        while pids.len() < 2 || pids.contains(&idle[0]) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            pids = engine.pids().await;
+        }
+        let running = engine.occupy(2, "echo posix_getpid(); while (true) usleep(1000);").await;
+        for pid in &engine.pids().await {
+            kill(*pid, "KILL");
+        }
+        for task in running {
+            let died = task.await.unwrap();
+            assert!(matches!(&died, Err(Failure::Died(how)) if engine.says_how(how, "SIGKILL")), "{died:?}");
+        }
+        assert_eq!(engine.text("echo 'hello';").await, "hello");
+    }
+
+    fn idle_workers_killed_under_load_lose_no_get(engine) {
+        let engine = engine.workers(2);
+        let hello = engine.file("echo 'hello';");
+        engine.text("echo 1;").await;
+        let end = Instant::now() + Duration::from_secs(3);
+        let load = async {
+            let mut died = 0;
+            while Instant::now() < end {
+                match engine.answer(engine.ask(&hello).timeout(Duration::from_secs(20))).await {
+                    Ok(answer) => assert_eq!(answer.text(), "hello"),
+                    // What PHP has begun is not begun again.
+                    Err(Failure::Died(_)) => died += 1,
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+            died
+        };
+        let killer = async {
+            let mut kills = 0;
+            while Instant::now() < end {
+                tokio::time::sleep(Duration::from_millis(130)).await;
+                if let Some(pid) = engine.pids().await.first() {
+                    kill(*pid, "KILL");
+                    kills += 1;
+                }
+            }
+            kills
+        };
+        let (died, kills) = tokio::join!(load, killer);
+        assert!(died <= kills, "{died} events died of {kills} kills");
+        let pool = engine.pool().await;
+        tokio::time::timeout(Duration::from_secs(15), pool.drain()).await.expect("every place was given back");
+    }
+}
+
+engine_contract! {
+    ours:
+    fn an_event_that_vanishes_with_an_idle_worker_is_done_by_another(engine) {
+        // What a worker has received and not yet written on the scoreboard dies with it unseen.
+        // Here another process takes the message out of the inbox's socket, through which go those
+        // that are too large for the ring, and an idle worker is killed.
+        let engine = engine.workers(1).ini("ffi.enable", "1");
+        let engine = engine.with(|settings| settings.queue_timeout = time(20_000));
+        let thief = engine.occupy(1, "$c = FFI::cdef('long recv(int, char *, unsigned long, int);'); $b = FFI::new('char[300000]'); echo $c->recv(4, $b, 300000, 0) > 0 ? 'stolen' : 'no';").await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let lost = engine.start(engine.php("echo 'done by another';").header("X-Large", [b'.'; 20_000])).await;
+        for task in thief {
+            assert_eq!(task.await.unwrap().unwrap().text(), "stolen");
+        }
+        let pool = engine.pool().await;
+        until("the worker is idle", || pool.status().workers.iter().all(|worker| matches!(worker.state, WorkerState::Idle))).await;
+        // The first may be a worker that is about to exit, having served its one event.
+        let killer = async {
+            loop {
+                kill(engine.pids().await[0], "KILL");
+                tokio::time::sleep(Duration::from_secs(3)).await;
+            }
+        };
+        let answer = tokio::select! {
+            answer = tokio::time::timeout(Duration::from_secs(12), lost) => answer.expect("it is missed"),
+            () = killer => unreachable!("it does not end"),
+        };
+        assert_eq!(answer.unwrap().unwrap().text(), "done by another");
+        let pool = engine.pool().await;
+        tokio::time::timeout(Duration::from_secs(10), pool.drain()).await.expect("its place was given back");
+    }
+}

@@ -1,0 +1,266 @@
+//! Waiting, refusing, recycling, draining.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use surus::event::Failure;
+use surus::observe::status::WorkerState;
+
+use super::subject::{lives, time, until};
+
+/// PHP that goes on until the file is there.
+fn until_there(file: &Path) -> String {
+    format!(
+        "while (!file_exists('{}')) {{ usleep(5000); }}",
+        file.display()
+    )
+}
+
+engine_contract! {
+    fn a_full_queue_refuses_at_once(engine) {
+        let engine = engine.workers(1).with(|settings| settings.max_queue = 1);
+        let gate = engine.writable().join("gate");
+        let running = engine.occupy(1, &until_there(&gate)).await;
+        let waiting = [engine.start(engine.php("echo 'waited';")).await];
+        let pool = engine.pool().await;
+        until("one waits", || pool.status().queued == 1).await;
+        let refused = engine.answer(engine.php("")).await;
+        assert!(matches!(refused, Err(Failure::QueueFull(_))), "{refused:?}");
+        std::fs::write(&gate, "").unwrap();
+        for task in running.into_iter().chain(waiting) {
+            task.await.unwrap().unwrap();
+        }
+    }
+
+    fn who_waits_too_long_is_refused_and_never_runs(engine) {
+        let engine = engine.workers(1).with(|settings| settings.queue_timeout = time(300));
+        let gate = engine.writable().join("gate");
+        let running = engine.occupy(1, &until_there(&gate)).await;
+        let trace = engine.writable().join("trace");
+        let mut waiting = Vec::new();
+        for _ in 0..4 {
+            waiting.push(engine.start(engine.php(&format!("touch('{}');", trace.display()))).await);
+        }
+        for task in waiting {
+            let refused = task.await.unwrap();
+            assert!(matches!(refused, Err(Failure::QueueTimeout(_))), "{refused:?}");
+        }
+        std::fs::write(&gate, "").unwrap();
+        for task in running {
+            task.await.unwrap().unwrap();
+        }
+        assert_eq!(engine.text("echo 'next';").await, "next");
+        assert!(!trace.exists());
+    }
+
+    fn a_deadline_while_waiting_is_timed_out(engine) {
+        let engine = engine.workers(1);
+        let gate = engine.writable().join("gate");
+        let running = engine.occupy(1, &until_there(&gate)).await;
+        let mut waiting = Vec::new();
+        for _ in 0..4 {
+            waiting.push(engine.start(engine.php("echo 1;").timeout(Duration::from_millis(300))).await);
+        }
+        for task in waiting {
+            let over = task.await.unwrap();
+            assert!(matches!(over, Err(Failure::TimedOut)), "{over:?}");
+        }
+        std::fs::write(&gate, "").unwrap();
+        for task in running {
+            task.await.unwrap().unwrap();
+        }
+    }
+
+    fn a_deadline_that_passes_as_the_worker_gets_free_is_timed_out(engine) {
+        let engine = engine.workers(1);
+        let nap = engine.file("usleep(60000);");
+        for n in 0..15 {
+            let first = engine.start(engine.ask(&nap)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let second = engine.answer(engine.ask(&nap).timeout(Duration::from_millis(30 + 3 * n))).await;
+            assert!(matches!(second, Ok(_) | Err(Failure::TimedOut)), "{second:?}");
+            first.await.unwrap().unwrap();
+        }
+    }
+
+    fn events_that_end_at_their_deadline_hurt_no_other(engine) {
+        // Request ids are used again at once, so code that acts on an event late may meet another.
+        let engine = engine.workers(3).with(|settings| settings.kill_timeout = time(20));
+        let nap = engine.file("usleep(50000 + 1000 * (int) $_GET['n']); echo 'rested';");
+        let echo = engine.file("usleep(500); echo $_GET['n'];");
+        let (engine, nap, echo) = (&engine, &nap, &echo);
+        let end = Instant::now() + Duration::from_secs(4);
+        let edge = futures_util::future::join_all((0..2).map(|n: u64| async move {
+            let mut over = 0;
+            while Instant::now() < end {
+                let ask = engine.ask(nap).query(&format!("n={n}")).timeout(Duration::from_millis(48 + (over + n) % 12));
+                match engine.answer(ask).await {
+                    Ok(answer) => assert_eq!(answer.text(), "rested"),
+                    Err(Failure::TimedOut) => over += 1,
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+            over
+        }));
+        let quick = futures_util::future::join_all((0..4).map(|asker| async move {
+            let mut n = 0;
+            while Instant::now() < end {
+                let mine = format!("{asker}-{n}");
+                // A kill that comes as the worker takes its next event is the one thing that may
+                // reach another.
+                match engine.answer(engine.ask(echo).query(&format!("n={mine}"))).await {
+                    Ok(answer) => assert_eq!(answer.text(), mine),
+                    Err(Failure::Died(_)) => {}
+                    Err(other) => panic!("{mine}: {other:?}"),
+                }
+                n += 1;
+            }
+        }));
+        tokio::join!(edge, quick);
+        let pool = engine.pool().await;
+        tokio::time::timeout(Duration::from_secs(10), pool.drain()).await.expect("every place was given back");
+    }
+
+    fn a_slow_script_does_not_hold_up_fast_ones(engine) {
+        let engine = engine.workers(2);
+        let slow = engine.occupy(1, "usleep(1500000); echo 'slow';").await;
+        let began = Instant::now();
+        for _ in 0..50 {
+            assert_eq!(engine.text("echo 'fast';").await, "fast");
+        }
+        assert!(slow.iter().all(|task| !task.is_finished()) || began.elapsed() > Duration::from_millis(1400));
+        for task in slow {
+            assert_eq!(task.await.unwrap().unwrap().text(), "slow");
+        }
+    }
+
+    fn recycling_by_number_loses_no_event(engine) {
+        let engine = engine.workers(2).with(|settings| {
+            settings.max_requests = 3;
+            settings.queue_timeout = time(60_000);
+            settings.queue_interval = time(60_000);
+        });
+        let pid = engine.file("echo getmypid();");
+        let answers = futures_util::future::join_all((0..120).map(|_| engine.answer(engine.ask(&pid)))).await;
+        let mut served = std::collections::BTreeMap::new();
+        for answer in answers {
+            *served.entry(answer.unwrap().text()).or_insert(0) += 1;
+        }
+        assert!(served.values().all(|events| *events <= 3), "{served:?}");
+        assert!(served.len() >= 40);
+    }
+
+    fn draining_finishes_what_runs_and_what_waits(engine) {
+        let engine = engine.workers(2);
+        let pids = engine.pids().await;
+        let starter = engine.starter(&pids);
+        let go = engine.writable().join("go");
+        let until_go = format!("while (!file_exists('{}')) usleep(1000);", go.display());
+        let running = engine.occupy(2, &format!("{until_go} echo 'ran';")).await;
+        let mut waiting = Vec::new();
+        for _ in 0..6 {
+            waiting.push(engine.start(engine.php("usleep(50000); echo 'waited';")).await);
+        }
+        let pool = engine.pool().await;
+        until("six wait", || pool.status().queued == 6).await;
+        let drain = tokio::spawn({ let pool = pool.clone(); async move { pool.drain().await } });
+        std::fs::write(&go, "").unwrap();
+        for task in running {
+            assert_eq!(task.await.unwrap().unwrap().text(), "ran");
+        }
+        for task in waiting {
+            assert_eq!(task.await.unwrap().unwrap().text(), "waited");
+        }
+        drain.await.unwrap();
+        for pid in pids.iter().chain(&starter) {
+            assert!(!lives(*pid), "{pid} lives after the drain");
+        }
+        assert!(matches!(engine.answer(engine.php("")).await, Err(Failure::Busy(_))));
+        assert!(pool.ready().is_err());
+    }
+
+    fn dropping_the_engine_leaves_no_process(engine) {
+        let pids = engine.pids().await;
+        let starter = engine.starter(&pids);
+        let running = engine.occupy(2, "while (true) {}").await;
+        for task in running {
+            task.abort();
+            let _ = task.await;
+        }
+        engine.forget();
+        for pid in pids.iter().chain(&starter) {
+            until("the process is gone", || !std::path::Path::new(&format!("/proc/{pid}")).exists()).await;
+        }
+    }
+
+    fn status_says_what_the_workers_do(engine) {
+        let running = engine.occupy(1, "usleep(400000);").await;
+        let status = engine.pool().await.status();
+        let busy: Vec<_> = status.workers.iter().filter_map(|worker| worker.event.clone()).collect();
+        assert_eq!(status.workers.len(), if engine.is_standing() { 2 } else { 1 });
+        assert!(busy.len() == 1 && busy[0].starts_with("GET /"), "{status:?}");
+        for task in running {
+            task.await.unwrap().unwrap();
+        }
+    }
+}
+
+engine_contract! {
+    standing:
+    fn an_engine_that_has_booted_is_ready_and_shows_its_workers(engine) {
+        let engine = engine.workers(8);
+        for _ in 0..5 {
+            let pool = engine.try_boot().await.unwrap();
+            assert_eq!(pool.ready(), Ok(()));
+            assert_eq!(pool.status().workers.len(), 8);
+        }
+    }
+}
+
+engine_contract! {
+    ours:
+    fn recycling_by_memory_loses_no_event(engine) {
+        let engine = engine.workers(1).with(|settings| settings.max_memory = surus::units::Size(1 << 20));
+        let pid = engine.file("echo getmypid();");
+        let mut pids = std::collections::BTreeSet::new();
+        for _ in 0..10 {
+            pids.insert(engine.answer(engine.ask(&pid)).await.unwrap().text());
+        }
+        assert!(pids.len() > 5, "every worker is above 1 MiB after its first event: {pids:?}");
+    }
+}
+
+engine_contract! {
+    ours:
+    fn workers_wait_in_turn_for_the_cpu_while_they_are_many_and_no_longer(engine) {
+        if engine.entry.serves_one {
+            return;
+        }
+        let engine = engine.workers(2);
+        // SCHED_BATCH is 3; the policy is the 41st field (proc_pid_stat(5)).
+        let policy = engine.file("$stat = file_get_contents('/proc/self/stat'); echo explode(' ', substr($stat, strrpos($stat, ')') + 2))[38];");
+        let ask = async || engine.answer(engine.ask(&policy)).await.unwrap().text();
+        assert_eq!(ask().await, "0");
+        let crowd = futures_util::future::join_all((0..16).map(|_| async {
+            let mut last = String::new();
+            for _ in 0..100 {
+                last = ask().await;
+            }
+            last
+        })).await;
+        assert!(crowd.contains(&"3".into()), "{crowd:?}");
+        let pool = engine.pool().await;
+        let mut events = 0;
+        loop {
+            until("all are idle", || pool.status().workers.iter().all(|worker| matches!(worker.state, WorkerState::Idle))).await;
+            if ask().await == "0" {
+                break;
+            }
+            events += 1;
+            // Any worker may take them. On a busy machine some count as one of many, because the
+            // one before is not returned yet.
+            assert!(events < 20_000, "they wait in turn for ever");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}

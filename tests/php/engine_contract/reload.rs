@@ -1,0 +1,136 @@
+//! Changing over to a new boot of the application.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::subject::{kill, lives, parent, until};
+
+engine_contract! {
+    fn reloading_under_load_loses_nothing(engine) {
+        let hello = engine.file("usleep(1000); echo 'hello';");
+        let pool = engine.pool().await;
+        let before = engine.pids().await;
+        let starter = engine.starter(&before);
+        let done = AtomicBool::new(false);
+        let load = futures_util::future::join_all((0..6).map(|asker| {
+            let (engine, hello, done) = (&engine, &hello, &done);
+            async move {
+                while !done.load(Ordering::Relaxed) {
+                    let mut ask = engine.ask(hello);
+                    if asker % 2 == 0 {
+                        ask = ask.post("text/plain", "x");
+                    }
+                    assert_eq!(engine.answer(ask).await.unwrap().text(), "hello");
+                }
+            }
+        }));
+        let reloads = async {
+            for _ in 0..4 {
+                pool.reload().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(30)).await;
+            }
+            done.store(true, Ordering::Relaxed);
+        };
+        tokio::join!(load, reloads);
+        for pid in before.iter().chain(&starter) {
+            until("the old processes end", || !lives(*pid)).await;
+        }
+        assert_eq!(pool.status().generation, 5);
+    }
+
+    fn reloading_while_workers_recycle_loses_nothing(engine) {
+        let engine = engine.with(|settings| settings.max_requests = 2);
+        let hello = engine.file("echo 'hello';");
+        let pool = engine.pool().await;
+        let done = AtomicBool::new(false);
+        let load = futures_util::future::join_all((0..6).map(|_| {
+            let (engine, hello, done) = (&engine, &hello, &done);
+            async move {
+                while !done.load(Ordering::Relaxed) {
+                    let ask = engine.ask(hello).post("text/plain", "x");
+                    assert_eq!(engine.answer(ask).await.unwrap().text(), "hello");
+                }
+            }
+        }));
+        let reloads = async {
+            for _ in 0..4 {
+                pool.reload().await.unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        };
+        tokio::join!(load, reloads);
+    }
+
+    fn what_runs_in_the_old_boot_ends_there(engine) {
+        let engine = engine.workers(4);
+        let go = engine.writable().join("reloaded");
+        let wait = format!("while (!file_exists('{}')) {{ usleep(5000); clearstatcache(); }}", go.display());
+        let running = engine.occupy(2, &format!("{wait} echo getmypid();")).await;
+        let before = engine.pids().await;
+        engine.pool().await.reload().await.unwrap();
+        let after: u32 = engine.text("echo getmypid();").await.parse().unwrap();
+        assert!(!before.contains(&after));
+        std::fs::write(&go, "").unwrap();
+        for task in running {
+            let pid: u32 = task.await.unwrap().unwrap().text().parse().unwrap();
+            assert!(before.contains(&pid));
+        }
+    }
+
+    fn an_ini_file_that_cannot_be_read_stops_the_boot(engine) {
+        let engine = engine.with(|settings| settings.ini_file = Some("/nonexistent/php.ini".into()));
+        let error = engine.try_boot().await.err().expect("it must not boot with another ini file than asked for");
+        assert!(format!("{error:#}").contains("/nonexistent/php.ini"), "{error:#}");
+    }
+
+    fn a_reload_that_ends_after_the_drain_starts_nothing(engine) {
+        let pool = engine.pool().await;
+        let reload = tokio::spawn({ let pool = pool.clone(); async move { pool.reload().await } });
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        pool.drain().await;
+        let _ = reload.await.unwrap();
+        assert!(pool.status().workers.is_empty(), "{:?}", pool.status());
+        assert!(pool.ready().is_err());
+    }
+}
+
+engine_contract! {
+    ours:
+    fn a_template_killed_from_outside_is_replaced_and_no_event_lost(engine) {
+        let pids = engine.pids().await;
+        let template = parent(pids[0]);
+        let running = engine.occupy(2, "usleep(900000); echo 'done';").await;
+        kill(template, "KILL");
+        let mut waiting = Vec::new();
+        for _ in 0..6 {
+            waiting.push(engine.start(engine.php("echo 'waited';").post("text/plain", "x")).await);
+        }
+        for task in running {
+            assert_eq!(task.await.unwrap().unwrap().text(), "done");
+        }
+        for task in waiting {
+            assert_eq!(task.await.unwrap().unwrap().text(), "waited");
+        }
+        for pid in pids {
+            until("the orphans end", || !lives(pid)).await;
+        }
+    }
+}
+
+engine_contract! {
+    standing:
+    fn a_boot_that_fails_says_what_php_said_and_keeps_the_old_one(engine) {
+        let preload = engine.write("preload.php", "<?php");
+        let engine = engine.ini("opcache.preload", preload.to_str().unwrap()).ini("opcache.preload_user", "root").ini("opcache.enable", "1");
+        let before = engine.pids().await;
+        let pool = engine.pool().await;
+        engine.write("preload.php", "<?php throw new Exception('the words of PHP');");
+        let error = format!("{:#}", pool.reload().await.unwrap_err());
+        assert!(error.contains("the words of PHP"), "{error}");
+        assert_eq!(engine.pids().await, before);
+        assert_eq!(engine.text("echo 'old';").await, "old");
+        engine.write("preload.php", "<?php");
+        pool.reload().await.unwrap();
+        assert_ne!(engine.pids().await, before);
+    }
+}

@@ -1,0 +1,485 @@
+//! One engine under test: how it is booted, and how it is asked.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use surus::engine::Engine;
+use surus::engines::external::Way;
+use surus::engines::{self, Boot, Entry, Runs, Settings};
+use surus::event::{Body, EarlyHints, Event, Failure, Origin, Response, Script};
+use surus::observe::metrics::Metrics;
+use surus::spool::Spool;
+use surus::units::Time;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+/// An engine of the catalogue, running or about to.
+pub struct Subject {
+    pub entry: &'static Entry,
+    pub settings: Settings,
+    pub ini: Vec<(String, String)>,
+    pub env: BTreeMap<String, String>,
+    /// Holds the PHP files; readable by the user that workers become.
+    pub dir: Arc<tempfile::TempDir>,
+    pool: tokio::sync::OnceCell<Arc<dyn Engine>>,
+}
+
+static NEXT_EVENT: AtomicU64 = AtomicU64::new(1);
+static NEXT_FILE: AtomicU64 = AtomicU64::new(1);
+
+/// What the engines boot that boot a script: each event runs the file that it names, as `classic`
+/// does.
+const BOOT: &str = r#"<?php
+surus_serve(function () {
+    $file = $_SERVER['SCRIPT_FILENAME'];
+    if (!is_readable($file)) {
+        http_response_code(file_exists($file) ? 403 : 404);
+        echo file_exists($file) ? "Access denied.\n" : "File not found.\n";
+        return;
+    }
+    chdir(dirname($file));
+    (static fn () => require $_SERVER['SCRIPT_FILENAME'])();
+});
+"#;
+
+/// The set-up of each engine.
+pub fn subject(entry: &'static Entry) -> Subject {
+    let settings = Settings {
+        workers: Some(2),
+        spare_workers: 0,
+        // As for the program: the one that the sanitizers watch over.
+        surus_php: std::env::var_os("SURUS_ENGINE_SURUS_PHP").map(Into::into),
+        ..Settings::default()
+    };
+    Subject::new(entry, settings)
+}
+
+impl Subject {
+    fn new(entry: &'static Entry, settings: Settings) -> Subject {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        Subject {
+            entry,
+            settings,
+            ini: vec![
+                ("log_errors".into(), "1".into()),
+                ("output_buffering".into(), "0".into()),
+            ],
+            env: BTreeMap::new(),
+            dir: Arc::new(dir),
+            pool: tokio::sync::OnceCell::new(),
+        }
+    }
+
+    /// The same engine with other settings, not booted yet.
+    pub fn with(mut self, change: impl FnOnce(&mut Settings)) -> Subject {
+        change(&mut self.settings);
+        self
+    }
+
+    pub fn workers(self, count: usize) -> Subject {
+        self.with(|settings| settings.workers = Some(count))
+    }
+
+    pub fn ini(mut self, name: &str, value: &str) -> Subject {
+        self.ini.push((name.into(), value.into()));
+        self
+    }
+
+    pub async fn try_boot(&self) -> anyhow::Result<Arc<dyn Engine>> {
+        let boot = self.write("boot/script.php", BOOT);
+        let document_root = self.dir.path().to_str().unwrap().to_string();
+        engines::boot(
+            self.entry.name,
+            self.entry,
+            &self.settings,
+            Arc::new(move || {
+                Ok(Boot {
+                    script: boot.clone(),
+                    document_root: document_root.clone(),
+                    warmup: Vec::new(),
+                })
+            }),
+            self.ini.clone(),
+            self.env.clone(),
+            Arc::new(Metrics::default()),
+        )
+        .await
+    }
+
+    pub async fn pool(&self) -> Arc<dyn Engine> {
+        self.pool
+            .get_or_init(|| async { self.try_boot().await.expect("the engine boots") })
+            .await
+            .clone()
+    }
+
+    /// Ends the engine as a program does that drops it.
+    pub fn forget(&mut self) {
+        self.pool.take();
+    }
+
+    /// Writes a PHP file; `code` is what stands behind `<?php`.
+    pub fn file(&self, code: &str) -> PathBuf {
+        let name = format!("{}.php", NEXT_FILE.fetch_add(1, Ordering::Relaxed));
+        self.write(&name, &format!("<?php {code}"))
+    }
+
+    pub fn write(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        let directory = path.parent().unwrap();
+        std::fs::create_dir_all(directory).unwrap();
+        std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let fresh = path.with_extension("new");
+        std::fs::write(&fresh, content).unwrap();
+        std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o644)).unwrap();
+        std::fs::rename(&fresh, &path).unwrap();
+        path
+    }
+
+    /// A directory that workers may write to as any user.
+    pub fn writable(&self) -> PathBuf {
+        let path = self.dir.path().join("writable");
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+        path
+    }
+
+    /// GET of `code`.
+    pub fn php(&self, code: &str) -> Ask {
+        self.ask(&self.file(code))
+    }
+
+    /// GET of a file.
+    pub fn ask(&self, file: &Path) -> Ask {
+        let name = format!("/{}", file.file_name().unwrap().to_str().unwrap());
+        Ask {
+            early_hints: None,
+            spool: None,
+            request: http::Request::builder()
+                .uri(&name)
+                .header("host", "example.test")
+                .body(Body::Empty)
+                .unwrap(),
+            script: Script {
+                root: self.dir.path().to_str().unwrap().into(),
+                filename: file.into(),
+                name: name.into(),
+                path_info: std::ffi::OsString::new(),
+                query: None,
+            },
+            timeout: Duration::from_secs(40),
+            patience: true,
+            hold: None,
+        }
+    }
+
+    pub async fn send(&self, ask: Ask) -> Result<Response, Failure> {
+        self.pool().await.handle(Box::new(ask.event())).await
+    }
+
+    /// Sends it and takes the whole answer in.
+    pub async fn answer(&self, ask: Ask) -> Result<Answer, Failure> {
+        let response = self.send(ask).await?;
+        let (head, body) = response.into_parts();
+        Ok(Answer {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body: body.collect().await?.to_bytes(),
+        })
+    }
+
+    /// The text that `code` answers.
+    pub async fn text(&self, code: &str) -> String {
+        self.answer(self.php(code)).await.expect("an answer").text()
+    }
+
+    /// The answer to an event that runs at the same time as the test.
+    pub async fn start(&self, ask: Ask) -> tokio::task::JoinHandle<Result<Answer, Failure>> {
+        let pool = self.pool().await;
+        tokio::spawn(async move {
+            let response = pool.handle(Box::new(ask.event())).await?;
+            let (head, body) = response.into_parts();
+            Ok(Answer {
+                status: head.status.as_u16(),
+                headers: head.headers,
+                body: body.collect().await?.to_bytes(),
+            })
+        })
+    }
+
+    /// Occupies `count` workers with `code` that first makes a file of the name in `$began`;
+    /// returns when all have begun.
+    pub async fn occupy(
+        &self,
+        count: usize,
+        code: &str,
+    ) -> Vec<tokio::task::JoinHandle<Result<Answer, Failure>>> {
+        let mut running = Vec::new();
+        for _ in 0..count {
+            let began = self
+                .writable()
+                .join(NEXT_FILE.fetch_add(1, Ordering::Relaxed).to_string());
+            let code = format!("touch('{}'); {code}", began.display());
+            running.push(self.start(self.php(&code)).await);
+            until("the script begins", || began.exists()).await;
+        }
+        running
+    }
+
+    /// Is the process that served an event there for the next, even if the event was over its
+    /// deadline?
+    pub fn process_goes_on(&self) -> bool {
+        self.entry.isolates && !self.entry.serves_one && self.runs_ours()
+    }
+
+    /// With surus-php, which can do what no other PHP can.
+    pub fn runs_ours(&self) -> bool {
+        self.entry.runs == Runs::Ours
+    }
+
+    /// Does its PHP have `fastcgi_finish_request()`?
+    pub fn finishes(&self) -> bool {
+        [Runs::Ours, Runs::Stock(Way::Fpm)].contains(&self.entry.runs)
+    }
+
+    /// Do its processes wait for events, and not come with them?
+    pub fn is_standing(&self) -> bool {
+        self.entry.is_standing()
+    }
+
+    /// Whether these words say how a process ended, also if php-fpm had started it.
+    pub fn says_how(&self, how: &str, signal: &str) -> bool {
+        how.contains(signal) || self.entry.runs == Runs::Stock(Way::Fpm) && how.contains("php-fpm")
+    }
+
+    /// The process that starts its processes, if that is not the test.
+    pub fn starter(&self, pids: &[u32]) -> Option<u32> {
+        let starter = parent(*pids.first()?);
+        (starter != std::process::id()).then_some(starter)
+    }
+
+    /// The pids of the workers, as the status page shows them. Waits until there is one, if there
+    /// is ever to be one without an event.
+    pub async fn pids(&self) -> Vec<u32> {
+        let pool = self.pool().await;
+        for _ in 0..500 {
+            let workers = pool.status().workers;
+            let mut pids: Vec<_> = workers.iter().map(|worker| worker.pid).collect();
+            if !pids.is_empty() || !self.is_standing() {
+                pids.sort_unstable();
+                return pids;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("no worker");
+    }
+}
+
+/// A request about to be sent.
+#[derive(Clone)]
+pub struct Ask {
+    pub request: http::Request<Body>,
+    pub script: Script,
+    pub timeout: Duration,
+    pub patience: bool,
+    pub spool: Option<Arc<Spool>>,
+    pub hold: Option<TaskTrackerToken>,
+    pub early_hints: Option<Weak<dyn EarlyHints>>,
+}
+
+impl Ask {
+    pub fn query(mut self, query: &str) -> Ask {
+        *self.request.uri_mut() = format!("{}?{query}", self.script.name).parse().unwrap();
+        self
+    }
+
+    pub fn header(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Ask {
+        let value = http::HeaderValue::from_bytes(value.as_ref()).unwrap();
+        self.request.headers_mut().append(name, value);
+        self
+    }
+
+    pub fn post(self, kind: &str, body: impl Into<Bytes>) -> Ask {
+        let body = body.into();
+        self.post_body(kind, Body::Memory(body))
+    }
+
+    pub fn post_body(mut self, kind: &str, body: Body) -> Ask {
+        *self.request.method_mut() = http::Method::POST;
+        self = self
+            .header("content-type", kind)
+            .header("content-length", body.len().to_string());
+        *self.request.body_mut() = body;
+        self
+    }
+
+    /// All of the answer is due at the deadline.
+    pub fn impatient(mut self) -> Ask {
+        self.patience = false;
+        self
+    }
+
+    /// What its client does not take yet may wait in a file of so many bytes.
+    pub fn spooled(mut self, max: u64) -> Ask {
+        self.spool = Some(Arc::new(Spool {
+            directory: None,
+            max,
+        }));
+        self
+    }
+
+    /// With the token of a tracker that is closed, so that its wait ends with the event.
+    pub fn held(mut self) -> (Ask, TaskTracker) {
+        let tracker = TaskTracker::new();
+        tracker.close();
+        self.hold = Some(tracker.token());
+        (self, tracker)
+    }
+
+    pub fn timeout(mut self, timeout: Duration) -> Ask {
+        self.timeout = timeout;
+        self
+    }
+
+    fn event(self) -> Event {
+        Event {
+            id: NEXT_EVENT.fetch_add(1, Ordering::Relaxed),
+            request: self.request,
+            script: self.script,
+            origin: Origin {
+                client: Some(SocketAddr::from(([127, 0, 0, 1], 50000)).into()),
+                server: Some(SocketAddr::from(([127, 0, 0, 1], 80)).into()),
+                https: false,
+            },
+            variables: Vec::new(),
+            deadline: Instant::now() + self.timeout,
+            patience: self.patience.then_some(self.timeout),
+            spool: self.spool,
+            hold: self.hold,
+            early_hints: self.early_hints,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: http::HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// Polls until `condition` holds.
+pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..4000 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("waited in vain until {what}");
+}
+
+/// Is this process there, and not a zombie?
+pub fn lives(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").starts_with(" Z"))
+}
+
+/// The process that has started it.
+pub fn parent(pid: u32) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let mut fields = stat.rsplit(')').next().unwrap().split_whitespace();
+    fields.nth(1).unwrap().parse().unwrap()
+}
+
+pub fn kill(pid: u32, signal: &str) {
+    let _ = std::process::Command::new("kill")
+        .args(["-s", signal, &pid.to_string()])
+        .status();
+}
+
+/// `n` bytes that repeat late, so that a piece that is lost, doubled or moved is seen.
+pub fn bytes(n: usize) -> Bytes {
+    let mut state = 0x2545_f491_u32;
+    (0..n)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .collect::<Vec<u8>>()
+        .into()
+}
+
+/// One case on every engine of the catalogue.
+pub fn on_every_engine<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
+    on(|_| true, case);
+}
+
+/// Those that leave nothing behind.
+pub fn on_isolating_engines<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
+    on(|entry| entry.isolates, case);
+}
+
+/// Those that run surus-php.
+pub fn on_our_engines<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
+    on(|entry| entry.runs == Runs::Ours, case);
+}
+
+/// Those whose processes wait for events.
+pub fn on_standing_engines<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
+    on(Entry::is_standing, case);
+}
+
+/// The one of that name.
+pub fn on_engine<F: Future<Output = ()>>(name: &str, case: impl Fn(Subject) -> F) {
+    on(|entry| entry.name == name, case);
+}
+
+fn on<F: Future<Output = ()>>(chosen: impl Fn(&Entry) -> bool, case: impl Fn(Subject) -> F) {
+    // ENGINES=fork,rewind: only these.
+    let only = std::env::var("ENGINES").ok();
+    let named = |entry: &&Entry| {
+        only.as_ref()
+            .is_none_or(|only| only.split(',').any(|name| name == entry.name))
+    };
+    for entry in engines::CATALOGUE
+        .iter()
+        .filter(|entry| chosen(entry))
+        .filter(named)
+    {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        eprintln!("on {}", entry.name);
+        runtime.block_on(async {
+            let case = pin!(case(subject(entry)));
+            tokio::time::timeout(LIMIT, case)
+                .await
+                .expect("the case ends in time");
+        });
+    }
+}
+
+/// For what hangs; a machine may be slow.
+const LIMIT: Duration = Duration::from_secs(240);
+
+pub fn time(ms: u64) -> Time {
+    Time(Duration::from_millis(ms))
+}

@@ -1,0 +1,12 @@
+//! The engines: what every engine has to do, and that PHP runs in Surus as elsewhere.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod direct;
+mod engine_contract;
+mod oracle;
+mod phpt;
+mod pools;
+mod random;

@@ -1,0 +1,174 @@
+//! What a front that has been taken over can have the keeper do.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use surus::keeper::message::{Reply, Request};
+use surus::launcher::{Role, Which};
+
+use super::Attacker;
+
+impl Attacker<'_> {
+    /// The keeper's next answer to this question.
+    pub fn ask_keeper(&mut self, request: impl Fn(u32) -> Request, fds: &[OwnedFd]) -> Reply {
+        let id = self.next;
+        self.next += 1;
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        self.keeper.send_with(&request(id).encode(), &fds).unwrap();
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let received = self.keeper.receive(&mut buffer).unwrap();
+            self.held.extend(received.fds);
+            let reply = Reply::decode(&buffer[..received.len]).unwrap();
+            match &reply {
+                Reply::Started { id: of, .. }
+                | Reply::Done { id: of, .. }
+                | Reply::Failed { id: of, .. }
+                    if *of == id =>
+                {
+                    return reply;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub fn send_raw(&self, bytes: &[u8], fds: &[OwnedFd]) {
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        // It may be too large for the socket itself, or the keeper may be slower than this.
+        for _ in 0..1000 {
+            match self.keeper.send_with(bytes, &fds) {
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                _ => return,
+            }
+        }
+    }
+
+    pub fn with_the_keeper(&mut self) {
+        let null = || {
+            OwnedFd::from(
+                File::options()
+                    .read(true)
+                    .write(true)
+                    .open("/dev/null")
+                    .unwrap(),
+            )
+        };
+        let memory = |len: usize| surus_sys::process::memory_file(&vec![0; len]).unwrap();
+        let is_failed = |reply: Reply| matches!(reply, Reply::Failed { .. });
+
+        for length in [1, 2, 3, 7, 64, 1000, 33_000, 100_000, 200_000] {
+            for byte in [0, 1, 5, 8, 9, 255] {
+                // This one would end the first start.
+                if (byte, length) != (8, 1) {
+                    self.send_raw(&vec![byte; length], &[]);
+                }
+            }
+        }
+        for round in 0..200_u32 {
+            let bytes: Vec<u8> = (0..round)
+                .map(|n| (n * 7919 + round * 104_729) as u8)
+                .collect();
+            if bytes.first() != Some(&8) && !bytes.is_empty() {
+                self.send_raw(&bytes, &[]);
+            }
+        }
+        for _ in 0..100 {
+            let many: Vec<_> = (0..200).map(|_| null()).collect();
+            self.send_raw(&Request::Place { id: 0 }.encode()[..2], &many);
+        }
+        for pool in [0, 1, 255, u16::MAX] {
+            let failed = is_failed(self.ask_keeper(|id| Request::Home { id, pool }, &[]));
+            self.refused(&format!("make a directory for pool {pool}"), failed);
+            let failed = is_failed(self.ask_keeper(|id| Request::Connect { id, pool }, &[]));
+            self.refused(&format!("connect for pool {pool}"), failed);
+            for fds in [0, 1, 7, 8, 9, 16] {
+                let template = |id| Request::Template { id, pool };
+                let nulls: Vec<_> = (0..fds).map(|_| null()).collect();
+                let failed = is_failed(self.ask_keeper(template, &nulls));
+                self.refused(&format!("start pool {pool} with {fds} files"), failed);
+                let memories: Vec<_> = (0..fds).map(|_| memory(4096)).collect();
+                let failed = is_failed(self.ask_keeper(template, &memories));
+                self.refused(&format!("start pool {pool} with {fds} memories"), failed);
+            }
+        }
+        for (home, role) in [(0, Role::Probe), (1, Role::Event), (u32::MAX, Role::Server)] {
+            let php = |id| Request::Php { id, home, role };
+            let failed = is_failed(self.ask_keeper(php, &[null(), null(), null()]));
+            self.refused(
+                &format!("start PHP without a directory, as {role:?}"),
+                failed,
+            );
+        }
+        let pids = [
+            0,
+            1,
+            2,
+            u32::MAX,
+            1 << 31,
+            self.keeper_pid,
+            self.foreign,
+            std::process::id(),
+        ];
+        let foreign = self.foreign;
+        for pid in pids {
+            for which in [
+                Which::Stop,
+                Which::Resume,
+                Which::Terminate,
+                Which::Kill,
+                Which::KillGroup,
+            ] {
+                self.send_raw(&Request::Signal { pid, which }.encode(), &[]);
+                self.send_raw(&Request::Signal { pid, which }.encode(), &[null()]);
+                self.send_raw(&Request::Signal { pid, which }.encode(), &[null(), null()]);
+            }
+        }
+        for place in [0, 2, u32::MAX] {
+            let opener = |id| Request::Opener { id, place };
+            let failed = is_failed(self.ask_keeper(opener, &[]));
+            self.refused(&format!("have an opener of place {place}"), failed);
+        }
+        for _ in 0..100 {
+            let opener = |id| Request::Opener { id, place: 1 };
+            // It may have as many at once as it may have places; those before are killed.
+            let _ = self.ask_keeper(opener, &[]);
+        }
+        self.held.clear();
+        // Descriptors without room are missed by this message alone.
+        let many: Vec<_> = (0..200).map(|_| null()).collect();
+        let answer = self.ask_keeper(|id| Request::Home { id, pool: 0 }, &many);
+        self.refused(
+            "have a message with too many descriptors done",
+            is_failed(answer),
+        );
+        for home in [0, 1, u32::MAX] {
+            self.send_raw(&Request::CloseHome { home }.encode(), &[]);
+        }
+        let mut openers = 0;
+        while openers < 100 && !is_failed(self.ask_keeper(|id| Request::Place { id }, &[])) {
+            openers += 1;
+        }
+        self.refused(&format!("have {openers} openers"), openers < 20);
+        self.held.clear();
+        // Its openers end when they find that their sockets are closed.
+        let answered = (0..6000).any(|_| {
+            let reply = self.ask_keeper(|id| Request::Place { id }, &[]);
+            let is_done = matches!(reply, Reply::Done { .. });
+            if !is_done {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            is_done
+        });
+        assert!(answered, "the keeper no longer does what it is for");
+        let stat = std::fs::read_to_string(format!("/proc/{foreign}/stat")).unwrap();
+        self.refused(
+            "stop a foreign process",
+            !stat.contains(") T ") && !stat.contains(") Z "),
+        );
+        println!("the keeper still answers");
+    }
+}

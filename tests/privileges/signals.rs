@@ -1,0 +1,249 @@
+//! Signals to a server: to the keeper, to one process, to process 1, and with what was inherited.
+
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::common::Surus;
+use crate::server::{
+    app, assert_serves, children, get, hello, id_of, is_root, lives, start, until,
+};
+
+fn sleeping() -> tempfile::TempDir {
+    app(&[
+        ("index.php", "<?php echo 'hello';"),
+        ("a.txt", "static"),
+        ("nap.php", "<?php usleep(1500000); echo 'rested';"),
+    ])
+}
+
+pub fn quit_drains() {
+    let dir = sleeping();
+    let mut surus = start(dir.path(), &["--workers", "2"], &[]);
+    let url = surus.url.clone();
+    let nap = std::thread::spawn(move || {
+        let mut answer = ureq::get(format!("{url}/nap.php")).call().unwrap();
+        answer.body_mut().read_to_string().unwrap()
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    surus.signal("QUIT");
+    assert_eq!(nap.join().unwrap(), "rested");
+    assert!(surus.wait().success());
+}
+
+pub fn usr2_reloads() {
+    let dir = hello();
+    let surus = start(dir.path(), &[], &[]);
+    assert_serves(&surus);
+    surus.signal("USR2");
+    surus.wait_for_log(|log| log.contains("reloaded"));
+    assert_serves(&surus);
+}
+
+pub fn usr1_reopens_renamed_logs() {
+    let dir = hello();
+    let logs = tempfile::tempdir().unwrap();
+    let (log, access) = (
+        logs.path().join("surus.log"),
+        logs.path().join("access.log"),
+    );
+    let socket = logs.path().join("http.sock");
+    let mut surus = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .arg("serve")
+        .arg(dir.path())
+        .args(["--workers", "1", "--listen"])
+        .arg(format!("unix:{}", socket.display()))
+        .stdin(Stdio::null())
+        .stdout(std::fs::File::create(&access).unwrap())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let ask = |path: &str| {
+        let mut stream = std::os::unix::net::UnixStream::connect(&socket)?;
+        use std::io::{Read, Write};
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        std::io::Result::Ok(answer)
+    };
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+    until("it serves", || {
+        ask("/?before").is_ok_and(|answer| answer.ends_with("hello"))
+    });
+    until("it is logged", || read(&access).contains("/?before"));
+    let old = logs.path().join("access.log.1");
+    std::fs::rename(&access, &old).unwrap();
+    std::fs::rename(&log, logs.path().join("surus.log.1")).unwrap();
+    let pid = surus.id().to_string();
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.unwrap().success());
+    };
+    signal("USR1");
+    until("the log is there again", || {
+        read(&log).contains("logs reopened")
+    });
+    until("both are written again", || {
+        ask("/?after").unwrap();
+        read(&access).contains("/?after")
+    });
+    assert!(!read(&old).contains("/?after ") || read(&access).contains("/?after"));
+    let elsewhere = logs.path().join("elsewhere");
+    std::fs::remove_file(&access).unwrap();
+    symlink(&elsewhere, &access).unwrap();
+    signal("USR1");
+    until("the link is refused", || {
+        read(&log).contains("cannot reopen the log")
+    });
+    assert!(!elsewhere.exists());
+    assert_eq!(read(&log).matches("logs reopened").count(), 1);
+    signal("TERM");
+    assert!(surus.wait().unwrap().success());
+}
+
+pub fn process_1_reaps_orphans_and_ends_by_a_signal() {
+    if is_root() {
+        process_1(&[], &[]);
+    }
+}
+
+pub fn process_1_that_is_not_root_reaps_orphans_and_passes_signals_on() {
+    if !is_root() {
+        return;
+    }
+    let runtime = tempfile::tempdir().unwrap();
+    let uid = id_of("nobody");
+    chown(runtime.path(), Some(uid), None).unwrap();
+    set_permissions(runtime.path(), Permissions::from_mode(0o700)).unwrap();
+    let (user, group) = (format!("--reuid={uid}"), format!("--regid={uid}"));
+    let env = [("XDG_RUNTIME_DIR", runtime.path().to_str().unwrap())];
+    process_1(&["setpriv", &user, &group, "--clear-groups"], &env);
+}
+
+/// Starts a server as process 1 of a namespace, by a command that becomes it.
+fn process_1(by: &[&str], env: &[(&str, &str)]) {
+    let dir = app(&[
+        ("index.php", "<?php echo 'hello';"),
+        ("a.txt", "static"),
+        (
+            "orphan.php",
+            "<?php shell_exec('(sleep 0.1 &) > /dev/null 2>&1'); echo 'left';",
+        ),
+    ]);
+    let build = Path::new(env!("CARGO_BIN_EXE_surus"));
+    let program = format!("surus-php{}", crate::common::php::minor());
+    // The build directory may be closed to other users.
+    for name in ["surus", &program] {
+        std::fs::copy(build.with_file_name(name), dir.path().join(name)).unwrap();
+    }
+    let mut command = Command::new("unshare");
+    command
+        .args(["--pid", "--fork", "--mount-proc", "--kill-child"])
+        .args(by);
+    command.arg(dir.path().join("surus"));
+    let surus = Surus::spawn_by(command, dir.path(), &["--workers", "1"], env)
+        .unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
+    let init = children(surus.pid())[0];
+    for _ in 0..5 {
+        assert_eq!(get(&surus, "/orphan.php"), Some((200, "left".into())));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    until("no zombie is left", || {
+        !children(init).into_iter().any(|pid| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.contains(") Z ")
+        })
+    });
+    let send = |name: &str| {
+        let sent = Command::new("kill")
+            .args(["-s", name, &init.to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+    };
+    send("USR2");
+    surus.wait_for_log(|log| log.contains("reloaded"));
+    assert_serves(&surus);
+    send("QUIT");
+    until("process 1 has ended", || !lives(init));
+}
+
+/// What a starter may leave to its children: a shell ignores `INT` and `QUIT` for its background
+/// jobs, nohup(1) ignores `HUP`, and some programs block signals or ignore `CHLD`.
+const LEFT: [&str; 2] = [
+    "--ignore-signal=INT,QUIT,TERM,HUP,USR1,USR2,CHLD",
+    "--block-signal=INT,QUIT,TERM,HUP,USR1,USR2,CHLD",
+];
+
+pub fn signals_that_the_starter_ignored_or_blocked_work() {
+    let dir = app(&[
+        ("index.php", "<?php echo 'hello';"),
+        ("a.txt", "static"),
+        (
+            "child.php",
+            "<?php echo shell_exec('grep -E \"Sig(Blk|Ign)\" /proc/self/status');",
+        ),
+    ]);
+    let build = Path::new(env!("CARGO_BIN_EXE_surus"));
+    let program = format!("surus-php{}", crate::common::php::minor());
+    // The build directory may be closed to other users.
+    for name in ["surus", &program] {
+        std::fs::copy(build.with_file_name(name), dir.path().join(name)).unwrap();
+    }
+    let runtime = tempfile::tempdir().unwrap();
+    let env = [("XDG_RUNTIME_DIR", runtime.path().to_str().unwrap())];
+    let mut starters = vec![vec![]];
+    if is_root() {
+        let uid = id_of("nobody");
+        chown(runtime.path(), Some(uid), None).unwrap();
+        set_permissions(runtime.path(), Permissions::from_mode(0o700)).unwrap();
+        starters.push(vec![
+            "setpriv".to_owned(),
+            format!("--reuid={uid}"),
+            format!("--regid={uid}"),
+            "--clear-groups".to_owned(),
+        ]);
+    }
+    for starter in starters {
+        for left in LEFT {
+            for engine in ["classic", "cgi"] {
+                inherits(&starter, left, engine, dir.path(), &env);
+            }
+        }
+    }
+}
+
+fn inherits(starter: &[String], left: &str, engine: &str, dir: &Path, env: &[(&str, &str)]) {
+    println!("{starter:?} {left} {engine}");
+    let mut command = Command::new("env");
+    command.arg(left).args(starter).arg(dir.join("surus"));
+    let args = ["--workers", "1", "--engine", engine];
+    let mut surus = Surus::spawn_by(command, dir, &args, env)
+        .unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
+    assert_serves(&surus);
+    let (_, sees) = get(&surus, "/child.php").unwrap();
+    // SIGPIPE is ignored on classic, as under php-fpm; popen(3) ignores signals of the C library.
+    let expected = (1 << 12) | (0b11 << 31);
+    for line in sees.lines() {
+        let set = u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap();
+        assert_eq!(set & !expected, 0, "{line}");
+    }
+    assert_eq!(sees.lines().count(), 2, "{sees}");
+    surus.signal("USR2");
+    surus.wait_for_log(|log| log.contains("reloaded"));
+    if surus.front() != surus.pid() {
+        let front = surus.front();
+        surus_sys::process::kill(front).unwrap();
+        until("another front answers", || {
+            surus.front() != front && get(&surus, "/") == Some((200, "hello".into()))
+        });
+    }
+    surus.signal("QUIT");
+    let pid = surus.pid();
+    until("it ends", || !lives(pid));
+    assert!(surus.wait().success(), "{}", surus.log());
+}

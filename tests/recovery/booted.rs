@@ -1,0 +1,267 @@
+//! What may go wrong where a script boots once and serves many: on `rewind`, and on `fork` where it
+//! is the same.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::common::Surus;
+use crate::processes::kill_the_template;
+use crate::site::{Site, app, is_root, kill, until};
+
+/// Each event runs the file that it names.
+pub const BOOT: &str = "surus_serve(function () {
+    chdir(dirname($_SERVER['SCRIPT_FILENAME']));
+    (static fn () => require $_SERVER['SCRIPT_FILENAME'])();
+});";
+
+/// A site whose workers are booted by `boot`, what stands behind `<?php`.
+pub fn try_booted(
+    engine: &str,
+    boot: &str,
+    args: &[&str],
+    env: &[(&str, &str)],
+) -> Result<Site, String> {
+    boot_in(app(), engine, boot, args, env)
+}
+
+/// The same, in a directory that is there already.
+pub fn boot_in(
+    dir: tempfile::TempDir,
+    engine: &str,
+    boot: &str,
+    args: &[&str],
+    env: &[(&str, &str)],
+) -> Result<Site, String> {
+    let script = dir.path().join("boot.php");
+    std::fs::write(&script, format!("<?php {boot}")).unwrap();
+    let mut settings = vec![
+        ("SURUS_ENGINE_NAME", engine),
+        ("SURUS_ENGINE_SCRIPT", script.to_str().unwrap()),
+        ("SURUS_ENGINE_BOOT_TIMEOUT", "10s"),
+    ];
+    settings.extend_from_slice(env);
+    let surus = Surus::spawn(dir.path(), args, &settings)?;
+    Ok(Site { surus, dir })
+}
+
+fn booted(args: &[&str], env: &[(&str, &str)]) -> Site {
+    let mut settings = vec![("SURUS_ENGINE_VERIFY_RESTORE", "true")];
+    settings.extend_from_slice(env);
+    try_booted("rewind", BOOT, args, &settings)
+        .unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
+}
+
+#[test]
+fn each_way_to_fail_has_its_status_and_the_next_event_meets_the_boot() {
+    let site = booted(
+        &["--workers", "1"],
+        &[("SURUS_HTTP_REQUEST_TIMEOUT", "700ms")],
+    );
+    let files = [
+        ("exit.php", "echo 'bye'; exit(3);"),
+        (
+            "fatal.php",
+            "ini_set('display_errors', 0); no_such_function();",
+        ),
+        (
+            "throw.php",
+            "ini_set('display_errors', 0); throw new Exception('x');",
+        ),
+        (
+            "shutdown.php",
+            "ini_set('memory_limit', '8M'); register_shutdown_function(function () { echo 'told'; }); str_repeat('x', 64 << 20);",
+        ),
+        (
+            "deep.php",
+            "function f($n) { return $n ? f($n - 1) + 1 : 0; } echo f(100000);",
+        ),
+    ];
+    for (name, code) in files {
+        std::fs::write(site.dir.path().join(name), format!("<?php {code}")).unwrap();
+    }
+    let pid = site.get("/pid.php").body;
+    for (path, status, same_process) in [
+        ("/exit.php", 200, true),
+        ("/fatal.php", 500, true),
+        ("/throw.php", 500, true),
+        ("/limit.php", 500, true),
+        ("/deep.php", 200, true),
+        ("/loop.php", 504, true),
+        ("/sleep.php", 504, true),
+        ("/segfault.php", 502, false),
+    ] {
+        assert_eq!(site.get(path).status, status, "{path}");
+        assert_eq!(site.get("/hello.php").body, "hello", "after {path}");
+        assert_eq!(
+            site.get("/pid.php").body == pid,
+            same_process,
+            "after {path}"
+        );
+    }
+    let told = site.get("/shutdown.php");
+    assert_eq!((told.status, told.body.as_str()), (500, "told"));
+    assert!(
+        !site.surus.log().contains("differs"),
+        "{}",
+        site.surus.log()
+    );
+}
+
+#[test]
+fn memory_that_is_not_there_costs_one_request() {
+    let site = booted(&["--workers", "1"], &[]);
+    let worker = site.workers()[0];
+    let limited = Command::new("prlimit")
+        .args(["--pid", &worker.to_string(), "--as=900000000"])
+        .status();
+    if !limited.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: prlimit is not there");
+        return;
+    }
+    let answer = site.get("/eat.php");
+    assert!(matches!(answer.status, 500 | 502), "{answer:?}");
+    for _ in 0..20 {
+        assert_eq!(site.get("/hello.php").body, "hello");
+    }
+}
+
+/// A control group for memory of its own, of either version of the kernel's interface; None where
+/// it cannot be made.
+struct MemoryGroup(std::path::PathBuf);
+
+impl MemoryGroup {
+    fn with_limit(bytes: u64) -> Option<MemoryGroup> {
+        let name = format!("surus-test-{}", std::process::id());
+        let groups = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+        ];
+        groups.iter().find_map(|(root, limit)| {
+            let group = Path::new(root).join(&name);
+            std::fs::create_dir(&group).ok()?;
+            let group = MemoryGroup(group);
+            std::fs::write(group.0.join(limit), bytes.to_string()).ok()?;
+            Some(group)
+        })
+    }
+
+    fn take(&self, pid: u32) {
+        std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // A group can be removed a moment after its last process has gone.
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn the_kernels_oom_killer_costs_one_request() {
+    let Some(group) = MemoryGroup::with_limit(64 << 20) else {
+        eprintln!("skipped: no control group for memory can be made here");
+        return;
+    };
+    let site = booted(&["--workers", "1"], &[]);
+    assert_eq!(site.get("/hello.php").body, "hello");
+    let worker = site.workers()[0];
+    group.take(worker);
+    let answer = site.get("/eat.php");
+    assert_eq!(answer.status, 502, "{answer:?}");
+    for _ in 0..20 {
+        assert_eq!(site.get("/hello.php").body, "hello");
+    }
+    assert!(!site.workers().contains(&worker));
+    site.surus
+        .wait_for_log(|log| log.contains("for lack of memory"));
+}
+
+/// As the kernel's OOM killer does, at any moment, while it is rewound too.
+#[test]
+fn killing_workers_at_random_moments_costs_at_most_what_they_held() {
+    let site = booted(
+        &["--workers", "3"],
+        &[("SURUS_ENGINE_VERIFY_RESTORE", "false")],
+    );
+    let load = site.load(6, "/hello.php");
+    let mut killed = 0;
+    let mut random = 1u64;
+    let until = Instant::now() + Duration::from_secs(6);
+    while Instant::now() < until {
+        random = random
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        std::thread::sleep(Duration::from_micros(20_000 + (random >> 48)));
+        let workers = site.workers();
+        if let Some(pid) = workers.get(random as usize % workers.len().max(1)) {
+            kill(*pid, "KILL");
+            killed += 1;
+        }
+    }
+    let answers = load.stop();
+    let failed = answers
+        .iter()
+        .filter(|status| **status == Some(502))
+        .count();
+    let other = answers
+        .iter()
+        .filter(|status| !matches!(status, Some(200 | 502)))
+        .count();
+    assert!(
+        killed > 30 && answers.len() > 1000,
+        "{killed} killed, {} answers",
+        answers.len()
+    );
+    assert!(
+        failed <= killed,
+        "{failed} of {} answers failed, {killed} workers were killed",
+        answers.len()
+    );
+    assert_eq!(other, 0, "{answers:?}");
+    assert_eq!(site.get("/hello.php").body, "hello");
+}
+
+#[test]
+fn killing_the_template_costs_nothing() {
+    kill_the_template(&booted(&["--workers", "2"], &[]));
+}
+
+#[test]
+fn a_fork_that_fails_is_tried_again() {
+    if !is_root() {
+        return;
+    }
+    let site = booted(&["--workers", "1"], &[("SURUS_ENGINE_QUEUE_TIMEOUT", "1s")]);
+    let limit = |processes: &str| {
+        let pid = site.template().to_string();
+        let limited = Command::new("prlimit")
+            .args(["--pid", &pid, processes])
+            .status();
+        limited.is_ok_and(|status| status.success())
+    };
+    if !limit("--nproc=1:unlimited") {
+        eprintln!("skipped: prlimit is not there");
+        return;
+    }
+    kill(site.workers()[0], "KILL");
+    site.surus
+        .wait_for_log(|log| log.contains("cannot fork another worker"));
+    assert_eq!(site.get("/hello.php").status, 503);
+    assert!(limit("--nproc=unlimited:unlimited"));
+    until("there is a worker again", || {
+        site.get("/hello.php").status == 200
+    });
+    let said = site
+        .surus
+        .log()
+        .matches("cannot fork another worker")
+        .count();
+    assert!(said < 10, "said {said} times");
+}

@@ -1,0 +1,477 @@
+//! What may go wrong while a script boots, and what is said of it.
+
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+
+use crate::booted::{BOOT, try_booted};
+use crate::common::Surus;
+use crate::site::{Site, app, is_root};
+
+/// What a boot says that has to fail, as soon as it does.
+fn refusal(engine: &str, boot: &str, env: &[(&str, &str)]) -> String {
+    match try_booted(engine, boot, &["--workers", "1"], env) {
+        Ok(site) => panic!("it has started:\n{}", site.surus.log()),
+        Err(log) => log,
+    }
+}
+
+#[test]
+fn a_boot_that_fails_says_why() {
+    for (boot, words) in [
+        ("echo 'nothing';", "has ended without serving anything"),
+        (
+            "no_such_function();",
+            "Call to undefined function no_such_function()",
+        ),
+        (
+            "throw new LogicException('these words');",
+            "Uncaught LogicException: these words",
+        ),
+        ("exit(1);", "has ended without serving anything"),
+        (
+            "posix_kill(posix_getpid(), 11); sleep(1);",
+            "PHP did not start",
+        ),
+        // As the kernel does when there is no memory.
+        (
+            "posix_kill(posix_getpid(), 9); sleep(1);",
+            "PHP did not start",
+        ),
+        (
+            "ini_set('memory_limit', '8M'); str_repeat('x', 64 << 20);",
+            "Allowed memory size",
+        ),
+        (
+            "while (true) {}",
+            "PHP was not ready within 2 seconds (engine.boot_timeout)",
+        ),
+        ("surus_serve('no_such_function');", "no_such_function"),
+    ] {
+        for engine in ["rewind", "standby"] {
+            let log = refusal(engine, boot, &[("SURUS_ENGINE_BOOT_TIMEOUT", "2s")]);
+            let words = match engine {
+                "standby" if words == "PHP did not start" => "a worker exited during start-up",
+                _ => words,
+            };
+            assert!(log.contains(words), "{engine}: {boot}\n{log}");
+            // A boot that has thrown has not forgotten to serve.
+            let is_fatal = boot.contains("no_such_function") || boot.contains("throw");
+            assert!(!is_fatal || !log.contains("calls surus_serve"), "{log}");
+        }
+    }
+}
+
+#[test]
+fn a_warm_up_that_fails_stops_the_boot() {
+    for (path, words) in [
+        (
+            "/throw.php",
+            "the warm-up /throw.php was answered with an error",
+        ),
+        (
+            "/limit.php",
+            "the warm-up /limit.php ended in a fatal error",
+        ),
+        ("/exit.php", "has ended without serving"),
+        ("/segfault.php", "PHP did not start"),
+        ("/kill.php", "PHP did not start"),
+        ("/loop.php", "PHP was not ready within 2 seconds"),
+    ] {
+        let dir = app();
+        for (name, code) in [
+            ("throw.php", "throw new Exception;"),
+            ("exit.php", "exit;"),
+            ("kill.php", "posix_kill(posix_getpid(), 9); sleep(1);"),
+        ] {
+            std::fs::write(dir.path().join(name), format!("<?php {code}")).unwrap();
+        }
+        let script = dir.path().join("boot.php");
+        std::fs::write(&script, format!("<?php {BOOT}")).unwrap();
+        let surus = Surus::spawn(
+            dir.path(),
+            &["--workers", "1"],
+            &[
+                ("SURUS_ENGINE_NAME", "rewind"),
+                ("SURUS_ENGINE_SCRIPT", script.to_str().unwrap()),
+                ("SURUS_ENGINE_WARMUP", path),
+                ("SURUS_ENGINE_BOOT_TIMEOUT", "2s"),
+            ],
+        );
+        match surus {
+            // A handler that calls exit() has answered.
+            Ok(_) if path == "/exit.php" => {}
+            Ok(surus) => panic!("{path}: it has started:\n{}", surus.log()),
+            Err(log) => assert!(log.contains(words), "{path}\n{log}"),
+        }
+    }
+}
+
+#[test]
+fn warm_up_that_spoils_the_application_is_named_and_left_out() {
+    // What is included once answers once.
+    let boot = "$warm = 0;
+        surus_serve(function () use (&$warm) {
+            if ($_GET['page'] ?? '' === 'good') { $warm++; echo 'warm-ups: ', $warm, str_repeat(' ', rand(0, 5)); }
+            elseif (isset($_GET['fails'])) { static $n = 0; if ($n++) no_such_function(); echo 'fine'; }
+            else require_once __DIR__.'/hello.php';
+        });";
+    for engine in ["rewind", "fork"] {
+        let warmup = ("SURUS_ENGINE_WARMUP", "/?page=good,/,/?fails=1");
+        let site = try_booted(engine, boot, &["--workers", "2"], &[warmup])
+            .unwrap_or_else(|log| panic!("{log}"));
+        for _ in 0..4 {
+            assert_eq!(site.get("/").body, "hello", "{engine}");
+            assert_eq!(site.get("/?fails=1").body, "fine", "{engine}");
+            let good = site.get("/?page=good").body;
+            assert_eq!(good.trim(), "warm-ups: 2", "{engine}");
+        }
+        let log = site.surus.log();
+        let named = |text: &str| log.matches(text).count();
+        let first = "the warm-up / is left out: asked again after it, the application answers with \
+                     status 200 and 0 bytes instead of 200 and 5";
+        assert_eq!(named(first), 1, "{engine}\n{log}");
+        assert_eq!(named("the warm-up /?fails=1 is left out"), 1, "{log}");
+        assert_eq!(named("is left out"), 2, "{engine}\n{log}");
+        assert!(log.contains("no_such_function"), "{engine}\n{log}");
+    }
+}
+
+#[test]
+fn time_of_boot_that_is_kept_is_named() {
+    let boot = "define('NOW', $_SERVER['REQUEST_TIME']);
+        class Clock { public static $now, $other = 5; private static $began; static function set() {
+            static $since; $since = self::$now = $_SERVER['REQUEST_TIME'];
+            self::$began = $_SERVER['REQUEST_TIME_FLOAT']; } }
+        class Child extends Clock {}
+        function began() { static $at; return $at ??= $_SERVER['REQUEST_TIME_FLOAT']; }
+        function fine() { static $at = 3; return $at; }
+        Child::set(); began(); fine(); const OTHER = 7;
+        surus_serve(function () { echo $_SERVER['REQUEST_TIME'] - NOW >= 0 ? 'later' : 'before'; });";
+    for engine in ["rewind", "fork", "standby", "worker"] {
+        let site = try_booted(engine, boot, &["--workers", "2"], &[])
+            .unwrap_or_else(|log| panic!("{log}"));
+        assert_eq!(site.get("/").body, "later", "{engine}");
+        for kept in [
+            "the constant NOW keeps",
+            "the static property Clock::$now keeps",
+            "the static property Clock::$began keeps",
+            "the static variable set(): $since keeps",
+            "the static variable began(): $at keeps",
+        ] {
+            site.surus.wait_for_log(|log| log.contains(kept));
+        }
+        let log = site.surus.log();
+        assert_eq!(
+            log.matches("the time of the boot").count(),
+            5,
+            "{engine}\n{log}"
+        );
+    }
+}
+
+#[test]
+fn a_worker_is_ready_when_its_warm_ups_are_over() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(
+        place.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o777),
+    )
+    .unwrap();
+    let boot = format!(
+        "surus_serve(function () {{ fastcgi_finish_request(); usleep(300000); touch('{}/'.getmypid()); }});",
+        place.path().display()
+    );
+    for engine in ["worker", "standby"] {
+        let warmup = [("SURUS_ENGINE_WARMUP", "/hello.php")];
+        let site = try_booted(engine, &boot, &["--workers", "2"], &warmup);
+        let _site = site.unwrap_or_else(|log| panic!("{log}"));
+        let warm = std::fs::read_dir(place.path()).unwrap().count();
+        assert!(warm >= 2, "{engine}: {warm} of 2");
+        for file in std::fs::read_dir(place.path()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_a_boot_may_not_leave_open_is_refused_by_name() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("peer");
+    let _listener = UnixListener::bind(&path).unwrap();
+    std::fs::set_permissions(
+        place.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = tcp.local_addr().unwrap().to_string();
+    let connect = |peer: &str| {
+        format!(
+            "$s = stream_socket_client('{peer}') or exit; surus_serve(fn () => print fwrite($GLOBALS['s'], 'x'));"
+        )
+    };
+    let unix = format!("unix:{}", path.display());
+    for (boot, peer) in [
+        (connect(&format!("unix://{}", path.display())), &unix),
+        (connect(&format!("tcp://{address}")), &address),
+    ] {
+        for engine in ["rewind", "fork"] {
+            let log = refusal(engine, &boot, &[]);
+            assert!(
+                log.contains(&format!("a connection to {peer} open"))
+                    && log.contains("engine.shared_sockets"),
+                "{log}"
+            );
+            let shared = format!("[\"{peer}\"]");
+            let site = try_booted(
+                engine,
+                &boot,
+                &["--workers", "1"],
+                &[("SURUS_ENGINE_SHARED_SOCKETS", &shared)],
+            )
+            .unwrap_or_else(|log| panic!("{log}"));
+            for _ in 0..3 {
+                assert_eq!(site.get("/hello.php").body, "1");
+            }
+        }
+    }
+    let lazily = format!(
+        "surus_serve(function () {{ static $s; $s ??= stream_socket_client('tcp://{address}'); echo 'x'; }});"
+    );
+    let log = refusal(
+        "rewind",
+        &lazily,
+        &[("SURUS_ENGINE_WARMUP", "/hello.php,/pid.php")],
+    );
+    assert!(
+        log.contains(&format!(
+            "after the warm-up /hello.php: the boot leaves a connection to {address} open"
+        )),
+        "{log}"
+    );
+    let boot = "$p = proc_open(['sleep', '20'], [], $pipes); surus_serve(fn () => print 'x');";
+    let log = refusal("rewind", boot, &[]);
+    assert!(log.contains("leaves a child process running"), "{log}");
+    let boot = "$c = FFI::cdef('int pthread_create(unsigned long *thread, void *attributes, void *start, void *argument);
+            void *dlsym(void *handle, const char *name);', 'libc.so.6');
+        $thread = FFI::cdef()->new('unsigned long');
+        $c->pthread_create(FFI::addr($thread), null, $c->dlsym(null, 'pause'), null) === 0 or exit;
+        surus_serve(fn () => print 'x');";
+    for engine in ["rewind", "fork"] {
+        let log = refusal(engine, boot, &[("SURUS_PHP_FFI__ENABLE", "true")]);
+        assert!(log.contains("leaves a thread running"), "{log}");
+    }
+}
+
+#[test]
+fn a_pipe_that_a_boot_leaves_open_is_refused_by_name() {
+    let place = tempfile::tempdir().unwrap();
+    let fifo = place.path().join("fifo");
+    let made = Command::new("mkfifo")
+        .args(["-m", "666"])
+        .arg(&fifo)
+        .status();
+    assert!(made.unwrap().success());
+    std::fs::set_permissions(
+        place.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let fifo = fifo.display();
+    let pipe = "$c = FFI::cdef('int pipe(int *ends); int close(int fd);', 'libc.so.6'); $ends = $c->new('int[2]'); $c->pipe($ends) === 0 or exit;";
+    let serve = "surus_serve(fn () => print 'served');";
+    for (boot, left) in [
+        (
+            "$p = popen('true', 'w');".to_string(),
+            "a pipe open (descriptor ",
+        ),
+        (
+            "$p = popen('true', 'w');".to_string(),
+            "opened by popen() or proc_open(), Resource id #",
+        ),
+        (
+            "$p = proc_open(['true'], [1 => ['pipe', 'w']], $pipes);".to_string(),
+            "opened by popen() or proc_open(), Resource id #",
+        ),
+        (
+            format!("{pipe} $c->close($ends[1]);"),
+            "opened by a library, not by PHP",
+        ),
+        (format!("$f = fopen('{fifo}', 'r+');"), "the FIFO /"),
+    ] {
+        for engine in ["rewind", "fork"] {
+            let log = refusal(
+                engine,
+                &format!("{boot} {serve}"),
+                &[("SURUS_PHP_FFI__ENABLE", "true")],
+            );
+            assert!(
+                log.contains(left) && log.contains("close it before surus_serve()"),
+                "{engine}: {boot}\n{log}"
+            );
+        }
+    }
+    // Where the workers boot each for itself, none shares it.
+    let own = format!("$f = fopen('{fifo}', 'r+'); {serve}");
+    let shared = format!("[\"fifo:{fifo}\"]");
+    let may = [("SURUS_ENGINE_SHARED_SOCKETS", shared.as_str())];
+    let ffi = [("SURUS_PHP_FFI__ENABLE", "true")];
+    for (engine, boot, env) in [
+        ("standby", own.clone(), &[][..]),
+        ("worker", own.clone(), &[]),
+        ("rewind", own.clone(), &may),
+        ("fork", own, &may),
+        // What is written there is in the log, from any process.
+        (
+            "rewind",
+            format!("$f = fopen('php://stderr', 'w'); {serve}"),
+            &[],
+        ),
+        // The other end is closed.
+        ("rewind", format!("{pipe} {serve}"), &ffi),
+        ("fork", format!("{pipe} {serve}"), &ffi),
+    ] {
+        let site = try_booted(engine, &boot, &["--workers", "1"], env)
+            .unwrap_or_else(|log| panic!("{engine}: {boot}\n{log}"));
+        assert_eq!(site.get("/hello.php").body, "served", "{engine}: {boot}");
+    }
+}
+
+#[test]
+fn what_has_no_file_is_refused_or_each_workers_own() {
+    let c = "$c = FFI::cdef('int eventfd(unsigned, int); int epoll_create1(int); int inotify_init1(int); int timerfd_create(int, int);
+        long read(int, unsigned long *, unsigned long); long write(int, unsigned long *, unsigned long);', 'libc.so.6');";
+    let ffi = [("SURUS_PHP_FFI__ENABLE", "true")];
+    for (opened, left) in [
+        ("$c->epoll_create1(0)", "an epoll instance open"),
+        ("$c->inotify_init1(0)", "an inotify instance open"),
+        ("$c->timerfd_create(0, 0)", "a timer (timerfd) open"),
+    ] {
+        for engine in ["rewind", "fork"] {
+            let boot = format!("{c} $fd = {opened}; surus_serve(fn () => print 'x');");
+            let log = refusal(engine, &boot, &ffi);
+            assert!(log.contains(left), "{engine}: {opened}\n{log}");
+        }
+    }
+    // What one event leaves in it, neither the next nor another worker finds.
+    for (flags, first) in [(0, 5), (1, 1)] {
+        let boot = format!(
+            "{c} $fd = $c->eventfd(5, {flags}); $n = $c->new('unsigned long');
+            surus_serve(function () use ($c, $fd, $n) {{
+                $c->read($fd, FFI::addr($n), 8); echo $n->cdata, ' ', getmypid();
+                $n->cdata = 7; $c->write($fd, FFI::addr($n), 8);
+            }});"
+        );
+        for engine in ["rewind", "fork"] {
+            let site = try_booted(engine, &boot, &["--workers", "2"], &ffi)
+                .unwrap_or_else(|log| panic!("{engine}\n{log}"));
+            let mut pids = std::collections::BTreeSet::new();
+            for _ in 0..10 {
+                let answer = site.get("/hello.php").body;
+                let (count, pid) = answer.split_once(' ').unwrap();
+                assert_eq!(count, first.to_string(), "{engine}, {flags}");
+                pids.insert(pid.to_string());
+            }
+            let expected = if engine == "fork" { 10 } else { 2 };
+            assert!(pids.len() <= expected, "{engine}: {pids:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_workers_cannot_open_for_themselves_is_refused_by_name() {
+    let boot = "$file = fopen($path = __DIR__ . '/writable/file', 'w+'); chmod($path, 0400);
+        surus_serve(fn () => print 'x');";
+    for engine in ["rewind", "fork"] {
+        let log = refusal(engine, boot, &[]);
+        for words in [
+            "/writable/file open (descriptor ",
+            "Permission denied",
+            "let the user that PHP runs as read and write it",
+        ] {
+            assert!(log.contains(words), "{engine}: {log}");
+        }
+    }
+}
+
+#[test]
+fn a_boot_that_leaves_its_workers_no_descriptors_is_refused() {
+    for left in [0, 20] {
+        let boot = format!(
+            "posix_setrlimit(POSIX_RLIMIT_NOFILE, 128, 128);
+            while ($file = @fopen(__FILE__, 'r')) {{ $files[] = $file; }}
+            $files = array_slice($files, 0, count($files) - {left});
+            surus_serve(fn () => print 'x');"
+        );
+        for engine in ["rewind", "fork"] {
+            let log = refusal(engine, &boot, &[]);
+            for words in [
+                "a process may have 128 (RLIMIT_NOFILE)",
+                "LimitNOFILE",
+                "ulimit -n",
+            ] {
+                assert!(log.contains(words), "{engine}, {left}: {log}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_boot_that_cannot_fork_its_workers_says_so() {
+    if !is_root() {
+        return;
+    }
+    let boot = "posix_setrlimit(POSIX_RLIMIT_NPROC, 1, 1); surus_serve(fn () => print 'x');";
+    for engine in ["rewind", "fork"] {
+        let log = refusal(engine, boot, &[("SURUS_ENGINE_BOOT_TIMEOUT", "2s")]);
+        assert!(log.contains("cannot fork"), "{log}");
+    }
+}
+
+#[test]
+fn serving_in_a_fiber_is_a_fork_for_each_event() {
+    let boot = "(new Fiber(function () { static $n = 0; surus_serve(function () use (&$n) { echo ++$n, getmypid(); }); }))->start();";
+    let site =
+        try_booted("rewind", boot, &["--workers", "1"], &[]).unwrap_or_else(|log| panic!("{log}"));
+    let (first, second) = (site.get("/hello.php").body, site.get("/hello.php").body);
+    assert!(
+        first.starts_with('1') && second.starts_with('1') && first != second,
+        "{first} {second}"
+    );
+    site.surus
+        .wait_for_log(|log| log.contains("inside of a Fiber"));
+}
+
+#[test]
+fn serving_twice_or_in_a_handler_or_on_classic_is_an_error_that_says_what_to_do() {
+    let dir = app();
+    std::fs::write(
+        dir.path().join("index.php"),
+        "<?php try { surus_serve(fn () => 1); } catch (Error $e) { echo $e->getMessage(); }",
+    )
+    .unwrap();
+    let surus = Surus::spawn(
+        dir.path(),
+        &["--workers", "1"],
+        &[("SURUS_ENGINE_NAME", "classic")],
+    )
+    .unwrap();
+    let site = Site { surus, dir };
+    assert!(
+        site.get("/index.php")
+            .body
+            .contains("rewind, worker, standby or fork (engine.name)")
+    );
+
+    let nested = "surus_serve(function () { try { surus_serve(fn () => 1); } catch (Error $e) { echo $e->getMessage(); } });";
+    let site = try_booted("rewind", nested, &["--workers", "1"], &[])
+        .unwrap_or_else(|log| panic!("{log}"));
+    for _ in 0..3 {
+        assert!(
+            site.get("/hello.php")
+                .body
+                .contains("cannot be called by a handler")
+        );
+    }
+}

@@ -1,0 +1,277 @@
+//! A script that interferes with claims: it writes tickets back that other workers have claimed,
+//! copies their lines, or eats what is to wake them. Each request of others still runs once, and
+//! its client gets its own answer.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::shared_memory::{ENGINES, SOON, answers_within, counted, post_counted, ready, site};
+use crate::site::{Site, kill, request, until};
+
+/// Writes each ticket that it has seen in a word back as soon as it is claimed.
+const WRITES_BACK: &str = r#"
+    $words = memory('surus-scoreboard')[0] + 64 * 4; $seen = []; touch($_GET['began']); $end = microtime(true) + 5;
+    while (microtime(true) < $end) {
+        foreach (unpack('P*', peek($words, 8 * 60)) as $n => $word) {
+            if ($word !== 0) $seen[$n] = $word;
+            elseif (isset($seen[$n])) poke($words + 8 * ($n - 1), pack('P', $seen[$n]));
+        }
+    }
+    echo 'done';
+"#;
+
+#[test]
+fn ticket_written_back_has_no_request_run_twice() {
+    for engine in ENGINES {
+        let site = site(engine, &[("lie.php", WRITES_BACK)], &[]);
+        let lie = site.begun("/lie.php");
+        // Three workers are left: the others wait, so that their tickets can be seen. Each runs
+        // longer than a message counts as lost.
+        for (number, answer) in post_counted(&site, 0..6, 1_200_000) {
+            assert_eq!(
+                (answer.status, answer.body),
+                (200, number.to_string()),
+                "{engine}: {}",
+                site.surus.log()
+            );
+            // Twice if the ticket was back before Surus had looked (docs/shared-memory.md).
+            assert!((1..=2).contains(&counted(&site, number)), "{engine}");
+        }
+        // Its own request may suffer.
+        let _ = lie.join();
+        answers_within(&site, SOON, engine);
+        assert!(ready(&site), "{engine}");
+    }
+}
+
+/// The request id of a client that has left is another's, and the worker still answers.
+#[test]
+fn answer_to_a_client_that_has_left_reaches_no_other_when_its_ticket_is_written_back() {
+    for engine in ENGINES {
+        let streams = "ignore_user_abort(true); echo 'begun'; flush(); touch($_GET['streams']); \
+                       while (!file_exists($_GET['go'])) { usleep(1000); clearstatcache(); } echo 'of another'; flush();";
+        let files = [("lie.php", WRITES_BACK), ("streams.php", streams)];
+        // The response of the script itself may be lost.
+        let site = site(engine, &files, &[("SURUS_HTTP_REQUEST_TIMEOUT", "10s")]);
+        let path = |name: &str| site.dir.path().join("writable").join(name);
+        let lie = site.begun("/lie.php");
+        // The request waits until a worker is free.
+        let naps: Vec<_> = (0..3).map(|_| site.begun("/nap.php?ms=1500")).collect();
+        let (streams, go) = (path("streams"), path("go"));
+        let asked = format!(
+            "/streams.php?streams={}&go={}",
+            streams.display(),
+            go.display()
+        );
+        let mut client = TcpStream::connect(&site.surus.address).unwrap();
+        client
+            .write_all(request("GET", &asked, "").as_bytes())
+            .unwrap();
+        until("it streams", || streams.exists());
+        let mut bytes = [0; 16];
+        assert!(client.read(&mut bytes).unwrap() > 0, "{engine}");
+        // Their request ids must not be the next ones.
+        for nap in naps {
+            assert_eq!(nap.join().unwrap().unwrap().body, "rested", "{engine}");
+        }
+        drop(client);
+        std::thread::sleep(Duration::from_millis(300));
+        let others: Vec<_> = (0..2).map(|_| site.begun("/nap.php?ms=900")).collect();
+        std::fs::write(go, "").unwrap();
+        for other in others {
+            let answer = other.join().unwrap().unwrap();
+            assert_eq!(
+                (answer.status, &answer.body[..]),
+                (200, "rested"),
+                "{engine}: {}",
+                site.surus.log()
+            );
+        }
+        drop(lie.join().unwrap());
+        answers_within(&site, SOON, engine);
+    }
+}
+
+/// Its own line says that it holds what another worker holds, and the other's says nothing any
+/// more.
+#[test]
+fn line_copied_by_a_script_keeps_no_client_waiting() {
+    for engine in ENGINES {
+        let code = "$own = own_line(); touch($_GET['began']); $end = microtime(true) + 4; $copied = false; \
+                    while (microtime(true) < $end) { for ($i = 0; $i < 4 && !$copied; $i++) { $line = peek(line($i), 24); \
+                    if (line($i) !== $own && unpack('V', $line)[1] === 3) { poke($own, $line); poke(line($i), str_repeat(\"\\0\", 24)); \
+                    $copied = touch($_GET['copied']); } } } echo 'done';";
+        let site = site(engine, &[("lie.php", code)], &[]);
+        let copied = site.dir.path().join("writable/copied");
+        let lie = site.begun(&format!("/lie.php?copied={}", copied.display()));
+        let began = Instant::now();
+        for (number, answer) in post_counted(&site, 0..1, 1_500_000) {
+            assert_eq!(
+                (answer.status, answer.body),
+                (200, number.to_string()),
+                "{engine}: {}",
+                site.surus.log()
+            );
+            assert_eq!(counted(&site, number), 1, "{engine}");
+        }
+        assert!(began.elapsed() < SOON, "{engine}: {:?}", began.elapsed());
+        assert!(copied.exists(), "{engine}");
+        // The script may have cost its own request.
+        drop(lie.join().unwrap());
+        answers_within(&site, SOON, engine);
+    }
+}
+
+/// A process that a script has forked waits at the inbox, before the workers that begin after it:
+/// the kernel wakes it for the messages that are to wake a worker, and it takes none.
+#[test]
+fn wake_ups_eaten_by_a_forked_process_keep_no_request_waiting() {
+    let code = "$x86 = php_uname('m') === 'x86_64'; $end = microtime(true) + 30; \
+                if (libc()->syscall($x86 ? 56 : 220, 17, 0, 0, 0, 0) === 0) { \
+                $poll = libc()->epoll_create1(0); $event = FFI::new('char[16]'); \
+                $wanted = pack('V', 1 | 1 << 28) . str_repeat(\"\\0\", 12); libc()->epoll_ctl($poll, 1, 4, $wanted); touch($_GET['waits']); \
+                while (microtime(true) < $end && !file_exists($_GET['end'])) { libc()->epoll_wait($poll, $event, 1, 500); clearstatcache(); } \
+                libc()->_exit(0); } while (!file_exists($_GET['waits'])) { usleep(1000); clearstatcache(); } echo 'done';";
+    for engine in ENGINES {
+        let site = site(engine, &[("lie.php", code)], &[]);
+        let path = |name: &str| site.dir.path().join("writable").join(name);
+        let (waits, end) = (path("waits"), path("end"));
+        let asked = format!("/lie.php?waits={}&end={}", waits.display(), end.display());
+        assert_eq!(site.get(&asked).body, "done", "{engine}");
+        let before = site.workers();
+        before.iter().for_each(|pid| kill(*pid, "KILL"));
+        until(&format!("others have come, {engine}"), || {
+            let workers = site.workers();
+            workers.len() >= 4 && !workers.iter().any(|pid| before.contains(pid))
+        });
+        for n in 0..4 {
+            // All sleep.
+            std::thread::sleep(Duration::from_millis(500));
+            let began = Instant::now();
+            let answer = site.get("/hello.php");
+            assert_eq!(
+                (answer.status, &answer.body[..]),
+                (200, "hello"),
+                "{engine} {n}: {}",
+                site.surus.log()
+            );
+            assert!(began.elapsed() < SOON, "{engine}: {:?}", began.elapsed());
+        }
+        assert!(ready(&site), "{engine}");
+        std::fs::write(end, "").unwrap();
+    }
+}
+
+/// While that one is looked for among those of which nothing is known.
+#[test]
+fn worker_that_hides_its_request_takes_no_other_with_it() {
+    for engine in ENGINES {
+        let code = "libc()->sigprocmask(0, str_repeat(\"\\xff\", 128), ''); poke(own_line(), pack('VV', 1, 0) . str_repeat(\"\\0\", 32)); \
+                    ini_set('max_execution_time', 0); touch($_GET['began']); while (true) {}";
+        let limits = [
+            ("SURUS_HTTP_REQUEST_TIMEOUT", "2s"),
+            ("SURUS_ENGINE_KILL_TIMEOUT", "1s"),
+        ];
+        let site = site(engine, &[("lie.php", code)], &limits);
+        let lie = site.begun("/lie.php?");
+        let workers = site.workers();
+        let (mut number, mut answered) = (0, 0);
+        until("it is killed", || {
+            for (asked, answer) in post_counted(&site, number..number + 6, 20_000) {
+                assert_eq!(
+                    (answer.status, answer.body),
+                    (200, asked.to_string()),
+                    "{engine}: {}",
+                    site.surus.log()
+                );
+                assert_eq!(counted(&site, asked), 1, "{engine}");
+                answered += 1;
+            }
+            number += 6;
+            is_hidden_one_gone(&site, &workers)
+        });
+        assert!(answered > 0);
+        drop(lie.join().unwrap());
+        answers_within(&site, SOON, engine);
+    }
+}
+
+/// It has been put right that one hid its request, and the log says which process has been killed
+/// for it.
+fn is_hidden_one_gone(site: &Site, before: &[u32]) -> bool {
+    let log = site.surus.log();
+    before.iter().any(|pid| {
+        log.lines().any(|line| {
+            line.contains("runs one that was given up") && line.contains(&pid.to_string())
+        })
+    })
+}
+
+/// Options that a script sets on the inbox socket, which all workers share.
+fn set_option(code: &str) -> String {
+    let declared = "struct filter { unsigned short code; unsigned char t, f; unsigned k; }; \
+        struct program { unsigned short len; struct filter *filter; }; \
+        int setsockopt(int fd, int level, int name, void *value, unsigned len);";
+    format!("$c = FFI::cdef('{declared}', 'libc.so.6'); {code} echo 'done';")
+}
+
+/// A body that goes to the worker as a descriptor.
+fn post_large(site: &Site) -> (u16, String) {
+    let body = "x".repeat(200_000);
+    let asked = request("POST", "/length.php", &body);
+    let answer = crate::site::ask(&site.surus.address, asked.as_bytes()).unwrap();
+    (answer.status, answer.body)
+}
+
+const LENGTH: &str = "echo strlen(file_get_contents('php://input'));";
+
+#[test]
+fn credentials_asked_of_the_inbox_by_a_script_cost_no_body() {
+    // SO_PASSCRED, SO_TIMESTAMP, SO_PASSSEC, SO_PASSPIDFD; not every kernel knows the last.
+    let options = set_option(
+        "$one = FFI::new('int'); $one->cdata = 1; \
+         foreach ([16, 29, 34, 76] as $name) $c->setsockopt(4, 1, $name, FFI::addr($one), 4);",
+    );
+    for engine in ENGINES {
+        let site = site(
+            engine,
+            &[("lie.php", &options), ("length.php", LENGTH)],
+            &[],
+        );
+        assert_eq!(site.get("/lie.php").body, "done", "{engine}");
+        for n in 0..8 {
+            let log = || site.surus.log();
+            assert_eq!(
+                post_large(&site),
+                (200, "200000".into()),
+                "{engine} {n}: {}",
+                log()
+            );
+        }
+        answers_within(&site, SOON, engine);
+    }
+}
+
+#[test]
+fn inbox_filtered_by_a_script_is_replaced() {
+    // BPF: return 0, which drops every message.
+    let filter = set_option(
+        "$drop = $c->new('struct filter'); $drop->code = 6; $program = $c->new('struct program'); \
+         $program->len = 1; $program->filter = FFI::addr($drop); \
+         $c->setsockopt(4, 1, 26, FFI::addr($program), FFI::sizeof($program));",
+    );
+    for engine in ENGINES {
+        let site = site(engine, &[("lie.php", &filter), ("length.php", LENGTH)], &[]);
+        assert_eq!(site.get("/lie.php").body, "done", "{engine}");
+        let log = || site.surus.log();
+        assert_eq!(
+            post_large(&site),
+            (200, "200000".into()),
+            "{engine}: {}",
+            log()
+        );
+        answers_within(&site, SOON, engine);
+        until("it is ready", || ready(&site));
+    }
+}

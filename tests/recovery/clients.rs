@@ -1,0 +1,289 @@
+//! Clients that leave, bodies that do not fit, and what remains after many requests: nothing.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::site::{Site, Tmpfs, ask, children, descriptors, metrics, request, until};
+
+/// Sends `bytes`, waits, and is gone.
+fn leave(site: &Site, bytes: &[u8], wait: Duration) {
+    let mut stream = TcpStream::connect(&site.surus.address).unwrap();
+    stream.write_all(bytes).unwrap();
+    std::thread::sleep(wait);
+}
+
+#[test]
+fn a_client_may_leave_at_any_time() {
+    let site = Site::start(&["--workers", "1"], &[]);
+    assert_eq!(site.get("/hello.php").body, "hello");
+    let before = descriptors(site.surus.front());
+    let moment = Duration::from_millis(100);
+    // While it uploads, into memory and into a file.
+    leave(
+        &site,
+        b"POST /count.php HTTP/1.1\r\nHost: t\r\nContent-Length: 1000\r\n\r\nabc",
+        moment,
+    );
+    let mut large =
+        b"POST /count.php HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\n\r\n".to_vec();
+    large.extend_from_slice(&vec![b'x'; 200_000]);
+    leave(&site, &large, moment);
+    // While it is queued, and while PHP runs.
+    let busy = site.begun("/nap.php?ms=400");
+    for _ in 0..4 {
+        leave(
+            &site,
+            request("GET", "/nap.php?ms=1", "").as_bytes(),
+            Duration::from_millis(20),
+        );
+    }
+    assert_eq!(busy.join().unwrap().unwrap().body, "rested");
+    leave(
+        &site,
+        request("GET", "/nap.php?ms=300", "").as_bytes(),
+        moment,
+    );
+    // While the answer streams.
+    let mut stream = TcpStream::connect(&site.surus.address).unwrap();
+    stream
+        .write_all(request("GET", "/stream.php", "").as_bytes())
+        .unwrap();
+    stream.read_exact(&mut [0; 10_000]).unwrap();
+    drop(stream);
+    // The 16 MiB of that script would take 4 seconds.
+    let began = std::time::Instant::now();
+    assert_eq!(site.get("/hello.php").body, "hello");
+    assert!(
+        began.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        began.elapsed()
+    );
+    until("no descriptor is left over", || {
+        descriptors(site.surus.front()) <= before
+    });
+}
+
+#[test]
+fn a_full_disk_is_said_and_nothing_stays_on_it() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(disk) = Tmpfs::mount(&place.path().join("spool"), 300 * 1024) else {
+        eprintln!("skipped: no right to mount");
+        return;
+    };
+    let spool = place.path().join("spool");
+    let site = Site::start(
+        &["--workers", "1"],
+        &[("SURUS_HTTP_TEMP_DIR", spool.to_str().unwrap())],
+    );
+    assert_eq!(site.get("/hello.php").body, "hello");
+    let before = descriptors(site.surus.front());
+    for _ in 0..5 {
+        let fits = site
+            .ask(&request("POST", "/count.php", &"x".repeat(200_000)))
+            .unwrap();
+        assert_eq!((fits.status, fits.body.as_str()), (200, "200000"));
+        let large = site
+            .ask(&request("POST", "/count.php", &"x".repeat(900_000)))
+            .unwrap();
+        assert_eq!(large.status, 507, "{large:?}");
+    }
+    until("the disk is empty again", || disk.used() == 0);
+    until("no descriptor is left over", || {
+        descriptors(site.surus.front()) <= before
+    });
+    drop(site);
+}
+
+#[test]
+fn clients_that_leave_before_their_answer_are_counted() {
+    let place = tempfile::tempdir().unwrap();
+    let admin = place.path().join("admin.sock");
+    let listen = format!("unix:{}", admin.display());
+    let site = Site::start(&["--workers", "1"], &[("SURUS_ADMIN_LISTEN", &listen)]);
+    let sleeps = request("GET", "/nap.php?ms=300", "");
+    leave(&site, sleeps.as_bytes(), Duration::from_millis(100));
+    until("it is counted", || {
+        metrics(&admin)
+            .contains("surus_requests_total{engine=\"classic\",outcome=\"client_closed\"} 1")
+    });
+}
+
+/// What is no fault of the request is not its loss, not even of one that cannot be repeated.
+#[test]
+fn a_worker_without_a_descriptor_for_a_body_leaves_it_to_another() {
+    let site = Site::start(&["--workers", "1"], &[]);
+    let code = "posix_setrlimit(POSIX_RLIMIT_NOFILE, 3, 3); echo getmypid();";
+    std::fs::write(site.dir.path().join("none.php"), format!("<?php {code}")).unwrap();
+    // After its first event a worker looks itself whether descriptors run short, and not after the
+    // second.
+    site.get("/hello.php");
+    let worker = site.get("/none.php").body;
+    let answer = site
+        .ask(&request("POST", "/count.php", &"x".repeat(200_000)))
+        .unwrap();
+    let log = site.surus.log();
+    assert_eq!(
+        (answer.status, answer.body.as_str()),
+        (200, "200000"),
+        "{log}"
+    );
+    site.surus
+        .wait_for_log(|log| log.contains("no descriptor is left for the body of a request"));
+    assert_ne!(site.get("/pid.php").body, worker);
+}
+
+#[test]
+fn nothing_grows_over_ten_thousand_requests() {
+    let spool = crate::common::spool();
+    let site = Site::start(
+        &["--workers", "2"],
+        &[("SURUS_HTTP_TEMP_DIR", spool.path().to_str().unwrap())],
+    );
+    let address = site.surus.address.clone();
+    let run = |requests: usize| {
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                let address = address.clone();
+                std::thread::spawn(move || {
+                    let mut stream = TcpStream::connect(&address).unwrap();
+                    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+                    for n in 0..requests / 4 {
+                        let body = "b".repeat(if n % 100 == thread { 100_000 } else { n % 50 });
+                        let request = format!("POST /count.php HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+                        stream.write_all(request.as_bytes()).unwrap();
+                        read_one(&mut stream, &body.len().to_string());
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    };
+    let count = || {
+        let mut counts = vec![
+            descriptors(site.surus.front()),
+            descriptors(site.template()),
+        ];
+        counts.extend(site.workers().into_iter().map(descriptors));
+        counts
+    };
+    run(200);
+    until("the connections are closed", || {
+        ask(&address, request("GET", "/hello.php", "").as_bytes()).is_ok()
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    let before = count();
+    run(10_000);
+    // One crash and one reload, for what they leave behind.
+    site.get("/segfault.php");
+    site.surus.signal("HUP");
+    site.surus.wait_for_log(|log| log.contains("reloaded"));
+    let mut after = Vec::new();
+    for _ in 0..200 {
+        // Every worker has to have served something: it keeps a descriptor from then on.
+        run(40);
+        after = count();
+        if after == before {
+            break;
+        }
+    }
+    assert_eq!(
+        after, before,
+        "descriptors of surus, the template, and the workers"
+    );
+    assert_eq!(children(site.surus.pid()).len(), 1, "no zombies");
+    assert_eq!(site.workers().len(), 2, "no zombies");
+    assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 0);
+}
+
+/// Reads one answer with this body from a connection that stays open.
+fn read_one(stream: &mut TcpStream, expected: &str) {
+    let mut text = Vec::new();
+    let mut byte = [0; 4096];
+    while !String::from_utf8_lossy(&text).ends_with(&format!("\r\n\r\n{expected}")) {
+        let n = stream.read(&mut byte).unwrap();
+        assert!(n > 0, "{}", String::from_utf8_lossy(&text));
+        text.extend_from_slice(&byte[..n]);
+    }
+}
+
+#[test]
+fn a_lack_of_descriptors_is_no_lack_of_permission() {
+    let site = Site::start(&["--workers", "1"], &[]);
+    std::fs::write(site.dir.path().join("style.css"), "x").unwrap();
+    let mut stream = TcpStream::connect(&site.surus.address).unwrap();
+    let mut get = |path: &str| {
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap().to_lowercase();
+        let length = head.split("content-length: ").nth(1).unwrap();
+        let length = length.split("\r\n").next().unwrap().parse().unwrap();
+        stream.read_exact(&mut vec![0; length]).unwrap();
+        head
+    };
+    let limit = |soft: &str| {
+        let pid = site.surus.front().to_string();
+        // As the front itself: in a container, root may not do that to another user's process.
+        let (uid, gid) = crate::common::user_of(site.surus.front());
+        let limited = Command::new("setpriv")
+            .args([format!("--reuid={uid}"), format!("--regid={gid}")])
+            .args(["--clear-groups", "prlimit", "--pid", &pid])
+            .arg(format!("--nofile={soft}:"))
+            .status();
+        assert!(limited.unwrap().success());
+    };
+    assert!(get("/style.css").starts_with("http/1.1 200 "));
+    limit("3");
+    for path in ["/style.css", "/hello.php", "/"] {
+        let head = get(path);
+        assert!(head.starts_with("http/1.1 503 "), "{head}");
+        assert!(head.contains("\r\nretry-after: 1\r\n"), "{head}");
+    }
+    site.surus.wait_for_log(|log| log.contains("LimitNOFILE"));
+    let other = site.begin("/hello.php");
+    site.surus
+        .wait_for_log(|log| log.contains("cannot accept connections"));
+    limit("1000");
+    assert_eq!(other.join().unwrap().unwrap().body, "hello");
+    assert!(get("/style.css").starts_with("http/1.1 200 "));
+}
+
+#[test]
+fn who_finds_the_queue_full_is_told_when_to_come_again() {
+    let site = Site::start(&["--workers", "1"], &[("SURUS_ENGINE_MAX_QUEUE", "1")]);
+    let slow = site.begun("/nap.php?ms=2000");
+    let waiting: Vec<_> = (0..24)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&site.surus.address).unwrap();
+            write!(
+                stream,
+                "GET /hello.php HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
+            )
+            .unwrap();
+            stream
+        })
+        .collect();
+    let answers = waiting.into_iter().map(|mut stream| {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text.to_lowercase()
+    });
+    let (refused, served): (Vec<_>, Vec<_>) =
+        answers.partition(|answer| answer.starts_with("http/1.1 503 "));
+    assert!(!refused.is_empty() && !served.is_empty());
+    for answer in refused {
+        assert!(answer.contains("\r\nretry-after: 1\r\n"), "{answer}");
+    }
+    for answer in served {
+        assert!(answer.starts_with("http/1.1 200 "), "{answer}");
+    }
+    assert_eq!(slow.join().unwrap().unwrap().status, 200);
+}

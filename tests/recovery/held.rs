@@ -1,0 +1,410 @@
+//! What a worker that goes on as it is (`worker`, `classic`) holds after its requests.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::booted::{BOOT, boot_in};
+use crate::common::Surus;
+use crate::site::{Site, app, ask, descriptors, kill, request, until};
+
+/// What a request does, and what comes with it.
+const KINDS: &[(&str, &str)] = &[
+    ("nothing", "echo count($_POST);"),
+    ("input", "echo strlen(file_get_contents('php://input'));"),
+    (
+        "input_kept",
+        "$GLOBALS['kept'] = fopen('php://input', 'r'); fread($GLOBALS['kept'], 10);",
+    ),
+    (
+        "exit",
+        "$GLOBALS['h'] = fopen('php://input', 'r'); exit(1);",
+    ),
+    ("throw", "throw new Exception('thrown');"),
+    (
+        "callback",
+        "echo 'x'; flush(); header_register_callback(function () { header('X: y'); });",
+    ),
+    (
+        "handlers",
+        "set_error_handler(fn () => false); set_exception_handler(fn () => null);",
+    ),
+    (
+        "rewrite",
+        "output_add_rewrite_var('a', 'b'); echo '<a href=\"x\">';",
+    ),
+    (
+        "libxml",
+        "libxml_use_internal_errors(true); (new DOMDocument)->loadXML('<left');",
+    ),
+    (
+        "session",
+        "session_id('held'); session_start(); $_SESSION['n'] = 1;",
+    ),
+    (
+        "temp",
+        "fwrite(fopen('php://temp', 'w+'), str_repeat('x', 3 << 20));",
+    ),
+    ("finish", "echo 'x'; fastcgi_finish_request(); echo 'y';"),
+    (
+        "body_closed",
+        "foreach (get_resources('stream') as $s) @fclose($s);",
+    ),
+    (
+        "wrapper",
+        "if (!class_exists('W', false)) { class W { public $context; } } stream_wrapper_unregister('data'); stream_wrapper_register('data', 'W');
+         stream_wrapper_restore('data');",
+    ),
+    (
+        "wrapper_open",
+        "if (!class_exists('O', false)) { class O { public $context; function stream_open() { return true; } function stream_eof() { return true; } function stream_close() {} } }
+         stream_wrapper_unregister('data'); stream_wrapper_register('data', 'O'); $GLOBALS['o'] = fopen('data:,', 'r');",
+    ),
+    (
+        "wrapper_new",
+        "if (!class_exists('N', false)) { class N { public $context; } } stream_wrapper_register('new', 'N') && stream_wrapper_unregister('new');",
+    ),
+    (
+        "ticks",
+        "register_tick_function(function () { static $n; }); register_shutdown_function('register_tick_function', fn () => 1);",
+    ),
+    (
+        "phar",
+        "$f = __DIR__ . '/writable/' . getmypid() . '.tar'; (new PharData($f))->addFromString('a', 'a');
+         file_get_contents(\"phar://$f/a\"); fopen(\"phar://$f/a\", 'r'); unlink($f);",
+    ),
+    ("error", "@trigger_error(str_repeat('x', random_int(1, 1000))); strtok('a b', ' ');"),
+];
+
+const PROBE: &str = "gc_collect_cycles(); echo json_encode([
+    getmypid(), memory_get_usage(), count(get_resources())]);";
+
+struct Body {
+    method: &'static str,
+    content_type: &'static str,
+    len: usize,
+}
+
+const BODIES: &[Body] = &[
+    Body {
+        method: "GET",
+        content_type: "text/plain",
+        len: 0,
+    },
+    Body {
+        method: "POST",
+        content_type: "application/x-www-form-urlencoded",
+        len: 20,
+    },
+    Body {
+        method: "POST",
+        content_type: "application/x-www-form-urlencoded",
+        len: 30_000,
+    },
+    Body {
+        method: "POST",
+        content_type: "application/json",
+        len: 100_000,
+    },
+    Body {
+        method: "PUT",
+        content_type: "application/json",
+        len: 30_000,
+    },
+    Body {
+        method: "POST",
+        content_type: "multipart/form-data; boundary=b",
+        len: 100,
+    },
+];
+
+fn body(body: &Body) -> String {
+    let filled = "x".repeat(body.len);
+    match body.content_type.starts_with("multipart") {
+        true => format!(
+            "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n{filled}\r\n--b--\r\n"
+        ),
+        false => format!("a={filled}"),
+    }
+}
+
+fn send(site: &Site, path: &str, with: &Body) {
+    let body = body(with);
+    let text = format!(
+        "{} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Type: {}\r\nContent-Length: {}\r\n\r\n{body}",
+        with.method,
+        with.content_type,
+        body.len()
+    );
+    ask(&site.surus.address, text.as_bytes()).expect("an answer");
+}
+
+/// Process, bytes of PHP's memory, resources and descriptors.
+fn held(site: &Site) -> (u32, u64, u64, usize) {
+    let answer = site.get("/probe.php").body;
+    let numbers: Vec<u64> = serde_json::from_str(&answer).unwrap_or_else(|_| panic!("{answer}"));
+    let pid = numbers[0] as u32;
+    (pid, numbers[1], numbers[2], descriptors(pid))
+}
+
+fn started(engine: &str, env: &[(&str, &str)]) -> Site {
+    let dir = app();
+    std::fs::write(dir.path().join("probe.php"), format!("<?php {PROBE}")).unwrap();
+    for (name, code) in KINDS {
+        let file = dir.path().join(format!("{name}.php"));
+        std::fs::write(file, format!("<?php {code}")).unwrap();
+    }
+    // OPcache does not keep files that are younger than two seconds
+    // (opcache.file_update_protection). What PHP compiles again for each request stays in its
+    // memory until the worker ends.
+    let old = Command::new("find")
+        .arg(dir.path())
+        .args(["-exec", "touch", "-d", "1 hour ago", "{}", "+"])
+        .status();
+    assert!(old.unwrap().success());
+    match engine {
+        "classic" => {
+            let surus = Surus::spawn(dir.path(), &["--workers", "1"], env).unwrap();
+            Site { surus, dir }
+        }
+        _ => boot_in(dir, engine, BOOT, &["--workers", "1"], env).unwrap(),
+    }
+}
+
+#[test]
+fn worker_holds_after_many_requests_what_it_held_after_some() {
+    // HELD_ROUNDS=140 asks ten thousand times.
+    let rounds = std::env::var("HELD_ROUNDS").map_or(5, |n| n.parse().unwrap());
+    for engine in ["worker", "classic"] {
+        let site = started(engine, &[]);
+        let ask_all = |times: usize| {
+            for _ in 0..times {
+                for (name, _) in KINDS {
+                    for body in BODIES {
+                        send(&site, &format!("/{name}.php"), body);
+                    }
+                }
+            }
+        };
+        // Until PHP's caches are filled, and the handlers that it keeps.
+        ask_all(4);
+        held(&site);
+        let before = held(&site);
+        ask_all(rounds);
+        let after = held(&site);
+        println!("{engine}: {before:?} and then {after:?}");
+        assert_eq!(before.0, after.0, "{engine}: another worker");
+        assert_eq!((before.2, before.3), (after.2, after.3), "{engine}");
+        assert!(
+            after.1 < before.1 + 4096,
+            "{engine}: {before:?} became {after:?}"
+        );
+    }
+}
+
+#[test]
+fn script_that_closes_the_body_of_its_request_does_not_end_the_worker() {
+    let dir = app();
+    let code = "<?php foreach (get_resources('stream') as $stream) { is_resource($stream) && @fclose($stream); }
+        // Takes the place of what was freed, whichever size it had.
+        for ($n = 0; $n < 4000; $n++) $GLOBALS['more'][] = str_repeat('x', 8 + $n % 400);
+        echo getmypid();";
+    std::fs::write(dir.path().join("close.php"), code).unwrap();
+    let site = boot_in(dir, "worker", BOOT, &["--workers", "1"], &[]).unwrap();
+    let mut pids = Vec::new();
+    for _ in 0..10 {
+        let text = "POST /close.php HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\
+            Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+        let answer = ask(&site.surus.address, text.as_bytes()).unwrap();
+        assert_eq!(answer.status, 200);
+        pids.push(answer.body);
+    }
+    pids.dedup();
+    assert_eq!(pids.len(), 1, "{pids:?}");
+}
+
+#[test]
+fn stream_of_request_body_ends_with_its_request() {
+    let dir = app();
+    let code =
+        "<?php $old = $GLOBALS['kept'] ?? null; $GLOBALS['kept'] = fopen('php://input', 'r');
+        echo $old ? gettype($old) : 'none', ' ', strlen(stream_get_contents($GLOBALS['kept']));";
+    std::fs::write(dir.path().join("keep.php"), code).unwrap();
+    let site = boot_in(dir, "worker", BOOT, &["--workers", "1"], &[]).unwrap();
+    let post = |len: usize| {
+        let request = request("POST", "/keep.php", &"x".repeat(len));
+        site.ask(&request).unwrap().body
+    };
+    assert_eq!(post(10), "none 10");
+    for len in [0, 100, 20_000, 200_000, 3] {
+        assert_eq!(post(len), format!("resource (closed) {len}"));
+    }
+}
+
+/// Names of files in `directory`.
+fn files(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+#[test]
+fn body_of_killed_worker_leaves_no_file() {
+    for engine in ["classic", "worker", "rewind"] {
+        let uploads = tempfile::tempdir().unwrap();
+        let path = uploads.path().to_str().unwrap();
+        let open = Command::new("chmod").args(["777", path]).status().unwrap();
+        assert!(open.success());
+        let site = started(engine, &[("SURUS_PHP_UPLOAD_TMP_DIR", path)]);
+        let address = site.surus.address.clone();
+        for len in [30_000, 200_000] {
+            let began = site.dir.path().join("writable").join(format!("began{len}"));
+            let path = format!("/nap.php?ms=60000&began={}", began.display());
+            let (address, request) = (address.clone(), request("POST", &path, &"x".repeat(len)));
+            let asked = std::thread::spawn(move || ask(&address, request.as_bytes()));
+            until("the script begins", || began.exists());
+            assert!(files(uploads.path()).is_empty(), "{engine}");
+            kill(site.workers()[0], "KILL");
+            assert_eq!(asked.join().unwrap().unwrap().status, 502, "{engine}");
+        }
+        assert!(files(uploads.path()).is_empty(), "{engine}");
+    }
+}
+
+#[test]
+fn worker_that_runs_out_of_descriptors_is_replaced() {
+    let dir = app();
+    let code = "<?php for ($i = 0; $i < 3; $i++) $GLOBALS['left'][] = fopen(__FILE__, 'r') ?: throw new Exception('full');
+        echo getmypid();";
+    std::fs::write(dir.path().join("leave.php"), code).unwrap();
+    let boot = format!("posix_setrlimit(POSIX_RLIMIT_NOFILE, 128, 128); {BOOT}");
+    let site = boot_in(dir, "worker", &boot, &["--workers", "1"], &[]).unwrap();
+    let mut pids = std::collections::BTreeSet::new();
+    for _ in 0..200 {
+        let answer = site.get("/leave.php");
+        assert_eq!(answer.status, 200, "{}", site.surus.log());
+        pids.insert(answer.body);
+    }
+    assert!(pids.len() > 3, "{pids:?}");
+    site.surus.wait_for_log(|log| {
+        log.contains("nearly all of the 128 that a process may have")
+            && log.contains("no_descriptors")
+    });
+}
+
+/// A worker of `worker` with `boot` ahead of a handler that requires the file of the request.
+fn worker(boot: &str, files: &[(&str, &str)]) -> Site {
+    let dir = app();
+    for (name, code) in files {
+        std::fs::write(dir.path().join(name), format!("<?php {code}")).unwrap();
+    }
+    let boot = format!(
+        "{boot} surus_serve(function () {{ require __DIR__ . $_SERVER['SCRIPT_NAME']; }});"
+    );
+    boot_in(dir, "worker", &boot, &["--workers", "1"], &[]).unwrap()
+}
+
+#[test]
+fn cycles_of_a_request_are_destroyed_at_its_end() {
+    let kinds = [
+        ("file.php", "$a->left = fopen(__FILE__, 'r');"),
+        (
+            "lock.php",
+            "$a->left = fopen(__FILE__, 'r'); if (!flock($a->left, LOCK_EX | LOCK_NB)) exit('locked');",
+        ),
+        ("object.php", "$a->left = new SplFileObject(__FILE__);"),
+        (
+            "destructor.php",
+            "$a->left = new class { function __destruct() { echo 'destroyed'; } };",
+        ),
+    ];
+    let code = |kind: &str| format!("$a = new stdClass; $a->self = $a; {kind} unset($a);");
+    let kinds = kinds.map(|(name, kind)| (name, code(kind)));
+    let mut files: Vec<(&str, &str)> = kinds.iter().map(|(n, c)| (*n, c.as_str())).collect();
+    files.push(("pid.php", "echo getmypid();"));
+    let site = worker("gc_enable();", &files);
+    let pid = site.get("/pid.php").body;
+    let before = descriptors(pid.parse().unwrap());
+    for _ in 0..3 {
+        for (name, expected) in [
+            ("/file.php", ""),
+            ("/lock.php", ""),
+            ("/object.php", ""),
+            ("/destructor.php", "destroyed"),
+        ] {
+            assert_eq!(site.get(name).body, expected, "{name}");
+            assert_eq!(descriptors(pid.parse().unwrap()), before, "{name}");
+        }
+    }
+    assert_eq!(site.get("/pid.php").body, pid);
+}
+
+/// What a visitor waits for is the request, not the garbage of those before it.
+#[test]
+fn cycles_of_memory_alone_are_collected_between_requests_and_not_in_one() {
+    let leave = "$runs = gc_status()['runs'];
+        for ($i = 0; $i < 400; $i++) { $a = new stdClass; $a->self = $a; }
+        echo json_encode([getmypid(), $runs, gc_status()['runs'] - $runs]);";
+    let site = worker("gc_enable();", &[("leave.php", leave)]);
+    let ask = || -> [u64; 3] { serde_json::from_str(&site.get("/leave.php").body).unwrap() };
+    let [pid, first, _] = ask();
+    for _ in 0..60 {
+        let [same, _, meanwhile] = ask();
+        assert_eq!((same, meanwhile), (pid, 0));
+    }
+    let [_, last, _] = ask();
+    assert!(last > first, "61 requests have left 24,400 cycles");
+}
+
+#[test]
+fn default_stream_context_is_that_of_the_boot_in_every_request() {
+    let set = (
+        "set.php",
+        "stream_context_set_default(['http' => ['user_agent' => 'left', 'method' => 'PUT']]);",
+    );
+    let see = (
+        "see.php",
+        "echo json_encode(stream_context_get_options(stream_context_get_default()));",
+    );
+    for (boot, expected) in [
+        ("", "[]"),
+        (
+            "stream_context_set_default(['http' => ['user_agent' => 'boot']]);",
+            r#"{"http":{"user_agent":"boot"}}"#,
+        ),
+    ] {
+        let site = worker(boot, &[set, see]);
+        for _ in 0..3 {
+            assert_eq!(site.get("/see.php").body, expected);
+            assert_eq!(site.get("/set.php").status, 200);
+        }
+        assert_eq!(site.get("/see.php").body, expected);
+    }
+}
+
+#[test]
+fn directory_umask_alarm_and_seed_are_those_of_the_boot_in_every_request() {
+    let set = (
+        "set.php",
+        "chdir('/'); umask(0777); mt_srand(42); pcntl_signal(SIGALRM, SIG_IGN); pcntl_alarm(1000);",
+    );
+    let see = (
+        "see.php",
+        "echo json_encode([getcwd() === __DIR__, decoct(umask()), mt_rand() === 804318771, pcntl_alarm(0)]);",
+    );
+    let site = worker("chdir(__DIR__); umask(027); mt_srand(42);", &[set, see]);
+    for _ in 0..3 {
+        assert_eq!(site.get("/see.php").body, r#"[true,"27",false,0]"#);
+        assert_eq!(site.get("/set.php").status, 200);
+    }
+    assert_eq!(site.get("/see.php").body, r#"[true,"27",false,0]"#);
+}
+
+#[test]
+fn alarm_of_the_boot_stays_pending() {
+    let see = ("see.php", "$n = pcntl_alarm(1000); echo $n > 0;");
+    let site = worker("pcntl_signal(SIGALRM, SIG_IGN); pcntl_alarm(1000);", &[see]);
+    for _ in 0..3 {
+        assert_eq!(site.get("/see.php").body, "1");
+    }
+}

@@ -1,0 +1,246 @@
+//! What a boot leaves to its requests, each of which has to find it as the boot has left it.
+
+use crate::booted::try_booted;
+use crate::site::kill;
+
+/// Engines that boot a script, those first that put back or fork what it has left.
+const BOOTS: [&str; 4] = ["rewind", "fork", "standby", "worker"];
+
+#[test]
+fn what_a_boot_has_asked_of_a_file_is_asked_again_by_every_request() {
+    let look =
+        "$file = __DIR__ . '/writable/file'; is_file($file) || file_put_contents($file, 'x');
+        clearstatcache(); realpath(__DIR__); filesize($file);";
+    let tell = "echo filesize($file), ' ', count(realpath_cache_get()) > 0 ? 'kept' : 'lost';";
+    for engine in BOOTS {
+        for (boot, may_worker) in [
+            (
+                format!("{look} surus_serve(function () use ($file) {{ {tell} }});"),
+                true,
+            ),
+            (format!("{look} surus_checkpoint(); {tell}"), false),
+        ] {
+            if engine == "worker" && !may_worker {
+                continue;
+            }
+            let site = try_booted(engine, &boot, &["--workers", "1"], &[])
+                .unwrap_or_else(|log| panic!("{engine}: {boot}\n{log}"));
+            for size in [2, 3] {
+                std::fs::write(site.dir.path().join("writable/file"), "x".repeat(size)).unwrap();
+                let answer = site.get("/hello.php").body;
+                assert_eq!(answer, format!("{size} kept"), "{engine}: {boot}");
+            }
+        }
+    }
+}
+
+/// How a boot makes a pair, what one says into it, and what the other end hears.
+const SOCKETS: [&str; 3] = [
+    "[$near, $far] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0); stream_set_blocking($far, false);",
+    "fwrite($GLOBALS['near'], 'said');",
+    "echo fread($GLOBALS['far'], 9), stream_get_meta_data($GLOBALS['far'])['blocked'] ? 'blocks' : '';",
+];
+const DATAGRAMS: [&str; 3] = [
+    "socket_create_pair(AF_UNIX, SOCK_DGRAM, 0, $pair); socket_set_nonblock($pair[1]);",
+    "socket_write($GLOBALS['pair'][0], 'said');",
+    "echo @socket_read($GLOBALS['pair'][1], 9);",
+];
+const PIPES: [&str; 3] = [
+    "$c = FFI::cdef('int pipe2(int *ends, int flags); long read(int, void *, unsigned long); long write(int, const char *, unsigned long);', 'libc.so.6');
+     $ends = $c->new('int[2]'); $text = $c->new('char[9]'); $c->pipe2($ends, 04000) === 0 or exit;",
+    "$GLOBALS['c']->write($GLOBALS['ends'][1], 'said', 4);",
+    "if ($GLOBALS['c']->read($GLOBALS['ends'][0], $GLOBALS['text'], 9) > 0) { echo FFI::string($GLOBALS['text'], 4); }",
+];
+
+#[test]
+fn what_one_says_into_a_pair_of_the_boot_nobody_else_hears() {
+    let ffi = [("SURUS_PHP_FFI__ENABLE", "true")];
+    for engine in ["rewind", "fork"] {
+        for [pair, say, hear] in [SOCKETS, DATAGRAMS, PIPES] {
+            let boot =
+                format!("{pair} surus_serve(function () {{ {hear} {say} usleep(20000); }});");
+            let site = try_booted(engine, &boot, &["--workers", "2"], &ffi)
+                .unwrap_or_else(|log| panic!("{engine}: {pair}\n{log}"));
+            // Two at a time: both workers have said something when the other listens.
+            let answers = std::thread::scope(|scope| {
+                let ask = || (0..10).map(|_| site.get("/hello.php").body).collect();
+                let asking = [scope.spawn(ask), scope.spawn(ask)];
+                asking.map(|asked| -> Vec<String> { asked.join().unwrap() })
+            });
+            for heard in answers.iter().flatten() {
+                assert_eq!(heard, "", "{engine}: {pair}\n{answers:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pair_of_the_boot_in_which_nothing_is_left_costs_no_worker() {
+    let ffi = [("SURUS_PHP_FFI__ENABLE", "true")];
+    for [pair, say, hear] in [SOCKETS, DATAGRAMS, PIPES] {
+        let boot =
+            format!("{pair} surus_serve(function () {{ {say} {hear} echo ' ', getmypid(); }});");
+        let site = try_booted("rewind", &boot, &["--workers", "1"], &ffi)
+            .unwrap_or_else(|log| panic!("{pair}\n{log}"));
+        let first = site.get("/hello.php").body;
+        assert!(first.starts_with("said "), "{pair}: {first}");
+        for _ in 0..3 {
+            assert_eq!(site.get("/hello.php").body, first, "{pair}");
+        }
+    }
+}
+
+#[test]
+fn a_pair_that_workers_cannot_have_as_the_boot_has_it_is_refused() {
+    let ffi = [("SURUS_PHP_FFI__ENABLE", "true")];
+    let [sockets, ..] = SOCKETS;
+    let [datagrams, ..] = DATAGRAMS;
+    let [pipes, ..] = PIPES;
+    for (boot, words) in [
+        (format!("{sockets} fwrite($near, 'x');"), "waits to be read"),
+        (
+            format!("{sockets} fwrite($near, 'x'); fclose($near);"),
+            "waits to be read",
+        ),
+        (
+            format!("{sockets} stream_socket_shutdown($near, STREAM_SHUT_WR);"),
+            "half shut down",
+        ),
+        (
+            format!("{datagrams} socket_write($pair[0], 'x');"),
+            "waits to be read",
+        ),
+        (
+            format!("{pipes} $c->write($ends[1], 'x', 1);"),
+            "a pipe open (descriptor ",
+        ),
+    ] {
+        for engine in ["rewind", "fork"] {
+            let boot = format!("{boot} surus_serve(fn () => print 'x');");
+            let Err(log) = try_booted(engine, &boot, &["--workers", "1"], &ffi) else {
+                panic!("{engine} has started: {boot}");
+            };
+            assert!(
+                log.contains(words) && log.contains("before surus_serve()"),
+                "{engine}: {boot}\n{log}"
+            );
+        }
+    }
+    // One end alone leads nowhere; two of the same are two.
+    for boot in [
+        format!("{sockets} fclose($near);"),
+        format!("{sockets} $first = [$near, $far]; {sockets} {datagrams}"),
+    ] {
+        let boot = format!("{boot} surus_serve(fn () => print 'served');");
+        let site = try_booted("rewind", &boot, &["--workers", "1"], &[])
+            .unwrap_or_else(|log| panic!("{boot}\n{log}"));
+        for _ in 0..3 {
+            assert_eq!(site.get("/hello.php").body, "served", "{boot}");
+        }
+    }
+}
+
+/// A signal that the boot handles reaches the handler in a request, by an alarm and by another
+/// process.
+#[test]
+fn a_handler_that_the_boot_has_set_is_called_in_requests() {
+    let boot = "pcntl_async_signals(true);
+        $heard = [];
+        foreach ([SIGALRM, SIGUSR1, SIGWINCH] as $signal) { pcntl_signal($signal, function ($signal) { $GLOBALS['heard'][] = $signal; }); }
+        pcntl_alarm(1);
+        surus_serve(function () {
+            pcntl_alarm(1);
+            foreach ([SIGUSR1, SIGWINCH] as $signal) { posix_kill(getmypid(), $signal); }
+            for ($i = 0; $i < 150 && count($GLOBALS['heard']) < 3; $i++) { usleep(10000); }
+            echo implode(' ', $GLOBALS['heard']);
+        });";
+    for engine in BOOTS {
+        let site = try_booted(engine, boot, &["--workers", "1"], &[])
+            .unwrap_or_else(|log| panic!("{engine}\n{log}"));
+        // A request does not hear an alarm of the boot itself, or signals to the prototype process.
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+        if engine == "rewind" || engine == "fork" {
+            for signal in ["USR1", "WINCH"] {
+                kill(site.template(), signal);
+            }
+        }
+        let first = site.get("/hello.php").body;
+        if engine == "rewind" || engine == "fork" {
+            assert_eq!(first, "10 28 14", "{engine}\n{}", site.surus.log());
+            assert_eq!(site.get("/hello.php").body, "10 28 14", "{engine}");
+        } else {
+            assert!(first.contains("14"), "{engine}: {first}");
+        }
+    }
+}
+
+#[test]
+fn signals_that_the_boot_has_blocked_are_blocked_in_requests_and_wait_for_none() {
+    let boot = "pcntl_sigprocmask(SIG_BLOCK, [SIGUSR2, SIGTERM]);
+        surus_serve(function () {
+            // Not by pcntl_sigprocmask(), for which a worker is replaced.
+            $blocked = implode(preg_grep('/^SigBlk/', file('/proc/self/status', FILE_IGNORE_NEW_LINES)));
+            echo substr($blocked, -4), ' ', getmypid(), ' ', max(0, @pcntl_sigtimedwait([SIGUSR2], $info, 0, 1000));
+            if ($_SERVER['QUERY_STRING']) { posix_kill(getmypid(), SIGUSR2); }
+        });";
+    for engine in ["rewind", "fork"] {
+        let site = try_booted(engine, boot, &["--workers", "1"], &[])
+            .unwrap_or_else(|log| panic!("{engine}\n{log}"));
+        let ask = |path| site.get(path).body;
+        let first = ask("/hello.php");
+        assert!(
+            first.starts_with("4800 ") && first.ends_with(" 0"),
+            "{engine}: {first}"
+        );
+        assert_eq!(ask("/hello.php") == first, engine == "rewind");
+        let left = ask("/hello.php?leave");
+        assert_eq!(left == first, engine == "rewind");
+        let next = ask("/hello.php");
+        assert!(
+            next.starts_with("4800 ") && next.ends_with(" 0") && next != left,
+            "{engine}: {left} {next}"
+        );
+    }
+}
+
+/// Children that the boot does not want to hear of are not the template's workers.
+#[test]
+fn a_boot_that_ignores_its_children_loses_no_worker() {
+    let boot = "pcntl_signal(SIGCHLD, SIG_IGN); surus_serve(fn () => print getmypid());";
+    for engine in ["rewind", "fork"] {
+        let site = try_booted(engine, boot, &["--workers", "1"], &[])
+            .unwrap_or_else(|log| panic!("{engine}\n{log}"));
+        let first = site.get("/hello.php").body;
+        kill(first.parse().unwrap(), "KILL");
+        assert_ne!(site.get("/hello.php").body, first, "{engine}");
+    }
+}
+
+#[test]
+fn what_a_request_does_to_the_stderr_of_the_boot_no_other_meets() {
+    let boot = "$err = fopen('php://stderr', 'w');
+        surus_serve(function () use ($err) {
+            echo implode(' ', array_map(fn ($fd) => octdec(substr(file(\"/proc/self/fdinfo/$fd\")[1], 7)) & 04001, $GLOBALS['fds'] ??= array_filter(
+                scandir('/proc/self/fd'), fn ($fd) => @readlink(\"/proc/self/fd/$fd\") === readlink('/proc/self/fd/2'))));
+            fwrite($err, 'said by ' . getmypid() . \"\\n\");
+            stream_set_blocking($err, false);
+            usleep(20000);
+        });";
+    for engine in ["rewind", "fork", "standby"] {
+        let site = try_booted(engine, boot, &["--workers", "2"], &[])
+            .unwrap_or_else(|log| panic!("{engine}\n{log}"));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..5 {
+                        // stdout, stderr and the boot's, which leads where they do: all to be
+                        // written to, and all block.
+                        assert_eq!(site.get("/hello.php").body, "1 1 1", "{engine}");
+                    }
+                });
+            }
+        });
+        site.surus
+            .wait_for_log(|log| log.matches("said by ").count() == 10);
+    }
+}

@@ -1,0 +1,65 @@
+//! `max_execution_time` counts the CPU time of each event for itself, also where PHP's timer runs
+//! on from one to the next.
+
+use crate::booted::try_booted;
+use crate::site::Site;
+
+/// Computes for as long as it is told, in microseconds of CPU time, and says for how long it could.
+const BOOT: &str = "surus_serve(function () {
+    $time = function () { $u = getrusage(); return $u['ru_utime.tv_sec'] * 1e6 + $u['ru_utime.tv_usec'] + $u['ru_stime.tv_sec'] * 1e6 + $u['ru_stime.tv_usec']; };
+    $began = $time();
+    ini_set('display_errors', 0);
+    register_shutdown_function(function () use ($began, $time) { echo (int) ($time() - $began); });
+    if (isset($_GET['limit'])) set_time_limit((int) $_GET['limit']);
+    while ($time() - $began < $_GET['for']) {}
+    if (isset($_GET['then'])) { set_time_limit((int) $_GET['then']); while (true) {} }
+});";
+
+fn site(engine: &str) -> Site {
+    let args = ["--workers", "1", "-d", "max_execution_time=1"];
+    try_booted(engine, BOOT, &args, &[]).unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
+}
+
+/// Seconds of CPU time that it had, of which the kernel's timer is sure to a tenth or so where
+/// others want the CPU, too; it is ended for taking more if it `fails`.
+fn had(site: &Site, query: &str, fails: bool) -> f64 {
+    let answer = site.get(&format!("/?{query}"));
+    assert_eq!(answer.status, if fails { 500 } else { 200 }, "{query}");
+    answer.body.parse::<f64>().unwrap() / 1e6
+}
+
+#[test]
+fn an_event_has_its_own_time() {
+    for engine in ["rewind", "worker"] {
+        let site = site(engine);
+        // More together than one may have, so that the timer of the first ends during another.
+        for _ in 0..6 {
+            had(&site, "for=300000", false);
+        }
+        for round in 0..3 {
+            let seconds = had(&site, "for=9000000", true);
+            assert!(
+                (0.75..2.0).contains(&seconds),
+                "{engine}, {round}: {seconds}"
+            );
+            (0..2).for_each(|_| _ = had(&site, "for=400000", false));
+        }
+    }
+}
+
+#[test]
+fn a_script_may_ask_for_more_and_for_less() {
+    let site = site("rewind");
+    had(&site, "for=700000", false);
+    let seconds = had(&site, "for=9000000&limit=2", true);
+    assert!((1.6..3.0).contains(&seconds), "{seconds}");
+    had(&site, "for=1500000&limit=0", false);
+    // What it has asked for is its own: the next one has what is configured.
+    let seconds = had(&site, "for=9000000", true);
+    assert!((0.75..2.0).contains(&seconds), "{seconds}");
+    // As much again, from there on.
+    let seconds = had(&site, "for=600000&then=1", true);
+    assert!((1.3..2.6).contains(&seconds), "{seconds}");
+    had(&site, "for=800000", false);
+    had(&site, "for=800000", false);
+}

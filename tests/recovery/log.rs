@@ -1,0 +1,91 @@
+//! A stderr and a stdout that are not read, or closed.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use crate::site::{app, ask, kill, request, until};
+
+/// Serves an application with a log as large as `error_log()` is told; with its address.
+fn serve(dir: &tempfile::TempDir, stderr: Stdio) -> (Child, String) {
+    let code = "<?php error_log('<'.str_repeat('l', (int) $_GET['bytes']).'>'); echo 'logged';";
+    std::fs::write(dir.path().join("long.php"), code).unwrap();
+    let mut surus = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .arg("serve")
+        .arg(dir.path())
+        .args(["--listen", "127.0.0.1:0", "--workers", "1"])
+        .env("SURUS_LOG_MAX_MESSAGE", "2M")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(stderr)
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(surus.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    std::thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
+    let address = line.trim_end().rsplit('/').next().unwrap().to_string();
+    (surus, address)
+}
+
+fn log(address: &str, bytes: usize) {
+    let path = format!("/long.php?bytes={bytes}");
+    let answer = ask(address, request("GET", &path, "").as_bytes()).unwrap();
+    assert_eq!((answer.status, answer.body.as_str()), (200, "logged"));
+}
+
+#[test]
+fn a_stderr_that_nobody_reads_holds_up_neither_requests_nor_the_end() {
+    let dir = app();
+    let (mut surus, address) = serve(&dir, Stdio::piped());
+    for _ in 0..8 {
+        log(&address, 60_000);
+    }
+    kill(surus.id(), "TERM");
+    let mut status = None;
+    until("it ends", || {
+        status = surus.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.unwrap().success());
+}
+
+#[test]
+fn lines_that_nobody_has_read_are_counted_in_the_log() {
+    let dir = app();
+    let (mut surus, address) = serve(&dir, Stdio::piped());
+    for _ in 0..24 {
+        log(&address, 1_000_000);
+    }
+    let mut stderr = surus.stderr.take().unwrap();
+    let read = std::thread::spawn(move || {
+        let mut text = String::new();
+        stderr.read_to_string(&mut text).unwrap();
+        text
+    });
+    log(&address, 1);
+    kill(surus.id(), "TERM");
+    assert!(surus.wait().unwrap().success());
+    let text = read.join().unwrap();
+    let lost = text
+        .lines()
+        .find_map(|line| line.split_once(" lines lost: stderr was not read"))
+        .and_then(|(before, _)| before.rsplit(' ').next()?.parse::<usize>().ok());
+    let whole = text.matches("ll>").count();
+    assert_eq!(lost.map(|lost| lost + whole), Some(24), "{whole} are there");
+}
+
+#[test]
+fn all_that_was_logged_is_there_at_the_end() {
+    let dir = app();
+    let (mut surus, address) = serve(&dir, Stdio::piped());
+    for _ in 0..12 {
+        log(&address, 1_000_000);
+    }
+    kill(surus.id(), "TERM");
+    let mut text = String::new();
+    let mut stderr = surus.stderr.take().unwrap();
+    stderr.read_to_string(&mut text).unwrap();
+    assert!(surus.wait().unwrap().success());
+    assert_eq!(text.matches("ll>").count(), 12);
+    assert!(!text.contains("lines lost"), "{}", text.len());
+}

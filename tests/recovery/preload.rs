@@ -1,0 +1,41 @@
+//! Libraries of the tests that stand before libc in PHP's processes.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub struct Preload {
+    _dir: tempfile::TempDir,
+    library: PathBuf,
+}
+
+impl Preload {
+    /// Of a file in this directory.
+    pub fn compile(source: &str) -> Preload {
+        let dir = tempfile::tempdir().unwrap();
+        let library = dir.path().join("preloaded.so");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/recovery")
+            .join(source);
+        let mut cc = Command::new("cc");
+        // Bound at once: to look up a function later is to write where nothing looks any more.
+        cc.args([
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-Wall",
+            "-Werror",
+            "-Wl,-z,now",
+            "-o",
+        ]);
+        assert!(cc.arg(&library).arg(source).status().unwrap().success());
+        // The workers may run as another user.
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        Preload { _dir: dir, library }
+    }
+
+    /// What LD_PRELOAD has to be.
+    pub fn path(&self) -> &str {
+        self.library.to_str().unwrap()
+    }
+}

@@ -1,0 +1,133 @@
+//! A script that stops, kills or cuts off processes that are not its own.
+
+use std::time::Duration;
+
+use crate::shared_memory::{
+    ENGINES, SOON, answers_within, counted, post_counted, ready, repairs, site,
+};
+use crate::site::{kill, lives, until};
+
+#[test]
+fn inbox_socket_shut_down_by_a_script_is_replaced_and_requests_go_on() {
+    for engine in ENGINES {
+        for how in 0..3 {
+            let code = format!("libc()->shutdown(4, {how}); usleep(100000); echo 'done';");
+            let site = site(engine, &[("lie.php", &code)], &[]);
+            let other = site.begun("/nap.php?ms=1000");
+            let lie = site.begin("/lie.php");
+            std::thread::sleep(Duration::from_millis(30));
+            for (number, answer) in post_counted(&site, 0..24, 20_000) {
+                assert_eq!(
+                    (answer.status, answer.body),
+                    (200, number.to_string()),
+                    "{engine} {how}: {}",
+                    site.surus.log()
+                );
+                assert_eq!(counted(&site, number), 1, "{engine} {how}");
+            }
+            answers_within(&site, SOON, engine);
+            assert_eq!(lie.join().unwrap().unwrap().body, "done", "{engine} {how}");
+            assert_eq!(
+                other.join().unwrap().unwrap().body,
+                "rested",
+                "{engine} {how}"
+            );
+            if how != 1 {
+                // Where workers cannot read any more. What they cannot write there, they need not.
+                until("it is counted", || repairs(&site, "inbox") == 1);
+            }
+            until("it is ready", || ready(&site));
+        }
+    }
+}
+
+#[test]
+fn template_stopped_by_a_script_is_noticed_and_replaced() {
+    for engine in ["fork", "rewind"] {
+        let site = site(
+            engine,
+            &[(
+                "lie.php",
+                "libc()->kill(libc()->getppid(), 19); echo 'done';",
+            )],
+            &[],
+        );
+        let template = site.template();
+        assert_eq!(site.get("/lie.php").body, "done", "{engine}");
+        // Each needs a worker to be forked: on `fork` they end with their request.
+        for _ in 0..12 {
+            assert_eq!(site.get("/hello.php").body, "hello", "{engine}");
+        }
+        until(
+            &format!("another has taken its place: {engine} {}", site.surus.log()),
+            || !lives(template) && !site.workers().is_empty(),
+        );
+        assert_eq!(repairs(&site, "template_stopped"), 1, "{engine}");
+        assert!(site.surus.log().contains("template was stopped"));
+        answers_within(&site, SOON, engine);
+        assert!(ready(&site));
+    }
+}
+
+#[test]
+fn template_killed_by_a_script_is_replaced() {
+    // The second one is a real-time signal, which few programs know.
+    for (engine, signal) in [("fork", 9), ("rewind", 9), ("fork", 40), ("rewind", 40)] {
+        let code = format!("libc()->kill(libc()->getppid(), {signal}); echo 'done';");
+        let site = site(engine, &[("lie.php", &code)], &[]);
+        let template = site.template();
+        assert_eq!(site.get("/lie.php").body, "done", "{engine} {signal}");
+        for (number, answer) in post_counted(&site, 0..24, 1000) {
+            assert_eq!(
+                (answer.status, answer.body),
+                (200, number.to_string()),
+                "{engine} {signal}"
+            );
+            assert_eq!(counted(&site, number), 1, "{engine} {signal}");
+        }
+        until("another has taken its place", || {
+            !lives(template) && !site.workers().is_empty()
+        });
+        answers_within(&site, SOON, engine);
+    }
+}
+
+/// PHP takes it for the end of max_execution_time.
+#[test]
+fn template_sent_sigprof_by_a_script_forks_workers_that_serve() {
+    for engine in ["fork", "rewind"] {
+        let code = "libc()->kill(libc()->getppid(), 27); echo 'done';";
+        let site = site(engine, &[("lie.php", code)], &[]);
+        let template = site.template();
+        assert_eq!(site.get("/lie.php").body, "done", "{engine}");
+        let before = site.workers();
+        before.iter().for_each(|pid| kill(*pid, "KILL"));
+        until("others have come", || {
+            let workers = site.workers();
+            workers.len() >= 4 && !workers.iter().any(|pid| before.contains(pid))
+        });
+        answers_within(&site, SOON, engine);
+        assert_eq!(site.template(), template, "{engine}");
+    }
+}
+
+#[test]
+fn siblings_stopped_by_a_script_keep_no_request() {
+    for engine in ENGINES {
+        let code = "foreach (siblings() as $pid) libc()->kill((int) $pid, 19); echo 'done'; if (isset($_GET['self'])) { touch($_GET['self']); libc()->kill(getmypid(), 19); }";
+        let site = site(
+            engine,
+            &[("lie.php", code)],
+            &[("SURUS_HTTP_REQUEST_TIMEOUT", "20s")],
+        );
+        assert_eq!(site.get("/lie.php").body, "done", "{engine}");
+        answers_within(&site, SOON, engine);
+        // All of them.
+        let stopped = site.dir.path().join("writable/stopped");
+        let lie = site.begin(&format!("/lie.php?self={}", stopped.display()));
+        until("all are stopped", || stopped.exists());
+        answers_within(&site, SOON, engine);
+        site.workers().iter().for_each(|pid| kill(*pid, "CONT"));
+        drop(lie);
+    }
+}

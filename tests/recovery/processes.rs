@@ -1,0 +1,250 @@
+//! Processes that die, or are stopped.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use crate::site::{Site, children, kill, lives, until};
+
+#[test]
+fn killing_a_busy_worker_costs_its_request_alone() {
+    let site = Site::start(&["--workers", "3"], &[]);
+    let others = [
+        site.begun("/nap.php?ms=1500"),
+        site.begun("/nap.php?ms=1500"),
+    ];
+    let before: BTreeSet<u32> = site.workers().into_iter().collect();
+    // Ours is the one that burns time.
+    let victim = site.begun("/loop.php");
+    let busy = *before
+        .iter()
+        .max_by_key(|pid| cpu(**pid))
+        .expect("there are workers");
+    until("it has used some", || {
+        cpu(busy) > 5 || before.iter().any(|pid| cpu(*pid) > 5)
+    });
+    let busy = *before.iter().max_by_key(|pid| cpu(**pid)).unwrap();
+    kill(busy, "KILL");
+    assert_eq!(victim.join().unwrap().unwrap().status, 502);
+    for other in others {
+        assert_eq!(other.join().unwrap().unwrap().body, "rested");
+    }
+    assert_eq!(site.get("/hello.php").body, "hello");
+}
+
+fn cpu(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let mut fields = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or("")
+        .split_whitespace()
+        .skip(11);
+    fields
+        .next()
+        .and_then(|ticks| ticks.parse().ok())
+        .unwrap_or(0)
+}
+
+#[test]
+fn killing_idle_workers_costs_nothing() {
+    let site = Site::start(&["--workers", "2"], &[]);
+    for pid in site.workers() {
+        kill(pid, "KILL");
+    }
+    for _ in 0..20 {
+        assert_eq!(site.get("/hello.php").body, "hello");
+    }
+    until("both are replaced", || site.workers().len() == 2);
+}
+
+#[test]
+fn killing_the_template_costs_nothing() {
+    kill_the_template(&Site::start(&["--workers", "2"], &[]));
+}
+
+/// What runs ends well, and what comes meanwhile is answered.
+pub fn kill_the_template(site: &Site) {
+    let template = site.template();
+    let running = [
+        site.begun("/nap.php?ms=1000"),
+        site.begun("/nap.php?ms=1000"),
+    ];
+    kill(template, "KILL");
+    let load = site.load(4, "/hello.php");
+    for task in running {
+        assert_eq!(task.join().unwrap().unwrap().body, "rested");
+    }
+    until("there is another", || {
+        site.template() != template && lives(site.template())
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    let answers = load.stop();
+    assert!(answers.len() > 10, "{}", answers.len());
+    assert!(
+        answers.iter().all(|status| *status == Some(200)),
+        "{answers:?}"
+    );
+}
+
+#[test]
+fn killing_surus_leaves_no_php_process() {
+    let mut site = Site::start(&["--workers", "3"], &[]);
+    let processes: Vec<u32> = site
+        .workers()
+        .into_iter()
+        .chain([site.template()])
+        .collect();
+    let looping = site.begun("/loop.php");
+    let napping = site.begun("/nap.php?ms=30000");
+    site.surus.signal("KILL");
+    site.surus.wait();
+    for pid in processes {
+        until("PHP has ended", || !lives(pid));
+    }
+    assert!(looping.join().unwrap().is_err() && napping.join().unwrap().is_err());
+}
+
+#[test]
+fn however_surus_ends_no_php_of_the_system_stays() {
+    for engine in ["fpm", "builtin", "cgi", "cli"] {
+        for signals in [&["KILL"][..], &["TERM", "TERM"]] {
+            let mut site = Site::start(&["--engine", engine, "--workers", "2"], &[]);
+            let looping = site.begun("/loop.php");
+            let mut processes = children(site.surus.pid());
+            let grandchildren: Vec<u32> = processes.iter().flat_map(|pid| children(*pid)).collect();
+            processes.extend(grandchildren);
+            assert!(!processes.is_empty(), "{engine}");
+            for signal in signals {
+                site.surus.signal(signal);
+                std::thread::sleep(std::time::Duration::from_millis(200));
+            }
+            site.surus.wait();
+            for pid in processes {
+                until("PHP has ended", || !lives(pid));
+            }
+            // A second TERM may leave time for an error response.
+            let answer = looping.join().unwrap();
+            assert!(answer.is_err() || answer.unwrap().status >= 500, "{engine}");
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_surus_leaves_on_disk_goes_with_the_next_one() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let homes = || {
+        let entries = std::fs::read_dir(directory.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names
+            .filter(|name| name.starts_with("surus-php-"))
+            .collect::<Vec<_>>()
+    };
+    let start = || {
+        let temporary = [("TMPDIR", directory.path().to_str().unwrap())];
+        Site::start(&["--engine", "cgi", "--workers", "1"], &temporary)
+    };
+    // A stranger's, whatever it is called.
+    std::fs::create_dir(directory.path().join("surus-php-notes")).unwrap();
+    let mut killed = start();
+    killed.surus.signal("KILL");
+    killed.surus.wait();
+    assert_eq!(homes().len(), 2, "{:?}", homes());
+
+    let first = start();
+    assert_eq!(homes().len(), 2, "{:?}", homes());
+    let second = start();
+    assert_eq!(
+        homes().len(),
+        3,
+        "one that lives was removed: {:?}",
+        homes()
+    );
+    assert_eq!(first.get("/hello.php").status, 200);
+    drop((first, second));
+    until("homes are removed", || homes() == ["surus-php-notes"]);
+}
+
+#[test]
+fn killing_surus_and_the_template_leaves_no_php_process() {
+    let mut site = Site::start(&["--workers", "2"], &[]);
+    let processes: Vec<u32> = site.workers();
+    let _looping = site.begun("/loop.php");
+    let template = site.template();
+    kill(template, "KILL");
+    site.surus.signal("KILL");
+    site.surus.wait();
+    for pid in processes {
+        until("PHP has ended", || !lives(pid));
+    }
+}
+
+#[test]
+fn a_stopped_worker_is_replaced_after_its_deadline() {
+    let site = Site::start(
+        &["--workers", "1"],
+        &[
+            ("SURUS_HTTP_REQUEST_TIMEOUT", "1s"),
+            ("SURUS_ENGINE_KILL_TIMEOUT", "300ms"),
+        ],
+    );
+    let worker = site.workers()[0];
+    let held = site.begun("/nap.php?ms=500");
+    kill(worker, "STOP");
+    assert_eq!(held.join().unwrap().unwrap().status, 504);
+    assert_eq!(site.get("/hello.php").body, "hello");
+    assert!(!site.workers().contains(&worker));
+}
+
+#[test]
+fn workers_that_die_at_once_are_replaced_more_and_more_slowly() {
+    let site = Site::start(&["--workers", "2"], &[]);
+    let mut seen = BTreeSet::new();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        for pid in site.workers() {
+            if seen.insert(pid) {
+                kill(pid, "KILL");
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(
+        (4..30).contains(&seen.len()),
+        "{} processes in 3 seconds",
+        seen.len()
+    );
+    assert_eq!(site.get("/hello.php").body, "hello");
+}
+
+#[test]
+fn how_long_events_wait_for_a_worker_is_measured() {
+    for engine in ["classic", "fpm"] {
+        let admin = tempfile::tempdir().unwrap();
+        let socket = admin.path().join("admin");
+        let listen = format!("unix:{}", socket.display());
+        let site = Site::start(
+            &["--engine", engine, "--workers", "1"],
+            &[("SURUS_ADMIN_LISTEN", &listen)],
+        );
+        let naps: Vec<_> = (0..3).map(|_| site.begin("/nap.php?ms=300")).collect();
+        for nap in naps {
+            assert_eq!(nap.join().unwrap().unwrap().status, 200);
+        }
+        let metrics = crate::site::metrics(&socket);
+        let value = |name: &str| -> f64 {
+            let line = metrics.lines().find(|line| line.starts_with(name));
+            let line = line.unwrap_or_else(|| panic!("no {name} in:\n{metrics}"));
+            line.rsplit(' ').next().unwrap().parse().unwrap()
+        };
+        assert_eq!(
+            value("surus_queue_duration_seconds_count"),
+            3.0,
+            "{metrics}"
+        );
+        // One waited for one, another for two.
+        let waited = value("surus_queue_duration_seconds_sum");
+        assert!(waited > 0.8 && waited < 60.0, "{engine}: {waited}");
+    }
+}

@@ -1,0 +1,418 @@
+//! Events and answers that pass through shared memory: none reaches another client, none is lost,
+//! and none waits for a busy worker.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::booted::{BOOT, try_booted};
+use crate::site::{Site, kill, until};
+
+/// Asks on one connection until `done`; calls `seen` with each status, none for an answer that is
+/// cut off, and whether the body is the one that was asked for. Bodies and answers of lengths that
+/// go by memory and by socket take turns.
+fn ask_again_and_again(
+    site: &Site,
+    client: usize,
+    done: &AtomicBool,
+    mut seen: impl FnMut(Option<u16>, bool),
+) {
+    let mut connection = None;
+    for n in 0.. {
+        if done.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut stream = connection.take().unwrap_or_else(|| {
+            let stream = TcpStream::connect(&site.surus.address).unwrap();
+            let limit = Some(Duration::from_secs(20));
+            stream.set_read_timeout(limit).unwrap();
+            BufReader::new(stream)
+        });
+        let key = format!("{client}-{n}");
+        let more = [0, 0, 10, 3_000, 0, 40_000][n % 6];
+        let body = "b".repeat([0, 0, 0, 100, 20_000][n % 5]);
+        let query = format!("/echo.php?n={key}&more={more}&us={}", n % 3 * 50);
+        let asked = format!(
+            "GET {query} HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        match answer(&mut stream, &asked) {
+            Ok(answer) => {
+                let right = answer.body == format!("{key}{}", ".".repeat(more)).as_bytes();
+                seen(Some(answer.status), right);
+                connection = answer.goes_on.then_some(stream);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => panic!("no answer in time"),
+            Err(_) => seen(None, false),
+        }
+    }
+}
+
+struct Whole {
+    status: u16,
+    body: Vec<u8>,
+    goes_on: bool,
+}
+
+/// One request and its answer.
+fn answer(connection: &mut BufReader<TcpStream>, asked: &str) -> io::Result<Whole> {
+    let cut = || io::Error::from(io::ErrorKind::UnexpectedEof);
+    connection.get_mut().write_all(asked.as_bytes())?;
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if connection.read_line(&mut head)? == 0 {
+            return Err(cut());
+        }
+    }
+    let head = head.to_ascii_lowercase();
+    let mut lines = head.lines();
+    let length = lines.find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = Vec::new();
+    match length {
+        Some(length) => {
+            body.resize(length.parse().unwrap(), 0);
+            connection.read_exact(&mut body)?;
+        }
+        None => loop {
+            let mut size = String::new();
+            connection.read_line(&mut size)?;
+            let size = usize::from_str_radix(size.trim(), 16).map_err(|_| cut())?;
+            let mut chunk = vec![0; size + 2];
+            connection.read_exact(&mut chunk)?;
+            body.extend_from_slice(&chunk[..size]);
+            if size == 0 {
+                break;
+            }
+        },
+    }
+    Ok(Whole {
+        status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+        body,
+        goes_on: !head.contains("connection: close"),
+    })
+}
+
+/// The rings' memory.
+fn memory(site: &Site) -> File {
+    let is_it = |to: PathBuf| to.to_string_lossy().contains("surus-rings");
+    let mut descriptors = std::fs::read_dir(format!("/proc/{}/fd", site.surus.front())).unwrap();
+    let rings = descriptors
+        .find_map(|entry| {
+            Some(entry.ok()?.path()).filter(|fd| std::fs::read_link(fd).is_ok_and(is_it))
+        })
+        .expect("the rings' memory");
+    File::options().read(true).write(true).open(rings).unwrap()
+}
+
+/// Where the bits of the workers that look for events are (sapi/ipc/rings.h): behind two cache
+/// lines, and the bits of those that sleep.
+const SPINNING: u64 = 64 * 3;
+
+/// The positions of the inbox and of each outbox: what has passed through them so far, in bytes.
+fn passed(site: &Site, workers: u64) -> Vec<u64> {
+    let mut file = memory(site);
+    // sapi/ipc/rings.h: two cache lines, one for each of three arrays of bits, then two for each
+    // ring.
+    let tail = |ring: u64| {
+        let mut bytes = [0; 8];
+        file.seek(SeekFrom::Start(64 * (5 + 2 * ring + 1))).unwrap();
+        file.read_exact(&mut bytes).unwrap();
+        u64::from_ne_bytes(bytes)
+    };
+    (0..=workers).map(tail).collect()
+}
+
+/// Clients that ask again and again while `meanwhile` runs: how many answers were right, and how
+/// many were 502. Others fail the test.
+fn load(site: &Site, clients: usize, meanwhile: impl FnOnce()) -> (usize, usize) {
+    let (done, right, failed) = (
+        AtomicBool::new(false),
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+    );
+    std::thread::scope(|scope| {
+        for client in 0..clients {
+            let (done, right, failed) = (&done, &right, &failed);
+            scope.spawn(move || {
+                ask_again_and_again(site, client, done, |status, is_right| match status {
+                    Some(200) => {
+                        assert!(is_right, "somebody else's answer, or not all of it");
+                        right.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Some(502) | None => drop(failed.fetch_add(1, Ordering::Relaxed)),
+                    Some(other) => panic!("status {other}: {}", site.surus.log()),
+                });
+            });
+        }
+        meanwhile();
+        done.store(true, Ordering::Relaxed);
+    });
+    (right.into_inner(), failed.into_inner())
+}
+
+#[test]
+fn what_comes_together_passes_through_memory_and_everybody_gets_his_own() {
+    for engine in ["classic", "worker", "rewind"] {
+        let site = site(engine, "2");
+        let (right, failed) = load(&site, 24, || std::thread::sleep(Duration::from_secs(2)));
+        assert!(
+            right > 500 && failed == 0,
+            "{engine}: {right} right, {failed} failed"
+        );
+        let passed = passed(&site, 2);
+        assert!(
+            passed.iter().all(|bytes| *bytes > 0),
+            "{engine}: {passed:?}"
+        );
+    }
+}
+
+fn site(engine: &str, workers: &str) -> Site {
+    if engine == "classic" {
+        return Site::start(&["--workers", workers], &[]);
+    }
+    try_booted(engine, BOOT, &["--workers", workers], &[]).unwrap_or_else(|log| panic!("{log}"))
+}
+
+/// Also between taking an event and saying so, between an answer and the word of it, asleep and
+/// about to be.
+#[test]
+fn workers_that_are_killed_cost_at_most_what_they_held() {
+    for engine in ["classic", "worker", "rewind", "fork"] {
+        let site = site(engine, "3");
+        let mut killed = 0;
+        let (right, failed) = load(&site, 24, || {
+            let until = Instant::now() + Duration::from_secs(4);
+            let mut random = 1_u64;
+            while Instant::now() < until {
+                random = random
+                    .wrapping_mul(6364136223846793005)
+                    .wrapping_add(1442695040888963407);
+                std::thread::sleep(Duration::from_micros(10_000 + (random >> 49)));
+                let workers = site.workers();
+                if let Some(pid) = workers.get((random >> 33) as usize % workers.len().max(1)) {
+                    kill(*pid, "KILL");
+                    killed += 1;
+                }
+            }
+        });
+        assert!(
+            right > 300 && killed > 20,
+            "{engine}: {right} right, {killed} killed"
+        );
+        assert!(
+            failed <= killed,
+            "{engine}: {failed} failed, {killed} killed"
+        );
+        assert_eq!(site.get("/hello.php").body, "hello");
+    }
+}
+
+/// In any state in which killed workers leave the bits of sleeping ones.
+#[test]
+fn nobody_waits_for_who_is_busy_while_another_sleeps() {
+    let site = Site::start(&["--workers", "3"], &[]);
+    for _ in 0..30 {
+        for pid in site.workers() {
+            kill(pid, "KILL");
+        }
+        site.get("/hello.php");
+    }
+    until("all are replaced", || site.workers().len() == 3);
+    let busy = [
+        site.begun("/nap.php?ms=4000"),
+        site.begun("/nap.php?ms=4000"),
+    ];
+    let began = Instant::now();
+    for _ in 0..20 {
+        let many: Vec<_> = (0..6).map(|_| site.begin("/hello.php")).collect();
+        for one in many {
+            assert_eq!(one.join().unwrap().unwrap().body, "hello");
+        }
+    }
+    assert!(
+        began.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        began.elapsed()
+    );
+    for nap in busy {
+        assert_eq!(nap.join().unwrap().unwrap().body, "rested");
+    }
+}
+
+/// Worker and Surus busy-poll for a client that asks alone; they, too, stop, end and serve others
+/// now and then.
+#[test]
+fn who_asks_alone_is_answered_whatever_becomes_of_who_waits() {
+    for engine in ["classic", "worker", "rewind"] {
+        let site = site(engine, "3");
+        let (right, failed) = load(&site, 1, || std::thread::sleep(Duration::from_secs(1)));
+        assert!(
+            right > 100 && failed == 0,
+            "{engine}: {right} right, {failed} failed"
+        );
+        for signal in ["STOP", "KILL"].repeat(4) {
+            let mut connection = connect(&site);
+            for _ in 0..300 {
+                hello(&mut connection);
+            }
+            // One of them is awake, or has just been; whatever it is, the third has what comes.
+            let workers = site.workers();
+            workers.iter().take(2).for_each(|pid| kill(*pid, signal));
+            for _ in 0..5 {
+                hello(&mut connection);
+            }
+            if signal == "STOP" {
+                workers.iter().take(2).for_each(|pid| kill(*pid, "CONT"));
+            }
+        }
+        // Others come, while one goes on asking.
+        let (right, failed) = load(&site, 1, || {
+            for _ in 0..10 {
+                std::thread::sleep(Duration::from_millis(50));
+                let (right, failed) =
+                    load(&site, 6, || std::thread::sleep(Duration::from_millis(20)));
+                assert!(right > 0 && failed == 0);
+            }
+        });
+        assert!(right > 50 && failed == 0, "{engine}: {right}, {failed}");
+        kill(site.surus.pid(), "HUP");
+        let mut connection = connect(&site);
+        (0..300).for_each(|_| hello(&mut connection));
+    }
+}
+
+/// A worker that is said to look for events gets them; it may have been stopped, or have ended,
+/// meanwhile.
+#[test]
+fn an_event_for_a_worker_that_looks_and_cannot_run_is_anothers() {
+    let site = Site::start(&["--workers", "2"], &[]);
+    let mut memory = memory(&site);
+    for (n, signal) in ["STOP", "KILL"].repeat(3).into_iter().enumerate() {
+        until("both are there", || site.workers().len() == 2);
+        let mut connection = connect(&site);
+        (0..n * 100).for_each(|_| hello(&mut connection));
+        std::thread::sleep(Duration::from_millis(20));
+        let workers = site.workers();
+        kill(workers[n / 2 % 2], signal);
+        // Whichever place it has, and as if it had not come to take it back.
+        memory.seek(SeekFrom::Start(SPINNING)).unwrap();
+        memory.write_all(&0b11_u64.to_ne_bytes()).unwrap();
+        (0..5).for_each(|_| hello(&mut connection));
+        kill(workers[n / 2 % 2], "CONT");
+    }
+}
+
+/// A client that asks alone, and soon again.
+#[test]
+fn a_worker_looks_for_its_next_event_where_there_is_a_cpu_for_it() {
+    let site = Site::start(&["--workers", "2"], &[]);
+    let mut memory = memory(&site);
+    let mut is_spinning = || {
+        let mut word = [0; 8];
+        memory.seek(SeekFrom::Start(SPINNING)).unwrap();
+        memory.read_exact(&mut word).unwrap();
+        word != [0; 8]
+    };
+    let mut seen = false;
+    load(&site, 1, || {
+        let end = Instant::now() + Duration::from_secs(10);
+        while !seen && Instant::now() < end {
+            seen = is_spinning();
+        }
+    });
+    assert_eq!(seen, surus::observe::system::Machine::read().has_spare());
+    until("it sleeps when nothing comes", || !is_spinning());
+    let site = Site::start(&["--workers", "2"], &[("SURUS_ENGINE_BUSY_POLL", "false")]);
+    let mut memory = self::memory(&site);
+    load(&site, 1, || {
+        for _ in 0..1000 {
+            let mut word = [0; 8];
+            memory.seek(SeekFrom::Start(SPINNING)).unwrap();
+            memory.read_exact(&mut word).unwrap();
+            assert_eq!(word, [0; 8], "it has been forbidden");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    });
+}
+
+fn connect(site: &Site) -> BufReader<TcpStream> {
+    let stream = TcpStream::connect(&site.surus.address).unwrap();
+    let limit = Some(Duration::from_secs(5));
+    stream.set_read_timeout(limit).unwrap();
+    BufReader::new(stream)
+}
+
+fn hello(connection: &mut BufReader<TcpStream>) {
+    let answer = answer(connection, "GET /hello.php HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+    assert_eq!((answer.status, &answer.body[..]), (200, &b"hello"[..]));
+}
+
+/// While surus could not run: a process that has ended is heard of together with its successor.
+#[test]
+fn the_successor_of_one_that_surus_has_never_seen_is_heard() {
+    let site = Site::start(&["--workers", "1"], &[]);
+    let nap = site.begun("/nap.php?ms=300");
+    let dying: Vec<_> = (0..6).map(|_| site.begin("/die.php")).collect();
+    std::thread::sleep(Duration::from_millis(100));
+    let first = site.workers();
+    kill(site.surus.front(), "STOP");
+    until("a successor has died", || site.workers() != first);
+    std::thread::sleep(Duration::from_secs(1));
+    kill(site.surus.front(), "CONT");
+    assert_eq!(nap.join().unwrap().unwrap().body, "rested");
+    for one in dying {
+        assert_eq!(one.join().unwrap().unwrap().status, 502);
+    }
+    for _ in 0..5 {
+        assert_eq!(site.get("/hello.php").body, "hello");
+    }
+}
+
+#[test]
+fn a_reload_and_an_end_under_load_lose_nothing() {
+    let site = site("rewind", "2");
+    let (right, failed) = load(&site, 24, || {
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(500));
+            kill(site.surus.pid(), "HUP");
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    });
+    assert!(right > 300 && failed == 0, "{right} right, {failed} failed");
+    // What waits in the ring when the end is asked for is done.
+    let last: Vec<_> = (0..40)
+        .map(|n| site.begin(&format!("/echo.php?n={n}&us=20000")))
+        .collect();
+    std::thread::sleep(Duration::from_millis(100));
+    kill(site.surus.pid(), "TERM");
+    for (n, one) in last.into_iter().enumerate() {
+        assert_eq!(one.join().unwrap().unwrap().body, n.to_string());
+    }
+}
+
+/// A worker that has not said anything wrong may still be one whose memory is not what it was.
+#[test]
+fn a_letter_that_cannot_be_costs_its_writer_alone() {
+    let site = Site::start(&["--workers", "2"], &[]);
+    let mut file = memory(&site);
+    let before = site.workers();
+    const TIMES: usize = 10;
+    let (right, failed) = load(&site, 8, || {
+        for _ in 0..TIMES {
+            std::thread::sleep(Duration::from_millis(300));
+            // The tail of the first worker's outbox: far ahead of its head. Its writer may put it
+            // right before anybody looks, but not every time.
+            file.seek(SeekFrom::Start(64 * (5 + 2 + 1))).unwrap();
+            file.write_all(&u64::MAX.to_ne_bytes()).unwrap();
+        }
+    });
+    assert!(right > 50, "{right} right");
+    assert!(failed <= 8 * TIMES, "{failed} failed");
+    until("it is replaced", || {
+        site.workers().len() == 2 && site.workers() != before
+    });
+}

@@ -1,0 +1,79 @@
+//! Scripts that misbehave.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use crate::site::{Site, is_root, until};
+
+#[test]
+fn each_way_to_fail_has_its_status_and_leaves_a_working_service() {
+    let site = Site::start(
+        &["--workers", "1"],
+        &[("SURUS_HTTP_REQUEST_TIMEOUT", "700ms")],
+    );
+    for (path, status) in [
+        ("/segfault.php", 502),
+        ("/loop.php", 504),
+        ("/sleep.php", 504),
+        ("/limit.php", 500),
+    ] {
+        assert_eq!(site.get(path).status, status, "{path}");
+        assert_eq!(site.get("/hello.php").body, "hello", "after {path}");
+    }
+    site.surus.wait_for_log(|log| {
+        log.contains("Allowed memory size") && log.contains("Stopped at its deadline")
+    });
+}
+
+#[test]
+fn memory_that_is_not_there_costs_one_request() {
+    let site = Site::start(&["--workers", "1"], &[]);
+    let worker = site.workers()[0];
+    let limited = Command::new("prlimit")
+        .args(["--pid", &worker.to_string(), "--as=700000000"])
+        .status();
+    if !limited.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: prlimit is not there");
+        return;
+    }
+    let answer = site.get("/eat.php");
+    assert!(matches!(answer.status, 500 | 502), "{answer:?}");
+    assert_eq!(site.get("/hello.php").body, "hello");
+}
+
+#[test]
+fn a_script_that_php_may_not_read_is_forbidden() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::start(&["--workers", "1"], &[]);
+    let file = site.dir.path().join("secret.php");
+    std::fs::write(&file, "<?php echo 'secret';").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let answer = site.get("/secret.php");
+    assert_eq!(answer.status, 403, "{answer:?}");
+    assert_eq!(site.get("/hello.php").body, "hello");
+}
+
+#[test]
+fn what_php_writes_is_logged_a_line_as_one_line() {
+    let site = Site::start(
+        &["--workers", "1", "-d", "log_errors=1"],
+        &[("SURUS_LOG_MAX_MESSAGE", "2M")],
+    );
+    assert_eq!(site.get("/log.php").body, "logged");
+    let whole = format!("<{}>", "l".repeat(1 << 20));
+    site.surus.wait_for_log(|log| {
+        log.lines().any(|line| line.contains(&whole))
+            && log.contains("to stderr")
+            && log.contains("to stdout")
+    });
+}
+
+#[test]
+fn a_crash_is_in_the_log() {
+    let site = Site::start(&["--workers", "1"], &[]);
+    assert_eq!(site.get("/segfault.php").status, 502);
+    site.surus.wait_for_log(|log| log.contains("SIGSEGV"));
+    until("there is another", || site.workers().len() == 1);
+}

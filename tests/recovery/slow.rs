@@ -1,0 +1,228 @@
+//! Clients that take their answers slowly, and what they may cost the others; scripts that are
+//! slow.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::site::{Answer, Site, Tmpfs, descriptors, request, until};
+
+/// More than the sockets on the way hold: lines with numbers, so that none of them can change
+/// places unnoticed.
+const LINES: usize = 2 << 20;
+const LONG: &str =
+    "<?php for ($i = 0; $i < 1 << 20; $i++) printf(\"%015d\\n%015d\\n\", 2 * $i, 2 * $i + 1);";
+
+/// Has asked for `/long.php` and takes next to nothing of it.
+struct Trickler(TcpStream, Vec<u8>);
+
+impl Trickler {
+    fn begin(site: &Site, path: &str) -> Trickler {
+        let mut stream = TcpStream::connect(&site.surus.address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(40)))
+            .unwrap();
+        stream
+            .write_all(request("GET", path, "").as_bytes())
+            .unwrap();
+        let mut first = vec![0; 1000];
+        stream.read_exact(&mut first).unwrap();
+        Trickler(stream, first)
+    }
+
+    /// Takes the rest as fast as it comes.
+    fn finish(mut self) -> Vec<u8> {
+        self.0.read_to_end(&mut self.1).unwrap();
+        self.1
+    }
+}
+
+/// The lines of an answer in chunks.
+fn lines(answer: &[u8]) -> Vec<u8> {
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let mut rest = &answer[end.unwrap() + 4..];
+    let mut body = Vec::new();
+    loop {
+        let line = rest.windows(2).position(|two| two == b"\r\n").unwrap();
+        let length = std::str::from_utf8(&rest[..line]).unwrap();
+        let length = usize::from_str_radix(length, 16).unwrap();
+        if length == 0 {
+            return body;
+        }
+        body.extend_from_slice(&rest[line + 2..][..length]);
+        rest = &rest[line + 2 + length + 2..];
+    }
+}
+
+fn is_whole(answer: &[u8]) -> bool {
+    let body = lines(answer);
+    let numbered = |(i, line): (usize, &[u8])| line == format!("{i:015}\n").as_bytes();
+    body.len() == 16 * LINES && body.chunks(16).enumerate().all(numbered)
+}
+
+fn within_a_second(site: &Site, path: &str) -> Answer {
+    let began = Instant::now();
+    let answer = site.get(path);
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(1), "{took:?} for {answer:?}");
+    answer
+}
+
+/// Files without a name that a process has open.
+fn spooled(pid: u32, spool: &Path) -> usize {
+    let spool = spool.canonicalize().unwrap();
+    let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    fds.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok())
+        .filter(|file| file.starts_with(&spool))
+        .count()
+}
+
+fn with_long(args: &[&str], spool: &Path, env: &[(&str, &str)]) -> Site {
+    let mut env = env.to_vec();
+    env.push(("SURUS_HTTP_TEMP_DIR", spool.to_str().unwrap()));
+    let site = Site::start(args, &env);
+    std::fs::write(site.dir.path().join("long.php"), LONG).unwrap();
+    assert!(site.get("/hello.php").body.contains("hello"));
+    site
+}
+
+#[test]
+fn clients_that_take_their_answers_slowly_hold_no_worker() {
+    for engine in ["classic", "fpm", "builtin", "cgi"] {
+        let spool = crate::common::spool();
+        let site = with_long(&["--workers", "2", "--engine", engine], spool.path(), &[]);
+        let before = descriptors(site.surus.front());
+        let slow = [0; 2].map(|_| Trickler::begin(&site, "/long.php"));
+        // Until PHP has said all of it.
+        std::thread::sleep(Duration::from_secs(3));
+        let answer = within_a_second(&site, "/hello.php");
+        // Of unknown length, it comes in chunks.
+        assert!(answer.body.contains("hello"), "{engine}");
+        assert_eq!(spooled(site.surus.front(), spool.path()), 2, "{engine}");
+        for slow in slow {
+            assert!(is_whole(&slow.finish()), "{engine}");
+        }
+        until("the files are gone", || {
+            spooled(site.surus.front(), spool.path()) == 0
+        });
+        assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 0);
+        if engine == "classic" {
+            until("no descriptor is left over", || {
+                descriptors(site.surus.front()) <= before
+            });
+        }
+    }
+}
+
+/// PHP waits for them, as without a file.
+#[test]
+fn beyond_the_disk_or_the_limit_all_of_an_answer_comes_all_the_same() {
+    for (limit, size, holds) in [
+        ("1G", 3 << 20, true),
+        ("5M", 64 << 20, true),
+        ("0", 64 << 20, false),
+    ] {
+        for engine in ["classic", "fpm"] {
+            let place = tempfile::tempdir().unwrap();
+            let spool = place.path().join("spool");
+            let Some(disk) = Tmpfs::mount(&spool, size) else {
+                eprintln!("skipped: no right to mount");
+                return;
+            };
+            let site = with_long(
+                &["--workers", "1", "--engine", engine],
+                &spool,
+                &[("SURUS_HTTP_MAX_RESPONSE_BUFFER", limit)],
+            );
+            let slow = Trickler::begin(&site, "/long.php");
+            let mut took = 0;
+            let most = (5 << 20).min(u64::from(size));
+            if holds {
+                until("the disk is in use", || {
+                    took = took.max(disk.used());
+                    took > most / 2
+                });
+            }
+            std::thread::sleep(Duration::from_secs(1));
+            assert!(disk.used() <= most, "{} bytes", disk.used());
+            assert!(is_whole(&slow.finish()), "{limit} {engine}");
+            assert_eq!(site.get("/hello.php").body, "hello");
+            until("the disk is empty again", || disk.used() == 0);
+        }
+    }
+}
+
+#[test]
+fn what_php_flushes_comes_at_once_and_touches_no_disk() {
+    let spool = crate::common::spool();
+    let site = with_long(&["--workers", "1"], spool.path(), &[]);
+    let code = "<?php while (ob_get_level()) ob_end_flush(); for ($i = 0; $i < 40; $i++) { printf(\"%.6f\\n\", microtime(true)); flush(); usleep(25000); }";
+    std::fs::write(site.dir.path().join("events.php"), code).unwrap();
+    let mut stream = TcpStream::connect(&site.surus.address).unwrap();
+    stream
+        .write_all(request("GET", "/events.php", "").as_bytes())
+        .unwrap();
+    let mut late = Vec::new();
+    let mut seen = 0;
+    let mut piece = [0; 4096];
+    loop {
+        let n = stream.read(&mut piece).unwrap();
+        if n == 0 {
+            break;
+        }
+        let now = std::time::SystemTime::now();
+        let now = now.duration_since(std::time::UNIX_EPOCH).unwrap();
+        assert_eq!(spooled(site.surus.front(), spool.path()), 0);
+        let text = String::from_utf8_lossy(&piece[..n]);
+        for line in text.lines().filter(|line| line.contains('.')) {
+            let Ok(said) = line.parse::<f64>() else {
+                continue;
+            };
+            seen += 1;
+            late.push(now.as_secs_f64() - said);
+        }
+    }
+    assert!(seen >= 40, "{seen}");
+    late.sort_by(f64::total_cmp);
+    assert!(late[20] < 0.01, "{late:?}");
+}
+
+#[test]
+fn php_learns_that_a_slow_client_has_left() {
+    let spool = crate::common::spool();
+    let site = with_long(&["--workers", "1"], spool.path(), &[]);
+    let seen = site.dir.path().join("writable/seen");
+    let code = format!(
+        "<?php ignore_user_abort(true); for ($i = 0; $i < 400 && !connection_aborted(); $i++) {{ echo str_repeat('x', 1 << 20); usleep(20000); }} file_put_contents('{}', $i);",
+        seen.display()
+    );
+    std::fs::write(site.dir.path().join("on.php"), code).unwrap();
+    let slow = Trickler::begin(&site, "/on.php");
+    until("the disk is in use", || {
+        spooled(site.surus.front(), spool.path()) == 1
+    });
+    drop(slow);
+    until("PHP has seen it", || {
+        std::fs::read_to_string(&seen).is_ok_and(|said| !said.is_empty())
+    });
+    let rounds: u32 = std::fs::read_to_string(&seen).unwrap().parse().unwrap();
+    assert!(rounds < 300, "{rounds}");
+    until("the file is gone", || {
+        spooled(site.surus.front(), spool.path()) == 0
+    });
+}
+
+#[test]
+fn a_script_that_ends_as_its_wait_is_looked_at_has_waited_for_nobody() {
+    let wait = [("SURUS_ENGINE_QUEUE_TIMEOUT", "300ms")];
+    let site = Site::start(&["--workers", "64"], &wait);
+    let nap = "<?php usleep(mt_rand(300000, 360000)); echo 'rested';";
+    std::fs::write(site.dir.path().join("nap.php"), nap).unwrap();
+    let load = site.load(60, "/nap.php");
+    std::thread::sleep(Duration::from_secs(4));
+    let statuses = load.stop();
+    let refused = statuses.iter().filter(|status| **status != Some(200));
+    assert!(statuses.len() > 200, "{}", statuses.len());
+    assert_eq!(refused.count(), 0, "of {}", statuses.len());
+}

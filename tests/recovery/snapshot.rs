@@ -1,0 +1,50 @@
+//! The memory that all workers share, which none of them may write to.
+
+use crate::booted::{BOOT, try_booted};
+
+#[test]
+fn no_request_finds_a_descriptor_of_the_snapshot() {
+    let site =
+        try_booted("rewind", BOOT, &["--workers", "1"], &[]).unwrap_or_else(|log| panic!("{log}"));
+    let code = "foreach (scandir('/proc/self/fd') as $fd) { echo @readlink(\"/proc/self/fd/$fd\"), \"\\n\"; }";
+    std::fs::write(
+        site.dir.path().join("descriptors.php"),
+        format!("<?php {code}"),
+    )
+    .unwrap();
+    let open = site.get("/descriptors.php").body;
+    assert!(
+        open.contains("/dev/null") && !open.contains("memfd:surus"),
+        "{open}"
+    );
+}
+
+/// A user that may look at other processes comes to it through their mappings.
+#[test]
+fn the_snapshot_is_sealed() {
+    let site =
+        try_booted("rewind", BOOT, &["--workers", "1"], &[]).unwrap_or_else(|log| panic!("{log}"));
+    let worker = site.workers()[0];
+    let maps = std::fs::read_to_string(format!("/proc/{worker}/maps")).unwrap();
+    let shared = maps
+        .lines()
+        .find(|line| line.contains("r--s") && line.contains("surus-snapshot"))
+        .expect("a shared mapping");
+    let (range, _) = shared.split_once(' ').unwrap();
+    let path = format!("/proc/{worker}/map_files/{range}");
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path);
+    let Ok(mut file) = file else {
+        eprintln!("skipped: no right to open {path}");
+        return;
+    };
+    let written = std::io::Write::write(&mut file, b"x");
+    assert_eq!(
+        written.map_err(|error| error.raw_os_error()),
+        Err(Some(1)),
+        "EPERM"
+    );
+    assert!(file.set_len(0).is_err(), "it can be made smaller");
+}

@@ -1,0 +1,220 @@
+//! Tests that modules import only what ARCHITECTURE.md allows.
+
+mod circles;
+mod exit_status;
+mod sapi;
+
+use std::path::{Path, PathBuf};
+
+/// The other modules that each module may use. `cli` may use all of them.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("budget", &[]),
+    ("busy_poll", &[]),
+    ("private_files", &[]),
+    ("units", &[]),
+    ("spool", &["budget"]),
+    ("event", &["spool", "units"]),
+    ("observe", &["budget", "units"]),
+    ("engine", &["event", "observe", "units"]),
+    ("launcher", &["engine"]),
+    ("keeper", &["engine", "launcher", "observe"]),
+    (
+        "engines",
+        &[
+            "budget",
+            "busy_poll",
+            "engine",
+            "event",
+            "launcher",
+            "observe",
+            "spool",
+            "units",
+        ],
+    ),
+    (
+        "app",
+        &[
+            "budget",
+            "engine",
+            "event",
+            "observe",
+            "private_files",
+            "spool",
+            "units",
+        ],
+    ),
+    (
+        "fronts",
+        &[
+            "app",
+            "budget",
+            "busy_poll",
+            "engine",
+            "event",
+            "observe",
+            "spool",
+            "units",
+        ],
+    ),
+    ("emulator", &["event", "units"]),
+    ("package", &["private_files", "units"]),
+    ("deploy", &["private_files", "units"]),
+    ("profile", &["units"]),
+    (
+        "config",
+        &["app", "engines", "fronts", "observe", "package", "units"],
+    ),
+];
+
+#[test]
+fn modules_import_only_allowed_modules() {
+    let mut wrong = Vec::new();
+    for (file, text) in sources(&["src"]) {
+        let module = module_of(&file);
+        if ["cli", "lib", "main"].contains(&module.as_str()) {
+            continue;
+        }
+        let Some((_, may_use)) = MAY_USE.iter().find(|(name, _)| *name == module) else {
+            panic!("{file}: say in MAY_USE of tests/repo/architecture.rs what `{module}` may use");
+        };
+        for (number, line) in code(&text) {
+            for used in used_modules(line) {
+                if used != module && !may_use.contains(&used.as_str()) {
+                    wrong.push(format!(
+                        "{file}:{number}: `{module}` uses `{used}`; it may use only {may_use:?}"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn allowed_imports_name_modules_that_exist() {
+    let modules: Vec<_> = sources(&["src"])
+        .iter()
+        .map(|(file, _)| module_of(file))
+        .collect();
+    for (module, may_use) in MAY_USE {
+        for name in may_use.iter().chain([module]) {
+            assert!(
+                modules.iter().any(|module| module == name),
+                "MAY_USE has {name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_is_in_crates_sys_only() {
+    let mut wrong = Vec::new();
+    for (file, text) in sources(&["src", "crates", "tests", "fuzz", "benches"]) {
+        if file.starts_with("crates/sys/") {
+            continue;
+        }
+        for (number, line) in code(&text) {
+            let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+            if words.any(|word| word == UNSAFE) {
+                wrong.push(format!("{file}:{number}: {}", line.trim()));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "belongs into crates/sys:\n{}\n",
+        wrong.join("\n")
+    );
+}
+
+/// Runtime threads record when they park (`src/engines/workers/ipc/doorbell.rs`); a thread that
+/// leaves the runtime would never record it.
+#[test]
+fn runtime_threads_stay_in_the_runtime() {
+    for (file, text) in sources(&["src"]) {
+        for (number, line) in code(&text) {
+            assert!(!line.contains("block_in_place("), "{file}:{number}");
+        }
+    }
+}
+
+#[test]
+fn every_file_has_a_doc_comment() {
+    let all = sources(&["src", "crates", "tests", "fuzz", "benches"]);
+    let wrong: Vec<_> = all
+        .iter()
+        .filter(|(_, text)| !text.starts_with("//! "))
+        .map(|(file, _)| file.as_str())
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "the first line must begin with `//! `:\n{}\n",
+        wrong.join("\n")
+    );
+}
+
+/// Split, so that this file may be searched too.
+const UNSAFE: &str = concat!("un", "safe");
+
+/// `src/fronts/http/mod.rs` → `fronts`, `src/units.rs` → `units`.
+fn module_of(file: &str) -> String {
+    let below = file.trim_start_matches("src/");
+    below
+        .split('/')
+        .next()
+        .unwrap()
+        .trim_end_matches(".rs")
+        .to_string()
+}
+
+/// The modules that a line names after `crate::`, in the list that begins there, or through
+/// `super::`.
+fn used_modules(line: &str) -> Vec<String> {
+    let name = |text: &str| -> String {
+        let text = text.trim_start().trim_start_matches("super::");
+        text.chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect()
+    };
+    let mut used = Vec::new();
+    for after in line.split("crate::").skip(1) {
+        match after.strip_prefix('{') {
+            Some(list) => used.extend(list.split(',').map(name)),
+            None => used.push(name(after)),
+        }
+    }
+    let climbed = line.split("super::super::").skip(1).map(name);
+    used.extend(climbed.filter(|name| MAY_USE.iter().any(|(module, _)| module == name)));
+    used.retain(|name| !name.is_empty());
+    used
+}
+
+/// The lines of code, each with its number.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let numbered = text
+        .lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line));
+    numbered.filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+/// Every Rust file below these directories, by its path from the repository's root.
+fn sources(directories: &[&str]) -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    let mut waiting: Vec<PathBuf> = directories.iter().map(|name| root.join(name)).collect();
+    while let Some(directory) = waiting.pop() {
+        for entry in std::fs::read_dir(&directory).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("target") {
+                waiting.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root).unwrap().display().to_string();
+                found.push((name, std::fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    assert!(!found.is_empty(), "no sources in {directories:?}");
+    found
+}

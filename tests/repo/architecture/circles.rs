@@ -1,0 +1,243 @@
+//! Tests that no modules of `src/` use each other in a circle.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use regex::Regex;
+
+use super::sources;
+
+/// The circles that there are. Only what mends one changes this list.
+const KNOWN: &[&[&str]] = &[
+    &[
+        "app::site::access_check",
+        "app::site::document_root",
+        "app::site::file_opener::front",
+    ],
+    &["app::site::htaccess_walk", "app::site::lookup"],
+    &["cli::keeper_tasks", "cli::serve"],
+    &["deploy::code", "deploy::rules", "deploy::schedules"],
+    &[
+        "emulator::api",
+        "emulator::environment",
+        "emulator::extension_api",
+    ],
+    &[
+        "engines::external::builtin",
+        "engines::external::cli",
+        "engines::external::command",
+        "engines::external::daemon",
+        "engines::external::fpm",
+        "engines::external::process",
+        "engines::external::runtime_dir",
+    ],
+    &[
+        "engines::workers::generation::deadlines",
+        "engines::workers::generation::stuck",
+    ],
+    &[
+        "fronts::http::transport::io",
+        "fronts::http::transport::sendfile_body",
+    ],
+    &["fronts::lambda::error", "fronts::lambda::runtime_api"],
+    &["observe::log", "observe::log_context"],
+];
+
+#[test]
+fn modules_use_each_other_in_no_new_circle() {
+    let known: BTreeSet<Vec<String>> = KNOWN
+        .iter()
+        .map(|circle| circle.iter().map(|name| name.to_string()).collect())
+        .collect();
+    let modules = Modules::of(&sources(&["src"]));
+    let found = circles(&modules.uses());
+    let new: Vec<_> = found.difference(&known).collect();
+    assert!(new.is_empty(), "new circles: {new:#?}");
+    let mended: Vec<_> = known.difference(&found).collect();
+    assert!(mended.is_empty(), "remove from KNOWN: {mended:#?}");
+}
+
+#[test]
+fn circles_are_found_through_lists_children_and_reexports() {
+    let file = |name: &str, text: &str| (format!("src/{name}.rs"), text.to_string());
+    let found = |files: &[(String, String)]| circles(&Modules::of(files).uses());
+    let circle = |names: &[&str]| -> BTreeSet<Vec<String>> {
+        BTreeSet::from([names.iter().map(|name| name.to_string()).collect()])
+    };
+    let a = file("a", "use crate::{b::{X, Y}, d};");
+    let without = [a.clone(), file("b", "use crate::c::Z;"), file("c", "")];
+    assert_eq!(found(&without), BTreeSet::new());
+    let with = [
+        a.clone(),
+        file("b", "fn f() { crate::c::g(); }"),
+        file("c/mod", "pub use e::A;"),
+        file("c/e", "use super::super::a::B;"),
+        file("d", "use crate::c::A;"),
+    ];
+    assert_eq!(found(&with), circle(&["a", "c::e", "d"]));
+    // A comment and a test are no code; a module may use its parent, and a parent its children.
+    let tests = "// use crate::a::X;\n#[cfg(test)]\nmod tests {\n    use crate::a::X;\n}\n";
+    assert_eq!(found(&[a, file("b", tests)]), BTreeSet::new());
+    let family = [file("c/mod", "use e::A;"), file("c/e", "use super::B;")];
+    assert_eq!(found(&family), BTreeSet::new());
+}
+
+type Path = Vec<String>;
+
+struct Modules {
+    code: BTreeMap<Path, String>,
+    /// `pub use`: the path that it makes, and the one that it means.
+    reexports: BTreeMap<Path, Path>,
+}
+
+impl Modules {
+    fn of(files: &[(String, String)]) -> Modules {
+        let comment = Regex::new("//[^\n]*").unwrap();
+        let tests = r"(?s)#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*mod \w+ \{\n.*?\n\}\n";
+        let tests = Regex::new(tests).unwrap();
+        let mut code = BTreeMap::new();
+        for (file, text) in files {
+            let name = file.strip_prefix("src/").unwrap();
+            let mut path = split(&name.strip_suffix(".rs").unwrap().replace('/', "::"));
+            path.pop_if(|last| last == "mod" || last == "lib");
+            // The program, and tests in files of their own.
+            if path.iter().any(|name| name == "main" || name == "tests") {
+                continue;
+            }
+            let text = tests.replace_all(text, "");
+            code.insert(path, comment.replace_all(&text, "").into_owned());
+        }
+        let mut modules = Modules {
+            code,
+            reexports: BTreeMap::new(),
+        };
+        let public = Regex::new(r"(?m)^\s*pub(?:\([^)]*\))? use ([^;]+);").unwrap();
+        for (module, text) in &modules.code {
+            for found in public.captures_iter(text) {
+                for path in leaves(&found[1]) {
+                    if let Some(meant) = modules.absolute(&path, module) {
+                        let made = [&module[..], &path[path.len() - 1..]].concat();
+                        modules.reexports.insert(made, meant);
+                    }
+                }
+            }
+        }
+        modules
+    }
+
+    /// The modules that each uses, except for those above and below it.
+    fn uses(&self) -> BTreeMap<Path, BTreeSet<Path>> {
+        let imports = Regex::new(r"(?m)^\s*(pub(?:\([^)]*\))? )?use ([^;]+);").unwrap();
+        let inline = Regex::new(r"(?:^|[^\w:.])((?:r#)?[a-z_]\w*(?:::\w+)+)").unwrap();
+        let mut uses = BTreeMap::new();
+        for (module, text) in &self.code {
+            let mut paths: Vec<Path> = imports
+                .captures_iter(text)
+                .filter(|found| found.get(1).is_none())
+                .flat_map(|found| leaves(&found[2]))
+                .collect();
+            let rest = imports.replace_all(text, "");
+            paths.extend(inline.captures_iter(&rest).map(|found| split(&found[1])));
+            let used: BTreeSet<Path> = paths
+                .iter()
+                .filter_map(|path| self.owner(self.absolute(path, module)?))
+                .filter(|used| !used.starts_with(module) && !module.starts_with(used))
+                .collect();
+            uses.insert(module.clone(), used);
+        }
+        uses
+    }
+
+    /// The path from the crate's root, if it is one of this crate.
+    fn absolute(&self, path: &Path, module: &Path) -> Option<Path> {
+        let (first, rest) = path.split_first()?;
+        match first.as_str() {
+            "crate" => Some(rest.to_vec()),
+            "self" => Some([module, rest].concat()),
+            "super" => {
+                let ups = path.iter().take_while(|name| *name == "super").count();
+                let above = module.len().checked_sub(ups)?;
+                Some([&module[..above], &path[ups..]].concat())
+            }
+            _ => {
+                let child = [&module[..], &path[..1]].concat();
+                let is_child = self.code.contains_key(&child);
+                is_child.then(|| [&module[..], path].concat())
+            }
+        }
+    }
+
+    /// The module in which this path ends, where its name was made.
+    fn owner(&self, mut path: Path) -> Option<Path> {
+        for _ in 0..5 {
+            let made = (1..=path.len())
+                .rev()
+                .find(|end| self.reexports.contains_key(&path[..*end]));
+            let Some(end) = made else { break };
+            let meant = [&self.reexports[&path[..end]], &path[end..]].concat();
+            if meant == path {
+                break;
+            }
+            path = meant;
+        }
+        let ends = (0..=path.len()).rev();
+        let mut prefixes = ends.map(|end| path[..end].to_vec());
+        prefixes.find(|prefix| self.code.contains_key(prefix))
+    }
+}
+
+fn split(path: &str) -> Path {
+    path.split("::").map(|name| name.trim().into()).collect()
+}
+
+/// `a::{b, c::{d as e, self}}` → `a::b`, `a::c::d`, `a::c::self`.
+fn leaves(tree: &str) -> Vec<Path> {
+    let tree = tree.trim();
+    let Some((before, list)) = tree.split_once('{') else {
+        let name = tree.split(" as ").next().unwrap();
+        return vec![split(name)];
+    };
+    let list = list.trim_end().strip_suffix('}').unwrap();
+    let (mut depth, mut items) = (0, vec![String::new()]);
+    for c in list.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                items.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        items.last_mut().unwrap().push(c);
+    }
+    items.retain(|item| !item.trim().is_empty());
+    items
+        .iter()
+        .flat_map(|item| leaves(&format!("{}{}", before.trim(), item.trim())))
+        .collect()
+}
+
+/// The largest sets of modules of which each uses each, perhaps through others.
+fn circles(uses: &BTreeMap<Path, BTreeSet<Path>>) -> BTreeSet<Vec<String>> {
+    let reached: BTreeMap<&Path, BTreeSet<&Path>> = uses
+        .keys()
+        .map(|module| {
+            let mut reached = BTreeSet::new();
+            let mut waiting = vec![module];
+            while let Some(next) = waiting.pop() {
+                for used in uses.get(next).into_iter().flatten() {
+                    if reached.insert(used) {
+                        waiting.push(used);
+                    }
+                }
+            }
+            (module, reached)
+        })
+        .collect();
+    let each = reached.iter().filter(|(module, to)| to.contains(*module));
+    each.map(|(module, to)| {
+        let back = to.iter().filter(|other| reached[*other].contains(module));
+        back.map(|other| other.join("::")).collect()
+    })
+    .collect()
+}

@@ -1,0 +1,92 @@
+//! Tests that docs/configuration.md has every key with its default, and nothing else.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use surus::app::site::routes::Rule;
+use surus::config::{Config, Pool};
+
+/// Sections with keys that the user chooses.
+const FREE: [&str; 2] = ["php", "env"];
+
+#[test]
+fn every_key_is_documented_with_its_default() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md");
+    let documented = documented(&std::fs::read_to_string(path).unwrap());
+    let actual = actual();
+    for (key, default) in &actual {
+        match documented.get(key) {
+            None => {
+                panic!("docs/configuration.md says nothing about {key}; its default is {default}")
+            }
+            Some(said) => assert_eq!(
+                said, default,
+                "the default of {key} in docs/configuration.md"
+            ),
+        }
+    }
+    for key in documented.keys() {
+        assert!(
+            actual.contains_key(key),
+            "docs/configuration.md has {key}, which does not exist"
+        );
+    }
+}
+
+/// `http.max_body_size` → `"64M"`, from the code.
+fn actual() -> BTreeMap<String, String> {
+    let mut keys = BTreeMap::new();
+    let config = serde_json::to_value(Config::default()).unwrap();
+    for (section, value) in config.as_object().unwrap() {
+        let keys_of_rule = serde_json::to_value(Rule::default()).unwrap();
+        let keys_of_pool = serde_json::to_value(Pool::default()).unwrap();
+        let (heading, value) = match section.as_str() {
+            "route" => ("route", &keys_of_rule),
+            "pool" => ("pool.NAME", &keys_of_pool),
+            section => (section, value),
+        };
+        if FREE.contains(&heading) {
+            keys.insert(heading.to_string(), String::new());
+        }
+        for (key, default) in value.as_object().unwrap() {
+            keys.insert(format!("{heading}.{key}"), written(default));
+        }
+    }
+    keys
+}
+
+/// As TOML writes it, without the spaces of lists.
+fn written(value: &Value) -> String {
+    match value {
+        Value::Null => "not set".into(),
+        Value::Array(_) | Value::Object(_) => format!("`{}`", value.to_string().replace(',', ", ")),
+        value => format!("`{value}`"),
+    }
+}
+
+/// The keys and defaults in the document's headings and tables.
+fn documented(text: &str) -> BTreeMap<String, String> {
+    let mut keys = BTreeMap::new();
+    let mut section = String::new();
+    for line in text.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            section = heading.trim_matches(|c| "`[]".contains(c)).to_string();
+            if FREE.contains(&section.as_str()) {
+                keys.insert(section.clone(), String::new());
+            }
+        }
+        if let Some(row) = line.strip_prefix("| `") {
+            let cells: Vec<_> = row.split(" | ").collect();
+            assert_eq!(
+                cells.len(),
+                4,
+                "a row has key, type, default and meaning: {line}"
+            );
+            keys.insert(
+                format!("{section}.{}", cells[0].trim_matches('`')),
+                cells[2].to_string(),
+            );
+        }
+    }
+    keys
+}

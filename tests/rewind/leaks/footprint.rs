@@ -1,0 +1,123 @@
+//! The memory, descriptors and mappings of a server's PHP processes.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::common::engines::Subject;
+
+/// Of the largest process, because workers come and go.
+pub struct Footprint {
+    template: Held,
+    workers: Held,
+    processes: usize,
+}
+
+#[derive(Default)]
+struct Held {
+    /// Private memory in KiB.
+    memory: u64,
+    descriptors: usize,
+    mappings: usize,
+}
+
+/// Allows for pages of the allocator and for PHP's own caches (regular expressions, real paths). On
+/// `rewind`, a worker keeps up to 16 MiB mapped for its next event (docs/rewind.md); a new worker
+/// does not have them yet.
+const SLACK_KIB: u64 = (16 + 6) << 10;
+const SLACK_MAPPINGS: usize = 8;
+
+impl Footprint {
+    /// `surus` is the process id of the server.
+    pub fn of(surus: u32) -> Footprint {
+        // Children of the last cases exit by themselves.
+        std::thread::sleep(Duration::from_millis(300));
+        let mut templates = children(surus);
+        templates.retain(|pid| !crate::common::is_surus(*pid));
+        let workers: Vec<_> = templates.iter().flat_map(|pid| children(*pid)).collect();
+        Footprint {
+            processes: templates.len() + workers.len(),
+            template: held(&templates),
+            workers: held(&workers),
+        }
+    }
+
+    /// Panics if the footprint has grown.
+    pub fn assert_kept(&self, surus: u32, subject: Subject) {
+        let now = Footprint::of(surus);
+        println!("{}: from {self} to {now}", subject.name);
+        let pairs = [
+            (&self.template, &now.template),
+            (&self.workers, &now.workers),
+        ];
+        for (before, after) in pairs {
+            let kept = after.memory <= before.memory + SLACK_KIB
+                && after.descriptors <= before.descriptors
+                && after.mappings <= before.mappings + SLACK_MAPPINGS;
+            assert!(kept, "{}: {self} has become {now}", subject.name);
+        }
+        // During the replacement of a worker there may be two.
+        assert!(
+            now.processes <= self.processes + 1,
+            "{}: {self} has become {now}",
+            subject.name
+        );
+    }
+}
+
+impl fmt::Display for Footprint {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(
+            f,
+            "[{} processes; template {}; workers at most {}]",
+            self.processes, self.template, self.workers
+        )
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(
+            f,
+            "{} KiB, {} descriptors, {} mappings",
+            self.memory, self.descriptors, self.mappings
+        )
+    }
+}
+
+fn held(pids: &[u32]) -> Held {
+    let mut most = Held::default();
+    for pid in pids {
+        let dir = PathBuf::from(format!("/proc/{pid}"));
+        let status = std::fs::read_to_string(dir.join("status")).unwrap_or_default();
+        let memory = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"))
+            .and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+        let maps = std::fs::read_to_string(dir.join("maps")).unwrap_or_default();
+        most.memory = most.memory.max(memory.unwrap_or(0));
+        most.mappings = most.mappings.max(maps.lines().count());
+        let descriptors = std::fs::read_dir(dir.join("fd")).map_or(0, |fds| fds.count());
+        most.descriptors = most.descriptors.max(descriptors);
+    }
+    most
+}
+
+fn children(of: u32) -> Vec<u32> {
+    let mut children = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let fields = stat.rsplit(')').next().unwrap_or("");
+        if fields.split_whitespace().nth(1) == Some(&of.to_string()) {
+            children.push(pid);
+        }
+    }
+    children
+}
