@@ -105,32 +105,49 @@ pub struct Origin {
 
 /// A socket address with its text, which every request of a connection needs.
 #[derive(Clone)]
-pub struct Address(Arc<(SocketAddr, String, String)>);
+pub struct Address(Arc<AddressText>);
+
+struct AddressText {
+    address: SocketAddr,
+    /// Where in the text the port begins.
+    port: u8,
+    text: Box<str>,
+}
 
 impl Address {
+    pub fn is(&self, address: SocketAddr) -> bool {
+        self.0.address == address
+    }
+
     pub fn ip(&self) -> IpAddr {
-        self.0.0.ip()
+        self.0.address.ip()
     }
 
     pub fn ip_text(&self) -> &str {
-        &self.0.1
+        &self.0.text[..usize::from(self.0.port)]
     }
 
     pub fn port_text(&self) -> &str {
-        &self.0.2
+        &self.0.text[usize::from(self.0.port)..]
     }
 }
 
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.0.fmt(f)
+        self.0.address.fmt(f)
     }
 }
 
 impl From<SocketAddr> for Address {
     fn from(address: SocketAddr) -> Address {
-        let (ip, port) = (address.ip().to_string(), address.port().to_string());
-        Address(Arc::new((address, ip, port)))
+        let mut text = address.ip().to_string();
+        let port = text.len() as u8;
+        text += &address.port().to_string();
+        Address(Arc::new(AddressText {
+            address,
+            port,
+            text: text.into(),
+        }))
     }
 }
 

@@ -1,6 +1,7 @@
-/* Collects the reference cycles of a request that hold more than memory, at its end: PHP's own
- * request shutdown destroys every object, so that files close, locks and transactions end, and
- * destructors run. */
+/* Collects the reference cycles that requests leave. Those that hold more than memory end with
+ * their request: PHP's own request shutdown destroys every object, so that files close, locks and
+ * transactions end, and destructors run. Those of memory alone are collected between two requests,
+ * before PHP would collect them in the middle of one. */
 #include "app/cycles.h"
 
 #include <php.h>
@@ -12,6 +13,9 @@
 /* When the last event had ended. */
 static zend_ulong next_resource;
 static uint32_t alive, objects; /* see count_alive(), count_objects() */
+/* The number of PHP's collections when the last one between two requests found little. PHP does the
+ * next one, and raises its threshold if that finds little, too. */
+static uint32_t left_to_php = UINT32_MAX;
 
 /* All objects. Takes as long as the list of free places is, which is as many as a request has
  * made. */
@@ -84,6 +88,17 @@ static bool is_object_left(void)
 	return objects > before;
 }
 
+static void collect(void)
+{
+	zend_try {
+		gc_collect_cycles();
+	} zend_catch {
+		/* As PHP where a destructor ends the request; it costs this worker. */
+		zend_objects_store_mark_destructed(&EG(objects_store));
+	} zend_end_try();
+	surus_cycles_note();
+}
+
 void surus_cycles_end(void)
 {
 	zend_gc_status status;
@@ -97,11 +112,26 @@ void surus_cycles_end(void)
 		next_resource = (zend_ulong)EG(regular_list).nNextFreeElement;
 		return;
 	}
-	zend_try {
-		gc_collect_cycles();
-	} zend_catch {
-		/* As PHP where a destructor ends the request; it costs this worker. */
-		zend_objects_store_mark_destructed(&EG(objects_store));
-	} zend_end_try();
-	surus_cycles_note();
+	collect();
+}
+
+bool surus_cycles_are_due(void)
+{
+	zend_gc_status status;
+
+	zend_gc_get_status(&status);
+	return gc_enabled() && status.num_roots >= status.threshold / 4 * 3 && status.runs != left_to_php;
+}
+
+void surus_cycles_collect(void)
+{
+	enum { LITTLE = 100 }; /* as GC_THRESHOLD_TRIGGER in Zend/zend_gc.c */
+	zend_gc_status before, after;
+
+	zend_gc_get_status(&before);
+	collect();
+	zend_gc_get_status(&after);
+	if (after.collected - before.collected < LITTLE) {
+		left_to_php = after.runs;
+	}
 }

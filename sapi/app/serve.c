@@ -29,6 +29,7 @@
 #include "base/settings.h"
 #include "ipc/outbox.h"
 #include "ipc/request_decode.h"
+#include "php/execution_time.h"
 #include "php/fd_flags.h"
 #include "php/leftovers.h"
 #include "php/pcre_cache.h"
@@ -49,13 +50,46 @@ static struct {
 
 /* --- the end --- */
 
+/* Gives the script what it needs to run without an event. */
+static void leave(void)
+{
+	SG(server_context) = NULL;
+	php_output_activate();
+	sapi_activate();
+}
+
+/* Collects garbage while no client waits for this worker. Surus wakes another one for the next
+ * event meanwhile. What destructors print is logged, and what they run is limited as an event
+ * is. */
+static void collect_cycles(void)
+{
+	zend_execute_data *const frame = EG(current_execute_data);
+
+	leave();
+	surus_limit_begin();
+	EG(current_execute_data) = NULL;
+	surus_cycles_collect();
+	zend_try {
+		php_output_end_all();
+	} zend_end_try();
+	zend_unset_timeout();
+	zend_try {
+		php_output_deactivate();
+	} zend_end_try();
+	sapi_deactivate();
+	EG(current_execute_data) = frame;
+}
+
 /* Ends the event in our hands, where its process lives on or ends without ending the script. */
 static void end(void)
 {
 	if (surus_settings.engine == SURUS_WORKER) {
 		surus_handle_end();
+		if (!CG(unclean_shutdown) && surus_cycles_are_due()) {
+			collect_cycles();
+		}
 		if (CG(unclean_shutdown)) {
-			/* A fatal error at the end of the event; the answer has gone. */
+			/* A fatal error at the end of the event or behind it; the answer has gone. */
 			surus_self->exit_status = SURUS_EXIT_FAILED;
 			zend_bailout();
 		}
@@ -128,14 +162,6 @@ static bool come(void)
 	/* What the boot has last asked of a file would be true for all requests to come. */
 	php_clear_stat_cache(0, NULL, 0);
 	return true;
-}
-
-/* Gives the script what it needs to come to its end without an event. */
-static void leave(void)
-{
-	SG(server_context) = NULL;
-	php_output_activate();
-	sapi_activate();
 }
 
 /* Waits for the next event and makes it PHP's request. False: there will be none. */

@@ -3,6 +3,7 @@
 mod compress;
 mod core_dumps;
 mod headers;
+mod idle;
 mod log;
 mod memory;
 mod stalled;

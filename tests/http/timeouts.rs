@@ -318,3 +318,46 @@ fn who_is_slow_to_take_the_end_of_a_file_is_not_idle() {
         }
     }
 }
+
+/// Requests of every kind, on connections that have been idle for long enough to give back what
+/// they took.
+#[test]
+fn connection_that_was_idle_serves_requests_of_every_kind() {
+    let dir = site();
+    // A quarter of that is how often connections are looked at.
+    let surus = serve(dir.path(), &[("head_timeout", "4s"), ("keep_alive", "1h")]);
+    let idle = || std::thread::sleep(Duration::from_millis(1500));
+    let mut wires: Vec<_> = (0..6).map(|_| Wire::connect(&surus)).collect();
+    for round in 0..3 {
+        for (number, wire) in wires.iter_mut().enumerate() {
+            match (number + round) % 6 {
+                0 => assert_eq!(wire.ask(GET).unwrap().seen("REQUEST_METHOD"), "GET"),
+                1 => {
+                    wire.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe");
+                    assert_eq!(wire.ask("llo").unwrap().seen("body"), "hello");
+                }
+                2 => {
+                    wire.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n");
+                    let answer = wire.ask("\r\n5\r\nhello\r\n0\r\n\r\n").unwrap();
+                    assert_eq!(answer.seen("body"), "hello");
+                }
+                3 => {
+                    let target = "GET /static.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+                    assert_eq!(wire.ask(target).unwrap().body, b"static");
+                }
+                4 => {
+                    wire.send([GET, GET, "GET /?q HTTP/1.1\r\nHost: a\r\n\r\n"].concat());
+                    for query in ["", "", "q"] {
+                        assert_eq!(wire.answer().unwrap().seen("QUERY_STRING"), query);
+                    }
+                }
+                _ => {
+                    wire.send("HEAD /static.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+                    assert_eq!(wire.answer_to("HEAD").unwrap().status, 200);
+                    wire.send("\r\n");
+                }
+            }
+        }
+        idle();
+    }
+}

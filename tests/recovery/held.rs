@@ -339,6 +339,23 @@ fn cycles_of_a_request_are_destroyed_at_its_end() {
     assert_eq!(site.get("/pid.php").body, pid);
 }
 
+/// What a visitor waits for is the request, not the garbage of those before it.
+#[test]
+fn cycles_of_memory_alone_are_collected_between_requests_and_not_in_one() {
+    let leave = "$runs = gc_status()['runs'];
+        for ($i = 0; $i < 400; $i++) { $a = new stdClass; $a->self = $a; }
+        echo json_encode([getmypid(), $runs, gc_status()['runs'] - $runs]);";
+    let site = worker("gc_enable();", &[("leave.php", leave)]);
+    let ask = || -> [u64; 3] { serde_json::from_str(&site.get("/leave.php").body).unwrap() };
+    let [pid, first, _] = ask();
+    for _ in 0..60 {
+        let [same, _, meanwhile] = ask();
+        assert_eq!((same, meanwhile), (pid, 0));
+    }
+    let [_, last, _] = ask();
+    assert!(last > first, "61 requests have left 24,400 cycles");
+}
+
 #[test]
 fn default_stream_context_is_that_of_the_boot_in_every_request() {
     let set = (

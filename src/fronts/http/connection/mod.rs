@@ -1,5 +1,6 @@
 //! Accepts connections and serves each until it ends.
 
+mod alarm;
 mod h2;
 mod parse_error;
 mod protocol;
@@ -10,8 +11,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use http::{Request, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -20,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
+use self::alarm::Alarm;
 use self::protocol::ServerConnection;
 use super::Settings;
 use super::listener::Listener;
@@ -30,6 +30,7 @@ use super::request::Service;
 use super::transport::io::{ConnectionState, Io, Socket};
 use super::transport::timeouts::{ConnectionLimits, Timeout};
 use crate::app::forwarded::{self, Peer};
+use crate::event::Address;
 use crate::observe::rate_limit::Rarely;
 
 /// Accepts connections until `draining`. Then accepts those that the kernel has already completed,
@@ -43,10 +44,11 @@ pub async fn accept(
 ) {
     static REPORTED: Rarely = Rarely::new();
     static NONE_IDLE: Rarely = Rarely::new();
+    let mut server = None;
     loop {
         let accepted = tokio::select! {
             biased;
-            accepted = accept_one(&listener) => accepted,
+            accepted = accept_one(&listener, &mut server) => accepted,
             () = draining.cancelled() => return,
         };
         let (socket, peer) = match accepted {
@@ -62,7 +64,8 @@ pub async fn accept(
                 continue;
             }
         };
-        let io = Io::new(socket, service.settings.max_uri.0);
+        // Boxed, because a future keeps the space of its arguments for its whole life.
+        let io = Box::new(Io::new(socket, service.settings.max_uri.0));
         let mut permit = limiter.enter(io.shared());
         if permit.is_none() {
             if NONE_IDLE.is_time(Instant::now()) {
@@ -79,10 +82,8 @@ pub async fn accept(
         };
         let service = service.clone();
         let draining = draining.clone();
-        connections.spawn(async move {
-            let _open = Open::new(&service.application.metrics.connections);
-            serve(io, peer, &service, permit, draining).await;
-        });
+        let open = Open::new(&service.application.metrics.connections);
+        connections.spawn(serve(io, peer, service, permit, draining, open));
     }
 }
 
@@ -102,19 +103,23 @@ impl Drop for Open {
     }
 }
 
-async fn accept_one(listener: &Listener) -> io::Result<(Socket, Peer)> {
+/// `last` is the server's address of the previous connection, which nearly all connections share.
+async fn accept_one(listener: &Listener, last: &mut Option<Address>) -> io::Result<(Socket, Peer)> {
     match listener {
         Listener::Tcp(listener) => {
             let (stream, client) = listener.accept().await?;
             // hyper does not set it. Without it, every second small write waits for the client's
             // delayed acknowledgement.
             stream.set_nodelay(true)?;
-            let server = stream.local_addr()?;
+            let server = unmapped(stream.local_addr()?);
+            if !last.as_ref().is_some_and(|last| last.is(server)) {
+                *last = Some(server.into());
+            }
             Ok((
                 Socket::Tcp(stream),
                 Peer {
                     client: Some(unmapped(client).into()),
-                    server: Some(unmapped(server).into()),
+                    server: last.clone(),
                     https: false,
                 },
             ))
@@ -176,23 +181,27 @@ async fn read_proxy_header(
 }
 
 async fn serve(
-    mut io: Io,
+    mut io: Box<Io>,
     mut peer: Peer,
-    service: &Arc<Service>,
+    service: Arc<Service>,
     permit: ConnectionPermit,
     draining: CancellationToken,
+    _open: Open,
 ) {
     let settings = &service.settings;
     let shared = io.shared();
     if settings.proxy_protocol {
         let mut first = BytesMut::new();
-        let read = tokio::select! {
-            biased;
-            read = read_proxy_header(&shared.socket, &mut first, peer.clone(), settings) => read,
-            () = drain_grace(&draining) => None,
-            () = shared.evict.notified() => None,
+        let read = async {
+            tokio::select! {
+                biased;
+                read = read_proxy_header(&shared.socket, &mut first, peer.clone(), settings) => read,
+                () = drain_grace(&draining) => None,
+                () = shared.evict.notified() => None,
+            }
         };
-        let Some(client) = read else {
+        // Boxed, so that an idle connection does not have its size.
+        let Some(client) = Box::pin(read).await else {
             return;
         };
         peer = client;
@@ -209,15 +218,15 @@ async fn serve(
         service.answer(request, &peer, shared.clone(), hints)
     });
     let mut connection = Box::pin(ServerConnection::new(
-        io,
+        *io,
         service.clone(),
         peer.clone(),
         answer,
     ));
     // Polled only when it wakes, not whenever the connection is polled, which happens several times
     // per request.
-    let mut interruptions = FuturesUnordered::new();
-    interruptions.push(interrupted(limits, Some(draining.clone()), shared.clone()));
+    let alarm = Alarm::new();
+    let mut interruption = Box::pin(interrupted(limits.look(), Some(&draining), &shared));
     let (mut drained, mut told, mut is_evicted) = (false, false, false);
     loop {
         tokio::select! {
@@ -229,8 +238,8 @@ async fn serve(
                 }
                 break;
             }
-            Some(interruption) = interruptions.next() => {
-                match interruption {
+            interrupted = alarm.wait(interruption.as_mut()) => {
+                match interrupted {
                     Interruption::CheckTimeouts => match shared.timers.overdue(limits) {
                         // Shut down gracefully first: with HTTP/2 the client then knows that
                         // requests it sends meanwhile need another connection.
@@ -242,6 +251,7 @@ async fn serve(
                             debug!(client = ?peer.client, ?why, "connection closed");
                             return;
                         }
+                        None if shared.is_between_requests() => connection.as_mut().rest(),
                         None => {}
                     }
                     Interruption::Evict if shared.timers.idle_since().is_some() => {
@@ -262,18 +272,25 @@ async fn serve(
                     told = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                let draining = (!drained).then(|| draining.clone());
-                interruptions.push(interrupted(limits, draining, shared.clone()));
+                let draining = (!drained).then_some(&draining);
+                interruption.set(self::interrupted(limits.look(), draining, &shared));
+                alarm.ring();
             }
         }
     }
-    // Drops what the connection was still doing.
+    // Drops what the connection was still doing. A lingering connection must hear of its eviction,
+    // which the other future would consume.
     drop(connection);
+    drop(interruption);
     if !is_evicted {
-        tokio::select! {
-            () = shared.linger() => {}
-            () = shared.evict.notified() => {}
-        }
+        let lingers = async {
+            tokio::select! {
+                () = shared.linger() => {}
+                () = shared.evict.notified() => {}
+            }
+        };
+        // Boxed, so that an idle connection does not have its size.
+        Box::pin(lingers).await;
     }
 }
 
@@ -300,9 +317,9 @@ enum Interruption {
 }
 
 async fn interrupted(
-    limits: ConnectionLimits,
-    draining: Option<CancellationToken>,
-    connection: Arc<ConnectionState>,
+    look: Duration,
+    draining: Option<&CancellationToken>,
+    connection: &ConnectionState,
 ) -> Interruption {
     let drain = async {
         match draining {
@@ -314,6 +331,6 @@ async fn interrupted(
         biased;
         () = drain => Interruption::Drain,
         () = connection.evict.notified() => Interruption::Evict,
-        () = tokio::time::sleep(limits.look()) => Interruption::CheckTimeouts,
+        () = tokio::time::sleep(look) => Interruption::CheckTimeouts,
     }
 }

@@ -24,11 +24,13 @@ pub struct ServerConnection<S: HttpService<Incoming>> {
     protocol: Protocol<S>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "nearly all become the large one")]
 enum Protocol<S: HttpService<Incoming>> {
     /// None if the connection ends before the protocol is known.
     Unknown(Option<(Io, S)>),
-    Http1(http1::Connection<TokioIo<Io>, S>),
+    /// HTTP/1 between two requests, without hyper's state. None if the connection ends.
+    Resting(Option<(Io, S)>),
+    // Boxed, so that a connection without one does not have its size.
+    Http1(Box<http1::Connection<TokioIo<Io>, S>>),
     Http2(Box<H2Connection>),
 }
 
@@ -44,11 +46,30 @@ where
         }
     }
 
+    fn http_1(&self, io: Io, answer: S) -> Protocol<S> {
+        let connection = http_1(&self.service.settings).serve_connection(TokioIo::new(io), answer);
+        Protocol::Http1(Box::new(connection))
+    }
+
+    /// Frees hyper's buffers and state until the client sends something. Keep polling. hyper must
+    /// have read the last request to its end and sent its response.
+    pub fn rest(&mut self) {
+        match std::mem::replace(&mut self.protocol, Protocol::Resting(None)) {
+            Protocol::Http1(connection) => {
+                let parts = connection.into_parts();
+                let mut io = parts.io.into_inner();
+                io.take_back(parts.read_buf);
+                self.protocol = Protocol::Resting(Some((io, parts.service)));
+            }
+            other => self.protocol = other,
+        }
+    }
+
     /// Answers the requests received so far, and then ends. Keep polling.
     pub fn graceful_shutdown(&mut self) {
         match &mut self.protocol {
-            Protocol::Unknown(io) => *io = None,
-            Protocol::Http1(connection) => Pin::new(connection).graceful_shutdown(),
+            Protocol::Unknown(io) | Protocol::Resting(io) => *io = None,
+            Protocol::Http1(connection) => Pin::new(&mut **connection).graceful_shutdown(),
             Protocol::Http2(connection) => connection.graceful_shutdown(),
         }
     }
@@ -78,11 +99,17 @@ where
                             this.service.clone(),
                             this.peer.clone(),
                         ))),
-                        false => Protocol::Http1(
-                            http_1(&this.service.settings)
-                                .serve_connection(TokioIo::new(io), answer),
-                        ),
+                        false => this.http_1(io, answer),
                     };
+                }
+                Protocol::Resting(resting) => {
+                    if let Some((io, _)) = resting {
+                        ready!(io.poll_wake(cx));
+                    }
+                    let Some((io, answer)) = resting.take() else {
+                        return Poll::Ready(Ok(()));
+                    };
+                    this.protocol = this.http_1(io, answer);
                 }
                 Protocol::Http1(connection) => {
                     return Pin::new(connection).poll(cx).map_err(Into::into);

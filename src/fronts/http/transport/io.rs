@@ -205,6 +205,21 @@ impl Io {
         self.first = first;
     }
 
+    /// Takes back bytes that hyper has read and not used.
+    pub fn take_back(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.ready = [&bytes[..], &self.ready].concat().into();
+        }
+    }
+
+    /// Waits until a read would find bytes, the end of the stream or an error.
+    pub fn poll_wake(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.ready.is_empty() && self.first.is_empty() {
+            let _ = ready!(self.shared.socket.poll_read_ready(cx));
+        }
+        Poll::Ready(())
+    }
+
     /// Waits while the connection pauses. What its client sends meanwhile stays in the kernel.
     fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(until) = self.shared.timers.paused_until() {
@@ -340,6 +355,12 @@ const LINGER_DRAINING: Duration = Duration::from_millis(500);
 const LINGER_SENDING: u32 = 5;
 
 impl ConnectionState {
+    /// Whether the connection is between two requests of HTTP/1; false before the first.
+    pub fn is_between_requests(&self) -> bool {
+        let is_idle = self.timers.idle_since().is_some();
+        is_idle && self.body_framing.is_whole() && !self.timers.is_multiplexed()
+    }
+
     /// Lets the client finish after Surus has closed its direction. Closing a socket with unread
     /// bytes resets it, which would destroy the response that says why (RFC 9112, 9.6).
     pub async fn linger(&self) {

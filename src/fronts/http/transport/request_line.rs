@@ -8,13 +8,17 @@
 //! request is in flight begins one, if hyper has read everything before it. If that is not certain,
 //! as with pipelined requests, the bytes stay unchanged.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::chunk_extensions::Chunks;
 
 /// The body of the last request that hyper has parsed.
 #[derive(Debug)]
-pub struct BodyFraming(AtomicU64);
+pub struct BodyFraming {
+    len: AtomicU64,
+    /// hyper has read the body to its end.
+    is_whole: AtomicBool,
+}
 
 /// No request has begun since the current line did.
 const NONE: u64 = u64::MAX;
@@ -23,33 +27,43 @@ const UNCOUNTED: u64 = u64::MAX - 1;
 
 impl Default for BodyFraming {
     fn default() -> BodyFraming {
-        BodyFraming(AtomicU64::new(NONE))
+        BodyFraming {
+            len: AtomicU64::new(NONE),
+            is_whole: AtomicBool::new(false),
+        }
     }
 }
 
 impl BodyFraming {
     /// hyper has parsed a header section, whose body has this length.
     pub fn begins(&self, body: Option<u64>) {
-        let is_alone = self.0.load(Ordering::Relaxed) == NONE;
+        self.is_whole.store(body == Some(0), Ordering::Relaxed);
+        let is_alone = self.len.load(Ordering::Relaxed) == NONE;
         let body = match body {
             Some(0) => 0,
             Some(len) if is_alone && len < UNCOUNTED => len,
             _ => UNCOUNTED,
         };
-        self.0.store(body, Ordering::Relaxed);
+        self.len.store(body, Ordering::Relaxed);
     }
 
     /// hyper has read the body to its end.
     pub fn is_received(&self) {
-        if self.0.load(Ordering::Relaxed) == UNCOUNTED {
-            self.0.store(0, Ordering::Relaxed);
+        self.is_whole.store(true, Ordering::Relaxed);
+        if self.len.load(Ordering::Relaxed) == UNCOUNTED {
+            self.len.store(0, Ordering::Relaxed);
         }
     }
 
+    /// Whether hyper has read the last request to its end; false before the first.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole.load(Ordering::Relaxed)
+    }
+
     fn take(&self) -> u64 {
-        match self.0.load(Ordering::Relaxed) {
+        match self.len.load(Ordering::Relaxed) {
             NONE => NONE,
-            _ => self.0.swap(NONE, Ordering::Relaxed),
+            _ => self.len.swap(NONE, Ordering::Relaxed),
         }
     }
 }
