@@ -86,7 +86,10 @@ fn every_subcommand_and_option_has_help() {
 fn wrong_command_line_exits_with_status_2() {
     let said = surus(&["serve", "--listen", "nowhere"], &[]);
     assert_eq!(said.status, 2);
-    says(&said.stderr, &["`nowhere` is no address", "127.0.0.1:8080"]);
+    says(
+        &said.stderr,
+        &["`nowhere` is not an address", "127.0.0.1:8080"],
+    );
     assert_eq!(surus(&["dance"], &[]).status, 2);
 }
 
