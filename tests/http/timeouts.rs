@@ -325,7 +325,10 @@ fn who_is_slow_to_take_the_end_of_a_file_is_not_idle() {
 fn connection_that_was_idle_serves_requests_of_every_kind() {
     let dir = site();
     // A quarter of that is how often connections are looked at.
-    let surus = serve(dir.path(), &[("head_timeout", "4s"), ("keep_alive", "1h")]);
+    let surus = serve(
+        dir.path(),
+        &[("header_timeout", "4s"), ("keep_alive_timeout", "1h")],
+    );
     let idle = || std::thread::sleep(Duration::from_millis(1500));
     let mut wires: Vec<_> = (0..6).map(|_| Wire::connect(&surus)).collect();
     for round in 0..3 {

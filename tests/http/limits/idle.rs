@@ -28,8 +28,8 @@ fn idle_connection_gives_back_the_memory_of_its_last_request() {
     std::fs::write(dir.path().join("index.php"), "<?php").unwrap();
     std::fs::write(dir.path().join("file.txt"), "text").unwrap();
     let env = [
-        ("SURUS_HTTP_MAX_HEAD", "128K"),
-        ("SURUS_HTTP_KEEP_ALIVE", "1h"),
+        ("SURUS_HTTP_MAX_HEADER_SIZE", "128K"),
+        ("SURUS_HTTP_KEEP_ALIVE_TIMEOUT", "1h"),
         ("SURUS_ENGINE_WORKERS", "1"),
     ];
     let surus = Surus::spawn(dir.path(), &[], &env).unwrap();

@@ -13,7 +13,7 @@ fn project(event: &str) -> tempfile::TempDir {
     let program = std::env::current_exe().unwrap();
     let script = format!(
         "#!/bin/sh\nEMULATED_RUNTIME=echo exec '{}' --exact \
-         runtimes::program_acts_as_a_runtime_if_the_variable_is_set --nocapture\n",
+         emulator::runtimes::program_acts_as_a_runtime_if_the_variable_is_set --nocapture\n",
         program.display()
     );
     let bootstrap = directory.path().join("bootstrap");

@@ -17,7 +17,7 @@ pub fn function(behaviour: &str) -> Function {
         program,
         [
             "--exact",
-            "runtimes::program_acts_as_a_runtime_if_the_variable_is_set",
+            "emulator::runtimes::program_acts_as_a_runtime_if_the_variable_is_set",
             "--nocapture",
         ],
     );
@@ -35,7 +35,7 @@ pub fn written(log: &[String]) -> Vec<&str> {
     lines
         .map(|line| {
             line.trim_start_matches(
-                "test runtimes::program_acts_as_a_runtime_if_the_variable_is_set ... ",
+                "test emulator::runtimes::program_acts_as_a_runtime_if_the_variable_is_set ... ",
             )
         })
         .filter(|line| !of_harness(line))
