@@ -120,7 +120,8 @@ bool surus_cycles_are_due(void)
 	zend_gc_status status;
 
 	zend_gc_get_status(&status);
-	return gc_enabled() && status.num_roots >= status.threshold / 4 * 3 && status.runs != left_to_php;
+	return gc_enabled() && status.num_roots >= status.threshold / 4 * 3 &&
+	       status.runs != left_to_php;
 }
 
 void surus_cycles_collect(void)

@@ -63,7 +63,7 @@ fn template_stopped_by_a_script_is_noticed_and_replaced() {
             || !lives(template) && !site.workers().is_empty(),
         );
         assert_eq!(repairs(&site, "template_stopped"), 1, "{engine}");
-        assert!(site.surus.log().contains("template was stopped"));
+        assert!(site.surus.log().contains("master process was stopped"));
         answers_within(&site, SOON, engine);
         assert!(ready(&site));
     }
