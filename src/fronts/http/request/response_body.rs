@@ -135,7 +135,7 @@ impl Drop for RequestGuard {
         self.accounting.next_request.request_ends(self.began);
         if self.status.is_none() {
             let metrics = &self.accounting.metrics;
-            metrics.answered(self.engine, "gone", self.began.elapsed());
+            metrics.answered(self.engine, "client_closed", self.began.elapsed());
         }
         if let (Some(log), Some(line)) = (&self.accounting.access_log, self.line.take()) {
             let (client, head) = *line;
