@@ -208,10 +208,8 @@ impl SendFile {
             .directories
             .iter()
             .find_map(|site| Some((site, below(site)?)));
-        let (site, relative) = found.ok_or(
-            "it is outside the project; the `directories` of `send_file` in the settings would \
-             allow it",
-        )?;
+        let (site, relative) =
+            found.ok_or("it is outside the project; `x_sendfile.directories` would allow it")?;
         let relative = relative.to_str().ok_or("its name is not UTF-8")?;
         self.as_file(site.resolve_plain(&format!("/{relative}")))
     }

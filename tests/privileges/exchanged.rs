@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::Surus;
-use crate::server::{app, assert_serves, get, hello, id_of, is_root, start};
+use crate::server::{app, assert_serves, get, hello, id_of, is_root, start, until};
 
 pub fn socket_exchanged_for_a_link_at_its_creation_changes_no_other_file() {
     if !is_root() {
@@ -177,6 +177,10 @@ pub fn socket_below_directories_of_another_user_is_made_there() {
         // The second start replaces the socket that a killed server has left.
         surus.signal("KILL");
         surus.wait();
+        // The front end learns of the keeper's end by itself.
+        until("nothing listens", || {
+            std::os::unix::net::UnixStream::connect(&socket).is_err()
+        });
         assert!(socket.exists());
     }
 }
