@@ -397,6 +397,9 @@ fn rest_api_gets_base64_only_where_it_decodes_it() {
             let logo = function.ask(Event::new(id, &rest("/logo", accept))).json();
             assert_eq!(logo["isBase64Encoded"], true);
         }
+        if !is_decoded {
+            function.wait_for_log("binary_media_types");
+        }
         let said = function.log().matches("binary_media_types").count();
         assert_eq!(said, usize::from(!is_decoded), "{what}: {}", function.log());
     }
