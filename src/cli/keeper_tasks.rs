@@ -341,7 +341,7 @@ pub fn users(config: &Config) -> anyhow::Result<(Identity, Identity)> {
     })?;
     if php.uid == 0 {
         warn!(
-            "PHP runs as root (engine.user): whoever takes over a script, or the process that reads requests, is root; name another user"
+            "PHP runs as root (engine.user): an attacker who takes over a script or the process that reads requests is root; name another user"
         );
     }
     Ok((identity, front))

@@ -143,7 +143,7 @@ pub struct Admin {
     pub metrics: Arc<Metrics>,
     /// Set when the end has begun: not ready any more.
     pub draining: AtomicBool,
-    /// Boots the application anew.
+    /// Boots the application again.
     pub reload: Box<dyn Fn() -> Pending<'static, anyhow::Result<()>> + Send + Sync>,
 }
 

@@ -218,7 +218,7 @@ impl Client {
         }
     }
 
-    /// Hands over an answer, or has it back when nobody waits for it any more.
+    /// Hands over an answer, or takes it back if no caller waits for it any more.
     fn give(&self, id: u32, answer: Answer) -> Result<(), Answer> {
         match self.lock().waiting.remove(&id) {
             Some((waiting, _)) => waiting.send(answer),

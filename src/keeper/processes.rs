@@ -36,12 +36,12 @@ pub struct Ended {
 }
 
 /// Children for the front, by their number. None of the numbers can become another process's or
-/// process group's before [`Processes::reap`], because nobody else reaps them.
+/// process group's before [`Processes::reap`], because no other code reaps them.
 #[derive(Debug, Default)]
 pub struct Processes {
     children: BTreeMap<u32, Kind>,
-    /// Workers whose template has ended before them, each with a pidfd: nobody keeps their numbers
-    /// for them.
+    /// Workers that outlived their master process, each with a pidfd: the kernel may reuse their
+    /// process numbers.
     orphans: Vec<Pid>,
 }
 

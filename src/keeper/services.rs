@@ -171,7 +171,7 @@ impl<D: Duties> Services<D> {
 
     /// Opens the directories that are served, and starts an opener for them.
     pub fn place(&mut self) -> anyhow::Result<Place> {
-        // Of those whose opener was killed, nobody says that they are not used any more.
+        // If their opener was killed, no message says that they are unused.
         if self.places.len() >= MOST_OPENERS {
             self.places.retain(|_, opened| opened.opener.is_some());
         }

@@ -45,19 +45,19 @@ pub(super) static CLASSES: &[Class] = &[
     },
     Class {
         name: "private keys",
-        reason: "whoever has a key can act as its owner",
+        reason: "a copy of a key lets its holder act as the owner",
         rule: Rule::BothIfPrivateKey { or_short: false },
         patterns: &["id_*"],
     },
     Class {
         name: "private keys",
-        reason: "whoever has a key can act as its owner",
+        reason: "a copy of a key lets its holder act as the owner",
         rule: Rule::BothIfPrivateKey { or_short: true },
         patterns: &["*.key"],
     },
     Class {
         name: "private keys",
-        reason: "whoever has a key can act as its owner",
+        reason: "a copy of a key lets its holder act as the owner",
         rule: Rule::BothUnlessPublic,
         patterns: &[
             "*.pem",

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::*;
 
-/// As whoever sends, or walks over directories to package them, sees it.
+/// As the front end sees it when it sends a file, and `surus lambda package` when it walks a
+/// directory.
 fn name_of(path: &str, purpose: Purpose) -> &'static str {
     let mut above = Path::new(path).ancestors().skip(1);
     let class = class_of(path, false, purpose).or_else(|| {

@@ -41,7 +41,7 @@ impl Connection {
         self.reader.awaits_head()
     }
 
-    /// Whether the server has closed the idle connection, or sent what nobody asked for.
+    /// Whether the server has closed the idle connection, or sent bytes without a request.
     pub fn has_ended(&self) -> bool {
         let mut byte = [0];
         let read = match &self.stream {

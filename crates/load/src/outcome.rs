@@ -178,9 +178,10 @@ impl Outcome {
         self.own_cpu.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Whether the generator was the limit: its thread used at least 95 % of a CPU.
+    /// Whether the generator was the limit: its thread used at least 95 % of a CPU, and the server
+    /// gave expected responses.
     pub fn is_generator_limited(&self) -> bool {
-        self.own_busy() >= 0.95
+        self.totals.responses > 0 && self.own_busy() >= 0.95
     }
 
     /// Whether an open loop has sent 99 % of what was due.

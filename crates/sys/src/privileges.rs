@@ -141,7 +141,7 @@ pub fn end_with(parent: u32) -> io::Result<()> {
 }
 
 /// Puts this process into a session and process group of its own. It has no terminal then: Ctrl-C
-/// does not reach it, and it cannot type into the shell of whoever has started the server
+/// does not reach it, and it cannot type into the shell of the user who started the server
 /// (`TIOCSTI`).
 pub fn leave_terminal() -> io::Result<()> {
     nix::unistd::setsid()?;

@@ -48,7 +48,7 @@ pub enum Who {
     NotEnv(String),
     /// `none`, which is no host's name.
     Nobody,
-    /// A host name: nobody looks it up.
+    /// A host name, which Surus does not look up.
     Unknown,
 }
 
@@ -320,7 +320,7 @@ pub struct Access<'a> {
     required: Vec<(Merging, &'a [Require])>,
 }
 
-/// Why nobody gets it.
+/// Why access is denied to all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
     Denied,

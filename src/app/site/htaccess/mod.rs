@@ -71,7 +71,7 @@ type Parsed = HashMap<(u64, u64), (Identity, Arc<File>)>;
 /// What is another one for another text.
 type Identity = (u64, i64, i64, i64, i64);
 
-/// A directory that is there: missing ones are looked for anew, because one that appears may close
+/// A directory that is there: missing ones are looked up again, because one that appears may close
 /// what it holds.
 #[derive(Debug, Clone)]
 struct Directory {
