@@ -1,7 +1,9 @@
 //! Tests that docs/configuration.md has every key with its default, and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
+use regex::Regex;
 use serde_json::Value;
 use surus::app::site::routes::Rule;
 use surus::config::{Config, Pool};
@@ -31,6 +33,49 @@ fn every_key_is_documented_with_its_default() {
             "docs/configuration.md has {key}, which does not exist"
         );
     }
+}
+
+#[test]
+fn settings_that_documents_name_exist() {
+    let known = actual();
+    let sections: BTreeSet<_> = known.keys().filter_map(|key| key.split_once('.')).collect();
+    let sections: BTreeSet<_> = sections.into_iter().map(|(section, _)| section).collect();
+    let setting = Regex::new(r"`([a-z_]+)\.([a-z_]+)`").unwrap();
+    let mut unknown = Vec::new();
+    for path in documents() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for found in setting.captures_iter(&text) {
+            let key = format!("{}.{}", &found[1], &found[2]);
+            let is_file = ["rs", "md", "toml", "json", "php", "ini", "lock", "c", "h"];
+            if sections.contains(&found[1])
+                && !FREE.contains(&&found[1])
+                && !is_file.contains(&&found[2])
+                && !known.contains_key(&key)
+            {
+                unknown.push(format!("{}: {key}", path.display()));
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+/// The Markdown files that users read.
+fn documents() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found: Vec<_> = [
+        "README.md",
+        "SECURITY.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+    ]
+    .map(|name| root.join(name))
+    .into();
+    for directory in ["docs", "docs/guides", "docs/internals"] {
+        let entries = std::fs::read_dir(root.join(directory)).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        found.extend(paths.filter(|path| path.extension().is_some_and(|it| it == "md")));
+    }
+    found
 }
 
 /// `http.max_body_size` → `"64M"`, from the code.
