@@ -44,7 +44,7 @@ def serve(stack, surus, name, site):
     for script in ("hello.php", "index.php"):
         (directory / script).write_text('<?php echo "hello, world\\n";')
     if site:
-        text = (ROOT / f"tests/htaccess/sites/{site}.toml").read_text()
+        text = (ROOT / f"tests/http/htaccess/sites/{site}.toml").read_text()
         (directory / ".htaccess").write_text(tomllib.loads(text)["files"][".htaccess"])
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = "127.0.0.1:%d" % free.getsockname()[1]
