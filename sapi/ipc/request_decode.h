@@ -26,7 +26,7 @@ struct surus_event {
 	uint64_t body_read;
 	const char *body;    /* the body, when it came in the message */
 	int body_fd;         /* the body, when it came as a file; else -1 */
-	bool is_one_of_many; /* surus has others in hand, and not because they take long */
+	bool is_one_of_many; /* other requests are in flight */
 	uint32_t var_count;
 	struct surus_var vars[SURUS_MAX_VARS];
 };

@@ -263,7 +263,6 @@ async fn serve(front: Front) -> anyhow::Result<()> {
         accounting: Arc::new(Accounting::new(
             metrics.clone(),
             AccessLog::start(config.access_log.format)?,
-            http::NextRequestPoller::new(engines::spin(&config.engine)),
         )),
         spool: config.http.response_spool(),
         settings: config.http.clone(),

@@ -13,7 +13,6 @@ use tokio::time::Instant;
 
 use super::overload::Overload;
 use crate::budget;
-use crate::busy_poll::load::InFlight;
 use crate::event::{Event, Failure};
 
 /// The bounds of a queue.
@@ -38,7 +37,6 @@ pub struct Queue {
 
 /// The state that a queue shares with its permits.
 struct Inner {
-    in_flight: InFlight,
     state: Mutex<State>,
     /// All permits are free, and the queue drains.
     emptied: Notify,
@@ -62,13 +60,11 @@ struct Waiting {
 
 /// The right to send an event to the workers. Dropping it releases it.
 pub struct Permit {
-    since: std::time::Instant,
     inner: Arc<Inner>,
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.inner.in_flight.end(self.since);
         self.inner.release();
     }
 }
@@ -80,7 +76,6 @@ impl Queue {
             capacity,
             bounds,
             inner: Arc::new(Inner {
-                in_flight: InFlight::default(),
                 state: Mutex::new(State {
                     free: capacity,
                     taken: 0,
@@ -164,11 +159,6 @@ impl Queue {
     /// How many permits are in use.
     pub fn taken(&self) -> usize {
         self.inner.lock().taken
-    }
-
-    /// How many of them have been in use for a short time only.
-    pub fn taken_recently(&self) -> usize {
-        self.inner.in_flight.recent()
     }
 
     pub fn waiting(&self) -> usize {
@@ -284,10 +274,7 @@ impl Inner {
 
 impl Permit {
     fn new(inner: &Arc<Inner>) -> Permit {
-        let since = std::time::Instant::now();
-        inner.in_flight.begin(since);
         Permit {
-            since,
             inner: inner.clone(),
         }
     }

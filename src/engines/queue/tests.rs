@@ -134,21 +134,6 @@ async fn queue_with_full_memory_rejects() {
     ));
 }
 
-#[test]
-fn long_held_permits_are_not_counted_as_recent() {
-    let queue = Queue::new(3, BOUNDS);
-    let first = queue.try_enter();
-    let second = queue.try_enter();
-    assert_eq!((queue.taken(), queue.taken_recently()), (2, 2));
-    std::thread::sleep(Duration::from_millis(20));
-    let third = queue.try_enter();
-    assert_eq!((queue.taken(), queue.taken_recently()), (3, 1));
-    drop((first, second));
-    assert_eq!((queue.taken(), queue.taken_recently()), (1, 1));
-    drop(third);
-    assert_eq!((queue.taken(), queue.taken_recently()), (0, 0));
-}
-
 #[tokio::test(start_paused = true)]
 async fn emptied_waits_for_the_last_event_and_closes() {
     let queue = Arc::new(Queue::new(2, BOUNDS));

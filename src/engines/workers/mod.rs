@@ -170,11 +170,10 @@ impl Inner {
                 continue;
             }
             // If a worker is idle, it has been so for longer than one that is about to finish.
-            let is_one_free = self.queue.taken() <= self.spec.workers;
-            if is_one_free {
+            if self.queue.taken() <= self.spec.workers {
                 generation.shared.warm_worker.wait().await;
             }
-            let is_one_of_many = !is_one_free || self.queue.taken_recently() > 1;
+            let is_one_of_many = self.queue.taken() > 1;
             let error = match generation
                 .dispatch(event, permit, began, is_one_of_many)
                 .await

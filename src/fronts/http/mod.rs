@@ -16,7 +16,6 @@ use tracing::info;
 
 pub use listener::{Address, Admission, Bound, Listener, Mode};
 pub use request::access_log::AccessLog;
-pub use request::busy_poll::NextRequestPoller;
 pub use request::{Accounting, Service};
 
 use crate::app::forwarded::Proxy;
@@ -210,10 +209,6 @@ pub async fn run(
             ))
         })
         .collect();
-    let next_request = {
-        let accounting = service.accounting.clone();
-        tokio::spawn(async move { accounting.next_request.run().await })
-    };
     shutdown.await;
     draining.cancel();
     for task in accepting {
@@ -224,5 +219,4 @@ pub async fn run(
         info!(connections = connections.len(), "draining");
     }
     let _ = tokio::time::timeout(grace, connections.wait()).await;
-    next_request.abort();
 }

@@ -166,7 +166,7 @@ impl Generation {
     }
 
     /// Sends the event to the workers and waits for the response's headers. `began` is when it
-    /// began to wait for its permit, if it had to. `is_one_of_many`: other recent events are in
+    /// began to wait for its permit, if it had to. `is_one_of_many`: other events are in
     /// flight.
     pub async fn dispatch(
         &self,

@@ -106,7 +106,7 @@ impl Inbox {
         }
     }
 
-    /// Sends the event. Cancelling before it returns sends nothing. `is_one_of_many`: other recent
+    /// Sends the event. Cancelling before it returns sends nothing. `is_one_of_many`: other
     /// events are in flight.
     pub async fn send(
         &self,

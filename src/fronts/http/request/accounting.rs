@@ -1,30 +1,23 @@
-//! Records requests: assigns ids, and owns the metrics, the access log and the poller.
+//! Records requests: assigns ids, and owns the metrics and the access log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::access_log::AccessLog;
-use super::busy_poll::NextRequestPoller;
 use crate::observe::metrics::Metrics;
 
 /// Where requests are recorded.
 pub struct Accounting {
     pub metrics: Arc<Metrics>,
     pub access_log: Option<AccessLog>,
-    pub next_request: NextRequestPoller,
     next_id: AtomicU64,
 }
 
 impl Accounting {
-    pub fn new(
-        metrics: Arc<Metrics>,
-        access_log: Option<AccessLog>,
-        next_request: NextRequestPoller,
-    ) -> Accounting {
+    pub fn new(metrics: Arc<Metrics>, access_log: Option<AccessLog>) -> Accounting {
         Accounting {
             metrics,
             access_log,
-            next_request,
             next_id: AtomicU64::new(1),
         }
     }

@@ -3,7 +3,6 @@
 pub mod access_log;
 mod accounting;
 mod body;
-pub(crate) mod busy_poll;
 pub(crate) mod response_body;
 pub(crate) mod response_memory;
 mod validate;

@@ -110,7 +110,6 @@ impl RequestGuard {
             .then(|| Box::new((client(), Head::of(request))));
         let event = accounting.next_id();
         let began = Instant::now();
-        accounting.next_request.request_begins(began);
         RequestGuard {
             accounting,
             connection,
@@ -132,7 +131,6 @@ fn client_closed_request() -> StatusCode {
 impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.connection.timers.request_ends();
-        self.accounting.next_request.request_ends(self.began);
         if self.status.is_none() {
             let metrics = &self.accounting.metrics;
             metrics.answered(self.engine, "client_closed", self.began.elapsed());

@@ -2,11 +2,8 @@
 //!
 //! On an idle CPU of a virtual machine, waking a sleeping thread costs about 30 µs of latency and
 //! 15 µs of the waker's CPU, which is longer than a short script takes. Surus therefore polls for
-//! the response to a request (`engines/workers/ipc/await_response.rs`) and for the next request
-//! (`fronts/http/request/busy_poll.rs`). A worker polls for its next request (`sapi/ipc/inbox.c`).
-//! Each polls only if nothing else is in flight, ignoring requests that take long (`load.rs`).
-
-pub mod load;
+//! the response to a request (`engines/workers/ipc/await_response.rs`). A worker polls for its next
+//! request (`sapi/ipc/inbox.c`) while no other request is in flight.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
