@@ -1,4 +1,4 @@
-//! Tests that docs/configuration.md has every key with its default, and nothing else.
+//! Tests that docs/reference/configuration.md has every key with its default, and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,24 +13,29 @@ const FREE: [&str; 2] = ["php", "env"];
 
 #[test]
 fn every_key_is_documented_with_its_default() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/docs/reference/configuration.md"
+    );
     let documented = documented(&std::fs::read_to_string(path).unwrap());
     let actual = actual();
     for (key, default) in &actual {
         match documented.get(key) {
             None => {
-                panic!("docs/configuration.md says nothing about {key}; its default is {default}")
+                panic!(
+                    "docs/reference/configuration.md says nothing about {key}; its default is {default}"
+                )
             }
             Some(said) => assert_eq!(
                 said, default,
-                "the default of {key} in docs/configuration.md"
+                "the default of {key} in docs/reference/configuration.md"
             ),
         }
     }
     for key in documented.keys() {
         assert!(
             actual.contains_key(key),
-            "docs/configuration.md has {key}, which does not exist"
+            "docs/reference/configuration.md has {key}, which does not exist"
         );
     }
 }
