@@ -38,8 +38,8 @@ impl Entry {
     }
 }
 
-/// All engines of this build. `--help`, error messages, the README's table and the contract tests
-/// are made from it.
+/// All engines of this build. `--help`, error messages, the table of docs/reference/engines.md and
+/// the contract tests are made from it.
 pub const CATALOGUE: &[Entry] = &[
     Entry {
         name: "classic",

@@ -1,6 +1,11 @@
-//! The repository itself: its layers, its documentation and its README.
+//! The repository itself: its layers and its documentation.
 #![allow(clippy::unwrap_used)]
 
 mod architecture;
-mod documentation;
-mod readme;
+mod commands;
+mod configuration;
+mod engines_page;
+mod markdown;
+mod pages;
+mod shell;
+mod snippets;

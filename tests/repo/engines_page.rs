@@ -1,11 +1,11 @@
-//! Tests that the README's table of engines matches the program.
+//! Tests that the documented table of engines matches the program.
 
 use surus::engines::CATALOGUE;
 
 #[test]
-fn readme_lists_the_engines_of_the_catalogue() {
-    let readme = include_str!("../../README.md");
-    let (_, rest) = readme.split_once("<!-- engines -->\n").unwrap();
+fn engines_page_lists_the_engines_of_the_catalogue() {
+    let page = include_str!("../../docs/reference/engines.md");
+    let (_, rest) = page.split_once("<!-- engines -->\n").unwrap();
     let (table, _) = rest.split_once("<!-- /engines -->").unwrap();
     let mut expected = String::from(
         "| engine | what happens | application boots | survives between requests |\n|---|---|---|---|\n",
@@ -16,5 +16,8 @@ fn readme_lists_the_engines_of_the_catalogue() {
             entry.name, entry.what_happens, entry.boots, entry.survives
         );
     }
-    assert_eq!(table, expected, "put this into README.md:\n\n{expected}");
+    assert_eq!(
+        table, expected,
+        "put this into docs/reference/engines.md:\n\n{expected}"
+    );
 }
