@@ -33,7 +33,7 @@ fn every_block_has_a_language_that_a_test_knows() {
 #[test]
 fn toml_blocks_are_configuration_of_surus() {
     let blocks = blocks(|language| language == "toml");
-    assert!(blocks.len() > 15, "only {} blocks", blocks.len());
+    assert!(blocks.len() >= 15, "only {} blocks", blocks.len());
     for block in blocks {
         if let Err(error) = toml::from_str::<Config>(&block.text) {
             panic!("{}: {error}", block.place);
@@ -141,7 +141,9 @@ fn systemd_accepts_the_unit_if_it_is_installed() {
 }
 
 fn blocks(choose: impl Fn(&str) -> bool) -> Vec<Block> {
-    let all = pages().into_iter().flat_map(|page| page.blocks());
+    let mut pages = pages();
+    pages.retain(|page| !page.name.starts_with("tests/"));
+    let all = pages.into_iter().flat_map(|page| page.blocks());
     all.filter(|block| choose(&block.language)).collect()
 }
 
