@@ -111,3 +111,22 @@ fn paths_that_pages_name_exist() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+/// As in: `failed` in `src/app/response.rs`.
+#[test]
+fn functions_that_pages_name_are_in_the_files_they_name() {
+    let named =
+        Regex::new(r"`(\w+)` (?:in|of) `((?:crates|sapi|src)/[\w./-]+\.(?:rs|c|h))`").unwrap();
+    let mut checked = 0;
+    for page in pages().iter().filter(|page| page.name != "CHANGELOG.md") {
+        for (line, text) in page.prose() {
+            for found in named.captures_iter(text) {
+                let code = std::fs::read_to_string(root().join(&found[2])).unwrap_or_default();
+                let (name, place) = (&found[1], format!("{}:{line}", page.name));
+                assert!(code.contains(name), "{place}: no {name} in {}", &found[2]);
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 3, "only {checked} functions");
+}
