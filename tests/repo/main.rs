@@ -1,10 +1,14 @@
 //! The repository itself: its layers and its documentation.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod architecture;
 mod commands;
 mod configuration;
 mod engines_page;
+mod guide_commands;
 mod markdown;
 mod pages;
 mod shell;
