@@ -48,8 +48,8 @@ fn commands_of_documents_succeed() {
             continue;
         }
         for command in commands(&block.text) {
-            let is_run = |words: &&str| command[1..].join(" ").starts_with(words);
-            if command[0] != "surus" || !RUN.iter().any(|words| is_run(words)) {
+            let line = command[1..].join(" ");
+            if command[0] != "surus" || !RUN.iter().any(|words| line.starts_with(words)) {
                 continue;
             }
             let own = |word: &String| match word.as_str() {
