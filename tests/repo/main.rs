@@ -9,6 +9,7 @@ mod commands;
 mod configuration;
 mod engines_page;
 mod guide_commands;
+mod http_page;
 mod markdown;
 mod pages;
 mod shell;
