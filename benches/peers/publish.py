@@ -16,7 +16,7 @@ CHARTS = "performance"
 HEAD = """# Performance
 
 <!-- `make bench-docs` writes this page. -->
-Surus beside other ways of serving PHP, as `make bench` has measured them; [benches/peers](../benches/peers/README.md) says what is
+For readers who want numbers: Surus next to other ways of serving PHP, as `make bench` has measured them; [benches/peers](../benches/peers/README.md) says what is
 compared, and how each is tuned. *Kept* is nginx with FastCGI connections that stay open.
 """
 MARKS = ("<!-- benchmark -->\n", "<!-- /benchmark -->")

@@ -21,6 +21,8 @@ TO = "–\N{WORD JOINER}"
 """Narrow columns would part numbers from their units, and ranges in two."""
 SHORT = (*REFERENCES, "Apache mod_php", "Surus classic", "Surus rewind")
 """Who is in the short table; docs/performance.md has all."""
+SHORT_PAGES = ("hello", "symfony-json", "wordpress")
+"""Its pages, from nearly nothing to do for PHP to nearly nothing but PHP. If none was measured, all that were."""
 
 
 def markdown(results: Results, charts: dict[str, list[str]] | None = None) -> str:
@@ -50,6 +52,7 @@ def short(results: Results) -> str:
     most = max((cell.connections for cell in results.cells), default=0)
     # A page that no reference has answered would stand there without what it is to be compared with.
     cells = [cell for cell in results.cells if cell.connections == most and references(cell)]
+    cells = [cell for cell in cells if cell.page.name in SHORT_PAGES] or cells
     names = [who for who in SHORT if any(who in cell.loads for cell in cells)]
     about = results.about
     lines = [

@@ -19,8 +19,8 @@ enum surus_state {
 
 /* One worker. The worker writes it, except for `stop`; a cache line each, so that workers do not
  * disturb each other. Every worker can write to every line, so surus believes none of it without a
- * check (docs/shared-memory.md), and a worker never reads its own line: it keeps what it needs in
- * its own memory. */
+ * check (docs/internals/shared-memory.md), and a worker never reads its own line: it keeps what it
+ * needs in its own memory. */
 struct surus_line {
 	_Atomic uint32_t state;   /* enum surus_state */
 	/* the request id in its hands, while state is RECEIVED to FINISHING */

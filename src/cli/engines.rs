@@ -6,7 +6,6 @@ use crate::engines::CATALOGUE;
 pub fn run() -> anyhow::Result<()> {
     for entry in CATALOGUE {
         say!("{:<12}{}", entry.name, entry.what_happens);
-        say!("{:<12}published as {}", "", entry.published_as);
         say!(
             "{:<12}application boots {}; survives between requests: {}",
             "",

@@ -28,7 +28,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::observe::log;
 
@@ -119,6 +119,11 @@ fn execute(command: Command) -> anyhow::Result<()> {
         Command::Lambda(args) => lambda::run(*args),
         Command::Engines => engines::run(),
     }
+}
+
+/// The parser of the command line, so that tests can check the commands that documents name.
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// AWS Lambda starts a program named `bootstrap` without arguments.

@@ -8,12 +8,10 @@ use super::external::Way;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     pub name: &'static str,
-    /// The name of the concept in other publications.
-    pub published_as: &'static str,
     pub what_happens: &'static str,
     /// When the application boots.
     pub boots: &'static str,
-    /// What one event can leave behind for the next.
+    /// What one request can leave behind for the next.
     pub survives: &'static str,
     /// Boots a script ahead of the events; the script calls `surus_serve()`.
     pub boots_script: bool,
@@ -40,14 +38,13 @@ impl Entry {
     }
 }
 
-/// All engines of this build. `--help`, error messages, the README's table and the contract tests
-/// are made from it.
+/// All engines of this build. `--help`, error messages, the table of docs/reference/engines.md and
+/// the contract tests are made from it.
 pub const CATALOGUE: &[Entry] = &[
     Entry {
         name: "classic",
-        published_as: "G; php-fpm semantics",
         what_happens: "surus-php: request startup, script, request shutdown",
-        boots: "per event",
+        boots: "per request",
         survives: "OPcache",
         boots_script: false,
         serves_one: false,
@@ -56,9 +53,8 @@ pub const CATALOGUE: &[Entry] = &[
     },
     Entry {
         name: "worker",
-        published_as: "A; RoadRunner, FrankenPHP, Swoole style",
-        what_happens: "surus-php boots a script in each of n processes, which then serves events \
-        in a loop",
+        what_happens: "surus-php boots a script in each of n processes, which then serves \
+        requests in a loop",
         boots: "once per worker",
         survives: "everything, until recycled",
         boots_script: true,
@@ -68,10 +64,9 @@ pub const CATALOGUE: &[Entry] = &[
     },
     Entry {
         name: "standby",
-        published_as: "C",
-        what_happens: "surus-php boots the script, waits, serves one event, dies; a spare is \
+        what_happens: "surus-php boots the script, waits, serves one request, exits; a spare is \
         always ready",
-        boots: "per event, before the caller comes",
+        boots: "once per request, ahead of it",
         survives: "nothing",
         boots_script: true,
         serves_one: true,
@@ -80,9 +75,8 @@ pub const CATALOGUE: &[Entry] = &[
     },
     Entry {
         name: "fork",
-        published_as: "D",
         what_happens: "the booted prototype process forks children ahead of time; each serves one \
-        event",
+        request",
         boots: "once",
         survives: "nothing (copy-on-write)",
         boots_script: true,
@@ -92,8 +86,7 @@ pub const CATALOGUE: &[Entry] = &[
     },
     Entry {
         name: "rewind",
-        published_as: "nobody",
-        what_happens: "boots once, serves, puts every written page back, serves again",
+        what_happens: "boots once, serves a request, restores all memory, serves the next",
         boots: "once",
         survives: "nothing but OPcache",
         boots_script: true,
@@ -103,9 +96,8 @@ pub const CATALOGUE: &[Entry] = &[
     },
     Entry {
         name: "fpm",
-        published_as: "E; fe-php's FPM mode",
         what_happens: "FastCGI to a php-fpm that Surus starts, or to the one at engine.php_fpm_address",
-        boots: "per event",
+        boots: "per request",
         survives: "OPcache",
         boots_script: false,
         serves_one: false,
@@ -114,9 +106,8 @@ pub const CATALOGUE: &[Entry] = &[
     },
     Entry {
         name: "builtin",
-        published_as: "F",
         what_happens: "HTTP to servers that Surus starts with `php -S`",
-        boots: "per event",
+        boots: "per request",
         survives: "OPcache",
         boots_script: false,
         serves_one: false,
@@ -125,9 +116,8 @@ pub const CATALOGUE: &[Entry] = &[
     },
     Entry {
         name: "cgi",
-        published_as: "H",
-        what_happens: "php-cgi, started for each event",
-        boots: "per event",
+        what_happens: "php-cgi, started for each request",
+        boots: "per request",
         survives: "nothing",
         boots_script: false,
         serves_one: true,
@@ -136,9 +126,8 @@ pub const CATALOGUE: &[Entry] = &[
     },
     Entry {
         name: "cli",
-        published_as: "B; Bref 0.2; fe-php's CLI mode",
-        what_happens: "php, started for each event",
-        boots: "per event",
+        what_happens: "php, started for each request",
+        boots: "per request",
         survives: "nothing",
         boots_script: false,
         serves_one: true,

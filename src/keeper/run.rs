@@ -125,7 +125,7 @@ impl<D: Duties> Keeper<D> {
 
     /// Forks a front, without exec: it needs what the keeper has read and opened, and a front that
     /// replaces a dead one starts even where the program was replaced meanwhile. So it has the
-    /// keeper's memory as it was then; see docs/security.md.
+    /// keeper's memory as it was then; see docs/reference/privileges.md.
     fn start(&mut self) -> anyhow::Result<Started> {
         let place = self.services.place()?;
         let (ours, theirs) = Seqpacket::pair().context("cannot make a socket pair")?;

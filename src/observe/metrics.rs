@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn every_metric_is_documented() {
-        let documented = include_str!("../../docs/observing.md");
+        let documented = include_str!("../../docs/reference/metrics.md");
         let metrics = Metrics::default();
         // Metrics that were never counted are not printed.
         metrics.answered("classic", "2xx", Duration::ZERO);

@@ -74,7 +74,7 @@ fn same_type(answer: &Answer, [one, other]: [&Answer; 2]) -> bool {
     unknown || of(one) != of(other) || of(one) == of(answer)
 }
 
-/// Files that are private on Surus, and why: the list is in docs/configuration.md.
+/// Files that are private on Surus, and why: the list is in docs/reference/configuration.md.
 fn is_private(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap();
     let names = [

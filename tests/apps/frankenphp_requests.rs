@@ -87,7 +87,7 @@ fn superglobals_hold_the_request_and_nothing_of_the_one_before() {
         assert_eq!(own.json(), json!([false, "1", "of the worker"]), "{engine}");
         // On `standby` the script's end is the request's, so the loop is left.
         surus.wait_for_log(|log| log.contains("behind first") && log.contains("behind none"));
-        // `worker` keeps what a request has set, as docs/engines.md lists.
+        // `worker` keeps what a request has set, as docs/reference/engines.md lists.
         let keeps = engine == "worker";
         assert_eq!(visitor.get("/?do=ini").ok().text(), "14 14", "{engine}");
         let set = if keeps { "3 3" } else { "14 14" };

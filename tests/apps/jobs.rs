@@ -405,7 +405,7 @@ fn messenger_messages_run_and_failed_ones_are_reported() {
     }
 }
 
-/// The code of docs/events.md.
+/// The code of docs/reference/lambda-events.md.
 const OF_THE_KERNEL: &str = r#"<?php
 $kernel = new App\Kernel('prod', false);
 $kernel->boot();

@@ -15,6 +15,7 @@ mod events;
 mod examples;
 mod frankenphp;
 mod frankenphp_requests;
+mod guides;
 mod jobs;
 mod laravel;
 mod laravel_visitors;

@@ -98,7 +98,7 @@ fn engines_command_lists_every_engine() {
     let said = surus(&["engines"], &[]);
     says(
         &said.stdout,
-        &["classic", "published as", "application boots", "survives"],
+        &["classic", "rewind", "application boots", "survives"],
     );
 }
 

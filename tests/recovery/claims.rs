@@ -35,7 +35,8 @@ fn ticket_written_back_has_no_request_run_twice() {
                 "{engine}: {}",
                 site.surus.log()
             );
-            // Twice if the ticket was back before Surus had looked (docs/shared-memory.md).
+            // Twice if the ticket was back before Surus had looked
+            // (docs/internals/shared-memory.md).
             assert!((1..=2).contains(&counted(&site, number)), "{engine}");
         }
         // Its own request may suffer.

@@ -234,7 +234,7 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// Every Rust file below these directories, by its path from the repository's root.
-fn sources(directories: &[&str]) -> Vec<(String, String)> {
+pub fn sources(directories: &[&str]) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
     let mut waiting: Vec<PathBuf> = directories.iter().map(|name| root.join(name)).collect();

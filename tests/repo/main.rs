@@ -1,6 +1,16 @@
-//! The repository itself: its layers, its documentation and its README.
+//! The repository itself: its layers and its documentation.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod architecture;
-mod documentation;
-mod readme;
+mod commands;
+mod configuration;
+mod engines_page;
+mod guide_commands;
+mod http_page;
+mod markdown;
+mod pages;
+mod shell;
+mod snippets;

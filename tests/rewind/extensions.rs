@@ -2,7 +2,7 @@
 //! worker use each extension, and all memory is compared after each request
 //! (`engine.verify_restore`). `EXTENSION_ROUNDS` sets the number of requests; 15 by default.
 //!
-//! docs/extensions.md has the results. Needs `scripts/install extensions`.
+//! docs/reference/extensions.md has the results. Needs `scripts/install extensions`.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

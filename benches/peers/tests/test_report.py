@@ -123,7 +123,12 @@ class TheShortTable(unittest.TestCase):
     def test_leaves_a_place_empty_where_somebody_is_missing(self):
         cells = [
             cell("hello", 64, nginx=loads(1000), kept=loads(1100)),
-            cell("static-1m", 64, nginx=loads(1000)),
-            cell("html", 64, classic=loads(1000)),
+            cell("wordpress", 64, nginx=loads(1000)),
+            cell("symfony-json", 64, classic=loads(1000)),
         ]
-        self.assertEqual(rows(report.short(Results(ABOUT, cells)))[3:], [["1 MB static file", "**1,000 · 50 µs**", ""]])
+        self.assertEqual(rows(report.short(Results(ABOUT, cells)))[3:], [["WordPress front page", "**1,000 · 50 µs**", ""]])
+
+    def test_has_three_pages_or_else_all(self):
+        pages = [cell(page, 64, nginx=loads(1000)) for page in ("hello", "html", "symfony-json", "wordpress")]
+        self.assertEqual(len(rows(report.short(Results(ABOUT, pages)))), 2 + 3)
+        self.assertEqual(len(rows(report.short(Results(ABOUT, [pages[1]])))), 2 + 1)

@@ -2,8 +2,8 @@
 //! requests are claimed, readable without a system call.
 //!
 //! The layout is that of `sapi/base/scoreboard_layout.h`; both sides assert the sizes. Every worker
-//! can write to all of it, so any value may be forged. docs/shared-memory.md says what each is used
-//! for, and why a wrong one does no harm.
+//! can write to all of it, so any value may be forged. docs/internals/shared-memory.md says what
+//! each is used for, and why a wrong one does no harm.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -26,7 +26,7 @@ pub struct Settings {
     #[serde(deserialize_with = "for_uploads")]
     pub no_php: Vec<String>,
     /// Whether the rules of `.htaccess` files about access, PHP and redirects apply, as listed in
-    /// docs/htaccess.md.
+    /// docs/reference/htaccess.md.
     pub htaccess: bool,
     /// Whether the front controller answers requests for missing files. With `.htaccess` files on
     /// the way, these name it.

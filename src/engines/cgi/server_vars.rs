@@ -217,6 +217,14 @@ mod tests {
     use std::path::Path;
     use std::time::Instant;
 
+    #[test]
+    fn every_variable_is_documented() {
+        let text = include_str!("../../../docs/reference/http.md");
+        for name in NAMES {
+            assert!(text.contains(&format!("`{name}`")), "{name}");
+        }
+    }
+
     fn vars(request: http::request::Builder, body: Body, https: bool) -> BTreeMap<String, String> {
         let event = Event {
             id: 1,

@@ -82,7 +82,7 @@ pub fn of(wait_status: i32, killed: Option<Killed>) -> ExitReason {
 }
 
 /// Why a worker could not be rewound and was replaced: exit status, metric label, remedy.
-/// docs/rewind.md has more.
+/// docs/reference/rewind.md has more.
 const REPLACED: [(i32, &str, &str); 11] = [
     (107, "replaced", "see the line of the worker that says why"),
     (
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn every_reason_is_documented() {
-        let text = include_str!("../../../docs/observing.md");
+        let text = include_str!("../../../docs/reference/metrics.md");
         let exits = (0..256).map(|status| of(status << 8, None));
         let kills = [Killed::Timeout, Killed::ProtocolError, Killed::Suspended].map(Some);
         let kills = kills.into_iter().chain([None]).map(|killed| of(9, killed));
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn every_reason_for_a_replacement_is_documented() {
-        let text = include_str!("../../../docs/rewind.md");
+        let text = include_str!("../../../docs/reference/rewind.md");
         for (status, label, _) in REPLACED {
             assert!(
                 text.contains(&format!("| `{label}` | {status} |")),

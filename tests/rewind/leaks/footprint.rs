@@ -22,8 +22,8 @@ struct Held {
 }
 
 /// Allows for pages of the allocator and for PHP's own caches (regular expressions, real paths). On
-/// `rewind`, a worker keeps up to 16 MiB mapped for its next event (docs/rewind.md); a new worker
-/// does not have them yet.
+/// `rewind`, a worker keeps up to 16 MiB mapped for its next event (docs/reference/rewind.md); a
+/// new worker does not have them yet.
 const SLACK_KIB: u64 = (16 + 6) << 10;
 const SLACK_MAPPINGS: usize = 8;
 

@@ -2,7 +2,7 @@
 //! worker.
 //!
 //! Shared memory that workers write is used here only where a forged value harms its writer alone
-//! (docs/shared-memory.md).
+//! (docs/internals/shared-memory.md).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

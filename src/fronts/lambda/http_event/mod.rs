@@ -2,8 +2,8 @@
 //!
 //! Seven services send HTTP requests as events, each in its own format. [`read`] restores the
 //! client's request as far as the service has kept it; [`write`] and [`prelude`] write the
-//! response. None of them does I/O. `docs/lambda-http.md` lists what each service loses, and what
-//! Surus does about it.
+//! response. None of them does I/O. `docs/reference/lambda-http.md` lists what each service loses,
+//! and what Surus does about it.
 
 mod answer;
 mod binary;

@@ -2,7 +2,7 @@
 //!
 //! Every worker can write to the scoreboard. A claim that has been seen once is therefore kept in
 //! the slot, and what a worker says through its own socket or ring is believed before any line
-//! (docs/shared-memory.md).
+//! (docs/internals/shared-memory.md).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

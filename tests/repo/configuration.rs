@@ -1,36 +1,43 @@
-//! Tests that docs/configuration.md has every key with its default, and nothing else.
+//! Tests that docs/reference/configuration.md and surus.toml.example have every key with its
+//! default, and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 
 use regex::Regex;
 use serde_json::Value;
 use surus::app::site::routes::Rule;
 use surus::config::{Config, Pool};
 
+use super::markdown::pages;
+
 /// Sections with keys that the user chooses.
 const FREE: [&str; 2] = ["php", "env"];
 
 #[test]
 fn every_key_is_documented_with_its_default() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/docs/reference/configuration.md"
+    );
     let documented = documented(&std::fs::read_to_string(path).unwrap());
     let actual = actual();
     for (key, default) in &actual {
         match documented.get(key) {
             None => {
-                panic!("docs/configuration.md says nothing about {key}; its default is {default}")
+                panic!(
+                    "docs/reference/configuration.md says nothing about {key}; its default is {default}"
+                )
             }
             Some(said) => assert_eq!(
                 said, default,
-                "the default of {key} in docs/configuration.md"
+                "the default of {key} in docs/reference/configuration.md"
             ),
         }
     }
     for key in documented.keys() {
         assert!(
             actual.contains_key(key),
-            "docs/configuration.md has {key}, which does not exist"
+            "docs/reference/configuration.md has {key}, which does not exist"
         );
     }
 }
@@ -42,9 +49,8 @@ fn settings_that_documents_name_exist() {
     let sections: BTreeSet<_> = sections.into_iter().map(|(section, _)| section).collect();
     let setting = Regex::new(r"`([a-z_]+)\.([a-z_]+)`").unwrap();
     let mut unknown = Vec::new();
-    for path in documents() {
-        let text = std::fs::read_to_string(&path).unwrap();
-        for found in setting.captures_iter(&text) {
+    for page in pages() {
+        for found in setting.captures_iter(&page.text) {
             let key = format!("{}.{}", &found[1], &found[2]);
             let is_file = ["rs", "md", "toml", "json", "php", "ini", "lock", "c", "h"];
             if sections.contains(&found[1])
@@ -52,30 +58,53 @@ fn settings_that_documents_name_exist() {
                 && !is_file.contains(&&found[2])
                 && !known.contains_key(&key)
             {
-                unknown.push(format!("{}: {key}", path.display()));
+                unknown.push(format!("{}: {key}", page.name));
             }
         }
     }
     assert!(unknown.is_empty(), "{unknown:#?}");
 }
 
-/// The Markdown files that users read.
-fn documents() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut found: Vec<_> = [
-        "README.md",
-        "SECURITY.md",
-        "ARCHITECTURE.md",
-        "CHANGELOG.md",
-    ]
-    .map(|name| root.join(name))
-    .into();
-    for directory in ["docs", "docs/guides", "docs/internals"] {
-        let entries = std::fs::read_dir(root.join(directory)).unwrap();
-        let paths = entries.map(|entry| entry.unwrap().path());
-        found.extend(paths.filter(|path| path.extension().is_some_and(|it| it == "md")));
+#[test]
+fn example_has_every_key_with_its_default() {
+    let text = include_str!("../../surus.toml.example");
+    let nothing: Config = toml::from_str(text).unwrap();
+    let default = serde_json::to_value(Config::default()).unwrap();
+    assert_eq!(
+        serde_json::to_value(nothing).unwrap(),
+        default,
+        "the example sets something"
+    );
+
+    let setting = Regex::new(r#"(?m)^#([\w"\[])"#).unwrap();
+    let all = setting.replace_all(text, "$1");
+    toml::from_str::<Config>(&all).unwrap_or_else(|error| panic!("{error}"));
+    let all: toml::Table = toml::from_str(&all).unwrap();
+    let mut written = BTreeMap::new();
+    for (section, value) in &all {
+        let (heading, keys) = match section.as_str() {
+            "route" => ("route", value[0].as_table()),
+            "pool" => ("pool.NAME", value["debug"].as_table()),
+            free if FREE.contains(&free) => continue,
+            section => (section, value.as_table()),
+        };
+        for (key, value) in keys.unwrap() {
+            let value = serde_json::to_value(value).unwrap();
+            written.insert(format!("{heading}.{key}"), self::written(&value));
+        }
     }
-    found
+    let mut actual = actual();
+    actual.retain(|key, _| !FREE.contains(&key.as_str()));
+    let keys = |map: &BTreeMap<String, String>| map.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&written), keys(&actual), "keys of surus.toml.example");
+    for (key, default) in &actual {
+        // Rules have no useful defaults.
+        let has_default = default != "not set" && key != "route.deny";
+        assert!(
+            !has_default || written[key] == *default,
+            "{key} in surus.toml.example"
+        );
+    }
 }
 
 /// `http.max_body_size` → `"64M"`, from the code.
