@@ -263,7 +263,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
         accounting: Arc::new(Accounting::new(
             metrics.clone(),
             AccessLog::start(config.access_log.format)?,
-            http::NextRequestPoller::new(engines::spin(&config.engine)),
+            http::NextRequestPoller::new(engines::busy_poll(&config.engine)),
         )),
         spool: config.http.response_spool(),
         settings: config.http.clone(),
