@@ -1,4 +1,4 @@
-/* surus-php: PHP as surus runs it. */
+/* Entry point of surus-php, the program that embeds PHP; Surus starts it. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,10 +14,9 @@ int main(int argc, char **argv)
 		printf("surus-php %s (built for PHP %s)\n", SURUS_VERSION, PHP_VERSION);
 		return 0;
 	}
-	if (argc != 2 || strcmp(argv[1], "template") != 0 || fcntl(SURUS_FD_SETTINGS, F_GETFD) < 0) {
-		fprintf(stderr,
-		        "surus-php runs PHP for surus, which starts it. Start `surus serve` instead.\n");
+	if (argc != 2 || strcmp(argv[1], "master") != 0 || fcntl(SURUS_FD_SETTINGS, F_GETFD) < 0) {
+		fprintf(stderr, "surus-php: started by surus only; run `surus serve` instead\n");
 		return 64;
 	}
-	return surus_template_run(argv[0]);
+	return surus_master_run(argv[0]);
 }

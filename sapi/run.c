@@ -51,33 +51,34 @@
 #include "worker/privileges.h"
 #include "worker/worker.h"
 
-/* Allocates what no rewind restores, which has to be there before the first snapshot. */
+/* Allocates the persistent state. It must exist before the first snapshot, because a rewind does
+ * not restore it. */
 static bool create_state(void)
 {
-	return surus_self_create() && surus_syscall_gate_create() && surus_request_create() &&
+	return surus_process_create() && surus_syscall_gate_create() && surus_request_create() &&
 	        surus_inbox_create() &&
-	       surus_outbox_create() && surus_limit_create() && surus_random_create() &&
-	       surus_calls_create() &&
-	       surus_template_prepare();
+	       surus_outbox_create() && surus_execution_time_create() && surus_random_create() &&
+	       surus_syscall_watch_create() &&
+	       surus_master_prepare();
 }
 
-/* The life of a worker that was forked before an application has booted. */
+/* Runs a worker that was forked before an application booted. */
 static _Noreturn void run_worker(void)
 {
-	if (surus_boots()) {
+	if (surus_engine_boots_app()) {
 		exit(surus_boot_run());
 	}
 	while (surus_worker_take()) {
 		surus_php_serve();
 	}
-	exit(surus_self->exit_status);
+	exit(surus_process->exit_status);
 }
 
-int surus_template_run(const char *program)
+int surus_master_run(const char *program)
 {
 	uint64_t started = surus_now();
 
-	prctl(PR_SET_NAME, "surus template");
+	prctl(PR_SET_NAME, "surus master");
 	if (!surus_settings_read(SURUS_FD_SETTINGS)) {
 		return 64;
 	}
@@ -103,17 +104,17 @@ int surus_template_run(const char *program)
 	fcntl(SURUS_FD_CONTROL, F_SETFD, FD_CLOEXEC);
 	fcntl(SURUS_FD_INBOX, F_SETFD, FD_CLOEXEC);
 	fcntl(SURUS_FD_WAITING, F_SETFD, FD_CLOEXEC);
-	fcntl(SURUS_FD_BELL, F_SETFD, FD_CLOEXEC);
+	fcntl(SURUS_FD_DOORBELL, F_SETFD, FD_CLOEXEC);
 	signal(SIGPIPE, SIG_IGN);
-	/* A terminal's Ctrl-C reaches the whole process group; surus decides what it means. */
+	/* A terminal's Ctrl-C reaches the whole process group; Surus decides what it means. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 
 	if (surus_settings.direct_binding) {
-		surus_direct_calls();
-		surus_profile_mark("its calls are direct");
+		surus_direct_binding_apply();
+		surus_profile_mark("direct binding");
 	}
-	surus_template_php_starts();
+	surus_master_php_starting();
 	if (surus_settings.engine == SURUS_REWIND) {
 		surus_rewind_prepare();
 	}
@@ -121,29 +122,29 @@ int surus_template_run(const char *program)
 		surus_opcache_explain_preload();
 		return 70;
 	}
-	surus_template_php_started();
+	surus_master_php_started();
 	surus_profile_mark("reported");
-	if (!surus_worker_read_groups()) {
-		return SURUS_EXIT_SETUP;
+	if (!surus_read_groups()) {
+		return SURUS_EXIT_SETUP_FAILED;
 	}
-	if ((surus_boots_in_template() && (!surus_kernel_prepare() || !surus_regex_start())) ||
+	if ((surus_engine_boots_in_prototype() &&
+	     (!surus_kernel_prepare() || !surus_pcre_cache_create())) ||
 	    (surus_settings.engine == SURUS_REWIND && !surus_rewind_start())) {
 		fprintf(stderr, "surus-php: no memory: %m\n");
 		return 71;
 	}
-	if (surus_boots() && !surus_boot_time_start()) {
+	if (surus_engine_boots_app() && !surus_boot_time_start()) {
 		fprintf(stderr, "surus-php: no memory: %m\n");
 		return 71;
 	}
-	if (surus_boots()) {
+	if (surus_engine_boots_app()) {
 		surus_random_prepare();
 	}
-	if (surus_boots_in_template()) {
-		/* The application's code is never run as root; so neither is the rest of this process's
-		 * life. */
-		return surus_worker_disguise() ? surus_boot_run() : SURUS_EXIT_SETUP;
+	if (surus_engine_boots_in_prototype()) {
+		/* From here on this process runs the application's code, which must never run as root. */
+		return surus_drop_privileges() ? surus_boot_run() : SURUS_EXIT_SETUP_FAILED;
 	}
-	if (surus_template_serve()) {
+	if (surus_master_serve()) {
 		run_worker();
 	}
 	surus_php_shutdown();

@@ -2,8 +2,8 @@
 #ifndef SURUS_RUN_H
 #define SURUS_RUN_H
 
-/* The template's life: starts PHP, forks workers, replaces them. Returns the process's exit
+/* Runs the master process: starts PHP, forks workers, replaces those that exit. Returns the exit
  * status. */
-int surus_template_run(const char *program);
+int surus_master_run(const char *program);
 
 #endif

@@ -65,7 +65,7 @@ pub trait Engine: Send + Sync {
     /// Ends every process that has served or would serve requests. Their replacements draw new
     /// random seeds. Needed after the machine has been copied with all its memory. Nothing may be
     /// in flight.
-    fn renew(&self) -> Pending<'_, anyhow::Result<()>> {
+    fn restart_workers(&self) -> Pending<'_, anyhow::Result<()>> {
         self.reload()
     }
 

@@ -19,7 +19,7 @@ pub enum Role {
     /// To say which functions its settings disable (`cli`).
     Probe,
     /// One request (`cgi`, `cli`).
-    Event,
+    Request,
     /// Many requests (`fpm`, `builtin`).
     Server,
 }
@@ -39,8 +39,8 @@ pub enum Which {
     KillGroup,
 }
 
-/// Descriptors of a template process, in the order in which [`Launcher::template`] takes them.
-pub const TEMPLATE: usize = 8;
+/// Descriptors of a master process, in the order in which [`Launcher::master`] takes them.
+pub const MASTER_DESCRIPTORS: usize = 8;
 
 /// A directory that PHP is started with.
 #[derive(Debug, Clone)]
@@ -52,9 +52,9 @@ pub struct Home {
 /// A process that has the rights which starting PHP takes, as the front sees it. Pools are those of
 /// the configuration, by their place.
 pub trait Launcher: fmt::Debug + Send + Sync {
-    /// Starts the template of a pool with: control, inbox, scoreboard, waiting, rings, bell,
-    /// stdout, stderr.
-    fn template(&self, pool: u16, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>>;
+    /// Starts the master process of a pool with: control, inbox, scoreboard, waiting, rings,
+    /// doorbell, stdout, stderr.
+    fn master(&self, pool: u16, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>>;
 
     /// Makes what an installed PHP of a pool is started with.
     fn home(&self, pool: u16) -> Pending<'_, anyhow::Result<Home>>;
@@ -62,11 +62,11 @@ pub trait Launcher: fmt::Debug + Send + Sync {
     /// Removes it.
     fn close_home(&self, number: u32);
 
-    /// Starts an installed PHP, with: stdin, stdout, stderr, and what the role has beside them.
-    /// What it says as a [`Role::Probe`], the launcher keeps.
+    /// Starts an installed PHP, with: stdin, stdout, stderr, and the role's other descriptors. The
+    /// launcher keeps the output of a [`Role::Probe`].
     fn php(&self, home: u32, role: Role, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>>;
 
-    /// Signals a process that was started, or its child. Nobody learns whether it was there.
+    /// Signals a process that was started, or its child. Does not report whether it existed.
     fn signal(&self, pid: u32, pidfd: Option<BorrowedFd<'_>>, which: Which);
 
     /// Connects to the php-fpm that a pool has configured.
@@ -186,7 +186,7 @@ impl Child {
     }
 }
 
-/// A process that a template has started.
+/// A process that a master process has started.
 #[derive(Debug)]
 pub struct Pid {
     process: process::Pid,

@@ -50,7 +50,7 @@ pub fn print() {
     }
 }
 
-/// The first line that a program prints; nothing where it is not to be had.
+/// The first line that a program prints; empty if it is not installed.
 fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());

@@ -1,4 +1,4 @@
-//! How long the first event of a new environment takes, beside what PHP takes to start by itself.
+//! Measures the first event of a new environment, compared with the start of PHP alone.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -60,7 +60,7 @@ pub async fn measure(apps: &Apps, effort: &Effort) -> Vec<Goal> {
             millis(first.median),
             millis(first.least),
         ]);
-        if *app == PLAIN && engine.runs == Runs::Ours {
+        if *app == PLAIN && engine.runs == Runs::SurusPhp {
             // Starting processes and speaking HTTP with them is the emulator's.
             let own = first.median.saturating_sub(floor.median);
             let most = php.median + Duration::from_millis(5);

@@ -38,7 +38,7 @@ pub fn run() {
     }
 }
 
-/// Reads one answer; returns its head, in small letters but for the values' own.
+/// Reads one response; returns its header with names in lower case.
 fn receive(reader: &mut impl BufRead) -> Option<Vec<(String, String)>> {
     let mut head = Vec::new();
     let mut line = String::new();

@@ -1,5 +1,5 @@
-//! How fast a function is with the CPU share that its memory brings, warm and cold, beside what
-//! others have published.
+//! Measures a function with the CPU share of its memory size, warm and cold, compared with
+//! published numbers.
 
 use std::time::{Duration, Instant};
 

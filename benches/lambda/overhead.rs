@@ -153,7 +153,7 @@ pub async fn measure(apps: &Apps, effort: &Effort) -> Vec<Goal> {
             micros(billed.median.saturating_sub(floor.1.median)),
         ]);
         if let (Some((_, engine)), Some(remains)) = (one.runs, remains)
-            && engines::find(engine).unwrap().runs == Runs::Ours
+            && engines::find(engine).unwrap().runs == Runs::SurusPhp
         {
             let most = Duration::from_micros(if engine == "classic" { 100 } else { 50 });
             goals.push(Goal {

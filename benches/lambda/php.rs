@@ -8,8 +8,8 @@ use std::time::Duration;
 pub struct Workers(Vec<u32>);
 
 impl Workers {
-    /// Those of the runtime that speaks with the Runtime API at this address, which is a child of
-    /// ours.
+    /// The workers of the runtime that uses the Runtime API at this address, a child of this
+    /// process.
     pub fn of(api: SocketAddr) -> Workers {
         let mark = format!("AWS_LAMBDA_RUNTIME_API={api}").into_bytes();
         let all = processes();

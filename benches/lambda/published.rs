@@ -1,4 +1,4 @@
-//! The table that others have published, beside what is measured here.
+//! Compares published measurements with this machine's.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use surus::engines::CATALOGUE;
 use super::apps::{App, PLAIN, SYMFONY};
 use super::numbers::{millis, row};
 
-/// mnapoli/bref-bootstrap-benchmarks, February 2019: what it is, its letter, the engine that does
-/// the same here, and the execution time on AWS Lambda with 1024 MB: average and minimum in ms, for
-/// plain PHP and Symfony. `–` where its author had no number.
+/// mnapoli/bref-bootstrap-benchmarks, February 2019: description, label, the engine that does the
+/// same here, and the execution time on AWS Lambda with 1024 MB: average and minimum in ms, for
+/// plain PHP and Symfony. `–`: its author has no number.
 const PUBLISHED: [(&str, &str, &str, &str, &str); 9] = [
     (
         "bootstrap starts php per event",

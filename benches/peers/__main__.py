@@ -1,4 +1,4 @@
-"""Measures Surus beside nginx + php-fpm and Apache mod_php, as README.md says."""
+"""Compares Surus with nginx + php-fpm and Apache mod_php, as README.md says."""
 
 import argparse
 import contextlib
@@ -46,7 +46,7 @@ def main() -> None:
         "slow_seconds": options.slow_seconds,
     }
     results = Results(about)
-    # A run that ends early has not been in vain, and does not take the place of a whole one.
+    # An interrupted run keeps its results, and does not replace those of a complete run.
     unfinished = options.json.with_suffix(".unfinished.json")
 
     with tempfile.TemporaryDirectory(prefix="surus-peers-") as scratch, contextlib.ExitStack() as everything:

@@ -1,4 +1,4 @@
-"""Bars beside bars, as an SVG that stands alone: no script, no font of its own, light or dark as the reader has it."""
+"""Draws grouped bars as a self-contained SVG: no script, no font, light or dark as the reader prefers."""
 
 from dataclasses import dataclass
 from html import escape
@@ -83,7 +83,7 @@ def svg(title: str, explanation: str, groups: list[Group], names: list[str]) -> 
         for bar in group.bars:
             body += _bar(bar, left, y + (PITCH - BAR) / 2, scale, names.index(bar.name) % len(COLOURS))
             y += PITCH
-        # Under each group, so that nobody has to look far for the scale.
+        # The scale is repeated under each group.
         y += SMALL + 3
         for tick in ticks:
             body.append(_text(left + tick * scale, y, f"{tick:g}×", "soft middle"))
@@ -103,7 +103,7 @@ def svg(title: str, explanation: str, groups: list[Group], names: list[str]) -> 
 
 
 def described(groups: list[Group]) -> str:
-    """The same in words, for who does not see it."""
+    """The chart in words, for screen readers."""
     return " ".join(f"{group.title}: {', '.join(f'{bar.name} {bar.value:.2f}' for bar in group.bars)}." for group in groups)
 
 

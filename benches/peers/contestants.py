@@ -1,4 +1,4 @@
-"""Who is measured: a table of plain data. Adding a contestant is one entry, and its files in conf/."""
+"""The measured servers: a table of plain data. To add one, add an entry, and its files in conf/."""
 
 import shlex
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ class Contestant:
 
     @property
     def renews(self) -> bool:
-        """Its PHP processes may change while it is measured; their CPU time is known all the same."""
+        """Its PHP processes may change during the measurement; their CPU time is counted anyway."""
         return self.one_event or self.learns
 
 

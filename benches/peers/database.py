@@ -1,4 +1,4 @@
-"""A MariaDB for one application: on a unix socket, with its data in a directory of ours."""
+"""Starts a MariaDB for one application: on a unix socket, with its data in a temporary directory."""
 
 import contextlib
 import shutil

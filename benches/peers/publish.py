@@ -64,7 +64,7 @@ def with_short_table(readme: str, results: Results) -> str:
 
 
 def _charts(cells: list[Cell]) -> dict[tuple[str, int], list[Cell]]:
-    """By group and connections, most connections first. A page that no reference has answered has nothing to be drawn beside."""
+    """By group and connections, most connections first. Without a reference's result, a page has no chart."""
     charts: dict[tuple[str, int], list[Cell]] = {}
     for cell in sorted(cells, key=lambda cell: -cell.connections):
         if report.references(cell):

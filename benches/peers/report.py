@@ -20,7 +20,7 @@ SPACE = "\N{NO-BREAK SPACE}"
 TO = "–\N{WORD JOINER}"
 """Narrow columns would part numbers from their units, and ranges in two."""
 SHORT = (*REFERENCES, "Apache mod_php", "Surus classic", "Surus rewind")
-"""Who is in the short table; docs/performance.md has all."""
+"""The servers of the short table; docs/performance.md has all."""
 SHORT_PAGES = ("hello", "symfony-json", "wordpress")
 """Its pages, from nearly nothing to do for PHP to nearly nothing but PHP. If none was measured, all that were."""
 
@@ -50,7 +50,7 @@ def markdown(results: Results, charts: dict[str, list[str]] | None = None) -> st
 def short(results: Results) -> str:
     """A few lines for a page that is about more than speed."""
     most = max((cell.connections for cell in results.cells), default=0)
-    # A page that no reference has answered would stand there without what it is to be compared with.
+    # A page without a reference's result has nothing to compare with.
     cells = [cell for cell in results.cells if cell.connections == most and references(cell)]
     cells = [cell for cell in cells if cell.page.name in SHORT_PAGES] or cells
     names = [who for who in SHORT if any(who in cell.loads for cell in cells)]
@@ -174,7 +174,7 @@ def _table(cells: list[Cell]) -> str:
 
 
 def _least(engine: str, cell: Cell) -> float | None:
-    """How many times the requests/s of nginx an engine of ours shall have."""
+    """The goal of an engine of Surus, as a multiple of nginx's requests/s."""
     hello64 = (cell.page.name, cell.connections) == ("hello", 64)
     if engine == "classic":
         return 2.5 if hello64 else cell.page.least

@@ -64,7 +64,7 @@ def read(path: Path) -> Results:
 
 
 def _cell(raw: dict) -> Cell:
-    # Who has no round has no numbers.
+    # A server without a round has no numbers.
     loads = {who: loads for who, loads in _loads(raw["loads"]).items() if loads}
     return Cell(_known(Page, raw["page"]), raw["connections"], loads)
 

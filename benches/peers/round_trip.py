@@ -1,8 +1,8 @@
-"""What does the server add to PHP's own time? One worker, one connection.
+"""Measures what the server adds to PHP's own time: one worker, one connection.
 
-PHP's own time is what php-cgi needs for the script when nobody asks for it (`php_alone.py`): its request startup, script and shutdown. What
-remains of wrk's round trip is the front, both hand-overs with their wake-ups, the loopback, and wrk. How much of that a server needs
-that sleeps while it waits shows a C program that does nothing else: conf/bare.c.
+PHP's own time is what php-cgi needs for the script without a web server (`php_alone.py`): its request startup, script and shutdown. The
+rest of wrk's round trip is the front end, both handovers with their wake-ups, the loopback, and wrk. A C program that does nothing else
+shows how much of that any server needs that blocks while it waits: conf/bare.c.
 """
 
 from dataclasses import dataclass

@@ -54,7 +54,7 @@ def measure(servers: list[Server], page: Page, connections: int, rounds: int, se
 
 
 def _settle(servers: list[Server]) -> None:
-    """So that nobody pays for what another still does for clients that have left."""
+    """Waits until all servers are idle, so that no measurement includes another server's work."""
     if not processes.settle([pid for server in servers for pid in server.pids()], SETTLE_SECONDS):
         raise Refused(f"after {SETTLE_SECONDS} s without a request the servers are still busy")
 

@@ -141,7 +141,7 @@ def _free_port() -> int:
 
 
 def _session(pid: int) -> int | None:
-    """The session of a process, none when it has ended; a pid that was given away anew is not in ours."""
+    """The session of a process, none if it has exited; a reused pid is in another session."""
     try:
         return os.getsid(pid)
     except ProcessLookupError:

@@ -18,10 +18,10 @@ LEAD = 0.3
 class Beside:
     alone: list[Load]
     asleep: list[Load | None]
-    """Beside a script that waits. None is a round in which the fast one had no answer while the slow one ran: with kept FastCGI
+    """Next to a script that waits. None: a round in which the fast one had no response while the slow one ran. With persistent FastCGI
     connections, the other worker may belong to an nginx process that the client is not connected to."""
     busy: list[Load | None]
-    """Beside one that takes a CPU, which the fast one, the server and wrk then have to do without."""
+    """Next to a script that occupies a CPU, which the fast one, the server and wrk then lack."""
 
 
 def measure(server: Server, rounds: int, seconds: int, say: Callable[[str], None]) -> Beside:

@@ -1,4 +1,4 @@
-//! Compiles `sapi/` against the PHP that `php-config` names and puts `surus-php8.x` beside the
+//! Compiles `sapi/` against the PHP that `php-config` names and puts `surus-php8.x` next to the
 //! other binaries.
 #![allow(clippy::unwrap_used)] // a build script's panic is its error message
 

@@ -1,5 +1,5 @@
-/* auto_prepend_file and auto_append_file of a booted application: they belong to its requests, and
- * the boot is none. PHP runs both around its main script, which would be once, at the boot. */
+/* Runs auto_prepend_file and auto_append_file around the requests of a booted application. PHP
+ * would run them once, around the boot's script. */
 #include "app/auto_files.h"
 
 #include <stdio.h>
@@ -16,12 +16,13 @@
 #include "base/settings.h"
 #include "php/exceptions.h"
 
-/* NULL where there is none. */
+/* NULL if not set. */
 static const char *prepended, *appended;
 
-/* Global variables that the files have made for the event in our hands, where the next one runs in
- * the same process: a guard among them (`if (isset($checked)) return;`) would let that one pass. */
-static HashTable its_globals;
+/* Global variables that the files have set in the current request, in a process that continues.
+ * They are deleted, because a guard such as `if (isset($checked)) return;` would let the next
+ * request pass. */
+static HashTable file_globals;
 
 static const char *setting(const char *name)
 {
@@ -33,15 +34,16 @@ static const char *setting(const char *name)
 void surus_auto_files_take(void)
 {
 	prepended = setting("auto_prepend_file");
-	zend_hash_init(&its_globals, 0, NULL, NULL, 0);
+	zend_hash_init(&file_globals, 0, NULL, NULL, 0);
 	appended = setting("auto_append_file");
-	/* The settings stay as they are for ini_get(). Only php_execute_script reads these. */
+	/* ini_get() still shows the settings. Only php_execute_script() reads these two. */
 	PG(auto_prepend_file) = NULL;
 	PG(auto_append_file) = NULL;
 }
 
-/* A request may change the working directory and include_path, and the next one must not run
- * another file, or none. A file that is missing now is missed where it would be now. */
+/* Resolves a relative name once. A request may change the working directory and include_path, and
+ * the next request must not run another file or none. A missing file is looked for in the current
+ * directory. */
 static const char *pin(const char *name)
 {
 	char path[MAXPATHLEN], directory[MAXPATHLEN];
@@ -69,8 +71,8 @@ void surus_auto_files_pin(void)
 	appended = pin(appended);
 }
 
-/* As zend_execute_scripts, but in the global scope however deep the boot script stands, and with
- * its frames below, because PHP reattaches their variables where they share this scope. */
+/* As zend_execute_scripts(), but in the global scope at any depth of the boot's script, and with
+ * its frames below: PHP reattaches their variables if they share this scope. */
 static void execute(zend_op_array *code)
 {
 	zend_execute_data *call = zend_vm_stack_push_call_frame(
@@ -90,8 +92,8 @@ static void execute(zend_op_array *code)
 /* False: the request ends here, by exit() or an exception. */
 static bool run(const char *path)
 {
-	/* Warm-ups belong to the boot. What they declared could not be declared again. */
-	if (!path || (surus_self->has_no_client && !surus_self->child)) {
+	/* Warm-ups belong to the boot. Requests could not declare again what warm-ups have declared. */
+	if (!path || (surus_process->has_no_client && !surus_process->child)) {
 		return true;
 	}
 	zend_op_array *code = surus_auto_compile(path);
@@ -105,7 +107,7 @@ static bool run(const char *path)
 	return code && goes_on;
 }
 
-/* Puts the names of all into `names`, but for those that are there already or in `known`. */
+/* Adds the names of all globals to `names`, except those in `known`. */
 static void note_globals(HashTable *names, HashTable *known)
 {
 	zend_string *name;
@@ -120,8 +122,8 @@ static void note_globals(HashTable *names, HashTable *known)
 	} ZEND_HASH_FOREACH_END();
 }
 
-/* Runs it so that it can be run again. */
-static bool run_for_event(const char *path)
+/* Runs the file such that it can run again. */
+static bool run_for_request(const char *path)
 {
 	HashTable before;
 
@@ -133,22 +135,22 @@ static bool run_for_event(const char *path)
 	surus_auto_once_begin(path);
 	bool goes_on = run(path);
 	surus_auto_once_end();
-	note_globals(&its_globals, &before);
+	note_globals(&file_globals, &before);
 	zend_hash_destroy(&before);
 	return goes_on;
 }
 
 bool surus_auto_prepend(void)
 {
-	return run_for_event(prepended);
+	return run_for_request(prepended);
 }
 
 void surus_auto_append(void)
 {
-	run_for_event(appended);
+	run_for_request(appended);
 }
 
-/* As PHP's shutdown_destructors: objects that nothing but a variable has, the last variable
+/* As PHP's shutdown_destructors(): objects that only a variable refers to, the last variable
  * first. */
 static void destroy_objects(void)
 {
@@ -157,7 +159,7 @@ static void destroy_objects(void)
 
 	do {
 		again = false;
-		ZEND_HASH_REVERSE_FOREACH_STR_KEY(&its_globals, name) {
+		ZEND_HASH_REVERSE_FOREACH_STR_KEY(&file_globals, name) {
 			zval *value = zend_hash_find_ind(&EG(symbol_table), name);
 			if (value && Z_TYPE_P(value) == IS_OBJECT && Z_REFCOUNT_P(value) == 1) {
 				zend_hash_del_ind(&EG(symbol_table), name);
@@ -167,7 +169,7 @@ static void destroy_objects(void)
 	} while (again);
 }
 
-/* Holds the objects in a value, which it may share with other variables. */
+/* Keeps references to the objects in a value, which may share them with other variables. */
 static void hold(HashTable *held, zval *value)
 {
 	zval *element;
@@ -184,21 +186,21 @@ static void hold(HashTable *held, zval *value)
 	}
 }
 
-/* All other objects, when no variable of the files is left: PHP destroys them in the order in which
- * they were made, which mostly is that of the variables. */
+/* Destroys all other objects, after the variables of the files: PHP destroys them in the order of
+ * their creation, which is mostly that of the variables. */
 static void destroy_rest(void)
 {
 	HashTable held;
 	zend_string *name;
 
 	zend_hash_init(&held, 8, NULL, ZVAL_PTR_DTOR, 0);
-	ZEND_HASH_FOREACH_STR_KEY(&its_globals, name) {
+	ZEND_HASH_FOREACH_STR_KEY(&file_globals, name) {
 		zval *value = zend_hash_find_ind(&EG(symbol_table), name);
 		if (value) {
 			hold(&held, value);
 		}
 	} ZEND_HASH_FOREACH_END();
-	ZEND_HASH_FOREACH_STR_KEY(&its_globals, name) {
+	ZEND_HASH_FOREACH_STR_KEY(&file_globals, name) {
 		zend_hash_del_ind(&EG(symbol_table), name);
 	} ZEND_HASH_FOREACH_END();
 	zend_hash_destroy(&held);
@@ -209,16 +211,16 @@ void surus_auto_files_end(void)
 	zend_try {
 		destroy_objects();
 		destroy_rest();
-		zend_hash_clean(&its_globals);
+		zend_hash_clean(&file_globals);
 		surus_auto_once_undo();
 	} zend_catch {
-		/* As PHP where a destructor ends the request; it costs this worker. */
+		/* As PHP if a destructor ends the request; this worker will exit. */
 		zend_objects_store_mark_destructed(&EG(objects_store));
 	} zend_end_try();
 }
 
-/* Sections of php.ini for a host, which only a request names; those for a path apply to the boot's
- * script. */
+/* Whether php.ini sets one of the files for a host, which only a request names. Sections for a path
+ * apply to the boot's script. */
 static bool is_any_of_host(void)
 {
 	static const char *const names[] = {"auto_prepend_file", "auto_append_file"};
@@ -229,7 +231,7 @@ static bool is_any_of_host(void)
 		return false;
 	}
 	ZEND_HASH_FOREACH_STR_KEY_VAL(php_ini_get_configuration_hash(), section, value) {
-		/* Those for a path are absolute ones. */
+		/* Sections for a path have absolute names. */
 		if (!section || ZSTR_LEN(section) == 0 || Z_TYPE_P(value) != IS_ARRAY ||
 		        ZSTR_VAL(section)[0] == '/') {
 			continue;

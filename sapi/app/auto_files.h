@@ -1,21 +1,19 @@
-/* auto_prepend_file and auto_append_file of a booted application: they belong to its requests, and
- * the */
+/* Runs auto_prepend_file and auto_append_file around the requests of a booted application. */
 #ifndef SURUS_APP_AUTO_FILES_H
 #define SURUS_APP_AUTO_FILES_H
 
 #include <stdbool.h>
 
-/* Before the boot, which is no request: keeps PHP from running them there. */
+/* Before the boot: keeps PHP from running the files around the boot's script. */
 void surus_auto_files_take(void);
-/* In the directory where the boot begins: relative names are those of its files for all
- * requests. */
+/* In the working directory of the boot: resolves relative names for all requests. */
 void surus_auto_files_pin(void);
-/* May they run for every request of this engine? False: said on stderr why not. */
+/* Whether the files can run for every request of this engine. False: the reason is on stderr. */
 bool surus_auto_files_are_repeatable(void);
-/* Runs it, if there is one. False: the event ends here. */
+/* Runs the file, if there is one. False: the request ends here. */
 bool surus_auto_prepend(void);
 void surus_auto_append(void);
-/* At the end of an event, where the process goes on as it is: destroys what the files have made.
+/* At the end of a request, in a process that continues as it is: destroys the objects of the files.
  * May end in a fatal error. */
 void surus_auto_files_end(void);
 

@@ -1,6 +1,7 @@
-/* What auto_prepend_file and auto_append_file do that takes effect once in a process. On `worker`,
- * every request runs in what the requests before have declared, so that such a file would act for
- * the first of them only. */
+/* Detects what auto_prepend_file and auto_append_file do that works only once per process.
+ *
+ * On `worker`, each request runs with the declarations of earlier ones, so such a file would work
+ * for the first request only. */
 #include "app/auto_once.h"
 
 #include <stdio.h>
@@ -39,7 +40,7 @@ zend_op_array *surus_auto_compile(const char *path)
 	return code;
 }
 
-/* --- before the boot: what can be seen in the file --- */
+/* --- before the boot: what the code shows --- */
 
 /* The opcode exists since PHP 8.5. */
 #ifndef ZEND_DECLARE_ATTRIBUTED_CONST
@@ -55,7 +56,8 @@ static const struct {
 	{"stream_filter_register", "registers a stream filter"},
 };
 
-/* Literals of a call: the name as written, unless it is known when compiled, and in lower case. */
+/* Checks the name of a called function: as written if it is unknown at compile time, and in lower
+ * case. */
 static const char *find_in_call(const zend_op *op)
 {
 	int count = op->opcode == ZEND_INIT_NS_FCALL_BY_NAME ? 3
@@ -88,7 +90,7 @@ static const char *find_in_op(const zend_op *op)
 	case ZEND_DECLARE_CONST:
 		return "declares a constant";
 	case ZEND_INCLUDE_OR_EVAL:
-		/* What that does cannot be seen here. */
+		/* The effect is not known here. */
 		return "includes a file or evaluates code";
 	case ZEND_INIT_FCALL:
 	case ZEND_INIT_FCALL_BY_NAME:
@@ -128,7 +130,7 @@ static bool is_repeatable(const char *name, const char *path)
 		surus_handle_exception();
 		return false;
 	}
-	/* PHP declares those that stand outside of all blocks when it compiles the file. */
+	/* PHP declares top-level functions and classes when it compiles the file. */
 	if (zend_hash_num_elements(EG(function_table)) > functions) {
 		found = "declares a function";
 	} else if (zend_hash_num_elements(EG(class_table)) > classes) {
@@ -156,18 +158,18 @@ bool surus_auto_once_none(const char *prepended, const char *appended)
 
 /* --- in a request: what it has done --- */
 
-/* What a script can add to and never takes from. */
+/* Sizes of tables that scripts only add to. */
 struct tables {
 	uint32_t functions, classes, constants, wrappers, filters, files;
 };
 
 static struct tables seen;
-static HashTable files;               /* included by them in this request */
-static zval autoloaders;              /* those that there were before the file */
-static zval registered;               /* and those that the files have added */
+static HashTable files; /* files that they have included in this request */
+static zval autoloaders; /* autoloaders before the file ran */
+static zval registered; /* autoloaders that the files have added */
 static zend_class_entry *(*plain_autoload)(zend_string *name, zend_string *lower);
 
-/* Those of scripts. */
+/* Counts the wrappers of scripts. */
 static uint32_t count_wrappers(void)
 {
 	const php_stream_wrapper *wrapper;
@@ -193,8 +195,8 @@ static struct tables count(void)
 	};
 }
 
-/* Since the last look, code of the files has run. */
-static void look(const char *path)
+/* Checks what code of the files has done since the last check. */
+static void check_tables(const char *path)
 {
 	const struct tables now = count();
 	const char *found = now.functions > seen.functions   ? "declares a function"
@@ -204,7 +206,7 @@ static void look(const char *path)
 	                    : now.filters > seen.filters     ? "registers a stream filter"
 	                                                     : NULL;
 
-	/* The last in the table; where it has been rebuilt, they are the last still. */
+	/* New files are the last entries of the table, even if it was rebuilt. */
 	uint32_t more = now.files - seen.files;
 	zend_string *file;
 	ZEND_HASH_REVERSE_FOREACH_STR_KEY(&EG(included_files), file) {
@@ -214,8 +216,8 @@ static void look(const char *path)
 		zend_hash_add_empty_element(&files, file);
 	} ZEND_HASH_FOREACH_END();
 	seen = now;
-	if (found && !surus_self->is_spent) {
-		surus_self->is_spent = true;
+	if (found && !surus_process->is_spent) {
+		surus_process->is_spent = true;
 		fprintf(stderr,
 		        "surus-php: %s %s, which takes effect once in a process: on the engine `worker`, "
 		        "each request ends its worker and needs another boot; choose rewind, fork or "
@@ -226,10 +228,10 @@ static void look(const char *path)
 
 static const char *running; /* the path of the file */
 
-/* What is autoloaded is there for all requests to come, as where the handler needs it first. */
+/* An autoloaded class stays for all requests, as if the handler had needed it first. */
 static zend_class_entry *autoload(zend_string *name, zend_string *lower)
 {
-	look(running);
+	check_tables(running);
 	zend_autoload = plain_autoload; /* it may need other classes */
 	zend_class_entry *class = plain_autoload(name, lower);
 	zend_autoload = autoload;
@@ -294,7 +296,7 @@ void surus_auto_once_begin(const char *path)
 void surus_auto_once_end(void)
 {
 	zend_autoload = plain_autoload;
-	look(running);
+	check_tables(running);
 	note_autoloaders();
 }
 

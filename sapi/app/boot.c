@@ -1,5 +1,5 @@
-/* The script that runs once, ahead of the events that it serves: in the template or in every
- * worker, as the engine wants. */
+/* Boots the application: runs its script up to the call that serves requests, in the prototype
+ * process or in each worker. */
 #include "app/boot.h"
 
 #include <stdio.h>
@@ -29,9 +29,9 @@
 #include "php/sapi_module.h"
 #include "php/user_ini.h"
 
-static bool is_refused; /* it was not run, and why has been said */
+static bool is_rejected; /* the script was not run; the reason is on stderr */
 
-/* What a script finds in SG(request_info) while no event is there. */
+/* Fills SG(request_info) for the boot, which has no request. */
 static void fill_request_info(void)
 {
 	SG(server_context) = NULL;
@@ -54,14 +54,14 @@ static void execute(char *path)
 		memcpy(directory, path, len);
 		directory[len] = '\0';
 		if (chdir(directory) != 0) {
-			/* As php_execute_script: the script then runs where we are. */
+			/* As php_execute_script(): the script then runs in the current directory. */
 		}
 	}
 	surus_auto_files_pin();
 	PG(during_request_startup) = 0;
-	is_refused = true; /* also where PHP ends the look at them by a fatal error */
-	is_refused = !surus_auto_files_are_repeatable();
-	if (is_refused) {
+	is_rejected = true; /* also if the check ends in a fatal error */
+	is_rejected = !surus_auto_files_are_repeatable();
+	if (is_rejected) {
 		return;
 	}
 	zend_stream_init_filename(&surus_boot_script, path);
@@ -77,13 +77,13 @@ int surus_boot_run(void)
 
 	if (access(path, R_OK) != 0) {
 		fprintf(stderr, "surus-php: cannot read the script %s: %m\n", path);
-		return SURUS_EXIT_BOOT;
+		return SURUS_EXIT_BOOT_FAILED;
 	}
 	surus_profile_mark("boot");
 	zend_first_try {
 		fill_request_info();
 		if (php_request_startup() == SUCCESS) {
-			surus_opcache_booting();
+			surus_opcache_boot_begin();
 			surus_boot_time_begin();
 			surus_user_ini_activate(path, surus_settings.document_root);
 			surus_auto_files_take();
@@ -93,40 +93,42 @@ int surus_boot_run(void)
 		}
 	} zend_catch {
 	} zend_end_try();
-	status = surus_boot_is_done() ? surus_self->exit_status : SURUS_EXIT_BOOT;
+	status = surus_boot_is_complete() ? surus_process->exit_status : SURUS_EXIT_BOOT_FAILED;
 	surus_serve_before_shutdown();
 	php_request_shutdown(NULL);
-	if (surus_self->child) {
-		/* without what libraries have registered for the end of the worker */
+	if (surus_process->child) {
+		/* _exit(): the exit handlers of libraries belong to the worker */
 		_exit(EG(exit_status));
 	}
 	if (surus_request->id) {
-		/* What has ended the script has ended the event in its hands. */
+		/* The end of the script was the end of the current request, too. */
 		SG(server_context) = NULL;
 		surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
-		surus_event_close(surus_request);
+		surus_request_close(surus_request);
 		surus_set_state(SURUS_RETIRED);
-		if (status == SURUS_EXIT_INBOX_CLOSED) {
-			/* php_error_cb, and where an exception is not caught */
+		if (status == SURUS_EXIT_DRAINED) {
+			/* set by php_error_cb() and by an uncaught exception */
 			bool fatal = EG(exit_status) == 255;
-			status = surus_serves_one() ? SURUS_EXIT_SERVED : fatal ? SURUS_EXIT_FAILED
-			        : SURUS_EXIT_ENDED;
+			status = surus_engine_serves_one() ? SURUS_EXIT_SINGLE_USE
+			         : fatal                   ? SURUS_EXIT_FATAL_ERROR
+			                                   : SURUS_EXIT_SCRIPT_RETURNED;
 		}
 	}
-	if (is_refused || surus_serve_called()) {
-		/* Said where it was refused. */
+	if (is_rejected || surus_serve_called()) {
+		/* The reason has been reported. */
 	} else if (EG(exit_status) == 255) {
-		/* Without log_errors this is all that anybody hears. */
+		/* Without log_errors, this is the only message. */
 		fprintf(stderr,
-		        "surus-php: %s ended with a fatal error, or an exception that nothing caught, "
-		        "before it served anything\n", path);
+		        "surus-php: %s ended with a fatal error or an uncaught exception before it served "
+		        "a request\n", path);
 	} else {
 		fprintf(stderr,
-		        "surus-php: %s has ended without serving anything. A script that the engine boots "
-		        "calls surus_serve($handler); one that does not belongs to the engine `classic`.\n",
+		        "surus-php: %s has ended without serving anything; a script that the engine boots "
+		        "must call surus_serve($handler); otherwise choose the engine `classic` "
+		        "(engine.name)\n",
 		        path);
 	}
-	if (surus_boots_in_template()) {
+	if (surus_engine_boots_in_prototype()) {
 		surus_php_shutdown();
 	}
 	return status;

@@ -1,10 +1,9 @@
-/* The script that runs once, ahead of the events that it serves: in the template or in every
- * worker, as the engine wants. */
+/* Boots the application: runs its script up to the call that serves requests. */
 #ifndef SURUS_APP_BOOT_H
 #define SURUS_APP_BOOT_H
 
-/* Runs the script, which calls one of the functions of app/serve.c and so serves events until there
- * are none. Returns the process's exit status. */
+/* Runs the script, which serves requests by a function of app/serve.c until there are no more.
+ * Returns the process's exit status. */
 int surus_boot_run(void);
 
 #endif

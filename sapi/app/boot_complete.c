@@ -1,4 +1,4 @@
-/* Ends the boot: checks what it has left, takes the checkpoint, and starts to serve. */
+/* Completes the boot: checks what it leaves open, takes the snapshot, starts to serve. */
 #include "app/boot_complete.h"
 
 #include <stdio.h>
@@ -25,14 +25,14 @@
 
 zend_file_handle surus_boot_script;
 
-static bool done; /* the script has come to serve */
+static bool done; /* the boot is complete */
 
-bool surus_boot_is_done(void)
+bool surus_boot_is_complete(void)
 {
 	return done;
 }
 
-/* A descriptor less that workers would have to look after. */
+/* Closes the script's file, so that workers do not have to check the descriptor. */
 static void close_script(void)
 {
 	zend_stream *stream = &surus_boot_script.handle.stream;
@@ -41,37 +41,37 @@ static void close_script(void)
 	if (surus_boot_script.type != ZEND_HANDLE_STREAM || !stream->closer || !stream->handle) {
 		return;
 	}
-	for (zend_file_handle *noted = zend_llist_get_first_ex(&CG(open_files), &at); noted;
-	        noted = zend_llist_get_next_ex(&CG(open_files), &at)) {
-		if (noted->type == ZEND_HANDLE_STREAM && noted->handle.stream.handle == stream->handle) {
-			noted->handle.stream.handle = NULL;
+	for (zend_file_handle *file = zend_llist_get_first_ex(&CG(open_files), &at); file;
+	        file = zend_llist_get_next_ex(&CG(open_files), &at)) {
+		if (file->type == ZEND_HANDLE_STREAM && file->handle.stream.handle == stream->handle) {
+			file->handle.stream.handle = NULL;
 		}
 	}
 	stream->closer(stream->handle);
 	stream->handle = NULL;
 }
 
-bool surus_boot_done(void)
+bool surus_boot_complete(void)
 {
 	done = true;
 	surus_profile_mark("booted");
 	close_script();
-	if (!surus_boots_in_template()) {
+	if (!surus_engine_boots_in_prototype()) {
 		surus_log_take();
-		surus_worker_speak();
+		surus_worker_redirect_stdio();
 		return true;
 	}
-	const char *why = surus_boot_refuses();
+	const char *why = surus_boot_check();
 	if (why) {
 		fprintf(stderr, "surus-php: %s\n", why);
-		surus_self->exit_status = SURUS_EXIT_BOOT;
+		surus_process->exit_status = SURUS_EXIT_BOOT_FAILED;
 		return false;
 	}
-	surus_ours_note();
-	surus_random_note();
-	surus_regex_booted();
+	surus_request_shutdown_init();
+	surus_random_boot_end();
+	surus_pcre_cache_init();
 	if (surus_settings.engine == SURUS_REWIND) {
-		surus_rewind_checkpoint();
+		surus_rewind_snapshot();
 	}
-	return surus_template_serve();
+	return surus_master_serve();
 }

@@ -1,4 +1,4 @@
-/* Ends the boot: checks what it has left, takes the checkpoint, and starts to serve. */
+/* Completes the boot: checks what it leaves open, takes the snapshot, starts to serve. */
 #ifndef SURUS_APP_BOOT_COMPLETE_H
 #define SURUS_APP_BOOT_COMPLETE_H
 
@@ -6,15 +6,15 @@
 
 struct _zend_file_handle;
 
-/* Ends the boot when the script calls a function that serves. True: this process takes requests.
- * False: none will come. */
-bool surus_boot_done(void);
+/* Called when the script calls a function that serves. True: this process takes requests. False:
+ * there will be none. */
+bool surus_boot_complete(void);
 
-/* Whether the boot has ended. */
-bool surus_boot_is_done(void);
+/* Whether the boot is complete. */
+bool surus_boot_is_complete(void);
 
-/* The file handle of the script. PHP has compiled the script by the time it runs, so the handle is
- * no longer read. */
+/* The file handle of the script. Not read any more once the script runs, because PHP has compiled
+ * the file. */
 extern struct _zend_file_handle surus_boot_script;
 
 #endif

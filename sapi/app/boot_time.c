@@ -1,5 +1,5 @@
-/* Names constants and statics in which the boot keeps the time of its start: it stands for
- * REQUEST_TIME, and every request would see it. */
+/* Reports constants and static variables in which the boot keeps its REQUEST_TIME: every request
+ * would see that time as its own. */
 #include "app/boot_time.h"
 
 #include <stdatomic.h>
@@ -11,17 +11,17 @@
 
 #include "base/scoreboard_layout.h"
 
-enum { MOST = 8 }; /* names; where there are more, they have one cause */
+enum { MOST = 8 }; /* reports; more have the same cause */
 static double boot_time; /* REQUEST_TIME_FLOAT of the boot */
-static atomic_bool *said; /* by another worker that boots the same */
+static atomic_bool *reported; /* set by the first worker that reports */
 static int named;
 
 bool surus_boot_time_start(void)
 {
-	void *shared = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-	        0);
+	void *shared = mmap(NULL, sizeof(*reported), PROT_READ | PROT_WRITE,
+	        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	said = shared;
+	reported = shared;
 	return shared != MAP_FAILED;
 }
 
@@ -48,7 +48,7 @@ static void name(const char *what, const zend_string *scope, const char *separat
 	}
 }
 
-static void look_at_function(const zend_function *function)
+static void check_function(const zend_function *function)
 {
 	HashTable *statics;
 	zend_string *key;
@@ -68,7 +68,7 @@ static void look_at_function(const zend_function *function)
 	} ZEND_HASH_FOREACH_END();
 }
 
-static void look_at_class(zend_class_entry *class)
+static void check_class(zend_class_entry *class)
 {
 	zend_property_info *property;
 	zend_function *function;
@@ -86,12 +86,12 @@ static void look_at_class(zend_class_entry *class)
 	} ZEND_HASH_FOREACH_END();
 	ZEND_HASH_FOREACH_PTR(&class->function_table, function) {
 		if (function->common.scope == class) {
-			look_at_function(function);
+			check_function(function);
 		}
 	} ZEND_HASH_FOREACH_END();
 }
 
-void surus_boot_time_look(void)
+void surus_boot_time_report(void)
 {
 	zend_class_entry *class;
 	zend_function *function;
@@ -99,7 +99,7 @@ void surus_boot_time_look(void)
 	zend_string *key;
 	zval *value;
 
-	if (atomic_exchange(said, true)) {
+	if (atomic_exchange(reported, true)) {
 		return;
 	}
 	ZEND_HASH_FOREACH_STR_KEY_VAL(EG(zend_constants), key, value) {
@@ -110,9 +110,9 @@ void surus_boot_time_look(void)
 		}
 	} ZEND_HASH_FOREACH_END();
 	ZEND_HASH_FOREACH_PTR(EG(function_table), function) {
-		look_at_function(function);
+		check_function(function);
 	} ZEND_HASH_FOREACH_END();
 	ZEND_HASH_FOREACH_PTR(EG(class_table), class) {
-		look_at_class(class);
+		check_class(class);
 	} ZEND_HASH_FOREACH_END();
 }

@@ -1,4 +1,4 @@
-/* Ends a process that a script has forked, when its script has ended. */
+/* Exits a process that a script has forked, at the end of its script. */
 #include "app/child_exit.h"
 
 #include <pthread.h>
@@ -14,14 +14,14 @@
 #include "base/process_state.h"
 #include "base/settings.h"
 
-_Noreturn void surus_child_end(void)
+_Noreturn void surus_child_exit(void)
 {
-	if (surus_self->child == SURUS_CHILD_OF_WORKER && surus_boots_in_template()) {
-		/* The boot's objects have nothing to end here: they live on in the workers. */
-		surus_isolated_end();
+	if (surus_process->child == SURUS_CHILD_OF_WORKER && surus_engine_boots_in_prototype()) {
+		/* The boot's objects must not be destroyed here: they live on in the workers. */
+		surus_request_shutdown();
 	} else {
 		surus_serve_before_shutdown();
 		php_request_shutdown(NULL);
 	}
-	_exit(EG(exit_status)); /* without what libraries have registered for the end of the worker */
+	_exit(EG(exit_status)); /* _exit(): the exit handlers of libraries belong to the worker */
 }

@@ -1,9 +1,8 @@
-/* Ends a process that a script has forked, when its script has ended. */
+/* Exits a process that a script has forked, at the end of its script. */
 #ifndef SURUS_APP_CHILD_EXIT_H
 #define SURUS_APP_CHILD_EXIT_H
 
-/* The script has ended in a process that it has forked: ends PHP's request, and the process with
- * PHP's exit status. */
-_Noreturn void surus_child_end(void);
+/* Ends PHP's request and exits with PHP's exit status. */
+_Noreturn void surus_child_exit(void);
 
 #endif

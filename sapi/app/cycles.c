@@ -1,7 +1,8 @@
-/* Collects the reference cycles that requests leave. Those that hold more than memory end with
- * their request: PHP's own request shutdown destroys every object, so that files close, locks and
- * transactions end, and destructors run. Those of memory alone are collected between two requests,
- * before PHP would collect them in the middle of one. */
+/* Collects the reference cycles that requests leave (`worker`).
+ *
+ * Cycles that hold more than memory are collected at the end of the request, because PHP's request
+ * shutdown destroys every object: files close, locks and transactions end, destructors run. Other
+ * cycles are collected between requests, before PHP would collect them during one. */
 #include "app/cycles.h"
 
 #include <php.h>
@@ -10,15 +11,15 @@
 
 #include "php/get_resources.h"
 
-/* When the last event had ended. */
+/* At the end of the last request. */
 static zend_ulong next_resource;
 static uint32_t alive, objects; /* see count_alive(), count_objects() */
-/* The number of PHP's collections when the last one between two requests found little. PHP does the
+/* PHP's number of collections when a collection between requests found little. Then PHP does the
  * next one, and raises its threshold if that finds little, too. */
 static uint32_t left_to_php = UINT32_MAX;
 
-/* All objects. Takes as long as the list of free places is, which is as many as a request has
- * made. */
+/* Counts all objects. Takes as long as the list of free slots, which has as many as a request has
+ * used. */
 static uint32_t count_alive(void)
 {
 	const zend_objects_store *store = &EG(objects_store);
@@ -31,7 +32,7 @@ static uint32_t count_alive(void)
 	return count;
 }
 
-/* Objects whose end does more than to free memory of PHP's. */
+/* Counts objects whose destruction does more than free memory. */
 static uint32_t count_objects(void)
 {
 	uint32_t count = 0;
@@ -48,7 +49,7 @@ static uint32_t count_objects(void)
 	return count;
 }
 
-/* Is there a resource that the event has made, but for those that end with it anyway? */
+/* Whether the request has left a resource that would not end with it anyway. */
 static bool is_resource_left(void)
 {
 	const HashTable *list = &EG(regular_list);
@@ -69,14 +70,15 @@ static bool is_resource_left(void)
 	return false;
 }
 
-void surus_cycles_note(void)
+void surus_cycles_save(void)
 {
 	next_resource = (zend_ulong)EG(regular_list).nNextFreeElement;
 	alive = count_alive();
 	objects = count_objects();
 }
 
-/* As many objects as before: the event has left none, and the longer count is spared. */
+/* If the number of objects is unchanged, the request has left none, and the longer count is
+ * skipped. */
 static bool is_object_left(void)
 {
 	uint32_t before = objects;
@@ -93,10 +95,10 @@ static void collect(void)
 	zend_try {
 		gc_collect_cycles();
 	} zend_catch {
-		/* As PHP where a destructor ends the request; it costs this worker. */
+		/* As PHP if a destructor ends the request; this worker will exit. */
 		zend_objects_store_mark_destructed(&EG(objects_store));
 	} zend_end_try();
-	surus_cycles_note();
+	surus_cycles_save();
 }
 
 void surus_cycles_end(void)
@@ -105,7 +107,7 @@ void surus_cycles_end(void)
 
 	zend_gc_get_status(&status);
 	if (status.num_roots == 0) {
-		return; /* no cycle can have lost its last reference from outside */
+		return; /* no cycle can have become unreachable */
 	}
 	bool is_left = is_object_left();
 	if (!is_left && !is_resource_left()) {

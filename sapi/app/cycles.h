@@ -4,14 +4,14 @@
 
 #include <stdbool.h>
 
-/* At the end of the boot, and of each event where the process goes on as it is. May end in a fatal
+/* At the end of the boot, and of each request in a process that continues. May end in a fatal
  * error. */
-void surus_cycles_note(void);
+void surus_cycles_save(void);
 void surus_cycles_end(void);
 
-/* Would PHP soon collect in the midst of a request? */
+/* Whether PHP would soon collect cycles during a request. */
 bool surus_cycles_are_due(void);
-/* Outside of a request. May end in a fatal error. */
+/* Between requests. May end in a fatal error. */
 void surus_cycles_collect(void);
 
 #endif

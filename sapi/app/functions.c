@@ -1,5 +1,4 @@
-/* The functions and ini settings that php-fpm gives to PHP code, under the module name that it has
- * there. */
+/* Defines the functions and ini settings that php-fpm provides, under php-fpm's module name. */
 #include "app/functions.h"
 
 #include <string.h>
@@ -33,11 +32,11 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers_send, 0, 0, IS_LONG, 0)
 	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, status, IS_LONG, 0, "200")
 ZEND_END_ARG_INFO()
 
-/* fastcgi_finish_request(): bool. The client has its answer, PHP goes on. */
+/* fastcgi_finish_request(): bool. Ends the response; PHP continues. */
 static PHP_FUNCTION(fastcgi_finish_request)
 {
 	ZEND_PARSE_PARAMETERS_NONE();
-	if (!surus_request->id || surus_self->state == SURUS_FINISHING) {
+	if (!surus_request->id || surus_process->state == SURUS_FINISHING) {
 		RETURN_FALSE;
 	}
 	php_output_end_all();
@@ -64,8 +63,8 @@ static PHP_FUNCTION(apache_request_headers)
 	}
 }
 
-/* headers_send(int $status = 200): int. As FrankenPHP: sends the headers now; 103 sends them as
- * early hints and the script goes on to its real answer. Returns the status. */
+/* headers_send(int $status = 200): int. As FrankenPHP: sends the headers now. 103 sends them as
+ * early hints, and the script continues to its response. Returns the status. */
 static PHP_FUNCTION(headers_send)
 {
 	zend_long status = 200;
@@ -85,8 +84,8 @@ static PHP_FUNCTION(headers_send)
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_form, 0, 0, IS_ARRAY, 1)
 ZEND_END_ARG_INFO()
 
-/* surus_form(): ?array. What $_POST and $_FILES would be if the request's method were POST, for a
- * body with parts that nobody has read. */
+/* surus_form(): ?array. What $_POST and $_FILES would contain if the method were POST, for a
+ * multipart body that has not been read. */
 static PHP_FUNCTION(surus_form)
 {
 	zval fields, files;
@@ -111,7 +110,8 @@ static const zend_function_entry functions[] = {
 	PHP_FE_END
 };
 
-/* Applications read these; we keep php-fpm's defaults. The front decides what they would decide. */
+/* Applications read these, so they have php-fpm's defaults. The front end decides what they would
+ * control. */
 PHP_INI_BEGIN()
 
 	PHP_INI_ENTRY("cgi.rfc2616_headers", "0", PHP_INI_ALL, NULL)

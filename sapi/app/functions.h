@@ -1,5 +1,4 @@
-/* The functions and ini settings that php-fpm gives to PHP code, under the module name that it has
- * there. */
+/* Defines the functions and ini settings that php-fpm provides, under php-fpm's module name. */
 #ifndef SURUS_APP_FUNCTIONS_H
 #define SURUS_APP_FUNCTIONS_H
 

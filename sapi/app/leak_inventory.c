@@ -1,5 +1,4 @@
-/* What there is in this process after an event that was not there before: for `surus leaks`, on the
- * engine `worker`. */
+/* Lists what a request has left in the process, for `surus leaks` on the engine `worker`. */
 #include "app/leak_inventory.h"
 
 #include <dirent.h>
@@ -21,16 +20,16 @@
 
 extern char **environ;
 
-/* Of a value; each object in it is looked into once. */
+/* Limits of a value's digest; each object in it is visited once. */
 enum { DEPTH = 64, NODES = 200000 };
 
-/* A thing that has a name, and in short what it is. Two inventories are compared by both. */
+/* The inventory before the request: name and short description of each thing. */
 static HashTable before;
 
 static HashTable *into;
 static uint32_t nodes;
 
-/* By handle: in which value an object has been met last. */
+/* By handle: the number of the value in which an object was last visited. */
 static uint32_t *met, met_size, value_number;
 
 static void note(zend_string *name, zend_string *value)
@@ -65,7 +64,8 @@ static uint64_t digest_table(HashTable *table, uint64_t hash, int depth)
 	return hash;
 }
 
-/* Is it the first time in this value? One that there is no room to remember is not looked into. */
+/* Whether this is the first visit in this value. If the handle cannot be stored, the object is
+ * skipped. */
 static bool meet(uint32_t handle)
 {
 	if (handle >= met_size) {
@@ -85,7 +85,7 @@ static bool meet(uint32_t handle)
 	return true;
 }
 
-/* A number that changes when the value does, to some depth. */
+/* A digest of the value, to a limited depth. */
 static uint64_t digest(const zval *value, int depth)
 {
 	uint64_t hash = mix(0xcbf29ce484222325u, Z_TYPE_P(value));
@@ -129,7 +129,7 @@ static uint64_t digest(const zval *value, int depth)
 	}
 }
 
-/* In short what a value is, and its digest behind a NUL, which nobody is shown. */
+/* A short description of a value; its digest follows after a NUL, which is not printed. */
 static zend_string *describe(const zval *value)
 {
 	smart_str text = {0};
@@ -166,7 +166,7 @@ static zend_string *describe(const zval *value)
 
 /* --- PHP's tables --- */
 
-/* New for each event. */
+/* Set for each request. */
 static bool is_superglobal(const char *name)
 {
 	static const char *const names[] = {"_GET", "_POST", "_COOKIE", "_FILES", "_SERVER", "_ENV",
@@ -192,7 +192,7 @@ static void note_globals(void)
 	} ZEND_HASH_FOREACH_END();
 }
 
-/* `of` is whose they are. */
+/* `of` names the owner. */
 static void note_statics(zend_op_array *code, const char *of)
 {
 	HashTable *statics = code->static_variables ? ZEND_MAP_PTR_GET(code->static_variables_ptr)
@@ -219,7 +219,7 @@ static void note_statics_of(zend_op_array *code, const char *class_name)
 	zend_string_release(of);
 }
 
-/* Static variables and what `use` has bound: a closure has either for itself. */
+/* Static and bound (`use`) variables: each closure has its own. */
 static void note_closures(void)
 {
 	for (uint32_t i = 1; i < EG(objects_store).top; i++) {
@@ -327,7 +327,7 @@ static zend_string *callable(const zval *value)
 	        : zend_get_callable_name((zval *)value);
 }
 
-/* What a function without arguments says, where there is one. */
+/* Calls a function without arguments, if it exists. */
 static bool ask(const char *function, zval *answer)
 {
 	zval name;
@@ -369,7 +369,7 @@ static void note_names(HashTable *table, const char *what)
 	} ZEND_HASH_FOREACH_END();
 }
 
-/* What extensions keep beside ini settings. */
+/* State of extensions that ini settings do not show. */
 static void note_extensions(void)
 {
 	static const char *const says[] = {"date_default_timezone_get", "mb_internal_encoding",
@@ -461,7 +461,7 @@ static void take(HashTable *inventory)
 	note_process();
 }
 
-void surus_inventory_take(void)
+void surus_inventory_save(void)
 {
 	if (before.arData) {
 		zend_hash_destroy(&before);

@@ -1,12 +1,12 @@
-/* What there is in this process after an event that was not there before (app/leak_inventory.c). */
+/* Lists what a request has left in the process, for `surus leaks` on the engine `worker`. */
 #ifndef SURUS_INVENTORY_H
 #define SURUS_INVENTORY_H
 
 #include <stdbool.h>
 
-/* Notes what there is now. */
-void surus_inventory_take(void);
-/* Prints what is otherwise than it was noted, a line for each thing. False: nothing was noted. */
+/* Takes the inventory before a request. */
+void surus_inventory_save(void);
+/* Prints the differences to the last inventory, one per line. False: there is none. */
 bool surus_inventory_compare(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* The life of one event in a process whose application has booted. */
+/* Runs one request in a process whose application has booted. */
 #include "app/request.h"
 
 #include <unistd.h>
@@ -28,7 +28,7 @@
 #include "php/sapi_module.h"
 #include "php/superglobals.h"
 
-/* The ini setting output_handler, when there is one. */
+/* The ini setting output_handler, if it is set. */
 static bool set_output_handler(zval *handler)
 {
 #if PHP_VERSION_ID >= 80600
@@ -56,15 +56,15 @@ void surus_handle_begin(void)
 	PG(connection_status) = PHP_CONNECTION_NORMAL;
 	PG(header_is_being_sent) = 0;
 	EG(exit_status) = 0;
-	/* As php_request_startup: what is wrong with the request is not the script's doing. */
+	/* As php_request_startup(): errors of the request are not errors of the script. */
 	PG(during_request_startup) = 1;
-	/* Uploads note their progress in the session only before its extension has started. */
+	/* Uploads report their progress in the session only before its extension has started. */
 	PG(modules_activated) = 0;
 	EG(current_execute_data) = NULL;
 	zend_try {
 		php_output_activate();
 		sapi_activate();
-		surus_opcache_begin();
+		surus_opcache_request_begin();
 		if (set_output_handler(&handler)) {
 			php_output_start_user(&handler, 0, PHP_OUTPUT_HANDLER_STDFLAGS);
 			zval_ptr_dtor(&handler);
@@ -77,9 +77,9 @@ void surus_handle_begin(void)
 		if (PG(expose_php)) {
 			sapi_add_header(SAPI_PHP_VERSION_HEADER, sizeof(SAPI_PHP_VERSION_HEADER) - 1, 1);
 		}
-		surus_superglobals_renew();
+		surus_superglobals_reset();
 		surus_extensions_begin();
-		surus_limit_begin();
+		surus_execution_time_begin();
 	} zend_end_try();
 	EG(current_execute_data) = frame;
 	PG(modules_activated) = 1;
@@ -88,14 +88,13 @@ void surus_handle_begin(void)
 
 bool surus_handle_prepend(void)
 {
-	surus_self->runs_script = true;
+	surus_process->runs_script = true;
 	bool goes_on = surus_auto_prepend();
-	surus_self->runs_script = false;
+	surus_process->runs_script = false;
 	return goes_on;
 }
 
-/* In the order of php_execute_script: what ends one by exit() or an exception leaves out the
- * rest. */
+/* In the order of php_execute_script(): what an exit() or an exception ends is not continued. */
 static void call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
 	zval result;
@@ -118,7 +117,7 @@ bool surus_handle_call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 	zend_execute_data *const frame = EG(current_execute_data);
 	volatile bool survived = true;
 
-	surus_self->runs_script = true;
+	surus_process->runs_script = true;
 	surus_set_state(SURUS_RUNNING);
 	zend_try {
 		call(handler, cache);
@@ -126,7 +125,7 @@ bool surus_handle_call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 		survived = false;
 	} zend_end_try();
 	if (EG(exception)) {
-		/* It was on its way when a fatal error came (php_execute_script). */
+		/* It was pending when a fatal error came (php_execute_script()). */
 		zend_try {
 			zend_exception_error(EG(exception), E_ERROR);
 		} zend_catch {
@@ -134,32 +133,32 @@ bool surus_handle_call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 		} zend_end_try();
 	}
 	EG(current_execute_data) = frame;
-	surus_self->runs_script = false;
-	if (surus_self->child) {
-		surus_child_end();
+	surus_process->runs_script = false;
+	if (surus_process->child) {
+		surus_child_exit();
 	}
 	surus_error_header();
-	/* A fatal error may have been caught on its way and gone on as an exit() would (memory_limit
-	 * does). */
+	/* PHP can turn a fatal error into an exit() (memory_limit does). */
 	return survived && !CG(unclean_shutdown);
 }
 
-/* What a request leaves in PHP's own bookkeeping goes; what it leaves in variables stays. */
+/* Frees what the request leaves in PHP's own bookkeeping. What it leaves in variables stays. */
 void surus_handle_end(void)
 {
 	zend_execute_data *const frame = EG(current_execute_data);
 
 	surus_leftovers_stop_ticks();
-	/* With our frame: without one, PHP makes a fatal error of an exit() in a shutdown function. */
-	surus_self->runs_script = true;
+	/* With this frame: without one, PHP turns an exit() in a shutdown function into a fatal
+	 * error. */
+	surus_process->runs_script = true;
 	php_call_shutdown_functions();
-	surus_self->runs_script = false;
+	surus_process->runs_script = false;
 	EG(current_execute_data) = frame;
 	zend_try {
 		surus_exception_end();
 	} zend_end_try();
-	/* As in PHP's request shutdown: an exception that comes from here is nobody's to catch, and a
-	 * fatal error. */
+	/* As in PHP's request shutdown: an exception from here on has no handler and is a fatal
+	 * error. */
 	EG(current_execute_data) = NULL;
 	php_free_shutdown_functions();
 	surus_auto_files_end();
@@ -178,9 +177,9 @@ void surus_handle_end(void)
 	sapi_deactivate();
 	SG(server_context) = NULL;
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
-	surus_event_close(surus_request);
-	if (surus_self->child) {
-		/* without what libraries have registered for the end of the worker */
+	surus_request_close(surus_request);
+	if (surus_process->child) {
+		/* _exit(): the exit handlers of libraries belong to the worker */
 		_exit(EG(exit_status));
 	}
 	EG(current_execute_data) = frame;

@@ -1,6 +1,5 @@
-/* What an event has made, and the boot has not: ended as PHP ends a request, while what the boot
- * has made stays alive for the events to come. The order is php_request_shutdown's
- * (main/main.c). */
+/* Ends a request as PHP does, but keeps what the boot has made for later requests. The order is
+ * that of php_request_shutdown() (main/main.c). */
 #include "app/request_shutdown.h"
 
 #include <string.h>
@@ -25,12 +24,12 @@
 #include "php/request_extensions.h"
 #include "rewind/kernel/file_locks.h"
 
-/* those whose request shutdown reaches outside of the memory of this process; NULL-terminated */
+/* extensions whose request shutdown does more than change memory; NULL-terminated */
 static zend_module_entry **extensions;
 
 /* Extensions whose request shutdown only frees and resets memory (reviewed in PHP 8.2 to 8.4). Here
- * memory is put back or ends with its process, so what they would do is only time and touched
- * pages. Those that are not named are shut down. */
+ * memory is restored or ends with the process, so calling them would only cost time and touch
+ * pages. All other extensions are shut down. */
 static const char *const memory_only[] = {
 	"date",    "pcre",   "spl", "standard", "filter", "mbstring", "mysqlnd", "intl",
 	"libxml",  "ffi",    "gd",  "phar",     "zlib",   "sockets",  "pcntl",   "tokenizer",
@@ -52,18 +51,18 @@ static bool has_destructor(const zend_object *object)
 	return object->handlers->dtor_obj != zend_objects_destroy_object || object->ce->destructor;
 }
 
-/* Does freeing it do more than to give memory back? A closure's does not. */
+/* Whether freeing the object does more than free memory. Freeing a closure does not. */
 static bool has_storage(const zend_object *object)
 {
 	return object->handlers->free_obj != zend_object_std_dtor && object->ce != zend_ce_closure;
 }
 
-void surus_ours_note(void)
+void surus_request_shutdown_init(void)
 {
 	zend_module_entry *extension;
 	size_t count = 0;
 
-	surus_boot_objects_note();
+	surus_boot_objects_save();
 	extensions = pecalloc(zend_hash_num_elements(&module_registry) + 1, sizeof(*extensions), 1);
 	ZEND_HASH_REVERSE_FOREACH_PTR(&module_registry, extension) {
 		if (extension->request_shutdown_func && !is_memory_only(extension->name)) {
@@ -72,20 +71,20 @@ void surus_ours_note(void)
 	} ZEND_HASH_FOREACH_END();
 }
 
-/* What PHP's shutdown_destructors begins with: objects that nobody but a global variable has are
+/* The first step of PHP's shutdown_destructors(): objects that only a global variable refers to are
  * destroyed first, the last variable first. */
 static int destroy_last_of(zval *variable)
 {
 	zval *value = Z_TYPE_P(variable) == IS_INDIRECT ? Z_INDIRECT_P(variable) : variable;
 
 	if (Z_TYPE_P(value) != IS_OBJECT || Z_REFCOUNT_P(value) != 1 ||
-	        surus_ours_is_boots(Z_OBJ_P(value))) {
+	        surus_object_from_boot(Z_OBJ_P(value))) {
 		return ZEND_HASH_APPLY_KEEP;
 	}
 	if (value == variable) {
 		return ZEND_HASH_APPLY_REMOVE;
 	}
-	/* The variable is gone when its destructor runs. */
+	/* The variable no longer exists when the destructor runs. */
 	zval destroyed;
 	ZVAL_COPY_VALUE(&destroyed, value);
 	ZVAL_UNDEF(value);
@@ -101,34 +100,35 @@ static void destroy_globals(void)
 	}
 }
 
-static bool is_to_be_destructed(zend_object *object)
+static bool needs_destruction(zend_object *object)
 {
 	return IS_OBJ_VALID(object) && has_destructor(object) &&
-	        !(OBJ_FLAGS(object) & IS_OBJ_DESTRUCTOR_CALLED) && !surus_ours_is_boots(object);
+	        !(OBJ_FLAGS(object) & IS_OBJ_DESTRUCTOR_CALLED) && !surus_object_from_boot(object);
 }
 
-/* Where there is none, nobody sees in which order objects go, and they go with the memory. */
-static bool is_any_to_be_destructed(void)
+/* Without destructors, the order of destruction has no effect, and objects vanish with the
+ * memory. */
+static bool any_needs_destruction(void)
 {
 	for (uint32_t i = surus_boot_objects_first_slot(); i < EG(objects_store).top; i++) {
-		if (is_to_be_destructed(EG(objects_store).object_buckets[i])) {
+		if (needs_destruction(EG(objects_store).object_buckets[i])) {
 			return true;
 		}
 	}
 	return false;
 }
 
-/* As zend_objects_store_call_destructors, which would run those of the boot and mark every object,
- * touching all their pages. */
+/* As zend_objects_store_call_destructors(), which would also run the boot's destructors and mark
+ * every object, touching all pages of objects. */
 static void call_destructors(void)
 {
 	zend_objects_store *store = &EG(objects_store);
 
-	/* Objects that destructors make get slots behind, and their turn. */
+	/* Objects that destructors make get higher slots, and are destructed in turn. */
 	EG(flags) |= EG_FLAGS_OBJECT_STORE_NO_REUSE;
 	for (uint32_t i = surus_boot_objects_first_slot(); i < store->top; i++) {
 		zend_object *object = store->object_buckets[i];
-		if (is_to_be_destructed(object)) {
+		if (needs_destruction(object)) {
 			GC_ADD_FLAGS(object, IS_OBJ_DESTRUCTOR_CALLED);
 			GC_ADDREF(object);
 			object->handlers->dtor_obj(object);
@@ -137,7 +137,7 @@ static void call_destructors(void)
 	}
 }
 
-/* As zend_objects_store_free_object_storage: connections say goodbye, archives are written. */
+/* As zend_objects_store_free_object_storage(): closes connections, writes archives. */
 static void free_storage(void)
 {
 	zend_objects_store *store = &EG(objects_store);
@@ -145,7 +145,7 @@ static void free_storage(void)
 	for (uint32_t i = store->top, first = surus_boot_objects_first_slot(); i-- > first;) {
 		zend_object *object = store->object_buckets[i];
 		if (IS_OBJ_VALID(object) && has_storage(object) &&
-		        !(OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED) && !surus_ours_is_boots(object)) {
+		        !(OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED) && !surus_object_from_boot(object)) {
 			GC_ADD_FLAGS(object, IS_OBJ_FREE_CALLED);
 			GC_ADDREF(object);
 			object->handlers->free_obj(object);
@@ -157,7 +157,7 @@ static void close_resources(void)
 {
 	HashTable *list = &EG(regular_list);
 
-	/* The table may move while a resource closes; so it is looked up anew each time. */
+	/* Closing a resource may move the table, so each slot is looked up again. */
 	for (uint32_t i = list->nNumUsed; i-- > 0;) {
 		zval *slot = ZEND_HASH_ELEMENT(list, i);
 		if (Z_TYPE_P(slot) != IS_UNDEF) {
@@ -168,8 +168,8 @@ static void close_resources(void)
 			zend_list_close(resource);
 		}
 	}
-	/* A persistent connection cannot outlive its request here: this process is about to forget
-	 * it. */
+	/* A persistent connection cannot outlive its request here, because the restored process would
+	 * not know it. */
 	for (uint32_t i = EG(persistent_list).nNumUsed; i-- > surus_boot_persistent_slots();) {
 		Bucket *bucket = EG(persistent_list).arData + i;
 		if (Z_TYPE(bucket->val) != IS_UNDEF) {
@@ -178,7 +178,7 @@ static void close_resources(void)
 	}
 }
 
-/* A fatal error may have come while OPcache held a lock that other processes wait for. */
+/* Releases locks of OPcache that a fatal error has left, because other processes wait for them. */
 static void unlock_opcache(void)
 {
 	zend_module_entry *opcache = zend_hash_str_find_ptr(&module_registry, "zend opcache",
@@ -189,20 +189,20 @@ static void unlock_opcache(void)
 	}
 }
 
-void surus_isolated_end(void)
+void surus_request_shutdown(void)
 {
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
-	/* As php_request_shutdown: what nobody catches from here on is an error and not an exception of
-	 * our caller's. */
+	/* As php_request_shutdown(): an uncaught exception from here on is an error and must not reach
+	 * the caller. */
 	EG(current_execute_data) = NULL;
 #ifdef ZEND_HAS_OOM
-	/* PHP calls nothing more in a request that has reached memory_limit until its script has ended,
-	 * which ours does not. */
+	/* After memory_limit was reached, PHP calls no function until the script has ended, and this
+	 * script does not end. */
 	EG(delayed_oom).state = ZEND_OOM_STATE_NONE;
 #endif
 	php_call_shutdown_functions();
 	zend_try {
-		if (is_any_to_be_destructed()) {
+		if (any_needs_destruction()) {
 			destroy_globals();
 			call_destructors();
 		}
@@ -210,9 +210,9 @@ void surus_isolated_end(void)
 	zend_try {
 		php_output_end_all();
 	} zend_end_try();
-	surus_limit_end();
+	surus_execution_time_end();
 	for (size_t i = 0; extensions[i]; i++) {
-		surus_shut_down(extensions[i]);
+		surus_extension_shutdown(extensions[i]);
 	}
 	zend_try {
 		php_output_deactivate();
@@ -222,20 +222,20 @@ void surus_isolated_end(void)
 		close_resources();
 	} zend_end_try();
 	if (EG(timeout_seconds) != SURUS_NO_LIMIT) {
-		/* A session's handler, or a stream's, has asked for time (set_time_limit). */
-		surus_limit_end();
+		/* A session handler or a stream has called set_time_limit(). */
+		surus_execution_time_end();
 	}
 	if (CG(unclean_shutdown)) {
 		unlock_opcache();
 	}
 	/* Removes the files of uploads. */
 	sapi_deactivate();
-	if (surus_self->child) {
-		/* The locks that it finds are the worker's. */
-		/* without what libraries have registered for the end of the worker */
+	if (surus_process->child) {
+		/* The locks belong to the worker. */
+		/* _exit(): the exit handlers of libraries belong to the worker */
 		_exit(EG(exit_status));
 	}
 	surus_locks_release();
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
-	surus_event_close(surus_request);
+	surus_request_close(surus_request);
 }

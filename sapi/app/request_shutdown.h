@@ -1,12 +1,10 @@
-/* What an event has made, and the boot has not: ended as PHP ends a request, while what the boot
- * has made stays alive for the */
+/* Ends a request as PHP does, but keeps what the boot has made. */
 #ifndef SURUS_APP_REQUEST_SHUTDOWN_H
 #define SURUS_APP_REQUEST_SHUTDOWN_H
 
-/* Notes what there is now, at the end of the boot. */
-void surus_ours_note(void);
-/* Ends the event in our hands as PHP ends a request, for what the request has made: what the boot
- * has made stays alive. */
-void surus_isolated_end(void);
+/* Records the objects and resources of the boot; at its end. */
+void surus_request_shutdown_init(void);
+/* Ends the current request: destroys what it has made and keeps what the boot has made. */
+void surus_request_shutdown(void);
 
 #endif

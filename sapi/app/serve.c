@@ -1,4 +1,4 @@
-/* How a booted script comes to its events: surus_serve(), surus_checkpoint(),
+/* The PHP functions by which a booted script serves requests: surus_serve(), surus_checkpoint(),
  * frankenphp_handle_request(). */
 #include "app/serve.h"
 
@@ -42,31 +42,31 @@
 #include "worker/worker.h"
 
 static struct {
-	bool come; /* the script has come to serve for the first time */
-	bool rest; /* there is no handler: the rest of the script serves */
+	bool entered; /* the script has called one of the functions */
+	bool rest; /* there is no handler: the rest of the script serves the request */
 	zend_fcall_info handler;
 	zend_fcall_info_cache handler_cache;
 } serving;
 
-/* --- the end --- */
+/* --- the end of a request --- */
 
-/* Gives the script what it needs to run without an event. */
-static void leave(void)
+/* Lets the script run without a request. */
+static void leave_serving(void)
 {
 	SG(server_context) = NULL;
 	php_output_activate();
 	sapi_activate();
 }
 
-/* Collects garbage while no client waits for this worker. Surus wakes another one for the next
- * event meanwhile. What destructors print is logged, and what they run is limited as an event
- * is. */
+/* Collects cycles while no client waits for this worker; Surus wakes another worker for the next
+ * request. The output of destructors is logged, and their execution time is limited like a
+ * request's. */
 static void collect_cycles(void)
 {
 	zend_execute_data *const frame = EG(current_execute_data);
 
-	leave();
-	surus_limit_begin();
+	leave_serving();
+	surus_execution_time_begin();
 	EG(current_execute_data) = NULL;
 	surus_cycles_collect();
 	zend_try {
@@ -80,8 +80,8 @@ static void collect_cycles(void)
 	EG(current_execute_data) = frame;
 }
 
-/* Ends the event in our hands, where its process lives on or ends without ending the script. */
-static void end(void)
+/* Ends the current request without ending the script. */
+static void end_request(void)
 {
 	if (surus_settings.engine == SURUS_WORKER) {
 		surus_handle_end();
@@ -89,26 +89,26 @@ static void end(void)
 			collect_cycles();
 		}
 		if (CG(unclean_shutdown)) {
-			/* A fatal error at the end of the event or behind it; the answer has gone. */
-			surus_self->exit_status = SURUS_EXIT_FAILED;
+			/* A fatal error at the end of the request or after it; the response has been sent. */
+			surus_process->exit_status = SURUS_EXIT_FATAL_ERROR;
 			zend_bailout();
 		}
 		return;
 	}
-	surus_isolated_end();
-	if (surus_boots_in_template()) {
-		surus_flags_put_back(); /* of what this worker shares with others, too */
-		surus_regex_note();
+	surus_request_shutdown();
+	if (surus_engine_boots_in_prototype()) {
+		surus_flags_restore(); /* also the flags of descriptors that workers share */
+		surus_pcre_cache_record();
 	}
 	if (surus_settings.engine == SURUS_REWIND) {
-		if (!surus_regex_leaves()) {
+		if (!surus_pcre_cache_replaces_worker()) {
 			surus_rewind();
 		}
 		surus_set_state(SURUS_RETIRED);
-		_exit(SURUS_EXIT_RENEWED);
+		_exit(SURUS_EXIT_PCRE_REFRESH);
 	}
 	surus_set_state(SURUS_RETIRED);
-	_exit(SURUS_EXIT_SERVED);
+	_exit(SURUS_EXIT_SINGLE_USE);
 }
 
 void surus_serve_script_ended(bool normally)
@@ -118,111 +118,112 @@ void surus_serve_script_ended(bool normally)
 			surus_auto_append();
 		} zend_end_try();
 	}
-	if (surus_self->child) {
-		surus_child_end();
+	if (surus_process->child) {
+		surus_child_exit();
 	}
-	/* On `standby`, the process's end is the event's too. */
-	if (serving.rest && surus_request->id && surus_boots_in_template()) {
-		/* As php_request_shutdown: behind a fatal error it points to frames that are gone. */
+	/* On `standby`, the end of the process is the end of the request. */
+	if (serving.rest && surus_request->id && surus_engine_boots_in_prototype()) {
+		/* As php_request_shutdown(): after a fatal error it points to frames that no longer
+		 * exist. */
 		EG(current_execute_data) = NULL;
-		end();
+		end_request();
 	}
 }
 
 bool surus_serve_called(void)
 {
-	return serving.come;
+	return serving.entered;
 }
 
-/* --- the way from one event to the next --- */
+/* --- from one request to the next --- */
 
-/* The script has come to serve: ends what was its boot. False: it must not. */
-static bool come(void)
+/* Ends the boot's part of the script, at the first call. False: the script must not serve. */
+static bool enter_serving(void)
 {
-	serving.come = true;
+	serving.entered = true;
 	zend_unset_timeout();
-	surus_superglobals_note();
+	surus_superglobals_save();
 	surus_extensions_find();
-	surus_leftovers_note();
-	surus_boot_time_look();
-	/* What the boot has printed is in the log; what it has set as headers, nobody gets. */
+	surus_leftovers_save();
+	surus_boot_time_report();
+	/* The boot's output is in the log; its headers have no recipient. */
 	php_output_end_all();
 	surus_extensions_end();
 	php_output_deactivate();
 	sapi_deactivate();
-	surus_boot_shutdown_take();
+	surus_boot_shutdown_set_aside();
 	if (!surus_warmups_run(&serving.handler, &serving.handler_cache)) {
 		return false;
 	}
 	if (surus_settings.engine != SURUS_WORKER) {
-		surus_boot_shutdown_put();
+		surus_boot_shutdown_restore();
 	}
 	gc_collect_cycles();
-	surus_cycles_note();
-	/* What the boot has last asked of a file would be true for all requests to come. */
+	surus_cycles_save();
+	/* Cached results of stat() would be outdated in later requests. */
 	php_clear_stat_cache(0, NULL, 0);
 	return true;
 }
 
-/* Waits for the next event and makes it PHP's request. False: there will be none. */
-static bool next(void)
+/* Waits for the next request and makes it PHP's request. False: there will be none. */
+static bool next_request(void)
 {
-	if (!serving.come) {
-		if (!come() || !surus_boot_done()) {
-			leave();
+	if (!serving.entered) {
+		if (!enter_serving() || !surus_boot_complete()) {
+			leave_serving();
 			return false;
 		}
 		if (surus_settings.engine == SURUS_REWIND) {
-			surus_rewind_mark(); /* comes back here after each event */
+			surus_rewind_checkpoint(); /* returns here after each request */
 		} else if (surus_settings.engine == SURUS_FORK) {
-			const char *why = surus_kernel_note();
+			const char *why = surus_kernel_checkpoint();
 			if (why) {
-				surus_worker_cannot_begin(why);
+				surus_worker_abort_setup(why);
 			}
-			surus_random_renew();
+			surus_random_reseed();
 		}
 	} else if (surus_request->id) {
 		if (surus_settings.engine == SURUS_STANDBY) {
-			/* The script's end is the event's. */
-			surus_self->exit_status = SURUS_EXIT_SERVED;
+			/* The end of the script is the end of the request. */
+			surus_process->exit_status = SURUS_EXIT_SINGLE_USE;
 			return false;
 		}
-		end();
+		end_request();
 	}
 	if (!surus_worker_take()) {
-		if (surus_boots_in_template()) {
-			/* The script's end is the template's to come to. */
-			_exit(surus_self->exit_status);
+		if (surus_engine_boots_in_prototype()) {
+			/* The end of the script belongs to the prototype process. */
+			_exit(surus_process->exit_status);
 		}
-		leave();
+		leave_serving();
 		return false;
 	}
 	if (surus_settings.engine == SURUS_REWIND) {
-		surus_calls_watch();
+		surus_syscall_watch_begin();
 	}
 	surus_handle_begin();
-	if (surus_settings.tells_leaks) {
+	if (surus_settings.reports_leaks) {
 		if (SURUS_VAR(surus_request, "HTTP_SURUS_LEAKS")) {
 			if (!surus_inventory_compare()) {
-				/* The process that has served the event before is gone. */
+				/* The process that served the previous request has exited. */
 				SG(sapi_headers).http_response_code = 410;
 			}
-			return next();
+			return next_request();
 		}
-		surus_inventory_take();
+		surus_inventory_save();
 	}
 	return true;
 }
 
-/* Ends what a fatal error in a handler leaves to end. */
-static void die(void)
+/* Ends the request, and the process if it cannot continue, after a fatal error in a handler. */
+static void abort_request(void)
 {
-	if (surus_boots_in_template()) {
-		end();
+	if (surus_engine_boots_in_prototype()) {
+		end_request();
 		return;
 	}
-	surus_self->exit_status = surus_settings.engine == SURUS_STANDBY ? SURUS_EXIT_SERVED
-	        : SURUS_EXIT_FAILED;
+	surus_process->exit_status = surus_settings.engine == SURUS_STANDBY ? SURUS_EXIT_SINGLE_USE
+	        : SURUS_EXIT_FATAL_ERROR;
 	zend_bailout();
 }
 
@@ -230,19 +231,19 @@ static void die(void)
 
 static bool may_serve(const char *function)
 {
-	if (!surus_boots()) {
+	if (!surus_engine_boots_app()) {
 		zend_throw_error(NULL,
 		                 "%s() needs an engine that boots this script once, ahead of the requests: "
 		                 "rewind, worker, standby or fork (engine.name); this is `classic`",
 		                 function);
 		return false;
 	}
-	if (surus_self->child) {
+	if (surus_process->child) {
 		zend_throw_error(NULL, "%s() cannot be called by a process that the script has forked",
 		        function);
 		return false;
 	}
-	if (surus_self->runs_script) {
+	if (surus_process->runs_script) {
 		zend_throw_error(NULL, "%s() cannot be called by a handler, while a request is served",
 		        function);
 		return false;
@@ -269,19 +270,19 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_serve, 0, 1, IS_VOID, 0)
 	ZEND_ARG_TYPE_INFO(0, handler, IS_CALLABLE, 0)
 ZEND_END_ARG_INFO()
 
-/* surus_serve(callable $handler): void. Everything before this call is boot; the handler is one
- * request, and is called for each. Returns when there will be no more. */
+/* surus_serve(callable $handler): void. Everything before this call is the boot; the handler is
+ * called for each request. Returns when there will be no more. */
 static PHP_FUNCTION(surus_serve)
 {
 	if (!may_serve("surus_serve") || !take_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU)) {
 		RETURN_THROWS();
 	}
-	while (next()) {
+	while (next_request()) {
 		if (!surus_handle_call(&serving.handler, &serving.handler_cache)) {
-			die();
+			abort_request();
 		} else if (surus_settings.engine == SURUS_STANDBY) {
-			/* The request ends as one that has called exit(). */
-			surus_self->exit_status = SURUS_EXIT_SERVED;
+			/* The request ends as if it had called exit(). */
+			surus_process->exit_status = SURUS_EXIT_SINGLE_USE;
 			zend_throw_unwind_exit();
 			return;
 		}
@@ -294,19 +295,19 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_frankenphp_handle_request, 0, 1,
 ZEND_END_ARG_INFO()
 
 /* frankenphp_handle_request(callable $callback): bool. Serves one request; false when there will be
- * no more and the script has to end. What the script does between two calls belongs to the event
- * before, whose client has its answer. */
+ * no more and the script must end. What the script does between two calls belongs to the previous
+ * request, whose client has the response. */
 static PHP_FUNCTION(frankenphp_handle_request)
 {
 	if (!may_serve("frankenphp_handle_request") ||
 	        !take_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU)) {
 		RETURN_THROWS();
 	}
-	if (!next()) {
+	if (!next_request()) {
 		RETURN_FALSE;
 	}
 	if (!surus_handle_call(&serving.handler, &serving.handler_cache)) {
-		die();
+		abort_request();
 	}
 	zend_try {
 		php_output_end_all();
@@ -320,9 +321,9 @@ static PHP_FUNCTION(frankenphp_handle_request)
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_checkpoint, 0, 0, IS_VOID, 0)
 ZEND_END_ARG_INFO()
 
-/* surus_checkpoint(): void. Everything before this call is boot; returns with a request, which the
- * rest of the script serves and the script's end ends. For applications whose boot and requests
- * cannot be told apart by a function: WordPress, and all that lives in the global scope. */
+/* surus_checkpoint(): void. Everything before this call is the boot. Returns with a request, which
+ * the rest of the script serves and the end of the script ends. For applications that cannot serve
+ * a request in a function, such as WordPress, whose code lives in the global scope. */
 static PHP_FUNCTION(surus_checkpoint)
 {
 	ZEND_PARSE_PARAMETERS_NONE();
@@ -331,13 +332,13 @@ static PHP_FUNCTION(surus_checkpoint)
 	}
 	if (surus_settings.engine == SURUS_WORKER) {
 		zend_throw_error(NULL,
-		        "surus_checkpoint() needs an engine that can go back: rewind, standby or fork "
-		        "(engine.name); this is `worker`");
+		        "surus_checkpoint() needs the engine rewind, standby or fork (engine.name); this "
+		        "is `worker`");
 		RETURN_THROWS();
 	}
-	if (serving.come) {
+	if (serving.entered) {
 		zend_throw_error(NULL,
-		        "surus_checkpoint() can be called once; it has returned with a request already");
+		        "surus_checkpoint() can be called once; it has returned with a request");
 		RETURN_THROWS();
 	}
 	if (surus_settings.warms_up) {
@@ -347,12 +348,12 @@ static PHP_FUNCTION(surus_checkpoint)
 		RETURN_THROWS();
 	}
 	serving.rest = true;
-	if (!next()) {
+	if (!next_request()) {
 		zend_throw_unwind_exit();
 		return;
 	}
 	if (surus_settings.engine == SURUS_STANDBY) {
-		surus_self->exit_status = SURUS_EXIT_SERVED;
+		surus_process->exit_status = SURUS_EXIT_SINGLE_USE;
 	}
 	surus_set_state(SURUS_RUNNING);
 	if (!surus_handle_prepend()) {

@@ -1,4 +1,4 @@
-/* Warm-ups: requests that are served before the first event, and answered to nobody. */
+/* Runs warm-ups: requests that are served before the first client's request, without a response. */
 #include "app/warmup.h"
 
 #include <errno.h>
@@ -20,8 +20,7 @@
 #include "php/sapi_module.h"
 #include "rewind/boot_check.h"
 
-/* From a place of our own: all workers have the same open file, and where they boot each for itself
- * they read at the same time. */
+/* With an offset of its own, because workers share the open file and may read at the same time. */
 static bool read_exactly(off_t *from, void *to, size_t len)
 {
 	char *at = to;
@@ -38,14 +37,14 @@ static bool read_exactly(off_t *from, void *to, size_t len)
 	return true;
 }
 
-/* One of the messages, of `len` bytes. */
-static bool read_event(off_t at, uint32_t len)
+/* Reads a message of `len` bytes. */
+static bool read_request(off_t at, uint32_t len)
 {
 	return len <= SURUS_MESSAGE_MAX && read_exactly(&at, surus_request_message, len) &&
-	       surus_event_decode(surus_request, len);
+	       surus_request_decode(surus_request, len);
 }
 
-/* What a request was answered with. */
+/* The result of a request. */
 struct page {
 	bool survived;
 	int status;
@@ -70,13 +69,14 @@ static bool is_good(const struct page *page)
 	return page->survived && page->status < 500;
 }
 
-/* Another page than before, and not the same with other values in it (times, tokens, names). */
+/* Whether the second response differs in more than values (times, tokens, names). */
 static bool is_another(const struct page *first, const struct page *again)
 {
 	return !is_good(again) || again->status != first->status || again->len < first->len / 2;
 }
 
-/* Asks twice, the first time silently: the template itself says what there is to say of that. */
+/* Runs the request twice, the first time without output, because the prototype process will report
+ * the same errors. */
 _Noreturn static void try_in_fork(int result, off_t at, uint32_t len, zend_fcall_info *handler,
         zend_fcall_info_cache *cache)
 {
@@ -85,43 +85,44 @@ _Noreturn static void try_in_fork(int result, off_t at, uint32_t len, zend_fcall
 	        fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
 
 	dup2(null, STDERR_FILENO);
-	if (read_event(at, len)) {
+	if (read_request(at, len)) {
 		pages[0] = ask(handler, cache);
 	}
 	dup2(log, STDERR_FILENO);
-	if (is_good(&pages[0]) && read_event(at, len)) {
+	if (is_good(&pages[0]) && read_request(at, len)) {
 		pages[1] = ask(handler, cache);
 	}
 	_exit(write(result, pages, sizeof(pages)) == sizeof(pages) ? 0 : 1);
 }
 
-/* Does the application answer otherwise once it has answered this? Requests come to a process in
- * which the warm-up has run, as the second one does in a fork. */
-static bool spoils(off_t at, uint32_t len, zend_fcall_info *handler, zend_fcall_info_cache *cache)
+/* Whether the application responds differently once it has served this request. Clients' requests
+ * run in a process in which the warm-up has run, like the second one in this fork. */
+static bool changes_responses(off_t at, uint32_t len, zend_fcall_info *handler,
+        zend_fcall_info_cache *cache)
 {
 	struct page pages[2] = {{0}};
 	int result[2];
 
-	if (!surus_boots_in_template() || pipe2(result, O_CLOEXEC) != 0) {
+	if (!surus_engine_boots_in_prototype() || pipe2(result, O_CLOEXEC) != 0) {
 		return false;
 	}
 	fflush(NULL);
-	surus_self->forks_workers = true; /* no script does */
+	surus_process->forks_workers = true; /* Surus forks, not a script */
 	pid_t pid = fork();
-	surus_self->forks_workers = false;
+	surus_process->forks_workers = false;
 	if (pid == 0) {
 		try_in_fork(result[1], at, len, handler, cache);
 	}
 	close(result[1]);
-	bool told = pid > 0 && read(result[0], pages, sizeof(pages)) == sizeof(pages);
+	bool is_known = pid > 0 && read(result[0], pages, sizeof(pages)) == sizeof(pages);
 	close(result[0]);
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
 	}
-	/* One that fails when it is asked first, fails in the template too, which says so. */
-	if (!told || !is_good(&pages[0]) || !is_another(&pages[0], &pages[1])) {
+	/* A warm-up that fails the first time fails in the prototype process, too, which reports it. */
+	if (!is_known || !is_good(&pages[0]) || !is_another(&pages[0], &pages[1])) {
 		return false;
 	}
-	if (read_event(at, len)) {
+	if (read_request(at, len)) {
 		fprintf(stderr,
 		        "surus-php: the warm-up %s is left out: asked again after it, the application "
 		        "answers with status %d and %llu bytes instead of %d and %llu, as it would answer "
@@ -130,19 +131,20 @@ static bool spoils(off_t at, uint32_t len, zend_fcall_info *handler, zend_fcall_
 		        SURUS_VAR(surus_request, "REQUEST_URI"), pages[1].status,
 		        (unsigned long long)pages[1].len,
 		        pages[0].status, (unsigned long long)pages[0].len);
-		surus_event_close(surus_request);
+		surus_request_close(surus_request);
 	}
 	return true;
 }
 
-/* Serves one warm-up. False: it could not be served as an event is, said on stderr. */
+/* Runs one warm-up. False: it failed; said on stderr. */
 static bool warm_up(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
 	char uri[256];
 
 	snprintf(uri, sizeof(uri), "%s", SURUS_VAR(surus_request, "REQUEST_URI"));
 	struct page page = ask(handler, cache);
-	const char *why = page.survived && surus_boots_in_template() ? surus_boot_refuses() : NULL;
+	const char *why =
+	        page.survived && surus_engine_boots_in_prototype() ? surus_boot_check() : NULL;
 	if (why) {
 		fprintf(stderr, "surus-php: after the warm-up %s: %s\n", uri, why);
 		return false;
@@ -167,8 +169,8 @@ bool surus_warmups_run(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 	}
 	surus_outbox_discard(true);
 	while (read_exactly(&at, &len, sizeof(len))) {
-		if (!spoils(at, len, handler, cache) &&
-		        (!read_event(at, len) || !warm_up(handler, cache))) {
+		if (!changes_responses(at, len, handler, cache) &&
+		        (!read_request(at, len) || !warm_up(handler, cache))) {
 			return false;
 		}
 		at += len;

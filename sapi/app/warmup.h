@@ -1,4 +1,4 @@
-/* Warm-ups: requests that are served before the first event, and answered to nobody. */
+/* Runs warm-ups: requests that are served before the first client's request, without a response. */
 #ifndef SURUS_APP_WARMUP_H
 #define SURUS_APP_WARMUP_H
 
@@ -7,8 +7,8 @@
 struct _zend_fcall_info;
 struct _zend_fcall_info_cache;
 
-/* Runs all that there are, but for those after which the application would answer otherwise, which
- * are named on stderr. False: one could not be served as an event is, said on stderr. */
+/* Runs all warm-ups except those after which the application would respond differently, which are
+ * reported on stderr. False: one failed; said on stderr. */
 bool surus_warmups_run(struct _zend_fcall_info *handler, struct _zend_fcall_info_cache *cache);
 
 #endif

@@ -1,4 +1,4 @@
-/* The clock that deadlines and states are measured by. */
+/* Reads the clock that deadlines and worker states use. */
 #include "base/clock.h"
 
 #include <errno.h>

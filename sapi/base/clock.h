@@ -1,4 +1,4 @@
-/* The clock that deadlines and states are measured by. */
+/* Reads the clock that deadlines and worker states use. */
 #ifndef SURUS_BASE_CLOCK_H
 #define SURUS_BASE_CLOCK_H
 

@@ -1,22 +1,23 @@
-/* The exit statuses of a worker, which tell Surus why it ended. */
+/* The exit statuses by which a worker tells Surus why it exited. The names are those of the metric
+ * label (src/engines/workers/exit_reason.rs). */
 #ifndef SURUS_BASE_EXIT_STATUS_H
 #define SURUS_BASE_EXIT_STATUS_H
 
-/* Why a worker ended by itself: its exit status. */
 enum {
-	SURUS_EXIT_INBOX_CLOSED = 0,
+	SURUS_EXIT_DRAINED = 0,
 	SURUS_EXIT_MAX_REQUESTS = 100,
 	SURUS_EXIT_MAX_MEMORY = 101,
-	SURUS_EXIT_SETUP = 102,   /* could not become a worker; said on stderr */
-	SURUS_EXIT_STOPPED = 103, /* asked to end an event while it was sending */
-	SURUS_EXIT_SERVED = 104,  /* has served the one event that it was there for */
-	SURUS_EXIT_BOOT = 105,    /* its script did not boot; said on stderr */
-	SURUS_EXIT_FAILED = 106,  /* a fatal error has ended its script */
-	SURUS_EXIT_REPLACED = 107, /* could not be rewound completely; said on stderr */
-	SURUS_EXIT_DIFFERS = 108,  /* rewound memory is not what it was; said on stderr */
-	/* so that one takes its place that knows what the template has learnt */
-	SURUS_EXIT_RENEWED = 109,
-	/* As SURUS_EXIT_REPLACED, by what the event had done; the words are in rewind/rewind.c. */
+	SURUS_EXIT_SETUP_FAILED = 102, /* setup failed; the reason is on stderr */
+	SURUS_EXIT_INTERRUPTED = 103, /* interrupted by Surus while it was sending */
+	SURUS_EXIT_SINGLE_USE = 104, /* has served its only request */
+	SURUS_EXIT_BOOT_FAILED = 105, /* its script did not boot; the reason is on stderr */
+	SURUS_EXIT_FATAL_ERROR = 106, /* a fatal error ended its script */
+	SURUS_EXIT_REPLACED = 107, /* could not be rewound completely; the reason is on stderr */
+	/* restored memory differs from the checkpoint; the address is on stderr */
+	SURUS_EXIT_VERIFY_FAILED = 108,
+	/* makes room for a worker with the PCRE cache of the prototype process */
+	SURUS_EXIT_PCRE_REFRESH = 109,
+	/* As SURUS_EXIT_REPLACED, by cause; rewind/rewind.c maps the causes. */
 	SURUS_EXIT_REPLACED_SIGNALS = 110,
 	SURUS_EXIT_REPLACED_PROCESS = 111,
 	SURUS_EXIT_REPLACED_THREAD = 112,
@@ -27,9 +28,9 @@ enum {
 	SURUS_EXIT_REPLACED_DIRECTORY = 117,
 	SURUS_EXIT_REPLACED_MAPPINGS = 118,
 	SURUS_EXIT_REPLACED_MEMORY = 119,
-	/* had none left for an event's body, or hardly any at all; said on stderr */
-	SURUS_EXIT_DESCRIPTORS = 120,
-	SURUS_EXIT_ENDED = 121, /* its script has left the loop that serves */
+	/* too few descriptors left, or none for a request's body; said on stderr */
+	SURUS_EXIT_NO_DESCRIPTORS = 120,
+	SURUS_EXIT_SCRIPT_RETURNED = 121, /* its script left the loop that serves requests */
 };
 
 #endif

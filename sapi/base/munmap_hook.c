@@ -1,4 +1,4 @@
-/* Replaces munmap() of libc, to notice when memory that a rewind restores is unmapped. */
+/* Replaces libc's munmap() to detect that memory of the checkpoint is unmapped. */
 #include "base/munmap_hook.h"
 
 #include <stddef.h>

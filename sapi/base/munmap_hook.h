@@ -1,11 +1,11 @@
-/* Replaces munmap() of libc, to notice when memory that a rewind restores is unmapped. */
+/* Replaces libc's munmap() to detect that memory of the checkpoint is unmapped. */
 #ifndef SURUS_BASE_MUNMAP_HOOK_H
 #define SURUS_BASE_MUNMAP_HOOK_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* From here on calls this before each munmap() of this process. */
+/* Calls `on_unmap` before each munmap() of this process from now on. */
 void surus_munmap_watch(void (*on_unmap)(uintptr_t start, size_t size));
 
 #endif

@@ -1,4 +1,4 @@
-/* Memory that is never put back. */
+/* Allocates persistent mappings: memory that a rewind does not restore. */
 #include "base/persistent_map.h"
 
 #include <sys/mman.h>
@@ -11,9 +11,9 @@ static struct {
 
 static size_t exempt_count;
 
-void *surus_exempt_map(size_t size)
+void *surus_persistent_map(size_t size)
 {
-	enum { GUARD = 65536 }; /* the largest page of the architectures that we run on */
+	enum { GUARD = 65536 }; /* the largest page size of the supported architectures */
 	size_t rounded = (size + GUARD - 1) / GUARD * GUARD;
 	/* Pages without access on both sides keep the kernel from merging this mapping with another. */
 	char *memory = mmap(NULL, rounded + 2 * GUARD, PROT_NONE,
@@ -29,7 +29,8 @@ void *surus_exempt_map(size_t size)
 	return memory + GUARD;
 }
 
-/* One mapping for all: every mapping lengthens /proc/self/maps, which a rewind may have to read. */
+/* All allocations share one mapping, because each mapping lengthens /proc/self/maps, which a rewind
+ * may have to read. */
 void *surus_persistent_alloc(size_t size)
 {
 	enum { ARENA = 1024 * 1024, ALIGNMENT = 64 };
@@ -38,7 +39,7 @@ void *surus_persistent_alloc(size_t size)
 	size_t rounded = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 
 	if (!arena) {
-		arena = surus_exempt_map(ARENA);
+		arena = surus_persistent_map(ARENA);
 	}
 	if (!arena || rounded > ARENA - used) {
 		return NULL;
@@ -47,7 +48,7 @@ void *surus_persistent_alloc(size_t size)
 	return arena + used - rounded;
 }
 
-void surus_exempt_unmap(void *memory)
+void surus_persistent_unmap(void *memory)
 {
 	for (size_t i = 0; i < exempt_count; i++) {
 		if ((uintptr_t)memory > exempt[i].start && (uintptr_t)memory < exempt[i].end) {
@@ -58,7 +59,7 @@ void surus_exempt_unmap(void *memory)
 	}
 }
 
-uintptr_t surus_exempt_until(uintptr_t start, uintptr_t end, uintptr_t *next)
+uintptr_t surus_persistent_until(uintptr_t start, uintptr_t end, uintptr_t *next)
 {
 	*next = end;
 	for (size_t i = 0; i < exempt_count; i++) {

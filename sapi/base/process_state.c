@@ -1,4 +1,4 @@
-/* What belongs to this process alone, and stays when everything else is put back. */
+/* State of this process that a rewind does not restore: identity, state, counters. */
 #include "base/process_state.h"
 
 #include <stdio.h>
@@ -7,28 +7,28 @@
 #include "base/exit_status.h"
 #include "base/persistent_map.h"
 
-struct surus_self *surus_self;
+struct surus_process *surus_process;
 
-bool surus_self_create(void)
+bool surus_process_create(void)
 {
-	surus_self = surus_persistent_alloc(sizeof(*surus_self));
-	if (!surus_self) {
+	surus_process = surus_persistent_alloc(sizeof(*surus_process));
+	if (!surus_process) {
 		return false;
 	}
-	surus_self->line = &surus_self->nowhere;
+	surus_process->line = &surus_process->nowhere;
 	return true;
 }
 
-void surus_worker_speak(void)
+void surus_worker_redirect_stdio(void)
 {
-	dup2(surus_self->log, STDOUT_FILENO);
-	dup2(surus_self->log, STDERR_FILENO);
-	close(surus_self->log);
+	dup2(surus_process->log, STDOUT_FILENO);
+	dup2(surus_process->log, STDERR_FILENO);
+	close(surus_process->log);
 }
 
-_Noreturn void surus_worker_cannot_begin(const char *why)
+_Noreturn void surus_worker_abort_setup(const char *why)
 {
-	dprintf(STDERR_FILENO, "surus-php: a worker cannot begin: %s\n", why);
-	_exit(SURUS_EXIT_SETUP);
+	dprintf(STDERR_FILENO, "surus-php: cannot set up a worker: %s\n", why);
+	_exit(SURUS_EXIT_SETUP_FAILED);
 }
 

@@ -1,4 +1,4 @@
-/* What belongs to this process alone, and stays when everything else is put back. */
+/* State of this process that a rewind does not restore: identity, state, counters. */
 #ifndef SURUS_BASE_PROCESS_STATE_H
 #define SURUS_BASE_PROCESS_STATE_H
 
@@ -9,48 +9,47 @@
 
 #include "base/scoreboard_layout.h"
 
-/* Has a script forked this process, and from which? */
-enum surus_child { SURUS_NO_CHILD = 0, SURUS_CHILD_OF_WORKER, SURUS_CHILD_OF_TEMPLATE };
+/* Whether a script has forked this process, and from which process. */
+enum surus_child { SURUS_NO_CHILD = 0, SURUS_CHILD_OF_WORKER, SURUS_CHILD_OF_MASTER };
 
-/* A rewound process gets all its memory back as it was when its application had booted, but for
- * this: who it is, what it holds, what it has counted. It lies in a mapping of its own, which is
- * never put back. */
-struct surus_self {
-	/* our line of the scoreboard; the template's leads nowhere, and a script's child's too */
+/* Lies in persistent memory. */
+struct surus_process {
+	/* this process's line of the scoreboard; in the master process and in a script's child,
+	 * `nowhere` */
 	struct surus_line *line;
 	struct surus_line nowhere;
-	/* What our line says, for ourselves: others can write to the line. */
+	/* A copy of the line's state for this process; other processes can write to the line. */
 	enum surus_state state;
 	uint64_t since;
-	uint32_t place;          /* which of the workers we are */
-	pid_t pid;               /* and as which process */
-	uint64_t taken;          /* events taken from the inbox */
-	uint64_t taken_at;       /* CLOCK_MONOTONIC in microseconds: when the last one was */
-	uint64_t served;         /* those of them that somebody waited for */
-	bool forks_workers;      /* what is forked now is our doing, and not a script's */
+	uint32_t place; /* index of this worker */
+	pid_t pid;
+	uint64_t taken; /* requests taken */
+	uint64_t taken_at; /* when the last request was taken, in microseconds of CLOCK_MONOTONIC */
+	uint64_t served; /* requests taken whose client still waited */
+	bool forks_workers; /* Surus forks a worker now, not a script */
 	enum surus_child child;
-	int exit_status;         /* with which this worker ends, once that is decided */
-	int statm;               /* /proc/self/statm */
-	bool letters_are_ours;   /* all that is in our place's outbox */
-	bool has_no_client;      /* a warm-up, or a script's child: its response is discarded */
-	bool runs_script;        /* for a request: its handler, or what it has registered for the end */
-	bool is_spent;           /* this process cannot run the prepended and appended files again */
-	bool said;               /* surus knows that this worker waits for events */
-	/* what we write to stdout and stderr goes here, once we speak for ourselves */
+	int exit_status; /* this worker's exit status, once it is decided */
+	int statm; /* /proc/self/statm */
+	bool ring_claimed; /* the response ring contains only this process's frames */
+	bool has_no_client; /* a warm-up or a script's child: the response is discarded */
+	bool runs_script; /* the request's handler or its shutdown functions run */
+	bool is_spent; /* this process cannot run the prepended and appended files again */
+	bool reported_waiting; /* Surus knows that this worker waits for requests */
+	/* the worker's own log, which becomes its stdout and stderr */
 	int log;
 };
 
-extern struct surus_self *surus_self;
+extern struct surus_process *surus_process;
 
-/* Allocates surus_self; in the template, before anything else. False: no memory. */
-bool surus_self_create(void);
+/* Allocates surus_process; in the master process, before anything else. False: no memory. */
+bool surus_process_create(void);
 
-/* From here on stdout and stderr are this worker's. Until it has booted they are the template's,
- * which surus quotes when a boot fails. */
-void surus_worker_speak(void);
+/* Makes the worker's log its stdout and stderr. Until the boot has ended they are the master
+ * process's, which Surus quotes if a boot fails. */
+void surus_worker_redirect_stdio(void);
 
-/* Ends a booted worker before its first event; where that is the first of all, the boot has
+/* Exits a booted worker before its first request. If it is the first worker, the boot has
  * failed. */
-_Noreturn void surus_worker_cannot_begin(const char *why);
+_Noreturn void surus_worker_abort_setup(const char *why);
 
 #endif

@@ -17,7 +17,7 @@
 
 #include <php.h>
 
-int surus_open_own(const char *path)
+int surus_procfs_open(const char *path)
 {
 	int dumpable = prctl(PR_GET_DUMPABLE);
 
@@ -32,8 +32,8 @@ bool surus_has_threads(void)
 	struct stat tasks;
 
 	if (__libc_single_threaded) {
-		return false; /* and never was otherwise since the boot: libc's word is put back too */
+		return false; /* and has been since the boot, because libc's variable is restored, too */
 	}
-	/* A link for each thread, and two that every directory has. */
+	/* The directory has a link for each thread and two more. */
 	return stat("/proc/self/task", &tasks) != 0 || tasks.st_nlink > 3;
 }

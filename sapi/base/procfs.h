@@ -5,10 +5,10 @@
 #include <stdbool.h>
 
 enum { SURUS_DESCRIPTORS = 512 };
-/* Opens a file of /proc/self; -1 on failure. They are root's where a process that was root may not
- * be dumped. */
-int surus_open_own(const char *path);
-/* Does this process have more than one thread? */
+/* Opens a file of /proc/self; -1 on failure. Such files belong to root if the process was root and
+ * is not dumpable. */
+int surus_procfs_open(const char *path);
+/* Whether this process has more than one thread. */
 bool surus_has_threads(void);
 
 #endif

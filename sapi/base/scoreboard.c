@@ -1,5 +1,4 @@
-/* Writes the state of this worker into its line of the scoreboard, and reads the lines of the
- * others. */
+/* Writes this worker's state into its line of the scoreboard and reads the other lines. */
 #include "base/scoreboard.h"
 
 #include <sys/mman.h>
@@ -26,21 +25,21 @@ bool surus_scoreboard_open(int fd)
 
 void surus_set_state(enum surus_state state)
 {
-	if (surus_self->has_no_client) {
+	if (surus_process->has_no_client) {
 		return; /* a warm-up is part of the boot */
 	}
-	surus_self->state = state;
-	surus_self->since = surus_now();
-	atomic_store_explicit(&surus_self->line->since, surus_self->since, memory_order_relaxed);
-	atomic_store_explicit(&surus_self->line->state, state, memory_order_release);
+	surus_process->state = state;
+	surus_process->since = surus_now();
+	atomic_store_explicit(&surus_process->line->since, surus_process->since, memory_order_relaxed);
+	atomic_store_explicit(&surus_process->line->state, state, memory_order_release);
 }
 
-bool surus_template_others_work(void)
+bool surus_scoreboard_others_busy(void)
 {
 	for (uint32_t i = 0; i < surus_settings.workers; i++) {
 		uint32_t state = atomic_load_explicit(&surus_lines[i].state, memory_order_relaxed);
-		if (&surus_lines[i] != surus_self->line && state != SURUS_IDLE && state != SURUS_STARTING &&
-		        state != SURUS_RETIRED) {
+		if (&surus_lines[i] != surus_process->line && state != SURUS_IDLE &&
+		        state != SURUS_STARTING && state != SURUS_RETIRED) {
 			return true;
 		}
 	}

@@ -1,5 +1,4 @@
-/* Writes the state of this worker into its line of the scoreboard, and reads the lines of the
- * others. */
+/* Writes this worker's state into its line of the scoreboard and reads the other lines. */
 #ifndef SURUS_BASE_SCOREBOARD_H
 #define SURUS_BASE_SCOREBOARD_H
 
@@ -9,15 +8,15 @@
 
 #include "base/scoreboard_layout.h"
 
-extern struct surus_line *surus_lines;    /* one per worker */
+extern struct surus_line *surus_lines; /* one per worker */
 extern _Atomic uint64_t *surus_tickets; /* one per request id (scoreboard_layout.h) */
 
-/* In the template, after the settings have been read: maps the scoreboard. False, with errno: it
- * cannot be mapped. */
+/* Maps the scoreboard; in the master process, after the settings have been read. False, with errno:
+ * it cannot be mapped. */
 bool surus_scoreboard_open(int fd);
 
-/* In a worker: does another have an event in its hands? */
-bool surus_template_others_work(void);
+/* In a worker: whether another worker holds a request. */
+bool surus_scoreboard_others_busy(void);
 void surus_set_state(enum surus_state state);
 
 #endif

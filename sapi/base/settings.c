@@ -1,6 +1,7 @@
-/* Reads how to run, as surus said it: NUL-terminated strings `key=value`. They come through a
- * descriptor and not on the command line, where everybody could read the passwords that an
- * environment or an ini setting may hold. */
+/* Reads the settings that Surus passes to surus-php: NUL-terminated strings `key=value` from a
+ * descriptor.
+ *
+ * A command line would show every user the passwords in an environment or an ini setting. */
 #include "base/settings.h"
 
 #include <errno.h>
@@ -82,7 +83,7 @@ static bool choose_engine(const char *name)
 		}
 	}
 	fprintf(stderr,
-	        "surus-php: unknown engine: %s (surus and surus-php are not of the same version)\n",
+	        "surus-php: unknown engine: %s (surus and surus-php have different versions)\n",
 	        name);
 	return false;
 }
@@ -90,11 +91,11 @@ static bool choose_engine(const char *name)
 bool surus_settings_read(int fd)
 {
 	size_t len;
-	/* Lives as long as the process: the settings point into it. */
+	/* Never freed, because the settings point into it. */
 	char *text = read_all(fd, &len);
 
 	if (!text) {
-		fprintf(stderr, "surus-php: no memory for the settings\n");
+		fprintf(stderr, "surus-php: cannot allocate the settings\n");
 		return false;
 	}
 	close(fd);
@@ -138,14 +139,14 @@ bool surus_settings_read(int fd)
 			surus_settings.clear_env = *value == '1';
 		} else if (IS("ini")) {
 			add_ini(value);
-		} else if (IS("spin")) {
-			surus_settings.spin = (uint32_t)strtoul(value, NULL, 10);
+		} else if (IS("busy_poll")) {
+			surus_settings.busy_poll = (uint32_t)strtoul(value, NULL, 10);
 		} else if (IS("direct_binding")) {
 			surus_settings.direct_binding = *value == '1';
 		} else if (IS("verify_restore")) {
 			surus_settings.verify_restore = *value == '1';
-		} else if (IS("tells_leaks")) {
-			surus_settings.tells_leaks = *value == '1';
+		} else if (IS("reports_leaks")) {
+			surus_settings.reports_leaks = *value == '1';
 		} else if (IS("profiles")) {
 			surus_settings.profiles = *value == '1';
 		} else if (IS("socket")) {
@@ -154,15 +155,15 @@ bool surus_settings_read(int fd)
 			add(&surus_settings.environment, value);
 		} else {
 			fprintf(stderr,
-			        "surus-php: unknown setting: %s (surus and surus-php are not of the same "
-			        "version)\n", entry);
+			        "surus-php: unknown setting: %s (surus and surus-php have different "
+			        "versions)\n", entry);
 			return false;
 		}
 #undef IS
 	}
-	if (surus_boots()) {
-		/* A restart of OPcache would pull its memory away from under booted processes. It waits for
-		 * them as it waits for requests, and must not lose its patience and kill them
+	if (surus_engine_boots_app()) {
+		/* A restart of OPcache would free memory that booted processes use. OPcache waits for them
+		 * as it waits for requests; without this setting it would kill them after a while
 		 * (kill_all_lockers in ext/opcache/ZendAccelerator.c). */
 		add_ini("opcache.force_restart_timeout=0");
 	}

@@ -1,6 +1,8 @@
-/* How a start goes, for `surus lambda profile`: when its parts begin, and which PHP files it
- * compiles or finds in OPcache. Noted in memory that is shared with surus, without a system call,
- * so that what is measured is hardly disturbed. */
+/* Traces a start for `surus lambda profile`: its phases, and the PHP files that it compiles or
+ * finds in OPcache.
+ *
+ * It writes to memory shared with Surus, without system calls, so that it hardly changes what it
+ * measures. */
 #include "base/startup_trace.h"
 
 #include <stdarg.h>
@@ -19,18 +21,18 @@
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
 
-static struct notes {
-	_Atomic uint64_t used; /* bytes of `text`; more than it has when some were lost */
-	char text[];           /* lines, in the order of their ends */
-} *notes;
+static struct trace {
+	_Atomic uint64_t used; /* bytes of `text`; more than its size if lines were lost */
+	char text[]; /* lines, in the order of their ends */
+} *trace;
 
 static size_t capacity;
-static zend_op_array *(*compile)(zend_file_handle *file, int type);       /* what really compiles */
-/* that, or OPcache around it */
+static zend_op_array *(*compile)(zend_file_handle *file, int type); /* PHP's compiler */
+/* PHP's compiler, or OPcache around it */
 static zend_op_array *(*compile_or_find)(zend_file_handle *file, int type);
 static bool compiled;
 
-__attribute__((format(printf, 1, 2))) static void note(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static void record(const char *format, ...)
 {
 	char line[4200];
 	va_list arguments;
@@ -41,17 +43,17 @@ __attribute__((format(printf, 1, 2))) static void note(const char *format, ...)
 	if (len <= 0 || len >= (int)sizeof(line)) {
 		return;
 	}
-	uint64_t at = atomic_fetch_add(&notes->used, (uint64_t)len);
+	uint64_t at = atomic_fetch_add(&trace->used, (uint64_t)len);
 	/* A script may have written any number there. */
 	if (at <= capacity && (uint64_t)len <= capacity - at) {
-		memcpy(notes->text + at, line, (size_t)len);
+		memcpy(trace->text + at, line, (size_t)len);
 	}
 }
 
 void surus_profile_mark(const char *what)
 {
-	if (notes) {
-		note("mark %llu %s\n", (unsigned long long)surus_now(), what);
+	if (trace) {
+		record("mark %llu %s\n", (unsigned long long)surus_now(), what);
 	}
 }
 
@@ -63,56 +65,56 @@ bool surus_profile_open(uint64_t started)
 		return true;
 	}
 	if (fstat(SURUS_FD_PROFILE, &file) != 0 || file.st_size < 4096) {
-		fprintf(stderr, "surus-php: no memory for the profile: %m\n");
+		fprintf(stderr, "surus-php: cannot read the size of the trace: %m\n");
 		return false;
 	}
-	notes = mmap(NULL, (size_t)file.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, SURUS_FD_PROFILE,
+	trace = mmap(NULL, (size_t)file.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, SURUS_FD_PROFILE,
 	        0);
 	close(SURUS_FD_PROFILE);
-	if (notes == MAP_FAILED) {
-		notes = NULL;
-		fprintf(stderr, "surus-php: cannot map the profile: %m\n");
+	if (trace == MAP_FAILED) {
+		trace = NULL;
+		fprintf(stderr, "surus-php: cannot map the trace: %m\n");
 		return false;
 	}
-	capacity = (size_t)file.st_size - sizeof(*notes);
-	note("mark %llu main\n", (unsigned long long)started);
+	capacity = (size_t)file.st_size - sizeof(*trace);
+	record("mark %llu main\n", (unsigned long long)started);
 	return true;
 }
 
-static zend_op_array *compile_and_tell(zend_file_handle *file, int type)
+static zend_op_array *compile_and_record(zend_file_handle *file, int type)
 {
 	compiled = true;
 	return compile(file, type);
 }
 
-static zend_op_array *note_file(zend_file_handle *file, int type)
+static zend_op_array *record_file(zend_file_handle *file, int type)
 {
 	uint64_t start = surus_now();
 	compiled = false;
 	zend_op_array *result = compile_or_find(file, type);
 	zend_string *path = file->opened_path ? file->opened_path : file->filename;
-	note("file %llu %llu %d %s\n", (unsigned long long)start, (unsigned long long)surus_now(),
+	record("file %llu %llu %d %s\n", (unsigned long long)start, (unsigned long long)surus_now(),
 	        compiled,
 	     path ? ZSTR_VAL(path) : "");
 	return result;
 }
 
-/* While extensions start, so that OPcache's own comes around it: what it does not hand on, it has
- * found. */
+/* Called while extensions start, so that OPcache's hook wraps this one: a file for which OPcache
+ * does not call it was found in the cache. */
 void surus_profile_extensions(void)
 {
-	if (notes) {
+	if (trace) {
 		compile = zend_compile_file;
-		zend_compile_file = compile_and_tell;
+		zend_compile_file = compile_and_record;
 	}
 }
 
-/* When they have. */
+/* Called when all extensions have started. */
 void surus_profile_started(void)
 {
-	if (notes) {
+	if (trace) {
 		compile_or_find = zend_compile_file;
-		zend_compile_file = note_file;
+		zend_compile_file = record_file;
 		surus_profile_mark("started");
 	}
 }

@@ -5,16 +5,16 @@
 
 #include <stdbool.h>
 
-/* The kernel reads it with each call while it watches: 0 lets the call pass without a word. Not
- * restored by a rewind. */
+/* The kernel reads it at each system call while it watches this process; 0 lets the call pass
+ * silently. In persistent memory. */
 extern volatile unsigned char *surus_syscall_gate;
 
-/* In the template, before anything is forked. False: no memory. */
+/* In the master process, before the first fork. False: no memory. */
 bool surus_syscall_gate_create(void);
 
-/* Around system calls of our own amid an event, which change nothing that would be put back
- * (rewind/syscall_watch.c). */
-static inline unsigned char surus_calls_are_ours(void)
+/* Suspends the watch for Surus's own system calls during a request, which change nothing that a
+ * rewind restores (rewind/syscall_watch.c). */
+static inline unsigned char surus_syscall_watch_pause(void)
 {
 	unsigned char before = *surus_syscall_gate;
 
@@ -22,7 +22,7 @@ static inline unsigned char surus_calls_are_ours(void)
 	return before;
 }
 
-static inline void surus_calls_are_scripts(unsigned char before)
+static inline void surus_syscall_watch_resume(unsigned char before)
 {
 	*surus_syscall_gate = before;
 }

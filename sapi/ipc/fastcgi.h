@@ -1,5 +1,5 @@
-/* FastCGI's records: https://fastcgi-archives.github.io/FastCGI_Specification.html, section 3.3,
- * and three of our own. */
+/* FastCGI records (https://fastcgi-archives.github.io/FastCGI_Specification.html, section 3.3) and
+ * three record types of Surus. */
 #ifndef SURUS_FASTCGI_H
 #define SURUS_FASTCGI_H
 
@@ -12,25 +12,25 @@ enum surus_record_type {
 	FCGI_STDIN = 5,
 	FCGI_STDOUT = 6,
 	FCGI_STDERR = 7,
-	SURUS_EVENT = 128,       /* first in every event of the inbox: struct surus_event_record */
+	SURUS_REQUEST = 128, /* first in every request message: struct surus_request_record */
 	SURUS_EARLY_HINTS = 129, /* header lines of a 103 response */
-	/* first of what a worker says of an event: proof that it has claimed it (scoreboard.h) */
+	/* first record about a request: proof that the worker has claimed it (scoreboard_layout.h) */
 	SURUS_TICKET = 130,
 };
 
 enum { FCGI_VERSION_1 = 1, FCGI_HEADER_LEN = 8, FCGI_MAX_CONTENT = 65535 };
 
-/* The content of an EVENT record, big-endian. */
-struct surus_event_record {
-	unsigned char deadline[8], body_len[8]; /* as in struct surus_event */
-	/* the place of the worker that the message was sent to wake, and 1; or 0. Such four bytes alone
-	 * are a message, too: that there is something in the ring */
+/* The content of a REQUEST record, big-endian. Rust calls the type EVENT. */
+struct surus_request_record {
+	unsigned char deadline[8], body_len[8]; /* as in struct surus_request */
+	/* 1 + the index of the worker that the message wakes, or 0. Four such bytes alone are a
+	 * message, too: a kick, which says that the request ring has an entry. */
 	unsigned char wakes[4];
-	unsigned char one_of_many; /* surus has other events in hand, and not because they take long */
-	unsigned char tag[4];      /* the lower half of the event's ticket (scoreboard.h) */
+	unsigned char is_concurrent; /* Surus has other requests in flight, and not only slow ones */
+	unsigned char tag[4]; /* the lower half of the request's ticket (scoreboard_layout.h) */
 };
 
-/* Writes the eight bytes that precede a record's content. */
+/* Writes the header that precedes a record's content. */
 static inline void fcgi_put_header(unsigned char *to, enum surus_record_type type, uint16_t id,
         uint32_t len)
 {

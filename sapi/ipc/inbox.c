@@ -1,5 +1,5 @@
-/* Receives events from the inbox. One message is one whole request, so nothing here waits for
- * more. */
+/* Receives requests from the request ring and the request socket. Decides when a worker polls, when
+ * it blocks, and by which scheduling policy it runs. */
 #include "ipc/inbox.h"
 
 #include <errno.h>
@@ -23,19 +23,20 @@
 #include "ipc/request_decode.h"
 #include "ipc/rings.h"
 
-/* Not restored by a rewind. */
+/* In persistent memory. */
 static struct inbox {
-	int epoll;               /* tells of events in the inbox; -1 where that cannot be had */
-	unsigned crowd;          /* how often there was more than one event at a time, lately */
-	bool may_wait_in_turn;   /* nobody has given us another scheduling policy than the usual one */
-	bool waits_in_turn;
-	/* events for which it is not looked the next time that others want the CPU */
-	unsigned spin_pause;
-	unsigned spin_pause_left; /* and of the last time */
-	uint64_t usual_wait;     /* for an event, in microseconds: most are shorter */
-	/* the last event came by the socket though it was not waited for there */
+	int epoll; /* waits for the request socket; -1 if that is not possible */
+	unsigned load; /* how often Surus recently had several requests in flight */
+	bool may_use_batch; /* the scheduling policy was the default one at the start */
+	bool uses_batch;
+	/* requests without polling after the next loss of the CPU */
+	unsigned poll_pause;
+	unsigned poll_pause_left; /* requests without polling still to come */
+	/* wait for a request, in microseconds; about four of five waits are shorter */
+	uint64_t usual_wait;
+	/* the last request came through the socket although the worker did not wait there */
 	bool had_socket;
-	uint64_t looked_at_socket; /* when, in microseconds of CLOCK_MONOTONIC */
+	uint64_t socket_checked_at; /* when, in microseconds of CLOCK_MONOTONIC */
 } *inbox;
 
 bool surus_inbox_create(void)
@@ -56,55 +57,54 @@ void surus_inbox_leave(void)
 	}
 }
 
-/* The longest wait for an event that is told from others, and what it is taken for before anything
- * is known. */
+/* Waits are counted as at most this long. Also the initial value. */
 static uint64_t long_wait(void)
 {
-	return (uint64_t)surus_settings.spin * 10;
+	return (uint64_t)surus_settings.busy_poll * 10;
 }
 
-/* Events for which a worker that has lost the CPU while it looked sleeps at once. */
+/* How many requests a worker receives without polling after it has lost the CPU while it polled. */
 enum { LEAST_PAUSE = 8, MOST_PAUSE = 8192 };
 
-void surus_event_open(void)
+void surus_inbox_open(void)
 {
 	struct epoll_event readable = {.events = EPOLLIN | EPOLLEXCLUSIVE};
 
 	surus_rings_begin();
-	inbox->may_wait_in_turn = sched_getscheduler(0) == SCHED_OTHER;
+	inbox->may_use_batch = sched_getscheduler(0) == SCHED_OTHER;
 	inbox->usual_wait = long_wait();
-	inbox->spin_pause = LEAST_PAUSE;
+	inbox->poll_pause = LEAST_PAUSE;
 	inbox->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (inbox->epoll >= 0 && epoll_ctl(inbox->epoll, EPOLL_CTL_ADD, SURUS_FD_INBOX, &readable) !=
 	        0) {
-		/* Not every kernel, nor what stands in for one, knows the flag. */
+		/* Some kernels and sandboxes do not support the flag. */
 		close(inbox->epoll);
 		inbox->epoll = -1;
 	}
 }
 
-/* A worker that waits in turn (SCHED_BATCH) takes the CPU from nobody when an event wakes it:
- * mostly it would be from surus, which has more to send. So events and answers are dealt with some
- * at a time instead of by turns, which makes 1.4 times as many requests/s of a hello world at 64
- * connections on 2 CPUs. Where one event comes at a time it would only be late, and what we have
- * there is the usual policy. The share of the CPUs is the same in both (sched(7)). */
-static void wait_in_turn(bool one_of_many)
+/* Under SCHED_BATCH a worker that is woken does not preempt the running thread, which is usually a
+ * thread of Surus with more requests to send. So requests and responses are handled in batches: 1.4
+ * times as many requests/s of a hello world at 64 connections on 2 CPUs. A single request would
+ * only be delayed, so then the policy is SCHED_OTHER. Both get the same share of the CPUs
+ * (sched(7)). */
+static void update_policy(bool concurrent)
 {
 	enum { MOST = 256, FOR_EACH = 4 };
 	struct sched_param none = {0};
 
-	inbox->crowd += one_of_many ? FOR_EACH : inbox->crowd > 0 ? -1u : 0;
-	if (inbox->crowd > MOST) {
-		inbox->crowd = MOST;
+	inbox->load += concurrent ? FOR_EACH : inbox->load > 0 ? -1u : 0;
+	if (inbox->load > MOST) {
+		inbox->load = MOST;
 	}
-	if (inbox->may_wait_in_turn && inbox->crowd == (inbox->waits_in_turn ? 0 : MOST)) {
-		inbox->waits_in_turn = !inbox->waits_in_turn;
-		/* Where it is forbidden, it is only slower. */
-		sched_setscheduler(0, inbox->waits_in_turn ? SCHED_BATCH : SCHED_OTHER, &none);
+	if (inbox->may_use_batch && inbox->load == (inbox->uses_batch ? 0 : MOST)) {
+		inbox->uses_batch = !inbox->uses_batch;
+		/* If it is forbidden, the worker is only slower. */
+		sched_setscheduler(0, inbox->uses_batch ? SCHED_BATCH : SCHED_OTHER, &none);
 	}
 }
 
-/* As recvmsg(), from the ring. */
+/* As recvmsg(), from the request ring. */
 static ssize_t take_from_ring(struct msghdr *msg)
 {
 	msg->msg_controllen = 0;
@@ -112,15 +112,14 @@ static ssize_t take_from_ring(struct msghdr *msg)
 	return (ssize_t)surus_rings_take(msg->msg_iov->iov_base, msg->msg_iov->iov_len);
 }
 
-/* bytes of a message that says that there is something in the ring */
-enum { KNOCK = sizeof(((struct surus_event_record *)0)->wakes) };
+/* bytes of a kick */
+enum { KICK = sizeof(((struct surus_request_record *)0)->wakes) };
 
 #ifndef SCM_PIDFD
 #define SCM_PIDFD 0x04 /* since Linux 6.5 */
 #endif
 
-/* Any worker can set SO_PASSPIDFD, and each message then brings a descriptor that nobody here
- * uses. */
+/* Any worker can set SO_PASSPIDFD; then each message brings a descriptor that must be closed. */
 static void close_pidfds(struct msghdr *msg)
 {
 	int fd;
@@ -145,14 +144,14 @@ static ssize_t take_from_socket(struct msghdr *msg, size_t control, int flags)
 	if (len > 0) {
 		close_pidfds(msg);
 	}
-	if (len >= FCGI_HEADER_LEN + (ssize_t)sizeof(struct surus_event_record)) {
-		wakes += FCGI_HEADER_LEN + offsetof(struct surus_event_record, wakes);
-	} else if (len != KNOCK) {
+	if (len >= FCGI_HEADER_LEN + (ssize_t)sizeof(struct surus_request_record)) {
+		wakes += FCGI_HEADER_LEN + offsetof(struct surus_request_record, wakes);
+	} else if (len != KICK) {
 		return len;
 	}
 	uint32_t place = fcgi_get_u32(wakes);
 	if (place > 0) {
-		surus_rings_was_to_wake(place - 1);
+		surus_rings_ack_wakeup(place - 1);
 	}
 	return len;
 }
@@ -162,51 +161,51 @@ static bool is_empty(ssize_t len)
 	return len < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
-/* Takes what is there, from socket and ring by turns where both have something. 0: nothing. In the
- * socket is what has somebody to wake, or is too large for the ring; that there may be something
- * for which nobody was to be woken, surus says. Whatever it says, it is looked at now and then. */
+/* Takes a request from socket or ring, alternately if both have one. 0: both are empty. The socket
+ * carries kicks and requests that are too large for the ring. Surus announces messages in the
+ * socket that wake no particular worker. A worker could overwrite the announcement, so the socket
+ * is checked regularly anyway. */
 static ssize_t take(struct msghdr *msg, size_t control)
 {
 	enum { LONG = 5000 }; /* us */
-	uint64_t now = surus_self->since;
+	uint64_t now = surus_process->since;
 	bool maybe, had_socket = inbox->had_socket;
-	uint64_t by_socket = surus_rings_by_socket(&maybe);
+	uint64_t by_socket = surus_rings_sent_by_socket(&maybe);
 	ssize_t len = 0;
 
 	inbox->had_socket = false;
 	if (maybe && had_socket) {
 		len = take_from_ring(msg);
 	}
-	if (len == 0 && (maybe || now - inbox->looked_at_socket > LONG)) {
-		inbox->looked_at_socket = now;
+	if (len == 0 && (maybe || now - inbox->socket_checked_at > LONG)) {
+		inbox->socket_checked_at = now;
 		len = take_from_socket(msg, control, MSG_DONTWAIT);
 		if (is_empty(len)) {
-			surus_rings_received(by_socket);
+			surus_rings_ack_socket(by_socket);
 			len = 0;
 		}
 		inbox->had_socket = len > 0;
 	}
-	return len == 0 || len == KNOCK ? take_from_ring(msg) : len;
+	return len == 0 || len == KICK ? take_from_ring(msg) : len;
 }
 
-/* Waits until there is something in the socket, and takes it. Where several workers wait for a
- * message, the kernel wakes in turn those that wait in recvmsg(), and with EPOLLEXCLUSIVE the first
- * of all that is there: the one whose memory is in the caches. That takes a system call more, which
- * pays where only one has work. */
-static ssize_t sleep_at_socket(struct msghdr *msg, size_t control)
+/* Blocks until the socket has a message and takes it. If several workers wait in recvmsg(), the
+ * kernel wakes them in turn. With EPOLLEXCLUSIVE it wakes the first one, whose memory is in the
+ * caches. That costs one more system call, which pays if only one worker has work. */
+static ssize_t wait_at_socket(struct msghdr *msg, size_t control)
 {
-	bool in_turn = inbox->epoll < 0 || surus_template_others_work();
+	bool fair = inbox->epoll < 0 || surus_scoreboard_others_busy();
 	struct epoll_event ready;
 
 	for (;;) {
-		if (!in_turn && epoll_wait(inbox->epoll, &ready, 1, -1) < 0) {
+		if (!fair && epoll_wait(inbox->epoll, &ready, 1, -1) < 0) {
 			return -1;
 		}
-		ssize_t len = take_from_socket(msg, control, in_turn ? 0 : MSG_DONTWAIT);
+		ssize_t len = take_from_socket(msg, control, fair ? 0 : MSG_DONTWAIT);
 		if (!is_empty(len)) {
 			return len;
 		}
-		if (in_turn) {
+		if (fair) {
 			/* A script has set O_NONBLOCK, which all workers share. */
 			struct pollfd socket = {.fd = SURUS_FD_INBOX, .events = POLLIN};
 			poll(&socket, 1, -1);
@@ -214,57 +213,57 @@ static ssize_t sleep_at_socket(struct msghdr *msg, size_t control)
 	}
 }
 
-/* A worker that usually has its next event within a moment looks for it for as long before it
- * sleeps: on a CPU that has nothing else to do, and is a virtual machine's, it takes 30 us to be
- * woken, and 15 of who wakes. Not while events come together: then the CPU is wanted, and there is
- * another event. */
-static bool is_to_spin(void)
+/* Whether to poll before blocking: if most requests arrive soon. On an idle CPU of a virtual
+ * machine, a wake-up costs 30 us of latency and 15 us of the waker's CPU. Not while several
+ * requests are in flight: then other threads need the CPU. */
+static bool should_poll(void)
 {
-	if (inbox->spin_pause_left > 0) {
-		inbox->spin_pause_left--;
+	if (inbox->poll_pause_left > 0) {
+		inbox->poll_pause_left--;
 		return false;
 	}
-	return inbox->crowd == 0 && inbox->usual_wait < surus_settings.spin;
+	return inbox->load == 0 && inbox->usual_wait < surus_settings.busy_poll;
 }
 
-static ssize_t spin(struct msghdr *msg, size_t control, uint64_t since)
+static ssize_t poll_rings(struct msghdr *msg, size_t control, uint64_t since)
 {
 	ssize_t len;
 
-	surus_rings_spin();
+	surus_rings_begin_polling();
 	do {
-		/* Whatever else has something to do here goes first. */
+		/* Other runnable threads of this CPU go first. */
 		sched_yield();
 		len = take(msg, control);
-	} while (len == 0 && surus_now() - since < surus_settings.spin);
+	} while (len == 0 && surus_now() - since < surus_settings.busy_poll);
 	int error = errno;
-	surus_rings_spun();
+	surus_rings_end_polling();
 	errno = error;
 	return len;
 }
 
-/* Who gave way to others has the CPU back after a slice of theirs, milliseconds, and to be woken
- * for fifty events takes less. If it goes on so, it is for twice as many the next time. */
-static void note_spin(uint64_t us)
+/* A worker that yielded to another thread gets the CPU back after a time slice of milliseconds;
+ * fifty wake-ups cost less. So after such a loss it does not poll for some requests, and for twice
+ * as many after the next loss. */
+static void record_poll(uint64_t us)
 {
-	unsigned *pause = &inbox->spin_pause;
+	unsigned *pause = &inbox->poll_pause;
 
-	if (us < surus_settings.spin * 5) {
+	if (us < surus_settings.busy_poll * 5) {
 		*pause -= (*pause + 63) / 64;
 	} else {
-		inbox->spin_pause_left = *pause;
+		inbox->poll_pause_left = *pause;
 		*pause *= 2;
 	}
 	*pause = *pause < LEAST_PAUSE ? LEAST_PAUSE : *pause < MOST_PAUSE ? *pause : MOST_PAUSE;
 }
 
-/* About four of five are shorter than what is usual. */
-static void note_wait(uint64_t us, bool has_spun)
+/* Follows the fourth quintile: about four of five waits are shorter. */
+static void record_wait(uint64_t us, bool has_polled)
 {
-	uint64_t usual = inbox->usual_wait, woken = surus_settings.spin / 2;
+	uint64_t usual = inbox->usual_wait, woken = surus_settings.busy_poll / 2;
 
-	if (!has_spun) {
-		/* Awake, it would have been shorter by what it has taken to be woken. */
+	if (!has_polled) {
+		/* Without the wake-up latency the wait would have been shorter. */
 		us = us < woken ? 0 : us - woken;
 	}
 	usual = us < usual ? usual - (usual + 15) / 16 : usual + usual / 4 + 1;
@@ -275,47 +274,48 @@ static ssize_t receive(struct msghdr *msg)
 {
 	size_t control = msg->msg_controllen;
 
-	/* Somebody may have said that we sleep who did not know better. */
-	surus_rings_wake();
+	/* Another worker may have set this worker's bit by mistake. */
+	surus_rings_end_wait();
 	ssize_t len = take(msg, control);
 	if (len != 0) {
 		return len;
 	}
 	uint64_t since = surus_now();
-	bool spins = is_to_spin();
-	if (spins) {
-		len = spin(msg, control, since);
-		note_spin(surus_now() - since);
+	bool polls = should_poll();
+	if (polls) {
+		len = poll_rings(msg, control, since);
+		record_poll(surus_now() - since);
 	}
 	while (len == 0) {
-		surus_rings_sleep();
+		surus_rings_begin_wait();
 		len = take_from_ring(msg);
-		bool has_slept = len == 0;
-		if (has_slept) {
-			len = sleep_at_socket(msg, control);
-			/* By a signal surus says that a message is waiting there which has woken nobody. */
-			inbox->looked_at_socket = len < 0 ? 0 : surus_now();
+		bool has_waited = len == 0;
+		if (has_waited) {
+			len = wait_at_socket(msg, control);
+			/* Surus sends a signal if the socket has a message that has woken no worker. */
+			inbox->socket_checked_at = len < 0 ? 0 : surus_now();
 			if (len == 0) {
-				/* surus has closed the socket; what is in the ring, it has put there before. */
+				/* Surus has closed the socket; it has filled the ring before. */
 				return take_from_ring(msg);
 			}
 		}
-		if (!surus_rings_wake() && !has_slept) {
-			/* There is a message in the socket that was to wake us, of which nobody else knows. */
-			inbox->looked_at_socket = 0;
+		if (!surus_rings_end_wait() && !has_waited) {
+			/* The socket contains a message that was to wake this worker; no other worker knows of
+			 * it. */
+			inbox->socket_checked_at = 0;
 		}
-		if (len == KNOCK) {
+		if (len == KICK) {
 			len = take_from_ring(msg);
 		}
 	}
-	note_wait(surus_now() - since, spins);
+	record_wait(surus_now() - since, polls);
 	return len;
 }
 
-int surus_event_receive(struct surus_event *event)
+int surus_inbox_receive(struct surus_request *request)
 {
-	/* A descriptor needs 24 bytes. Any worker can have the kernel add credentials, labels, times
-	 * and pidfds, of which the first two come before it. */
+	/* A descriptor needs 24 bytes. Any worker can make the kernel add credentials, labels, times
+	 * and pidfds; the first two come before the descriptor. */
 	enum { CONTROL = 8192 };
 	union {
 		struct cmsghdr align;
@@ -332,29 +332,29 @@ int surus_event_receive(struct surus_event *event)
 	if (len <= 0) {
 		return 0;
 	}
-	surus_event_clear(event);
+	surus_request_clear(request);
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
 		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
 		        c->cmsg_len >= CMSG_LEN(sizeof(int))) {
-			memcpy(&event->body_fd, CMSG_DATA(c), sizeof(int));
+			memcpy(&request->body_fd, CMSG_DATA(c), sizeof(int));
 		}
 	}
-	const char *error = msg.msg_flags & MSG_TRUNC ? "longer than any message may be"
-	        : surus_event_parse(event, (size_t)len);
-	bool lacks_body = event->body_fd < 0 && !event->body && event->body_len > 0;
-	if (msg.msg_flags & MSG_CTRUNC && lacks_body && event->id > 0 &&
-	        event->id < surus_settings.requests) {
+	const char *error = msg.msg_flags & MSG_TRUNC ? "too long"
+	        : surus_request_parse(request, (size_t)len);
+	bool lacks_body = request->body_fd < 0 && !request->body && request->body_len > 0;
+	if (msg.msg_flags & MSG_CTRUNC && lacks_body && request->id > 0 &&
+	        request->id < surus_settings.requests) {
 		fprintf(stderr,
-		        "surus-php: no descriptor is left for the body of a request; this worker ends, "
-		        "another gets the request; raise the limit (RLIMIT_NOFILE: LimitNOFILE= of "
-		        "systemd, ulimit -n) where that comes again\n");
+		        "surus-php: no descriptor is left for the body of a request; another worker gets "
+		        "the request and replaces this one; if this happens again, raise the limit "
+		        "(RLIMIT_NOFILE: LimitNOFILE= of systemd, ulimit -n)\n");
 		return 2;
 	}
 	if (error) {
-		fprintf(stderr, "surus-php: malformed message in the inbox: %s\n", error);
-		surus_event_close(event);
+		fprintf(stderr, "surus-php: malformed message in the request socket: %s\n", error);
+		surus_request_close(request);
 		return -2;
 	}
-	wait_in_turn(event->is_one_of_many);
+	update_policy(request->is_concurrent);
 	return 1;
 }

@@ -1,6 +1,5 @@
-/* What a worker says to surus: FastCGI records on a stream socket of its own. A small answer, its
- * head, its body and its end, is collected and leaves in one piece: as a letter in the ring, or in
- * one system call. */
+/* Sends a worker's responses to Surus, as FastCGI records. A small response, with header, body and
+ * end, is buffered and sent in one piece: as a frame of the response ring or by one system call. */
 #include "ipc/outbox.h"
 
 #include <errno.h>
@@ -26,24 +25,24 @@ enum {
 	CAPACITY = 32 * 1024,
 	END_LEN = FCGI_HEADER_LEN + 8,
 	TICKET_LEN = FCGI_HEADER_LEN + 8,
-	/* where in the buffer is the header of what is collected */
+	/* offset in the buffer of the first record's header */
 	HEADER = TICKET_LEN,
-	CONTENT = HEADER + FCGI_HEADER_LEN,  /* and what is collected */
+	CONTENT = HEADER + FCGI_HEADER_LEN, /* offset of its content */
 };
 
-/* Not restored by a rewind. */
+/* In persistent memory. */
 static struct outbox {
 	int fd;
-	/* in memory that every fork finds empty, also one that libc does not know of */
-	bool *is_ours;
+	/* in memory that the kernel clears in every fork, also in one that bypasses libc */
+	bool *is_original;
 	uint16_t request;
 	bool response_ended;
-	bool has_spoken;  /* of this event, by the socket */
-	uint64_t ticket;  /* of this event */
-	bool ticket_said; /* surus has it, or it is on its way */
-	size_t collected; /* bytes of content behind the first header */
-	/* The TICKET record, the header of the STDOUT record that is being collected, its content, and
-	 * the END_REQUEST behind it. */
+	bool used_socket; /* records of this request have been sent through the socket */
+	uint64_t ticket; /* the current request's ticket */
+	bool ticket_sent; /* the ticket has been sent or is in the buffer */
+	size_t buffered; /* bytes of buffered content */
+	/* The TICKET record, the header of the STDOUT record that is being filled, its content, and the
+	 * END_REQUEST record. */
 	unsigned char buffer[CAPACITY + 64];
 } *out;
 _Static_assert(sizeof(out->buffer) >= CONTENT + CAPACITY + FCGI_HEADER_LEN + END_LEN,
@@ -56,82 +55,82 @@ bool surus_outbox_create(void)
 		return false;
 	}
 	out->fd = -1;
-	/* A mapping of its own, as the kernel wipes whole pages. */
-	out->is_ours = surus_exempt_map(sizeof(*out->is_ours));
-	if (!out->is_ours) {
+	/* A mapping of its own, because the kernel clears whole pages. */
+	out->is_original = surus_persistent_map(sizeof(*out->is_original));
+	if (!out->is_original) {
 		return false;
 	}
-	/* Not every kernel has it, nor what stands in for one; without it there is one defence less. */
-	madvise(out->is_ours, sizeof(*out->is_ours), MADV_WIPEONFORK);
+	/* Some kernels and sandboxes do not support it; then this check is missing. */
+	madvise(out->is_original, sizeof(*out->is_original), MADV_WIPEONFORK);
 	return true;
 }
 
 void surus_outbox_open(int fd)
 {
 	out->fd = fd;
-	*out->is_ours = true;
+	*out->is_original = true;
 }
 
 void surus_outbox_leave(void)
 {
-	surus_self->has_no_client = true;
+	surus_process->has_no_client = true;
 	if (out->fd >= 0) {
 		close(out->fd);
 		out->fd = -1;
 	}
 }
 
-void surus_outbox_begin(const struct surus_event *event)
+void surus_outbox_begin(const struct surus_request *request)
 {
-	out->request = event->id;
-	out->ticket = event->ticket;
-	out->ticket_said = false;
-	out->collected = 0;
+	out->request = request->id;
+	out->ticket = request->ticket;
+	out->ticket_sent = false;
+	out->buffered = 0;
 	out->response_ended = false;
-	out->has_spoken = false;
+	out->used_socket = false;
 }
 
-/* Ends a copy of the worker that libc knows nothing of (FFI): it would answer somebody else's
- * event. */
-static void check_ours(void)
+/* Exits if this process is a fork of the worker that bypassed libc (FFI), because it would answer
+ * another client's request. */
+static void check_original(void)
 {
-	if (!*out->is_ours) {
-		_exit(SURUS_EXIT_INBOX_CLOSED);
+	if (!*out->is_original) {
+		_exit(SURUS_EXIT_DRAINED);
 	}
 }
 
-/* Before the first of what is said of an event stands its ticket: surus believes this worker's
- * answer because of it. */
+/* The ticket precedes the first record of a request. It proves to Surus that this worker holds the
+ * request. */
 static void put_ticket(unsigned char *to)
 {
 	fcgi_put_header(to, SURUS_TICKET, out->request, 8);
 	for (int i = 0; i < 8; i++) {
 		to[FCGI_HEADER_LEN + i] = (unsigned char)(out->ticket >> (56 - 8 * i));
 	}
-	out->ticket_said = true;
+	out->ticket_sent = true;
 }
 
-/* Writes all of `parts`. A surus that is gone ends the worker: nobody is left to work for. */
+/* Writes all of `parts`. Exits if Surus has exited. */
 static bool write_parts(struct iovec *parts, int count)
 {
-	if (surus_self->has_no_client) {
+	if (surus_process->has_no_client) {
 		return true;
 	}
-	check_ours();
-	out->has_spoken = true;
-	unsigned char before = surus_calls_are_ours();
+	check_original();
+	out->used_socket = true;
+	unsigned char before = surus_syscall_watch_pause();
 	while (count > 0) {
 		ssize_t written = writev(out->fd, parts, count);
 		if (written < 0) {
 			if (errno == EINTR) {
 				if (surus_stop_requested()) {
-					/* Half a record may be out, so the stream cannot be continued. The event has to
-					 * end anyway; so does this worker. */
-					_exit(SURUS_EXIT_STOPPED);
+					/* A part of a record may have been sent, so the stream cannot continue. The
+					 * request has to end, and so does this worker. */
+					_exit(SURUS_EXIT_INTERRUPTED);
 				}
 				continue;
 			}
-			_exit(SURUS_EXIT_INBOX_CLOSED);
+			_exit(SURUS_EXIT_DRAINED);
 		}
 		while (count > 0 && (size_t)written >= parts->iov_len) {
 			written -= (ssize_t)parts->iov_len;
@@ -143,11 +142,11 @@ static bool write_parts(struct iovec *parts, int count)
 			parts->iov_len -= (size_t)written;
 		}
 	}
-	surus_calls_are_scripts(before);
+	surus_syscall_watch_resume(before);
 	return true;
 }
 
-/* Writes a record that stands nowhere in our buffer. */
+/* Writes a record that is not in the buffer. */
 static bool write_record(unsigned char *header, const char *data, size_t len)
 {
 	unsigned char ticket[TICKET_LEN];
@@ -157,7 +156,7 @@ static bool write_record(unsigned char *header, const char *data, size_t len)
 		{.iov_base = (void *)data, .iov_len = len},
 	};
 
-	if (out->ticket_said) {
+	if (out->ticket_sent) {
 		return write_parts(parts + 1, 2);
 	}
 	put_ticket(ticket);
@@ -166,7 +165,7 @@ static bool write_record(unsigned char *header, const char *data, size_t len)
 
 void surus_outbox_discard(bool on)
 {
-	surus_self->has_no_client = on;
+	surus_process->has_no_client = on;
 }
 
 bool surus_outbox_response_ended(void)
@@ -174,29 +173,29 @@ bool surus_outbox_response_ended(void)
 	return out->response_ended;
 }
 
-/* Records that are ready to leave. */
+/* Records that are ready to be sent. */
 struct records {
 	unsigned char *first;
 	size_t len;
 };
 
-/* What has been collected, with the tail that follows it, and before it the ticket where that has
- * not been said. */
+/* Returns the buffered content with the tail after it, preceded by the ticket if that has not been
+ * sent. */
 static struct records with_tail(size_t tail_len)
 {
-	struct records records = {out->buffer + CONTENT, out->collected + tail_len};
+	struct records records = {out->buffer + CONTENT, out->buffered + tail_len};
 
-	if (out->collected > 0) {
+	if (out->buffered > 0) {
 		records.first -= FCGI_HEADER_LEN;
-		fcgi_put_header(records.first, FCGI_STDOUT, out->request, (uint32_t)out->collected);
+		fcgi_put_header(records.first, FCGI_STDOUT, out->request, (uint32_t)out->buffered);
 		records.len += FCGI_HEADER_LEN;
 	}
-	if (!out->ticket_said) {
+	if (!out->ticket_sent) {
 		records.first -= TICKET_LEN;
 		put_ticket(records.first);
 		records.len += TICKET_LEN;
 	}
-	out->collected = 0;
+	out->buffered = 0;
 	return records;
 }
 
@@ -208,23 +207,23 @@ static bool write_records(struct records records)
 
 bool surus_outbox_flush(void)
 {
-	return out->collected == 0 || write_records(with_tail(0));
+	return out->buffered == 0 || write_records(with_tail(0));
 }
 
 bool surus_outbox_write(const char *data, size_t len)
 {
 	if (out->response_ended) {
-		return surus_self->has_no_client;
+		return surus_process->has_no_client;
 	}
-	if (len <= CAPACITY - out->collected) {
-		memcpy(out->buffer + CONTENT + out->collected, data, len);
-		out->collected += len;
+	if (len <= CAPACITY - out->buffered) {
+		memcpy(out->buffer + CONTENT + out->buffered, data, len);
+		out->buffered += len;
 		return true;
 	}
 	if (!surus_outbox_flush()) {
 		return false;
 	}
-	/* Large pieces leave from where they are, without a copy. */
+	/* Large pieces are sent without a copy. */
 	while (len > CAPACITY) {
 		unsigned char header[FCGI_HEADER_LEN];
 		size_t piece = len > FCGI_MAX_CONTENT ? FCGI_MAX_CONTENT : len;
@@ -237,27 +236,27 @@ bool surus_outbox_write(const char *data, size_t len)
 		len -= piece;
 	}
 	memcpy(out->buffer + CONTENT, data, len);
-	out->collected = len;
+	out->buffered = len;
 	return true;
 }
 
-/* Puts the answer to an event into the ring, or its end, or both. False: they have to go by the
- * socket, as all that follows then. */
-static bool post(struct records records)
+/* Puts response, end or both into the response ring. False: they must go through the socket, as
+ * must everything that follows. */
+static bool write_to_ring(struct records records)
 {
-	/* The letters of a process that ends with its event would be found beside those of the next one
-	 * in its place. */
-	if (out->has_spoken || surus_self->has_no_client || surus_serves_one()) {
+	/* A process that serves one request must not use the ring: its frames could be unread when its
+	 * successor writes to the same ring. */
+	if (out->used_socket || surus_process->has_no_client || surus_engine_serves_one()) {
 		return false;
 	}
-	check_ours();
-	if (!surus_rings_post(records.first, records.len)) {
+	check_original();
+	if (!surus_rings_write_response(records.first, records.len)) {
 		return false;
 	}
-	if (surus_rings_is_surus_to_wake()) {
-		unsigned char before = surus_calls_are_ours();
-		surus_rings_ring();
-		surus_calls_are_scripts(before);
+	if (surus_rings_must_notify()) {
+		unsigned char before = surus_syscall_watch_pause();
+		surus_rings_ring_doorbell();
+		surus_syscall_watch_resume(before);
 	}
 	return true;
 }
@@ -269,14 +268,14 @@ bool surus_outbox_finish(void)
 	}
 	out->response_ended = true;
 	/* An empty record ends the stream (FastCGI specification, 3.3). */
-	fcgi_put_header(out->buffer + CONTENT + out->collected, FCGI_STDOUT, out->request, 0);
+	fcgi_put_header(out->buffer + CONTENT + out->buffered, FCGI_STDOUT, out->request, 0);
 	struct records response = with_tail(FCGI_HEADER_LEN);
-	return post(response) || write_records(response);
+	return write_to_ring(response) || write_records(response);
 }
 
 void surus_outbox_end(enum surus_outcome outcome, int exit_status)
 {
-	unsigned char *end = out->buffer + CONTENT + out->collected;
+	unsigned char *end = out->buffer + CONTENT + out->buffered;
 	uint32_t status = (uint32_t)exit_status;
 
 	fcgi_put_header(end, FCGI_END_REQUEST, out->request, 8);
@@ -286,15 +285,14 @@ void surus_outbox_end(enum surus_outcome outcome, int exit_status)
 	end[2] = (unsigned char)(status >> 8);
 	end[3] = (unsigned char)status;
 	end[4] = (unsigned char)outcome;
-	/* Reserved by FastCGI: when the event was taken, in units of 64 us, as much as there is room
-	 * for. */
-	end[5] = (unsigned char)(surus_self->taken_at >> 22);
-	end[6] = (unsigned char)(surus_self->taken_at >> 14);
-	end[7] = (unsigned char)(surus_self->taken_at >> 6);
+	/* Reserved by FastCGI: when the request was taken, in units of 64 us, truncated. */
+	end[5] = (unsigned char)(surus_process->taken_at >> 22);
+	end[6] = (unsigned char)(surus_process->taken_at >> 14);
+	end[7] = (unsigned char)(surus_process->taken_at >> 6);
 	out->response_ended = true;
-	struct records answer = with_tail(END_LEN);
-	if (outcome == SURUS_NOT_BEGUN || !post(answer)) {
-		write_records(answer);
+	struct records records = with_tail(END_LEN);
+	if (outcome == SURUS_NOT_BEGUN || !write_to_ring(records)) {
+		write_records(records);
 	}
 }
 

@@ -1,5 +1,4 @@
-/* What a worker says to surus: FastCGI records on a stream socket of its own. A small answer, its
- * head, its body and its */
+/* Sends a worker's responses to Surus, as FastCGI records through the response ring or socket. */
 #ifndef SURUS_IPC_OUTBOX_H
 #define SURUS_IPC_OUTBOX_H
 
@@ -9,50 +8,49 @@
 #include "ipc/request_decode.h"
 
 enum surus_outcome {
-	SURUS_COMPLETE = 0,  /* FCGI_REQUEST_COMPLETE */
-	/* FCGI_OVERLOADED: dropped before any PHP ran, because nobody waits for it or this worker
-	 * cannot have it */
+	SURUS_COMPLETE = 0, /* FCGI_REQUEST_COMPLETE */
+	/* FCGI_OVERLOADED: dropped before its script started, because the client had gone or this
+	 * worker could not take it */
 	SURUS_NOT_BEGUN = 2,
 };
 
-/* In the template, before anything is forked. False: no memory. */
+/* In the master process, before the first fork. False: no memory. */
 bool surus_outbox_create(void);
 
 void surus_outbox_open(int fd);
 
-/* In a script's child: from here on there is none. */
+/* In a script's child, which has no outbox from here on. */
 void surus_outbox_leave(void);
 
-/* While on, what is said goes nowhere: a warm-up has no client. */
+/* While on, everything is discarded: a warm-up has no client. */
 void surus_outbox_discard(bool on);
 
-/* Begins the answer to the event in our hands. */
-void surus_outbox_begin(const struct surus_event *event);
+/* Begins the response to the current request. */
+void surus_outbox_begin(const struct surus_request *request);
 
 /* Appends to the response. False: it could not be sent, and the client counts as gone. */
 bool surus_outbox_write(const char *data, size_t len);
 
-/* Sends what has been collected. */
+/* Sends what is buffered. */
 bool surus_outbox_flush(void);
 
-/* Ends the response but not the event: the client has its answer, PHP goes on. */
+/* Ends the response but not the request: the client has everything, PHP continues. */
 bool surus_outbox_finish(void);
 
-/* Ends the event, and the response if it has not ended. That it was not begun for want of a
- * descriptor is said by the socket, which no other process can write to: surus then gives the
- * request to another worker. */
+/* Ends the request, and the response if it has not ended. SURUS_NOT_BEGUN goes through the socket,
+ * which no other process can write to; Surus then gives the request to another worker. */
 void surus_outbox_end(enum surus_outcome outcome, int exit_status);
 
-/* Has the response ended, or the event? */
+/* Whether the response or the request has ended. */
 bool surus_outbox_response_ended(void);
 
-/* Sends one log message, of any length; complete lines. */
+/* Sends one log message of any length; complete lines. */
 void surus_outbox_log(const char *message, size_t len);
 
-/* Sends header lines as an informational (103) response. */
+/* Sends header lines as an informational response (103). */
 bool surus_outbox_hints(const char *headers, size_t len);
 
-/* Has surus closed its end? */
+/* Whether Surus has closed its end. */
 bool surus_outbox_hung_up(void);
 
 #endif

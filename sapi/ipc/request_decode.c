@@ -16,7 +16,7 @@
 #include "base/settings.h"
 #include "ipc/fastcgi.h"
 
-struct surus_event *surus_request;
+struct surus_request *surus_request;
 unsigned char *surus_request_message;
 
 bool surus_request_create(void)
@@ -39,7 +39,7 @@ static uint64_t get_u64(const unsigned char *from)
 	return value;
 }
 
-/* Reads the length of a name or value: one byte, or four when the first has its high bit set. */
+/* Reads the length of a name or value: one byte, or four if the first has its high bit set. */
 static bool get_length(const unsigned char **at, const unsigned char *end, uint32_t *len)
 {
 	const unsigned char *p = *at;
@@ -57,8 +57,9 @@ static bool get_length(const unsigned char **at, const unsigned char *end, uint3
 	return true;
 }
 
-/* Decodes the name-value pairs of one PARAMS record; a pair never crosses records in our inbox. */
-static const char *decode_params(struct surus_event *event, unsigned char *at, unsigned char *end)
+/* Decodes the name-value pairs of one PARAMS record. Surus never splits a pair between records. */
+static const char *decode_params(struct surus_request *request, unsigned char *at,
+        unsigned char *end)
 {
 	while (at < end) {
 		const unsigned char *p = at;
@@ -70,10 +71,10 @@ static const char *decode_params(struct surus_event *event, unsigned char *at, u
 		if ((uint64_t)name_len + value_len > (uint64_t)(end - p)) {
 			return "a name or value is longer than its record";
 		}
-		if (event->var_count == SURUS_MAX_VARS) {
+		if (request->var_count == SURUS_MAX_VARS) {
 			return "too many variables";
 		}
-		struct surus_var *var = &event->vars[event->var_count++];
+		struct surus_var *var = &request->vars[request->var_count++];
 		var->name = (const char *)p;
 		var->name_len = name_len;
 		var->value = (char *)at + (p - at) + name_len;
@@ -83,7 +84,7 @@ static const char *decode_params(struct surus_event *event, unsigned char *at, u
 	return NULL;
 }
 
-const char *surus_event_parse(struct surus_event *event, size_t len)
+const char *surus_request_parse(struct surus_request *request, size_t len)
 {
 	unsigned char *at = surus_request_message, *end = at + len;
 	char *body_end = NULL;
@@ -103,20 +104,20 @@ const char *surus_event_parse(struct surus_event *event, size_t len)
 			return "a record is cut off";
 		}
 		switch (type) {
-			case SURUS_EVENT: {
-				if (content_len != sizeof(struct surus_event_record)) {
-					return "an event record has another length than it should have";
+			case SURUS_REQUEST: {
+				if (content_len != sizeof(struct surus_request_record)) {
+					return "a REQUEST record has a wrong length";
 				}
-				const struct surus_event_record *record = (const void *)content;
-				event->id = id;
-				event->deadline = get_u64(record->deadline);
-				event->body_len = get_u64(record->body_len);
-				event->is_one_of_many = record->one_of_many;
-				event->tag = fcgi_get_u32(record->tag);
+				const struct surus_request_record *record = (const void *)content;
+				request->id = id;
+				request->deadline = get_u64(record->deadline);
+				request->body_len = get_u64(record->body_len);
+				request->is_concurrent = record->is_concurrent;
+				request->tag = fcgi_get_u32(record->tag);
 				break;
 			}
 			case FCGI_PARAMS: {
-				const char *error = decode_params(event, content, content + content_len);
+				const char *error = decode_params(request, content, content + content_len);
 				if (error) {
 					return error;
 				}
@@ -124,71 +125,71 @@ const char *surus_event_parse(struct surus_event *event, size_t len)
 			}
 			case FCGI_STDIN:
 				if (!body_end) {
-					event->body = body_end = (char *)content;
+					request->body = body_end = (char *)content;
 				} else {
-					/* Several records carry one body: close the gap that the header has left. */
+					/* Several records contain one body: close the gap of the header between
+					 * them. */
 					memmove(body_end, content, content_len);
 				}
 				body_end += content_len;
 				break;
 			default:
-				return "a record of a type that no event has";
+				return "unexpected record type";
 		}
 		at = content + content_len + padding;
 	}
-	if (event->id == 0 || event->id >= surus_settings.requests) {
+	if (request->id == 0 || request->id >= surus_settings.requests) {
 		return "no valid request id";
 	}
-	if (event->body_fd < 0 && event->body_len !=
-	        (body_end ? (uint64_t)(body_end - event->body) : 0)) {
-		return "the body has another length than announced";
+	if (request->body_fd < 0 && request->body_len !=
+	        (body_end ? (uint64_t)(body_end - request->body) : 0)) {
+		return "the body's length differs from the announced one";
 	}
-	/* Now that every length has been read, the byte behind each value is free to end it. */
-	for (uint32_t i = 0; i < event->var_count; i++) {
-		event->vars[i].value[event->vars[i].value_len] = '\0';
+	/* All lengths have been read, so the byte after each value can become its NUL. */
+	for (uint32_t i = 0; i < request->var_count; i++) {
+		request->vars[i].value[request->vars[i].value_len] = '\0';
 	}
 	return NULL;
 }
 
-/* Forgets everything of the event before. */
-void surus_event_clear(struct surus_event *event)
+void surus_request_clear(struct surus_request *request)
 {
-	event->id = 0;
-	event->tag = 0;
-	event->ticket = 0;
-	event->deadline = 0;
-	event->body_len = 0;
-	event->body_read = 0;
-	event->body = NULL;
-	event->body_fd = -1;
-	event->var_count = 0;
+	request->id = 0;
+	request->tag = 0;
+	request->ticket = 0;
+	request->deadline = 0;
+	request->body_len = 0;
+	request->body_read = 0;
+	request->body = NULL;
+	request->body_fd = -1;
+	request->var_count = 0;
 }
 
-bool surus_event_decode(struct surus_event *event, size_t len)
+bool surus_request_decode(struct surus_request *request, size_t len)
 {
-	surus_event_clear(event);
-	const char *error = surus_event_parse(event, len);
+	surus_request_clear(request);
+	const char *error = surus_request_parse(request, len);
 	if (error) {
 		fprintf(stderr, "surus-php: malformed message: %s\n", error);
-		event->id = 0;
+		request->id = 0;
 	}
 	return error == NULL;
 }
 
-char *surus_event_var(const struct surus_event *event, const char *name, size_t name_len)
+char *surus_request_var(const struct surus_request *request, const char *name, size_t name_len)
 {
-	for (uint32_t i = 0; i < event->var_count; i++) {
-		if (event->vars[i].name_len == name_len &&
-		        memcmp(event->vars[i].name, name, name_len) == 0) {
-			return event->vars[i].value;
+	for (uint32_t i = 0; i < request->var_count; i++) {
+		if (request->vars[i].name_len == name_len &&
+		        memcmp(request->vars[i].name, name, name_len) == 0) {
+			return request->vars[i].value;
 		}
 	}
 	return NULL;
 }
 
-size_t surus_event_read_body(struct surus_event *event, char *buffer, size_t count)
+size_t surus_request_read_body(struct surus_request *request, char *buffer, size_t count)
 {
-	uint64_t left = event->body_len - event->body_read;
+	uint64_t left = request->body_len - request->body_read;
 	size_t done = 0;
 
 	if (count > left) {
@@ -197,15 +198,15 @@ size_t surus_event_read_body(struct surus_event *event, char *buffer, size_t cou
 	if (count == 0) {
 		return 0;
 	}
-	if (event->body_fd < 0) {
-		memcpy(buffer, event->body + event->body_read, count);
+	if (request->body_fd < 0) {
+		memcpy(buffer, request->body + request->body_read, count);
 		done = count;
 	}
 	while (done < count) {
-		/* The file is read at our own offset: a retried event's next worker shares the
-		 * descriptor's. */
-		ssize_t got = pread(event->body_fd, buffer + done, count - done,
-		        (off_t)(event->body_read + done));
+		/* pread(), because the descriptor's offset is shared with the next worker if the request is
+		 * retried. */
+		ssize_t got = pread(request->body_fd, buffer + done, count - done,
+		        (off_t)(request->body_read + done));
 		if (got < 0 && errno == EINTR) {
 			continue;
 		}
@@ -214,16 +215,16 @@ size_t surus_event_read_body(struct surus_event *event, char *buffer, size_t cou
 		}
 		done += (size_t)got;
 	}
-	event->body_read += done;
+	request->body_read += done;
 	return done;
 }
 
-void surus_event_close(struct surus_event *event)
+void surus_request_close(struct surus_request *request)
 {
-	if (event->body_fd >= 0) {
-		close(event->body_fd);
-		event->body_fd = -1;
+	if (request->body_fd >= 0) {
+		close(request->body_fd);
+		request->body_fd = -1;
 	}
-	event->id = 0;
-	event->ticket = 0;
+	request->id = 0;
+	request->ticket = 0;
 }

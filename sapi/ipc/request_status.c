@@ -1,4 +1,4 @@
-/* Tells whether the client of the request in hand has gone, or Surus has asked to stop it. */
+/* Tells whether the client of the current request has gone or Surus wants to stop the request. */
 #include "ipc/request_status.h"
 
 #include <errno.h>
@@ -36,35 +36,36 @@
 
 bool surus_client_gone(void)
 {
-	if (surus_self->has_no_client) {
+	if (surus_process->has_no_client) {
 		return false;
 	}
-	const struct surus_event *event = surus_request;
-	uint64_t word = atomic_load_explicit(&surus_tickets[event->id], memory_order_relaxed);
+	const struct surus_request *request = surus_request;
+	uint64_t word = atomic_load_explicit(&surus_tickets[request->id], memory_order_relaxed);
 
-	return (event->ticket && word == surus_ticket_end(event->ticket)) || surus_stop_requested();
+	return (request->ticket && word == surus_ticket_end(request->ticket)) || surus_stop_requested();
 }
 
 bool surus_stop_requested(void)
 {
 	uint64_t ticket = surus_request->ticket;
 
-	return ticket != 0 && atomic_load_explicit(&surus_self->line->stop, memory_order_relaxed) ==
+	return ticket != 0 && atomic_load_explicit(&surus_process->line->stop, memory_order_relaxed) ==
 	        surus_ticket_end(ticket);
 }
 
-void surus_say_again(void)
+void surus_request_status_rewrite(void)
 {
-	const struct surus_event *event = surus_request;
+	const struct surus_request *request = surus_request;
 
-	atomic_store_explicit(&surus_self->line->pid, (uint32_t)surus_self->pid, memory_order_relaxed);
-	atomic_store_explicit(&surus_self->line->request, event->id, memory_order_relaxed);
-	atomic_store_explicit(&surus_self->line->tag, event->tag, memory_order_relaxed);
-	atomic_store_explicit(&surus_self->line->state, surus_self->state, memory_order_release);
-	/* A ticket that a script has written back would let another worker run the request that we have
-	 * claimed. */
-	uint64_t ticket = event->ticket;
-	if (event->id && ticket != SURUS_CLAIMED) {
-		atomic_compare_exchange_strong(&surus_tickets[event->id], &ticket, SURUS_CLAIMED);
+	atomic_store_explicit(&surus_process->line->pid, (uint32_t)surus_process->pid,
+	        memory_order_relaxed);
+	atomic_store_explicit(&surus_process->line->request, request->id, memory_order_relaxed);
+	atomic_store_explicit(&surus_process->line->tag, request->tag, memory_order_relaxed);
+	atomic_store_explicit(&surus_process->line->state, surus_process->state, memory_order_release);
+	/* If a script has written the ticket back, another worker could run the request that this one
+	 * has claimed. */
+	uint64_t ticket = request->ticket;
+	if (request->id && ticket != SURUS_CLAIMED) {
+		atomic_compare_exchange_strong(&surus_tickets[request->id], &ticket, SURUS_CLAIMED);
 	}
 }

@@ -1,14 +1,15 @@
-/* Tells whether the client of the request in hand has gone, or Surus has asked to stop it. */
+/* Tells whether the client of the current request has gone or Surus wants to stop the request. */
 #ifndef SURUS_IPC_REQUEST_STATUS_H
 #define SURUS_IPC_REQUEST_STATUS_H
 
 #include <stdbool.h>
 
-/* Has the client of the event in our hands gone? */
+/* Whether the client of the current request has gone. */
 bool surus_client_gone(void);
-/* Asked to end the event in our hands? */
+/* Whether Surus wants to stop the current request. */
 bool surus_stop_requested(void);
-/* Writes into our line again what we are doing. May be called by a signal handler. */
-void surus_say_again(void);
+/* Writes this worker's line of the scoreboard again, in case a script has overwritten it. Safe in a
+ * signal handler. */
+void surus_request_status_rewrite(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Events and answers that pass through shared memory. */
+/* Request ring and response rings: takes requests, writes responses, tracks waiting workers. */
 #include "ipc/rings.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "base/settings.h"
 
 static struct surus_rings *rings;
-static _Atomic uint64_t *sleeping, *spinning, *posted; /* a bit for each worker */
+static _Atomic uint64_t *waiting, *polling, *posted; /* a bit for each worker */
 static struct surus_ring *inbox, *outboxes;
 static unsigned char *inbox_bytes, *outbox_bytes;
 static size_t inbox_size;
@@ -35,8 +35,8 @@ bool surus_rings_open(int fd)
 	        workers * SURUS_OUTBOX_RING;
 	if (fstat(fd, &file) != 0 || (size_t)file.st_size != size) {
 		fprintf(stderr,
-		        "surus-php: the rings have another size than %zu bytes; this surus-php is not that "
-		        "of surus\n", size);
+		        "surus-php: the rings are not %zu bytes long (surus and surus-php have different "
+		        "versions)\n", size);
 		return false;
 	}
 	unsigned char *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -46,9 +46,9 @@ bool surus_rings_open(int fd)
 	}
 	rings = (struct surus_rings *)at;
 	at += sizeof(*rings);
-	sleeping = (_Atomic uint64_t *)at;
+	waiting = (_Atomic uint64_t *)at;
 	at += words;
-	spinning = (_Atomic uint64_t *)at;
+	polling = (_Atomic uint64_t *)at;
 	at += words;
 	posted = (_Atomic uint64_t *)at;
 	at += words;
@@ -59,30 +59,30 @@ bool surus_rings_open(int fd)
 	return true;
 }
 
-static uint64_t our_bit(void)
+static uint64_t own_bit(void)
 {
-	return (uint64_t)1 << surus_self->place % 64;
+	return (uint64_t)1 << surus_process->place % 64;
 }
 
 static void set(_Atomic uint64_t *bits)
 {
-	atomic_fetch_or(&bits[surus_self->place / 64], our_bit());
+	atomic_fetch_or(&bits[surus_process->place / 64], own_bit());
 }
 
-/* Was it set? */
+/* Returns whether it was set. */
 static bool clear(_Atomic uint64_t *bits)
 {
-	_Atomic uint64_t *word = &bits[surus_self->place / 64];
+	_Atomic uint64_t *word = &bits[surus_process->place / 64];
 
-	return atomic_load(word) & our_bit() && atomic_fetch_and(word, ~our_bit()) & our_bit();
+	return atomic_load(word) & own_bit() && atomic_fetch_and(word, ~own_bit()) & own_bit();
 }
 
 void surus_rings_begin(void)
 {
-	/* Who has had this place before may have ended anywhere. */
-	clear(sleeping);
-	clear(spinning);
-	surus_self->letters_are_ours = false;
+	/* The previous worker with this index may have exited at any point. */
+	clear(waiting);
+	clear(polling);
+	surus_process->ring_claimed = false;
 }
 
 static size_t padded(size_t len, size_t unit)
@@ -108,7 +108,7 @@ static void copy_in(unsigned char *bytes, size_t size, uint64_t to, const void *
 
 size_t surus_rings_take(unsigned char *to, size_t room)
 {
-	struct surus_ring_event event;
+	struct surus_ring_request request;
 	uint64_t head = atomic_load(&inbox->head), next;
 
 	do {
@@ -116,31 +116,31 @@ size_t surus_rings_take(unsigned char *to, size_t room)
 		if (there == 0) {
 			return 0;
 		}
-		/* Until the head is ours, another may take this one, and surus write over it: then it is
-		 * anything. So it is, too, where a worker has written to positions or bytes: all that
-		 * follows from them is checked, and what they may have had us skip, surus sends once more,
-		 * since nobody has claimed it (scoreboard.h). */
-		copy_out(inbox_bytes, inbox_size, head, &event, sizeof(event));
-		bool is_one = head % sizeof(event) == 0 && there <= inbox_size &&
-		        event.at == (uint32_t)head && event.len > 0 && event.len <= room &&
-		              there > sizeof(event) && event.len <= there - sizeof(event);
+		/* Until the head has been moved, another worker may take this entry and Surus may overwrite
+		 * it, so the copy may contain anything. The same holds if a worker has overwritten
+		 * positions or bytes. So every value is checked. Surus resends requests that are skipped,
+		 * because nothing has claimed them (scoreboard_layout.h). */
+		copy_out(inbox_bytes, inbox_size, head, &request, sizeof(request));
+		bool is_one = head % sizeof(request) == 0 && there <= inbox_size &&
+		        request.at == (uint32_t)head && request.len > 0 && request.len <= room &&
+		              there > sizeof(request) && request.len <= there - sizeof(request);
 		if (is_one) {
-			copy_out(inbox_bytes, inbox_size, head + sizeof(event), to, event.len);
-			next = head + sizeof(event) + padded(event.len, sizeof(event));
+			copy_out(inbox_bytes, inbox_size, head + sizeof(request), to, request.len);
+			next = head + sizeof(request) + padded(request.len, sizeof(request));
 		} else {
-			event.len = 0;
+			request.len = 0;
 			next = tail;
 		}
 	} while (!atomic_compare_exchange_weak(&inbox->head, &head, next));
-	if (event.len == 0) {
+	if (request.len == 0) {
 		fprintf(stderr,
 		        "surus-php: the request ring is damaged: a script has written to memory that is "
 		        "not its own; what was in the ring is sent again\n");
 	}
-	return event.len;
+	return request.len;
 }
 
-uint64_t surus_rings_by_socket(bool *maybe)
+uint64_t surus_rings_sent_by_socket(bool *maybe)
 {
 	uint64_t count = atomic_load(&rings->by_socket);
 
@@ -148,7 +148,7 @@ uint64_t surus_rings_by_socket(bool *maybe)
 	return count;
 }
 
-void surus_rings_received(uint64_t count)
+void surus_rings_ack_socket(uint64_t count)
 {
 	uint64_t known = atomic_load(&rings->received);
 
@@ -156,86 +156,86 @@ void surus_rings_received(uint64_t count)
 	}
 }
 
-void surus_rings_sleep(void)
+void surus_rings_begin_wait(void)
 {
-	set(sleeping);
+	set(waiting);
 }
 
-bool surus_rings_wake(void)
+bool surus_rings_end_wait(void)
 {
-	return clear(sleeping);
+	return clear(waiting);
 }
 
-static bool has_event(void)
+static bool has_request(void)
 {
 	return atomic_load(&inbox->head) != atomic_load(&inbox->tail);
 }
 
-void surus_rings_spin(void)
+void surus_rings_begin_polling(void)
 {
-	set(spinning);
+	set(polling);
 }
 
-void surus_rings_spun(void)
+void surus_rings_end_polling(void)
 {
-	if (!clear(spinning) && has_event()) {
-		surus_rings_ring();
+	if (!clear(polling) && has_request()) {
+		surus_rings_ring_doorbell();
 	}
 }
 
-void surus_rings_was_to_wake(uint32_t place)
+void surus_rings_ack_wakeup(uint32_t place)
 {
-	if (place != surus_self->place && place < surus_settings.workers) {
-		atomic_fetch_or(&sleeping[place / 64], (uint64_t)1 << place % 64);
-		/* What has come since its bit was taken away has woken nobody. */
-		if (has_event()) {
-			surus_rings_ring();
+	if (place != surus_process->place && place < surus_settings.workers) {
+		atomic_fetch_or(&waiting[place / 64], (uint64_t)1 << place % 64);
+		/* Requests that arrived since the bit was cleared have woken no worker. */
+		if (has_request()) {
+			surus_rings_ring_doorbell();
 		}
 	}
 }
 
-void surus_rings_ring(void)
+void surus_rings_ring_doorbell(void)
 {
 	const uint64_t one = 1;
 
-	/* A bell that cannot be rung any more has been rung often enough. */
-	if (write(SURUS_FD_BELL, &one, sizeof(one)) < 0 && errno != EAGAIN) {
-		_exit(SURUS_EXIT_INBOX_CLOSED);
+	/* EAGAIN: the counter is full, so Surus will be woken anyway. */
+	if (write(SURUS_FD_DOORBELL, &one, sizeof(one)) < 0 && errno != EAGAIN) {
+		_exit(SURUS_EXIT_DRAINED);
 	}
 }
 
-bool surus_rings_is_surus_to_wake(void)
+bool surus_rings_must_notify(void)
 {
-	/* us: then its threads have so much to do that they do not sleep, and have to be told */
+	/* microseconds; then all of Surus's threads are busy and must be notified */
 	enum { LONG = 200 };
-	uint32_t sleeps = atomic_load(&rings->surus_sleeps);
-	uint64_t looked = atomic_load(&rings->looked);
+	uint32_t need = atomic_load(&rings->need_wakeup);
+	uint64_t polled_at = atomic_load(&rings->polled_at);
 
-	return sleeps == SURUS_UNKNOWN || (sleeps == SURUS_ASLEEP &&
-	        atomic_compare_exchange_strong(&rings->surus_sleeps, &sleeps, SURUS_AWAKE)) ||
-	       surus_now() - looked > LONG;
+	return need == SURUS_WAKEUP_ALWAYS || (need == SURUS_WAKEUP_NEEDED &&
+	        atomic_compare_exchange_strong(&rings->need_wakeup, &need, SURUS_WAKEUP_SUPPRESSED)) ||
+	       surus_now() - polled_at > LONG;
 }
 
-bool surus_rings_post(const unsigned char *content, size_t len)
+bool surus_rings_write_response(const unsigned char *content, size_t len)
 {
-	struct surus_ring *outbox = &outboxes[surus_self->place];
-	unsigned char *bytes = outbox_bytes + (size_t)surus_self->place * SURUS_OUTBOX_RING;
-	struct surus_ring_letter letter = {.len = (uint32_t)len, .pid = (uint32_t)surus_self->pid,
-	        .number = surus_self->taken};
-	size_t size = sizeof(letter) + padded(len, sizeof(letter));
+	struct surus_ring *outbox = &outboxes[surus_process->place];
+	unsigned char *bytes = outbox_bytes + (size_t)surus_process->place * SURUS_OUTBOX_RING;
+	struct surus_ring_frame frame = {.len = (uint32_t)len, .pid = (uint32_t)surus_process->pid,
+	        .number = surus_process->taken};
+	size_t size = sizeof(frame) + padded(len, sizeof(frame));
 
 	uint64_t head = atomic_load(&outbox->head), tail = atomic_load(&outbox->tail);
-	/* What is there may be from who has had our place before, whose last letters are read beside
-	 * ours. */
-	if (!surus_self->letters_are_ours && head != tail) {
+	/* Unread frames may belong to the previous worker with this index; they are read before this
+	 * worker's frames. */
+	if (!surus_process->ring_claimed && head != tail) {
 		return false;
 	}
-	surus_self->letters_are_ours = true;
+	surus_process->ring_claimed = true;
 	if (tail - head > SURUS_OUTBOX_RING || size > SURUS_OUTBOX_RING - (tail - head)) {
 		return false;
 	}
-	copy_in(bytes, SURUS_OUTBOX_RING, tail, &letter, sizeof(letter));
-	copy_in(bytes, SURUS_OUTBOX_RING, tail + sizeof(letter), content, len);
+	copy_in(bytes, SURUS_OUTBOX_RING, tail, &frame, sizeof(frame));
+	copy_in(bytes, SURUS_OUTBOX_RING, tail + sizeof(frame), content, len);
 	atomic_store(&outbox->tail, tail + size);
 	set(posted);
 	return true;

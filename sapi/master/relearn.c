@@ -1,4 +1,5 @@
-/* Refreshes what the master process has learned from requests before it forks the next worker. */
+/* Refreshes the PCRE cache and the snapshot of the prototype process before it forks the next
+ * worker. */
 #include "master/relearn.h"
 
 #include <stdio.h>
@@ -16,12 +17,12 @@
 #include "rewind/memory/zend_chunks.h"
 #include "rewind/rewind.h"
 
-void surus_boot_learn(void)
+void surus_master_refresh_pcre_cache(void)
 {
-	bool rewinds = surus_settings.engine == SURUS_REWIND, learns = surus_regex_is_due() &&
-	        surus_regex_try();
+	bool rewinds = surus_settings.engine == SURUS_REWIND, learns = surus_pcre_cache_is_due() &&
+	        surus_pcre_cache_try();
 
-	/* What the template has mapped since its memory was copied, no worker could put back. */
+	/* No worker could restore what this process has mapped since the snapshot. */
 	if (!learns && !(rewinds && surus_rewind_is_outdated())) {
 		return;
 	}
@@ -29,10 +30,10 @@ void surus_boot_learn(void)
 		surus_chunks_pause();
 	}
 	if (learns) {
-		surus_regex_compile();
+		surus_pcre_cache_compile();
 	}
 	if (rewinds) {
-		surus_rewind_checkpoint();
+		surus_rewind_snapshot();
 	}
-	surus_regex_booted();
+	surus_pcre_cache_init();
 }

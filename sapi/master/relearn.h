@@ -1,8 +1,10 @@
-/* Refreshes what the master process has learned from requests before it forks the next worker. */
+/* Refreshes the PCRE cache and the snapshot of the prototype process before it forks the next
+ * worker. */
 #ifndef SURUS_MASTER_RELEARN_H
 #define SURUS_MASTER_RELEARN_H
 
-/* In the template: learns from the events that there have been, when it is time. */
-void surus_boot_learn(void);
+/* In the prototype process: compiles the regular expressions of recent requests when they are
+ * due. */
+void surus_master_refresh_pcre_cache(void);
 
 #endif

@@ -1,6 +1,7 @@
-/* The life of the template: starts PHP once, forks the workers, replaces those that end. It runs no
- * events, so it is always quick to answer, and single-threaded, so that forking is safe. Where the
- * engine wants it, it boots the application first and forks from inside the script's call to
+/* Supervises the workers: forks them, replaces those that exit, reports to Surus.
+ *
+ * The process runs no requests, so that it always responds quickly, and is single-threaded, so that
+ * forking is safe. On `fork` and `rewind` it forks from within the script's call of
  * surus_serve(). */
 #include "master/supervisor.h"
 
@@ -33,23 +34,23 @@
 #include "rewind/kernel/signals.h"
 #include "worker/worker.h"
 
-struct place {
-	pid_t pid;            /* 0 when empty */
-	uint64_t filled_at;   /* when the process was forked */
-	uint64_t fill_after;  /* an empty place is filled at this time, not before */
-	/* microseconds; grows while workers die before they have served anything */
+struct slot {
+	pid_t pid; /* 0: no worker */
+	uint64_t filled_at; /* when the worker was forked */
+	uint64_t fill_after; /* when an empty slot may be filled */
+	/* microseconds; grows while workers exit before they have served a request */
 	uint64_t backoff;
 };
 
-static struct place *places;
+static struct slot *slots;
 static uint64_t filled; /* workers forked so far */
-static bool retiring; /* surus has closed the inbox */
-static bool emptied;  /* and there is nothing left in it */
-static int signals = -1; /* tells of ended workers */
+static bool draining; /* Surus has closed the request socket */
+static bool emptied; /* and no request is left */
+static int signals = -1; /* reports workers that exited */
 static char report[8192];
 
-/* Sends text and descriptors to surus. A surus that is gone shows in the next poll. */
-static void tell(const char *text, size_t len, const int *fds, size_t count)
+/* Sends text and descriptors to Surus. If Surus has exited, the next poll shows it. */
+static void send_message(const char *text, size_t len, const int *fds, size_t count)
 {
 	union {
 		struct cmsghdr align;
@@ -71,36 +72,36 @@ static void tell(const char *text, size_t len, const int *fds, size_t count)
 	}
 }
 
-/* Makes a line that of a worker to come. */
+/* Resets a line for the next worker. */
 static void clear(struct surus_line *line)
 {
 	memset(line, 0, sizeof(*line));
 	atomic_store(&line->since, surus_now());
 }
 
-/* Forks the worker of place `index`. True: we are that worker. On failure the place stays empty and
- * is tried again later. */
+/* Forks the worker of slot `index`. True: this process is that worker. If it fails, the slot stays
+ * empty and is tried again later. */
 static bool fill(uint32_t index)
 {
-	struct place *place = &places[index];
+	struct slot *slot = &slots[index];
 	int outbox[2] = {-1, -1}, log[2] = {-1, -1}, pidfd = -1;
 	char text[64];
 	pid_t pid;
 
-	place->fill_after = surus_now() + place->backoff;
-	if (surus_boots_in_template()) {
-		surus_boot_learn();
+	slot->fill_after = surus_now() + slot->backoff;
+	if (surus_engine_boots_in_prototype()) {
+		surus_master_refresh_pcre_cache();
 	}
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, outbox) != 0 ||
 	        pipe2(log, O_CLOEXEC) != 0) {
-		fprintf(stderr, "surus-php: no descriptors for another worker: %m\n");
+		fprintf(stderr, "surus-php: cannot create a worker: %m\n");
 		goto failed;
 	}
 	clear(&surus_lines[index]);
 	fflush(NULL);
-	surus_self->forks_workers = true;
+	surus_process->forks_workers = true;
 	pid = fork();
-	surus_self->forks_workers = false;
+	surus_process->forks_workers = false;
 	if (pid < 0) {
 		fprintf(stderr, "surus-php: cannot fork another worker: %m\n");
 		goto failed;
@@ -110,23 +111,23 @@ static bool fill(uint32_t index)
 		close(log[0]);
 		close(SURUS_FD_CONTROL);
 		close(signals);
-		surus_regex_leave_trial();
-		surus_self->line = &surus_lines[index];
+		surus_pcre_cache_close_trial();
+		surus_process->line = &surus_lines[index];
 		atomic_store(&surus_lines[index].pid, (uint32_t)getpid());
-		surus_self->place = index;
-		surus_self->pid = getpid();
+		surus_process->place = index;
+		surus_process->pid = getpid();
 		surus_worker_become(outbox[1], log[1]);
-		surus_signals_take();
+		surus_signals_apply();
 		return true;
 	}
-	/* The child is not reaped yet, so its pid is still its own. */
+	/* The child has not been reaped yet, so its pid is still its own. */
 	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	place->pid = pid;
-	place->filled_at = surus_now();
+	slot->pid = pid;
+	slot->filled_at = surus_now();
 	filled++;
 	int fds[] = {outbox[0], log[0], pidfd};
 	int len = snprintf(text, sizeof(text), "worker %u %d", index, (int)pid);
-	tell(text, (size_t)len, fds, pidfd >= 0 ? 3 : 2);
+	send_message(text, (size_t)len, fds, pidfd >= 0 ? 3 : 2);
 	close(outbox[0]);
 	close(outbox[1]);
 	close(log[0]);
@@ -144,72 +145,72 @@ failed:
 			close(log[i]);
 		}
 	}
-	place->fill_after = surus_now() + 100000;
+	slot->fill_after = surus_now() + 100000;
 	return false;
 }
 
-/* Collects ended workers. */
+/* Reaps workers and reports them to Surus. */
 static void reap(void)
 {
 	int status;
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		surus_regex_reaped(pid);
+		surus_pcre_cache_reaped(pid);
 		for (uint32_t i = 0; i < surus_settings.workers; i++) {
-			struct place *place = &places[i];
-			if (place->pid != pid) {
+			struct slot *slot = &slots[i];
+			if (slot->pid != pid) {
 				continue;
 			}
 			char text[128];
-			/* With what its line says that it was doing, which surus checks: the line is about to
-			 * belong to another. */
+			/* Includes the state in its line, which Surus checks, because the line will be another
+			 * worker's. */
 			int len = snprintf(text, sizeof(text), "exited %u %d %d %u %u %llu", i, (int)pid,
 			        status,
 			                   atomic_load(&surus_lines[i].state),
 			                   atomic_load(&surus_lines[i].request),
 			                   (unsigned long long)atomic_load(&surus_lines[i].tag));
-			tell(text, (size_t)len, NULL, 0);
-			place->pid = 0;
-			/* Others end for reasons of their own, and may leave events behind. One that cannot
-			 * even begin never takes any. */
-			emptied |= WIFEXITED(status) && (WEXITSTATUS(status) == SURUS_EXIT_INBOX_CLOSED ||
-			                                 WEXITSTATUS(status) == SURUS_EXIT_SETUP ||
-			                                 WEXITSTATUS(status) == SURUS_EXIT_BOOT);
-			/* A worker that ends without having served anything would do so again at once. Its line
-			 * may say that although it is not so: the longest pause is one second. */
+			send_message(text, (size_t)len, NULL, 0);
+			slot->pid = 0;
+			/* Exits for other reasons may leave requests behind. A worker whose setup fails never
+			 * takes any. */
+			emptied |= WIFEXITED(status) && (WEXITSTATUS(status) == SURUS_EXIT_DRAINED ||
+			                                 WEXITSTATUS(status) == SURUS_EXIT_SETUP_FAILED ||
+			                                 WEXITSTATUS(status) == SURUS_EXIT_BOOT_FAILED);
+			/* A worker that exits before it has served a request would probably do so again at
+			 * once. The line may be forged, so the longest pause is one second. */
 			bool has_served = WIFEXITED(status) && WEXITSTATUS(status) >= SURUS_EXIT_MAX_REQUESTS &&
-			                  WEXITSTATUS(status) != SURUS_EXIT_SETUP &&
-			                  WEXITSTATUS(status) != SURUS_EXIT_BOOT;
+			                  WEXITSTATUS(status) != SURUS_EXIT_SETUP_FAILED &&
+			                  WEXITSTATUS(status) != SURUS_EXIT_BOOT_FAILED;
 			if (!has_served && atomic_load(&surus_lines[i].taken) == 0 &&
-			        surus_now() - place->filled_at < 1000000) {
-				place->backoff = place->backoff ? place->backoff * 2 : 50000;
-				if (place->backoff > 1000000) {
-					place->backoff = 1000000;
+			        surus_now() - slot->filled_at < 1000000) {
+				slot->backoff = slot->backoff ? slot->backoff * 2 : 50000;
+				if (slot->backoff > 1000000) {
+					slot->backoff = 1000000;
 				}
 			} else {
-				place->backoff = 0;
+				slot->backoff = 0;
 			}
-			place->fill_after = surus_now() + place->backoff;
+			slot->fill_after = surus_now() + slot->backoff;
 		}
 	}
 }
 
-/* Fills what is due. `wait` becomes the milliseconds until the next is, -1 when none is waiting.
- * True: we are a new worker. */
+/* Fills the slots that are due. Sets `wait` to the milliseconds until the next one is due; -1:
+ * none. True: this process is a new worker. */
 static bool fill_due(int *wait)
 {
 	*wait = -1;
 	for (uint32_t i = 0; i < surus_settings.workers; i++) {
-		if (places[i].pid != 0) {
+		if (slots[i].pid != 0) {
 			continue;
 		}
 		uint64_t now = surus_now();
-		if (now >= places[i].fill_after && fill(i)) {
+		if (now >= slots[i].fill_after && fill(i)) {
 			return true;
 		}
-		if (places[i].pid == 0) {
-			uint64_t due = places[i].fill_after;
+		if (slots[i].pid == 0) {
+			uint64_t due = slots[i].fill_after;
 			int ms = due > now ? (int)((due - now) / 1000) + 1 : 1;
 			*wait = *wait < 0 || ms < *wait ? ms : *wait;
 		}
@@ -220,29 +221,29 @@ static bool fill_due(int *wait)
 static bool any_worker(void)
 {
 	for (uint32_t i = 0; i < surus_settings.workers; i++) {
-		if (places[i].pid != 0) {
+		if (slots[i].pid != 0) {
 			return true;
 		}
 	}
 	return false;
 }
 
-/* Where what is booted runs in this process, looks now and then whether OPcache still takes what is
- * new, and says once that it does not. `wait` is at most the milliseconds until it looks again. */
-static void look_at_opcache(int *wait)
+/* In the prototype process, checks regularly whether OPcache still accepts new files, and reports
+ * once if it does not. Limits `wait` to the milliseconds until the next check. */
+static void check_opcache(int *wait)
 {
 	enum { PAUSE = 2000000 };
-	static uint64_t looks_at, seen, before;
-	static bool over;
+	static uint64_t next_check, seen, before;
+	static bool reported;
 	uint64_t now = surus_now();
 
-	if (over || !surus_boots_in_template()) {
+	if (reported || !surus_engine_boots_in_prototype()) {
 		return;
 	}
-	if (now >= looks_at) {
-		/* Where nothing has run, nothing has changed. A worker that serves one event leaves no
-		 * line, but a successor. What runs while we look, or has begun since the last time, has not
-		 * run for the last time. */
+	if (now >= next_check) {
+		/* If no request has run, nothing has changed. A worker that serves one request leaves a
+		 * successor instead of a line. Requests that run now, or have started since the last check,
+		 * need another check later. */
 		uint64_t run = filled;
 		bool runs = false;
 		for (uint32_t i = 0; i < surus_settings.workers; i++) {
@@ -251,49 +252,48 @@ static void look_at_opcache(int *wait)
 			run += atomic_load(&surus_lines[i].taken);
 			runs |= state >= SURUS_RECEIVED && state <= SURUS_FINISHING;
 		}
-		const char *stuck = run != seen ? surus_opcache_stuck() : NULL;
-		if (stuck) {
+		const char *blocked = run != seen ? surus_opcache_blocked() : NULL;
+		if (blocked) {
 			char text[32];
-			int len = snprintf(text, sizeof(text), "opcache %s", stuck);
-			tell(text, (size_t)len, NULL, 0);
-			over = true;
+			int len = snprintf(text, sizeof(text), "opcache %s", blocked);
+			send_message(text, (size_t)len, NULL, 0);
+			reported = true;
 			return;
 		}
 		seen = runs || run != before ? UINT64_MAX : run;
 		before = run;
-		looks_at = now + PAUSE;
+		next_check = now + PAUSE;
 	}
-	int ms = (int)((looks_at - now) / 1000) + 1;
+	int ms = (int)((next_check - now) / 1000) + 1;
 	*wait = *wait < 0 || ms < *wait ? ms : *wait;
 }
 
-static void end_workers(void)
+static void kill_workers(void)
 {
 	for (uint32_t i = 0; i < surus_settings.workers; i++) {
-		if (places[i].pid != 0) {
-			kill(places[i].pid, SIGKILL);
+		if (slots[i].pid != 0) {
+			kill(slots[i].pid, SIGKILL);
 		}
 	}
 }
 
-/* This machine may be one of many copies, made while we waited: what a worker has drawn ahead, it
- * has drawn for all of them. Those that we fork from here draw anew. */
-static void renew_workers(void)
+/* This machine may be one of many copies of a snapshot: random bytes that a worker has drawn are
+ * the same in all copies. Workers that are forked from here on draw new ones. */
+static void restart_workers(void)
 {
-	const char text[] = "renewing";
+	const char text[] = "restarting";
 
-	/* Before any of their ends: surus has heard of all that are meant, and of none that comes after
-	 * them. */
-	tell(text, sizeof(text) - 1, NULL, 0);
-	end_workers();
+	/* Before any worker exits, so that Surus knows which exits are meant. */
+	send_message(text, sizeof(text) - 1, NULL, 0);
+	kill_workers();
 	for (uint32_t i = 0; i < surus_settings.workers; i++) {
-		/* Its end is no reason to let the next one wait. */
-		places[i].filled_at = 0;
-		places[i].backoff = 0;
+		/* Its exit must not delay its successor. */
+		slots[i].filled_at = 0;
+		slots[i].backoff = 0;
 	}
 }
 
-/* True: we are a new worker. False: there is nothing more to do. */
+/* True: this process is a new worker. False: the process is done. */
 static bool run(void)
 {
 	struct pollfd polled[] = {
@@ -301,12 +301,12 @@ static bool run(void)
 		{.fd = signals, .events = POLLIN},
 	};
 
-	while (!retiring || !emptied || any_worker()) {
+	while (!draining || !emptied || any_worker()) {
 		int wait = -1;
-		if (!(retiring && emptied) && fill_due(&wait)) {
+		if (!(draining && emptied) && fill_due(&wait)) {
 			return true;
 		}
-		look_at_opcache(&wait);
+		check_opcache(&wait);
 		if (poll(polled, 2, wait) < 0 && errno != EINTR) {
 			break;
 		}
@@ -320,18 +320,18 @@ static bool run(void)
 			char text[32];
 			ssize_t len = recv(SURUS_FD_CONTROL, text, sizeof(text) - 1, MSG_DONTWAIT);
 			if (len == 0 || (len < 0 && errno != EAGAIN && errno != EINTR)) {
-				/* surus is gone: nobody is left who waits for an answer. */
-				end_workers();
+				/* Surus has exited. */
+				kill_workers();
 				return false;
 			}
 			if (len > 0) {
 				text[len] = '\0';
-				if (strcmp(text, "retire") == 0) {
-					/* surus has closed the inbox; the workers end when they have emptied it. */
-					retiring = true;
+				if (strcmp(text, "drain") == 0) {
+					/* Surus has closed the request socket; the workers exit once it is empty. */
+					draining = true;
 					emptied = false;
-				} else if (strcmp(text, "renew") == 0) {
-					renew_workers();
+				} else if (strcmp(text, "restart") == 0) {
+					restart_workers();
 				}
 			}
 		}
@@ -339,9 +339,9 @@ static bool run(void)
 	return false;
 }
 
-/* While PHP starts, nobody looks at the control socket: the application's own code may run
- * (preloading, in a process of its own at that) and may hang. A surus that is gone, or has given
- * up, ends all of us; the process group is ours. */
+/* While PHP starts, the control socket is not polled, and the application's code may run
+ * (preloading, even in a process of its own) and hang. If Surus exits or gives up meanwhile, this
+ * handler kills the process group, which contains this pool only. */
 static void on_control(int signal)
 {
 	struct pollfd control = {.fd = SURUS_FD_CONTROL, .events = 0};
@@ -362,37 +362,37 @@ static void watch_control(bool on)
 	}
 	fcntl(SURUS_FD_CONTROL, F_SETFL, on ? O_ASYNC : 0);
 	if (on) {
-		on_control(SIGIO); /* it may have gone before we asked to be told */
+		on_control(SIGIO); /* it may have exited before the signal was requested */
 	} else {
 		sigaction(SIGIO, &action, NULL);
 	}
 }
 
-bool surus_template_prepare(void)
+bool surus_master_prepare(void)
 {
-	places = calloc(surus_settings.workers, sizeof(*places));
-	return places != NULL;
+	slots = calloc(surus_settings.workers, sizeof(*slots));
+	return slots != NULL;
 }
 
-void surus_template_php_starts(void)
+void surus_master_php_starting(void)
 {
 	watch_control(true);
 }
 
-void surus_template_php_started(void)
+void surus_master_php_started(void)
 {
-	surus_report(report, sizeof(report));
+	surus_startup_report(report, sizeof(report));
 }
 
-bool surus_template_serve(void)
+bool surus_master_serve(void)
 {
 	sigset_t ended;
 
 	watch_control(false);
-	surus_signals_keep();
+	surus_signals_save();
 	sigemptyset(&ended);
 	sigaddset(&ended, SIGCHLD);
 	signals = signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK);
-	tell(report, strlen(report), NULL, 0);
+	send_message(report, strlen(report), NULL, 0);
 	return run();
 }

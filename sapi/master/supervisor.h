@@ -1,17 +1,16 @@
-/* The life of the template: starts PHP once, forks the workers, replaces those that end. It runs no
- * events, so it is always */
+/* Supervises the workers: forks them, replaces those that exit, reports to Surus. */
 #ifndef SURUS_MASTER_SUPERVISOR_H
 #define SURUS_MASTER_SUPERVISOR_H
 
 #include <stdbool.h>
 
 /* After the settings have been read. False: no memory. */
-bool surus_template_prepare(void);
-/* Around the start of PHP: in between, the end of surus ends this process. */
-void surus_template_php_starts(void);
-void surus_template_php_started(void);
-/* Says that PHP is ready, then forks workers and replaces those that end. True: we are such a
- * worker. False: there is nothing more to do. */
-bool surus_template_serve(void);
+bool surus_master_prepare(void);
+/* Called before and after PHP's start-up. In between, the exit of Surus kills this process. */
+void surus_master_php_starting(void);
+void surus_master_php_started(void);
+/* Reports that PHP is ready, then forks workers and replaces those that exit. True: this process is
+ * a worker. False: the process is done. */
+bool surus_master_serve(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* Archives (ext/phar) that requests of `worker` have read. PHP keeps what it knows of each to the
- * end of its request, and the next one would see that instead of what the file has by then. */
+/* Forgets the archives (ext/phar) that a request has read (`worker`), as PHP does at the end of a
+ * request. Otherwise the next request would see their old content. */
 #include "php/archives.h"
 
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "base/scoreboard_layout.h"
 #include "php/request_extensions.h"
 
-static zend_module_entry *phar; /* NULL: it is not there, or archives stay */
-static void *unused;            /* its globals where it knows of no archive */
+static zend_module_entry *phar; /* NULL: not loaded, or the boot uses archives */
+static void *unused; /* its globals without a known archive */
 
 static bool is_archive(const zend_object *object)
 {
@@ -27,8 +27,8 @@ static bool is_archive(const zend_object *object)
 	return false;
 }
 
-/* Does something that lives on need them: objects, streams, or code that has been included from
- * one? */
+/* Whether something that survives the request needs archives: objects, streams, or code included
+ * from one. */
 static bool are_held(void)
 {
 	const zend_resource *resource;
@@ -55,14 +55,14 @@ static bool are_held(void)
 	return false;
 }
 
-/* What the extension forgets at the end of a request is made again when it is needed. */
-static void forget(void)
+/* The extension opens an archive again when it is needed. */
+static void reset_globals(void)
 {
-	surus_shut_down(phar);
+	surus_extension_shutdown(phar);
 	memcpy(unused, phar->globals_ptr, phar->globals_size);
 }
 
-void surus_archives_note(void)
+void surus_archives_save(void)
 {
 	zend_module_entry *found = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("phar"));
 
@@ -72,13 +72,13 @@ void surus_archives_note(void)
 	unused = malloc(found->globals_size);
 	if (unused) {
 		phar = found;
-		forget();
+		reset_globals();
 	}
 }
 
 void surus_archives_close(void)
 {
 	if (phar && memcmp(unused, phar->globals_ptr, phar->globals_size) != 0 && !are_held()) {
-		forget();
+		reset_globals();
 	}
 }

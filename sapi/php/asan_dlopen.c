@@ -1,6 +1,7 @@
-/* For builds under AddressSanitizer only: lets PHP load its extensions. Distributions build PHP
- * such that it loads them with RTLD_DEEPBIND, which the sanitizer refuses, for it would miss what
- * they allocate. */
+/* Replaces dlopen() in builds with AddressSanitizer, so that PHP can load extensions.
+ *
+ * Distributions build PHP to use RTLD_DEEPBIND, which the sanitizer rejects because it would miss
+ * their allocations. */
 #include <dlfcn.h>
 
 #ifdef __SANITIZE_ADDRESS__

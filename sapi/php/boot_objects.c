@@ -1,21 +1,21 @@
-/* Tells the objects and resources of the boot from those of a request. */
+/* Distinguishes the objects and resources of the boot from those of a request. */
 #include "php/boot_objects.h"
 
 #include <php.h>
 #include <zend_weakrefs.h>
 
-/* that an event may have at a time before it makes the table of objects larger */
+/* objects that a request may have before the table grows */
 enum { OBJECTS = 4096 };
 
-/* Objects of the boot; weak, so that one that an event ends leaves. */
+/* Objects of the boot. The references are weak, so that freed objects disappear. */
 static HashTable boot_objects;
 
 static uint32_t boot_object_count;
-static uint32_t first_object;          /* slots of objects from this one on are the event's */
-static zend_long first_resource;       /* resources from this number on are the event's */
-static uint32_t persistent_at_boot;    /* used slots of EG(persistent_list) */
+static uint32_t first_object; /* object slots from this one on are the request's */
+static zend_long first_resource; /* resources from this number on are the request's */
+static uint32_t persistent_at_boot; /* used slots of EG(persistent_list) */
 
-void surus_boot_objects_note(void)
+void surus_boot_objects_save(void)
 {
 	zend_objects_store *store = &EG(objects_store);
 
@@ -29,12 +29,12 @@ void surus_boot_objects_note(void)
 		}
 	}
 	boot_object_count = zend_hash_num_elements(&boot_objects);
-	/* No object of an event gets a slot among them, unless the event has freed one: that of the
-	 * boot has left then. */
+	/* Requests get no object slot of the boot, unless a request has freed an object of the boot,
+	 * which then has left the table. */
 	first_object = store->top;
 	store->free_list_head = -1;
 	if (store->size - store->top < OBJECTS) {
-		/* So that the table need not grow in every event. */
+		/* Otherwise the table would grow in every request. */
 		store->size = store->top + OBJECTS;
 		store->object_buckets = erealloc(store->object_buckets,
 		        store->size * sizeof(*store->object_buckets));
@@ -43,14 +43,12 @@ void surus_boot_objects_note(void)
 	persistent_at_boot = EG(persistent_list).nNumUsed;
 }
 
-/* From where on there are objects that are the event's; most are in slots of their own, so that the
- * boot's need not be looked at. */
 uint32_t surus_boot_objects_first_slot(void)
 {
 	return zend_hash_num_elements(&boot_objects) == boot_object_count ? first_object : 1;
 }
 
-bool surus_ours_is_boots(zend_object *object)
+bool surus_object_from_boot(zend_object *object)
 {
 	return boot_object_count > 0 && zend_hash_index_exists(&boot_objects,
 	        zend_object_to_weakref_key(object));

@@ -1,4 +1,4 @@
-/* Tells the objects and resources of the boot from those of a request. */
+/* Distinguishes the objects and resources of the boot from those of a request. */
 #ifndef SURUS_PHP_BOOT_OBJECTS_H
 #define SURUS_PHP_BOOT_OBJECTS_H
 
@@ -7,13 +7,13 @@
 
 struct _zend_object;
 
-/* Has the boot made this object? */
-bool surus_ours_is_boots(struct _zend_object *object);
+/* Whether the boot has made this object. */
+bool surus_object_from_boot(struct _zend_object *object);
 
-/* At the end of the boot: notes its objects and resources. */
-void surus_boot_objects_note(void);
-/* From which slot on there are objects that are a request's; most are in slots of their own, so
- * that the boot's need not be looked at. */
+/* At the end of the boot: records its objects and resources. */
+void surus_boot_objects_save(void);
+/* The first slot that may contain an object of a request. Usually all slots of the boot lie before
+ * it. */
 uint32_t surus_boot_objects_first_slot(void);
 /* Resources from this number on are a request's. */
 int64_t surus_boot_first_resource(void);

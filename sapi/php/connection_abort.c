@@ -1,5 +1,5 @@
-/* What becomes of a script whose client has gone: it ends at its next write, unless it has asked to
- * go on (ignore_user_abort). */
+/* Ends a script whose client has gone: at its next write, unless it has called
+ * ignore_user_abort(). */
 #include "php/connection_abort.h"
 
 #include <php.h>
@@ -12,8 +12,8 @@
 #include "base/settings.h"
 #include "ipc/request_status.h"
 
-/* How long a function of PHP's own may go on writing before it is cut off: fpassthru() of a
- * connection may never end. In microseconds. */
+/* How long a PHP function may continue to write, in microseconds: fpassthru() of a connection may
+ * never end. */
 enum { GRACE = 1000000 };
 
 static uint64_t ended_at; /* when the script was told to end; 0: it was not */
@@ -23,29 +23,29 @@ void surus_abort_begin(void)
 	ended_at = 0;
 }
 
-/* PHP leaves its functions by longjmp, as after a fatal error, and nothing that they have begun is
- * finished: good for a process whose memory goes. Where the process goes on as it is, the script
- * ends as by exit(): every function on the way ends in order. */
+/* PHP aborts by longjmp, as after a fatal error, and leaves everything unfinished; that is safe if
+ * the process's memory is restored or freed. In a process that continues, the script ends as by
+ * exit(), so that each function on the stack returns. */
 void surus_abort(void)
 {
-	/* At its deadline the client may still be there, and the end is a fatal error anyway. */
+	/* At the deadline the client may still be there, and the end is a fatal error anyway. */
 	if (surus_settings.engine != SURUS_WORKER || surus_stop_requested()) {
 		php_handle_aborted_connection();
 		return;
 	}
 	PG(connection_status) = PHP_CONNECTION_ABORTED;
 	if (ended_at) {
-		/* What runs for the end, runs whole, and nobody hears it. */
+		/* Shutdown functions and destructors run to their end, without output. */
 		if (EG(exception) && zend_is_unwind_exit(EG(exception)) && surus_now() - ended_at > GRACE) {
 			php_handle_aborted_connection();
 		}
 		return;
 	}
-	if (PG(ignore_user_abort) || !surus_self->runs_script || !EG(current_execute_data)) {
+	if (PG(ignore_user_abort) || !surus_process->runs_script || !EG(current_execute_data)) {
 		php_output_set_status(PHP_OUTPUT_DISABLED);
 		return;
 	}
-	/* One that is on its way ends the script too; if it is caught, the next write does. */
+	/* A pending exception ends the script, too; if it is caught, the next write does. */
 	if (!EG(exception)) {
 		ended_at = surus_now();
 		zend_throw_unwind_exit();

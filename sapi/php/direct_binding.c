@@ -1,12 +1,8 @@
-/* PHP's library asks its table of symbols for the address of each of its own functions and
- * variables, 40,000 times in its code, since the program could have put its own in their places
- * (ELF's symbol interposition). php-fpm's executable does not have to. Once the library is loaded,
- * every address is known, so the template has its code say them: a copy of the code replaces it,
- * the same in all other respects.
+/* Binds calls inside PHP's library directly, bypassing its symbol table.
  *
- * Which instructions these are has been found out at the build, for that very library. Each is
- * looked at again before it is changed; where anything is not as expected, everything stays as it
- * was. */
+ * docs/reference/configuration.md says why. The build finds the instructions, for one library. The master
+ * process replaces the library's code by a copy that contains the addresses. Each instruction is
+ * checked before it is changed; if anything is unexpected, the code stays as it is. */
 #include "php/direct_binding.h"
 
 #include <elf.h>
@@ -35,14 +31,14 @@ struct library {
 	const char *file;
 	uintptr_t base, end;
 	uintptr_t code, code_end; /* whole pages */
-	off_t offset;             /* of the code in the file */
-	size_t in_file;           /* so much of the code is from there; zeros follow */
-	bool is_ours;             /* the one of the build */
-	/* the table has every address, and is not filled in as functions are called */
+	off_t offset; /* of the code in the file */
+	size_t in_file; /* bytes of the code that come from the file; zeros follow */
+	bool is_analysed; /* the library that the build has analysed */
+	/* the table is complete, not filled in lazily */
 	bool is_bound;
 };
 
-static bool has_our_id(uintptr_t at, uintptr_t end)
+static bool has_build_id(uintptr_t at, uintptr_t end)
 {
 	while (at + sizeof(ElfW(Nhdr)) <= end) {
 		const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)at;
@@ -70,7 +66,7 @@ static bool binds_at_once(const ElfW(Dyn) *entry)
 	return false;
 }
 
-/* Finds the library that has php_request_startup(). */
+/* Finds the library that contains php_request_startup(). */
 static int find(struct dl_phdr_info *info, size_t size, void *found)
 {
 	struct library *library = found;
@@ -90,13 +86,13 @@ static int find(struct dl_phdr_info *info, size_t size, void *found)
 				library->in_file = start + segment->p_filesz - library->code;
 			}
 		} else if (segment->p_type == PT_NOTE) {
-			library->is_ours |= has_our_id(start, end);
+			library->is_analysed |= has_build_id(start, end);
 		} else if (segment->p_type == PT_DYNAMIC) {
 			library->is_bound |= binds_at_once((const ElfW(Dyn) *)start);
 		}
 	}
 	if (!library->code) {
-		library->is_ours = library->is_bound = false;
+		library->is_analysed = library->is_bound = false;
 	}
 	library->file = info->dlpi_name;
 	library->base = info->dlpi_addr;
@@ -111,8 +107,8 @@ static int32_t read32(const unsigned char *at)
 	return value;
 }
 
-/* Has the instruction, `len` bytes whose last four say how far its operand is, mean `target`.
- * False: it is too far. */
+/* Makes the instruction of `len` bytes, whose last four are the distance of its operand, refer to
+ * `target`. False: it is too far away. */
 static bool aim(unsigned char *copy, uintptr_t at, size_t len, uintptr_t target)
 {
 	intptr_t distance = (intptr_t)(target - (at + len));
@@ -125,15 +121,14 @@ static bool aim(unsigned char *copy, uintptr_t at, size_t len, uintptr_t target)
 	return true;
 }
 
-/* The value of a slot of the table; NULL: it is not the library's. */
+/* The slot of the table at this address; NULL if it is outside the library. */
 static const uintptr_t *slot_at(const struct library *library, uintptr_t address)
 {
 	return address >= library->base && address + sizeof(uintptr_t) <= library->end
 	        ? (const uintptr_t *)address : NULL;
 }
 
-/* The slot from which the stub at `address` (.plt, .plt.sec) takes where to jump. NULL: it is
- * none. */
+/* The slot that the stub at `address` (.plt, .plt.sec) jumps through; NULL if it is no stub. */
 static const uintptr_t *slot_of_stub(const struct library *library, uintptr_t address)
 {
 	static const unsigned char endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
@@ -148,7 +143,7 @@ static const uintptr_t *slot_of_stub(const struct library *library, uintptr_t ad
 	        ? slot_at(library, (uintptr_t)stub + 6 + (uintptr_t)(intptr_t)read32(stub + 2)) : NULL;
 }
 
-/* Changes the instruction at `at`, whose copy is at `copy`. False: it is not one of ours. */
+/* Changes the instruction at `at` in its copy. False: it is an unexpected instruction. */
 static bool change(const struct library *library, unsigned char *copy, uintptr_t at)
 {
 	/* call, jmp rel32 */
@@ -167,7 +162,7 @@ static bool change(const struct library *library, unsigned char *copy, uintptr_t
 	if (!slot) {
 		return false;
 	}
-	/* What it takes from others, they may have exchanged later (profilers do, for read() and
+	/* Symbols of other libraries stay in the table: profilers replace them later (read(),
 	 * write()). */
 	if (*slot >= library->base && *slot < library->end && aim(copy, at, len, *slot) && loads) {
 		copy[1] = 0x8d; /* lea */
@@ -197,8 +192,8 @@ static bool change_all(const struct library *library, unsigned char *copy)
 	return true;
 }
 
-/* Reads the code from its file. False: that cannot be read, or has other code than is in memory,
- * where a tracer's breakpoints (uprobes) lie. They are nothing without the file under them. */
+/* Reads the code from its file. False: it cannot be read or differs from memory, as under a tracer
+ * (uprobes), whose breakpoints need the file's mapping. */
 static bool read_code(const struct library *library, unsigned char *copy)
 {
 	int file = open(library->file, O_RDONLY | O_CLOEXEC);
@@ -216,20 +211,21 @@ static bool read_code(const struct library *library, unsigned char *copy)
 	return done == library->in_file && memcmp(copy, (const void *)library->code, done) == 0;
 }
 
-/* Makes it executable, and puts it where the library's is. NULL, or why not. */
+/* Makes the copy executable and moves it to the library's place. NULL, or what failed. */
 static const char *put(const struct library *library, unsigned char *copy, size_t size)
 {
 	if (mprotect(copy, size, PROT_READ | PROT_EXEC) != 0) {
 		/* systemd's MemoryDenyWriteExecute, SELinux's execmem */
-		return errno == ENOMEM ? "failed: no memory" : "failed: the system lets nobody make code";
+		return errno == ENOMEM ? "failed: no memory"
+		                       : "failed: the system forbids new executable memory";
 	}
 #ifdef PR_SET_VMA
-	/* in /proc/PID/maps */
+	/* the name in /proc/PID/maps */
 	prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, copy, size, "code of PHP's library");
 #endif
 	if (mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)library->code) ==
 	        MAP_FAILED) {
-		/* What was there is gone, perhaps. */
+		/* The old code may be gone already. */
 		perror("The code of PHP's library cannot be replaced (engine.direct_binding): mremap");
 		_exit(1);
 	}
@@ -247,55 +243,52 @@ static const char *replace(const struct library *library)
 	if (area == MAP_FAILED) {
 		return "failed: no memory";
 	}
-	/* Of huge pages, where the kernel gives them. In its place each small page is mapped by itself
-	 * again, but they lie side by side in memory: one entry of the CPU's table of pages does for
-	 * several. */
+	/* With huge pages if possible. The moved pages are mapped one by one, but lie next to each
+	 * other in memory, so one TLB entry covers several. */
 	madvise(area, area_size, MADV_HUGEPAGE);
 	copy = area + (-(uintptr_t)area & (HUGE_PAGE - 1)) + (library->code & (HUGE_PAGE - 1));
 	if (!read_code(library, copy)) {
-		failed = "failed: its code is not that of its file, as while it is traced";
+		failed = "failed: its code differs from its file, as under a tracer";
 	} else if (!change_all(library, copy)) {
-		failed = "failed: it has other code than at the build";
+		failed = "failed: its code differs from the build's";
 	} else {
 		failed = put(library, copy, size);
 	}
-	/* What is left of it. Between the two, others may have theirs by now. */
+	/* The rest of the area. Other mappings may lie in between by now. */
 	munmap(area, (size_t)(copy - area));
 	munmap(failed ? copy : copy + size, (size_t)(area + area_size - copy) - (failed ? 0 : size));
 	return failed ? failed : "on";
 }
 
-void surus_direct_calls(void)
+void surus_direct_binding_apply(void)
 {
 	struct library library = {0};
 	const char *at_once = getenv("LD_BIND_NOW");
 
 	if (surus_direct_sites_len == 0) {
 #ifdef __x86_64__
-		state = "impossible: the build knows nothing of PHP's library";
+		state = "impossible: the build has not analysed PHP's library";
 #else
 		state = "impossible: only on x86-64";
 #endif
 		return;
 	}
 	dl_iterate_phdr(find, &library);
-	if (!library.is_ours) {
+	if (!library.is_analysed) {
 		state = "other library";
 	} else if (library.is_bound || (at_once && *at_once)) {
 		state = replace(&library);
 	} else {
-		state =
-		        "impossible: PHP's library finds its functions as they are called; it has to be "
-		        "linked with -z now";
+		state = "impossible: PHP's library is bound lazily; it must be linked with -z now";
 	}
 }
 
-size_t surus_direct_replaced(void)
+size_t surus_direct_binding_bytes(void)
 {
 	return replaced;
 }
 
-const char *surus_direct_state(void)
+const char *surus_direct_binding_state(void)
 {
 	return state;
 }

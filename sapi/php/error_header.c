@@ -1,6 +1,5 @@
-/* Gives the answer of a script that has ended with a fatal error, or with exit(255), the header
- * that fastcgi.error_header names, as php-fpm does before the functions that run at the end
- * (sapi/fpm/fpm/fpm_main.c). */
+/* Adds the header of fastcgi.error_header to the response of a script that has ended with a fatal
+ * error or exit(255), as php-fpm does before the shutdown functions (sapi/fpm/fpm/fpm_main.c). */
 #include "php/error_header.h"
 
 #include <string.h>

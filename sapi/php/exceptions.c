@@ -1,4 +1,4 @@
-/* Ends an uncaught exception as PHP does at the end of a script. */
+/* Handles an uncaught exception as PHP does at the end of a script. */
 #include "php/exceptions.h"
 
 #include <php.h>
@@ -15,8 +15,8 @@ void surus_exception_end(void)
 	}
 }
 
-/* As zend_user_exception_handler, which calls it without a frame: there an exit() in it would end
- * as a fatal error does. */
+/* As zend_user_exception_handler(), but with a frame: without one, PHP turns an exit() in the
+ * handler into a fatal error. */
 static void call_exception_handler(void)
 {
 	zend_object *exception = EG(exception);

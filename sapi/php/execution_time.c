@@ -1,7 +1,8 @@
-/* max_execution_time where a process is rewound: seconds of CPU time for each event, by PHP's own
- * timer. To set and to stop it takes two system calls an event; so it runs on from event to event
- * here, and who is interrupted looks how long the event has taken. What the process has used up to
- * its beginning is known: rewind/memory/pages.c asks after each event, for the page faults. */
+/* Enforces max_execution_time on `rewind`: CPU time of each request, by PHP's timer.
+ *
+ * Setting and stopping the timer takes two system calls per request. So the timer keeps running
+ * between requests, and its handler checks how long the current request has run.
+ * rewind/memory/pages.c reads the CPU time after each request anyway, with the page faults. */
 #include "php/execution_time.h"
 
 #include <errno.h>
@@ -19,23 +20,23 @@
 #include "base/syscall_gate.h"
 #include "ipc/request_decode.h"
 
-/* Not restored by a rewind. */
+/* In persistent memory. */
 static struct limit {
-	/* of CPU time, for which the timer was set that runs on from event to event; 0: none does */
+	/* CPU time of the running timer, which spans requests; 0: none runs */
 	int64_t seconds;
-	bool is_ours;    /* who is called when they are over */
-	uint64_t set_at; /* in microseconds of CPU time of this process */
-	uint64_t began;  /* when the event in our hands has */
-	uint64_t others; /* of threads that have ended */
+	bool is_installed; /* this file's signal handler is installed */
+	uint64_t set_at; /* when the timer was set, in microseconds of CPU time of this process */
+	uint64_t began; /* when the current request began */
+	uint64_t others; /* CPU time of threads that have ended */
 } *limit;
 
-bool surus_limit_create(void)
+bool surus_execution_time_create(void)
 {
 	limit = surus_persistent_alloc(sizeof(*limit));
 	return limit != NULL;
 }
 
-/* PHP's own, which is there from its start on. Set in a worker, before the mark. */
+/* PHP's handler, set from PHP's start on. Set in a worker, before the checkpoint. */
 static struct sigaction plain;
 
 static uint64_t micros(const struct rusage *usage)
@@ -52,16 +53,16 @@ static uint64_t used_by(int who)
 	return micros(&usage);
 }
 
-void surus_limit_note(int who, const struct rusage *usage)
+void surus_execution_time_save(int who, const struct rusage *usage)
 {
 	limit->began = micros(usage) + (who == RUSAGE_THREAD ? limit->others : 0);
 }
 
-void surus_limit_note_threads(void)
+void surus_execution_time_save_threads(void)
 {
 	if (!__libc_single_threaded) {
-		uint64_t ours = used_by(RUSAGE_THREAD), all = used_by(RUSAGE_SELF);
-		limit->others = all - ours;
+		uint64_t own = used_by(RUSAGE_THREAD), all = used_by(RUSAGE_SELF);
+		limit->others = all - own;
 	}
 }
 
@@ -73,7 +74,7 @@ static void run(uint64_t us)
 	setitimer(ITIMER_PROF, &timer, NULL);
 }
 
-/* How much of its time the event in our hands has left, in microseconds. */
+/* How many microseconds the current request has left. */
 static uint64_t left(uint64_t seconds)
 {
 	uint64_t used = used_by(RUSAGE_SELF) - limit->began;
@@ -86,8 +87,8 @@ static void on_time(int number, siginfo_t *info, void *context)
 	zend_long seconds = EG(timeout_seconds);
 	int saved = errno;
 
-	/* A child of the script has a time of its own. */
-	if (!surus_self->child) {
+	/* A process that the script has forked has a time of its own. */
+	if (!surus_process->child) {
 		bool runs = surus_request->id && seconds > 0;
 		uint64_t us = runs ? left((uint64_t)seconds) : 0;
 		if (us > 0) {
@@ -99,8 +100,8 @@ static void on_time(int number, siginfo_t *info, void *context)
 		if (!runs) {
 			return;
 		}
-		/* PHP sets a timer and its handler anew from here on. */
-		limit->is_ours = false;
+		/* From here on PHP sets a timer and its own handler again. */
+		limit->is_installed = false;
 	}
 	if (plain.sa_flags & SA_SIGINFO) {
 		plain.sa_sigaction(number, info, context);
@@ -109,12 +110,12 @@ static void on_time(int number, siginfo_t *info, void *context)
 	}
 }
 
-void surus_limit_prepare(void)
+void surus_execution_time_prepare(void)
 {
 	sigaction(SIGPROF, NULL, &plain);
 }
 
-void surus_limit_begin(void)
+void surus_execution_time_begin(void)
 {
 	zend_long seconds = EG(timeout_seconds);
 	bool goes_on = surus_settings.engine == SURUS_REWIND && plain.sa_handler != SIG_DFL &&
@@ -123,39 +124,39 @@ void surus_limit_begin(void)
 	if (seconds <= 0) {
 		return;
 	}
-	/* Set anew when half of it is over, so that events that take their time are hardly ever
-	 * interrupted. */
+	/* Set again when half of it is over, so that the timer hardly ever interrupts a long
+	 * request. */
 	if (goes_on && seconds == limit->seconds &&
 	        limit->began - limit->set_at < (uint64_t)seconds * 1000000 / 2) {
 		return;
 	}
-	unsigned char before = surus_calls_are_ours();
-	if (goes_on && !limit->is_ours) {
-		struct sigaction ours = plain;
-		ours.sa_sigaction = on_time;
-		/* PHP without its own handling of signals has its handler called once. */
-		ours.sa_flags = (ours.sa_flags & ~(SA_RESETHAND | SA_NODEFER)) | SA_SIGINFO | SA_RESTART;
-		sigaction(SIGPROF, &ours, NULL);
-		limit->is_ours = true;
+	unsigned char before = surus_syscall_watch_pause();
+	if (goes_on && !limit->is_installed) {
+		struct sigaction own = plain;
+		own.sa_sigaction = on_time;
+		/* PHP without ZEND_SIGNALS has its handler called only once. */
+		own.sa_flags = (own.sa_flags & ~(SA_RESETHAND | SA_NODEFER)) | SA_SIGINFO | SA_RESTART;
+		sigaction(SIGPROF, &own, NULL);
+		limit->is_installed = true;
 	}
 	zend_set_timeout(seconds, 0);
 	limit->seconds = goes_on ? seconds : 0;
 	limit->set_at = limit->began;
-	surus_calls_are_scripts(before);
+	surus_syscall_watch_resume(before);
 }
 
-void surus_limit_end(void)
+void surus_execution_time_end(void)
 {
 	zend_long seconds = EG(timeout_seconds);
 
-	/* From here on nobody interrupts it, and what is set from here on shows. */
+	/* From here on the timer interrupts nothing, and a new limit can be detected. */
 	EG(timeout_seconds) = SURUS_NO_LIMIT;
 	atomic_signal_fence(memory_order_seq_cst);
 	if (seconds != limit->seconds) {
-		/* The script has asked for another time, or its own is over. */
-		unsigned char before = surus_calls_are_ours();
+		/* The script has set another limit, or the limit was reached. */
+		unsigned char before = surus_syscall_watch_pause();
 		run(0);
-		surus_calls_are_scripts(before);
+		surus_syscall_watch_resume(before);
 		limit->seconds = 0;
 	}
 	zend_atomic_bool_store_ex(&EG(timed_out), false);

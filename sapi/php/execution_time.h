@@ -1,5 +1,4 @@
-/* max_execution_time where a process is rewound: seconds of CPU time for each event, by PHP's own
- * timer. To set and to stop it takes two system */
+/* Enforces max_execution_time on `rewind`, where the timer keeps running between requests. */
 #ifndef SURUS_PHP_EXECUTION_TIME_H
 #define SURUS_PHP_EXECUTION_TIME_H
 
@@ -7,25 +6,25 @@
 
 struct rusage;
 
-/* In the template, before anything is forked. False: no memory. */
-bool surus_limit_create(void);
-/* In a worker that is rewound, before the mark. */
-void surus_limit_prepare(void);
+/* In the master process, before the first fork. False: no memory. */
+bool surus_execution_time_create(void);
+/* In a worker of `rewind`, before the checkpoint. */
+void surus_execution_time_prepare(void);
 
-/* Before an event: so much CPU time has been used. */
-void surus_limit_note(int who, const struct rusage *usage);
+/* Before a request: the CPU time used so far. */
+void surus_execution_time_save(int who, const struct rusage *usage);
 
-/* After one, as long as it is known whether it had threads: what those have used is not the next
- * one's. */
-void surus_limit_note_threads(void);
+/* After a request, while it is known whether it had threads: their CPU time must not count for the
+ * next request. */
+void surus_execution_time_save_threads(void);
 
-/* From here on the event's time counts, if it has a limit. */
-void surus_limit_begin(void);
+/* From here on the request's time counts, if it has a limit. */
+void surus_execution_time_begin(void);
 
-/* From here on it does not. EG(timeout_seconds) becomes no time at all, and so shows whether one is
- * set again. */
+/* Ends that. EG(timeout_seconds) becomes SURUS_NO_LIMIT, which shows whether a limit is set
+ * again. */
 enum { SURUS_NO_LIMIT = -1 };
 
-void surus_limit_end(void);
+void surus_execution_time_end(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* Status flags (O_NONBLOCK, for one) of what a worker and its boot have open: they are the
- * kernel's, and put back where an event may have changed them. */
+/* Restores the status flags (such as O_NONBLOCK) of descriptors that a worker or its boot has open,
+ * because the kernel keeps them and a request may change them. */
 #include "php/fd_flags.h"
 
 #include <fcntl.h>
@@ -12,14 +12,14 @@
 
 static struct {
 	int fd, flags;
-} noted[SURUS_DESCRIPTORS * 8 + STDERR_FILENO + 1];
+} saved[SURUS_DESCRIPTORS * 8 + STDERR_FILENO + 1];
 
 static size_t count;
 static bool may_have_changed;
 
-/* Those by which PHP changes them, and those that start programs, which have some of them open too.
- * Whose stream or socket is given is not asked: one that an event has made may lead to what the
- * boot, or this process, has open. */
+/* Functions that change status flags, or start programs, which share descriptors. Their arguments
+ * are not checked: a stream of the request may refer to a descriptor of the boot or of the
+ * process. */
 static const char *const names[] = {"stream_set_blocking", "socket_set_blocking",
         "socket_set_nonblock", "socket_set_block",
                                     "exec", "passthru", "popen", "proc_open", "shell_exec",
@@ -32,7 +32,7 @@ static struct {
 	zif_handler handler;
 } plain[FUNCTIONS];
 
-static ZEND_FUNCTION(surus_changing_flags)
+static ZEND_FUNCTION(surus_change_flags)
 {
 	may_have_changed = true;
 	for (size_t i = 0; i < FUNCTIONS; i++) {
@@ -51,25 +51,25 @@ void surus_flags_watch(void)
 		if (function && function->type == ZEND_INTERNAL_FUNCTION) {
 			plain[i].name = function->common.function_name;
 			plain[i].handler = function->internal_function.handler;
-			function->internal_function.handler = ZEND_FN(surus_changing_flags);
+			function->internal_function.handler = ZEND_FN(surus_change_flags);
 		}
 	}
 }
 
-void surus_flags_note(int fd)
+void surus_flags_save(int fd)
 {
-	noted[count].fd = fd;
-	noted[count++].flags = fcntl(fd, F_GETFL);
+	saved[count].fd = fd;
+	saved[count++].flags = fcntl(fd, F_GETFL);
 }
 
-void surus_flags_put_back(void)
+void surus_flags_restore(void)
 {
 	if (!may_have_changed) {
 		return;
 	}
 	for (size_t i = 0; i < count; i++) {
-		if (fcntl(noted[i].fd, F_GETFL) != noted[i].flags) {
-			fcntl(noted[i].fd, F_SETFL, noted[i].flags);
+		if (fcntl(saved[i].fd, F_GETFL) != saved[i].flags) {
+			fcntl(saved[i].fd, F_SETFL, saved[i].flags);
 		}
 	}
 	may_have_changed = false;

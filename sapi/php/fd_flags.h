@@ -1,13 +1,12 @@
-/* Status flags (O_NONBLOCK, for one) of what a worker and its boot have open: they are the
- * kernel's, and put back where an event may have */
+/* Restores the status flags (such as O_NONBLOCK) of descriptors that requests may have changed. */
 #ifndef SURUS_PHP_FD_FLAGS_H
 #define SURUS_PHP_FD_FLAGS_H
 
-/* Watches over functions that change them; when PHP has started. */
+/* Hooks the functions that change them; when PHP has started. */
 void surus_flags_watch(void);
-/* In a worker, before its first event: an event may change those of this descriptor. */
-void surus_flags_note(int fd);
-/* At the end of an event: puts them back, if one may have changed them. */
-void surus_flags_put_back(void);
+/* In a worker, before its first request: saves the flags of a descriptor. */
+void surus_flags_save(int fd);
+/* At the end of a request: restores the flags, if a request may have changed them. */
+void surus_flags_restore(void);
 
 #endif

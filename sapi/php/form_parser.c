@@ -1,5 +1,5 @@
-/* Forms that come with another method than POST, for which PHP reads none: as request_parse_body()
- * of PHP 8.4. */
+/* Parses forms of requests other than POST, which PHP does not parse; as request_parse_body() of
+ * PHP 8.4. */
 #include "php/form_parser.h"
 
 #include <string.h>
@@ -17,11 +17,11 @@ bool surus_form_read(struct _zval_struct *fields, struct _zval_struct *files)
 	const char *type = SG(request_info).content_type;
 	sapi_post_entry *entry = zend_hash_str_find_ptr(&SG(known_post_content_types), multipart,
 	        sizeof(multipart) - 1);
-	/* Where extensions put it that look at what comes in, whatever array they are given. */
+	/* Extensions that filter input write to these arrays, whatever array they are given. */
 	zval *post = &PG(http_globals)[TRACK_VARS_POST], *uploads =
 	        &PG(http_globals)[TRACK_VARS_FILES], before[2];
 
-	/* Once: who reads it, has read it. */
+	/* The body can be read once. */
 	if (!entry || !type || strncasecmp(type, multipart, sizeof(multipart) - 1) != 0 ||
 	        SG(rfc1867_uploaded_files) || SG(read_post_bytes) > 0) {
 		return false;

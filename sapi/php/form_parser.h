@@ -1,5 +1,4 @@
-/* Forms that come with another method than POST, for which PHP reads none: as request_parse_body()
- * of PHP 8.4. */
+/* Parses forms of requests other than POST, which PHP does not parse. */
 #ifndef SURUS_PHP_FORM_PARSER_H
 #define SURUS_PHP_FORM_PARSER_H
 
@@ -7,7 +6,7 @@
 
 struct _zval_struct;
 
-/* Reads the form of the event in our hands, if its body is one with parts and has not been read. */
+/* Reads the form of the current request, if its body is multipart and has not been read. */
 bool surus_form_read(struct _zval_struct *fields, struct _zval_struct *files);
 
 #endif

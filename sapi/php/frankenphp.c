@@ -1,4 +1,4 @@
-/* Functions of FrankenPHP, beside its loop (app/serve.c), that php-fpm has under no name. */
+/* Defines functions of FrankenPHP that php-fpm lacks; its request loop is in app/serve.c. */
 #include "php/frankenphp.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
-/* get_resources() on `worker`, without what PHP holds by a pointer of its own: a script that
- * closes or keeps such a resource would leave a pointer to freed memory behind, or an entry of the
- * list for each of its requests. */
+/* Replaces get_resources() on `worker`: hides resources that PHP itself holds by a pointer.
+ *
+ * A script that closes or keeps such a resource would leave a dangling pointer, or an entry of the
+ * list for each request. */
 #include "php/get_resources.h"
 
 #include <php.h>

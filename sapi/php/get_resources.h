@@ -1,12 +1,12 @@
-/* get_resources() on `worker`, without what PHP holds by a pointer of its own: a script that */
+/* Replaces get_resources() on `worker`: hides resources that PHP itself holds by a pointer. */
 #ifndef SURUS_PHP_GET_RESOURCES_H
 #define SURUS_PHP_GET_RESOURCES_H
 
 #include <php.h>
 
-/* At the end of the boot, behind surus_wrappers_note(). */
+/* At the end of the boot, after surus_wrappers_save(). */
 void surus_get_resources_install(void);
-/* Does PHP hold it by a pointer of its own? */
+/* Whether PHP itself holds this resource by a pointer. */
 bool surus_resource_is_phps(const zend_resource *resource);
 
 #endif

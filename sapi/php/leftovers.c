@@ -1,5 +1,5 @@
-/* Frees what an event has left with PHP and its extensions, where the process goes on as it is: PHP
- * frees it at the end of its request, which comes here when the worker ends. */
+/* Frees what a request has left in PHP and its extensions, in a process that continues. PHP would
+ * free it when the worker exits. */
 #include "php/leftovers.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 #include "php/request_body.h"
 #include "php/stream_wrappers.h"
 
-/* Handlers that events may stack up; restore_error_handler() beyond them reaches those of the
+/* Handlers that requests may add; beyond that, restore_error_handler() reaches those of the
  * boot. */
 enum { HANDLERS = 16 };
 
@@ -31,7 +31,7 @@ static int boot_error_handlers, boot_exception_handlers;
 static size_t boot_ticks;
 static zend_function *libxml_clear_errors; /* NULL without the extension */
 
-/* What error_get_last() and strtok() would tell the next event. */
+/* Frees what error_get_last() and strtok() would show the next request. */
 static void free_texts(void)
 {
 	if (PG(last_error_message)) {
@@ -53,18 +53,18 @@ static size_t count_ticks(void)
 	return BG(user_tick_functions) ? zend_llist_count(BG(user_tick_functions)) : 0;
 }
 
-/* --- what PHP or php-fpm gives every request anew, where the boot has left it --- */
+/* --- what PHP or php-fpm resets for each request --- */
 
 static struct {
-	int directory; /* -1: it cannot be opened */
+	int directory; /* -1: cannot be opened */
 	mode_t umask;
 	bool has_alarm;
-	/* of streams that are given none; NULL where the boot needed none */
+	/* the default stream context; NULL if the boot did not use it */
 	php_stream_context *context;
 	zval options;
 } boot;
 
-static void note_process(void)
+static void save_process(void)
 {
 	struct itimerval alarm;
 
@@ -79,7 +79,7 @@ static void note_process(void)
 	RANDOM_G(mt19937_seeded) = false;
 }
 
-static void put_back_context(void)
+static void restore_context(void)
 {
 	php_stream_context *now = FG(default_context);
 
@@ -93,20 +93,20 @@ static void put_back_context(void)
 	}
 }
 
-static void put_back_process(void)
+static void restore_process(void)
 {
 	if (boot.directory >= 0 && fchdir(boot.directory) != 0) {
-		/* Others may have taken away our right to enter it. */
+		/* The permission to enter it may have been removed. */
 	}
 	umask(boot.umask);
 	if (!boot.has_alarm) {
 		alarm(0);
 	}
 	RANDOM_G(mt19937_seeded) = false;
-	put_back_context();
+	restore_context();
 }
 
-void surus_leftovers_note(void)
+void surus_leftovers_save(void)
 {
 	boot_error_handlers = zend_stack_count(&EG(user_error_handlers));
 	boot_exception_handlers = zend_stack_count(&EG(user_exception_handlers));
@@ -114,15 +114,15 @@ void surus_leftovers_note(void)
 	libxml_clear_errors = zend_hash_str_find_ptr(CG(function_table),
 	        ZEND_STRL("libxml_clear_errors"));
 	if (surus_settings.engine == SURUS_WORKER) {
-		free_texts(); /* so that the first event finds what all others do */
-		surus_wrappers_note();
-		surus_archives_note();
+		free_texts(); /* so that all requests start alike */
+		surus_wrappers_save();
+		surus_archives_save();
 		surus_get_resources_install();
-		note_process();
+		save_process();
 	}
 }
 
-/* Takes the element out of the middle. */
+/* Removes the element at `at`. */
 static void take(zend_stack *stack, int at, void *element, size_t size)
 {
 	char *from = (char *)zend_stack_base(stack) + (size_t)at * size;
@@ -132,7 +132,7 @@ static void take(zend_stack *stack, int at, void *element, size_t size)
 	stack->top--;
 }
 
-/* A handler that every event sets and none restores would be kept for each of them. */
+/* Drops handlers that requests set and never restore. */
 static void limit_handlers(void)
 {
 	zval handler;
@@ -150,8 +150,8 @@ static void limit_handlers(void)
 	}
 }
 
-/* That of header_register_callback(), where headers had been sent already: the next activation
- * forgets it. */
+/* The callback of header_register_callback(), if headers had been sent already: the next activation
+ * would lose it. */
 static void free_header_callback(void)
 {
 #if PHP_VERSION_ID >= 80600
@@ -164,7 +164,7 @@ static void free_header_callback(void)
 #endif
 }
 
-static zend_llist ticks; /* what runs with every tick, while an event ends */
+static zend_llist ticks; /* tick functions, while a request ends */
 
 void surus_leftovers_stop_ticks(void)
 {
@@ -172,7 +172,7 @@ void surus_leftovers_stop_ticks(void)
 	zend_llist_init(&PG(tick_functions), ticks.size, NULL, 1);
 }
 
-/* One that the script has registered meanwhile, PHP adds only once. */
+/* PHP adds a function that the script registers meanwhile only once. */
 static void continue_ticks(void)
 {
 	zend_llist added = PG(tick_functions);
@@ -193,15 +193,15 @@ void surus_leftovers_free(void)
 	surus_body_close();
 	free_header_callback();
 	php_url_scanner_reset_vars();
-	/* Where a script has libxml collect its errors, and does not clear them. */
+	/* A script may let libxml collect its errors and not clear them. */
 	if (libxml_clear_errors) {
 		zend_call_known_function(libxml_clear_errors, NULL, NULL, NULL, 0, NULL, NULL);
 	}
 	limit_handlers();
 	if (surus_settings.engine == SURUS_WORKER) {
 		surus_archives_close();
-		surus_wrappers_renew();
-		put_back_process();
+		surus_wrappers_restore();
+		restore_process();
 	}
 	free_texts();
 }

@@ -1,4 +1,4 @@
-/* How is OPcache? */
+/* Asks OPcache for its state, and sets its time of the request. */
 #include "php/opcache.h"
 
 #include <stdio.h>
@@ -11,16 +11,16 @@
 
 #include "base/scoreboard_layout.h"
 
-static time_t *request_time; /* OPcache's */
+static time_t *request_time; /* field of OPcache's globals */
 
-static bool may_ask(void)
+static bool is_queryable(void)
 {
 	return !zend_ini_string("opcache.restrict_api", sizeof("opcache.restrict_api") - 1, 0)[0] &&
 	       zend_hash_str_exists(CG(function_table), "opcache_get_status",
 	       sizeof("opcache_get_status") - 1);
 }
 
-/* opcache_get_status(false), which only PHP code can ask; undefined when there is no answer. */
+/* Calls opcache_get_status(false), which has no C interface; undefined if that fails. */
 static void ask(zval *status)
 {
 	zval name, arg;
@@ -55,7 +55,7 @@ void surus_opcache_explain_preload(void)
 	} else {
 		fprintf(stderr,
 		        "surus-php: PHP did not start, most likely because %s failed (opcache.preload); "
-		        "log_errors = 1 tells why\n", file);
+		        "set log_errors = 1 to see the error\n", file);
 	}
 }
 
@@ -70,10 +70,10 @@ const char *surus_opcache_state(void)
 	if (!zend_ini_long("opcache.enable", sizeof("opcache.enable") - 1, 0)) {
 		return "disabled";
 	}
-	if (!may_ask()) {
+	if (!is_queryable()) {
 		return "on";
 	}
-	/* A request of its own, the only one that the template ever runs. */
+	/* Needs a PHP request, the only one that the master process runs outside of a boot. */
 	if (php_request_startup() != SUCCESS) {
 		return state;
 	}
@@ -82,7 +82,7 @@ const char *surus_opcache_state(void)
 		if (says(&status, "opcache_enabled")) {
 			state = "on";
 		} else if (says(&status, "file_cache_only")) {
-			/* It says that it is not enabled, and means its shared memory. */
+			/* opcache_enabled is false because it means the shared memory. */
 			state = "file cache only";
 		}
 		zval_ptr_dtor(&status);
@@ -91,12 +91,12 @@ const char *surus_opcache_state(void)
 	return state;
 }
 
-const char *surus_opcache_stuck(void)
+const char *surus_opcache_blocked(void)
 {
 	const char *volatile why = NULL;
 	zval status;
 
-	if (!zend_get_extension("Zend OPcache") || !may_ask()) {
+	if (!zend_get_extension("Zend OPcache") || !is_queryable()) {
 		return NULL;
 	}
 	zend_try {
@@ -108,12 +108,11 @@ const char *surus_opcache_stuck(void)
 	return why;
 }
 
-/* OPcache's time of the request is a field of zend_accel_globals, whose layout is not among PHP's
- * installed headers (ext/opcache/ZendAccelerator.h). An ini entry has the address of these globals
- * and the place of its own field. Some 200 bytes behind that is the field we look for;
- * accel_activate() has just set it to what sapi_get_request_time() says. The globals are 32 KiB
- * long. */
-void surus_opcache_booting(void)
+/* OPcache's time of the request is a field of zend_accel_globals, whose layout is not in PHP's
+ * installed headers (ext/opcache/ZendAccelerator.h). An ini entry contains the address of these
+ * globals and the offset of its field. The wanted field lies some 200 bytes behind it;
+ * accel_activate() has just set it to sapi_get_request_time(). The globals are 32 KiB long. */
+void surus_opcache_boot_begin(void)
 {
 	enum { WITHIN = 512 };
 	zend_ini_entry *entry = zend_hash_str_find_ptr(EG(ini_directives),
@@ -132,7 +131,7 @@ void surus_opcache_booting(void)
 	}
 }
 
-void surus_opcache_begin(void)
+void surus_opcache_request_begin(void)
 {
 	if (request_time) {
 		*request_time = (time_t)sapi_get_request_time();

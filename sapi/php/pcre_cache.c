@@ -1,19 +1,9 @@
-/* Regular expressions that events have had PHP compile. PHP keeps them for later requests, and so
- * does php-fpm; a process that ends with its event, or is put back, cannot. So events note which
- * they were, in memory that all processes share, and the template compiles those that have come
- * again, for the workers that it forks from then on. Only the expression's text leaves an event.
+/* Shares compiled regular expressions between workers of `fork` and `rewind`, whose PCRE cache does
+ * not survive a request.
  *
- * Every worker can write anything into that memory, at any time. So nothing in it is read twice,
- * and what the template compiles is a copy of its own, of a length that it has checked. That text
- * may be anything an attacker likes. To have it compiled is harmless:
- * - A compiled expression has no effect before somebody matches with it, and it is found by its
- *   exact text only. Who asks for it has the same text compiled, and gets the same result.
- * - To compile takes time and memory, and a bug in the compiler may be reached. So a child of the
- *   template compiles first, and is killed when its time is over; the template goes on forking
- *   workers meanwhile. It compiles only what the child has compiled in time, without a crash and in
- *   little memory.
- * - The memory that all of them take together has a limit, too, after which none is compiled any
- *   more. */
+ * Every worker can write anything into the shared table at any time. So no value is read twice, and
+ * the prototype process compiles a copy of checked length, after a child has compiled it within
+ * limits. docs/internals/pcre-cache.md says how, and why a forged entry does no harm. */
 #include "php/pcre_cache.h"
 
 #include <ctype.h>
@@ -42,48 +32,48 @@ enum {
 	SLOTS = 1024,
 	PROBES = 8,
 	LONGEST = 4064, /* bytes of an expression */
-	OFTEN = 2,      /* events that have compiled an expression before the template does */
-	/* microseconds from the boot to the first time that the template compiles */
+	OFTEN = 2, /* requests that compile an expression before the prototype process does */
+	/* microseconds from the boot to the first refresh */
 	FIRST_WAIT = 1000000,
-	WAIT_FACTOR = 4,      /* and how much longer it waits each time after */
+	WAIT_FACTOR = 4, /* factor between two waits */
 	LONGEST_WAIT = 600000000,
-	APART = 20000, /* microseconds between two workers that make room for others */
-	TRIAL = 300,   /* milliseconds of CPU time that the child has for all that are new */
-	/* and of time, on a machine that is busy; the template does not wait for it */
+	APART = 20000, /* microseconds between two workers that exit for a refresh */
+	TRIAL = 300, /* milliseconds of CPU time for a trial */
+	/* and of wall-clock time, for a busy machine; forking goes on meanwhile */
 	TRIAL_WAIT = 900,
-	MOST_PAGES = 256,       /* of memory for one expression */
+	MOST_PAGES = 256, /* of memory for one expression */
 	MOST_PAGES_IN_ALL = 4096, /* and for all together */
 };
 
 enum { FREE, WRITING, WRITTEN };
 
-/* An expression. A process that dies while it writes leaves a slot that nobody reads. */
+/* An expression. If a process dies while it writes, the slot stays unread. */
 struct slot {
-	_Atomic uint32_t state, events;
+	_Atomic uint32_t state, requests;
 	_Atomic uint32_t len;
 	_Atomic uint64_t hash;
 	char text[LONGEST];
 };
 
 static struct table {
-	_Atomic uint32_t due;      /* expressions that have come often enough */
-	_Atomic uint32_t compiled; /* those of them that the template has compiled */
+	_Atomic uint32_t due; /* expressions that recur often enough */
+	_Atomic uint32_t compiled; /* how many of them the prototype process has compiled */
 	_Atomic uint64_t not_before, next_leaves;
 	struct slot slots[SLOTS];
 } *table;
 
-/* What this process began with. */
+/* The state when this process was forked. */
 static uint32_t known, compiled;
 
-/* The template's own. What the table says of it is for the workers. */
+/* For the prototype process only. The table has copies for the workers. */
 static uint64_t pause_before = FIRST_WAIT, not_before;
 
 static size_t pages_taken;
-static bool done[SLOTS]; /* compiled, or refused for good */
+static bool done[SLOTS]; /* compiled, or rejected for good */
 
-bool surus_regex_start(void)
+bool surus_pcre_cache_create(void)
 {
-	/* Pages that no expression has come to are no memory yet. */
+	/* Unused pages take no memory. */
 	void *shared = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 	        -1, 0);
 
@@ -91,7 +81,7 @@ bool surus_regex_start(void)
 	return table != NULL;
 }
 
-void surus_regex_booted(void)
+void surus_pcre_cache_init(void)
 {
 	known = PCRE_G(pcre_cache).nNumUsed;
 	not_before = surus_now() + pause_before;
@@ -99,8 +89,8 @@ void surus_regex_booted(void)
 	atomic_store(&table->compiled, compiled);
 }
 
-/* Under a locale, PHP's key is the locale's name and the expression. No expression begins as names
- * do. */
+/* Under a locale, PHP's key is the locale's name and the expression. No expression begins like a
+ * name. */
 static bool is_expression(const zend_string *key)
 {
 	const char *at = ZSTR_VAL(key);
@@ -111,7 +101,7 @@ static bool is_expression(const zend_string *key)
 	return *at != '\0' && *at != '\\' && !isalnum((unsigned char)*at);
 }
 
-static void note(zend_string *expression)
+static void record(zend_string *expression)
 {
 	uint64_t hash = ZSTR_HASH(expression);
 
@@ -125,14 +115,14 @@ static void note(zend_string *expression)
 			atomic_store(&slot->len, (uint32_t)ZSTR_LEN(expression));
 			atomic_store(&slot->hash, hash);
 			memcpy(slot->text, ZSTR_VAL(expression), ZSTR_LEN(expression));
-			atomic_store(&slot->events, 1);
+			atomic_store(&slot->requests, 1);
 			atomic_store(&slot->state, WRITTEN);
 			return;
 		}
 		if (state == WRITTEN && atomic_load(&slot->hash) == hash &&
 		        atomic_load(&slot->len) == ZSTR_LEN(expression) &&
 		    memcmp(slot->text, ZSTR_VAL(expression), ZSTR_LEN(expression)) == 0) {
-			if (atomic_fetch_add(&slot->events, 1) + 1 == OFTEN) {
+			if (atomic_fetch_add(&slot->requests, 1) + 1 == OFTEN) {
 				atomic_fetch_add(&table->due, 1);
 			}
 			return;
@@ -140,26 +130,26 @@ static void note(zend_string *expression)
 	}
 }
 
-void surus_regex_note(void)
+void surus_pcre_cache_record(void)
 {
 	HashTable *cache = &PCRE_G(pcre_cache);
 
 	for (uint32_t i = known; i < cache->nNumUsed; i++) {
 		if (Z_TYPE(cache->arData[i].val) != IS_UNDEF && cache->arData[i].key) {
-			note(cache->arData[i].key);
+			record(cache->arData[i].key);
 		}
 	}
 }
 
-bool surus_regex_is_due(void)
+bool surus_pcre_cache_is_due(void)
 {
 	return atomic_load_explicit(&table->due, memory_order_relaxed) > compiled &&
 	        surus_now() >= not_before;
 }
 
-/* Has it been told by now, as far as a worker sees? Where a script makes it look so, workers are
- * replaced one after the other, until the template writes down again how it is. */
-static bool is_news(void)
+/* Whether a refresh is due or done, as far as a worker sees. If a script forges the values, workers
+ * are replaced one after the other until the prototype process writes them again. */
+static bool is_refresh_wanted(void)
 {
 	uint32_t by_now = atomic_load_explicit(&table->compiled, memory_order_relaxed);
 
@@ -169,17 +159,17 @@ static bool is_news(void)
 	                              memory_order_relaxed));
 }
 
-bool surus_regex_leaves(void)
+bool surus_pcre_cache_replaces_worker(void)
 {
-	if (!is_news()) {
+	if (!is_refresh_wanted()) {
 		return false;
 	}
-	/* One after the other, so that the rest goes on serving. */
+	/* One at a time, so that the other workers continue to serve. */
 	uint64_t now = surus_now(), next = atomic_load(&table->next_leaves);
 	return now >= next && atomic_compare_exchange_strong(&table->next_leaves, &next, now + APART);
 }
 
-/* A copy of what is in a slot by now. NULL: that is none. */
+/* A copy of the slot's current text; NULL if that is no expression. */
 static zend_string *copy(const struct slot *slot)
 {
 	uint32_t len = atomic_load(&slot->len);
@@ -195,8 +185,8 @@ static zend_string *copy(const struct slot *slot)
 	return NULL;
 }
 
-/* Without the application hearing of it: it has not asked for this, and this is not the place for
- * its code. */
+/* Compiles without the application's error handlers, because the application has not asked for
+ * this. */
 static void compile(zend_string *expression)
 {
 	zval error_handler, exception_handler;
@@ -222,13 +212,12 @@ static void compile(zend_string *expression)
 	PCRE_G(jit) = jit;
 }
 
-/* Pages of memory that this process has, but for those of files: a child comes to those by and
- * by. */
+/* Pages of this process without those of files, which a child touches at random. */
 static size_t resident(void)
 {
 	char text[64];
 	unsigned long pages = 0, of_files = 0;
-	int statm = surus_open_own("/proc/self/statm");
+	int statm = surus_procfs_open("/proc/self/statm");
 	ssize_t len = statm < 0 ? -1 : read(statm, text, sizeof(text) - 1);
 
 	close(statm);
@@ -239,17 +228,17 @@ static size_t resident(void)
 	return pages > of_files ? pages - of_files : 0;
 }
 
-/* An expression that the template is about to compile. */
+/* An expression that the prototype process is about to compile. */
 struct candidate {
 	zend_string *expression;
 	uint16_t slot;
 	bool tried, is_fit;
 };
 
-/* In the child: compiles them, and says of each that it begins with it, and that it is fit. */
+/* In the child: compiles all candidates and reports the beginning and the result of each. */
 static _Noreturn void try_all(const struct candidate *candidates, size_t count, int out)
 {
-	/* Nobody is to wait for what this child still has open, if it cannot come to an end. */
+	/* If this child hangs, it must not keep its descriptors open. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	struct itimerval limit = {.it_value.tv_usec = TRIAL * 1000};
 	sigset_t none;
@@ -259,29 +248,29 @@ static _Noreturn void try_all(const struct candidate *candidates, size_t count, 
 	setitimer(ITIMER_PROF, &limit, NULL);
 	for (size_t i = 0; i < count; i++) {
 		size_t before = resident();
-		char said = 'b';
-		if (write(out, &said, 1) != 1) {
+		char report = 'b';
+		if (write(out, &report, 1) != 1) {
 			break;
 		}
 		compile(candidates[i].expression);
 		size_t after = resident();
-		said = after > before + MOST_PAGES ? 'l' : 'f';
-		if (write(out, &said, 1) != 1) {
+		report = after > before + MOST_PAGES ? 'l' : 'f';
+		if (write(out, &report, 1) != 1) {
 			break;
 		}
 	}
 	_exit(0);
 }
 
-/* The child that tries them, while there is one. */
+/* The running trial. */
 static struct {
 	struct candidate *candidates;
-	size_t count, at; /* all, and which it is at */
-	pid_t child;      /* 0 when it has ended */
-	int words;        /* what it says; -1: there is none */
-	uint64_t end;     /* of its time */
-	bool has_begun;   /* that one */
-} trial = {.words = -1};
+	size_t count, at; /* number of candidates, and the current one */
+	pid_t child; /* 0: it has exited */
+	int reports; /* the child's reports; -1: none */
+	uint64_t end; /* when its time is over */
+	bool has_started; /* the current one */
+} trial = {.reports = -1};
 
 static void begin_trial(struct candidate *candidates, size_t count)
 {
@@ -290,36 +279,35 @@ static void begin_trial(struct candidate *candidates, size_t count)
 	trial.candidates = candidates;
 	trial.count = count;
 	trial.at = 0;
-	trial.has_begun = false;
+	trial.has_started = false;
 	trial.end = surus_now() + TRIAL_WAIT * 1000;
 	if (pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK) != 0) {
 		return;
 	}
 	fflush(NULL);
-	/* As a worker's: none of what cuts off a script's child is for this one. */
-	surus_self->forks_workers = true;
+	/* Like a worker's fork: the child is not detached as a script's child. */
+	surus_process->forks_workers = true;
 	trial.child = fork();
-	surus_self->forks_workers = false;
+	surus_process->forks_workers = false;
 	if (trial.child == 0) {
 		close(pipe_ends[0]);
 		try_all(candidates, count, pipe_ends[1]);
 	}
-	/* One that could not be forked says nothing, as one that has ended. */
+	/* A child that could not be forked reports nothing, like one that has exited. */
 	trial.child = trial.child > 0 ? trial.child : 0;
 	close(pipe_ends[1]);
-	trial.words = pipe_ends[0];
+	trial.reports = pipe_ends[0];
 }
 
-/* Reads which are fit, as far as that is known. One that has cost the child its life, or its time,
- * is not; what follows it is left for the next time, and all that the machine did not come to.
- * False: the child is at work. */
+/* Reads the results so far. A candidate that crashed the child or used up its time fails; those
+ * after it are left for the next trial. False: the trial still runs. */
 static bool end_trial(void)
 {
-	bool is_over = trial.words < 0 || surus_now() >= trial.end;
-	char said;
+	bool is_over = trial.reports < 0 || surus_now() >= trial.end;
+	char report;
 
-	while (trial.words >= 0 && trial.at < trial.count) {
-		ssize_t got = read(trial.words, &said, 1);
+	while (trial.reports >= 0 && trial.at < trial.count) {
+		ssize_t got = read(trial.reports, &report, 1);
 		if (got < 0 && errno == EINTR) {
 			continue;
 		}
@@ -327,21 +315,21 @@ static bool end_trial(void)
 			break;
 		}
 		if (got != 1) {
-			/* It has ended amid this one, if it had begun. */
-			trial.candidates[trial.at].tried = trial.has_begun;
+			/* It exited during this one, if it had begun. */
+			trial.candidates[trial.at].tried = trial.has_started;
 			is_over = true;
 			break;
 		}
-		trial.has_begun = said == 'b';
-		if (!trial.has_begun) {
+		trial.has_started = report == 'b';
+		if (!trial.has_started) {
 			trial.candidates[trial.at].tried = true;
-			trial.candidates[trial.at++].is_fit = said == 'f';
+			trial.candidates[trial.at++].is_fit = report == 'f';
 		}
 	}
 	if (!is_over && trial.at < trial.count) {
 		return false;
 	}
-	surus_regex_leave_trial();
+	surus_pcre_cache_close_trial();
 	if (trial.child > 0) {
 		kill(trial.child, SIGKILL);
 		while (waitpid(trial.child, NULL, 0) < 0 && errno == EINTR) {
@@ -351,22 +339,22 @@ static bool end_trial(void)
 	return true;
 }
 
-void surus_regex_leave_trial(void)
+void surus_pcre_cache_close_trial(void)
 {
-	if (trial.words >= 0) {
-		close(trial.words);
-		trial.words = -1;
+	if (trial.reports >= 0) {
+		close(trial.reports);
+		trial.reports = -1;
 	}
 }
 
-void surus_regex_reaped(pid_t pid)
+void surus_pcre_cache_reaped(pid_t pid)
 {
 	if (trial.child == pid) {
 		trial.child = 0;
 	}
 }
 
-bool surus_regex_try(void)
+bool surus_pcre_cache_try(void)
 {
 	if (trial.candidates) {
 		return end_trial();
@@ -379,14 +367,14 @@ bool surus_regex_try(void)
 		if (done[i] || atomic_load(&slot->state) != WRITTEN) {
 			continue;
 		}
-		if (atomic_load(&slot->events) >= OFTEN) {
+		if (atomic_load(&slot->requests) >= OFTEN) {
 			zend_string *expression = copy(slot);
 			done[i] = !expression;
 			if (expression) {
 				candidates[count++] = (struct candidate){.expression = expression, .slot = i};
 			}
 		} else {
-			/* Made for one visitor, it seems. */
+			/* Probably specific to one visitor. */
 			atomic_store(&slot->state, FREE);
 		}
 	}
@@ -396,12 +384,12 @@ bool surus_regex_try(void)
 		return true;
 	}
 	begin_trial(candidates, count);
-	/* Workers leave again when it may be over: the next one that is forked begins with them. */
+	/* Workers exit again when the trial may be over, because the next fork ends it. */
 	atomic_store(&table->not_before, trial.end);
 	return false;
 }
 
-void surus_regex_compile(void)
+void surus_pcre_cache_compile(void)
 {
 	uint32_t left = 0;
 
@@ -421,7 +409,7 @@ void surus_regex_compile(void)
 	free(trial.candidates);
 	trial.candidates = NULL;
 	trial.count = 0;
-	/* Whatever was there. */
+	/* Overwrites any value. */
 	atomic_store(&table->due, compiled + left);
 	pause_before = pause_before * WAIT_FACTOR < LONGEST_WAIT ? pause_before * WAIT_FACTOR
 	        : LONGEST_WAIT;

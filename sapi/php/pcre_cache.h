@@ -1,30 +1,30 @@
-/* Regular expressions that events have had PHP compile. PHP keeps them for later requests, and so
- * does php-fpm; a process that ends */
+/* Shares compiled regular expressions between workers of `fork` and `rewind`, whose PCRE cache does
+ * not survive a request. */
 #ifndef SURUS_PHP_PCRE_CACHE_H
 #define SURUS_PHP_PCRE_CACHE_H
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* In the template, before anything is forked. */
-bool surus_regex_start(void);
-/* In the template: what is compiled by now, those that it forks begin with. */
-void surus_regex_booted(void);
-/* At the end of an event: notes those that it has had compiled. */
-void surus_regex_note(void);
-/* Is it time that the template compiles those that have come again? */
-bool surus_regex_is_due(void);
-/* In a worker: shall it end, so that it is, or so that another has those that the template has
- * compiled since? */
-bool surus_regex_leaves(void);
-/* In the template: has a child try them. False: that is under way, so it is to be asked again
- * before the next worker is forked. */
-bool surus_regex_try(void);
-/* In a worker: closes what the template reads the child's words from. */
-void surus_regex_leave_trial(void);
-/* In the template: a child has ended, which may be that one. */
-void surus_regex_reaped(pid_t pid);
-/* In the template, after that: compiles those that are fit. */
-void surus_regex_compile(void);
+/* In the master process, before the first fork. */
+bool surus_pcre_cache_create(void);
+/* In the prototype process: workers forked from here on start with the current cache. */
+void surus_pcre_cache_init(void);
+/* At the end of a request: records the expressions that it has compiled. */
+void surus_pcre_cache_record(void);
+/* Whether the prototype process should compile recurring expressions now. */
+bool surus_pcre_cache_is_due(void);
+/* In a worker: whether it must exit, so that the prototype process refreshes its cache or a new
+ * worker gets the refreshed one. */
+bool surus_pcre_cache_replaces_worker(void);
+/* In the prototype process: tries the expressions in a child. False: the trial still runs; call
+ * again before the next fork. */
+bool surus_pcre_cache_try(void);
+/* In a worker: closes the pipe from the trial's child. */
+void surus_pcre_cache_close_trial(void);
+/* In the prototype process: a child has exited, possibly the trial's. */
+void surus_pcre_cache_reaped(pid_t pid);
+/* In the prototype process, after a trial: compiles the expressions that passed it. */
+void surus_pcre_cache_compile(void);
 
 #endif

@@ -1,9 +1,8 @@
-/* Generators of random numbers. Memory that is put back gives the same numbers again; so after each
- * rewind every generator of this process starts anew from the kernel's.
+/* Reseeds random generators after a fork and after each rewind, because restored memory would give
+ * the same numbers again.
  *
- * Those of OpenSSL, GnuTLS and libgcrypt do so by themselves: each remembers the process that has
- * seeded it, which was the template, and seeds itself anew when it finds that it is not that
- * process, which every worker finds after every rewind. */
+ * OpenSSL, GnuTLS and libgcrypt reseed themselves: each remembers the process that has seeded it,
+ * which was the prototype process, and reseeds in any other process. */
 #include "php/random_seed.h"
 
 #include <dlfcn.h>
@@ -23,40 +22,38 @@
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
 
-/* Bytes that nobody has had, and how many. Not restored by a rewind. */
-static struct drawn {
+/* Random bytes that are unused, and how many. In persistent memory. */
+static struct pool {
 	size_t left;
 	unsigned char bytes[8192];
-} *drawn;
+} *pool;
 
-static zend_object **engines; /* those that the boot has made */
+static zend_object **engines; /* engine objects of the boot */
 static size_t engine_count;
 
-/* The state of libc's random(): behind a word that says of what kind it is, 31 words of any
- * content. */
+/* The state of libc's random(): a word with its type and 31 words of any content. */
 static char libc_state[128];
 
 bool surus_random_create(void)
 {
-	drawn = surus_persistent_alloc(sizeof(*drawn));
-	return drawn != NULL;
+	pool = surus_persistent_alloc(sizeof(*pool));
+	return pool != NULL;
 }
 
-void surus_random_forget(void)
+void surus_random_discard(void)
 {
-	drawn->left = 0;
-	explicit_bzero(drawn->bytes, sizeof(drawn->bytes));
+	pool->left = 0;
+	explicit_bzero(pool->bytes, sizeof(pool->bytes));
 }
 
-/* --- GMP's --- */
+/* --- GMP --- */
 
-/* PHP seeds it when it is first used, with 20 bits, and no more: what a boot has used would give
- * the same numbers to all, and of a thousand processes that boot for themselves two would often
- * have the same. */
+/* PHP seeds GMP at its first use, with 20 bits. After a boot that has used it, all workers would
+ * draw the same numbers; of a thousand processes that boot separately, two would often do. */
 static const char *const gmp_names[] = {"gmp_random_seed", "gmp_random_bits", "gmp_random_range"};
 
 enum { GMP_FUNCTIONS = sizeof(gmp_names) / sizeof(*gmp_names) };
-static zend_function *gmp_functions[GMP_FUNCTIONS]; /* closures have copies, with the same name */
+static zend_function *gmp_functions[GMP_FUNCTIONS]; /* closures have copies with the same name */
 static zif_handler gmp_handlers[GMP_FUNCTIONS];
 static bool gmp_seeded;
 static uint64_t seed(void);
@@ -68,7 +65,7 @@ static ZEND_FUNCTION(surus_gmp)
 		        EX(func)->common.function_name) {
 			continue;
 		}
-		/* Who gives a seed of his own, wants that. */
+		/* A seed of the script stays as it is. */
 		if (i > 0 && !gmp_seeded) {
 			zval number, nothing;
 			gmp_seeded = true;
@@ -81,18 +78,18 @@ static ZEND_FUNCTION(surus_gmp)
 	}
 }
 
-/* --- libuuid's --- */
+/* --- libuuid --- */
 
-/* It keeps to itself what tells its UUIDs of time from those that another process makes in the same
- * moment: 14 bits, drawn for the first one, and all that are forked from there would have the same.
- * So those that a boot wants are made by a process that is nobody's parent. */
+/* libuuid draws 14 bits for the first time-based UUID, which distinguish processes that make one in
+ * the same moment. All workers forked after that would share them. So a child process makes the
+ * time-based UUIDs of a boot. */
 static zif_handler plain_uuid_create;
 
 static bool makes_time_in_boot(zend_execute_data *call)
 {
 	enum { TIME = 1 }; /* UUID_TYPE_TIME */
 
-	return surus_boots_in_template() && surus_self->line == &surus_self->nowhere &&
+	return surus_engine_boots_in_prototype() && surus_process->line == &surus_process->nowhere &&
 	        ZEND_CALL_NUM_ARGS(call) > 0 &&
 	       zval_get_long(ZEND_CALL_ARG(call, 1)) == TIME;
 }
@@ -149,11 +146,11 @@ void surus_random_prepare(void)
 	}
 }
 
-/* --- the others --- */
+/* --- other generators --- */
 
-/* Starts anew what can be left to start itself when it is used: in every fork, and after every
- * rewind to where we are. */
-static void forget(void)
+/* Resets the generators that seed themselves at their next use: in every fork and after every
+ * rewind. */
+static void reset_lazy(void)
 {
 	void (*sqlite)(int, void *) = (void (*)(int, void *))dlsym(RTLD_DEFAULT, "sqlite3_randomness");
 
@@ -163,16 +160,16 @@ static void forget(void)
 	}
 }
 
-/* Engines that the boot has made: Random\Engine\Mt19937 and its kin, and what is derived from
- * them. */
-void surus_random_note(void)
+/* Finds the engine objects of the boot: Random\Engine\Mt19937, the other engines, and
+ * subclasses. */
+void surus_random_boot_end(void)
 {
 	zend_objects_store *store = &EG(objects_store);
 
-	forget();
+	reset_lazy();
 	gmp_seeded = false;
-	/* What the template had, all would get. */
-	drawn->left = 0;
+	/* All workers would get the same bytes. */
+	pool->left = 0;
 	initstate(1, libc_state, sizeof(libc_state));
 	for (uint32_t i = 1; i < store->top; i++) {
 		zend_object *object = store->object_buckets[i];
@@ -188,25 +185,25 @@ void surus_random_note(void)
 	}
 }
 
-/* Gives random bytes of the kernel's. They are fetched for many requests together where a process
- * serves many, because a call costs more than what it fetches; in memory that is never put back,
- * and of which the template has none, so nobody gets them twice. */
+/* Returns random bytes of the kernel. `rewind` fetches them for many requests at once, because a
+ * system call costs more than the bytes. They lie in persistent memory, and the prototype process
+ * has none, so no bytes are used twice. */
 static void draw(void *to, size_t size)
 {
-	size_t fetched = surus_settings.engine == SURUS_REWIND ? sizeof(drawn->bytes) : size;
+	size_t fetched = surus_settings.engine == SURUS_REWIND ? sizeof(pool->bytes) : size;
 
-	if (drawn->left < size) {
+	if (pool->left < size) {
 		size_t got = 0;
 		while (got < fetched) {
-			ssize_t more = getrandom(drawn->bytes + got, fetched - got, 0);
+			ssize_t more = getrandom(pool->bytes + got, fetched - got, 0);
 			got += more > 0 ? (size_t)more : 0;
 		}
-		drawn->left = fetched;
+		pool->left = fetched;
 	}
-	drawn->left -= size;
-	memcpy(to, drawn->bytes + drawn->left, size);
-	/* What has been drawn is nobody else's to find. */
-	explicit_bzero(drawn->bytes + drawn->left, size);
+	pool->left -= size;
+	memcpy(to, pool->bytes + pool->left, size);
+	/* Used bytes must not stay in memory. */
+	explicit_bzero(pool->bytes + pool->left, size);
 }
 
 static uint64_t seed(void)
@@ -216,7 +213,7 @@ static uint64_t seed(void)
 	return value;
 }
 
-static void renew(zend_object *object)
+static void reseed(zend_object *object)
 {
 	php_random_engine *engine = php_random_engine_from_obj(object);
 #if PHP_VERSION_ID < 80400
@@ -234,11 +231,11 @@ static void renew(zend_object *object)
 #endif
 }
 
-/* PHP 8.2 seeds it with the microsecond and the pid, and so gives a worker that begins with each
- * request the same numbers again after some thousand of them. */
-static void renew_combined(void)
+/* Reseeds the combined LCG. PHP 8.2 seeds it from the microsecond and the pid, so a worker would
+ * repeat numbers after some thousand requests. */
+static void reseed_combined(void)
 {
-	/* What each of its two halves may be. */
+	/* the ranges of its two halves */
 	enum { FIRST = 2147483562, SECOND = 2147483398 };
 #if PHP_VERSION_ID < 80400
 	php_random_status_state_combinedlcg *status = RANDOM_G(combined_lcg)->state;
@@ -252,9 +249,9 @@ static void renew_combined(void)
 	RANDOM_G(combined_lcg_seeded) = true;
 }
 
-/* 31 words of 128 bits, by two splitmix64 (https://prng.di.unimi.it/splitmix64.c): to draw them all
- * takes longer than all else here, and so does srandom(), which would make as much of 32 bits. */
-static void renew_libc(void)
+/* Fills 31 words from 128 bits by two splitmix64 (https://prng.di.unimi.it/splitmix64.c). Drawing
+ * all words takes longer than everything else here; so does srandom(), which uses only 32 bits. */
+static void reseed_libc(void)
 {
 	uint64_t words[sizeof(libc_state) / sizeof(uint64_t)], seeds[2] = {seed(), seed()};
 
@@ -270,11 +267,11 @@ static void renew_libc(void)
 	memcpy(libc_state + 4, words, sizeof(libc_state) - 4);
 }
 
-void surus_random_renew(void)
+void surus_random_reseed(void)
 {
-	renew_combined();
+	reseed_combined();
 	for (size_t i = 0; i < engine_count; i++) {
-		renew(engines[i]);
+		reseed(engines[i]);
 	}
-	renew_libc();
+	reseed_libc();
 }

@@ -1,7 +1,8 @@
-/* The body of a request as PHP reads it, and its end. PHP's own reader
- * (sapi_read_standard_form_data) copies what is longer than 16 KiB into a file with a name, which
- * stays where the process is killed. Here the stream is the file that the body has come in, which
- * has none, or memory. */
+/* Provides the body of a request as PHP's stream.
+ *
+ * PHP's own reader (sapi_read_standard_form_data) copies more than 16 KiB into a named file, which
+ * remains if the process is killed. Here the stream is memory, or the unnamed file that the body
+ * came in. */
 #include "php/request_body.h"
 
 #include <string.h>
@@ -13,7 +14,7 @@
 
 #include "ipc/request_decode.h"
 
-/* In memory, with the room that it needs; PHP's own has the same two streams. */
+/* In memory of the right size; PHP's stream has the same two layers. */
 static php_stream *from_message(const char *bytes, size_t len)
 {
 	php_stream *body = php_stream_temp_create_ex(TEMP_STREAM_DEFAULT, len + 1, PG(upload_tmp_dir));
@@ -27,7 +28,7 @@ static php_stream *from_message(const char *bytes, size_t len)
 
 static php_stream *from_file(int *fd)
 {
-	/* The offset is shared with a worker that has had the event before and died. */
+	/* The offset is shared with a worker that has had the request before and crashed. */
 	php_stream *body = lseek(*fd, 0, SEEK_SET) == 0 ? php_stream_fopen_from_fd(*fd, "rb", NULL)
 	        : NULL;
 
@@ -39,28 +40,29 @@ static php_stream *from_file(int *fd)
 
 static void read_body(void)
 {
-	struct surus_event *event = surus_request;
-	bool is_whole = event->id && event->body_read == 0 && SG(request_info).content_length >= 0 &&
-	                (uint64_t)SG(request_info).content_length == event->body_len;
+	struct surus_request *request = surus_request;
+	bool is_whole = request->id && request->body_read == 0 &&
+	                SG(request_info).content_length >= 0 &&
+	                (uint64_t)SG(request_info).content_length == request->body_len;
 	php_stream *body = NULL;
 
 	if (is_whole && (SG(post_max_size) <= 0 ||
 	        SG(request_info).content_length <= SG(post_max_size))) {
-		body = event->body_fd >= 0 ? from_file(&event->body_fd)
-		        : from_message(event->body, event->body_len);
+		body = request->body_fd >= 0 ? from_file(&request->body_fd)
+		        : from_message(request->body, request->body_len);
 	}
 	if (!body) {
-		/* It says what is wrong with it. */
+		/* PHP's reader reports what is wrong. */
 		sapi_read_standard_form_data();
 		return;
 	}
 	SG(request_info).request_body = body;
-	SG(read_post_bytes) = (int64_t)event->body_len;
+	SG(read_post_bytes) = (int64_t)request->body_len;
 	SG(post_read) = 1;
-	event->body_read = event->body_len;
+	request->body_read = request->body_len;
 }
 
-/* As php_default_post_reader: of types that have no reader. */
+/* As php_default_post_reader(), for types without a reader. */
 static void read_other(void)
 {
 	if (strcmp(SG(request_info).request_method, "POST") == 0 && !SG(request_info).post_entry) {
@@ -82,12 +84,12 @@ void surus_body_install(void)
 	}
 }
 
-/* Those of php://input read from the body by a pointer of their own, and are newer than it. */
+/* Streams of php://input read from the body by a pointer and are newer than it. */
 static void close_readers(zend_long first)
 {
 	HashTable *list = &EG(regular_list);
 
-	/* The table may move while a stream closes, whose filters may be the script's. */
+	/* Closing a stream may move the table, because filters may be the script's. */
 	for (uint32_t i = list->nNumUsed; i-- > 0;) {
 		zval *slot = ZEND_HASH_ELEMENT(list, i);
 		if (Z_TYPE_P(slot) == IS_UNDEF) {
@@ -110,7 +112,7 @@ void surus_body_close(void)
 	php_stream *body = SG(request_info).request_body;
 
 	if (body) {
-		SG(post_read) = 1; /* nobody is left to read the rest */
+		SG(post_read) = 1; /* the rest will not be read */
 		SG(request_info).request_body = NULL;
 		close_readers(body->res->handle);
 		php_stream_close(body);

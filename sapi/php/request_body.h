@@ -1,12 +1,11 @@
-/* The body of a request as PHP reads it, and its end. PHP's own reader
- * (sapi_read_standard_form_data) */
+/* Provides the body of a request as PHP's stream, without a named file. */
 #ifndef SURUS_PHP_REQUEST_BODY_H
 #define SURUS_PHP_REQUEST_BODY_H
 
-/* When PHP has started: has it read bodies without a file of its own. */
+/* When PHP has started: installs the reader. */
 void surus_body_install(void);
-/* At the end of an event, where the process goes on as it is: closes its streams, which PHP leaves
- * to the end of its request. */
+/* At the end of a request, in a process that continues: closes the body's streams, which PHP closes
+ * at the end of its own request. */
 void surus_body_close(void);
 
 #endif

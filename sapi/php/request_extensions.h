@@ -1,4 +1,4 @@
-/* Extensions that begin and end with each event, in a process whose application has booted. */
+/* Starts and ends the extensions that must run for each request of a booted application. */
 #ifndef SURUS_PHP_REQUEST_EXTENSIONS_H
 #define SURUS_PHP_REQUEST_EXTENSIONS_H
 
@@ -8,7 +8,7 @@ struct _zend_module_entry;
 void surus_extensions_find(void);
 void surus_extensions_begin(void);
 void surus_extensions_end(void);
-/* Runs the request shutdown of an extension, if there is one and it has one. */
-void surus_shut_down(struct _zend_module_entry *extension);
+/* Runs an extension's request shutdown, if the extension exists and has one. */
+void surus_extension_shutdown(struct _zend_module_entry *extension);
 
 #endif

@@ -1,6 +1,8 @@
-/* Ends an event that takes too long. surus writes so into our line of the scoreboard and sends the
- * stop signal; PHP's virtual machine then raises a fatal error at the next loop or call, with a
- * backtrace in the log. Code that never comes back to the virtual machine is killed by surus a
+/* Interrupts a request at its deadline.
+ *
+ * Surus writes the request's mark into this worker's line of the scoreboard and sends the stop
+ * signal. PHP's virtual machine then raises a fatal error at the next loop or call, with a
+ * backtrace in the log. If the code never returns to the virtual machine, Surus kills the worker a
  * moment later. */
 #include "php/request_timeout.h"
 
@@ -21,53 +23,53 @@
 #include "ipc/request_decode.h"
 #include "ipc/request_status.h"
 
-static volatile sig_atomic_t requested_for_us;
-static uint64_t reported; /* ticket of the event whose end has been reported */
+static volatile sig_atomic_t stop_requested;
+static uint64_t reported; /* ticket of the request whose interruption has been reported */
 static void (*next_interrupt)(zend_execute_data *frame);
 
 static void on_stop(int signal)
 {
 	(void)signal;
-	/* By this signal surus also asks who has an event of which it sees no holder, since our line
-	 * may have been overwritten, and has a worker that waits look at the inbox. */
-	surus_say_again();
-	/* Without an event memory may be about to be put back, and must not be written to. */
+	/* Surus also sends this signal to find the holder of a request, because this line may have been
+	 * overwritten, and to make a waiting worker check the request socket. */
+	surus_request_status_rewrite();
+	/* Without a request, memory may be about to be restored and must not be written to. */
 	if (surus_request->id && surus_stop_requested()) {
-		requested_for_us = 1;
+		stop_requested = 1;
 		zend_atomic_bool_store_ex(&EG(vm_interrupt), true);
 	}
 }
 
-/* Every second from here on. SIGALRM and the timer that alarm() has are the script's. */
-static void look_again(void)
+/* Checks every second from here on. SIGALRM and alarm()'s timer belong to the script. */
+static void check_regularly(void)
 {
-	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN + 1};
+	struct sigevent sigevent = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN + 1};
 	struct itimerspec every = {.it_interval.tv_sec = 1, .it_value.tv_sec = 1};
-	int timer; /* libc's own may take memory, which a handler must not */
+	int timer; /* libc's function may allocate memory, which a handler must not */
 
-	if (syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &timer) == 0) {
+	if (syscall(SYS_timer_create, CLOCK_MONOTONIC, &sigevent, &timer) == 0) {
 		syscall(SYS_timer_settime, timer, 0, &every, NULL);
 	}
 }
 
-/* The template is gone. While surus lives it takes care of us; without it nobody is left to work
- * for. */
+/* The master process has exited. If Surus has exited, too, so does this worker; otherwise Surus
+ * takes care of it. */
 static void on_orphaned(int signal, siginfo_t *info, void *context)
 {
 	int saved = errno;
 	(void)signal;
 	(void)context;
 	if (surus_outbox_hung_up()) {
-		_exit(SURUS_EXIT_INBOX_CLOSED);
+		_exit(SURUS_EXIT_DRAINED);
 	}
 	if (info->si_code != SI_TIMER) {
-		look_again();
+		check_regularly();
 	}
 	errno = saved;
 }
 
-/* An alarm that nobody handles would end the process, and perhaps another event than the one that
- * has set it. */
+/* Without a handler, an alarm would end the process, possibly during another request than the one
+ * that has set it. */
 static void on_alarm(int signal)
 {
 	(void)signal;
@@ -75,14 +77,14 @@ static void on_alarm(int signal)
 
 static void on_interrupt(zend_execute_data *frame)
 {
-	if (requested_for_us) {
-		requested_for_us = 0;
-		uint64_t event = surus_request->ticket;
-		if (surus_request->id && surus_stop_requested() && reported != event) {
+	if (stop_requested) {
+		stop_requested = 0;
+		uint64_t request = surus_request->ticket;
+		if (surus_request->id && surus_stop_requested() && reported != request) {
 			zval trace;
 			zend_string *text;
 
-			reported = event;
+			reported = request;
 			zend_fetch_debug_backtrace(&trace, 0, DEBUG_BACKTRACE_IGNORE_ARGS, 0);
 			text = zend_trace_to_string(Z_ARRVAL(trace), true);
 			zend_string *message =
@@ -99,9 +101,9 @@ static void on_interrupt(zend_execute_data *frame)
 	}
 }
 
-void surus_stop_install(void)
+void surus_request_timeout_install(void)
 {
-	/* Without SA_RESTART: a sleep or a read that PHP waits in shall end. */
+	/* Without SA_RESTART, so that a sleep or a read of PHP ends. */
 	struct sigaction stop = {.sa_handler = on_stop};
 	struct sigaction orphaned = {.sa_sigaction = on_orphaned, .sa_flags = SA_RESTART | SA_SIGINFO};
 	struct sigaction alarm = {.sa_handler = on_alarm, .sa_flags = SA_RESTART}, of_boot;
@@ -117,17 +119,17 @@ void surus_stop_install(void)
 	prctl(PR_SET_PDEATHSIG, SIGRTMIN + 1);
 }
 
-void surus_stop_leave(void)
+void surus_request_timeout_leave(void)
 {
 	struct sigaction action;
 
-	/* As php-fpm's children have it, unless the script has changed that. */
+	/* As in php-fpm's children, unless the script has changed it. */
 	if (sigaction(SIGALRM, NULL, &action) == 0 && action.sa_handler == on_alarm) {
 		signal(SIGALRM, SIG_DFL);
 	}
 }
 
-void surus_stop_hook(void)
+void surus_request_timeout_hook(void)
 {
 	next_interrupt = zend_interrupt_function;
 	zend_interrupt_function = on_interrupt;

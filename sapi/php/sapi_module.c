@@ -1,5 +1,5 @@
-/* The SAPI: PHP's side of an event, faithful to php-fpm (sapi/fpm/fpm/fpm_main.c of PHP 8.2 is the
- * reference; the oracle tests compare with it). */
+/* The SAPI module: connects PHP's input and output to the current request, as php-fpm does
+ * (sapi/fpm/fpm/fpm_main.c of PHP 8.2 is the reference; the oracle tests compare with it). */
 #include "php/sapi_module.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@
 #include "php/server_variables.h"
 #include "php/user_ini.h"
 
-static zend_module_entry *extension; /* has our functions */
+static zend_module_entry *extension; /* defines the PHP functions of Surus */
 
 /* --- output --- */
 
@@ -50,12 +50,12 @@ static size_t ub_write(const char *data, size_t len)
 {
 	written += len;
 	if (!surus_request->id) {
-		/* No event: something speaks at startup or shutdown. It belongs into the log. */
+		/* Without a request, at startup or shutdown, output goes to the log. */
 		return fwrite(data, 1, len, stderr);
 	}
-	if (surus_self->state == SURUS_FINISHING) {
-		/* The client has its answer. php-fpm drops the first 8 KiB and aborts the script at the
-		 * next; we drop all. */
+	if (surus_process->state == SURUS_FINISHING) {
+		/* The response has ended. php-fpm drops the first 8 KiB and aborts the script at the next
+		 * write; Surus drops all. */
 		return len;
 	}
 	if (surus_client_gone() || !surus_outbox_write(data, len)) {
@@ -64,8 +64,7 @@ static size_t ub_write(const char *data, size_t len)
 	return len;
 }
 
-/* Sends the headers collected so far as a 103 response, after which the script goes on with status
- * 200. */
+/* Sends the headers so far as a 103 response. The script continues with status 200. */
 static void send_early_hints(void)
 {
 	char block[16 * 1024];
@@ -97,8 +96,8 @@ bool surus_headers_send(int status)
 	return sapi_send_headers() == SUCCESS && surus_outbox_flush();
 }
 
-/* Has the script set status 103 by header() or http_response_code()? Then these headers are hints,
- * not the answer. */
+/* Whether the script has set status 103 by header() or http_response_code(). Then the headers are
+ * hints, not those of the response. */
 static bool take_early_hints(void)
 {
 	if (SG(sapi_headers).http_response_code != 103) {
@@ -116,14 +115,14 @@ static bool take_early_hints(void)
 static void flush(void *context)
 {
 	(void)context;
-	if (!surus_request->id || surus_self->state == SURUS_FINISHING) {
+	if (!surus_request->id || surus_process->state == SURUS_FINISHING) {
 		return;
 	}
 	if (!SG(headers_sent) && take_early_hints()) {
 		return;
 	}
 #if PHP_VERSION_ID >= 80400
-	/* Since then flush() sends the headers, whether or not there is output. */
+	/* Since 8.4 flush() sends the headers, with or without output. */
 	sapi_send_headers();
 #endif
 	if (surus_client_gone() || !surus_outbox_flush()) {
@@ -141,8 +140,8 @@ static void write_line(const char *line, size_t len)
 	((h)->header_len > sizeof(literal) - 1 && \
 	        strncasecmp((h)->header, literal, sizeof(literal) - 1) == 0)
 
-/* The CGI header block (RFC 3875, 6.3); which lines it has, follows php-fpm's
- * sapi_cgi_send_headers. */
+/* Writes the CGI header block (RFC 3875, 6.3) with the lines of php-fpm's
+ * sapi_cgi_send_headers(). */
 static int send_headers(sapi_headers_struct *headers)
 {
 	zend_llist_position position;
@@ -208,8 +207,8 @@ static void log_message(const char *message, int syslog_type)
 	(void)syslog_type;
 	size_t len = strlen(message);
 
-	/* A warm-up has no outbox, and neither has a child. */
-	if (surus_request->id && !surus_self->has_no_client && !surus_self->child) {
+	/* A warm-up has no outbox; nor has a child. */
+	if (surus_request->id && !surus_process->has_no_client && !surus_process->child) {
 		surus_outbox_log(message, len);
 	} else {
 		fprintf(stderr, "%s%s", message, len > 0 && message[len - 1] == '\n' ? "" : "\n");
@@ -220,7 +219,7 @@ static void log_message(const char *message, int syslog_type)
 
 static size_t read_post(char *buffer, size_t count)
 {
-	return surus_event_read_body(surus_request, buffer, count);
+	return surus_request_read_body(surus_request, buffer, count);
 }
 
 static char *read_cookies(void)
@@ -230,15 +229,15 @@ static char *read_cookies(void)
 
 static char *get_env(const char *name, size_t len)
 {
-	return surus_request->id ? surus_event_var(surus_request, name, len) : NULL;
+	return surus_request->id ? surus_request_var(surus_request, name, len) : NULL;
 }
 
 #if PHP_VERSION_ID < 80500
-/* mbstring.encoding_translation in a .user.ini replaces PHP's handlers of forms and frees those
- * before (OnUpdate_mbstring_encoding_translation in ext/mbstring/mbstring.c). PHP has already
- * remembered one for this event (sapi_read_post_data in main/SAPI.c) and would call it, freed as it
- * is; under php-fpm it does. */
-static void find_post_handler_anew(void)
+/* mbstring.encoding_translation in a .user.ini replaces PHP's form handlers and frees the old ones
+ * (OnUpdate_mbstring_encoding_translation in ext/mbstring/mbstring.c). PHP has already saved one
+ * for this request (sapi_read_post_data in main/SAPI.c) and would call it after it was freed;
+ * php-fpm does. */
+static void find_post_handler(void)
 {
 	if (SG(request_info).post_entry) {
 		const char *type = SG(request_info).content_type_dup;
@@ -251,12 +250,12 @@ static void find_post_handler_anew(void)
 
 static int read_user_ini(void)
 {
-	/* What is booted has its .user.ini already. */
-	if (surus_request->id && !surus_boots()) {
+	/* A booted application has its .user.ini already. */
+	if (surus_request->id && !surus_engine_boots_app()) {
 		surus_user_ini_activate(SG(request_info).path_translated,
 		        SURUS_VAR(surus_request, "DOCUMENT_ROOT"));
 #if PHP_VERSION_ID < 80500
-		find_post_handler_anew();
+		find_post_handler();
 #endif
 	}
 	return SUCCESS;
@@ -271,13 +270,13 @@ static int startup(sapi_module_struct *module)
 
 static sapi_module_struct module = {
 	/* OPcache works only under SAPI names that it knows (accel_find_sapi in
-	 * ext/opcache/ZendAccelerator.c), and applications choose code paths by it; this is the one
-	 * whose semantics ours are. */
+	 * ext/opcache/ZendAccelerator.c), and applications check the name. Surus behaves like
+	 * php-fpm. */
 	.name = "fpm-fcgi",
 	.pretty_name = "Surus",
 	.startup = startup,
 	.shutdown = php_module_shutdown_wrapper,
-	/* Since 8.5 before the body is read, so that post_max_size of a directory counts. */
+	/* Since 8.5 before the body is read, so that a directory's post_max_size applies. */
 #if PHP_VERSION_ID >= 80500
 	.pre_request_init = read_user_ini,
 #else
@@ -295,8 +294,8 @@ static sapi_module_struct module = {
 	.php_ini_ignore_cwd = 1,
 };
 
-/* Debian keeps a php.ini for each SAPI. Ours behaves as php-fpm, so the user's settings for php-fpm
- * are meant; without them, libphp reads those of the embed SAPI by itself. */
+/* Chooses php.ini. Debian has one for each SAPI, and Surus uses php-fpm's; libphp would read the
+ * embed SAPI's. */
 static void choose_ini(void)
 {
 	static char fpm_ini[] = "/etc/php/" SURUS_PHP_MINOR "/fpm/php.ini";
@@ -321,11 +320,11 @@ bool surus_php_startup(const char *program, struct _zend_module_entry *functions
 		return false;
 	}
 	surus_profile_started();
-	/* The worker changes into the script's directory itself, once, and not there and back. */
+	/* The worker changes into the script's directory itself, once; PHP would change back, too. */
 	SG(options) |= SAPI_OPTION_NO_CHDIR;
 	surus_variables_start();
 	surus_body_install();
-	surus_stop_hook();
+	surus_request_timeout_hook();
 	surus_flags_watch();
 	return true;
 }
@@ -337,7 +336,7 @@ void surus_php_shutdown(void)
 }
 
 #ifdef ZEND_SIGNALS
-/* What PHP does at each signal that it watches over, when no script has changed it. */
+/* PHP's handlers of the signals that it manages, unless a script has changed them. */
 static zend_signal_entry_t handlers[sizeof(SIGG(handlers)) / sizeof(*SIGG(handlers))];
 #endif
 
@@ -347,13 +346,13 @@ void surus_php_after_fork(void)
 	memcpy(handlers, SIGG(handlers), sizeof(handlers));
 #endif
 	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
-		surus_flags_note(fd);
+		surus_flags_save(fd);
 	}
 }
 
-/* PHP would ask the kernel for seven signal handlers at every request, in case the one before has
- * changed them (zend_signal_activate in Zend/zend_signal.c). It is told whether that is so. */
-static void note_signal_handlers(void)
+/* Tells PHP whether signal handlers have changed. Otherwise it would read seven handlers from the
+ * kernel at each request (zend_signal_activate in Zend/zend_signal.c). */
+static void report_signal_handlers(void)
 {
 #ifdef ZEND_SIGNALS
 	bool changed = false;
@@ -367,7 +366,7 @@ static void note_signal_handlers(void)
 #endif
 }
 
-/* --- one event --- */
+/* --- one request --- */
 
 void surus_php_fill_request_info(void)
 {
@@ -385,8 +384,8 @@ void surus_php_fill_request_info(void)
 	php_handle_auth_data(SURUS_VAR(surus_request, "HTTP_AUTHORIZATION"));
 }
 
-/* The front has looked; but it may be root where the worker is not. As it, we remember the answer
- * for a second. */
+/* The front end has checked, but may have been root, which the worker is not. The result is cached
+ * for a second, as in the front end. */
 static bool is_readable(const char *script)
 {
 	static char readable[MAXPATHLEN];
@@ -420,7 +419,7 @@ static void execute(const char *script)
 		memcpy(directory, script, len);
 		directory[len] = '\0';
 		if (chdir(len ? directory : "/") != 0) {
-			/* As php_execute_script: the script then runs where we are. */
+			/* As php_execute_script(): the script then runs in the current directory. */
 		}
 	}
 	zend_stream_init_filename(&file, script);
@@ -444,14 +443,14 @@ void surus_php_serve(void)
 		}
 	} zend_catch {
 	} zend_end_try();
-	note_signal_handlers();
+	report_signal_handlers();
 	php_request_shutdown(NULL);
-	if (surus_self->child) {
-		/* without what libraries have registered for the end of the worker */
+	if (surus_process->child) {
+		/* _exit(): the exit handlers of libraries belong to the worker */
 		_exit(EG(exit_status));
 	}
-	surus_flags_put_back();
+	surus_flags_restore();
 	SG(server_context) = NULL;
 	surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
-	surus_event_close(surus_request);
+	surus_request_close(surus_request);
 }

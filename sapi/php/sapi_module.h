@@ -1,5 +1,4 @@
-/* The SAPI: PHP's side of an event, faithful to php-fpm (sapi/fpm/fpm/fpm_main.c of PHP 8.2 is the
- * reference; the oracle */
+/* The SAPI module: connects PHP's input and output to the current request, as php-fpm does. */
 #ifndef SURUS_PHP_SAPI_MODULE_H
 #define SURUS_PHP_SAPI_MODULE_H
 
@@ -7,21 +6,21 @@
 #include <stdint.h>
 
 struct _zend_module_entry;
-/* PHP's module startup, with the extension that has our functions. False: PHP has said why on
- * stderr. */
+/* Starts PHP with the extension that defines the functions of Surus. False: PHP has reported the
+ * reason on stderr. */
 bool surus_php_startup(const char *program, struct _zend_module_entry *functions);
 void surus_php_shutdown(void);
-/* Serves the event in our hands completely: request startup, script, request shutdown, end of the
- * event. */
+/* Serves the current request completely: request startup, script, request shutdown, end of the
+ * request. */
 void surus_php_serve(void);
-/* To be called in a forked worker before its first event. */
+/* In a forked worker, before its first request. */
 void surus_php_after_fork(void);
-/* How many bytes of bodies this process has written. */
+/* Bytes of response bodies that this process has written. */
 uint64_t surus_php_written(void);
-/* Tells PHP what is asked: fills SG(request_info) from the event in our hands. */
+/* Fills SG(request_info) from the current request. */
 void surus_php_fill_request_info(void);
 
-/* Sends the header, once. False: it could not be sent. */
+/* Sends the header section, once. False: it could not be sent. */
 bool surus_headers_send(int status);
 
 #endif

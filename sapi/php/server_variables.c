@@ -1,4 +1,4 @@
-/* An event's variables as PHP has them: $_SERVER and $_ENV, getenv(), and filter_input(). */
+/* Provides a request's variables: $_SERVER, $_ENV, getenv() and filter_input(). */
 #include "php/server_variables.h"
 
 #include <dlfcn.h>
@@ -15,14 +15,13 @@
 #include "ipc/request_decode.h"
 
 static struct {
-	void (*import_environment)(zval *array); /* PHP's own: the environment of the process */
-	/* those of PHP's filter extension; NULL when another filters, or none */
+	void (*import_environment)(zval *array); /* PHP's function: the environment of the process */
+	/* globals of PHP's filter extension; NULL if another extension filters input, or none */
 	zend_filter_globals *filter;
-	zend_long unsafe_raw;                    /* the filter that changes nothing */
+	zend_long unsafe_raw; /* the filter that changes nothing */
 } php;
 
-/* What nearly every event has: as strings that PHP keeps for good, they need not be made for
- * each. */
+/* Names of common variables, interned so that they are not allocated for each request. */
 static const char *const usual[] = {
 	"QUERY_STRING", "REQUEST_METHOD", "CONTENT_TYPE", "CONTENT_LENGTH", "SCRIPT_NAME",
 	"REQUEST_URI", "DOCUMENT_URI",
@@ -54,8 +53,8 @@ void surus_variables_intern(void)
 
 /* --- into an array --- */
 
-/* Is this a name that PHP would not change on its way into an array? Ours and those of ordinary
- * headers are. */
+/* Whether PHP would keep this name as it is in an array. It would for those of Surus and of common
+ * headers. */
 static bool is_plain(const char *name, size_t len)
 {
 	if (len == 0 || (*name >= '0' && *name <= '9')) {
@@ -72,7 +71,7 @@ static bool is_plain(const char *name, size_t len)
 
 enum { LONGEST_NAME = 255 };
 
-/* Puts a variable into `array` as it is. */
+/* Puts a variable into `array` unfiltered. */
 static void put(const char *name, size_t name_len, const char *value, size_t value_len, zval *array)
 {
 	if (is_plain(name, name_len)) {
@@ -93,15 +92,14 @@ static void put(const char *name, size_t name_len, const char *value, size_t val
 	}
 }
 
-/* Does what goes through PHP's filter come out as it was? Then it may go around it. The filter
- * keeps a second copy of each variable, for filter_input(); that is made when somebody asks for it
- * (see below). */
+/* Whether PHP's filter changes nothing, so that it can be bypassed. The filter keeps a copy of each
+ * variable for filter_input(), which is made on demand (see below). */
 static bool is_unfiltered(int source)
 {
 	return source == PARSE_SERVER && php.filter && php.filter->default_filter == php.unsafe_raw;
 }
 
-/* Puts a variable into $_SERVER or $_ENV, of which `source` tells. */
+/* Puts a variable into $_SERVER or $_ENV, as `source` says. */
 static void put_filtered(const char *name, size_t name_len, char *value, size_t value_len,
         zval *array, int source)
 {
@@ -114,45 +112,45 @@ static void put_filtered(const char *name, size_t name_len, char *value, size_t 
 		memcpy(key, name, name_len);
 		key[name_len] = '\0';
 		if (!sapi_module.input_filter(source, key, &value, value_len, &value_len)) {
-			return; /* it has put it there itself */
+			return; /* the filter has put it there itself */
 		}
 	}
 	put(name, name_len, value, value_len, array);
 }
 
-/* In CGI, and so in php-fpm, the event's variables are part of the environment: of $_ENV too. */
+/* In CGI, and so in php-fpm, the request's variables are part of the environment and of $_ENV. */
 static void import_environment(zval *array)
 {
 	bool is_env = Z_TYPE(PG(http_globals)[TRACK_VARS_ENV]) == IS_ARRAY &&
 	              Z_ARR_P(array) == Z_ARR(PG(http_globals)[TRACK_VARS_ENV]);
-	struct surus_event *event = surus_request;
+	struct surus_request *request = surus_request;
 
-	zend_hash_extend(Z_ARRVAL_P(array), event->var_count + 16, false);
+	zend_hash_extend(Z_ARRVAL_P(array), request->var_count + 16, false);
 	php.import_environment(array);
-	for (uint32_t i = 0; i < event->var_count; i++) {
-		struct surus_var *var = &event->vars[i];
+	for (uint32_t i = 0; i < request->var_count; i++) {
+		struct surus_var *var = &request->vars[i];
 		put_filtered(var->name, var->name_len, var->value, var->value_len, array,
 		        is_env ? PARSE_ENV : PARSE_SERVER);
 	}
 }
 
-static void put_event(zval *array)
+static void put_request(zval *array)
 {
-	struct surus_event *event = surus_request;
+	struct surus_request *request = surus_request;
 
-	for (uint32_t i = 0; i < event->var_count; i++) {
-		struct surus_var *var = &event->vars[i];
+	for (uint32_t i = 0; i < request->var_count; i++) {
+		struct surus_var *var = &request->vars[i];
 		if (var->name_len <= LONGEST_NAME) {
 			put(var->name, var->name_len, var->value, var->value_len, array);
 		}
 	}
 }
 
-/* What getenv() without arguments returns. */
+/* Returns what getenv() without arguments does. */
 static void load_environment(zval *array)
 {
 	php.import_environment(array);
-	put_event(array);
+	put_request(array);
 }
 
 void surus_variables_import_environment(zval *array)
@@ -162,7 +160,7 @@ void surus_variables_import_environment(zval *array)
 
 /* --- $_SERVER --- */
 
-/* $_SERVER of a script that boots, ahead of every event. */
+/* Fills $_SERVER of a boot, which has no request. */
 static void register_boot(zval *array)
 {
 	char *script = surus_settings.script, *root = surus_settings.document_root;
@@ -185,8 +183,7 @@ static void register_boot(zval *array)
 	}
 }
 
-/* PHP_SELF is the script's name and the path behind it (main/php_variables.c leaves it to the
- * SAPI). */
+/* PHP_SELF is the script's name and PATH_INFO (main/php_variables.c leaves it to the SAPI). */
 static char *php_self(size_t *len)
 {
 	const char *script = SG(request_info).request_uri ? SG(request_info).request_uri : "";
@@ -206,12 +203,12 @@ void surus_variables_register_server(zval *array)
 	size_t len;
 
 	php_import_environment_variables(array);
-	if (surus_boots()) {
-		/* Octane and Symfony's Runtime serve in FrankenPHP's loop where they find it. */
+	if (surus_engine_boots_app()) {
+		/* Octane and Symfony's Runtime use FrankenPHP's loop if this is set. */
 		char is_worker[] = "1";
 		put_filtered(ZEND_STRL("FRANKENPHP_WORKER"), is_worker, 1, array, PARSE_SERVER);
 	}
-	if (!surus_request->id && surus_boots()) {
+	if (!surus_request->id && surus_engine_boots_app()) {
 		register_boot(array);
 		return;
 	}
@@ -222,7 +219,7 @@ void surus_variables_register_server(zval *array)
 
 /* --- filter_input() --- */
 
-/* Gives the filter its copy of the event's variables, when it is asked for the first time. */
+/* Fills the filter's copy of the request's variables, at its first use. */
 static void fill_filter(void)
 {
 	size_t len;
@@ -233,7 +230,7 @@ static void fill_filter(void)
 		return;
 	}
 	array_init_size(&php.filter->server_array, surus_request->var_count + 1);
-	put_event(&php.filter->server_array);
+	put_request(&php.filter->server_array);
 	char *self = php_self(&len);
 	put("PHP_SELF", sizeof("PHP_SELF") - 1, self, len, &php.filter->server_array);
 	efree(self);
@@ -251,7 +248,7 @@ FILLING(filter_input)
 FILLING(filter_input_array)
 FILLING(filter_has_var)
 
-static bool hook(const char *name, zif_handler *plain, zif_handler ours)
+static bool hook(const char *name, zif_handler *plain, zif_handler replacement)
 {
 	zend_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
 
@@ -259,25 +256,25 @@ static bool hook(const char *name, zif_handler *plain, zif_handler ours)
 		return false;
 	}
 	*plain = function->internal_function.handler;
-	function->internal_function.handler = ours;
+	function->internal_function.handler = replacement;
 	return true;
 }
 
-/* The globals of PHP's filter extension, which its setting leads to; NULL when another filters
- * input, or they are of another shape. */
+/* The globals of PHP's filter extension, found through its ini setting; NULL if another extension
+ * filters input or the layout is unexpected. */
 static zend_filter_globals *find_filter(void)
 {
 	zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, "filter",
 	        sizeof("filter") - 1);
 	zend_ini_entry *setting = zend_hash_str_find_ptr(EG(ini_directives), "filter.default",
 	        sizeof("filter.default") - 1);
-	Dl_info ours, theirs;
+	Dl_info own, theirs;
 
 	if (!module || !setting || (size_t)setting->mh_arg1 !=
 	        offsetof(zend_filter_globals, default_filter) ||
-	    !dladdr((void *)module->request_shutdown_func, &ours) ||
+	    !dladdr((void *)module->request_shutdown_func, &own) ||
 	    !dladdr((void *)sapi_module.input_filter, &theirs) ||
-	    ours.dli_fbase != theirs.dli_fbase) {
+	    own.dli_fbase != theirs.dli_fbase) {
 		return NULL;
 	}
 	return setting->mh_arg2;

@@ -1,5 +1,4 @@
-/* What PHP has become after its start: version, files read, whether OPcache really works,
- * limits. */
+/* Writes the report on PHP's start: version, files read, state of OPcache, limits. */
 #include "php/startup_report.h"
 
 #include <php.h>
@@ -40,8 +39,7 @@ static void add_extensions(void)
 	}
 }
 
-/* The files that were read beside php.ini, with commas between. PHP has a line break behind each
- * comma. */
+/* The additional ini files, separated by commas. PHP puts a line break after each comma. */
 static void add_scanned(void)
 {
 	at += snprintf(at, (size_t)(end - at), "ini_scanned=");
@@ -54,7 +52,7 @@ static void add_scanned(void)
 	*at = '\0';
 }
 
-/* What the configuration sets and PHP does not know, with commas between. */
+/* Settings of the configuration that PHP does not know, separated by commas. */
 static void add_unknown(void)
 {
 	const char *line = surus_settings.ini_entries;
@@ -77,7 +75,7 @@ static void add_unknown(void)
 	}
 }
 
-size_t surus_report(char *text, size_t size)
+size_t surus_startup_report(char *text, size_t size)
 {
 	static const char *settings[] = {
 		"post_max_size", "upload_max_filesize", "memory_limit", "max_execution_time",
@@ -99,7 +97,7 @@ size_t surus_report(char *text, size_t size)
 	add("ini_file", php_ini_opened_path);
 	add_scanned();
 	add("opcache", surus_opcache_state());
-	add("direct_binding", surus_direct_state());
+	add("direct_binding", surus_direct_binding_state());
 	for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
 		add(settings[i], zend_ini_string(settings[i], strlen(settings[i]), 0));
 	}

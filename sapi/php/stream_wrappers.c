@@ -1,5 +1,5 @@
-/* Stream wrappers on `worker`: those of the boot lead every request where the boot has left them.
- * Those of other protocols stay, as the services do that have registered them. */
+/* Restores the stream wrappers of the boot after each request (`worker`). Wrappers of other
+ * protocols stay, as do the services that have registered them. */
 #include "php/stream_wrappers.h"
 
 #include <php.h>
@@ -7,17 +7,17 @@
 #include <php_streams.h>
 #include <ext/standard/file.h>
 
-static HashTable boots;  /* protocol -> wrapper */
+static HashTable boots; /* protocol -> wrapper */
 /* the type of their resources, which only PHP holds (php/get_resources.c) */
 static int factory = -1;
 
-/* Those of scripts have themselves as their data. */
+/* A script's wrapper refers to itself. */
 bool surus_wrapper_is_scripts(const php_stream_wrapper *wrapper)
 {
 	return wrapper->abstract == wrapper;
 }
 
-void surus_wrappers_note(void)
+void surus_wrappers_save(void)
 {
 	factory = zend_fetch_list_dtor_id("stream factory");
 	zend_hash_init(&boots, 32, NULL, NULL, 0);
@@ -53,9 +53,9 @@ static uint32_t count_streams(const void *wrapper)
 	return count;
 }
 
-/* PHP frees a wrapper with its resource, of which the table and each stream have a share; we have
- * one in those of the boot. stream_wrapper_restore() forgets to give the table's back, and keeps
- * one for each request that calls it. */
+/* PHP frees a wrapper with its resource, to which the table and each stream have a reference; so
+ * has `boots`. stream_wrapper_restore() does not release the table's reference and leaks one per
+ * call. */
 static void free_unused(void)
 {
 	HashTable *list = &EG(regular_list);
@@ -76,13 +76,13 @@ static void free_unused(void)
 	}
 }
 
-void surus_wrappers_renew(void)
+void surus_wrappers_restore(void)
 {
 	zend_string *protocol;
 	void *wrapper;
 
 	if (!FG(stream_wrappers)) {
-		return; /* no script has ever changed one */
+		return; /* no script has changed a wrapper */
 	}
 	ZEND_HASH_FOREACH_STR_KEY_PTR(&boots, protocol, wrapper) {
 		if (zend_hash_find_ptr(FG(stream_wrappers), protocol) != wrapper) {

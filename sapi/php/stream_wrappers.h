@@ -1,5 +1,4 @@
-/* Stream wrappers on `worker`: those of the boot lead every request where the boot has left
- * them. */
+/* Restores the stream wrappers of the boot after each request (`worker`). */
 #ifndef SURUS_PHP_STREAM_WRAPPERS_H
 #define SURUS_PHP_STREAM_WRAPPERS_H
 
@@ -8,12 +7,12 @@
 struct _php_stream_wrapper;
 struct _zend_resource;
 
-/* Has a script registered it? */
+/* Whether a script has registered the wrapper. */
 bool surus_wrapper_is_scripts(const struct _php_stream_wrapper *wrapper);
-/* Is this the resource of such a one? */
+/* Whether this is the resource of a script's wrapper. */
 bool surus_wrapper_is_resource(const struct _zend_resource *resource);
-/* At the end of the boot, and of an event. */
-void surus_wrappers_note(void);
-void surus_wrappers_renew(void);
+/* At the end of the boot, and of a request. */
+void surus_wrappers_save(void);
+void surus_wrappers_restore(void);
 
 #endif

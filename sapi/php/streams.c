@@ -1,4 +1,4 @@
-/* PHP's own streams of files and pipes, by their descriptors. */
+/* Finds PHP's stream of a descriptor. */
 #include "php/streams.h"
 
 #include <php.h>
@@ -11,7 +11,7 @@ php_stream *surus_stream_of(int fd)
 		php_stream *stream = resource->ptr;
 		int own = -1;
 
-		/* Asked for a descriptor, other streams might make one. */
+		/* Other streams might create a descriptor if asked for one. */
 		if (stream && (resource->type == php_file_le_stream() ||
 		        resource->type == php_file_le_pstream()) &&
 		    stream->ops == &php_stream_stdio_ops &&

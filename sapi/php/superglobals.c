@@ -1,4 +1,4 @@
-/* $_GET and its kin in a process whose application has booted. */
+/* Fills the superglobals for each request of a booted application. */
 #include "php/superglobals.h"
 
 #include <string.h>
@@ -10,8 +10,7 @@
 #include "ipc/request_decode.h"
 #include "php/server_variables.h"
 
-/* What the boot has put into $_SERVER and $_ENV: there in every request, as behind a dotenv loader
- * in a fresh one. */
+/* What the boot has added to $_SERVER and $_ENV, such as a dotenv loader: every request gets it. */
 static zval server, env;
 
 static const char *const of_the_request[] = {
@@ -19,14 +18,14 @@ static const char *const of_the_request[] = {
 	"REQUEST_TIME", "REQUEST_TIME_FLOAT", "argv", "argc",
 };
 
-/* Notes in `noted` what `array` has and the process's environment has not. */
-static void note_additions(zval *noted, zval *array)
+/* Saves in `saved` what `array` contains and the process's environment does not. */
+static void save_additions(zval *saved, zval *array)
 {
 	zval environment;
 	zend_string *key;
 	zval *value;
 
-	array_init(noted);
+	array_init(saved);
 	if (!array || Z_TYPE_P(array) != IS_ARRAY) {
 		return;
 	}
@@ -48,14 +47,14 @@ static void note_additions(zval *noted, zval *array)
 		before = zend_hash_find(Z_ARRVAL(environment), key);
 		if (!known && !(before && zend_is_identical(before, value))) {
 			Z_TRY_ADDREF_P(value);
-			zend_hash_update(Z_ARRVAL_P(noted), key, value);
+			zend_hash_update(Z_ARRVAL_P(saved), key, value);
 		}
 	} ZEND_HASH_FOREACH_END();
 	zval_ptr_dtor(&environment);
 }
 
-/* Puts what the boot has added behind what the event brings. */
-static void restore_additions(zval *noted, zval *array)
+/* Adds the boot's values where the request has none. */
+static void restore_additions(zval *saved, zval *array)
 {
 	zend_string *key;
 	zval *value;
@@ -63,25 +62,25 @@ static void restore_additions(zval *noted, zval *array)
 	if (Z_TYPE_P(array) != IS_ARRAY) {
 		return;
 	}
-	ZEND_HASH_FOREACH_STR_KEY_VAL(Z_ARRVAL_P(noted), key, value) {
-		if (!surus_event_var(surus_request, ZSTR_VAL(key), ZSTR_LEN(key))) {
+	ZEND_HASH_FOREACH_STR_KEY_VAL(Z_ARRVAL_P(saved), key, value) {
+		if (!surus_request_var(surus_request, ZSTR_VAL(key), ZSTR_LEN(key))) {
 			Z_TRY_ADDREF_P(value);
 			zend_hash_update(Z_ARRVAL_P(array), key, value);
 		}
 	} ZEND_HASH_FOREACH_END();
 }
 
-void surus_superglobals_note(void)
+void surus_superglobals_save(void)
 {
-	note_additions(&server, zend_hash_str_find(&EG(symbol_table), "_SERVER",
+	save_additions(&server, zend_hash_str_find(&EG(symbol_table), "_SERVER",
 	        sizeof("_SERVER") - 1));
-	note_additions(&env, zend_hash_str_find(&EG(symbol_table), "_ENV", sizeof("_ENV") - 1));
+	save_additions(&env, zend_hash_str_find(&EG(symbol_table), "_ENV", sizeof("_ENV") - 1));
 }
 
-/* As php_hash_environment and zend_activate_auto_globals. Those that PHP fills when it first
- * compiles a mention of them ("just in time") are filled now if that has happened: what is compiled
- * already will not ask again. Nothing is written that stays as it is: each has a page of its own,
- * which `rewind` would have to put back. */
+/* As php_hash_environment() and zend_activate_auto_globals(). PHP fills some superglobals when it
+ * first compiles code that mentions them ("just in time"). If that has happened they are filled
+ * now, because compiled code will not ask again. Unchanged values are not written, because each
+ * lies in a page of its own, which `rewind` would have to restore. */
 static void activate(void)
 {
 	zend_auto_global *global;
@@ -96,13 +95,13 @@ static void activate(void)
 			global->armed = armed;
 		}
 	} ZEND_HASH_FOREACH_END();
-	/* One that is filled just in time has got them, or is to have none. */
+	/* A superglobal that is filled just in time has argv already, or must not have it. */
 	if (PG(register_argc_argv) && !PG(auto_globals_jit)) {
 		php_build_argv(SG(request_info).query_string, &PG(http_globals)[TRACK_VARS_SERVER]);
 	}
 }
 
-void surus_superglobals_renew(void)
+void surus_superglobals_reset(void)
 {
 	for (int i = 0; i < NUM_TRACK_VARS; i++) {
 		zval_ptr_dtor(&PG(http_globals)[i]);

@@ -1,10 +1,10 @@
-/* $_GET and its kin in a process whose application has booted. */
+/* Fills the superglobals for each request of a booted application. */
 #ifndef SURUS_PHP_SUPERGLOBALS_H
 #define SURUS_PHP_SUPERGLOBALS_H
 
-/* Notes what the boot has put into them, at its end. */
-void surus_superglobals_note(void);
-/* Makes them those of the event in our hands. */
-void surus_superglobals_renew(void);
+/* At the end of the boot: saves what it has added. */
+void surus_superglobals_save(void);
+/* Fills them for the current request. */
+void surus_superglobals_reset(void);
 
 #endif

@@ -1,13 +1,15 @@
-/* Ends the rewriting of URLs (session.use_trans_sid, output_add_rewrite_var) with each event of a
- * process that lives on. PHP does so as its extension "standard" ends with the request, which here
- * it does not; while PHP takes the rewriting for active, no later event begins it. */
+/* Ends URL rewriting (session.use_trans_sid, output_add_rewrite_var) with each request of a process
+ * that continues.
+ *
+ * PHP does so when its extension "standard" shuts down, which does not happen here; while rewriting
+ * is active, no later request can start it. */
 #include "php/url_rewriter.h"
 
 #include <php.h>
 #include <zend_smart_str.h>
 #include <ext/standard/basic_functions.h>
 
-/* As php_url_scanner_ex_deactivate and what follows it (ext/standard/url_scanner_ex.re). */
+/* As php_url_scanner_ex_deactivate() and what follows it (ext/standard/url_scanner_ex.re). */
 static void end(url_adapt_state_ex_t *state)
 {
 	if (state->active) {

@@ -1,5 +1,5 @@
-/* .user.ini files: settings per directory, cached for user_ini.cache_ttl seconds, as in php-cgi and
- * php-fpm. */
+/* Applies .user.ini files: settings per directory, cached for user_ini.cache_ttl seconds, as in
+ * php-cgi and php-fpm. */
 #include "php/user_ini.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ struct entry {
 static HashTable cache; /* directory with trailing slash -> struct entry */
 static bool cache_ready;
 
-/* Entries outlive requests, so they live in malloc's memory. */
+/* Entries outlive requests, so they use malloc's memory. */
 static void free_entry(zval *value)
 {
 	struct entry *entry = Z_PTR_P(value);
@@ -39,8 +39,8 @@ static void free_setting(zval *value)
 	}
 }
 
-/* Reads the files of every directory from the document root down to `directory`, or of `directory`
- * alone when it lies elsewhere. */
+/* Reads the files of all directories from the document root to `directory`, or only of `directory`
+ * if it lies elsewhere. */
 static void scan(struct entry *entry, char *directory, const char *root, size_t root_len)
 {
 	zend_hash_clean(&entry->settings);

@@ -1,5 +1,4 @@
-/* .user.ini files: settings per directory, cached for user_ini.cache_ttl seconds, as in php-cgi and
- * php-fpm. */
+/* Applies .user.ini files: settings per directory, cached for user_ini.cache_ttl seconds. */
 #ifndef SURUS_PHP_USER_INI_H
 #define SURUS_PHP_USER_INI_H
 

@@ -1,6 +1,5 @@
-/* What the boot has left that its workers cannot have: connections, pipes, threads, children, of
- * which each would have a part of what is one thing to its other end; files that cannot be opened
- * again; more than they can open anything beside. */
+/* Rejects a boot that leaves something open that its workers cannot share: connections, pipes,
+ * threads, child processes, files that cannot be opened again, too many descriptors. */
 #include "rewind/boot_check.h"
 
 #include <errno.h>
@@ -68,7 +67,7 @@ static bool is_allowed(const char *peer)
 	return false;
 }
 
-static const char *refuse_connection(int fd)
+static const char *reject_connection(int fd)
 {
 	char peer[300];
 
@@ -95,9 +94,9 @@ static void read_path(int fd, char *path, size_t size)
 	path[len < 0 ? 0 : len] = '\0';
 }
 
-/* Each worker opens it anew (rewind/kernel/kernel_state.c). Here that is not tried: closing it
- * again would release the locks that a library has on it. */
-static const char *refuse_file(int fd)
+/* Checks that each worker can open the file again (rewind/kernel/kernel_state.c). Opening it here
+ * would, at the close, release locks that a library has on it. */
+static const char *reject_file(int fd)
 {
 	char link[64], path[300];
 	int flags = fcntl(fd, F_GETFL), mode = flags & O_ACCMODE;
@@ -117,8 +116,8 @@ static const char *refuse_file(int fd)
 	return text;
 }
 
-/* A worker opens about ten before its first event, in which nothing works that can open none. */
-static const char *refuse_number(int last)
+/* A worker opens about ten descriptors before its first request and cannot work without them. */
+static const char *reject_number(int last)
 {
 	enum { ENOUGH = 32 };
 	struct rlimit limit;
@@ -137,7 +136,7 @@ static const char *refuse_number(int last)
 
 /* --- pipes --- */
 
-/* Who has opened the descriptor, as far as that is known. */
+/* Describes how the descriptor was opened, as far as that is known. */
 static void name_opener(int fd, char *name, size_t size)
 {
 	const php_stream *stream = surus_stream_of(fd);
@@ -148,7 +147,7 @@ static void name_opener(int fd, char *name, size_t size)
 		snprintf(name, size, "opened as %s, Resource id #" ZEND_LONG_FMT, stream->orig_path,
 		        (zend_long)stream->res->handle);
 	} else {
-		/* Only those have no name. */
+		/* Only these streams have no name. */
 		snprintf(name, size, "opened by popen() or proc_open(), Resource id #" ZEND_LONG_FMT,
 		        (zend_long)stream->res->handle);
 	}
@@ -160,7 +159,7 @@ static bool is_same(const struct stat *pipe, int fd)
 	return fstat(fd, &file) == 0 && file.st_dev == pipe->st_dev && file.st_ino == pipe->st_ino;
 }
 
-/* Are both ends of an anonymous pipe ours, as libraries have to wake themselves? */
+/* Whether this process has both ends of an anonymous pipe, as libraries use to wake themselves. */
 static bool has_both_ends(const struct stat *pipe, int last)
 {
 	bool reads = false, writes = false;
@@ -175,15 +174,15 @@ static bool has_both_ends(const struct stat *pipe, int last)
 	return reads && writes;
 }
 
-static const char *refuse_pipe(int fd, const struct stat *pipe, int last)
+static const char *reject_pipe(int fd, const struct stat *pipe, int last)
 {
 	char path[300], opener[300];
 
-	if (!surus_kernel_is_boots(fd) || is_same(pipe, STDIN_FILENO)) {
+	if (!surus_boot_fds_has(fd) || is_same(pipe, STDIN_FILENO)) {
 		return NULL;
 	}
 	if (is_same(pipe, STDOUT_FILENO) || is_same(pipe, STDERR_FILENO)) {
-		surus_log_note(fd);
+		surus_log_add(fd);
 		return NULL;
 	}
 	name_opener(fd, opener, sizeof(opener));
@@ -201,7 +200,7 @@ static const char *refuse_pipe(int fd, const struct stat *pipe, int last)
 		return text;
 	}
 	if (has_both_ends(pipe, last)) {
-		if (surus_pairs_note_pipe(fd, pipe)) {
+		if (surus_pairs_add_pipe(fd, pipe)) {
 			return NULL;
 		}
 		snprintf(text, sizeof(text),
@@ -218,7 +217,7 @@ static const char *refuse_pipe(int fd, const struct stat *pipe, int last)
 	return text;
 }
 
-static const char *refuse_anonymous(int fd)
+static const char *reject_anonymous(int fd)
 {
 	const char *shared = surus_anonymous_shared(fd);
 
@@ -234,17 +233,17 @@ static const char *refuse_anonymous(int fd)
 
 /* --- all of it --- */
 
-const char *surus_boot_refuses(void)
+const char *surus_boot_check(void)
 {
 	static unsigned char open_ones[SURUS_DESCRIPTORS];
 	const char *why;
 	int last;
 
-	if (!surus_kernel_note_boot(open_ones, &last)) {
-		/* Else /proc is not there; who needs it says so. */
-		return errno == EMFILE ? refuse_number(INT_MAX / 2) : NULL;
+	if (!surus_boot_fds_save(open_ones, &last)) {
+		/* Otherwise /proc is missing; code that needs it reports that. */
+		return errno == EMFILE ? reject_number(INT_MAX / 2) : NULL;
 	}
-	if ((why = refuse_number(last)) || (why = surus_pairs_note_sockets(open_ones, last))) {
+	if ((why = reject_number(last)) || (why = surus_pairs_add_sockets(open_ones, last))) {
 		return why;
 	}
 	for (int fd = 3; fd <= last; fd++) {
@@ -256,14 +255,14 @@ const char *surus_boot_refuses(void)
 			continue;
 		}
 		if (S_ISSOCK(file.st_mode)) {
-			why = refuse_connection(fd);
+			why = reject_connection(fd);
 		} else if (S_ISFIFO(file.st_mode)) {
-			why = refuse_pipe(fd, &file, last);
-		} else if (surus_kernel_is_boots(fd) && (S_ISREG(file.st_mode) || S_ISDIR(file.st_mode))) {
-			surus_temporary_note(fd, &file);
-			why = refuse_file(fd);
-		} else if (surus_kernel_is_boots(fd)) {
-			why = refuse_anonymous(fd);
+			why = reject_pipe(fd, &file, last);
+		} else if (surus_boot_fds_has(fd) && (S_ISREG(file.st_mode) || S_ISDIR(file.st_mode))) {
+			surus_temporary_add(fd, &file);
+			why = reject_file(fd);
+		} else if (surus_boot_fds_has(fd)) {
+			why = reject_anonymous(fd);
 		}
 		if (why) {
 			return why;

@@ -1,6 +1,5 @@
-/* The engine that boots once, serves, puts everything back as it was when the boot had ended, and
- * serves again. Rewound is only what is provably complete; otherwise the worker ends after its
- * answer, and the template forks another. */
+/* The engine `rewind`: takes the snapshot, checkpoints a worker, restores it after each request. If
+ * the restore would be incomplete, the worker exits after its response and is replaced. */
 #include "rewind/rewind.h"
 
 #include <malloc.h>
@@ -35,16 +34,15 @@
 #if __has_include(<sys/rseq.h>)
 #endif
 
-/* Reasons that have been said already, by this worker or another; a text has one address in all of
- * them. */
-enum { MAX_SAID = 64 };
+/* Reasons that any worker has reported; a string has the same address in all workers. */
+enum { MAX_REPORTED = 64 };
 
-static const char *_Atomic *said;
+static const char *_Atomic *reported;
 
 void surus_rewind_prepare(void)
 {
-	/* All of malloc's memory in one piece, which can be put back by its size: no mappings of its
-	 * own, nothing given back in between, no arenas. */
+	/* Keeps all of malloc's memory in one piece that can be restored by its size: no mmap() per
+	 * block, no trimming, no arenas. */
 	mallopt(M_MMAP_MAX, 0);
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 	mallopt(M_TOP_PAD, 4 << 20);
@@ -53,19 +51,19 @@ void surus_rewind_prepare(void)
 
 bool surus_rewind_start(void)
 {
-	void *shared = mmap(NULL, MAX_SAID * sizeof(*said), PROT_READ | PROT_WRITE,
+	void *shared = mmap(NULL, MAX_REPORTED * sizeof(*reported), PROT_READ | PROT_WRITE,
 	        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	said = shared;
+	reported = shared;
 	return shared != MAP_FAILED && surus_chunks_install();
 }
 
-/* The kernel writes the number of our CPU beside libc's own thread data whenever it changes. Put
- * back it would be wrong, and trusted: from here on who asks for the number asks the kernel. */
-static void leave_rseq(void)
+/* Unregisters rseq: the kernel writes the current CPU's number into libc's thread data. A restored
+ * number would be wrong, so from here on libc asks the kernel. */
+static void unregister_rseq(void)
 {
 #if __has_include(<sys/rseq.h>)
-	enum { UNREGISTER = 1, LEAST = 32 }; /* as the kernel and libc have them */
+	enum { UNREGISTER = 1, LEAST = 32 }; /* as in the kernel and libc */
 	void *area = (char *)__builtin_thread_pointer() + __rseq_offset;
 
 	if (__rseq_size > 0) {
@@ -74,12 +72,12 @@ static void leave_rseq(void)
 #endif
 }
 
-/* Pages of the address space, at the last checkpoint. */
+/* Pages of the address space at the last snapshot. */
 static size_t pages;
 
 static size_t address_space(void)
 {
-	int statm = surus_open_own("/proc/self/statm");
+	int statm = surus_procfs_open("/proc/self/statm");
 	char text[64];
 	ssize_t len = statm < 0 ? -1 : read(statm, text, sizeof(text) - 1);
 
@@ -93,32 +91,33 @@ bool surus_rewind_is_outdated(void)
 	return address_space() != pages;
 }
 
-void surus_rewind_checkpoint(void)
+void surus_rewind_snapshot(void)
 {
-	int maps = surus_open_own("/proc/self/maps"), smaps =
-	        surus_open_own("/proc/self/smaps"), pagemap = surus_open_own("/proc/self/pagemap");
+	int maps = surus_procfs_open("/proc/self/maps");
+	int smaps = surus_procfs_open("/proc/self/smaps");
+	int pagemap = surus_procfs_open("/proc/self/pagemap");
 	char nothing;
 
-	/* A libc that fetches random numbers ahead has its memory for them from here on, and need not
-	 * map it for every request that draws. */
+	/* Makes a libc that prefetches random numbers map its memory for them now, and not again in
+	 * every request. */
 	(void)!getrandom(&nothing, sizeof(nothing), 0);
-	leave_rseq();
-	surus_heap_settle();
-	surus_chunks_begin();
+	unregister_rseq();
+	surus_heap_pad();
+	surus_chunks_record();
 	const char *why = surus_snapshot_take(maps, smaps, pagemap);
 	close(smaps);
 	close(maps);
 	close(pagemap);
 	if (why) {
 		fprintf(stderr,
-		        "surus-php: this process cannot be rewound: %s; every event gets a fork instead\n",
-		        why);
+		        "surus-php: this process cannot be rewound: %s; every request gets a fork "
+		        "instead\n", why);
 		surus_settings.engine = SURUS_FORK;
 	}
 	pages = address_space();
 }
 
-/* How a reason begins, for those that have an exit status of their own. */
+/* Prefixes of reasons that have an exit status of their own. */
 static const struct {
 	const char *word;
 	int status;
@@ -131,11 +130,11 @@ static const struct {
 	{"mappings: ", SURUS_EXIT_REPLACED_MAPPINGS},     {"memory: ", SURUS_EXIT_REPLACED_MEMORY},
 };
 
-static bool is_said(const char *why)
+static bool is_reported(const char *why)
 {
-	for (size_t i = 0; i < MAX_SAID; i++) {
+	for (size_t i = 0; i < MAX_REPORTED; i++) {
 		const char *none = NULL;
-		if (atomic_compare_exchange_strong(&said[i], &none, why)) {
+		if (atomic_compare_exchange_strong(&reported[i], &none, why)) {
 			return false;
 		}
 		if (none == why) {
@@ -154,56 +153,57 @@ _Noreturn static void replace(const char *why)
 			status = reasons[i].status;
 		}
 	}
-	if (!is_said(why)) {
+	if (!is_reported(why)) {
 		dprintf(STDERR_FILENO, "surus-php: replaced instead of rewound: %s\n", why);
 	}
 	surus_set_state(SURUS_RETIRED);
 	_exit(status);
 }
 
-_Noreturn static void end_differently(const char *what)
+_Noreturn static void exit_as_different(const char *what)
 {
-	dprintf(STDERR_FILENO, "surus-php: %s\n", what);
+	dprintf(STDERR_FILENO, "surus-php: restored state differs from the checkpoint: %s\n", what);
 	surus_set_state(SURUS_RETIRED);
-	_exit(SURUS_EXIT_DIFFERS);
+	_exit(SURUS_EXIT_VERIFY_FAILED);
 }
 
-void surus_rewind_mark(void)
+void surus_rewind_checkpoint(void)
 {
-	int maps = surus_open_own("/proc/self/maps"), pagemap = surus_open_own("/proc/self/pagemap");
-	const char *why = surus_kernel_note();
+	int maps = surus_procfs_open("/proc/self/maps");
+	int pagemap = surus_procfs_open("/proc/self/pagemap");
+	const char *why = surus_kernel_checkpoint();
 
-	surus_calls_prepare();
-	surus_limit_prepare();
+	surus_syscall_watch_prepare();
+	surus_execution_time_prepare();
 	if (!why) {
-		why = surus_snapshot_mark(maps, pagemap, surus_self->statm);
+		why = surus_snapshot_checkpoint(maps, pagemap, surus_process->statm);
 	}
 	if (why) {
-		surus_worker_cannot_begin(why);
+		surus_worker_abort_setup(why);
 	}
-	if (surus_self->served > 0 && surus_settings.verify_restore) {
+	if (surus_process->served > 0 && surus_settings.verify_restore) {
 		const void *differs = surus_pages_difference();
 		if (differs) {
 			char text[64];
-			snprintf(text, sizeof(text), "rewound memory differs at %p", differs);
-			end_differently(text);
+			snprintf(text, sizeof(text), "memory at %p", differs);
+			exit_as_different(text);
 		}
 	}
-	surus_random_renew();
+	surus_random_reseed();
 }
 
 void surus_rewind(void)
 {
-	bool no_calls = surus_calls_none();
+	bool no_calls = surus_syscall_watch_end();
 
-	surus_limit_note_threads();
-	const char *why = surus_kernel_put_back(no_calls);
+	surus_execution_time_save_threads();
+	const char *why = surus_kernel_restore(no_calls);
 
-	if (no_calls && surus_settings.verify_restore && !surus_kernel_is_as_it_was()) {
-		end_differently("rewound memory differs: the kernel keeps something else for this process, "
-		        "which has made no system call");
+	if (no_calls && surus_settings.verify_restore && !surus_kernel_is_restored()) {
+		exit_as_different("kernel state, although the request "
+		        "made no system call");
 	}
-	bool holds = surus_signals_hold();
+	bool holds = surus_signals_block();
 	if (!why) {
 		why = surus_chunks_end();
 	}
@@ -213,5 +213,5 @@ void surus_rewind(void)
 	if (why) {
 		replace(why);
 	}
-	surus_snapshot_put_back(holds || !no_calls);
+	surus_snapshot_restore(holds || !no_calls);
 }

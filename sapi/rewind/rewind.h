@@ -1,4 +1,4 @@
-/* The engine `rewind` (rewind/rewind.c). */
+/* The engine `rewind`: takes the snapshot, checkpoints a worker, restores it after each request. */
 #ifndef SURUS_REWIND_H
 #define SURUS_REWIND_H
 
@@ -6,17 +6,16 @@
 
 /* Before anything allocates memory. */
 void surus_rewind_prepare(void);
-/* When PHP has started, before it runs anything. */
+/* When PHP has started, before it runs any code. */
 bool surus_rewind_start(void);
-/* In the template, when its application has booted: copies its memory. Where that cannot be, it
- * says so and the engine is `fork` from here on. */
-void surus_rewind_checkpoint(void);
-/* In the template: has what it has mapped changed since its memory was copied? */
+/* In the prototype process, when its application has booted: takes the snapshot. If that fails,
+ * reports it and switches to the engine `fork`. */
+void surus_rewind_snapshot(void);
+/* In the prototype process: whether its mappings have changed since the snapshot. */
 bool surus_rewind_is_outdated(void);
-/* In a worker, before its first event: the place that it is rewound to. Returns once for each
- * event. */
-void surus_rewind_mark(void);
-/* Rewinds to the mark; where that would not be complete, ends this process instead. */
+/* In a worker, before its first request: sets the checkpoint. Returns once per request. */
+void surus_rewind_checkpoint(void);
+/* Restores the checkpoint; exits if the restore would be incomplete. */
 _Noreturn void surus_rewind(void);
 
 #endif

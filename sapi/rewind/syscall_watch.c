@@ -1,7 +1,9 @@
-/* Does an event make system calls? One that makes none has changed nothing that the kernel keeps
- * for its process: no descriptor, no mapping, no child, no directory. Then nothing of that has to
- * be looked at when it ends, which takes longer than to put back the memory of a small request. The
- * kernel tells of the first call by a signal (Linux 5.11, admin-guide/syscall-user-dispatch). */
+/* Detects whether a request makes system calls.
+ *
+ * If it makes none, the kernel's state of the process is unchanged: descriptors, mappings,
+ * children, directory. Then checking that state is skipped, which takes longer than restoring the
+ * memory of a small request. The kernel reports the first call by a signal (Linux 5.11, admin-
+ * guide/syscall-user-dispatch). */
 #include "rewind/syscall_watch.h"
 
 #include <signal.h>
@@ -12,37 +14,37 @@
 #include "base/settings.h"
 #include "base/syscall_gate.h"
 
-/* elsewhere kernels learn it only now, since 2025 */
+/* other architectures only since 2025 */
 #if defined(PR_SET_SYSCALL_USER_DISPATCH) && defined(__x86_64__)
 
 enum {
 	LET_PASS = 0, /* SYSCALL_DISPATCH_FILTER_ALLOW */
-	STOP = 1,     /* SYSCALL_DISPATCH_FILTER_BLOCK */
+	STOP = 1, /* SYSCALL_DISPATCH_FILTER_BLOCK */
 	OF_DISPATCH = 2, /* SYS_USER_DISPATCH */
-	CALL_LEN = 2,    /* bytes of the instruction */
-	MOST_PAUSE = 63, /* events */
+	CALL_LEN = 2, /* bytes of the instruction */
+	MOST_PAUSE = 63, /* requests */
 };
-/* Not restored by a rewind. */
+/* In persistent memory. */
 static struct syscall_watch {
 	bool is_on, watched, made, forbidden;
-	unsigned pause, pause_left; /* events that are not watched, after one that has made calls */
+	unsigned pause, pause_left; /* requests without a watch, after one that made calls */
 } *watch;
 
 static bool possible;
 
-bool surus_calls_create(void)
+bool surus_syscall_watch_create(void)
 {
 	watch = surus_persistent_alloc(sizeof(*watch));
 	return watch != NULL;
 }
 
-/* Lets the call be made after all, and all that follow. */
+/* Makes the call after all, and lets all later calls pass. */
 static void on_call(int number, siginfo_t *info, void *context)
 {
 	greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
 
 	if (info->si_code != OF_DISPATCH) {
-		/* A filter forbids the call (seccomp), and wants it to end the process. */
+		/* A seccomp filter rejects the call and wants it to end the process. */
 		signal(number, SIG_DFL);
 		raise(number);
 		return;
@@ -53,7 +55,7 @@ static void on_call(int number, siginfo_t *info, void *context)
 	registers[REG_RIP] -= CALL_LEN;
 }
 
-/* Is the signal blocked now, or while a handler runs? To be told of a call then is to be killed. */
+/* Whether SIGSYS is blocked now or while a handler runs. The kernel would then kill the process. */
 static bool may_be_blocked(void)
 {
 	sigset_t blocked;
@@ -72,16 +74,16 @@ static bool may_be_blocked(void)
 	return false;
 }
 
-void surus_calls_prepare(void)
+void surus_syscall_watch_prepare(void)
 {
-	/* As soon as the handler may be interrupted by others, so may what it has interrupted. */
-	struct sigaction ours = {.sa_sigaction = on_call,
+	/* SA_NODEFER: once the handler may be interrupted, so may the code that it has interrupted. */
+	struct sigaction own = {.sa_sigaction = on_call,
 	        .sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART}, of_boot;
 
-	sigemptyset(&ours.sa_mask);
+	sigemptyset(&own.sa_mask);
 	possible = sigaction(SIGSYS, NULL, &of_boot) == 0 && of_boot.sa_handler == SIG_DFL &&
 	        !may_be_blocked() &&
-	           sigaction(SIGSYS, &ours, NULL) == 0;
+	           sigaction(SIGSYS, &own, NULL) == 0;
 }
 
 static bool turn(bool on)
@@ -95,7 +97,7 @@ static bool turn(bool on)
 	return done;
 }
 
-void surus_calls_watch(void)
+void surus_syscall_watch_begin(void)
 {
 	watch->watched = false;
 	if (!possible || watch->forbidden) {
@@ -114,7 +116,7 @@ void surus_calls_watch(void)
 	*surus_syscall_gate = STOP;
 }
 
-bool surus_calls_none(void)
+bool surus_syscall_watch_end(void)
 {
 	*surus_syscall_gate = LET_PASS;
 	if (!watch->watched) {
@@ -125,9 +127,8 @@ bool surus_calls_none(void)
 		watch->pause /= 2;
 		return true;
 	}
-	/* To be told costs about as much as is spared where there is nothing to tell, and calls cost a
-	 * little more meanwhile. So an application that makes some in most of its events is asked ever
-	 * less. */
+	/* A report costs about as much as a skipped check saves, and calls cost a little more while
+	 * watched. So an application that usually makes calls is watched ever less often. */
 	watch->pause = watch->pause * 2 + 1 < MOST_PAUSE ? watch->pause * 2 + 1 : MOST_PAUSE;
 	watch->pause_left = surus_settings.verify_restore ? 0 : watch->pause;
 	turn(false);
@@ -136,20 +137,20 @@ bool surus_calls_none(void)
 
 #else
 
-bool surus_calls_create(void)
+bool surus_syscall_watch_create(void)
 {
 	return true;
 }
 
-void surus_calls_prepare(void)
+void surus_syscall_watch_prepare(void)
 {
 }
 
-void surus_calls_watch(void)
+void surus_syscall_watch_begin(void)
 {
 }
 
-bool surus_calls_none(void)
+bool surus_syscall_watch_end(void)
 {
 	return false;
 }

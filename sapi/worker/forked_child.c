@@ -1,6 +1,5 @@
-/* A process that a script has forked (pcntl_fork): a copy of a worker, with its event, its outbox
- * and its line. It may run on, but it is nobody's worker: what it prints goes nowhere, and it ends
- * where its script does. */
+/* Detaches a process that a script has forked (pcntl_fork) from Surus: the copy of the worker may
+ * run on, but its output is discarded and it exits when its script ends. */
 #include "worker/forked_child.h"
 
 #include <pthread.h>
@@ -19,31 +18,32 @@
 #include "php/random_seed.h"
 #include "php/request_timeout.h"
 
-/* Runs in every child, of proc_open() too, which is about to become another program. */
+/* Runs in every child, also in one of proc_open() that is about to execute another program. */
 static void cut_off(void)
 {
-	if (surus_self->forks_workers || surus_self->child) {
+	if (surus_process->forks_workers || surus_process->child) {
 		return;
 	}
-	surus_self->child = surus_self->line == &surus_self->nowhere ? SURUS_CHILD_OF_TEMPLATE
+	surus_process->child = surus_process->line == &surus_process->nowhere ? SURUS_CHILD_OF_MASTER
 	        : SURUS_CHILD_OF_WORKER;
 	surus_outbox_leave();
-	/* Whoever waits until nobody has these any more, must not wait for us. */
+	/* Surus detects the end of all workers by the end of these descriptors, so this process must
+	 * not keep them open. */
 	surus_inbox_leave();
-	close(SURUS_FD_BELL);
-	if (surus_self->child == SURUS_CHILD_OF_TEMPLATE) {
+	close(SURUS_FD_DOORBELL);
+	if (surus_process->child == SURUS_CHILD_OF_MASTER) {
 		close(SURUS_FD_CONTROL);
 	} else {
-		surus_self->line = &surus_self->nowhere;
+		surus_process->line = &surus_process->nowhere;
 	}
-	surus_stop_leave();
-	surus_random_forget();
+	surus_request_timeout_leave();
+	surus_random_discard();
 }
 
 bool surus_child_watch(void)
 {
 	if (pthread_atfork(NULL, NULL, cut_off) != 0) {
-		fprintf(stderr, "surus-php: no memory: %m\n");
+		fprintf(stderr, "surus-php: cannot register a fork handler: %m\n");
 		return false;
 	}
 	return true;

@@ -1,11 +1,10 @@
-/* A process that a script has forked (pcntl_fork): a copy of a worker, with its event, its outbox
- * and its line. It may run on, but it is */
+/* Detaches a process that a script has forked (pcntl_fork) from Surus. */
 #ifndef SURUS_WORKER_FORKED_CHILD_H
 #define SURUS_WORKER_FORKED_CHILD_H
 
 #include <stdbool.h>
 
-/* In the template, once: from here on what forks, and is not said to be a worker, is cut off. */
+/* In the master process, once: every fork from here on is detached, unless Surus forks a worker. */
 bool surus_child_watch(void);
 
 #endif

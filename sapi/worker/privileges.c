@@ -20,13 +20,13 @@
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
 
-/* The groups of the workers' user. To look them up takes longer than everything else that makes a
+/* The groups of the workers' user. Looking them up takes longer than everything else that sets up a
  * worker. */
 static gid_t *groups;
 
 static size_t group_count;
 
-bool surus_worker_read_groups(void)
+bool surus_read_groups(void)
 {
 	size_t len = 0, room = 0;
 	ssize_t got;
@@ -39,7 +39,7 @@ bool surus_worker_read_groups(void)
 			room = room ? room * 2 : 64 * sizeof(*groups);
 			groups = realloc(groups, room);
 			if (!groups) {
-				fprintf(stderr, "surus-php: no memory for the groups of %s: %m\n",
+				fprintf(stderr, "surus-php: cannot allocate the groups of %s: %m\n",
 				        surus_settings.user);
 				return false;
 			}
@@ -82,7 +82,7 @@ static bool drop_privileges(void)
 	return !failed;
 }
 
-/* As php-fpm with clear_env: what is configured, and whose home this is. */
+/* As php-fpm with clear_env: the configured variables, and USER and HOME of the user. */
 static void set_environment(void)
 {
 	struct passwd *user = getpwuid(getuid());
@@ -99,7 +99,7 @@ static void set_environment(void)
 	}
 }
 
-bool surus_worker_disguise(void)
+bool surus_drop_privileges(void)
 {
 	if (!drop_privileges()) {
 		return false;

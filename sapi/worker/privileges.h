@@ -4,10 +4,10 @@
 
 #include <stdbool.h>
 
-/* Becomes the configured user, for good, and gets the workers' environment. False: said on
+/* Becomes the configured user for good and sets the workers' environment. False: the reason is on
  * stderr. */
-bool surus_worker_disguise(void);
-/* Reads who the workers' user is with, before any is forked. False: it has been said why. */
-bool surus_worker_read_groups(void);
+bool surus_drop_privileges(void);
+/* Reads the groups of the workers' user, before the first fork. False: the reason is on stderr. */
+bool surus_read_groups(void);
 
 #endif

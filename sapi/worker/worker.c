@@ -1,4 +1,4 @@
-/* The life of a worker: takes an event from the inbox, has PHP serve it, and takes the next. */
+/* Runs a worker: takes requests, claims their tickets, decides when the worker exits. */
 #include "worker/worker.h"
 
 #include <errno.h>
@@ -32,39 +32,39 @@
 #include "php/sapi_module.h"
 #include "worker/privileges.h"
 
-/* Resident memory in bytes that is this process's own: without what it has of files, of OPcache and
- * of what all workers share. */
+/* Resident bytes of this process alone, without files, OPcache and the memory that all workers
+ * share. */
 static uint64_t resident(void)
 {
 	char text[64];
 	unsigned long pages = 0, shared = 0, page = (unsigned long)sysconf(_SC_PAGESIZE);
-	ssize_t len = pread(surus_self->statm, text, sizeof(text) - 1, 0);
+	ssize_t len = pread(surus_process->statm, text, sizeof(text) - 1, 0);
 
 	if (len > 0) {
 		text[len] = '\0';
 		sscanf(text, "%*u %lu %lu", &pages, &shared);
 	}
 	/* All workers share that, too. */
-	shared += surus_direct_replaced() / page;
+	shared += surus_direct_binding_bytes() / page;
 	return pages > shared ? (uint64_t)(pages - shared) * page : 0;
 }
 
 static bool retire(int status)
 {
 	surus_set_state(SURUS_RETIRED);
-	surus_self->exit_status = status;
+	surus_process->exit_status = status;
 	return true;
 }
 
-/* Does the application leave so many descriptors open that its requests would soon fail for lack of
- * them? An eighth of the limit is kept free, as a request may need some at once. */
+/* Whether the application leaves so many descriptors open that its requests would soon fail with
+ * EMFILE. An eighth of the limit stays free for the next request. */
 static bool lacks_descriptors(void)
 {
-	static bool is_near; /* half of the limit is reached, so that each event looks */
+	static bool is_near; /* half of the limit is in use, so every request checks */
 	struct rlimit limit;
 	int lowest;
 
-	if (surus_boots_in_template() || (!is_near && surus_self->taken % 16 != 1) ||
+	if (surus_engine_boots_in_prototype() || (!is_near && surus_process->taken % 16 != 1) ||
 	    getrlimit(RLIMIT_NOFILE, &limit) != 0) {
 		return false;
 	}
@@ -76,7 +76,7 @@ static bool lacks_descriptors(void)
 			return false;
 		}
 	} else if (errno != EMFILE) {
-		return false; /* there is no stderr */
+		return false; /* stderr is closed */
 	}
 	fprintf(stderr,
 	        "surus-php: the application leaves descriptors open, and nearly all of the %llu that a "
@@ -87,89 +87,90 @@ static bool lacks_descriptors(void)
 	return true;
 }
 
-/* Should this worker end before it takes another event? */
+/* Whether this worker must exit before it takes another request. */
 static bool retires(void)
 {
-	uint64_t taken = surus_self->taken;
+	uint64_t taken = surus_process->taken;
 
-	if ((surus_self->served > 0 && surus_serves_one()) || surus_self->is_spent) {
-		return retire(SURUS_EXIT_SERVED);
+	if ((surus_process->served > 0 && surus_engine_serves_one()) || surus_process->is_spent) {
+		return retire(SURUS_EXIT_SINGLE_USE);
 	}
-	/* Reading the memory costs about 2 us, so it is spread over 16 events. */
+	/* Reading the memory costs about 2 us, so only every sixteenth request does. */
 	if (taken % 16 == 1) {
 		uint64_t memory = resident();
-		atomic_store_explicit(&surus_self->line->memory, memory, memory_order_relaxed);
+		atomic_store_explicit(&surus_process->line->memory, memory, memory_order_relaxed);
 		if (surus_settings.max_memory && memory > surus_settings.max_memory) {
 			return retire(SURUS_EXIT_MAX_MEMORY);
 		}
 	}
 	if (lacks_descriptors()) {
-		return retire(SURUS_EXIT_DESCRIPTORS);
+		return retire(SURUS_EXIT_NO_DESCRIPTORS);
 	}
 	return surus_settings.max_requests && taken >= surus_settings.max_requests &&
 	        retire(SURUS_EXIT_MAX_REQUESTS);
 }
 
-/* Who boots us looks at the scoreboard when it hears this. Nobody listens any more when a worker is
- * replaced later. */
+/* While Surus boots, it reads the scoreboard after this message. Later it does not read such
+ * messages. */
 static void say_waiting(void)
 {
-	if (!surus_self->said) {
-		surus_self->said = true;
+	if (!surus_process->reported_waiting) {
+		surus_process->reported_waiting = true;
 		send(SURUS_FD_WAITING, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 }
 
-/* Makes the event ours. False: it was another's already, surus has revoked it, or what lay in the
- * ring is no longer there. */
-static bool claim(struct surus_event *event)
+/* Claims the request. False: another worker has it, Surus has revoked it, or the entry of the ring
+ * was stale. */
+static bool claim(struct surus_request *request)
 {
-	_Atomic uint64_t *word = &surus_tickets[event->id];
+	_Atomic uint64_t *word = &surus_tickets[request->id];
 	uint64_t ticket = atomic_load(word);
 
-	if (ticket == SURUS_CLAIMED || (uint32_t)ticket != event->tag ||
+	if (ticket == SURUS_CLAIMED || (uint32_t)ticket != request->tag ||
 	        !atomic_compare_exchange_strong(word, &ticket, SURUS_CLAIMED)) {
 		return false;
 	}
-	event->ticket = ticket;
+	request->ticket = ticket;
 	return true;
 }
 
 bool surus_worker_take(void)
 {
-	struct surus_event *event = surus_request;
+	struct surus_request *request = surus_request;
 
 	while (!retires()) {
 		surus_set_state(SURUS_IDLE);
 		say_waiting();
-		int received = surus_event_receive(event);
+		int received = surus_inbox_receive(request);
 		if (received == 0) {
-			retire(SURUS_EXIT_INBOX_CLOSED);
+			retire(SURUS_EXIT_DRAINED);
 			break;
 		}
 		if (received < 0) {
 			continue;
 		}
-		if (!claim(event)) {
-			surus_event_close(event);
+		if (!claim(request)) {
+			surus_request_close(request);
 			continue;
 		}
-		atomic_store_explicit(&surus_self->line->request, event->id, memory_order_relaxed);
-		atomic_store_explicit(&surus_self->line->tag, event->tag, memory_order_relaxed);
-		atomic_store_explicit(&surus_self->line->taken, ++surus_self->taken, memory_order_relaxed);
-		/* From here on our death is known to cost this event. */
+		atomic_store_explicit(&surus_process->line->request, request->id, memory_order_relaxed);
+		atomic_store_explicit(&surus_process->line->tag, request->tag, memory_order_relaxed);
+		atomic_store_explicit(&surus_process->line->taken, ++surus_process->taken,
+		        memory_order_relaxed);
+		/* If this worker crashes from here on, Surus knows which request is lost. */
 		surus_set_state(SURUS_RECEIVED);
-		surus_self->taken_at = surus_self->since;
+		surus_process->taken_at = surus_process->since;
 		if (received == 1 && !surus_client_gone() &&
-		        !(event->deadline && surus_now() >= event->deadline)) {
-			surus_self->served++;
+		        !(request->deadline && surus_now() >= request->deadline)) {
+			surus_process->served++;
 			return true;
 		}
-		surus_outbox_begin(event);
+		surus_outbox_begin(request);
 		surus_outbox_end(SURUS_NOT_BEGUN, 0);
-		surus_event_close(event);
+		surus_request_close(request);
 		if (received == 2) {
-			retire(SURUS_EXIT_DESCRIPTORS);
+			retire(SURUS_EXIT_NO_DESCRIPTORS);
 			break;
 		}
 	}
@@ -180,19 +181,18 @@ void surus_worker_become(int outbox, int log)
 {
 	surus_outbox_open(outbox);
 	prctl(PR_SET_NAME, "surus worker");
-	/* Said on the template's stderr, which surus quotes when a boot fails. */
-	/* What boots in the template has done so there, before any of the application's code ran. */
-	if (!surus_boots_in_template() && !surus_worker_disguise()) {
-		exit(SURUS_EXIT_SETUP);
+	/* Errors go to the master process's stderr, which Surus quotes if a boot fails. */
+	/* The prototype process has dropped privileges before it ran the application's code. */
+	if (!surus_engine_boots_in_prototype() && !surus_drop_privileges()) {
+		exit(SURUS_EXIT_SETUP_FAILED);
 	}
-	surus_self->log = log;
-	if (!surus_boots() || surus_boots_in_template()) {
-		surus_worker_speak();
+	surus_process->log = log;
+	if (!surus_engine_boots_app() || surus_engine_boots_in_prototype()) {
+		surus_worker_redirect_stdio();
 	}
-	/* Changing the user has cleared the parent-death signal, and with it the right to be dumped
-	 * into a core file. */
-	surus_stop_install();
-	surus_self->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-	surus_event_open();
+	/* Changing the user has cleared the parent-death signal and the permission to dump core. */
+	surus_request_timeout_install();
+	surus_process->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	surus_inbox_open();
 	surus_php_after_fork();
 }

@@ -81,21 +81,21 @@ pub fn failed(failure: &Failure, event: u64) -> Response {
         Failure::TooLarge(_) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
     };
     match failure {
-        _ if failure.is_busy() => note_refused(failure, event),
-        _ => warn!(event, status = status.as_u16(), %failure, "not answered"),
+        _ if failure.is_busy() => log_overload(failure, event),
+        _ => warn!(request_id = event, status = status.as_u16(), %failure, "not answered"),
     }
     plain(status, "")
 }
 
 /// Logs one line for many rejected requests: under overload, a line for each would cost more than
 /// the requests that are served.
-fn note_refused(failure: &Failure, event: u64) {
+fn log_overload(failure: &Failure, event: u64) {
     static REPORTED: Rarely = Rarely::new();
-    static REFUSED: AtomicU64 = AtomicU64::new(0);
-    REFUSED.fetch_add(1, Ordering::Relaxed);
+    static REJECTED: AtomicU64 = AtomicU64::new(0);
+    REJECTED.fetch_add(1, Ordering::Relaxed);
     if REPORTED.is_time(Instant::now()) {
-        let requests = REFUSED.swap(0, Ordering::Relaxed);
-        warn!(event, requests, status = 503, %failure, "not answered");
+        let requests = REJECTED.swap(0, Ordering::Relaxed);
+        warn!(request_id = event, requests, status = 503, %failure, "not answered");
     }
 }
 

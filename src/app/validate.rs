@@ -3,7 +3,7 @@
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 
-use crate::app::site::Trouble;
+use crate::app::site::LookupError;
 
 /// An error response without PHP, and its reason.
 pub struct RequestRejection {
@@ -15,11 +15,11 @@ pub const fn reject(status: StatusCode, why: &'static str) -> RequestRejection {
     RequestRejection { status, why }
 }
 
-impl From<Trouble> for RequestRejection {
-    fn from(trouble: Trouble) -> RequestRejection {
+impl From<LookupError> for RequestRejection {
+    fn from(trouble: LookupError) -> RequestRejection {
         let status = match trouble {
-            Trouble::Scarce => StatusCode::SERVICE_UNAVAILABLE,
-            Trouble::Broken => StatusCode::INTERNAL_SERVER_ERROR,
+            LookupError::Scarce => StatusCode::SERVICE_UNAVAILABLE,
+            LookupError::Broken => StatusCode::INTERNAL_SERVER_ERROR,
         };
         reject(status, "")
     }

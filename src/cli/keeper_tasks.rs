@@ -157,8 +157,8 @@ impl Duties for Kept {
         self.plan(pool).map_or(0, keeper_tasks::most)
     }
 
-    fn template(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
-        keeper_tasks::template(self.plan(pool)?, fds, &self.php.groups)
+    fn master(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
+        keeper_tasks::master(self.plan(pool)?, fds, &self.php.groups)
     }
 
     fn home(&mut self, pool: u16) -> anyhow::Result<(PathBuf, keeper_tasks::Home)> {
@@ -313,15 +313,15 @@ pub fn reach(config: &Config, place: &keeper::Place, plans: &[Planned]) -> anyho
     let mut ports = Some(Vec::new());
     for planned in plans {
         match &planned.plan {
-            Plan::Stock { spec, .. } if spec.way == external::Way::Builtin => ports = None,
-            Plan::Stock { spec, .. } => {
+            Plan::External { spec, .. } if spec.way == external::Way::Builtin => ports = None,
+            Plan::External { spec, .. } => {
                 if let (Some(external::Address::Tcp(address)), Some(ports)) =
                     (&spec.address, &mut ports)
                 {
                     ports.push(address.port());
                 }
             }
-            Plan::Ours { .. } => {}
+            Plan::SurusPhp { .. } => {}
         }
     }
     reach.connects = ports;

@@ -41,7 +41,7 @@ pub fn run(leaks: Leaks) -> anyhow::Result<()> {
     config.engine.name = Some("worker".into());
     config.engine.workers = Some(1);
     config.engine.max_requests = 0;
-    config.engine.tells_leaks = true;
+    config.engine.reports_leaks = true;
     let site = engine_setup::open_site(&project, &config)?;
     let asked = Asked {
         name: "worker",

@@ -60,7 +60,7 @@ fn table(engine: &EngineStatus) -> String {
             duration(worker.for_ms),
             worker.served,
             memory,
-            worker.event.as_deref().unwrap_or_default()
+            worker.request.as_deref().unwrap_or_default()
         );
         text.push_str(row.trim_end());
         text.push('\n');
@@ -96,7 +96,7 @@ mod tests {
                     for_ms: 90_000,
                     served: 7,
                     memory: 0,
-                    event: None,
+                    request: None,
                 },
                 WorkerStatus {
                     pid: 123456,
@@ -104,7 +104,7 @@ mod tests {
                     for_ms: 1234,
                     served: 12345,
                     memory: 12 << 20,
-                    event: Some("GET /slow".into()),
+                    request: Some("GET /slow".into()),
                 },
             ],
         };

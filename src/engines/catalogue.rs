@@ -26,15 +26,15 @@ pub struct Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runs {
     /// `surus-php`.
-    Ours,
+    SurusPhp,
     /// An installed PHP.
-    Stock(Way),
+    External(Way),
 }
 
 impl Entry {
     /// Whether its processes wait for events instead of being started for each.
     pub fn is_standing(&self) -> bool {
-        !matches!(self.runs, Runs::Stock(way) if way.starts_per_event())
+        !matches!(self.runs, Runs::External(way) if way.starts_per_request())
     }
 }
 
@@ -49,7 +49,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: false,
         serves_one: false,
         isolates: true,
-        runs: Runs::Ours,
+        runs: Runs::SurusPhp,
     },
     Entry {
         name: "worker",
@@ -60,7 +60,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: true,
         serves_one: false,
         isolates: false,
-        runs: Runs::Ours,
+        runs: Runs::SurusPhp,
     },
     Entry {
         name: "standby",
@@ -71,7 +71,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: true,
         serves_one: true,
         isolates: true,
-        runs: Runs::Ours,
+        runs: Runs::SurusPhp,
     },
     Entry {
         name: "fork",
@@ -82,7 +82,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: true,
         serves_one: true,
         isolates: true,
-        runs: Runs::Ours,
+        runs: Runs::SurusPhp,
     },
     Entry {
         name: "rewind",
@@ -92,7 +92,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: true,
         serves_one: false,
         isolates: true,
-        runs: Runs::Ours,
+        runs: Runs::SurusPhp,
     },
     Entry {
         name: "fpm",
@@ -102,7 +102,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: false,
         serves_one: false,
         isolates: true,
-        runs: Runs::Stock(Way::Fpm),
+        runs: Runs::External(Way::Fpm),
     },
     Entry {
         name: "builtin",
@@ -112,7 +112,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: false,
         serves_one: false,
         isolates: true,
-        runs: Runs::Stock(Way::Builtin),
+        runs: Runs::External(Way::Builtin),
     },
     Entry {
         name: "cgi",
@@ -122,7 +122,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: false,
         serves_one: true,
         isolates: true,
-        runs: Runs::Stock(Way::Cgi),
+        runs: Runs::External(Way::Cgi),
     },
     Entry {
         name: "cli",
@@ -132,7 +132,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: false,
         serves_one: true,
         isolates: true,
-        runs: Runs::Stock(Way::Cli),
+        runs: Runs::External(Way::Cli),
     },
 ];
 

@@ -20,7 +20,7 @@ use super::external::runtime_dir::Own;
 use super::external::{Address, Way};
 use super::workers::generation;
 use super::workers::generation::master;
-use crate::launcher::{Role, TEMPLATE};
+use crate::launcher::{MASTER_DESCRIPTORS, Role};
 
 /// The most bytes that environment variables of one request may have.
 const MOST_ENV: u64 = 1 << 20;
@@ -44,12 +44,12 @@ enum Disabled {
 }
 
 /// Starts the master process of a pool and returns its id. `groups` are those of PHP's user.
-pub fn template(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Result<u32> {
-    let Plan::Ours { spec, limits, .. } = plan else {
-        bail!("this pool has no template");
+pub fn master(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Result<u32> {
+    let Plan::SurusPhp { spec, limits, .. } = plan else {
+        bail!("this pool has no master process");
     };
-    let Ok(theirs) = <[OwnedFd; TEMPLATE]>::try_from(fds) else {
-        bail!("a template with another number of descriptors than {TEMPLATE}");
+    let Ok(theirs) = <[OwnedFd; MASTER_DESCRIPTORS]>::try_from(fds) else {
+        bail!("a master process with another number of descriptors than {MASTER_DESCRIPTORS}");
     };
     let requests = generation::requests(limits.capacity);
     let [control, inbox, board, waiting, rings, bell, stdout, stderr] = &theirs;
@@ -65,7 +65,7 @@ pub fn template(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Resul
             && is_board
             && are_rings
             && process::is_event(bell),
-        "a template with descriptors of another kind"
+        "a master process with descriptors of another kind"
     );
     let groups = master::groups_file(groups)?;
     Ok(master::launch(spec, requests, theirs, Some(groups))?.id())
@@ -74,7 +74,7 @@ pub fn template(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Resul
 /// Prepares what starts an installed PHP of a pool. `front` is the front end's user; `groups` are
 /// those of PHP's user.
 pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf, Home)> {
-    let Plan::Stock { spec, .. } = plan else {
+    let Plan::External { spec, .. } = plan else {
         bail!("this pool runs no installed PHP");
     };
     let own = furnish::furnish(spec, Some(front))?;
@@ -92,14 +92,14 @@ pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf,
 /// about to exit.
 pub fn most(plan: &Plan) -> usize {
     match plan {
-        Plan::Ours { .. } => 0,
-        Plan::Stock { spec, .. } => spec.workers * 4 + 8,
+        Plan::SurusPhp { .. } => 0,
+        Plan::External { spec, .. } => spec.workers * 4 + 8,
     }
 }
 
 /// Starts an installed PHP and returns its id.
 pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
-    let Plan::Stock { spec, .. } = plan else {
+    let Plan::External { spec, .. } = plan else {
         bail!("this pool runs no installed PHP");
     };
     ensure!(
@@ -116,14 +116,14 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
     // A process that may be root gets no standard input.
     let stdin = next(&[Kind::File, Kind::Other])?;
     let stdin = match role {
-        Role::Event => stdin,
+        Role::Request => stdin,
         Role::Probe | Role::Server => super::external::command::nothing()?,
     };
     let mut stdio = [stdin, next(&[Kind::Pipe])?, next(&[Kind::Pipe])?];
     let mut env = Vec::new();
     let mut extra = Extra::default();
     match (spec.way, role) {
-        (Way::Cgi, Role::Event) => {
+        (Way::Cgi, Role::Request) => {
             let file = next(&[Kind::File])?;
             ensure!(
                 shared_memory::is_sealed_content(file.as_fd()),
@@ -138,7 +138,7 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
             );
             extra.env = &env;
         }
-        (Way::Cli, Role::Event) => {
+        (Way::Cli, Role::Request) => {
             let Disabled::Known(disabled) = &home.disabled else {
                 bail!("it is not known yet which functions PHP's settings disable");
             };
@@ -193,7 +193,7 @@ fn is_of_request(variable: &[u8]) -> bool {
 /// Connects to the php-fpm that a pool has configured.
 pub fn connect(plan: &Plan) -> anyhow::Result<OwnedFd> {
     match plan {
-        Plan::Stock { spec, .. } => match &spec.address {
+        Plan::External { spec, .. } => match &spec.address {
             Some(Address::Unix(path)) => {
                 // The keeper must not wait.
                 let connected = surus_sys::socket::connect_at_once(path);
@@ -203,7 +203,7 @@ pub fn connect(plan: &Plan) -> anyhow::Result<OwnedFd> {
             }
             _ => bail!("this pool has no unix socket of a php-fpm"),
         },
-        Plan::Ours { .. } => bail!("this pool has no php-fpm"),
+        Plan::SurusPhp { .. } => bail!("this pool has no php-fpm"),
     }
 }
 

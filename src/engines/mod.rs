@@ -26,7 +26,7 @@ use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
 use crate::observe::system::Machine;
 use crate::units::{self, Size, Time};
-use external::{Address, Stock, Way};
+use external::{Address, ExternalEngine, Way};
 use queue::Bounds;
 use workers::{Limits, Pool, Spec};
 
@@ -52,7 +52,7 @@ pub struct Settings {
     /// For `surus leaks`: the response to an event with the header `Surus-Leaks` lists what the
     /// previous event left behind.
     #[serde(skip)]
-    pub tells_leaks: bool,
+    pub reports_leaks: bool,
     /// For `surus lambda profile`: the memory for PHP's start-up trace.
     #[serde(skip)]
     pub profile: Option<Arc<std::fs::File>>,
@@ -130,7 +130,7 @@ impl Default for Settings {
             busy_poll: true,
             direct_binding: true,
             spare_workers: 2,
-            tells_leaks: false,
+            reports_leaks: false,
             profile: None,
             max_queue: 100_000,
             queue_timeout: Time::seconds(10),
@@ -168,13 +168,13 @@ pub fn restrict_process(settings: &Settings) -> anyhow::Result<()> {
 #[derive(Clone)]
 pub enum Plan {
     /// With surus-php.
-    Ours {
+    SurusPhp {
         spec: Spec,
         limits: Limits,
         queue: Bounds,
     },
     /// With an installed PHP.
-    Stock { spec: external::Spec, queue: Bounds },
+    External { spec: external::Spec, queue: Bounds },
 }
 
 /// Boots an engine; `name` is for metrics, logs and the status. `ini` and `env` are additions to
@@ -204,11 +204,11 @@ pub fn plan(
     // Tells the application which engine serves it.
     env.entry("SURUS_ENGINE".into())
         .or_insert_with(|| entry.name.into());
-    if let Runs::Stock(way) = entry.runs {
+    if let Runs::External(way) = entry.runs {
         let spec = external::Spec {
             name,
             way,
-            program: find_stock(way, settings)?,
+            program: find_external(way, settings)?,
             address: settings.php_fpm_address.clone(),
             workers: worker_count(settings)?,
             max_requests: settings.max_requests,
@@ -220,7 +220,7 @@ pub fn plan(
             boot_timeout: settings.boot_timeout.0,
             launch: None,
         };
-        return Ok(Plan::Stock {
+        return Ok(Plan::External {
             spec,
             queue: bounds(settings),
         });
@@ -232,12 +232,12 @@ pub fn plan(
         loader: settings.dynamic_loader.clone(),
         workers: process_count(entry, settings)?,
         script: entry.boots_script.then_some(script),
-        tells_leaks: settings.tells_leaks,
+        reports_leaks: settings.reports_leaks,
         profile: settings.profile.clone(),
         shared_sockets: settings.shared_sockets.clone(),
         verify_restore: settings.verify_restore,
         direct_binding: settings.direct_binding,
-        spin: spin(settings),
+        busy_poll: busy_poll(settings),
         max_requests: settings.max_requests,
         max_memory: settings.max_memory.0,
         user: user(settings)?,
@@ -253,7 +253,7 @@ pub fn plan(
         boot: settings.boot_timeout.0,
         capacity: workers::capacity(spec.workers, settings.max_queue),
     };
-    Ok(Plan::Ours {
+    Ok(Plan::SurusPhp {
         spec,
         limits,
         queue: bounds(settings),
@@ -276,11 +276,11 @@ pub async fn boot_plan(
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<Arc<dyn Engine>> {
     Ok(match plan {
-        Plan::Stock { mut spec, queue } => {
+        Plan::External { mut spec, queue } => {
             spec.launch = launch;
-            Arc::new(Stock::boot(spec, queue, metrics).await?)
+            Arc::new(ExternalEngine::boot(spec, queue, metrics).await?)
         }
-        Plan::Ours {
+        Plan::SurusPhp {
             mut spec,
             limits,
             queue,
@@ -294,13 +294,13 @@ pub async fn boot_plan(
 /// The PHP program of an engine.
 pub fn program_of(entry: &Entry, settings: &Settings) -> anyhow::Result<PathBuf> {
     match entry.runs {
-        Runs::Ours => find_program(settings.surus_php.as_deref()),
-        Runs::Stock(way) => find_stock(way, settings),
+        Runs::SurusPhp => find_program(settings.surus_php.as_deref()),
+        Runs::External(way) => find_external(way, settings),
     }
 }
 
 /// Finds the installed PHP of an external engine.
-fn find_stock(way: Way, settings: &Settings) -> anyhow::Result<PathBuf> {
+fn find_external(way: Way, settings: &Settings) -> anyhow::Result<PathBuf> {
     let (configured, setting, name, package) = match way {
         Way::Cgi => (&settings.php_cgi, "engine.php_cgi", "php-cgi", "php-cgi"),
         Way::Fpm => (&settings.php_fpm, "engine.php_fpm", "php-fpm", "php-fpm"),
@@ -317,7 +317,7 @@ fn find_stock(way: Way, settings: &Settings) -> anyhow::Result<PathBuf> {
 }
 
 /// How long to busy-poll before blocking.
-pub fn spin(settings: &Settings) -> Duration {
+pub fn busy_poll(settings: &Settings) -> Duration {
     match settings.busy_poll && Machine::read().has_spare() {
         true => LONGEST_POLL,
         false => Duration::ZERO,

@@ -60,7 +60,7 @@ impl Settings {
                         directory.display()
                     )
                 })?;
-            // Where somebody has said which one, that is not for us to judge.
+            // A configured directory is the administrator's choice.
             if self.listen.is_none() {
                 check_directory(directory)?;
             }
@@ -80,8 +80,9 @@ impl Settings {
     }
 }
 
-/// Who else may write there could put a socket of their own in the place of ours. The directory for
-/// temporary files is everybody's, so they may have made it before us.
+/// Rejects a directory that other users can write to: they could replace the socket by their own.
+/// All users can write to the directory for temporary files, so another user may have made this
+/// one.
 fn check_directory(directory: &Path) -> anyhow::Result<()> {
     let found = std::fs::symlink_metadata(directory)
         .with_context(|| format!("cannot look at {}", directory.display()))?;
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_may_write_to_holds_no_socket() {
+    fn directory_writable_by_others_is_rejected_for_the_socket() {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path();
         let check = |mode| {

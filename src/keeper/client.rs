@@ -82,7 +82,7 @@ impl Client {
             let why = reader.read(&socket).await;
             error!(why = %why, "the keeper is gone");
             reader.lost.cancel();
-            // Who waits for an answer gets none, and children count as ended.
+            // Waiting callers get no reply, and children count as exited.
             *reader.lock() = State::default();
         });
         Ok(client)
@@ -243,8 +243,8 @@ fn confused() -> anyhow::Error {
 }
 
 impl Launcher for Client {
-    fn template(&self, pool: u16, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>> {
-        Box::pin(self.start(move |id| Request::Template { id, pool }, fds))
+    fn master(&self, pool: u16, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>> {
+        Box::pin(self.start(move |id| Request::Master { id, pool }, fds))
     }
 
     fn home(&self, pool: u16) -> Pending<'_, anyhow::Result<Home>> {

@@ -8,10 +8,10 @@ use surus_sys::privileges::{self, Identity};
 use surus_sys::process;
 use tracing::{info, warn};
 
-/// What the front is to lose, beside root.
+/// What the front end gives up in addition to root.
 #[derive(Debug, Clone)]
 pub struct Confinement {
-    /// Whom it becomes, if that is configured.
+    /// The user that it becomes, if configured.
     pub user: Option<String>,
     pub landlock: bool,
     pub seccomp: bool,
@@ -20,7 +20,7 @@ pub struct Confinement {
 /// Users for the front, the best first.
 const USERS: [&str; 3] = ["surus", "www-data", "nobody"];
 
-/// Whom the front becomes, where PHP is of the user `php`.
+/// The user that the front end becomes if PHP runs as `php`.
 pub fn identity(settings: &Confinement, php: u32) -> anyhow::Result<Identity> {
     let find = |name: &str| {
         let found = process::find_user(name, None);
@@ -122,7 +122,7 @@ fn is_missing(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(EINVAL | ENOSYS))
 }
 
-/// What every front reaches beside its own directories.
+/// What every front end can access in addition to its own directories.
 pub fn reach() -> Reach {
     Reach {
         reads: [

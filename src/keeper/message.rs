@@ -14,9 +14,9 @@ pub const MOST_BYTES: usize = 32 * 1024;
 /// What the front asks for. The numbers that it chooses (`id`) come back with the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Start the template process of a configured pool. Comes with
-    /// [`TEMPLATE`](crate::launcher::TEMPLATE) descriptors.
-    Template { id: u32, pool: u16 },
+    /// Start the master process of a configured pool. Comes with
+    /// [`MASTER_DESCRIPTORS`](crate::launcher::MASTER_DESCRIPTORS) descriptors.
+    Master { id: u32, pool: u16 },
     /// Make the directory that PHP of a configured pool is started with.
     Home { id: u32, pool: u16 },
     /// Remove such a directory.
@@ -101,7 +101,7 @@ impl Request {
     pub fn encode(&self) -> Vec<u8> {
         let mut to = Vec::new();
         match self {
-            Request::Template { id, pool } => {
+            Request::Master { id, pool } => {
                 to.push(1);
                 to.extend_from_slice(&id.to_le_bytes());
                 to.extend_from_slice(&pool.to_le_bytes());
@@ -121,7 +121,7 @@ impl Request {
                 to.extend_from_slice(&home.to_le_bytes());
                 to.push(match role {
                     Role::Probe => 1,
-                    Role::Event => 2,
+                    Role::Request => 2,
                     Role::Server => 3,
                 });
             }
@@ -158,7 +158,7 @@ impl Request {
     /// The number that its answer has, where it has one.
     pub fn id(&self) -> Option<u32> {
         match self {
-            Request::Template { id, .. }
+            Request::Master { id, .. }
             | Request::Home { id, .. }
             | Request::Php { id, .. }
             | Request::Connect { id, .. }
@@ -175,7 +175,7 @@ impl Request {
         }
         let mut rest = Rest(packet);
         let request = match rest.u8()? {
-            1 => Request::Template {
+            1 => Request::Master {
                 id: rest.u32()?,
                 pool: rest.u16()?,
             },
@@ -189,7 +189,7 @@ impl Request {
                 home: rest.u32()?,
                 role: match rest.u8()? {
                     1 => Role::Probe,
-                    2 => Role::Event,
+                    2 => Role::Request,
                     3 => Role::Server,
                     _ => return Err(NoMessage),
                 },
@@ -279,7 +279,7 @@ impl Reply {
     }
 }
 
-/// As much of a text as a message holds beside its numbers.
+/// As much of a text as fits into a message with its numbers.
 fn cut(text: &str) -> &str {
     let mut end = text.len().min(MOST_BYTES - 16);
     while !text.is_char_boundary(end) {
@@ -295,7 +295,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn request() -> impl Strategy<Value = Request> {
-        let role = prop_oneof![Just(Role::Probe), Just(Role::Event), Just(Role::Server)];
+        let role = prop_oneof![Just(Role::Probe), Just(Role::Request), Just(Role::Server)];
         let which = prop_oneof![
             Just(Which::Stop),
             Just(Which::Resume),
@@ -304,7 +304,7 @@ mod tests {
             Just(Which::KillGroup)
         ];
         prop_oneof![
-            any::<(u32, u16)>().prop_map(|(id, pool)| Request::Template { id, pool }),
+            any::<(u32, u16)>().prop_map(|(id, pool)| Request::Master { id, pool }),
             any::<(u32, u16)>().prop_map(|(id, pool)| Request::Home { id, pool }),
             any::<u32>().prop_map(|home| Request::CloseHome { home }),
             (any::<(u32, u32)>(), role).prop_map(|((id, home), role)| Request::Php {

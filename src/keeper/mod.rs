@@ -69,8 +69,8 @@ pub trait Duties {
     /// Processes of a pool's installed PHP that may run at once.
     fn most(&self, pool: u16) -> usize;
 
-    /// Starts the template of a pool; returns its number.
-    fn template(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32>;
+    /// Starts the master process of a pool; returns its number.
+    fn master(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32>;
 
     /// Makes what the installed PHP of a pool is started with.
     fn home(&mut self, pool: u16) -> anyhow::Result<(PathBuf, Self::Home)>;

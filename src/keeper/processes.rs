@@ -17,8 +17,8 @@ const MOST_ORPHANS: usize = 256;
 pub enum Kind {
     /// Opens files as PHP's user.
     Opener,
-    /// The template process of a pool.
-    Template(u16),
+    /// The master process of a pool.
+    Master(u16),
     /// Says which functions are disabled, for the directory of this number.
     Probe(u32),
     /// An installed PHP of a pool, for one request.
@@ -61,7 +61,7 @@ impl Processes {
             }
             match kind {
                 Kind::Server(_) => drop(process::kill_group(*pid)),
-                Kind::Template(_) => {
+                Kind::Master(_) => {
                     let room = MOST_ORPHANS.saturating_sub(self.orphans.len());
                     self.orphans.extend(process::members(*pid, room));
                 }
@@ -96,7 +96,7 @@ impl Processes {
         }
     }
 
-    /// Signals a process of ours: a child, a child's child, or a worker that a template has left.
+    /// Signals a child, a child's child, or a worker that an exited master process has left.
     pub fn signal(&self, pid: u32, pidfd: Option<OwnedFd>, which: Which) -> io::Result<()> {
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
         let is_child = self.children.contains_key(&pid);
@@ -137,14 +137,14 @@ impl Processes {
         found.is_some_and(|(parent, _)| self.children.contains_key(&parent))
     }
 
-    /// Has all end whose front is gone. A template and an opener see that for themselves.
+    /// Has all end whose front is gone. A master process and an opener see that for themselves.
     pub fn end_all(&self) {
         for (pid, kind) in &self.children {
             let _ = match kind {
                 // It ends its own children.
                 Kind::Server(_) => process::terminate(*pid),
                 Kind::Event(_) | Kind::Probe(_) => process::kill_group(*pid),
-                Kind::Template(_) | Kind::Opener => Ok(()),
+                Kind::Master(_) | Kind::Opener => Ok(()),
             };
         }
     }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn child_and_its_child_are_signalled_and_a_pidfd_of_another_is_refused() {
+    fn child_and_grandchild_are_signalled_and_foreign_pidfd_is_rejected() {
         use std::io::BufRead;
         let mut command = Command::new("sh");
         command
@@ -215,7 +215,7 @@ mod tests {
         let below: u32 = line.trim().parse().unwrap();
         let mut foreign = Command::new("sleep").arg("60").spawn().unwrap();
         let mut processes = Processes::default();
-        processes.started(child.id(), Kind::Template(0));
+        processes.started(child.id(), Kind::Master(0));
         let pidfd = |pid| process::pidfd(pid).unwrap();
         let own = std::fs::File::open("/dev/null").unwrap();
         for wrong in [pidfd(foreign.id()), Some(own.into())] {
@@ -225,7 +225,7 @@ mod tests {
         assert!(processes.signal(child.id(), None, Which::Kill).is_ok());
         reap_one(&mut processes);
         assert!(child.wait().is_err(), "it is reaped");
-        // Its parent is gone; it was of the template's process group.
+        // Its parent is gone; it was of the master process's group.
         let orphans = processes.orphans.iter().map(Pid::get);
         assert_eq!(orphans.collect::<Vec<_>>(), [below]);
         assert!(processes.signal(below, None, Which::Kill).is_ok());
@@ -235,7 +235,7 @@ mod tests {
                 .is_err()
         );
         until(|| processes.orphans[0].has_ended());
-        // Whoever gets the number next is not signalled.
+        // The next process with this number is not signalled.
         processes.reap();
         assert!(processes.signal(below, None, Which::Kill).is_err());
         assert!(foreign.try_wait().unwrap().is_none());

@@ -176,7 +176,8 @@ impl<D: Duties> Keeper<D> {
         status
     }
 
-    /// Ends what a front that is gone has left. Its templates see for themselves that it is gone.
+    /// Ends the processes that an exited front end has left. Its master processes detect the exit
+    /// themselves.
     fn end_all(&mut self) {
         self.services.processes.end_all();
         let until = Instant::now() + LAST;
@@ -258,8 +259,8 @@ impl<D: Duties> Keeper<D> {
                 }
             };
             if received.len == 0 && received.fds.is_empty() {
-                // It is about to end; or it has sent an empty message, which no front of ours does,
-                // and is heard no more.
+                // It is about to exit; or it has sent an empty message, which the front end never
+                // does, and is ignored from now on.
                 front.is_closed = true;
                 return;
             }

@@ -15,9 +15,9 @@ use super::running::Running;
 use super::{Directories, Duties, Place};
 use crate::launcher::Role;
 
-/// Templates of one pool that may run at once: the current one, one that boots, and some that
-/// drain.
-const MOST_TEMPLATES: usize = 16;
+/// Master processes of one pool that may run at once: the current one, one that boots, and some
+/// that drain.
+const MAX_MASTERS: usize = 16;
 /// Directories for installed PHPs that may be there at once, for each pool.
 const MOST_HOMES: usize = 16;
 /// Processes that open files for the front: one for each version of the directories that is still
@@ -100,7 +100,7 @@ impl<D: Duties> Services<D> {
                     warn!("cannot read which functions PHP's settings disable: {error:#}");
                 }
             }
-            Kind::Probe(_) | Kind::Template(_) | Kind::Event(_) | Kind::Server(_) => {}
+            Kind::Probe(_) | Kind::Master(_) | Kind::Event(_) | Kind::Server(_) => {}
         }
     }
 
@@ -114,8 +114,8 @@ impl<D: Duties> Services<D> {
         let done = |id, number, text, fds| Ok((Reply::Done { id, number, text }, fds));
         let started = |id, pid| (Reply::Started { id, pid }, Vec::new());
         match request {
-            Request::Template { id, pool } => {
-                let pid = self.template(pool, fds);
+            Request::Master { id, pool } => {
+                let pid = self.master(pool, fds);
                 front.answer(id, pid.map(|pid| started(id, pid)));
             }
             Request::Home { id, pool } => {
@@ -223,14 +223,14 @@ impl<D: Duties> Services<D> {
         }
     }
 
-    fn template(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
+    fn master(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
         self.known(pool)?;
-        let kind = Kind::Template(pool);
+        let kind = Kind::Master(pool);
         ensure!(
-            self.processes.count(kind) < MOST_TEMPLATES,
-            "{MOST_TEMPLATES} templates of this pool run already"
+            self.processes.count(kind) < MAX_MASTERS,
+            "{MAX_MASTERS} master processes of this pool run already"
         );
-        let pid = self.duties.template(pool, fds)?;
+        let pid = self.duties.master(pool, fds)?;
         self.processes.started(pid, kind);
         Ok(pid)
     }
@@ -259,7 +259,7 @@ impl<D: Duties> Services<D> {
             "as many PHP processes of this pool run as may"
         );
         let kind = match role {
-            Role::Event => kinds[0],
+            Role::Request => kinds[0],
             Role::Server => kinds[1],
             Role::Probe => Kind::Probe(number),
         };

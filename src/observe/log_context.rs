@@ -187,7 +187,8 @@ impl LogLine {
 impl Visit for LogLine {
     fn record_u64(&mut self, field: &Field, value: u64) {
         match field.name() {
-            "event" => self.event = Some(value),
+            // Engines log `request_id`, fronts/lambda logs `event`: the same number.
+            "event" | "request_id" => self.event = Some(value),
             _ => self.put(field, value.into()),
         }
     }

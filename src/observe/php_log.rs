@@ -16,17 +16,17 @@ use tracing::{Level, debug, error, info, trace, warn};
 use super::message::Message;
 
 /// Logs a message that PHP sent through its SAPI: an error, or `error_log()`.
-pub fn message(message: Message, pid: u32, event: Option<u64>) {
-    log_line(&message.into_text(), pid, event);
+pub fn message(message: Message, pid: u32, request_id: Option<u64>) {
+    log_line(&message.into_text(), pid, request_id);
 }
 
-fn log_line(text: &str, pid: u32, event: Option<u64>) {
+fn log_line(text: &str, pid: u32, request_id: Option<u64>) {
     match level(text) {
-        Level::ERROR => error!(target: "php", pid, event, "{text}"),
-        Level::WARN => warn!(target: "php", pid, event, "{text}"),
-        Level::DEBUG => debug!(target: "php", pid, event, "{text}"),
-        Level::TRACE => trace!(target: "php", pid, event, "{text}"),
-        Level::INFO => info!(target: "php", pid, event, "{text}"),
+        Level::ERROR => error!(target: "php", pid, request_id, "{text}"),
+        Level::WARN => warn!(target: "php", pid, request_id, "{text}"),
+        Level::DEBUG => debug!(target: "php", pid, request_id, "{text}"),
+        Level::TRACE => trace!(target: "php", pid, request_id, "{text}"),
+        Level::INFO => info!(target: "php", pid, request_id, "{text}"),
     }
 }
 
@@ -68,17 +68,17 @@ fn level_of_json(text: &str) -> Option<Level> {
     })
 }
 
-/// Logs a worker's stdout and stderr until the worker exits. `event` tells which request it holds,
-/// if any.
+/// Logs a worker's stdout and stderr until the worker exits. `request_id` tells which request it
+/// holds, if any.
 pub fn follow_worker(
     stream: pipe::Receiver,
     pid: u32,
-    event: impl Fn() -> Option<u64> + Send + 'static,
+    request_id: impl Fn() -> Option<u64> + Send + 'static,
 ) -> Written {
     let (asked, asks) = mpsc::channel(1);
     tokio::spawn(async move {
         let with = move |line: &str| {
-            log_line(line, pid, event());
+            log_line(line, pid, request_id());
         };
         follow(stream, asks, with).await;
     });
@@ -90,14 +90,14 @@ pub fn follow_worker(
 pub fn follow_stock(
     stream: pipe::Receiver,
     pid: u32,
-    event: Option<u64>,
+    request_id: Option<u64>,
     mut message: impl FnMut(&str) -> Option<&str> + Send + 'static,
 ) -> Written {
     let (asked, asks) = mpsc::channel(1);
     tokio::spawn(async move {
         let with = move |line: &str| {
             if let Some(message) = message(line) {
-                log_line(message, pid, event);
+                log_line(message, pid, request_id);
             }
         };
         follow(stream, asks, with).await;
@@ -263,7 +263,7 @@ fn is_in_stack_trace(line: &[u8], whole: &[u8]) -> bool {
 }
 
 /// Logs what a prototype process writes, and keeps its first lines.
-pub async fn follow_template(stream: OwnedFd, first: FirstLines) {
+pub async fn follow_master(stream: OwnedFd, first: FirstLines) {
     match pipe::Receiver::from_owned_fd(stream) {
         Ok(stream) => {
             each_line(stream, |line| {

@@ -29,7 +29,7 @@ pub struct WorkerStatus {
     pub memory: u64,
     /// Method and URI of its current request.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub event: Option<String>,
+    pub request: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

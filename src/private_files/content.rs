@@ -65,7 +65,7 @@ impl Read for Unopened<'_> {
     }
 }
 
-/// A file that is open for somebody else, whose position in it stays.
+/// A file that other code has open; its offset stays.
 #[derive(Clone)]
 pub struct Shared<'a>(&'a File, u64);
 

@@ -146,8 +146,8 @@ fn built_in(purpose: Purpose) -> Gitignore {
     build().expect("the built-in patterns are valid")
 }
 
-/// What stays out of packages for its secrets, in the words of `.dockerignore`: patterns begin at
-/// the project, and letters are compared with their case. Contents are not looked at there.
+/// What stays out of packages because of its secrets, in the syntax of `.dockerignore`: patterns
+/// start at the project and are case-sensitive. Docker does not check contents.
 pub fn dockerignore() -> String {
     let concerns = |class: &&Class| match class.rule {
         Rule::Both | Rule::BothUnlessPublic => true,

@@ -69,7 +69,7 @@ fn private_names_belong_to_a_class_wherever_they_lie() {
 }
 
 #[test]
-fn what_applications_need_or_browsers_load_is_in_no_class() {
+fn files_of_applications_and_browsers_are_in_no_class() {
     for path in [
         ".well-known/acme-challenge/x",
         ".well-known/pki/ca.pem",

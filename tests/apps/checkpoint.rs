@@ -55,7 +55,7 @@ fn checkpoint_on_an_unsuitable_engine_fails() {
         panic!("`worker` cannot rewind, but has started")
     };
     assert!(
-        log.contains("needs an engine that can go back: rewind, standby or fork"),
+        log.contains("needs the engine rewind, standby or fork"),
         "{log}"
     );
 }

@@ -101,7 +101,7 @@ fn open_loop_offers_its_rate() {
 }
 
 #[test]
-fn unexpected_status_fails_and_says_what_came() {
+fn unexpected_status_fails_and_names_the_actual_one() {
     let url = format!("{}/missing", server());
     let output = bench(&[&url, "-n", "10", "-c", "2"]);
     assert_eq!(output.status.code(), Some(1));

@@ -31,7 +31,7 @@ pub fn subjects() -> Vec<Subject> {
     };
     CATALOGUE
         .iter()
-        .filter(|entry| entry.runs == Runs::Ours && wanted(entry.name))
+        .filter(|entry| entry.runs == Runs::SurusPhp && wanted(entry.name))
         .map(|entry| Subject {
             name: entry.name,
             boots: entry.boots_script,

@@ -135,7 +135,7 @@ impl Drop for Surus {
         if !std::thread::panicking() {
             // Fails on a difference that engine.verify_restore reports, for every test.
             let log = self.log();
-            assert!(!log.contains("rewound memory differs"), "{log}");
+            assert!(!log.contains("restored state differs"), "{log}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Answers as they stand on the wire.
+//! Tests responses byte by byte.
 
 use crate::wire::{Wire, serve, site};
 
 #[test]
-fn to_http_1_0_a_body_of_unknown_length_ends_with_the_connection_and_says_so() {
+fn http_1_0_body_of_unknown_length_ends_with_the_connection() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let ask = |wire: &mut Wire, target: &str| {
@@ -23,7 +23,7 @@ fn to_http_1_0_a_body_of_unknown_length_ends_with_the_connection_and_says_so() {
 }
 
 #[test]
-fn a_status_that_has_no_name_is_given_none() {
+fn status_without_a_name_gets_no_reason_phrase() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let mut wire = Wire::connect(&surus);
@@ -39,7 +39,7 @@ fn a_status_that_has_no_name_is_given_none() {
 }
 
 #[test]
-fn more_headers_than_php_can_be_given_are_the_clients_fault() {
+fn more_headers_than_php_accepts_get_431() {
     let dir = site();
     let surus = serve(
         dir.path(),
@@ -56,7 +56,7 @@ fn more_headers_than_php_can_be_given_are_the_clients_fault() {
 }
 
 #[test]
-fn private_file_is_404_and_a_route_of_its_name_is_the_scripts() {
+fn private_file_gets_404_and_route_of_the_same_name_reaches_the_script() {
     let dir = site();
     std::fs::create_dir(dir.path().join("vendor")).unwrap();
     std::fs::write(dir.path().join("stream.key"), "0123456789abcdef").unwrap();
@@ -85,7 +85,7 @@ fn private_file_is_404_and_a_route_of_its_name_is_the_scripts() {
         assert_eq!(answer.status, status, "{target}: {answer:?}");
         assert!(!String::from_utf8_lossy(&answer.body).contains("secret"));
     }
-    // A key of a stream, which has been looked into and is sent from its beginning.
+    // A stream resource from which a part was read; it is sent from its beginning.
     let request = "GET /stream.key HTTP/1.1\r\nHost: a\r\n\r\n";
     assert_eq!(wire.ask(request).unwrap().body, b"0123456789abcdef");
 }

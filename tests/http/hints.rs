@@ -1,4 +1,4 @@
-//! `103 Early Hints` reach the client before the answer does.
+//! Tests that `103 Early Hints` reach the client before the response.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use http::Request;
 use crate::common::Surus;
 use crate::wire::serve;
 
-/// Gives hints, and then its answer when another request says so.
+/// Sends hints, and then the response when another request says so.
 const HINTS: &str = r#"<?php
 $name = $_GET['of'];
 header("Link: </$name.css>; rel=preload", false);
@@ -43,7 +43,7 @@ fn asks(requests: &mut SendRequest<Bytes>, path: &str) -> client::ResponseFuture
     requests.send_request(request, true).unwrap().0
 }
 
-/// The links of the hints that come next.
+/// The links of the next hints.
 async fn links(response: &mut client::ResponseFuture) -> Vec<String> {
     let hints = std::future::poll_fn(|cx| response.poll_informational(cx)).await;
     let hints = hints.expect("no more hints").unwrap();
@@ -74,7 +74,7 @@ fn expected(name: &str) -> [String; 2] {
 }
 
 #[test]
-fn http_1_1_has_them_before_the_answer() {
+fn http_1_1_early_hints_precede_the_response() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let mut stream = TcpStream::connect(&surus.address).unwrap();
@@ -91,7 +91,7 @@ fn http_1_1_has_them_before_the_answer() {
 }
 
 #[tokio::test]
-async fn http_2_has_them_before_the_answer() {
+async fn http_2_early_hints_precede_the_response() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let mut requests = connect(&surus).await;
@@ -103,7 +103,7 @@ async fn http_2_has_them_before_the_answer() {
 }
 
 #[tokio::test]
-async fn each_stream_has_its_own() {
+async fn early_hints_belong_to_their_stream() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let mut requests = connect(&surus).await;
@@ -119,12 +119,12 @@ async fn each_stream_has_its_own() {
 }
 
 #[tokio::test]
-async fn hints_to_who_has_left_harm_nobody() {
+async fn early_hints_to_a_closed_connection_do_no_harm() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let mut requests = connect(&surus).await;
     for _ in 0..50 {
-        // Taken back before, while and after there are hints.
+        // The client disconnects before, during and after the hints.
         drop(asks(&mut requests, "/hints.php?of=gone&twice"));
         let mut begun = asks(&mut requests, "/hints.php?of=begun&twice");
         links(&mut begun).await;
@@ -135,7 +135,7 @@ async fn hints_to_who_has_left_harm_nobody() {
 }
 
 #[tokio::test]
-async fn http_2_says_that_it_wants_a_body_to_who_waits_for_that() {
+async fn http_2_expect_100_continue_gets_100() {
     let dir = site();
     std::fs::write(
         dir.path().join("body.php"),
@@ -156,7 +156,7 @@ async fn http_2_says_that_it_wants_a_body_to_who_waits_for_that() {
     assert_eq!(said.unwrap().unwrap().status(), 100);
     body.send_data("hello".into(), true).unwrap();
     assert_eq!(text(response).await, "hello");
-    // One that is not wanted is refused instead.
+    // A rejected body gets an error instead.
     let (response, _body) = requests.send_request(post("99999999999"), false).unwrap();
     assert_eq!(response.await.unwrap().status(), 413);
 }

@@ -1,7 +1,7 @@
-//! Compares what `surus serve` makes of `.htaccess` files with what Apache makes of them.
+//! Compares how `surus serve` and Apache apply `.htaccess` files.
 //!
-//! A site is a file in `htaccess/sites`: its files, what is asked of it, and where Surus is meant
-//! to differ, with the reason. `HTACCESS_SITE=name` compares only the sites whose names contain it.
+//! A site is a file in `htaccess/sites`: its files, its requests, and intended differences with
+//! their reasons. `HTACCESS_SITE=name` compares only the sites whose names contain it.
 
 mod apache;
 mod client;
@@ -16,7 +16,7 @@ use client::{Answer, ask};
 use site::{Site, general_exception};
 
 #[test]
-fn htaccess_files_mean_what_they_mean_to_apache() {
+fn htaccess_sites_answer_as_under_apache() {
     let wanted = std::env::var("HTACCESS_SITE").unwrap_or_default();
     let sites: Vec<Site> = Site::all()
         .into_iter()
@@ -54,7 +54,7 @@ fn compare(site: &Site, apache: &Apache) -> Vec<String> {
     let mut unused: BTreeSet<&str> = site.exceptions.keys().map(String::as_str).collect();
     for request in &site.requests {
         let ours = ask(&surus.address, &site.host(), request);
-        // Apache runs PHP for a type or for a handler, and files may switch off either.
+        // Apache runs PHP for a type or for a handler; files may switch off either.
         let theirs = [&apache.by_type, &apache.by_handler]
             .map(|address| ask(address, &site.host(), request));
         let exception = site.exceptions.get(request.as_str());

@@ -1,23 +1,23 @@
-//! What is a request and what is not: RFC 9110 and 9112 as a table.
+//! Which requests are accepted and how connections continue: RFC 9110 and 9112 as a table.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 
 use crate::wire::{Wire, serve, site, text};
 
-/// What a request comes to.
-enum Comes {
-    /// PHP answers, with this body, and the connection goes on in step.
+/// The expected outcome of a request.
+pub enum Comes {
+    /// PHP responds with this body, and the connection continues.
     Through(&'static str),
-    /// PHP answers, and the connection is closed.
+    /// PHP responds, and the connection is closed.
     ThroughThenClosed(&'static str),
-    /// Refused with a status; the connection is closed and nothing of what followed was taken for a
+    /// Rejected with a status; the connection is closed, and what followed was not taken for a
     /// request.
     Refused(u16),
 }
 use Comes::*;
 
-fn check(cases: &[(&str, String, Comes)]) {
+pub fn check(cases: &[(&str, String, Comes)]) {
     let dir = site();
     let surus = serve(
         dir.path(),
@@ -27,7 +27,7 @@ fn check(cases: &[(&str, String, Comes)]) {
     for (sentence, request, comes) in cases {
         let mut wire = Wire::connect(&surus);
         wire.send(request);
-        // What a smuggler would have answered.
+        // A smuggled request.
         wire.send("GET /smuggled HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         let first = wire.answer();
         let status = first.as_ref().map(|answer| answer.status);
@@ -55,11 +55,11 @@ fn check(cases: &[(&str, String, Comes)]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn post(headers: &str, body: &str) -> String {
+pub fn post(headers: &str, body: &str) -> String {
     format!("POST / HTTP/1.1\r\nHost: a\r\n{headers}\r\n{body}")
 }
 
-fn chunked(body: &str) -> String {
+pub fn chunked(body: &str) -> String {
     post("Transfer-Encoding: chunked\r\n", body)
 }
 
@@ -68,299 +68,7 @@ fn get(headers: &str) -> String {
 }
 
 #[test]
-fn a_bodys_length_has_one_meaning() {
-    let hello = "5\r\nhello\r\n0\r\n\r\n";
-    let with_length = |value: &str| post(&format!("Content-Length: {value}\r\n"), "hello");
-    let with_coding = |value: &str| post(&format!("Transfer-Encoding: {value}\r\n"), hello);
-    check(&[
-        ("a length", with_length("5"), Through("hello")),
-        (
-            "a length with leading zeros is digits all the same",
-            with_length("0005"),
-            Through("hello"),
-        ),
-        ("chunked", with_coding("chunked"), Through("hello")),
-        (
-            "codings are compared without case",
-            with_coding("CHUNKED"),
-            Through("hello"),
-        ),
-        // RFC 9112, 6.1: MAY be processed by Transfer-Encoding alone, MUST be closed afterwards.
-        (
-            "length before chunked: chunked counts, and then the end",
-            post("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", hello),
-            ThroughThenClosed("hello"),
-        ),
-        (
-            "chunked before length: the same",
-            post("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", hello),
-            ThroughThenClosed("hello"),
-        ),
-        (
-            "two lengths that differ",
-            post("Content-Length: 5\r\nContent-Length: 6\r\n", "hello"),
-            Refused(400),
-        ),
-        // RFC 9112, 6.3: MAY be taken for one.
-        (
-            "two lengths that agree",
-            post("Content-Length: 5\r\nContent-Length: 5\r\n", "hello"),
-            Through("hello"),
-        ),
-        ("a list of lengths", with_length("5, 5"), Refused(400)),
-        ("a signed length", with_length("+5"), Refused(400)),
-        ("a negative length", with_length("-5"), Refused(400)),
-        ("a hexadecimal length", with_length("0x5"), Refused(400)),
-        ("an empty length", with_length(""), Refused(400)),
-        ("two numbers", with_length("5 5"), Refused(400)),
-        (
-            "a length beyond 64 bits",
-            with_length("18446744073709551621"),
-            Refused(400),
-        ),
-        (
-            "chunked that is not the last coding",
-            with_coding("chunked, identity"),
-            Refused(400),
-        ),
-        (
-            "chunked that is not the last coding, in two lines",
-            post(
-                "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
-                hello,
-            ),
-            Refused(400),
-        ),
-        (
-            "a coding that looks like chunked",
-            with_coding("xchunked"),
-            Refused(400),
-        ),
-        ("a quoted coding", with_coding("\"chunked\""), Refused(400)),
-        (
-            "a coding after a vertical tab",
-            with_coding("\x0bchunked"),
-            Refused(400),
-        ),
-        ("no coding", with_coding(""), Refused(400)),
-        (
-            "a coding that we do not know",
-            with_coding("gzip, chunked"),
-            Refused(501),
-        ),
-        (
-            "identity, which is no coding any more",
-            with_coding("identity, chunked"),
-            Refused(501),
-        ),
-        (
-            "chunked twice",
-            with_coding("chunked, chunked"),
-            Refused(400),
-        ),
-        (
-            "chunked twice, in two lines",
-            post(
-                "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
-                hello,
-            ),
-            Refused(400),
-        ),
-        (
-            "Transfer-Encoding in HTTP/1.0",
-            format!("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n{hello}"),
-            Refused(400),
-        ),
-        (
-            "a GET may have a body",
-            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello".into(),
-            Through("hello"),
-        ),
-    ]);
-}
-
-#[test]
-fn chunks_are_sizes_and_bytes_and_nothing_else() {
-    let many_trailers = format!("0\r\n{}\r\n", "X: y\r\n".repeat(3000));
-    check(&[
-        (
-            "digits of both cases",
-            chunked("A\r\n0123456789\r\n0\r\n\r\n"),
-            Through("0123456789"),
-        ),
-        (
-            "leading zeros",
-            chunked("0005\r\nhello\r\n0\r\n\r\n"),
-            Through("hello"),
-        ),
-        (
-            "extensions are ignored",
-            chunked("5;a=b;c=\"d\"\r\nhello\r\n0;e\r\n\r\n"),
-            Through("hello"),
-        ),
-        (
-            "extensions with spaces",
-            chunked("5 ; a = b ; c\r\nhello\r\n0\r\n\r\n"),
-            Through("hello"),
-        ),
-        (
-            "a NUL in an extension",
-            chunked("5;a\0\r\nhello\r\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "a NUL in the extension of the last chunk",
-            chunked("5\r\nhello\r\n0;a=\0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "an extension without a name",
-            chunked("5;=b\r\nhello\r\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "an extension that is no token",
-            chunked("5;a(b\r\nhello\r\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "a quoted value without an end",
-            chunked("5;a=\"b\r\nhello\r\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "what looks like an extension in a chunk",
-            chunked("5\r\n;\0(\"\x01\r\n0\r\n\r\n"),
-            Through(";\0(\"\x01"),
-        ),
-        (
-            "but not without end",
-            chunked(&format!("5;{}\r\nhello\r\n0\r\n\r\n", "a".repeat(20_000))),
-            Refused(400),
-        ),
-        (
-            "a bare LF in an extension",
-            chunked("5;a=b\nhello\r\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "a bare CR in an extension",
-            chunked("5;a=\rb\r\nhello\r\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "trailers are dropped",
-            chunked("5\r\nhello\r\n0\r\nX: y\r\nContent-Length: 9\r\n\r\n"),
-            ThroughThenClosed("hello"),
-        ),
-        ("too many trailers", chunked(&many_trailers), Refused(400)),
-        (
-            "a trailer without a colon",
-            chunked("0\r\nX y\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "a folded trailer",
-            chunked("0\r\nX: y\r\n z\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "a NUL in a trailer",
-            chunked("0\r\nX: \0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "a size beyond 64 bits",
-            chunked("10000000000000005\r\nhello\r\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "a negative size",
-            chunked("-5\r\nhello\r\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "a signed size",
-            chunked("+5\r\nhello\r\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "a size with 0x",
-            chunked("0x5\r\nhello\r\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "a size that is no number",
-            chunked("five\r\nhello\r\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        ("no size", chunked("\r\nhello\r\n0\r\n\r\n"), Refused(400)),
-        (
-            "a space before the size",
-            chunked(" 5\r\nhello\r\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "two sizes",
-            chunked("5 5\r\nhello\r\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "a bare LF after the size",
-            chunked("5\nhello\r\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "a bare CR after the size",
-            chunked("5\rhello\r\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "a bare LF after the bytes",
-            chunked("5\r\nhello\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "a bare LF after the last size",
-            chunked("5\r\nhello\r\n0\n\r\n"),
-            Refused(400),
-        ),
-        (
-            "more bytes than the size",
-            chunked("4\r\nhello\r\n0\r\n\r\n"),
-            Refused(400),
-        ),
-        // The request that follows is taken for a chunk's size, not for a request.
-        (
-            "a missing last chunk",
-            chunked("5\r\nhello\r\n"),
-            Refused(400),
-        ),
-        // hyper takes what follows these two for trailers; it must never become a request.
-        (
-            "a bare LF at the end",
-            chunked("5\r\nhello\r\n0\r\n\n"),
-            ThroughThenClosed("hello"),
-        ),
-        (
-            "a bare LF in a trailer",
-            chunked("5\r\nhello\r\n0\r\nX: y\n\r\n"),
-            ThroughThenClosed("hello"),
-        ),
-        (
-            "an unannounced body above max_body",
-            chunked(&format!(
-                "{:x}\r\n{}\r\n0\r\n\r\n",
-                2 << 20,
-                "x".repeat(2 << 20)
-            )),
-            Refused(413),
-        ),
-    ]);
-}
-
-#[test]
-fn header_lines_are_names_and_values_and_nothing_else() {
+fn malformed_header_lines_are_rejected() {
     let with = |line: &str| get(&format!("Host: a\r\n{line}\r\n"));
     let many = format!("Host: a\r\n{}", "X: y\r\n".repeat(200));
     check(&[
@@ -412,7 +120,7 @@ fn header_lines_are_names_and_values_and_nothing_else() {
 }
 
 #[test]
-fn a_request_is_for_one_host() {
+fn request_without_exactly_one_host_is_rejected() {
     let target = |target: &str, headers: &str| format!("GET {target} HTTP/1.1\r\n{headers}\r\n");
     let host = |host: &str| get(&format!("Host: {host}\r\n"));
     check(&[
@@ -486,7 +194,7 @@ fn a_request_is_for_one_host() {
 }
 
 #[test]
-fn a_request_line_is_three_words() {
+fn malformed_request_line_is_rejected() {
     let line = |line: &str| format!("{line}\r\nHost: a\r\n\r\n");
     check(&[
         (
@@ -579,7 +287,7 @@ fn a_request_line_is_three_words() {
 }
 
 #[test]
-fn an_absolute_targets_authority_is_the_host() {
+fn absolute_target_replaces_the_host_header() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let mut wire = Wire::connect(&surus);
@@ -601,7 +309,7 @@ fn an_absolute_targets_authority_is_the_host() {
 }
 
 #[test]
-fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
+fn announced_body_over_the_limit_is_rejected_before_it_is_sent() {
     let dir = site();
     let surus = serve(dir.path(), &[("max_body_size", "1M")]);
     let announced = 64 << 20;
@@ -616,7 +324,7 @@ fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
         assert_eq!(answer.header("connection"), Some("close"));
         assert!(wire.rest().is_empty());
     }
-    // A client that sends without waiting gets the answer too, not a reset.
+    // A client that sends without waiting gets the response, too, not a reset.
     let mut wire = Wire::connect(&surus);
     wire.send(post(&format!("Content-Length: {announced}\r\n"), ""));
     for _ in 0..64 {
@@ -628,7 +336,7 @@ fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
 }
 
 #[test]
-fn a_body_is_asked_for_where_the_client_waits_to_be_asked() {
+fn expect_100_continue_gets_100_before_the_body() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let mut wire = Wire::connect(&surus);
@@ -644,7 +352,7 @@ fn a_body_is_asked_for_where_the_client_waits_to_be_asked() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_their_order() {
+fn pipelined_requests_are_answered_in_order() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let mut wire = Wire::connect(&surus);
@@ -671,7 +379,7 @@ fn pipelined_requests_are_answered_in_their_order() {
 }
 
 #[test]
-fn a_connection_lasts_as_long_as_the_client_wants() {
+fn connection_closes_when_the_client_asks_for_it() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     for (version, connection, goes_on) in [
@@ -698,7 +406,7 @@ fn a_connection_lasts_as_long_as_the_client_wants() {
 }
 
 #[test]
-fn answers_that_have_no_body_have_none() {
+fn responses_without_a_body_send_none() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let mut wire = Wire::connect(&surus);
@@ -722,7 +430,7 @@ fn answers_that_have_no_body_have_none() {
 }
 
 #[test]
-fn answers_stay_in_step_after_an_error() {
+fn responses_match_their_requests_after_an_error() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let mut wire = Wire::connect(&surus);
@@ -740,7 +448,7 @@ fn answers_stay_in_step_after_an_error() {
 }
 
 #[test]
-fn a_client_that_closes_its_sending_direction_has_left() {
+fn half_closed_client_counts_as_gone() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let mut wire = Wire::connect(&surus);
@@ -756,7 +464,7 @@ fn a_client_that_closes_its_sending_direction_has_left() {
 }
 
 #[test]
-fn http_2_is_spoken_to_those_who_begin_with_it() {
+fn http_2_preface_starts_http_2() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,4 +1,4 @@
-//! Bounds of what PHP and clients can make Surus keep, and of its memory after a peak.
+//! Tests the bounds of what PHP and clients make Surus keep, and its memory after a peak.
 
 mod compress;
 mod core_dumps;

@@ -6,6 +6,7 @@ mod common;
 
 mod answers;
 mod files;
+mod framing;
 mod h2spec;
 mod hints;
 mod htaccess;

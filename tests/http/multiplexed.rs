@@ -1,4 +1,4 @@
-//! HTTP/2 clients that are slow or silent.
+//! Tests slow and silent HTTP/2 clients.
 
 use std::time::Duration;
 
@@ -27,18 +27,17 @@ fn get(surus: &Surus, path: &str) -> http::Request<Empty<Bytes>> {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_nothing_of_a_stream_gets_the_worker_taken_away() {
+async fn stalled_stream_releases_its_worker() {
     let dir = site();
     let timeout = ("send_timeout", "500ms");
     let surus = serve(dir.path(), &[timeout, ("max_response_buffer", "0")]);
     let (mut requests, connection) = connect(&surus).await;
     tokio::spawn(connection);
     let response = requests.send_request(get(&surus, "/?mib=100")).await;
-    // Nothing of its body is read: the window of the stream stays closed, that of the connection's
-    // socket open.
+    // Its body is not read: the stream's window stays closed, the socket open.
     let response = response.unwrap();
     let http_1 = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-    // The only worker: when this is answered, the other one has been given up.
+    // There is one worker: when this is answered, the stalled request has been aborted.
     let answer = tokio::task::spawn_blocking(move || {
         let answer = Wire::connect(&surus).ask(http_1);
         (answer.unwrap().status, surus)
@@ -52,7 +51,7 @@ async fn a_client_that_takes_nothing_of_a_stream_gets_the_worker_taken_away() {
 }
 
 #[tokio::test]
-async fn a_stream_that_php_is_slow_to_fill_is_left_alone() {
+async fn slow_script_does_not_time_out_its_stream() {
     let dir = site();
     let surus = serve(dir.path(), &[("send_timeout", "200ms")]);
     let (mut requests, connection) = connect(&surus).await;
@@ -63,7 +62,7 @@ async fn a_stream_that_php_is_slow_to_fill_is_left_alone() {
 }
 
 #[tokio::test]
-async fn who_says_nothing_for_long_is_told_to_go_away() {
+async fn idle_http_2_connection_gets_goaway() {
     let dir = site();
     let surus = serve(dir.path(), &[("keep_alive_timeout", "500ms")]);
     let (mut requests, connection) = connect(&surus).await;
@@ -71,7 +70,7 @@ async fn who_says_nothing_for_long_is_told_to_go_away() {
     let response = requests.send_request(get(&surus, "/")).await.unwrap();
     assert_eq!(response.status(), 200);
     response.into_body().collect().await.unwrap();
-    // Ended by GOAWAY and not by the socket's end alone: that is no error.
+    // Ended by GOAWAY and not only by the end of the socket: that is no error.
     tokio::time::timeout(Duration::from_secs(30), ended)
         .await
         .expect("still open")
@@ -80,7 +79,7 @@ async fn who_says_nothing_for_long_is_told_to_go_away() {
 }
 
 #[tokio::test]
-async fn draining_answers_what_has_begun_and_tells_the_client_to_go_away() {
+async fn draining_finishes_streams_and_sends_goaway() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let (mut requests, connection) = connect(&surus).await;
@@ -100,7 +99,7 @@ async fn draining_answers_what_has_begun_and_tells_the_client_to_go_away() {
     let response = response.await.unwrap().unwrap();
     assert_eq!(response.status(), 200);
     response.into_body().collect().await.unwrap();
-    // Ended by GOAWAY, both of them.
+    // Both ended by GOAWAY.
     for ended in [ended, idle_ended] {
         tokio::time::timeout(Duration::from_secs(30), ended)
             .await
@@ -116,7 +115,7 @@ async fn draining_answers_what_has_begun_and_tells_the_client_to_go_away() {
 }
 
 #[tokio::test]
-async fn idle_connections_make_room_and_busy_ones_stay() {
+async fn idle_http_2_connections_are_evicted_and_busy_ones_stay() {
     let dir = site();
     let surus = serve(dir.path(), &[("max_connections", "4")]);
     let (mut busy, connection) = connect(&surus).await;
@@ -133,7 +132,7 @@ async fn idle_connections_make_room_and_busy_ones_stay() {
         idle.push((requests, ended));
     }
     assert_eq!(response.await.unwrap().unwrap().status(), 200);
-    // One leaves for each that comes where three are idle next to the busy one, and is told so.
+    // For each new connection, one of the three idle ones gets GOAWAY; the busy one stays.
     for (_, ended) in idle.drain(..7) {
         tokio::time::timeout(Duration::from_secs(5), ended)
             .await
@@ -148,7 +147,7 @@ async fn idle_connections_make_room_and_busy_ones_stay() {
 }
 
 #[tokio::test]
-async fn more_header_lines_than_allowed_are_refused() {
+async fn too_many_header_lines_are_rejected() {
     let dir = site();
     let surus = serve(dir.path(), &[("max_headers", "20")]);
     let (mut requests, connection) = connect(&surus).await;
@@ -165,7 +164,7 @@ async fn more_header_lines_than_allowed_are_refused() {
 }
 
 #[tokio::test]
-async fn bodies_larger_than_any_window_arrive_whole_both_ways() {
+async fn bodies_larger_than_the_window_arrive_complete_in_both_directions() {
     let dir = site();
     let echo =
         "<?php header('Content-Length: '.$_SERVER['CONTENT_LENGTH']); readfile('php://input');";
@@ -206,7 +205,7 @@ async fn bodies_larger_than_any_window_arrive_whole_both_ways() {
 }
 
 #[tokio::test]
-async fn a_head_says_the_length_and_sends_nothing() {
+async fn head_response_has_the_length_and_no_body() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let (mut requests, connection) = connect(&surus).await;
@@ -232,7 +231,7 @@ async fn a_head_says_the_length_and_sends_nothing() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_reset() {
+async fn truncated_response_resets_its_stream() {
     let dir = site();
     let dies = "<?php echo str_repeat('begun', 9999); flush(); posix_kill(getmypid(), 9);";
     std::fs::write(dir.path().join("dies.php"), dies).unwrap();
@@ -251,7 +250,7 @@ async fn an_answer_that_breaks_off_is_reset() {
 
 /// In HTTP/2 they are errors.
 #[tokio::test]
-async fn headers_of_the_connection_stay_with_it() {
+async fn connection_headers_are_not_forwarded() {
     let dir = site();
     let names = [
         "Connection",
@@ -284,7 +283,7 @@ async fn headers_of_the_connection_stay_with_it() {
     assert_eq!(body.to_bytes(), "relayed");
 }
 
-/// A client of h2's own: windows are as it says, and open when it says.
+/// A client of the h2 crate: it controls its windows.
 async fn narrow(
     surus: &Surus,
     window: u32,
@@ -308,7 +307,7 @@ fn ask(requests: &mut h2::client::SendRequest<Bytes>, path: &str) -> h2::client:
 }
 
 #[tokio::test]
-async fn who_is_slow_to_take_an_answer_is_not_idle() {
+async fn slowly_reading_http_2_client_is_not_idle() {
     let dir = site();
     std::fs::write(dir.path().join("long.txt"), [b'x'; 60_000]).unwrap();
     let surus = serve(dir.path(), &[("keep_alive_timeout", "300ms")]);
@@ -318,7 +317,7 @@ async fn who_is_slow_to_take_an_answer_is_not_idle() {
     while let Some(piece) = body.data().await {
         let piece = piece.expect("what was promised comes");
         length += piece.len();
-        // Each time longer than an idle connection has.
+        // Each time longer than the idle timeout.
         tokio::time::sleep(Duration::from_millis(50 + piece.len() as u64 / 10)).await;
         body.flow_control().release_capacity(piece.len()).unwrap();
     }
@@ -326,7 +325,7 @@ async fn who_is_slow_to_take_an_answer_is_not_idle() {
 }
 
 #[tokio::test]
-async fn a_client_without_any_window_does_not_stay_for_ever() {
+async fn http_2_client_with_a_zero_window_times_out() {
     let dir = site();
     std::fs::write(dir.path().join("long.txt"), [b'x'; 60_000]).unwrap();
     let surus = serve(dir.path(), &[("send_timeout", "500ms")]);
@@ -340,7 +339,7 @@ async fn a_client_without_any_window_does_not_stay_for_ever() {
 }
 
 #[tokio::test]
-async fn an_answer_that_can_have_no_body_has_none() {
+async fn http_2_response_without_a_body_sends_none() {
     let dir = site();
     let code = "<?php http_response_code((int) $_GET['status']); echo 'more';";
     std::fs::write(dir.path().join("none.php"), code).unwrap();

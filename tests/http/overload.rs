@@ -1,4 +1,4 @@
-//! Far more clients than workers, and clients that retry at once.
+//! Tests far more clients than workers, and clients that retry immediately.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use crate::wire::{Wire, site};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// One worker that answers once the file is there.
+/// One worker that responds once the file exists.
 fn gated(dir: &Path, settings: &[(&str, &str)]) -> Surus {
     let gate = dir.join("gate");
     let script = format!(
@@ -31,7 +31,7 @@ fn open(dir: &Path) {
 }
 
 #[test]
-fn crowd_of_thousands_is_answered() {
+fn thousands_of_concurrent_requests_are_answered() {
     let dir = site();
     let surus = gated(dir.path(), &[]);
     let mut crowd: Vec<Wire> = (0..2000)
@@ -41,7 +41,7 @@ fn crowd_of_thousands_is_answered() {
             wire
         })
         .collect();
-    // A request that is refused is answered while the gate is closed.
+    // A rejected request is answered while the gate is closed.
     std::thread::sleep(Duration::from_millis(500));
     open(dir.path());
     for wire in &mut crowd {
@@ -50,7 +50,7 @@ fn crowd_of_thousands_is_answered() {
 }
 
 #[test]
-fn connection_whose_request_was_refused_is_not_read_before_its_retry_after() {
+fn connection_of_a_rejected_request_is_not_read_before_retry_after() {
     let dir = site();
     let surus = gated(dir.path(), &[("SURUS_ENGINE_MAX_QUEUE", "0")]);
     let mut busy = Wire::connect(&surus);
@@ -65,7 +65,7 @@ fn connection_whose_request_was_refused_is_not_read_before_its_retry_after() {
     );
     open(dir.path());
     assert_eq!(busy.answer().unwrap().status, 200);
-    // Another connection is not slowed down, this one is.
+    // Another connection is not delayed; this one is.
     assert_eq!(Wire::connect(&surus).ask(GET).unwrap().status, 200);
     assert_eq!(refused.ask(GET).unwrap().status, 200);
     assert!(before.elapsed() >= Duration::from_secs(1));
@@ -75,7 +75,7 @@ fn connection_whose_request_was_refused_is_not_read_before_its_retry_after() {
 }
 
 #[test]
-fn requests_that_are_refused_have_one_line_in_the_log() {
+fn rejected_requests_share_one_log_line() {
     let dir = site();
     let surus = gated(dir.path(), &[("SURUS_ENGINE_MAX_QUEUE", "0")]);
     let mut busy = Wire::connect(&surus);

@@ -1,4 +1,4 @@
-//! The client's address as PHP sees it, behind proxies and without.
+//! Tests the client's address in PHP, with and without proxies.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ fn seen(answer: &Answer) -> [String; 5] {
 }
 
 #[test]
-fn a_trusted_proxy_speaks_for_the_client() {
+fn trusted_proxy_headers_set_the_client_address() {
     let dir = site();
     let surus = serve(dir.path(), &[("trusted_proxies", "127.0.0.0/8")]);
     let answer = ask(&surus, b"", FORWARDED);
@@ -41,7 +41,7 @@ fn a_trusted_proxy_speaks_for_the_client() {
 }
 
 #[test]
-fn a_stranger_speaks_for_itself() {
+fn untrusted_proxy_headers_are_ignored() {
     let dir = site();
     for trusted in [&[][..], &[("trusted_proxies", "10.0.0.0/8")]] {
         let surus = serve(dir.path(), trusted);
@@ -53,9 +53,9 @@ fn a_stranger_speaks_for_itself() {
     }
 }
 
-/// nginx before a unix socket, which is trusted by its name and by no network's.
+/// nginx in front of a unix socket, which is trusted as `unix` and by no network.
 #[test]
-fn a_proxy_may_come_by_a_unix_socket() {
+fn proxy_on_a_unix_socket_is_trusted_if_configured() {
     use std::io::{Read, Write};
     for (trusted, client) in [("unix", "192.0.2.7"), ("10.0.0.0/8", "")] {
         let dir = site();
@@ -100,7 +100,7 @@ fn version_2(tls: bool) -> Vec<u8> {
 }
 
 #[test]
-fn a_load_balancer_introduces_the_client() {
+fn proxy_protocol_header_sets_the_client_address() {
     let dir = site();
     let surus = behind_a_balancer(dir.path());
     let line = b"PROXY TCP4 192.0.2.1 198.51.100.2 4711 8443\r\n";
@@ -128,7 +128,7 @@ fn a_load_balancer_introduces_the_client() {
 }
 
 #[test]
-fn one_header_counts_for_the_whole_connection_and_may_come_in_pieces() {
+fn proxy_protocol_header_in_pieces_counts_for_the_whole_connection() {
     let dir = site();
     let surus = behind_a_balancer(dir.path());
     let mut wire = Wire::connect(&surus);
@@ -142,7 +142,7 @@ fn one_header_counts_for_the_whole_connection_and_may_come_in_pieces() {
 }
 
 #[test]
-fn a_connection_without_a_proper_header_is_closed_without_a_word() {
+fn connection_with_an_invalid_proxy_protocol_header_is_closed() {
     let dir = site();
     let surus = behind_a_balancer(dir.path());
     for wrong in [
@@ -158,7 +158,7 @@ fn a_connection_without_a_proper_header_is_closed_without_a_word() {
 }
 
 #[test]
-fn strangers_may_not_introduce_anybody() {
+fn proxy_protocol_of_an_untrusted_peer_is_rejected() {
     let dir = site();
     let settings = [
         ("proxy_protocol", "true"),

@@ -1,8 +1,8 @@
-//! Entity tags of scripts, through compression and back.
+//! Tests entity tags of scripts with compression.
 
 use crate::wire::{Wire, serve};
 
-/// Tells the client what the script has seen; a matching tag is 304, a failing precondition 412.
+/// Responds with what the script has seen; a matching tag gives 304, a failing precondition 412.
 const SCRIPT: &str = r#"<?php
 $tag = $_GET['tag'] ?? '"abc"';
 header("ETag: $tag");
@@ -16,7 +16,7 @@ echo str_repeat("body { color: red }\n", 200);
 "#;
 
 #[test]
-fn script_gets_its_own_tag_back_whether_the_answer_was_compressed_or_not() {
+fn script_gets_its_own_etag_back_with_and_without_compression() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("index.php"), SCRIPT).unwrap();
     let surus = serve(dir.path(), &[]);

@@ -1,4 +1,4 @@
-//! Clients that are slow, silent or many.
+//! Tests slow, silent and numerous clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ fn status(surus: &Surus) -> Option<u16> {
 }
 
 #[test]
-fn a_head_that_drips_is_cut_off() {
+fn slow_header_section_times_out() {
     let dir = site();
     let surus = serve(
         dir.path(),
@@ -32,9 +32,9 @@ fn a_head_that_drips_is_cut_off() {
 }
 
 #[test]
-fn a_body_that_stalls_holds_no_worker() {
+fn stalled_request_body_occupies_no_worker() {
     let dir = site();
-    // One worker: if the slow one had it, no other request would be answered.
+    // There is one worker: if the slow client had it, no other request would be answered.
     let surus = serve(dir.path(), &[("body_timeout", "1h")]);
     let mut slow = Wire::connect(&surus);
     slow.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel");
@@ -45,7 +45,7 @@ fn a_body_that_stalls_holds_no_worker() {
 }
 
 #[test]
-fn a_body_that_stalls_is_given_up() {
+fn stalled_request_body_times_out() {
     let dir = site();
     let surus = serve(dir.path(), &[("body_timeout", "500ms")]);
     for body in [
@@ -63,7 +63,7 @@ fn a_body_that_stalls_is_given_up() {
 }
 
 #[test]
-fn a_connection_that_nobody_uses_is_closed() {
+fn idle_connection_is_closed() {
     let dir = site();
     let surus = serve(dir.path(), &[("keep_alive_timeout", "500ms")]);
     let mut wire = Wire::connect(&surus);
@@ -76,20 +76,20 @@ fn a_connection_that_nobody_uses_is_closed() {
 }
 
 #[test]
-fn a_client_that_does_not_read_gets_the_worker_taken_away() {
+fn stalled_client_releases_its_worker() {
     let dir = site();
     let timeout = ("send_timeout", "500ms");
     let surus = serve(dir.path(), &[timeout, ("max_response_buffer", "0")]);
     let mut wire = Wire::connect(&surus);
     wire.send("GET /?mib=100 HTTP/1.1\r\nHost: a\r\n\r\n");
     wire.begins();
-    // The only worker: when this is answered, the other one has been given up.
+    // There is one worker: when this is answered, the stalled request has been aborted.
     assert_eq!(status(&surus), Some(200));
     let got = wire.rest().len();
     assert!(got < 100 << 20, "{got} bytes");
 }
 
-/// Begins a request that PHP takes long for.
+/// Starts a request that takes PHP long.
 fn busy(surus: &Surus) -> Wire {
     let mut wire = Wire::connect(surus);
     let before = surus.log().matches("begun").count();
@@ -106,9 +106,9 @@ fn sockets(surus: &Surus) -> usize {
         .count()
 }
 
-/// PHP does not know before it sends something.
+/// PHP notices it at the next write.
 #[test]
-fn who_has_left_holds_no_descriptor_while_php_goes_on() {
+fn closed_connection_holds_no_descriptor_while_php_continues() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let before = sockets(&surus);
@@ -125,7 +125,7 @@ fn who_has_left_holds_no_descriptor_while_php_goes_on() {
 const STATIC: &str = "GET /static.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[test]
-fn a_client_that_does_not_read_is_given_up_with_what_is_kept_for_it() {
+fn stalled_client_times_out_and_its_buffer_is_freed() {
     let dir = site();
     let surus = serve(dir.path(), &[("send_timeout", "500ms")]);
     let mut wire = Wire::connect(&surus);
@@ -138,7 +138,7 @@ fn a_client_that_does_not_read_is_given_up_with_what_is_kept_for_it() {
 }
 
 #[test]
-fn idle_connections_make_room_for_new_ones() {
+fn idle_connections_are_evicted_for_new_ones() {
     let dir = site();
     let surus = serve(dir.path(), &[("max_connections", "20")]);
     let mut busy = busy(&surus);
@@ -178,7 +178,7 @@ fn idle_connections_make_room_for_new_ones() {
 }
 
 #[test]
-fn connection_that_finds_no_room_is_closed_or_gets_the_room_that_becomes_free() {
+fn connection_over_the_limit_is_closed_or_waits_for_a_free_slot() {
     let dir = site();
     let surus = serve(dir.path(), &[("max_connections", "2")]);
     let mut busy = busy(&surus);
@@ -198,7 +198,7 @@ fn connection_that_finds_no_room_is_closed_or_gets_the_room_that_becomes_free() 
 }
 
 #[test]
-fn many_that_come_at_once_are_all_served_beside_as_many_idle_ones() {
+fn burst_of_connections_is_served_despite_as_many_idle_ones() {
     let dir = site();
     let surus = serve(dir.path(), &[("max_connections", "64")]);
     let _idle: Vec<Wire> = (0..64).map(|_| Wire::connect(&surus)).collect();
@@ -245,7 +245,7 @@ fn ticks(pid: u32) -> u64 {
     field(11) + field(12)
 }
 
-/// Open files that this process may have.
+/// The limit of open files of this process.
 fn open_files() -> usize {
     surus_sys::process::raise_open_files().unwrap();
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
@@ -299,9 +299,9 @@ fn ten_thousand_idle_connections_cost_little() {
     }
 }
 
-/// The end of a file is with hyper long before it is with the client.
+/// hyper has the end of a file long before the client has it.
 #[test]
-fn who_is_slow_to_take_the_end_of_a_file_is_not_idle() {
+fn slowly_reading_client_of_a_file_is_not_idle() {
     let dir = site();
     std::fs::write(dir.path().join("large.bin"), vec![b'x'; 30 << 20]).unwrap();
     let surus = serve(dir.path(), &[("keep_alive_timeout", "300ms")]);
@@ -319,12 +319,11 @@ fn who_is_slow_to_take_the_end_of_a_file_is_not_idle() {
     }
 }
 
-/// Requests of every kind, on connections that have been idle for long enough to give back what
-/// they took.
+/// Sends requests of every kind on connections that were idle long enough to free their memory.
 #[test]
-fn connection_that_was_idle_serves_requests_of_every_kind() {
+fn idle_connection_then_serves_every_kind_of_request() {
     let dir = site();
-    // A quarter of that is how often connections are looked at.
+    // Connections are checked every quarter of that time.
     let surus = serve(
         dir.path(),
         &[("header_timeout", "4s"), ("keep_alive_timeout", "1h")],

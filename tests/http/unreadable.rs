@@ -1,4 +1,4 @@
-//! Requests that cannot be parsed are in the log and among the numbers as others are.
+//! Tests that unparsable requests are logged and counted like others.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,7 +7,7 @@ use crate::common::Surus;
 use crate::wire::{Wire, site};
 
 #[test]
-fn a_request_that_cannot_be_read_is_logged_and_counted() {
+fn unparsable_request_is_logged_and_counted() {
     let dir = site();
     let socket = dir.path().join("admin.sock");
     let admin = format!("unix:{}", socket.display());

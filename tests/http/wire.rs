@@ -1,4 +1,4 @@
-//! A client that sends exactly the bytes that it is told to.
+//! A client that sends exactly the given bytes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::Surus;
 
-/// Says what it was asked as JSON; `?status=`, `?mib=` and `?drip=` choose the answer.
+/// Prints the request as JSON; `?status=`, `?mib=` and `?drip=` choose the response.
 const INDEX: &str = r#"<?php
 $query = $_GET;
 http_response_code((int) ($query['status'] ?? 200));
@@ -69,7 +69,7 @@ impl Answer {
         })
     }
 
-    /// What PHP saw.
+    /// What PHP saw of the request.
     pub fn seen(&self, name: &str) -> String {
         let seen: serde_json::Value =
             serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"));
@@ -80,7 +80,7 @@ impl Answer {
     }
 }
 
-/// Far more than anything takes.
+/// Far more than anything should take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Wire {
@@ -94,7 +94,7 @@ impl Wire {
         }
     }
 
-    /// The other end may have closed already; what it has said is what counts.
+    /// The other end may have closed already; only its response counts.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
@@ -103,7 +103,7 @@ impl Wire {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// The next response, 1xx included. None when the connection has ended.
+    /// The next response, 1xx included. None if the connection has ended.
     pub fn answer(&mut self) -> Option<Answer> {
         self.answer_to("GET")
     }
@@ -151,18 +151,18 @@ impl Wire {
         Some(answer)
     }
 
-    /// A request and its answer.
+    /// Sends a request and returns the response.
     pub fn ask(&mut self, request: &str) -> Option<Answer> {
         self.send(request);
         self.answer()
     }
 
-    /// Waits for the first bytes of a response and leaves it there.
+    /// Waits for the first bytes of a response without reading them.
     pub fn begins(&mut self) {
         assert!(self.more() > 0);
     }
 
-    /// Everything until the other end closes; panics when it does not.
+    /// Everything until the other end closes; panics if it does not.
     pub fn rest(&mut self) -> Vec<u8> {
         while self.more() > 0 {}
         std::mem::take(&mut self.read)
@@ -187,7 +187,7 @@ impl Wire {
         line
     }
 
-    /// Reads once; 0 at the end, and a reset is an end.
+    /// Reads once; 0 at the end or after a reset.
     fn more(&mut self) -> usize {
         let mut piece = [0; 64 * 1024];
         match self.stream.read(&mut piece) {
@@ -213,11 +213,11 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 }
 
 #[test]
-fn what_clients_send_unencoded_reaches_php_encoded() {
+fn unencoded_request_target_reaches_php_encoded() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let mut wire = Wire::connect(&surus);
-    // Over one connection, with and without bodies between.
+    // On one connection, with and without bodies in between.
     for (sent, seen) in [
         (&b"{\"a\":1}"[..], "{%22a%22:1}"),
         (b"<>`^|\\", "%3C%3E%60^|\\"),

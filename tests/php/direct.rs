@@ -1,4 +1,4 @@
-//! Does PHP's library call itself directly where it can, and does PHP run as ever where it cannot?
+//! Tests direct binding of PHP's library, and that PHP works if it is not possible.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 const PAGE: &str = "<?php sort($_GET); echo strtoupper(implode(' ', $_GET)), preg_match('/b+/', 'abb', $m), $m[0];";
 
-/// There is nothing to be done on other machines, and nothing is under sanitizers.
+/// Direct binding exists on x86-64 only, and not under sanitizers.
 fn can() -> bool {
     cfg!(target_arch = "x86_64")
 }
@@ -48,7 +48,7 @@ impl Site {
         program.display().to_string()
     }
 
-    /// What `surus check` says of it, and that pages come from every engine.
+    /// The output of `surus check` about it, and that every engine serves pages.
     fn look(&self, env: &[(&str, &str)]) -> String {
         let check = Command::new(env!("CARGO_BIN_EXE_surus"))
             .arg("check")
@@ -66,7 +66,7 @@ impl Site {
     }
 }
 
-/// By which name `surus-php` asks for PHP's library, and the file that it finds.
+/// The name by which `surus-php` loads PHP's library, and the file that it finds.
 fn library() -> (String, PathBuf) {
     let list = Command::new("ldd")
         .arg(surus_php::EXECUTABLE)
@@ -78,7 +78,7 @@ fn library() -> (String, PathBuf) {
     (fields[0].to_string(), fields[2].into())
 }
 
-/// Names of the files that a process executes code of.
+/// The files that a process executes code of.
 fn executed(pid: u32) -> String {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     maps.lines()
@@ -88,7 +88,7 @@ fn executed(pid: u32) -> String {
         .collect()
 }
 
-/// The template: the child that runs `surus-php`.
+/// The master process: the child that runs `surus-php`.
 fn template_of(pid: u32) -> u32 {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
     let mut children = children.split_whitespace().map(|pid| pid.parse().unwrap());
@@ -105,7 +105,7 @@ fn name_of(path: &str) -> &str {
 }
 
 #[test]
-fn the_librarys_code_is_replaced_by_what_calls_directly() {
+fn direct_binding_replaces_the_library_code() {
     let site = Site::new();
     let state = if can() { "on\n" } else { "impossible: " };
     assert!(
@@ -122,9 +122,9 @@ fn the_librarys_code_is_replaced_by_what_calls_directly() {
     }
 }
 
-/// What all workers share is not a worker's own, which `max_memory` limits.
+/// Memory that all workers share does not count for `max_memory`.
 #[test]
-fn replaced_code_is_not_a_workers_own_memory() {
+fn replaced_code_does_not_count_as_worker_memory() {
     let site = Site::new();
     let own = |direct: &str| {
         let socket = site.path().join("admin.sock");
@@ -156,7 +156,7 @@ fn replaced_code_is_not_a_workers_own_memory() {
 
 /// After an update of PHP.
 #[test]
-fn a_library_other_than_at_the_build_stays_as_it_is() {
+fn other_library_than_at_the_build_stays_unchanged() {
     if !can() {
         return;
     }
@@ -173,9 +173,9 @@ fn a_library_other_than_at_the_build_stays_as_it_is() {
     );
 }
 
-/// A library that was changed without its ID.
+/// A library that was changed but kept its ID.
 #[test]
-fn code_that_is_not_what_it_was_at_the_build_stays_as_it_is() {
+fn code_that_differs_from_the_build_stays_unchanged() {
     if !can() {
         return;
     }
@@ -196,17 +196,17 @@ fn code_that_is_not_what_it_was_at_the_build_stays_as_it_is() {
         .unwrap();
     let at = usize::from_str_radix(call.trim_start().split(':').next().unwrap(), 16).unwrap();
     let mut bytes = std::fs::read(library).unwrap();
-    // Code lies in the file where it lies in memory.
+    // The code has the same offset in the file and in memory.
     assert_eq!(bytes[at], 0xe8);
     bytes[at..at + 5].copy_from_slice(b"\x0f\x1f\x44\0\0"); // nop
     let said = site.look(&[("SURUS_ENGINE_SURUS_PHP", &site.with_library(&bytes))]);
     assert!(
-        said.contains("failed: it has other code than at the build\n"),
+        said.contains("failed: its code differs from the build's\n"),
         "{said}"
     );
 }
 
-/// As the kernel does at the start of a process, when a tracer watches the library with uprobes.
+/// As the kernel does at the start of a process when a tracer watches the library with uprobes.
 const BREAKPOINT: &str = r#"
     #define _GNU_SOURCE
     #include <dlfcn.h>
@@ -225,10 +225,9 @@ const BREAKPOINT: &str = r#"
     }
 "#;
 
-/// A breakpoint without the file that it belongs to would be the end of the worker that comes
-/// there.
+/// A worker that reaches a breakpoint without its file crashes.
 #[test]
-fn code_that_is_traced_stays_as_it_is() {
+fn traced_code_stays_unchanged() {
     if !can() {
         return;
     }
@@ -244,14 +243,14 @@ fn code_that_is_traced_stays_as_it_is() {
     let program = site.program_with(&format!("LD_PRELOAD='{}'", preloaded.display()));
     let said = site.look(&[("SURUS_ENGINE_SURUS_PHP", &program)]);
     assert!(
-        said.contains("failed: its code is not that of its file"),
+        said.contains("failed: its code differs from its file"),
         "{said}"
     );
 }
 
-/// systemd's `MemoryDenyWriteExecute`, by the kernel's means for it.
+/// systemd's `MemoryDenyWriteExecute`, by the kernel's prctl.
 #[test]
-fn where_the_system_lets_nobody_make_code_all_stays_as_it_is() {
+fn code_stays_unchanged_if_executable_memory_is_forbidden() {
     let site = Site::new();
     let program = site.path().join("surus-php8.x");
     let text = format!(
@@ -264,7 +263,7 @@ fn where_the_system_lets_nobody_make_code_all_stays_as_it_is() {
     );
     write_executable(&program, &text);
     let said = site.look(&[("SURUS_ENGINE_SURUS_PHP", &program.display().to_string())]);
-    let is_refused = said.contains("failed: the system lets nobody make code\n");
+    let is_refused = said.contains("failed: the system forbids new executable memory\n");
     let can_refuse = can() && !site.path().join("old-kernel").exists(); // Linux 6.3
     assert_eq!(is_refused, can_refuse, "{said}");
 }

@@ -1,8 +1,8 @@
-//! What every engine has to do, as sentences; each runs on every engine of the catalogue.
+//! The contract of engines: each test runs on every engine of the catalogue that it applies to.
 
 mod subject;
 
-/// Makes a test of every sentence.
+/// Makes a test of each function that takes an engine.
 macro_rules! engine_contract {
     (ours: $(fn $name:ident($engine:ident) $body:block)*) => {
         $(

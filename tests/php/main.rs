@@ -1,4 +1,4 @@
-//! The engines: what every engine has to do, and that PHP runs in Surus as elsewhere.
+//! Tests the engines: the contract of all, and that PHP behaves in Surus as elsewhere.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../common/mod.rs"]

@@ -64,7 +64,7 @@ topics! { server urls get post cookies files input limits unread headers status 
 
 /// The php_ini topic on a process that serves several events.
 #[test]
-fn worker_applies_php_ini_to_every_event() {
+fn worker_applies_php_ini_to_every_request() {
     let cases = include_str!("oracle/cases/php_ini.toml");
     topic::check("worker", "php_ini", cases);
 }

@@ -1,4 +1,4 @@
-//! Do routes lead to pools of PHP processes with settings of their own?
+//! Tests that routes select pools with their own settings.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -42,7 +42,7 @@ function tell() { echo getenv('SURUS_ENGINE'), ' ', ini_get('precision'), ' ', v
 "#;
 
 #[test]
-fn a_request_that_asks_for_a_debugger_goes_to_the_pool_that_has_it() {
+fn debugger_request_goes_to_the_pool_with_the_debugger() {
     let site = tempfile::tempdir().unwrap();
     std::fs::set_permissions(site.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     for (name, text) in [

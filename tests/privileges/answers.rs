@@ -1,4 +1,4 @@
-//! What a server with a keeper answers, on every engine and with files of several owners.
+//! Tests the responses of a server with a keeper, on every engine and with files of several owners.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -58,7 +58,7 @@ pub fn project_that_the_front_may_not_enter_is_served_and_reloaded() {
     }
     let current = home.path().join("current");
     symlink("one", &current).unwrap();
-    // Nobody but PHP's user may pass through.
+    // Only PHP's user may pass through.
     set_permissions(home.path(), Permissions::from_mode(0o700)).unwrap();
     let surus = start(&current, &[], &[]);
     let both = || [get(&surus, "/"), get(&surus, "/a.txt")].map(|answer| answer.unwrap().1);
@@ -72,7 +72,7 @@ pub fn project_that_the_front_may_not_enter_is_served_and_reloaded() {
     let reloaded = reloaded.unwrap();
     assert!(reloaded.status.success(), "{reloaded:?}");
     assert_eq!(both(), ["second", "second"]);
-    // The opener of the old version goes with it.
+    // The opener of the old generation exits with it.
     until("one opener is left", || {
         children(surus.pid())
             .into_iter()
@@ -146,7 +146,7 @@ pub fn php_fpm_that_the_front_may_not_connect_to_is_connected_to_by_the_keeper()
     let fpm = tempfile::tempdir().unwrap();
     set_permissions(fpm.path(), Permissions::from_mode(0o755)).unwrap();
     let (socket, settings) = (fpm.path().join("fpm.sock"), fpm.path().join("fpm.conf"));
-    // For root alone.
+    // For root only.
     let text = format!(
         "[global]\nerror_log = /dev/null\n[www]\nlisten = {}\nlisten.mode = 0600\nuser = www-data\n\
          pm = static\npm.max_children = 4\n",

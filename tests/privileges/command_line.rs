@@ -1,5 +1,5 @@
-//! What a front that has been taken over can do with PHP of the command line, whose settings the
-//! keeper replaces.
+//! Tests what a compromised front end can do with command-line PHP, whose settings the keeper
+//! replaces.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +29,7 @@ pub fn compromised_front_cannot_say_which_functions_are_disabled() {
 }
 
 impl Attacker<'_> {
-    /// How a child ends.
+    /// How a child exits.
     fn exit_of(&mut self, pid: u32) -> i32 {
         let mut buffer = vec![0; 64 * 1024];
         loop {
@@ -59,7 +59,7 @@ impl Attacker<'_> {
                 their_out.try_clone().unwrap().into(),
                 their_out.into(),
             ];
-            if role == Role::Event {
+            if role == Role::Request {
                 fds.extend([memory(), their_head.into()]);
             }
             match this.ask_keeper(|id| Request::Php { id, home, role }, &fds) {
@@ -67,20 +67,20 @@ impl Attacker<'_> {
                 _ => None,
             }
         };
-        let early = start(self, first, Role::Event);
+        let early = start(self, first, Role::Request);
         self.refused("run a script before PHP was asked", early.is_none());
         let probe = start(self, first, Role::Probe).unwrap();
         let which = Which::Kill;
         self.send_raw(&Request::Signal { pid: probe, which }.encode(), &[]);
         let is_killed = self.exit_of(probe) != 0;
         if is_killed {
-            let without = start(self, first, Role::Event);
+            let without = start(self, first, Role::Request);
             self.refused("run a script when PHP could not answer", without.is_none());
         }
         let again = start(self, first, Role::Probe);
         self.refused("ask PHP a second time", again.is_none());
         let probe = start(self, second, Role::Probe).unwrap();
         assert_eq!(self.exit_of(probe), 0);
-        assert!(start(self, second, Role::Event).is_some());
+        assert!(start(self, second, Role::Request).is_some());
     }
 }

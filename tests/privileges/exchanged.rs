@@ -1,4 +1,4 @@
-//! PHP's user exchanges what root is about to use for a symbolic link.
+//! Tests paths that PHP's user replaces by a symbolic link just before root uses them.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -25,7 +25,7 @@ pub fn socket_exchanged_for_a_link_at_its_creation_changes_no_other_file() {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 let _ = symlink(&shadow, &link);
-                // Only once the socket is there: a link in its place makes the bind fail.
+                // Only once the socket exists: a link in its place makes the bind fail.
                 if std::fs::symlink_metadata(&socket).is_ok_and(|found| !found.is_symlink()) {
                     let _ = std::fs::rename(&link, &socket);
                 }
@@ -61,7 +61,7 @@ pub fn document_root_exchanged_for_a_link_that_php_may_not_follow_is_refused() {
     let dir = app(&[]);
     let project = dir.path().join("project");
     let public = project.join("public");
-    // Only root may enter the outer directory, everybody the inner one.
+    // Only root may enter the outer directory; everyone may enter the inner one.
     let vault = dir.path().join("vault");
     let inner = vault.join("inner");
     for made in [&public, &inner] {
@@ -89,7 +89,7 @@ pub fn document_root_exchanged_for_a_link_that_php_may_not_follow_is_refused() {
     assert!(!body.contains("secret"), "{status} {body}");
 }
 
-/// A directory of PHP's user in one of root's, and a directory `vault` in which only root may
+/// A directory of PHP's user inside one of root's, and a directory `vault` to which only root may
 /// write.
 fn run_of_php() -> tempfile::TempDir {
     let dir = app(&[]);
@@ -101,7 +101,7 @@ fn run_of_php() -> tempfile::TempDir {
     dir
 }
 
-/// What `surus check` says about a socket at this path.
+/// The output of `surus check` about a socket at this path.
 fn check_socket(project: &Path, setting: &str, socket: &Path) -> (bool, String) {
     let checked = Command::new(env!("CARGO_BIN_EXE_surus"))
         .arg("check")
@@ -116,7 +116,7 @@ fn check_socket(project: &Path, setting: &str, socket: &Path) -> (bool, String) 
     )
 }
 
-/// Changes whenever a file is made in a directory or removed from it.
+/// Changes whenever a file is created in or removed from a directory.
 fn changed(dir: &Path) -> (i64, i64) {
     let found = std::fs::metadata(dir).unwrap();
     (found.mtime(), found.mtime_nsec())
@@ -129,7 +129,7 @@ pub fn socket_below_a_link_of_another_user_is_refused() {
     let (project, dir) = (hello(), run_of_php());
     let vault = dir.path().join("vault");
     let before = changed(&vault);
-    // PHP's user can put it there, whoever seems to own it.
+    // PHP's user can put it there, whatever its owner.
     let link = dir.path().join("php/link");
     symlink(&vault, &link).unwrap();
     for owner in [0, id_of("www-data")] {
@@ -174,10 +174,10 @@ pub fn socket_below_directories_of_another_user_is_made_there() {
         assert_eq!(curl.unwrap().stdout, b"hello");
         let (works, said) = check_socket(other.path(), "SURUS_HTTP_LISTEN", &socket);
         assert!(!works && said.contains("another process does"), "{said}");
-        // The second start replaces the socket that a killed server has left.
+        // The second start replaces the socket of a killed server.
         surus.signal("KILL");
         surus.wait();
-        // The front end learns of the keeper's end by itself.
+        // The front end detects the keeper's exit by itself.
         until("nothing listens", || {
             std::os::unix::net::UnixStream::connect(&socket).is_err()
         });

@@ -1,4 +1,4 @@
-//! What the keeper does when one of its processes dies, hangs, or is started in a strange place.
+//! Tests the keeper when one of its processes crashes, hangs, or starts in an unexpected place.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -31,14 +31,14 @@ pub fn opener_that_dies_or_stops_is_replaced() {
     let dir = hello();
     let surus = start(dir.path(), &[], &[]);
     let number = std::cell::Cell::new(0);
-    // A name of its own each time, since the front remembers for a second what may be read.
+    // A new name each time, because the front end caches for a second which files are readable.
     let ask = || {
         number.set(number.get() + 1);
         let name = format!("{}.txt", number.get());
         std::fs::write(dir.path().join(&name), "static").unwrap();
         get(&surus, &format!("/{name}")).unwrap()
     };
-    // Meanwhile, files are answered with 503, and PHP answers.
+    // Meanwhile, files get 503, and PHP responds.
     let serves_again = || {
         until("files are served again", || {
             let (status, body) = ask();
@@ -58,7 +58,7 @@ pub fn opener_that_dies_or_stops_is_replaced() {
     send(second, "STOP");
     serves_again();
     until("the stopped one is gone", || !lives(second));
-    // Every version that is served has one.
+    // Every generation that serves has one.
     let reloaded = Command::new(env!("CARGO_BIN_EXE_surus"))
         .arg("reload")
         .arg(dir.path())

@@ -1,5 +1,5 @@
-//! A front that has been taken over: the keeper that it attacks, and how it is judged. It reaches
-//! for things with its own rights, and with all that it can send to the keeper and the opener.
+//! A compromised front end, the keeper that it attacks, and the verdicts. It uses its own rights
+//! and everything that it can send to the keeper and the opener.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::fd::OwnedFd;
@@ -20,10 +20,10 @@ mod opener;
 #[path = "own_rights.rs"]
 mod own_rights;
 
-/// A user that is neither the front, nor PHP, nor root.
+/// A user that is neither the front end's, nor PHP's, nor root.
 const STRANGER: u32 = 47_111;
 
-/// What every secret file has in it.
+/// The content of every secret file.
 const SECRET: &str = "secret-4711";
 
 pub fn compromised_front_reaches_nothing() {
@@ -52,7 +52,7 @@ fn attack(env: &[(&str, &str)]) {
     set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     let beside = dir.path().join("beside");
     let project = dir.path().join("project");
-    // The front may make files there; so it must not be above the project.
+    // The front end may create files there, so it must not be above the project.
     let temporary = dir.path().join("tmp");
     for (made, mode) in [(&beside, 0o755), (&project, 0o755), (&temporary, 0o1777)] {
         std::fs::create_dir(made).unwrap();
@@ -73,13 +73,13 @@ fn attack(env: &[(&str, &str)]) {
     put(&beside.join("stranger.txt"), 0o600, STRANGER, STRANGER);
     symlink("/etc/shadow", project.join("shadow.txt")).unwrap();
     symlink("../beside/root.txt", project.join("out.txt")).unwrap();
-    // One that a visitor of PHP's user could have made.
+    // A file that PHP's user could have created.
     std::os::unix::fs::symlink("../beside/stranger.txt", project.join("theirs.txt")).unwrap();
     std::os::unix::fs::lchown(project.join("theirs.txt"), Some(php), Some(php)).unwrap();
     std::os::unix::fs::symlink("..", project.join("up")).unwrap();
 
     put(&beside.join("public.txt"), 0o644, 0, 0);
-    // As a deployment has it: a link that leads to one of several versions.
+    // As in deployments: a link to one of several versions.
     let current = dir.path().join("current");
     symlink("project", &current).unwrap();
     let project = current;

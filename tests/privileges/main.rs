@@ -1,8 +1,8 @@
-//! What the process that reads requests may do, seen from `/proc`, and what a front that has been
-//! taken over can do with its rights.
+//! Tests the rights of the process that reads requests, seen from `/proc`, and what a compromised
+//! front end can do with them.
 //!
-//! This program is its own subject: started with `HOSTILE_SURUS_FRONT`, it is a keeper, whose front
-//! is the attacker below. It has no test harness, because a keeper must have one thread when it
+//! This program is its own subject: started with `HOSTILE_SURUS_FRONT`, it is a keeper whose front
+//! end is the attacker below. It has no test harness, because a keeper must have one thread when it
 //! forks.
 #![allow(clippy::unwrap_used)]
 

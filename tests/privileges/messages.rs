@@ -1,4 +1,4 @@
-//! What a front that has been taken over can have the keeper do.
+//! Tests what a compromised front end can make the keeper do.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +10,7 @@ use surus::launcher::{Role, Which};
 use super::Attacker;
 
 impl Attacker<'_> {
-    /// The keeper's next answer to this question.
+    /// The keeper's next reply to this request.
     pub fn ask_keeper(&mut self, request: impl Fn(u32) -> Request, fds: &[OwnedFd]) -> Reply {
         let id = self.next;
         self.next += 1;
@@ -36,7 +36,7 @@ impl Attacker<'_> {
 
     pub fn send_raw(&self, bytes: &[u8], fds: &[OwnedFd]) {
         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        // It may be too large for the socket itself, or the keeper may be slower than this.
+        // It may be too large for the socket, or the keeper may be slower than this.
         for _ in 0..1000 {
             match self.keeper.send_with(bytes, &fds) {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -86,16 +86,20 @@ impl Attacker<'_> {
             let failed = is_failed(self.ask_keeper(|id| Request::Connect { id, pool }, &[]));
             self.refused(&format!("connect for pool {pool}"), failed);
             for fds in [0, 1, 7, 8, 9, 16] {
-                let template = |id| Request::Template { id, pool };
+                let master = |id| Request::Master { id, pool };
                 let nulls: Vec<_> = (0..fds).map(|_| null()).collect();
-                let failed = is_failed(self.ask_keeper(template, &nulls));
+                let failed = is_failed(self.ask_keeper(master, &nulls));
                 self.refused(&format!("start pool {pool} with {fds} files"), failed);
                 let memories: Vec<_> = (0..fds).map(|_| memory(4096)).collect();
-                let failed = is_failed(self.ask_keeper(template, &memories));
+                let failed = is_failed(self.ask_keeper(master, &memories));
                 self.refused(&format!("start pool {pool} with {fds} memories"), failed);
             }
         }
-        for (home, role) in [(0, Role::Probe), (1, Role::Event), (u32::MAX, Role::Server)] {
+        for (home, role) in [
+            (0, Role::Probe),
+            (1, Role::Request),
+            (u32::MAX, Role::Server),
+        ] {
             let php = |id| Request::Php { id, home, role };
             let failed = is_failed(self.ask_keeper(php, &[null(), null(), null()]));
             self.refused(
@@ -134,11 +138,11 @@ impl Attacker<'_> {
         }
         for _ in 0..100 {
             let opener = |id| Request::Opener { id, place: 1 };
-            // It may have as many at once as it may have places; those before are killed.
+            // It may have as many at once as it has slots; earlier ones are killed.
             let _ = self.ask_keeper(opener, &[]);
         }
         self.held.clear();
-        // Descriptors without room are missed by this message alone.
+        // Descriptors without room are missing from this message only.
         let many: Vec<_> = (0..200).map(|_| null()).collect();
         let answer = self.ask_keeper(|id| Request::Home { id, pool: 0 }, &many);
         self.refused(
@@ -154,7 +158,7 @@ impl Attacker<'_> {
         }
         self.refused(&format!("have {openers} openers"), openers < 20);
         self.held.clear();
-        // Its openers end when they find that their sockets are closed.
+        // Its openers exit when their sockets are closed.
         let answered = (0..6000).any(|_| {
             let reply = self.ask_keeper(|id| Request::Place { id }, &[]);
             let is_done = matches!(reply, Reply::Done { .. });

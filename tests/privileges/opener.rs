@@ -1,11 +1,11 @@
-//! What a front that has been taken over can have the opener open.
+//! Tests what a compromised front end can make the opener open.
 
 use std::fs::File;
 
 use super::{Attacker, SECRET};
 
 impl Attacker<'_> {
-    /// What the opener answers: a code, and a file's content if it sends one.
+    /// The opener's reply: a code, and a file's content if it sends one.
     fn ask_opener(&mut self, what: u8, tree: u16, path: &[u8]) -> Option<(u8, String)> {
         let number = self.next;
         self.next += 1;
@@ -15,7 +15,7 @@ impl Attacker<'_> {
         loop {
             let mut received = self.opener.receive(&mut buffer).ok()?;
             let answer = &buffer[..received.len];
-            // The question's number, the opener's process, a code.
+            // The request's number, the opener's process, a code.
             if answer.len() < 9 {
                 return None;
             }
@@ -93,7 +93,7 @@ impl Attacker<'_> {
                 answer.is_none_or(|(code, _)| code == 5),
             );
         }
-        // It is alive, and does what it is for.
+        // The opener still works.
         let answer = self.ask_opener(1, 0, b"php.txt");
         assert_eq!(answer, Some((2, SECRET.to_string())), "the opener has died");
     }

@@ -1,4 +1,4 @@
-//! What a front that has been taken over can do with its own rights.
+//! Tests what a compromised front end can do with its own rights.
 
 use std::fs::{File, OpenOptions};
 use std::process::Command;
@@ -48,7 +48,8 @@ impl Attacker<'_> {
                 .open(&path);
             self.refused(&format!("write {}", path.display()), made.is_err());
         }
-        // Itself, but for a process of the same user it would be as forbidden: it is not dumpable.
+        // Its own environment, which another process of the same user could not read either: it is
+        // not dumpable.
         let own = std::fs::metadata("/proc/self/environ").unwrap();
         self.refused(
             "be dumpable",

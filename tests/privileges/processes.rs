@@ -1,4 +1,4 @@
-//! The processes of a server: their users and rights, and what happens when one dies.
+//! Tests the processes of a server: their users and rights, and what happens when one crashes.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -21,12 +21,12 @@ pub fn front_of_root_has_no_privileges() {
     assert_serves(&surus);
     let front = surus.front();
     assert_ne!(front, surus.pid());
-    // What shares the session of a terminal can type into it (TIOCSTI): no such process reads
-    // requests or runs PHP.
+    // Processes in a terminal's session can type into it (TIOCSTI): none of them reads requests or
+    // runs PHP.
     for child in children(surus.pid()) {
         assert_eq!(status(child, "NSsid"), child.to_string(), "its own session");
     }
-    // Of each thread, since credentials are theirs.
+    // Of each thread, because credentials are per thread.
     for task in std::fs::read_dir(format!("/proc/{front}/task")).unwrap() {
         let task = task.unwrap().file_name().to_str().unwrap().parse().unwrap();
         let uids = status(task, "Uid");
@@ -47,7 +47,7 @@ pub fn front_of_root_has_no_privileges() {
         assert_eq!(status(task, "NoNewPrivs"), "1");
         assert_eq!(status(task, "Seccomp"), "2");
     }
-    // What root owns in /proc belongs to a process that is not dumpable.
+    // In /proc, root owns the files of processes that are not dumpable.
     let environ = std::fs::metadata(format!("/proc/{front}/environ")).unwrap();
     assert_eq!(environ.uid(), 0, "the front is not dumpable");
     let limits = std::fs::read_to_string(format!("/proc/{front}/limits")).unwrap();
@@ -60,7 +60,7 @@ pub fn front_of_root_has_no_privileges() {
         "{core}"
     );
 
-    // The keeper holds no connection, and meets no network: it has never accepted one.
+    // The keeper has no connection and no network: it has never accepted a connection.
     assert_eq!(status(surus.pid(), "Threads"), "1");
     let log = surus.log();
     for step in [
@@ -71,7 +71,7 @@ pub fn front_of_root_has_no_privileges() {
         assert_eq!(log.matches(step).count(), 1, "{step}:\n{log}");
     }
     assert!(log.contains("reads=["), "what it reaches: {log}");
-    // Each opener is PHP's user, with nothing else.
+    // Each opener runs as PHP's user, with no other rights.
     let openers = children(surus.pid());
     let opener = openers
         .into_iter()
@@ -136,10 +136,10 @@ pub fn dead_front_is_replaced_and_its_php_ends() {
     let (front, before) = (surus.front(), descendants(surus.pid()));
     assert!(
         before.len() >= 4,
-        "front, opener, template, worker: {before:?}"
+        "front, opener, master process, worker: {before:?}"
     );
     surus_sys::process::kill(front).unwrap();
-    // Connections wait in the listener, which the keeper has.
+    // Connections wait in the listener, which the keeper keeps open.
     until("another front answers", || {
         get(&surus, "/") == Some((200, "hello".into()))
     });
@@ -196,7 +196,7 @@ pub fn server_of_a_user_is_one_process() {
         .unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
     assert_serves(&surus);
     assert_eq!(surus.front(), surus.pid());
-    assert_eq!(children(surus.pid()).len(), 1, "the template");
+    assert_eq!(children(surus.pid()).len(), 1, "the master process");
     assert!(!surus.log().contains("front:"), "{}", surus.log());
     for signal in ["USR2", "QUIT"] {
         surus.signal(signal);

@@ -1,4 +1,4 @@
-//! Starts servers for these tests, asks them, and looks at their processes.
+//! Starts servers for these tests, sends them requests, and inspects their processes.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +26,7 @@ pub fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// A directory that everybody may read, with these files.
+/// A directory with these files, readable by everyone.
 pub fn app(files: &[(&str, &str)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
@@ -98,7 +98,7 @@ pub fn lives(pid: u32) -> bool {
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-/// All that a server has started, and what that has.
+/// All processes that a server has started, and their children.
 pub fn descendants(pid: u32) -> Vec<u32> {
     let mut all = children(pid);
     let below: Vec<u32> = all.iter().flat_map(|pid| descendants(*pid)).collect();

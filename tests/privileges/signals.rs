@@ -1,4 +1,5 @@
-//! Signals to a server: to the keeper, to one process, to process 1, and with what was inherited.
+//! Tests signals to a server: to the keeper, to one process, to process 1, and inherited
+//! dispositions.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -172,8 +173,8 @@ fn process_1(by: &[&str], env: &[(&str, &str)]) {
     until("process 1 has ended", || !lives(init));
 }
 
-/// What a starter may leave to its children: a shell ignores `INT` and `QUIT` for its background
-/// jobs, nohup(1) ignores `HUP`, and some programs block signals or ignore `CHLD`.
+/// What a parent process may pass on: a shell ignores `INT` and `QUIT` for its background jobs,
+/// nohup(1) ignores `HUP`, and some programs block signals or ignore `CHLD`.
 const LEFT: [&str; 2] = [
     "--ignore-signal=INT,QUIT,TERM,HUP,USR1,USR2,CHLD",
     "--block-signal=INT,QUIT,TERM,HUP,USR1,USR2,CHLD",

@@ -1,4 +1,4 @@
-//! `auto_prepend_file` and `auto_append_file` of booted applications, as firewalls are installed.
+//! Tests `auto_prepend_file` and `auto_append_file` of booted applications, which firewalls use.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ const BEFORE: &str =
 
 const AFTER: &str = "echo 'after ', $from_handler;";
 
-/// As Wordfence's is: what it declares and includes can be had once in a process.
+/// Like Wordfence: its declarations and includes work once per process.
 const DECLARING: &str = "define('FIREWALL_LOG', '/nowhere');
     const FIREWALL = 1;
     class Firewall { static function blocks(): bool { return isset($_GET['attack']); } }
@@ -129,7 +129,7 @@ fn auto_files_of_booted_script_run_for_every_request() {
 }
 
 #[test]
-fn prepended_file_that_declares_runs_for_every_request_where_each_meets_the_boot() {
+fn prepended_file_with_declarations_runs_for_every_request_on_isolating_engines() {
     for engine in ["rewind", "fork", "standby"] {
         for (kind, boot) in [("serve", HANDLER), ("checkpoint", CHECKPOINT)] {
             let site = guarded(engine, boot, DECLARING, AFTER, How::UserIni)
@@ -147,12 +147,12 @@ fn prepended_file_that_declares_runs_for_every_request_where_each_meets_the_boot
 }
 
 #[test]
-fn guard_in_a_variable_does_not_let_the_next_request_pass() {
+fn guard_variable_does_not_skip_the_prepended_file_of_the_next_request() {
     let guarded_twice = "if (isset($checked) || isset($GLOBALS['seen'])) return;
         $checked = 1; $GLOBALS['seen'] = new stdClass; $from_prepended = 'sees ' . count($_GET);
         if (isset($_GET['attack'])) { http_response_code(403); echo 'blocked'; exit; }
         echo 'before ';";
-    // One that has a variable of the same name itself.
+    // A boot with a variable of the same name.
     let own = format!("if (false) $checked = 2; {HANDLER}");
     for engine in ["worker", "rewind", "fork", "standby"] {
         for boot in [HANDLER, LOOP, &own] {
@@ -215,7 +215,7 @@ fn objects_of_prepended_file_are_destroyed_when_php_destroys_them() {
     }
 }
 
-/// What php-cgi answers.
+/// php-cgi's response.
 fn by_cgi(script: &Path, prepended: &Path, query: &str) -> (u16, String) {
     let php = std::process::Command::new("php-cgi")
         .args(["-d", "cgi.force_redirect=0", "-d", "display_errors=0", "-d"])
@@ -236,7 +236,7 @@ fn by_cgi(script: &Path, prepended: &Path, query: &str) -> (u16, String) {
 }
 
 #[test]
-fn worker_refuses_auto_files_that_act_once_in_a_process() {
+fn worker_rejects_auto_files_that_work_once_per_process() {
     for (code, words) in [
         ("\nfunction f() {}", "before.php declares a function, which"),
         (
@@ -286,10 +286,10 @@ fn worker_refuses_auto_files_that_act_once_in_a_process() {
 const FIREWALL: &str =
     "if (isset($_GET['attack'])) { http_response_code(403); echo 'blocked'; exit; }";
 
-/// Guards that let all but the first request of a process pass, where nothing undoes what they look
-/// at. The file itself does not show that, and some of it can be undone without another process.
+/// Guards that skip all but the first request of a process. The file alone does not show that; some
+/// of it can be undone without another process.
 #[test]
-fn what_takes_effect_once_in_a_process_lets_no_request_pass() {
+fn request_with_a_once_per_process_effect_ends_its_worker() {
     let boot = "class Loader {
             static function load() { include_once __DIR__ . '/rules.php'; }
             static function define() { if (defined('ONCE')) return true; define('ONCE', 1); }
@@ -334,7 +334,7 @@ fn what_takes_effect_once_in_a_process_lets_no_request_pass() {
         let dir = app();
         let before = dir.path().join("before.php");
         let rules = dir.path().join("rules.php");
-        // In the included file, or behind the guard.
+        // In the included file, or after the guard.
         let own = if guard == "Loader::load();" {
             ""
         } else {
@@ -404,7 +404,7 @@ fn boot_and_warm_ups_run_without_auto_files() {
 }
 
 #[test]
-fn relative_auto_files_are_those_of_the_boot_in_every_request() {
+fn relative_auto_files_resolve_as_in_the_boot() {
     for engine in ["rewind", "fork", "standby", "worker"] {
         for name in ["guard.php", "./guard.php"] {
             let dir = app();
@@ -430,7 +430,7 @@ fn relative_auto_files_are_those_of_the_boot_in_every_request() {
 }
 
 #[test]
-fn boot_is_refused_where_a_host_section_of_php_ini_sets_auto_files() {
+fn boot_is_rejected_if_a_host_section_of_php_ini_sets_auto_files() {
     for engine in ["rewind", "fork", "standby", "worker"] {
         for name in ["auto_prepend_file", "auto_append_file"] {
             let dir = app();

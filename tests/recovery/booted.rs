@@ -1,5 +1,4 @@
-//! What may go wrong where a script boots once and serves many: on `rewind`, and on `fork` where it
-//! is the same.
+//! Tests failures of booted applications on `rewind`, and on `fork` where it behaves alike.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,13 +8,13 @@ use crate::common::Surus;
 use crate::processes::kill_the_template;
 use crate::site::{Site, app, is_root, kill, until};
 
-/// Each event runs the file that it names.
+/// Each request runs the file that it names.
 pub const BOOT: &str = "surus_serve(function () {
     chdir(dirname($_SERVER['SCRIPT_FILENAME']));
     (static fn () => require $_SERVER['SCRIPT_FILENAME'])();
 });";
 
-/// A site whose workers are booted by `boot`, what stands behind `<?php`.
+/// A site whose workers boot `boot`, the code after `<?php`.
 pub fn try_booted(
     engine: &str,
     boot: &str,
@@ -25,7 +24,7 @@ pub fn try_booted(
     boot_in(app(), engine, boot, args, env)
 }
 
-/// The same, in a directory that is there already.
+/// The same, in an existing directory.
 pub fn boot_in(
     dir: tempfile::TempDir,
     engine: &str,
@@ -53,7 +52,7 @@ fn booted(args: &[&str], env: &[(&str, &str)]) -> Site {
 }
 
 #[test]
-fn each_way_to_fail_has_its_status_and_the_next_event_meets_the_boot() {
+fn each_failure_has_its_status_and_the_next_request_starts_from_the_boot() {
     let site = booted(
         &["--workers", "1"],
         &[("SURUS_HTTP_REQUEST_TIMEOUT", "700ms")],
@@ -109,7 +108,7 @@ fn each_way_to_fail_has_its_status_and_the_next_event_meets_the_boot() {
 }
 
 #[test]
-fn memory_that_is_not_there_costs_one_request() {
+fn out_of_memory_costs_one_request() {
     let site = booted(&["--workers", "1"], &[]);
     let worker = site.workers()[0];
     let limited = Command::new("prlimit")
@@ -126,8 +125,8 @@ fn memory_that_is_not_there_costs_one_request() {
     }
 }
 
-/// A control group for memory of its own, of either version of the kernel's interface; None where
-/// it cannot be made.
+/// A memory control group of its own, of either version of the interface; None if it cannot be
+/// created.
 struct MemoryGroup(std::path::PathBuf);
 
 impl MemoryGroup {
@@ -153,7 +152,7 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // A group can be removed a moment after its last process has gone.
+        // A group can be removed shortly after its last process has exited.
         for _ in 0..100 {
             if std::fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -164,7 +163,7 @@ impl Drop for MemoryGroup {
 }
 
 #[test]
-fn the_kernels_oom_killer_costs_one_request() {
+fn oom_killer_costs_one_request() {
     let Some(group) = MemoryGroup::with_limit(64 << 20) else {
         eprintln!("skipped: no control group for memory can be made here");
         return;
@@ -183,9 +182,9 @@ fn the_kernels_oom_killer_costs_one_request() {
         .wait_for_log(|log| log.contains("for lack of memory"));
 }
 
-/// As the kernel's OOM killer does, at any moment, while it is rewound too.
+/// Kills like the kernel's OOM killer, at any moment, also during a restore.
 #[test]
-fn killing_workers_at_random_moments_costs_at_most_what_they_held() {
+fn killing_workers_at_random_costs_at_most_their_requests() {
     let site = booted(
         &["--workers", "3"],
         &[("SURUS_ENGINE_VERIFY_RESTORE", "false")],
@@ -229,12 +228,12 @@ fn killing_workers_at_random_moments_costs_at_most_what_they_held() {
 }
 
 #[test]
-fn killing_the_template_costs_nothing() {
+fn killing_the_master_process_costs_no_request() {
     kill_the_template(&booted(&["--workers", "2"], &[]));
 }
 
 #[test]
-fn a_fork_that_fails_is_tried_again() {
+fn failed_fork_is_retried() {
     if !is_root() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What may go wrong while a script boots, and what is said of it.
+//! Tests failures of a boot and their messages.
 
 use std::os::unix::net::UnixListener;
 use std::process::Command;
@@ -7,7 +7,7 @@ use crate::booted::{BOOT, try_booted};
 use crate::common::Surus;
 use crate::site::{Site, app, is_root};
 
-/// What a boot says that has to fail, as soon as it does.
+/// The log of a boot that must fail, as soon as it does.
 fn refusal(engine: &str, boot: &str, env: &[(&str, &str)]) -> String {
     match try_booted(engine, boot, &["--workers", "1"], env) {
         Ok(site) => panic!("it has started:\n{}", site.surus.log()),
@@ -16,7 +16,7 @@ fn refusal(engine: &str, boot: &str, env: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn a_boot_that_fails_says_why() {
+fn failed_boot_reports_the_reason() {
     for (boot, words) in [
         ("echo 'nothing';", "has ended without serving anything"),
         (
@@ -32,7 +32,7 @@ fn a_boot_that_fails_says_why() {
             "posix_kill(posix_getpid(), 11); sleep(1);",
             "PHP did not start",
         ),
-        // As the kernel does when there is no memory.
+        // As the kernel does without free memory.
         (
             "posix_kill(posix_getpid(), 9); sleep(1);",
             "PHP did not start",
@@ -54,7 +54,7 @@ fn a_boot_that_fails_says_why() {
                 _ => words,
             };
             assert!(log.contains(words), "{engine}: {boot}\n{log}");
-            // A boot that has thrown has not forgotten to serve.
+            // After an exception, the missing surus_serve() is not reported.
             let is_fatal = boot.contains("no_such_function") || boot.contains("throw");
             assert!(!is_fatal || !log.contains("calls surus_serve"), "{log}");
         }
@@ -62,7 +62,7 @@ fn a_boot_that_fails_says_why() {
 }
 
 #[test]
-fn a_warm_up_that_fails_stops_the_boot() {
+fn failed_warm_up_stops_the_boot() {
     for (path, words) in [
         (
             "/throw.php",
@@ -98,7 +98,7 @@ fn a_warm_up_that_fails_stops_the_boot() {
             ],
         );
         match surus {
-            // A handler that calls exit() has answered.
+            // A handler that calls exit() has responded.
             Ok(_) if path == "/exit.php" => {}
             Ok(surus) => panic!("{path}: it has started:\n{}", surus.log()),
             Err(log) => assert!(log.contains(words), "{path}\n{log}"),
@@ -107,8 +107,8 @@ fn a_warm_up_that_fails_stops_the_boot() {
 }
 
 #[test]
-fn warm_up_that_spoils_the_application_is_named_and_left_out() {
-    // What is included once answers once.
+fn warm_up_that_changes_responses_is_reported_and_skipped() {
+    // An include_once responds once.
     let boot = "$warm = 0;
         surus_serve(function () use (&$warm) {
             if ($_GET['page'] ?? '' === 'good') { $warm++; echo 'warm-ups: ', $warm, str_repeat(' ', rand(0, 5)); }
@@ -137,7 +137,7 @@ fn warm_up_that_spoils_the_application_is_named_and_left_out() {
 }
 
 #[test]
-fn time_of_boot_that_is_kept_is_named() {
+fn kept_boot_time_is_reported() {
     let boot = "define('NOW', $_SERVER['REQUEST_TIME']);
         class Clock { public static $now, $other = 5; private static $began; static function set() {
             static $since; $since = self::$now = $_SERVER['REQUEST_TIME'];
@@ -170,7 +170,7 @@ fn time_of_boot_that_is_kept_is_named() {
 }
 
 #[test]
-fn a_worker_is_ready_when_its_warm_ups_are_over() {
+fn worker_is_ready_after_its_warm_ups() {
     let place = tempfile::tempdir().unwrap();
     std::fs::set_permissions(
         place.path(),
@@ -194,7 +194,7 @@ fn a_worker_is_ready_when_its_warm_ups_are_over() {
 }
 
 #[test]
-fn what_a_boot_may_not_leave_open_is_refused_by_name() {
+fn unshareable_descriptor_of_the_boot_is_rejected_by_name() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("peer");
     let _listener = UnixListener::bind(&path).unwrap();
@@ -265,7 +265,7 @@ fn what_a_boot_may_not_leave_open_is_refused_by_name() {
 }
 
 #[test]
-fn a_pipe_that_a_boot_leaves_open_is_refused_by_name() {
+fn pipe_left_open_by_the_boot_is_rejected_by_name() {
     let place = tempfile::tempdir().unwrap();
     let fifo = place.path().join("fifo");
     let made = Command::new("mkfifo")
@@ -312,7 +312,7 @@ fn a_pipe_that_a_boot_leaves_open_is_refused_by_name() {
             );
         }
     }
-    // Where the workers boot each for itself, none shares it.
+    // If each worker boots, none shares it.
     let own = format!("$f = fopen('{fifo}', 'r+'); {serve}");
     let shared = format!("[\"fifo:{fifo}\"]");
     let may = [("SURUS_ENGINE_SHARED_SOCKETS", shared.as_str())];
@@ -322,7 +322,7 @@ fn a_pipe_that_a_boot_leaves_open_is_refused_by_name() {
         ("worker", own.clone(), &[]),
         ("rewind", own.clone(), &may),
         ("fork", own, &may),
-        // What is written there is in the log, from any process.
+        // Output to it is logged, from any process.
         (
             "rewind",
             format!("$f = fopen('php://stderr', 'w'); {serve}"),
@@ -339,7 +339,7 @@ fn a_pipe_that_a_boot_leaves_open_is_refused_by_name() {
 }
 
 #[test]
-fn what_has_no_file_is_refused_or_each_workers_own() {
+fn descriptor_without_a_file_is_rejected_or_private_to_each_worker() {
     let c = "$c = FFI::cdef('int eventfd(unsigned, int); int epoll_create1(int); int inotify_init1(int); int timerfd_create(int, int);
         long read(int, unsigned long *, unsigned long); long write(int, unsigned long *, unsigned long);', 'libc.so.6');";
     let ffi = [("SURUS_PHP_FFI__ENABLE", "true")];
@@ -354,7 +354,7 @@ fn what_has_no_file_is_refused_or_each_workers_own() {
             assert!(log.contains(left), "{engine}: {opened}\n{log}");
         }
     }
-    // What one event leaves in it, neither the next nor another worker finds.
+    // Data of one request reaches neither the next one nor another worker.
     for (flags, first) in [(0, 5), (1, 1)] {
         let boot = format!(
             "{c} $fd = $c->eventfd(5, {flags}); $n = $c->new('unsigned long');
@@ -380,7 +380,7 @@ fn what_has_no_file_is_refused_or_each_workers_own() {
 }
 
 #[test]
-fn a_file_that_workers_cannot_open_for_themselves_is_refused_by_name() {
+fn file_that_workers_cannot_reopen_is_rejected_by_name() {
     let boot = "$file = fopen($path = __DIR__ . '/writable/file', 'w+'); chmod($path, 0400);
         surus_serve(fn () => print 'x');";
     for engine in ["rewind", "fork"] {
@@ -396,7 +396,7 @@ fn a_file_that_workers_cannot_open_for_themselves_is_refused_by_name() {
 }
 
 #[test]
-fn a_boot_that_leaves_its_workers_no_descriptors_is_refused() {
+fn boot_that_leaves_no_descriptors_is_rejected() {
     for left in [0, 20] {
         let boot = format!(
             "posix_setrlimit(POSIX_RLIMIT_NOFILE, 128, 128);
@@ -418,7 +418,7 @@ fn a_boot_that_leaves_its_workers_no_descriptors_is_refused() {
 }
 
 #[test]
-fn a_boot_that_cannot_fork_its_workers_says_so() {
+fn boot_that_cannot_fork_reports_it() {
     if !is_root() {
         return;
     }
@@ -430,7 +430,7 @@ fn a_boot_that_cannot_fork_its_workers_says_so() {
 }
 
 #[test]
-fn serving_in_a_fiber_is_a_fork_for_each_event() {
+fn serving_in_a_fiber_forks_for_each_request() {
     let boot = "(new Fiber(function () { static $n = 0; surus_serve(function () use (&$n) { echo ++$n, getmypid(); }); }))->start();";
     let site =
         try_booted("rewind", boot, &["--workers", "1"], &[]).unwrap_or_else(|log| panic!("{log}"));
@@ -444,7 +444,7 @@ fn serving_in_a_fiber_is_a_fork_for_each_event() {
 }
 
 #[test]
-fn serving_twice_or_in_a_handler_or_on_classic_is_an_error_that_says_what_to_do() {
+fn surus_serve_twice_in_a_handler_or_on_classic_is_an_error_with_advice() {
     let dir = app();
     std::fs::write(
         dir.path().join("index.php"),

@@ -1,12 +1,12 @@
-//! Of an event that makes no system call, `rewind` looks at nothing that the kernel keeps: whatever
-//! came before, that has to be true.
+//! Tests that `rewind` skips the kernel checks after a request without system calls, whatever
+//! requests came before.
 
 use std::collections::BTreeSet;
 
 use crate::booted::try_booted;
 use crate::site::Site;
 
-/// Asks the kernel for nothing, unless it is told to.
+/// Makes no system call unless told to.
 const BOOT: &str = "surus_serve(function () {
     function deep($n) { return $n ? array_sum(array_map('deep', [$n - 1])) + 1 : 0; }
     switch ($_GET['do']) {
@@ -34,7 +34,7 @@ fn site(env: &[(&str, &str)]) -> Site {
 
 fn done(site: &Site, what: &str) {
     let answer = site.get(&format!("/?do={what}"));
-    // What is flushed comes in pieces.
+    // Flushed output comes in pieces.
     assert!(
         answer.status == 200 && answer.body.contains("done"),
         "{what}: {}",
@@ -42,7 +42,7 @@ fn done(site: &Site, what: &str) {
     );
 }
 
-/// How often the worker has read from a descriptor; to look at its mappings is to read one.
+/// How often the worker has read from a descriptor; checking its mappings reads one.
 fn reads(site: &Site) -> u64 {
     let worker = site.workers()[0];
     let io = std::fs::read_to_string(format!("/proc/{worker}/io")).unwrap();
@@ -50,7 +50,7 @@ fn reads(site: &Site) -> u64 {
     line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-/// Does the kernel tell? Since Linux 5.11.
+/// Whether the kernel reports system calls (since Linux 5.11).
 fn is_told() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
@@ -59,7 +59,7 @@ fn is_told() -> bool {
 }
 
 #[test]
-fn nothing_is_looked_at_for_whom_the_kernel_has_done_nothing() {
+fn request_without_system_calls_skips_the_kernel_checks() {
     const EVENTS: usize = 64;
     let site = site(&[]);
     let of = |what: &str| -> Vec<u64> {
@@ -73,8 +73,8 @@ fn nothing_is_looked_at_for_whom_the_kernel_has_done_nothing() {
     };
     for what in ["nothing", "finish"] {
         let reads = of(what);
-        // Now and then its memory is measured, or it is looked for pages that have been written for
-        // the first time.
+        // Sometimes its memory is measured, or pages that were written for the first time are
+        // looked for.
         let without = reads.iter().filter(|reads| **reads == 0).count();
         assert!(!is_told() || without > EVENTS / 2, "{what}: {reads:?}");
     }
@@ -82,8 +82,8 @@ fn nothing_is_looked_at_for_whom_the_kernel_has_done_nothing() {
 }
 
 #[test]
-fn whatever_is_left_behind_is_put_back_in_every_order() {
-    // All are watched, and what is said to be as it was is compared.
+fn changed_state_is_restored_in_every_order() {
+    // All requests are watched, and unchanged state is compared.
     let site = site(&[("SURUS_ENGINE_VERIFY_RESTORE", "true")]);
     let booted = site.get("/?do=look").body;
     let all = [
@@ -100,7 +100,7 @@ fn whatever_is_left_behind_is_put_back_in_every_order() {
 }
 
 #[test]
-fn who_is_watched_less_is_put_back_all_the_same() {
+fn unwatched_request_is_restored() {
     let site = site(&[]);
     let booted = site.get("/?do=look").body;
     let mut seen = BTreeSet::new();
@@ -115,9 +115,9 @@ fn who_is_watched_less_is_put_back_all_the_same() {
     assert_eq!(seen, BTreeSet::from([booted]));
 }
 
-/// To tell a process of a call by a signal that it has blocked is to kill it.
+/// The kernel kills a process that has blocked the signal by which it reports a call.
 #[test]
-fn a_boot_may_block_all_signals() {
+fn boot_that_blocks_all_signals_serves() {
     for boot in [
         "pcntl_sigprocmask(SIG_BLOCK, range(1, 31));",
         "pcntl_async_signals(true); pcntl_signal(SIGTERM, fn () => null);",

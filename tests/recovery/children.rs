@@ -1,4 +1,4 @@
-//! Processes that scripts fork, at the boot and in every way of serving.
+//! Tests processes that scripts fork, in the boot and in every way of serving.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ fn site(engine: &str, boot: &str) -> Site {
         .unwrap_or_else(|log| panic!("{engine}: surus did not start:\n{log}"))
 }
 
-/// Asks for so long that a child that takes events would have taken one.
+/// Sends requests for long enough that a child that takes requests would have taken one.
 fn every_answer_is(site: &Site, engine: &str, body: &str) {
     let asked: Vec<_> = (0..30).map(|_| site.begin("/")).collect();
     for answer in asked {
@@ -23,7 +23,7 @@ fn every_answer_is(site: &Site, engine: &str, body: &str) {
 }
 
 #[test]
-fn a_process_that_the_boot_has_forked_serves_nothing() {
+fn child_forked_by_the_boot_serves_no_request() {
     for engine in BOOTED {
         let boot = "if (pcntl_fork() === 0) { surus_serve(fn () => print 'CHILD'); exit; }
             pcntl_wait($how); error_log('it ended with ' . pcntl_wexitstatus($how)); surus_serve(fn () => print 'PARENT');";
@@ -37,7 +37,7 @@ fn a_process_that_the_boot_has_forked_serves_nothing() {
 }
 
 #[test]
-fn a_process_that_a_warm_up_has_forked_serves_nothing() {
+fn child_forked_by_a_warm_up_serves_no_request() {
     for engine in ["worker", "fork", "rewind"] {
         let boot = "surus_serve(function () { $child = pcntl_fork(); if ($child === 0) return; pcntl_waitpid($child, $how); echo 'PARENT'; });";
         let site = try_booted(
@@ -52,7 +52,7 @@ fn a_process_that_a_warm_up_has_forked_serves_nothing() {
 }
 
 #[test]
-fn children_of_loops_and_of_rests_of_scripts_serve_nothing() {
+fn children_forked_in_loops_and_script_rests_serve_no_request() {
     let fork = "if (pcntl_fork() === 0) { echo 'CHILD'; flush();";
     let loops = format!(
         "while (frankenphp_handle_request(function () {{ {fork} return; }} usleep(10000); echo 'PARENT'; }})) {{ pcntl_fork(); }}"
@@ -68,14 +68,14 @@ fn children_of_loops_and_of_rests_of_scripts_serve_nothing() {
             }
             let site = site(engine, boot);
             every_answer_is(&site, engine, "PARENT");
-            // What stands behind is for when no more events come.
+            // The code after it runs when no more requests come.
             assert!(!site.dir.path().join("after").exists(), "{engine}");
         }
     }
 }
 
 #[test]
-fn a_child_that_lives_on_holds_up_no_end_and_what_it_logs_is_in_the_log() {
+fn surviving_child_does_not_delay_the_shutdown_and_its_output_is_logged() {
     for engine in OURS {
         let handler = "function () { $child = pcntl_fork();
             if ($child === 0) { usleep(2500000); echo 'LATE'; error_log('the child has logged'); throw new Exception('in the child'); }

@@ -1,6 +1,6 @@
-//! A script that interferes with claims: it writes tickets back that other workers have claimed,
-//! copies their lines, or eats what is to wake them. Each request of others still runs once, and
-//! its client gets its own answer.
+//! Tests a script that interferes with claims: it writes back tickets that other workers have
+//! claimed, copies their lines, or takes their wake-ups. Every other request still runs once, and
+//! its client gets its own response.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::shared_memory::{ENGINES, SOON, answers_within, counted, post_counted, ready, site};
 use crate::site::{Site, kill, request, until};
 
-/// Writes each ticket that it has seen in a word back as soon as it is claimed.
+/// Writes back each ticket that it has seen as soon as it is claimed.
 const WRITES_BACK: &str = r#"
     $words = memory('surus-scoreboard')[0] + 64 * 4; $seen = []; touch($_GET['began']); $end = microtime(true) + 5;
     while (microtime(true) < $end) {
@@ -22,12 +22,12 @@ const WRITES_BACK: &str = r#"
 "#;
 
 #[test]
-fn ticket_written_back_has_no_request_run_twice() {
+fn ticket_written_back_runs_no_request_twice() {
     for engine in ENGINES {
         let site = site(engine, &[("lie.php", WRITES_BACK)], &[]);
         let lie = site.begun("/lie.php");
-        // Three workers are left: the others wait, so that their tickets can be seen. Each runs
-        // longer than a message counts as lost.
+        // Three workers remain. The other requests wait, so that their tickets can be read. Each
+        // runs longer than the time after which a message counts as lost.
         for (number, answer) in post_counted(&site, 0..6, 1_200_000) {
             assert_eq!(
                 (answer.status, answer.body),
@@ -46,9 +46,9 @@ fn ticket_written_back_has_no_request_run_twice() {
     }
 }
 
-/// The request id of a client that has left is another's, and the worker still answers.
+/// The request id of the gone client belongs to another, and the worker still responds.
 #[test]
-fn answer_to_a_client_that_has_left_reaches_no_other_when_its_ticket_is_written_back() {
+fn response_to_a_gone_client_reaches_no_other_when_its_ticket_is_written_back() {
     for engine in ENGINES {
         let streams = "ignore_user_abort(true); echo 'begun'; flush(); touch($_GET['streams']); \
                        while (!file_exists($_GET['go'])) { usleep(1000); clearstatcache(); } echo 'of another'; flush();";
@@ -72,7 +72,7 @@ fn answer_to_a_client_that_has_left_reaches_no_other_when_its_ticket_is_written_
         until("it streams", || streams.exists());
         let mut bytes = [0; 16];
         assert!(client.read(&mut bytes).unwrap() > 0, "{engine}");
-        // Their request ids must not be the next ones.
+        // Their request ids must differ from the next ones.
         for nap in naps {
             assert_eq!(nap.join().unwrap().unwrap().body, "rested", "{engine}");
         }
@@ -94,8 +94,7 @@ fn answer_to_a_client_that_has_left_reaches_no_other_when_its_ticket_is_written_
     }
 }
 
-/// Its own line says that it holds what another worker holds, and the other's says nothing any
-/// more.
+/// Its own line claims another worker's request, and that worker's line is empty.
 #[test]
 fn line_copied_by_a_script_keeps_no_client_waiting() {
     for engine in ENGINES {
@@ -124,8 +123,8 @@ fn line_copied_by_a_script_keeps_no_client_waiting() {
     }
 }
 
-/// A process that a script has forked waits at the inbox, before the workers that begin after it:
-/// the kernel wakes it for the messages that are to wake a worker, and it takes none.
+/// A forked process waits at the request socket before the workers that start later: the kernel
+/// wakes it for messages that are to wake a worker, and it takes none.
 #[test]
 fn wake_ups_eaten_by_a_forked_process_keep_no_request_waiting() {
     let code = "$x86 = php_uname('m') === 'x86_64'; $end = microtime(true) + 30; \
@@ -147,7 +146,7 @@ fn wake_ups_eaten_by_a_forked_process_keep_no_request_waiting() {
             workers.len() >= 4 && !workers.iter().any(|pid| before.contains(pid))
         });
         for n in 0..4 {
-            // All sleep.
+            // All workers wait.
             std::thread::sleep(Duration::from_millis(500));
             let began = Instant::now();
             let answer = site.get("/hello.php");
@@ -164,9 +163,9 @@ fn wake_ups_eaten_by_a_forked_process_keep_no_request_waiting() {
     }
 }
 
-/// While that one is looked for among those of which nothing is known.
+/// While the holder is looked for among requests of unknown state.
 #[test]
-fn worker_that_hides_its_request_takes_no_other_with_it() {
+fn worker_that_hides_its_request_costs_no_other_request() {
     for engine in ENGINES {
         let code = "libc()->sigprocmask(0, str_repeat(\"\\xff\", 128), ''); poke(own_line(), pack('VV', 1, 0) . str_repeat(\"\\0\", 32)); \
                     ini_set('max_execution_time', 0); touch($_GET['began']); while (true) {}";
@@ -198,8 +197,7 @@ fn worker_that_hides_its_request_takes_no_other_with_it() {
     }
 }
 
-/// It has been put right that one hid its request, and the log says which process has been killed
-/// for it.
+/// The hidden request has been repaired, and the log names the killed process.
 fn is_hidden_one_gone(site: &Site, before: &[u32]) -> bool {
     let log = site.surus.log();
     before.iter().any(|pid| {
@@ -209,7 +207,7 @@ fn is_hidden_one_gone(site: &Site, before: &[u32]) -> bool {
     })
 }
 
-/// Options that a script sets on the inbox socket, which all workers share.
+/// Options that a script sets on the request socket, which all workers share.
 fn set_option(code: &str) -> String {
     let declared = "struct filter { unsigned short code; unsigned char t, f; unsigned k; }; \
         struct program { unsigned short len; struct filter *filter; }; \
@@ -217,7 +215,7 @@ fn set_option(code: &str) -> String {
     format!("$c = FFI::cdef('{declared}', 'libc.so.6'); {code} echo 'done';")
 }
 
-/// A body that goes to the worker as a descriptor.
+/// A body that reaches the worker as a descriptor.
 fn post_large(site: &Site) -> (u16, String) {
     let body = "x".repeat(200_000);
     let asked = request("POST", "/length.php", &body);
@@ -228,7 +226,7 @@ fn post_large(site: &Site) -> (u16, String) {
 const LENGTH: &str = "echo strlen(file_get_contents('php://input'));";
 
 #[test]
-fn credentials_asked_of_the_inbox_by_a_script_cost_no_body() {
+fn socket_credentials_enabled_by_a_script_cost_no_body() {
     // SO_PASSCRED, SO_TIMESTAMP, SO_PASSSEC, SO_PASSPIDFD; not every kernel knows the last.
     let options = set_option(
         "$one = FFI::new('int'); $one->cdata = 1; \
@@ -255,7 +253,7 @@ fn credentials_asked_of_the_inbox_by_a_script_cost_no_body() {
 }
 
 #[test]
-fn inbox_filtered_by_a_script_is_replaced() {
+fn request_socket_filtered_by_a_script_is_replaced() {
     // BPF: return 0, which drops every message.
     let filter = set_option(
         "$drop = $c->new('struct filter'); $drop->code = 6; $program = $c->new('struct program'); \

@@ -1,4 +1,5 @@
-//! Clients that leave, bodies that do not fit, and what remains after many requests: nothing.
+//! Tests clients that disconnect, bodies that do not fit, and that many requests leave nothing
+//! behind.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use crate::site::{Site, Tmpfs, ask, children, descriptors, metrics, request, until};
 
-/// Sends `bytes`, waits, and is gone.
+/// Sends `bytes`, waits, and disconnects.
 fn leave(site: &Site, bytes: &[u8], wait: Duration) {
     let mut stream = TcpStream::connect(&site.surus.address).unwrap();
     stream.write_all(bytes).unwrap();
@@ -15,12 +16,12 @@ fn leave(site: &Site, bytes: &[u8], wait: Duration) {
 }
 
 #[test]
-fn a_client_may_leave_at_any_time() {
+fn client_that_disconnects_at_any_time_does_no_harm() {
     let site = Site::start(&["--workers", "1"], &[]);
     assert_eq!(site.get("/hello.php").body, "hello");
     let before = descriptors(site.surus.front());
     let moment = Duration::from_millis(100);
-    // While it uploads, into memory and into a file.
+    // During the upload, into memory and into a file.
     leave(
         &site,
         b"POST /count.php HTTP/1.1\r\nHost: t\r\nContent-Length: 1000\r\n\r\nabc",
@@ -30,7 +31,7 @@ fn a_client_may_leave_at_any_time() {
         b"POST /count.php HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\n\r\n".to_vec();
     large.extend_from_slice(&vec![b'x'; 200_000]);
     leave(&site, &large, moment);
-    // While it is queued, and while PHP runs.
+    // In the queue, and while PHP runs.
     let busy = site.begun("/nap.php?ms=400");
     for _ in 0..4 {
         leave(
@@ -45,7 +46,7 @@ fn a_client_may_leave_at_any_time() {
         request("GET", "/nap.php?ms=300", "").as_bytes(),
         moment,
     );
-    // While the answer streams.
+    // During the response.
     let mut stream = TcpStream::connect(&site.surus.address).unwrap();
     stream
         .write_all(request("GET", "/stream.php", "").as_bytes())
@@ -66,7 +67,7 @@ fn a_client_may_leave_at_any_time() {
 }
 
 #[test]
-fn a_full_disk_is_said_and_nothing_stays_on_it() {
+fn full_disk_is_reported_and_leaves_no_file() {
     let place = tempfile::tempdir().unwrap();
     let Some(disk) = Tmpfs::mount(&place.path().join("spool"), 300 * 1024) else {
         eprintln!("skipped: no right to mount");
@@ -97,7 +98,7 @@ fn a_full_disk_is_said_and_nothing_stays_on_it() {
 }
 
 #[test]
-fn clients_that_leave_before_their_answer_are_counted() {
+fn clients_that_disconnect_early_are_counted() {
     let place = tempfile::tempdir().unwrap();
     let admin = place.path().join("admin.sock");
     let listen = format!("unix:{}", admin.display());
@@ -110,14 +111,13 @@ fn clients_that_leave_before_their_answer_are_counted() {
     });
 }
 
-/// What is no fault of the request is not its loss, not even of one that cannot be repeated.
+/// A request is not lost through a failure that it has not caused, even if it cannot be repeated.
 #[test]
-fn a_worker_without_a_descriptor_for_a_body_leaves_it_to_another() {
+fn body_without_a_free_descriptor_goes_to_another_worker() {
     let site = Site::start(&["--workers", "1"], &[]);
     let code = "posix_setrlimit(POSIX_RLIMIT_NOFILE, 3, 3); echo getmypid();";
     std::fs::write(site.dir.path().join("none.php"), format!("<?php {code}")).unwrap();
-    // After its first event a worker looks itself whether descriptors run short, and not after the
-    // second.
+    // A worker checks its descriptors after its first request, and not after the second.
     site.get("/hello.php");
     let worker = site.get("/none.php").body;
     let answer = site
@@ -183,7 +183,7 @@ fn nothing_grows_over_ten_thousand_requests() {
     site.surus.wait_for_log(|log| log.contains("reloaded"));
     let mut after = Vec::new();
     for _ in 0..200 {
-        // Every worker has to have served something: it keeps a descriptor from then on.
+        // Every worker must have served a request: it keeps a descriptor from then on.
         run(40);
         after = count();
         if after == before {
@@ -199,7 +199,7 @@ fn nothing_grows_over_ten_thousand_requests() {
     assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 0);
 }
 
-/// Reads one answer with this body from a connection that stays open.
+/// Reads one response with this body from a persistent connection.
 fn read_one(stream: &mut TcpStream, expected: &str) {
     let mut text = Vec::new();
     let mut byte = [0; 4096];
@@ -211,7 +211,7 @@ fn read_one(stream: &mut TcpStream, expected: &str) {
 }
 
 #[test]
-fn a_lack_of_descriptors_is_no_lack_of_permission() {
+fn emfile_is_reported_as_503_not_403() {
     let site = Site::start(&["--workers", "1"], &[]);
     std::fs::write(site.dir.path().join("style.css"), "x").unwrap();
     let mut stream = TcpStream::connect(&site.surus.address).unwrap();
@@ -231,7 +231,7 @@ fn a_lack_of_descriptors_is_no_lack_of_permission() {
     };
     let limit = |soft: &str| {
         let pid = site.surus.front().to_string();
-        // As the front itself: in a container, root may not do that to another user's process.
+        // As the front end's user: in a container, root cannot do that to another user's process.
         let (uid, gid) = crate::common::user_of(site.surus.front());
         let limited = Command::new("setpriv")
             .args([format!("--reuid={uid}"), format!("--regid={gid}")])
@@ -257,7 +257,7 @@ fn a_lack_of_descriptors_is_no_lack_of_permission() {
 }
 
 #[test]
-fn who_finds_the_queue_full_is_told_when_to_come_again() {
+fn full_queue_returns_503_with_retry_after() {
     let site = Site::start(&["--workers", "1"], &[("SURUS_ENGINE_MAX_QUEUE", "1")]);
     let slow = site.begun("/nap.php?ms=2000");
     let waiting: Vec<_> = (0..24)

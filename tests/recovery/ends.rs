@@ -1,4 +1,4 @@
-//! Reloading, draining, ending.
+//! Tests reload, drain and shutdown.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -34,7 +34,7 @@ fn reloading_under_load_fails_no_request() {
 }
 
 #[test]
-fn draining_under_load_answers_whatever_was_accepted() {
+fn draining_under_load_answers_every_accepted_request() {
     for signal in ["TERM", "INT"] {
         let mut site = Site::start(&["--workers", "2"], &[]);
         let processes: Vec<u32> = site
@@ -50,8 +50,8 @@ fn draining_under_load_answers_whatever_was_accepted() {
         assert_eq!(slow.join().unwrap().unwrap().body, "rested");
         let answers = load.stop();
         assert!(answers.len() > 5, "{answers:?}");
-        // A connection that the kernel completes as the listener closes ends without an answer; at
-        // most one for each client.
+        // A connection that the kernel completes while the listener closes ends without a response;
+        // at most one per client.
         let unanswered = answers.iter().filter(|status| status.is_none()).count();
         assert!(unanswered <= 4, "{answers:?}");
         assert!(
@@ -64,7 +64,8 @@ fn draining_under_load_answers_whatever_was_accepted() {
     }
 }
 
-/// Asks over one connection until it is told to close it; what became of each request.
+/// Sends requests on one connection until the server closes it. Returns the outcome of each
+/// request.
 fn ask_while_it_is_kept(address: &str, pause: Duration) -> Result<usize, String> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream
@@ -97,8 +98,9 @@ fn ask_while_it_is_kept(address: &str, pause: Duration) -> Result<usize, String>
 }
 
 #[test]
-fn draining_loses_no_request_of_a_connection_that_is_kept() {
-    // Some ask without a pause, some have just been answered and some wait, as the signal comes.
+fn draining_loses_no_request_of_a_persistent_connection() {
+    // When the signal comes, some clients send without a pause, some have just got a response, and
+    // some wait.
     for round in 0..3 {
         let mut site = Site::start(&["--workers", "2"], &[]);
         let clients: Vec<_> = (0..32)
@@ -137,7 +139,7 @@ fn draining_waits_for_an_idle_connection_only_for_a_moment() {
 }
 
 #[test]
-fn nothing_is_waited_for_where_nobody_is_connected() {
+fn draining_without_connections_ends_immediately() {
     let mut site = Site::start(&["--workers", "1"], &[]);
     assert_eq!(site.get("/hello.php").body, "hello");
     let began = Instant::now();
@@ -148,7 +150,7 @@ fn nothing_is_waited_for_where_nobody_is_connected() {
 }
 
 #[test]
-fn for_the_drain_delay_everything_is_served_and_only_readiness_has_ended() {
+fn shutdown_delay_serves_requests_and_fails_readiness() {
     let dir = tempfile::tempdir().unwrap();
     let admin = dir.path().join("admin.sock");
     let listen = format!("unix:{}", admin.display());
@@ -175,7 +177,7 @@ fn for_the_drain_delay_everything_is_served_and_only_readiness_has_ended() {
 }
 
 #[test]
-fn a_second_signal_ends_the_drain_delay() {
+fn second_signal_ends_the_shutdown_delay() {
     let mut site = Site::start(&["--workers", "1"], &[("SURUS_HTTP_SHUTDOWN_DELAY", "1h")]);
     site.surus.signal("TERM");
     site.surus.wait_for_log(|log| log.contains("shutting down"));
@@ -186,7 +188,7 @@ fn a_second_signal_ends_the_drain_delay() {
 }
 
 #[test]
-fn what_drains_is_not_ready() {
+fn draining_server_is_not_ready() {
     let dir = tempfile::tempdir().unwrap();
     let admin = dir.path().join("admin.sock");
     let listen = format!("unix:{}", admin.display());
@@ -201,7 +203,7 @@ fn what_drains_is_not_ready() {
     assert!(site.surus.wait().success());
 }
 
-/// The status line with which the admin socket answers whether it is ready.
+/// The status line of the admin socket's readiness.
 fn ready(admin: &std::path::Path) -> String {
     let mut stream = std::os::unix::net::UnixStream::connect(admin).unwrap();
     write!(
@@ -215,7 +217,7 @@ fn ready(admin: &std::path::Path) -> String {
 }
 
 #[test]
-fn a_kept_connection_is_told_to_close() {
+fn persistent_connection_gets_connection_close() {
     let mut site = Site::start(&["--workers", "1"], &[]);
     let mut stream = TcpStream::connect(&site.surus.address).unwrap();
     stream
@@ -240,7 +242,7 @@ fn a_kept_connection_is_told_to_close() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once() {
+fn second_signal_ends_the_drain() {
     let mut site = Site::start(&["--workers", "1"], &[]);
     let processes: Vec<u32> = site
         .workers()
@@ -260,7 +262,7 @@ fn a_second_signal_ends_at_once() {
 }
 
 #[test]
-fn the_grace_period_has_an_end() {
+fn shutdown_timeout_ends_the_drain() {
     let mut site = Site::start(
         &["--workers", "1"],
         &[("SURUS_HTTP_SHUTDOWN_TIMEOUT", "500ms")],

@@ -1,4 +1,4 @@
-//! What a worker that goes on as it is (`worker`, `classic`) holds after its requests.
+//! Tests what a worker that continues (`worker`, `classic`) holds after its requests.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use crate::booted::{BOOT, boot_in};
 use crate::common::Surus;
 use crate::site::{Site, app, ask, descriptors, kill, request, until};
 
-/// What a request does, and what comes with it.
+/// What a request does, and its body.
 const KINDS: &[(&str, &str)] = &[
     ("nothing", "echo count($_POST);"),
     ("input", "echo strlen(file_get_contents('php://input'));"),
@@ -153,9 +153,8 @@ fn started(engine: &str, env: &[(&str, &str)]) -> Site {
         let file = dir.path().join(format!("{name}.php"));
         std::fs::write(file, format!("<?php {code}")).unwrap();
     }
-    // OPcache does not keep files that are younger than two seconds
-    // (opcache.file_update_protection). What PHP compiles again for each request stays in its
-    // memory until the worker ends.
+    // OPcache does not cache files younger than two seconds (opcache.file_update_protection). Code
+    // that PHP compiles again for each request stays in its memory until the worker exits.
     let old = Command::new("find")
         .arg(dir.path())
         .args(["-exec", "touch", "-d", "1 hour ago", "{}", "+"])
@@ -171,8 +170,8 @@ fn started(engine: &str, env: &[(&str, &str)]) -> Site {
 }
 
 #[test]
-fn worker_holds_after_many_requests_what_it_held_after_some() {
-    // HELD_ROUNDS=140 asks ten thousand times.
+fn worker_does_not_grow_with_the_number_of_requests() {
+    // HELD_ROUNDS=140 sends ten thousand requests.
     let rounds = std::env::var("HELD_ROUNDS").map_or(5, |n| n.parse().unwrap());
     for engine in ["worker", "classic"] {
         let site = started(engine, &[]);
@@ -185,7 +184,7 @@ fn worker_holds_after_many_requests_what_it_held_after_some() {
                 }
             }
         };
-        // Until PHP's caches are filled, and the handlers that it keeps.
+        // Fills PHP's caches and the handlers that it keeps.
         ask_all(4);
         held(&site);
         let before = held(&site);
@@ -205,7 +204,7 @@ fn worker_holds_after_many_requests_what_it_held_after_some() {
 fn script_that_closes_the_body_of_its_request_does_not_end_the_worker() {
     let dir = app();
     let code = "<?php foreach (get_resources('stream') as $stream) { is_resource($stream) && @fclose($stream); }
-        // Takes the place of what was freed, whichever size it had.
+        // Reuses the freed memory, whatever its size.
         for ($n = 0; $n < 4000; $n++) $GLOBALS['more'][] = str_repeat('x', 8 + $n % 400);
         echo getmypid();";
     std::fs::write(dir.path().join("close.php"), code).unwrap();
@@ -292,7 +291,7 @@ fn worker_that_runs_out_of_descriptors_is_replaced() {
     });
 }
 
-/// A worker of `worker` with `boot` ahead of a handler that requires the file of the request.
+/// A worker of `worker`, with `boot` before a handler that requires the requested file.
 fn worker(boot: &str, files: &[(&str, &str)]) -> Site {
     let dir = app();
     for (name, code) in files {
@@ -339,9 +338,9 @@ fn cycles_of_a_request_are_destroyed_at_its_end() {
     assert_eq!(site.get("/pid.php").body, pid);
 }
 
-/// What a visitor waits for is the request, not the garbage of those before it.
+/// A client waits for its own request, not for the garbage of earlier ones.
 #[test]
-fn cycles_of_memory_alone_are_collected_between_requests_and_not_in_one() {
+fn memory_only_cycles_are_collected_between_requests() {
     let leave = "$runs = gc_status()['runs'];
         for ($i = 0; $i < 400; $i++) { $a = new stdClass; $a->self = $a; }
         echo json_encode([getmypid(), $runs, gc_status()['runs'] - $runs]);";
@@ -357,7 +356,7 @@ fn cycles_of_memory_alone_are_collected_between_requests_and_not_in_one() {
 }
 
 #[test]
-fn default_stream_context_is_that_of_the_boot_in_every_request() {
+fn default_stream_context_is_restored_after_each_request() {
     let set = (
         "set.php",
         "stream_context_set_default(['http' => ['user_agent' => 'left', 'method' => 'PUT']]);",
@@ -383,7 +382,7 @@ fn default_stream_context_is_that_of_the_boot_in_every_request() {
 }
 
 #[test]
-fn directory_umask_alarm_and_seed_are_those_of_the_boot_in_every_request() {
+fn directory_umask_alarm_and_seed_are_restored_after_each_request() {
     let set = (
         "set.php",
         "chdir('/'); umask(0777); mt_srand(42); pcntl_signal(SIGALRM, SIG_IGN); pcntl_alarm(1000);",

@@ -1,5 +1,5 @@
-//! Where the kernel, or a sandbox in its place, lacks what `rewind` needs, each event gets a fork,
-//! and is as isolated.
+//! Tests that every request gets a fork, equally isolated, if the kernel or a sandbox lacks what
+//! `rewind` needs.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use crate::booted::try_booted;
 use crate::preload::Preload;
 
 #[test]
-fn who_cannot_be_rewound_is_forked() {
+fn process_that_cannot_be_rewound_is_forked_instead() {
     let library = Preload::compile("lacking.c");
     for (lacking, said) in [
         ("memfd", "no memory file (memfd_create)"),
         (
             "pagemap",
-            "/proc/self/pagemap does not tell what is anonymous",
+            "/proc/self/pagemap does not show anonymous pages",
         ),
     ] {
         let boot =
@@ -28,7 +28,7 @@ fn who_cannot_be_rewound_is_forked() {
             .collect();
         assert_eq!(pids.len(), answers.len(), "{lacking}: a process for each");
         let text =
-            format!("this process cannot be rewound: {said}; every event gets a fork instead");
+            format!("this process cannot be rewound: {said}; every request gets a fork instead");
         site.surus.wait_for_log(|log| log.contains(&text));
         assert_eq!(site.surus.log().matches(&text).count(), 1, "{lacking}");
     }

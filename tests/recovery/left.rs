@@ -1,13 +1,13 @@
-//! What a boot leaves to its requests, each of which has to find it as the boot has left it.
+//! Tests that every request finds what the boot has left.
 
 use crate::booted::try_booted;
 use crate::site::kill;
 
-/// Engines that boot a script, those first that put back or fork what it has left.
+/// Engines that boot a script; first those that restore or fork the state of the boot.
 const BOOTS: [&str; 4] = ["rewind", "fork", "standby", "worker"];
 
 #[test]
-fn what_a_boot_has_asked_of_a_file_is_asked_again_by_every_request() {
+fn stat_cache_of_the_boot_does_not_reach_requests() {
     let look =
         "$file = __DIR__ . '/writable/file'; is_file($file) || file_put_contents($file, 'x');
         clearstatcache(); realpath(__DIR__); filesize($file);";
@@ -34,7 +34,7 @@ fn what_a_boot_has_asked_of_a_file_is_asked_again_by_every_request() {
     }
 }
 
-/// How a boot makes a pair, what one says into it, and what the other end hears.
+/// How a boot makes a pair, what one end sends, and what the other end receives.
 const SOCKETS: [&str; 3] = [
     "[$near, $far] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0); stream_set_blocking($far, false);",
     "fwrite($GLOBALS['near'], 'said');",
@@ -53,7 +53,7 @@ const PIPES: [&str; 3] = [
 ];
 
 #[test]
-fn what_one_says_into_a_pair_of_the_boot_nobody_else_hears() {
+fn socket_pair_of_the_boot_is_private_to_each_worker() {
     let ffi = [("SURUS_PHP_FFI__ENABLE", "true")];
     for engine in ["rewind", "fork"] {
         for [pair, say, hear] in [SOCKETS, DATAGRAMS, PIPES] {
@@ -61,7 +61,7 @@ fn what_one_says_into_a_pair_of_the_boot_nobody_else_hears() {
                 format!("{pair} surus_serve(function () {{ {hear} {say} usleep(20000); }});");
             let site = try_booted(engine, &boot, &["--workers", "2"], &ffi)
                 .unwrap_or_else(|log| panic!("{engine}: {pair}\n{log}"));
-            // Two at a time: both workers have said something when the other listens.
+            // Two at a time: both workers have sent something when the other receives.
             let answers = std::thread::scope(|scope| {
                 let ask = || (0..10).map(|_| site.get("/hello.php").body).collect();
                 let asking = [scope.spawn(ask), scope.spawn(ask)];
@@ -75,7 +75,7 @@ fn what_one_says_into_a_pair_of_the_boot_nobody_else_hears() {
 }
 
 #[test]
-fn a_pair_of_the_boot_in_which_nothing_is_left_costs_no_worker() {
+fn emptied_socket_pair_of_the_boot_costs_no_worker() {
     let ffi = [("SURUS_PHP_FFI__ENABLE", "true")];
     for [pair, say, hear] in [SOCKETS, DATAGRAMS, PIPES] {
         let boot =
@@ -91,7 +91,7 @@ fn a_pair_of_the_boot_in_which_nothing_is_left_costs_no_worker() {
 }
 
 #[test]
-fn a_pair_that_workers_cannot_have_as_the_boot_has_it_is_refused() {
+fn socket_pair_with_unread_data_is_rejected() {
     let ffi = [("SURUS_PHP_FFI__ENABLE", "true")];
     let [sockets, ..] = SOCKETS;
     let [datagrams, ..] = DATAGRAMS;
@@ -126,7 +126,7 @@ fn a_pair_that_workers_cannot_have_as_the_boot_has_it_is_refused() {
             );
         }
     }
-    // One end alone leads nowhere; two of the same are two.
+    // A single end leads nowhere; two descriptors of the same end count as two.
     for boot in [
         format!("{sockets} fclose($near);"),
         format!("{sockets} $first = [$near, $far]; {sockets} {datagrams}"),
@@ -140,10 +140,10 @@ fn a_pair_that_workers_cannot_have_as_the_boot_has_it_is_refused() {
     }
 }
 
-/// A signal that the boot handles reaches the handler in a request, by an alarm and by another
-/// process.
+/// A signal with a handler of the boot reaches the handler in a request, from an alarm and from
+/// another process.
 #[test]
-fn a_handler_that_the_boot_has_set_is_called_in_requests() {
+fn signal_handler_of_the_boot_runs_in_requests() {
     let boot = "pcntl_async_signals(true);
         $heard = [];
         foreach ([SIGALRM, SIGUSR1, SIGWINCH] as $signal) { pcntl_signal($signal, function ($signal) { $GLOBALS['heard'][] = $signal; }); }
@@ -157,7 +157,7 @@ fn a_handler_that_the_boot_has_set_is_called_in_requests() {
     for engine in BOOTS {
         let site = try_booted(engine, boot, &["--workers", "1"], &[])
             .unwrap_or_else(|log| panic!("{engine}\n{log}"));
-        // A request does not hear an alarm of the boot itself, or signals to the prototype process.
+        // A request gets neither an alarm of the boot nor signals to the prototype process.
         std::thread::sleep(std::time::Duration::from_millis(1100));
         if engine == "rewind" || engine == "fork" {
             for signal in ["USR1", "WINCH"] {
@@ -175,10 +175,10 @@ fn a_handler_that_the_boot_has_set_is_called_in_requests() {
 }
 
 #[test]
-fn signals_that_the_boot_has_blocked_are_blocked_in_requests_and_wait_for_none() {
+fn signals_blocked_by_the_boot_stay_blocked_and_pend_for_one_request() {
     let boot = "pcntl_sigprocmask(SIG_BLOCK, [SIGUSR2, SIGTERM]);
         surus_serve(function () {
-            // Not by pcntl_sigprocmask(), for which a worker is replaced.
+            // Not by pcntl_sigprocmask(), which replaces the worker.
             $blocked = implode(preg_grep('/^SigBlk/', file('/proc/self/status', FILE_IGNORE_NEW_LINES)));
             echo substr($blocked, -4), ' ', getmypid(), ' ', max(0, @pcntl_sigtimedwait([SIGUSR2], $info, 0, 1000));
             if ($_SERVER['QUERY_STRING']) { posix_kill(getmypid(), SIGUSR2); }
@@ -203,9 +203,9 @@ fn signals_that_the_boot_has_blocked_are_blocked_in_requests_and_wait_for_none()
     }
 }
 
-/// Children that the boot does not want to hear of are not the template's workers.
+/// A boot that ignores SIGCHLD must not affect the prototype process's workers.
 #[test]
-fn a_boot_that_ignores_its_children_loses_no_worker() {
+fn boot_that_ignores_sigchld_loses_no_worker() {
     let boot = "pcntl_signal(SIGCHLD, SIG_IGN); surus_serve(fn () => print getmypid());";
     for engine in ["rewind", "fork"] {
         let site = try_booted(engine, boot, &["--workers", "1"], &[])
@@ -217,7 +217,7 @@ fn a_boot_that_ignores_its_children_loses_no_worker() {
 }
 
 #[test]
-fn what_a_request_does_to_the_stderr_of_the_boot_no_other_meets() {
+fn changed_stderr_flags_do_not_reach_other_requests() {
     let boot = "$err = fopen('php://stderr', 'w');
         surus_serve(function () use ($err) {
             echo implode(' ', array_map(fn ($fd) => octdec(substr(file(\"/proc/self/fdinfo/$fd\")[1], 7)) & 04001, $GLOBALS['fds'] ??= array_filter(
@@ -233,8 +233,7 @@ fn what_a_request_does_to_the_stderr_of_the_boot_no_other_meets() {
             for _ in 0..2 {
                 scope.spawn(|| {
                     for _ in 0..5 {
-                        // stdout, stderr and the boot's, which leads where they do: all to be
-                        // written to, and all block.
+                        // stdout, stderr and the boot's copy: all are writable, and all block.
                         assert_eq!(site.get("/hello.php").body, "1 1 1", "{engine}");
                     }
                 });

@@ -1,10 +1,10 @@
-//! `max_execution_time` counts the CPU time of each event for itself, also where PHP's timer runs
-//! on from one to the next.
+//! Tests that `max_execution_time` counts the CPU time of each request separately, also if PHP's
+//! timer keeps running between requests.
 
 use crate::booted::try_booted;
 use crate::site::Site;
 
-/// Computes for as long as it is told, in microseconds of CPU time, and says for how long it could.
+/// Computes for the given CPU time, in microseconds, and prints for how long it could.
 const BOOT: &str = "surus_serve(function () {
     $time = function () { $u = getrusage(); return $u['ru_utime.tv_sec'] * 1e6 + $u['ru_utime.tv_usec'] + $u['ru_stime.tv_sec'] * 1e6 + $u['ru_stime.tv_usec']; };
     $began = $time();
@@ -20,8 +20,8 @@ fn site(engine: &str) -> Site {
     try_booted(engine, BOOT, &args, &[]).unwrap_or_else(|log| panic!("surus did not start:\n{log}"))
 }
 
-/// Seconds of CPU time that it had, of which the kernel's timer is sure to a tenth or so where
-/// others want the CPU, too; it is ended for taking more if it `fails`.
+/// The CPU time that it had, in seconds; the kernel's timer is accurate to about a tenth if other
+/// threads want the CPU. If it `fails`, it was ended for taking more.
 fn had(site: &Site, query: &str, fails: bool) -> f64 {
     let answer = site.get(&format!("/?{query}"));
     assert_eq!(answer.status, if fails { 500 } else { 200 }, "{query}");
@@ -29,10 +29,11 @@ fn had(site: &Site, query: &str, fails: bool) -> f64 {
 }
 
 #[test]
-fn an_event_has_its_own_time() {
+fn max_execution_time_counts_per_request() {
     for engine in ["rewind", "worker"] {
         let site = site(engine);
-        // More together than one may have, so that the timer of the first ends during another.
+        // More in total than one request may take, so that the first one's timer expires during
+        // another.
         for _ in 0..6 {
             had(&site, "for=300000", false);
         }
@@ -48,16 +49,16 @@ fn an_event_has_its_own_time() {
 }
 
 #[test]
-fn a_script_may_ask_for_more_and_for_less() {
+fn set_time_limit_changes_the_limit_of_one_request() {
     let site = site("rewind");
     had(&site, "for=700000", false);
     let seconds = had(&site, "for=9000000&limit=2", true);
     assert!((1.6..3.0).contains(&seconds), "{seconds}");
     had(&site, "for=1500000&limit=0", false);
-    // What it has asked for is its own: the next one has what is configured.
+    // Its limit is its own: the next request has the configured one.
     let seconds = had(&site, "for=9000000", true);
     assert!((0.75..2.0).contains(&seconds), "{seconds}");
-    // As much again, from there on.
+    // The same time again, from there on.
     let seconds = had(&site, "for=600000&then=1", true);
     assert!((1.3..2.6).contains(&seconds), "{seconds}");
     had(&site, "for=800000", false);

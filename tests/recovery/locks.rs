@@ -1,4 +1,4 @@
-//! Locks that a request takes on what the boot has opened, and leaves without releasing them.
+//! Tests locks that a request takes on files of the boot and does not release.
 
 use crate::booted::{BOOT, try_booted};
 use crate::site::{Site, until};
@@ -9,10 +9,9 @@ fn write(site: &Site, files: &[(&str, &str)]) {
     }
 }
 
-/// Others find the database as they would behind a process that has ended: free, and without what
-/// was not committed.
+/// The database is as after a process that has exited: unlocked, and without uncommitted changes.
 #[test]
-fn a_transaction_that_a_request_leaves_on_the_boots_connection_is_over_with_it() {
+fn open_transaction_on_a_boot_connection_ends_with_its_request() {
     for (engine, journal) in [
         ("rewind", "wal"),
         ("rewind", "delete"),
@@ -34,7 +33,7 @@ fn a_transaction_that_a_request_leaves_on_the_boots_connection_is_over_with_it()
                     "ini_set('display_errors', 0); $db = $GLOBALS['db'];
                     $db->exec('begin immediate; insert into t values (1)'); no_such_function();",
                 ),
-                // More than SQLite keeps in memory, so that it is in the files.
+                // More than SQLite keeps in memory, so that it is written to the files.
                 (
                     "spill.php",
                     "ini_set('display_errors', 0); $db = $GLOBALS['db'];
@@ -78,9 +77,9 @@ fn a_transaction_that_a_request_leaves_on_the_boots_connection_is_over_with_it()
     }
 }
 
-/// Each has such a file for itself: a lock of one keeps the others out.
+/// Each worker has its own open file: its lock excludes the others.
 #[test]
-fn a_lock_on_a_file_that_the_boot_appends_to_is_of_one_worker() {
+fn lock_on_an_appended_file_of_the_boot_belongs_to_one_worker() {
     for engine in ["rewind", "fork"] {
         let boot = format!("$log = fopen(__DIR__ . '/writable/log', 'a'); {BOOT}");
         let site = try_booted(engine, &boot, &["--workers", "2"], &[])

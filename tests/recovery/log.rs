@@ -1,11 +1,11 @@
-//! A stderr and a stdout that are not read, or closed.
+//! Tests an unread or closed stderr and stdout.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 use crate::site::{app, ask, kill, request, until};
 
-/// Serves an application with a log as large as `error_log()` is told; with its address.
+/// Serves an application whose log is as large as `error_log()` makes it; returns its address, too.
 fn serve(dir: &tempfile::TempDir, stderr: Stdio) -> (Child, String) {
     let code = "<?php error_log('<'.str_repeat('l', (int) $_GET['bytes']).'>'); echo 'logged';";
     std::fs::write(dir.path().join("long.php"), code).unwrap();
@@ -34,7 +34,7 @@ fn log(address: &str, bytes: usize) {
 }
 
 #[test]
-fn a_stderr_that_nobody_reads_holds_up_neither_requests_nor_the_end() {
+fn unread_stderr_blocks_neither_requests_nor_the_shutdown() {
     let dir = app();
     let (mut surus, address) = serve(&dir, Stdio::piped());
     for _ in 0..8 {
@@ -50,7 +50,7 @@ fn a_stderr_that_nobody_reads_holds_up_neither_requests_nor_the_end() {
 }
 
 #[test]
-fn lines_that_nobody_has_read_are_counted_in_the_log() {
+fn dropped_log_lines_are_counted_in_the_log() {
     let dir = app();
     let (mut surus, address) = serve(&dir, Stdio::piped());
     for _ in 0..24 {
@@ -75,7 +75,7 @@ fn lines_that_nobody_has_read_are_counted_in_the_log() {
 }
 
 #[test]
-fn all_that_was_logged_is_there_at_the_end() {
+fn log_is_complete_at_the_end() {
     let dir = app();
     let (mut surus, address) = serve(&dir, Stdio::piped());
     for _ in 0..12 {

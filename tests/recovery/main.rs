@@ -1,4 +1,4 @@
-//! What may go wrong with a running `surus`, and what it may cost.
+//! Tests what failures of a running `surus` may cost.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../common/mod.rs"]

@@ -1,46 +1,46 @@
-//! Memory that a request maps and leaves behind, where the kernel joins it with the mapping next to
-//! it.
+//! Tests memory that a request maps and leaves behind, if the kernel merges it with the mapping
+//! next to it.
 
 use crate::booted::try_booted;
 
-/// Maps through FFI, which the boot has loaded. `$beside($at, $protection)` maps 64 KiB ahead of
-/// `$at`.
+/// Maps through FFI, which the boot has loaded. `$map_before($at, $protection)` maps 64 KiB ahead
+/// of `$at`.
 const BOOT: &str = r"
     const ANONYMOUS_PRIVATE_AND_WHERE_SAID = 0x22 | 0x100000, NOTHING = 0, READ_WRITE = 3;
     $c = FFI::cdef('intptr_t mmap(intptr_t at, size_t size, int protection, int flags, int fd, long offset);
         intptr_t memchr(void *data, int byte, size_t size);');
-    // Far from where the kernel puts what says no place.
+    // Far from where the kernel puts mappings without an address.
     $reserved = $c->mmap(1 << 44, 1 << 20, NOTHING, ANONYMOUS_PRIVATE_AND_WHERE_SAID, -1, 0);
     $reserved === 1 << 44 or exit;
-    $beside = function ($at, $protection) use ($c) {
+    $map_before = function ($at, $protection) use ($c) {
         return $c->mmap($at - (1 << 16), 1 << 16, $protection, ANONYMOUS_PRIVATE_AND_WHERE_SAID, -1, 0) === $at - (1 << 16);
     };
-    // PHP's allocator takes 2 MiB at a time, the next mostly below the one before.
-    $below_a_chunk = function () use ($c, $beside) {
+    // PHP's allocator takes 2 MiB at a time, usually below the previous chunk.
+    $below_a_chunk = function () use ($c, $map_before) {
         $data = FFI::new('char[1000000]');
         $at = $c->memchr($data, 0, 1) & -(2 << 20);
         for ($chunks = 0; $chunks < 64; $chunks++) {
-            if ($beside($at - $chunks * (2 << 20), READ_WRITE)) {
+            if ($map_before($at - $chunks * (2 << 20), READ_WRITE)) {
                 return true;
             }
         }
         return false;
     };
-    surus_serve(function () use ($beside, $below_a_chunk, $reserved) {
+    surus_serve(function () use ($map_before, $below_a_chunk, $reserved) {
         $many = [];
         for ($i = 0; $i < 40000; $i++) {
             $many[] = str_repeat('x', 100) . $i;
         }
-        echo getmypid(), ' ', match ($_GET['beside'] ?? '') {
+        echo getmypid(), ' ', match ($_GET['map'] ?? '') {
             'chunk' => json_encode($below_a_chunk()),
-            'reserved' => json_encode($beside($reserved, NOTHING)),
+            'reserved' => json_encode($map_before($reserved, NOTHING)),
             default => 'nothing',
         };
     });
 ";
 
 #[test]
-fn memory_beside_what_stays_is_removed_and_the_worker_stays() {
+fn mapping_next_to_kept_memory_is_removed_and_worker_stays() {
     let env = [
         ("SURUS_PHP_FFI__ENABLE", "true"),
         ("SURUS_ENGINE_VERIFY_RESTORE", "true"),
@@ -58,17 +58,17 @@ fn memory_beside_what_stays_is_removed_and_the_worker_stays() {
         let (pid, mapped) = answer.body.split_once(' ').unwrap();
         (pid.to_string(), mapped.to_string())
     };
-    let (before, _) = ask("/?beside=");
+    let (before, _) = ask("/?map=");
     for _ in 0..5 {
         for what in ["reserved", "chunk"] {
-            let (pid, mapped) = ask(&format!("/?beside={what}"));
+            let (pid, mapped) = ask(&format!("/?map={what}"));
             assert_eq!(
                 (mapped.as_str(), &pid),
                 ("true", &before),
                 "{what}\n{}",
                 site.surus.log()
             );
-            let (pid, _) = ask("/?beside=");
+            let (pid, _) = ask("/?map=");
             assert_eq!(pid, before, "after {what}\n{}", site.surus.log());
         }
     }

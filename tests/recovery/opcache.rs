@@ -1,11 +1,11 @@
-//! An OPcache that takes nothing new while booted processes hold it.
+//! Tests an OPcache that accepts nothing new while booted processes use it.
 
 use crate::booted::{BOOT, boot_in};
 use crate::site::{Site, app, kill, metrics, until};
 
 const SAID: &str = "OPcache takes no new files until a reload";
 
-/// How often the log has said so, and what the metrics have counted.
+/// How often the log reports it, and the metrics' count.
 fn said(site: &Site) -> (usize, Option<String>) {
     let metrics = metrics(&site.dir.path().join("admin.sock"));
     let counted = metrics
@@ -53,7 +53,7 @@ fn opcache_with_file_cache_only_starts_and_serves() {
 }
 
 #[test]
-fn template_without_opcache_ends_with_its_heap_intact() {
+fn master_process_without_opcache_exits_with_its_heap_intact() {
     for engine in ["rewind", "fork", "standby", "worker"] {
         // A child of the boot ends PHP's request too.
         let boot = format!(
@@ -74,9 +74,9 @@ fn template_without_opcache_ends_with_its_heap_intact() {
 }
 
 #[test]
-fn a_full_opcache_is_said_once_for_each_boot() {
+fn full_opcache_is_reported_once_per_boot() {
     for engine in ["rewind", "fork"] {
-        // The least that PHP takes; it becomes a prime number of places.
+        // The smallest value; PHP rounds it up to a prime number of slots.
         let least = ["-d", "opcache.max_accelerated_files=200"];
         let fresh = ["-d", "opcache.file_update_protection=0"];
         let site = booted(engine, &[least, fresh].concat());
@@ -88,14 +88,15 @@ fn a_full_opcache_is_said_once_for_each_boot() {
         std::fs::write(site.dir.path().join("all.php"), all).unwrap();
         assert_eq!(site.get("/hello.php").body, "hello");
         assert_eq!(said(&site), (0, None), "{engine}");
-        // It fills at once, and in an event that takes longer than the pause between two looks.
+        // It fills immediately, in a request that takes longer than the interval between two
+        // checks.
         for (boot, after) in [(1, 0), (2, 3)] {
             assert_eq!(site.get(&format!("/all.php?after={after}")).body, "300");
             until("the log says that it is full", || said(&site).0 == boot);
             let counted = format!(
                 "surus_opcache_blocked_total{{engine=\"{engine}\",reason=\"full\"}} {boot}"
             );
-            // What is missing is compiled, and works.
+            // Missing files are compiled and work.
             assert_eq!(site.get("/all.php").body, "300");
             assert_eq!(said(&site), (boot, Some(counted)));
             assert!(site.surus.log().contains("opcache.max_accelerated_files"));
@@ -108,7 +109,7 @@ fn a_full_opcache_is_said_once_for_each_boot() {
 }
 
 #[test]
-fn a_reset_of_opcache_waits_for_a_reload_and_the_log_says_so() {
+fn opcache_reset_waits_for_a_reload_and_is_reported() {
     for engine in ["rewind", "fork"] {
         let site = booted(engine, &[]);
         let reset = "<?php echo json_encode(opcache_reset());";

@@ -1,4 +1,4 @@
-//! Libraries of the tests that stand before libc in PHP's processes.
+//! Libraries of the tests that precede libc in PHP's processes.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ pub struct Preload {
 }
 
 impl Preload {
-    /// Of a file in this directory.
+    /// The library of a source file in this directory.
     pub fn compile(source: &str) -> Preload {
         let dir = tempfile::tempdir().unwrap();
         let library = dir.path().join("preloaded.so");
@@ -18,7 +18,7 @@ impl Preload {
             .join("tests/recovery")
             .join(source);
         let mut cc = Command::new("cc");
-        // Bound at once: to look up a function later is to write where nothing looks any more.
+        // Bound at load time, because a lazy look-up writes to memory that must not change.
         cc.args([
             "-shared",
             "-fPIC",
@@ -34,7 +34,7 @@ impl Preload {
         Preload { _dir: dir, library }
     }
 
-    /// What LD_PRELOAD has to be.
+    /// The value of LD_PRELOAD.
     pub fn path(&self) -> &str {
         self.library.to_str().unwrap()
     }

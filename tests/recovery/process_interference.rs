@@ -1,4 +1,4 @@
-//! A script that stops, kills or cuts off processes that are not its own.
+//! Tests a script that stops, kills or disconnects other processes.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::shared_memory::{
 use crate::site::{kill, lives, until};
 
 #[test]
-fn inbox_socket_shut_down_by_a_script_is_replaced_and_requests_go_on() {
+fn request_socket_shut_down_by_a_script_is_replaced() {
     for engine in ENGINES {
         for how in 0..3 {
             let code = format!("libc()->shutdown(4, {how}); usleep(100000); echo 'done';");
@@ -33,7 +33,7 @@ fn inbox_socket_shut_down_by_a_script_is_replaced_and_requests_go_on() {
                 "{engine} {how}"
             );
             if how != 1 {
-                // Where workers cannot read any more. What they cannot write there, they need not.
+                // If workers cannot read from the socket. They do not need to write to it.
                 until("it is counted", || repairs(&site, "inbox") == 1);
             }
             until("it is ready", || ready(&site));
@@ -42,7 +42,7 @@ fn inbox_socket_shut_down_by_a_script_is_replaced_and_requests_go_on() {
 }
 
 #[test]
-fn template_stopped_by_a_script_is_noticed_and_replaced() {
+fn master_process_stopped_by_a_script_is_replaced() {
     for engine in ["fork", "rewind"] {
         let site = site(
             engine,
@@ -54,7 +54,7 @@ fn template_stopped_by_a_script_is_noticed_and_replaced() {
         );
         let template = site.template();
         assert_eq!(site.get("/lie.php").body, "done", "{engine}");
-        // Each needs a worker to be forked: on `fork` they end with their request.
+        // Each needs another fork: on `fork`, workers exit with their request.
         for _ in 0..12 {
             assert_eq!(site.get("/hello.php").body, "hello", "{engine}");
         }
@@ -62,7 +62,7 @@ fn template_stopped_by_a_script_is_noticed_and_replaced() {
             &format!("another has taken its place: {engine} {}", site.surus.log()),
             || !lives(template) && !site.workers().is_empty(),
         );
-        assert_eq!(repairs(&site, "template_stopped"), 1, "{engine}");
+        assert_eq!(repairs(&site, "master_stopped"), 1, "{engine}");
         assert!(site.surus.log().contains("master process was stopped"));
         answers_within(&site, SOON, engine);
         assert!(ready(&site));
@@ -70,7 +70,7 @@ fn template_stopped_by_a_script_is_noticed_and_replaced() {
 }
 
 #[test]
-fn template_killed_by_a_script_is_replaced() {
+fn master_process_killed_by_a_script_is_replaced() {
     // The second one is a real-time signal, which few programs know.
     for (engine, signal) in [("fork", 9), ("rewind", 9), ("fork", 40), ("rewind", 40)] {
         let code = format!("libc()->kill(libc()->getppid(), {signal}); echo 'done';");
@@ -94,7 +94,7 @@ fn template_killed_by_a_script_is_replaced() {
 
 /// PHP takes it for the end of max_execution_time.
 #[test]
-fn template_sent_sigprof_by_a_script_forks_workers_that_serve() {
+fn sigprof_to_the_prototype_process_does_no_harm() {
     for engine in ["fork", "rewind"] {
         let code = "libc()->kill(libc()->getppid(), 27); echo 'done';";
         let site = site(engine, &[("lie.php", code)], &[]);

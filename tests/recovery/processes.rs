@@ -1,4 +1,4 @@
-//! Processes that die, or are stopped.
+//! Tests processes that crash or are stopped.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use crate::site::{Site, children, kill, lives, until};
 
 #[test]
-fn killing_a_busy_worker_costs_its_request_alone() {
+fn killing_a_busy_worker_costs_only_its_request() {
     let site = Site::start(&["--workers", "3"], &[]);
     let others = [
         site.begun("/nap.php?ms=1500"),
         site.begun("/nap.php?ms=1500"),
     ];
     let before: BTreeSet<u32> = site.workers().into_iter().collect();
-    // Ours is the one that burns time.
+    // The worker of the test is the one that uses CPU time.
     let victim = site.begun("/loop.php");
     let busy = *before
         .iter()
@@ -59,11 +59,11 @@ fn killing_idle_workers_costs_nothing() {
 }
 
 #[test]
-fn killing_the_template_costs_nothing() {
+fn killing_the_master_process_costs_no_request() {
     kill_the_template(&Site::start(&["--workers", "2"], &[]));
 }
 
-/// What runs ends well, and what comes meanwhile is answered.
+/// Running requests complete, and new ones are answered.
 pub fn kill_the_template(site: &Site) {
     let template = site.template();
     let running = [
@@ -106,7 +106,7 @@ fn killing_surus_leaves_no_php_process() {
 }
 
 #[test]
-fn however_surus_ends_no_php_of_the_system_stays() {
+fn external_php_processes_end_however_surus_ends() {
     for engine in ["fpm", "builtin", "cgi", "cli"] {
         for signals in [&["KILL"][..], &["TERM", "TERM"]] {
             let mut site = Site::start(&["--engine", engine, "--workers", "2"], &[]);
@@ -131,7 +131,7 @@ fn however_surus_ends_no_php_of_the_system_stays() {
 }
 
 #[test]
-fn what_a_killed_surus_leaves_on_disk_goes_with_the_next_one() {
+fn files_of_a_killed_surus_are_removed_by_the_next_one() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let homes = || {
@@ -145,7 +145,7 @@ fn what_a_killed_surus_leaves_on_disk_goes_with_the_next_one() {
         let temporary = [("TMPDIR", directory.path().to_str().unwrap())];
         Site::start(&["--engine", "cgi", "--workers", "1"], &temporary)
     };
-    // A stranger's, whatever it is called.
+    // A process of another program, whatever its name.
     std::fs::create_dir(directory.path().join("surus-php-notes")).unwrap();
     let mut killed = start();
     killed.surus.signal("KILL");
@@ -167,7 +167,7 @@ fn what_a_killed_surus_leaves_on_disk_goes_with_the_next_one() {
 }
 
 #[test]
-fn killing_surus_and_the_template_leaves_no_php_process() {
+fn killing_surus_and_the_master_process_leaves_no_php_process() {
     let mut site = Site::start(&["--workers", "2"], &[]);
     let processes: Vec<u32> = site.workers();
     let _looping = site.begun("/loop.php");
@@ -181,7 +181,7 @@ fn killing_surus_and_the_template_leaves_no_php_process() {
 }
 
 #[test]
-fn a_stopped_worker_is_replaced_after_its_deadline() {
+fn stopped_worker_is_replaced_after_its_deadline() {
     let site = Site::start(
         &["--workers", "1"],
         &[
@@ -198,7 +198,7 @@ fn a_stopped_worker_is_replaced_after_its_deadline() {
 }
 
 #[test]
-fn workers_that_die_at_once_are_replaced_more_and_more_slowly() {
+fn crashing_workers_are_replaced_with_backoff() {
     let site = Site::start(&["--workers", "2"], &[]);
     let mut seen = BTreeSet::new();
     let began = Instant::now();
@@ -219,7 +219,7 @@ fn workers_that_die_at_once_are_replaced_more_and_more_slowly() {
 }
 
 #[test]
-fn how_long_events_wait_for_a_worker_is_measured() {
+fn queue_time_is_measured() {
     for engine in ["classic", "fpm"] {
         let admin = tempfile::tempdir().unwrap();
         let socket = admin.path().join("admin");

@@ -1,4 +1,4 @@
-//! Failures between two events, while memory is restored: neither the client that has its answer
+//! Tests failures during a restore, between two requests: neither the client that has its response
 //! nor the next one may notice.
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::booted::{BOOT, boot_in};
 use crate::preload::Preload;
 use crate::site::{app, ask, metrics, request, until};
 
-/// How many workers have ended by a signal, and how many were replaced.
+/// How many workers were ended by a signal, and how many were replaced.
 fn ends(admin: &Path) -> (u64, u64) {
     let text = metrics(admin);
     let of = |reason: &str| -> u64 {
@@ -32,13 +32,13 @@ impl Drop for Stops<'_> {
 }
 
 #[test]
-fn a_fault_while_memory_is_put_back_costs_no_request() {
+fn fault_during_a_restore_costs_no_request() {
     let place = tempfile::tempdir().unwrap();
     let admin = place.path().join("admin.sock");
     let listen = format!("unix:{}", admin.display());
     let dir = app();
     let fault = dir.path().join("writable/fault");
-    // Functions that are used there, and fail when that file says so.
+    // Functions that the restore uses, which fail if that file says so.
     let faulty = Preload::compile("faulty.c");
     let env = [
         ("SURUS_ADMIN_LISTEN", listen.as_str()),
@@ -46,7 +46,7 @@ fn a_fault_while_memory_is_put_back_costs_no_request() {
         ("LD_PRELOAD", faulty.path()),
         ("FAULTY_FILE", fault.to_str().unwrap()),
     ];
-    // A worker may begin while a fault waits for another.
+    // A worker may start while a fault waits for another.
     std::fs::write(&fault, "nowhere").unwrap();
     let site = boot_in(dir, "rewind", BOOT, &["--workers", "2"], &env)
         .unwrap_or_else(|log| panic!("{log}"));
@@ -61,7 +61,7 @@ fn a_fault_while_memory_is_put_back_costs_no_request() {
     let ask_on = || {
         while !stop.load(Ordering::Relaxed) {
             let token = answers.fetch_add(1, Ordering::Relaxed);
-            // A POST is not done again: none may be lost.
+            // A POST is not repeated, so none may be lost.
             let answer = ask(
                 &site.surus.address,
                 request("POST", &format!("/kept.php?t={token}"), "").as_bytes(),
@@ -85,7 +85,7 @@ fn a_fault_while_memory_is_put_back_costs_no_request() {
         ] {
             for _ in 0..3 {
                 let before = ends(&admin);
-                // As a whole, or it is read too early.
+                // In one write, or it is read too early.
                 let written = fault.with_extension("new");
                 std::fs::write(&written, format!("{point} {how}")).unwrap();
                 std::fs::rename(&written, &fault).unwrap();

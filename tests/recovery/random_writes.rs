@@ -1,9 +1,9 @@
-//! Random bytes are written to the memory that a running pool's workers share with Surus, while
-//! requests are in flight. Surus lives, each client gets its own answer or an error, nothing runs
-//! twice, and when the writing ends, all is well again.
+//! Tests random writes to the memory that a pool's workers share with Surus, while requests are in
+//! flight. Surus survives, each client gets its own response or an error, no request runs twice,
+//! and after the writes everything works again.
 //!
-//! `SHARED_MEMORY_SECONDS` says for how long (5); `RANDOM_SEED` repeats what a failure has printed,
-//! as far as time allows.
+//! `SHARED_MEMORY_SECONDS` is the duration (5); `RANDOM_SEED` repeats the writes of a failure, as
+//! far as timing allows.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use crate::common::Surus;
 use crate::site::{Site, app, ask, request, until};
 
-/// Writes its token down and answers with it, at times slowly, at times with more than goes through
-/// a ring.
+/// Records its token and responds with it, sometimes slowly, sometimes with more than fits into a
+/// ring.
 const ONCE: &str = "<?php file_put_contents(__DIR__ . '/writable/ran', $_GET['token'] . \"\\n\", FILE_APPEND | LOCK_EX); \
     preg_match('/^' . $_GET['token'][0] . '/', 'a'); usleep((int) $_GET['us']); echo $_GET['token'], str_repeat('.', (int) $_GET['more']);";
 
@@ -64,15 +64,15 @@ fn start(engine: &str) -> Site {
     Site { surus, dir }
 }
 
-/// What can be written to: a file, and the ranges of it that are shared memory.
+/// Writable ranges: a file, and its ranges that are shared memory.
 struct Memory {
     file: File,
     begin: u64,
     len: u64,
 }
 
-/// The memory of the generations that there are, and the table of regular expressions, where we may
-/// write to a worker's memory.
+/// The memory of all generations, and the table of regular expressions if a worker's memory is
+/// writable.
 fn memories(site: &Site) -> Vec<Memory> {
     let mut found = Vec::new();
     let descriptors = std::fs::read_dir(format!("/proc/{}/fd", site.surus.front()));
@@ -106,7 +106,7 @@ fn memories(site: &Site) -> Vec<Memory> {
             if let (Ok(file), Some((begin, end))) = (memory, range) {
                 let begin = u64::from_str_radix(begin, 16).unwrap();
                 let len = u64::from_str_radix(end, 16).unwrap() - begin;
-                // OPcache's is PHP's own, and no concern of Surus.
+                // OPcache's memory belongs to PHP.
                 if line.contains(" rw-s ") && (4_000_000..4_400_000).contains(&len) {
                     found.push(Memory { file, begin, len });
                 }
@@ -120,7 +120,7 @@ fn memories(site: &Site) -> Vec<Memory> {
 fn damage(site: &Site, random: &mut Random, end: Instant) -> u64 {
     let mut written = 0;
     while Instant::now() < end {
-        // A reload would bring others.
+        // A reload would replace the memory.
         let memories = memories(site);
         for _ in 0..100 {
             if memories.is_empty() || Instant::now() >= end {
@@ -152,14 +152,15 @@ fn damage(site: &Site, random: &mut Random, end: Instant) -> u64 {
     written
 }
 
-/// What the clients have seen.
+/// The clients' results.
 #[derive(Default)]
 struct Seen {
     asked: HashSet<String>,
     statuses: HashMap<u16, u64>,
 }
 
-/// Asks until `done`. Every answer is this client's, or damaged, or an error; and there is one.
+/// Sends requests until `done`. Every response is this client's, damaged, or an error; and there is
+/// one.
 fn ask_until(site: &Site, client: u64, mut random: Random, done: &AtomicBool, seen: &Mutex<Seen>) {
     let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
     while !done.load(Ordering::Relaxed) {
@@ -184,7 +185,7 @@ fn ask_until(site: &Site, client: u64, mut random: Random, done: &AtomicBool, se
             continue;
         };
         *seen.statuses.entry(answer.status).or_default() += 1;
-        // A damaged body has the token of no request.
+        // A damaged body contains no request's token.
         let answered = answer.body.split('.').next().unwrap_or_default();
         assert!(
             answered == token || !seen.asked.contains(answered),
@@ -213,7 +214,7 @@ fn survives(engine: &str) {
         }
         let end = Instant::now() + Duration::from_secs(seconds);
         written.store(damage(&site, &mut random, end), Ordering::Relaxed);
-        // Its effects last until the last that was lost has been answered.
+        // Its effects last until the last lost request has been answered.
         done.store(true, Ordering::Relaxed);
     });
     let log = || site.surus.log();
@@ -231,7 +232,7 @@ fn survives(engine: &str) {
     );
     until("it says that it is ready", || is_ready(&site));
 
-    // A token that was hit while it lay in a ring may be no text any more.
+    // A token that was overwritten in a ring may not be text any more.
     let ran = std::fs::read(site.dir.path().join("writable/ran")).unwrap();
     let ran = String::from_utf8_lossy(&ran);
     let mut times: HashMap<&str, u64> = HashMap::new();

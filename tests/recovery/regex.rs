@@ -1,12 +1,12 @@
-//! Regular expressions that the template compiles ahead.
+//! Tests regular expressions that the prototype process compiles in advance.
 
 use crate::booted::{BOOT, try_booted};
 use crate::site::until;
 
-/// php-fpm keeps them, too. Whether an expression was compiled before this event shows in how it
-/// fails: `pcre.jit` counts only when it is compiled.
+/// php-fpm keeps them, too. How an expression fails shows whether it was compiled before this
+/// request: `pcre.jit` counts only at compilation.
 #[test]
-fn regular_expressions_that_come_again_are_compiled_ahead() {
+fn recurring_regular_expressions_are_compiled_in_advance() {
     const BY_THE_JIT: &str = "JIT stack limit exhausted";
     for engine in ["rewind", "fork"] {
         let boot =
@@ -23,7 +23,7 @@ fn regular_expressions_that_come_again_are_compiled_ahead() {
             "<?php ini_set('pcre.jit', $_GET['jit']); preg_match('/^(foo)+$/', str_repeat('foo', 100000)); echo preg_last_error_msg();",
         )
         .unwrap();
-        // Under a locale the same expression is another, and is not compiled ahead.
+        // Under a locale the same expression is another one, and is not compiled in advance.
         std::fs::write(
             site.dir.path().join("locale.php"),
             "<?php setlocale(LC_CTYPE, 'C.UTF-8'); echo preg_match('/^here$/', 'here'); setlocale(LC_CTYPE, 'C');",
@@ -36,7 +36,7 @@ fn regular_expressions_that_come_again_are_compiled_ahead() {
         for _ in 0..3 {
             assert_eq!(site.get("/match.php?jit=1").body, BY_THE_JIT);
         }
-        // Both workers, which end when they have served.
+        // Both workers, which exit after their request.
         until("the expression is compiled ahead", || {
             (0..20).all(|_| {
                 assert_eq!(site.get("/hello.php").body, "hello");

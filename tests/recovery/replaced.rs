@@ -1,11 +1,11 @@
-//! What cannot be rewound.
+//! Tests workers that cannot be rewound.
 
 use crate::booted::{BOOT, try_booted};
 use crate::site::{metrics, until};
 
-/// Reasons are counted and said, once each, and every request has its answer.
+/// Reasons are counted, reported once each, and every request has its response.
 #[test]
-fn what_cannot_be_rewound_is_replaced_counted_and_said_once() {
+fn unrestorable_worker_is_replaced_counted_and_reported_once() {
     let place = tempfile::tempdir().unwrap();
     let admin = place.path().join("admin.sock");
     let listen = format!("unix:{}", admin.display());

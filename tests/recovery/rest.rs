@@ -1,11 +1,11 @@
-//! What a server costs that has nothing to do.
+//! Tests that an idle server uses no CPU time.
 
 use std::time::Duration;
 
 use crate::booted::try_booted;
 use crate::site::Site;
 
-/// How often the threads of a process have been put to sleep, or off a CPU.
+/// How often the threads of a process blocked or were preempted.
 fn switches(pid: u32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let of_task = |path: std::path::PathBuf| {
@@ -21,7 +21,7 @@ fn rests(site: &Site, what: &str) {
     for _ in 0..20 {
         assert_eq!(site.get("/hello.php").body, "hello");
     }
-    // Threads that had something to do look for more for a while.
+    // Threads that had work poll for a while.
     std::thread::sleep(Duration::from_secs(4));
     let processes = [site.surus.front(), site.template()];
     let before = processes.map(switches);
@@ -34,7 +34,7 @@ fn rests(site: &Site, what: &str) {
 }
 
 #[test]
-fn server_at_rest_wakes_no_thread() {
+fn idle_server_wakes_no_thread() {
     let site = Site::start(&["--workers", "64"], &[]);
     rests(&site, "classic");
     let site = try_booted("rewind", crate::booted::BOOT, &["--workers", "16"], &[]).unwrap();

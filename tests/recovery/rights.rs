@@ -1,4 +1,4 @@
-//! A front that is root serves no file that PHP's user cannot read.
+//! Tests that a front end of root serves no file that PHP's user cannot read.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common::Surus;
 use crate::site::{Site, app, ask, is_root, request, until};
 
-/// A group of no other user, with PHP's user in it.
+/// A group that contains only PHP's user.
 const GROUP: u32 = 47_110;
 
 fn file(path: &Path, mode: u32, group: u32) {
@@ -18,7 +18,7 @@ fn file(path: &Path, mode: u32, group: u32) {
     set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// A site with such files, and a `surus` in whose eyes PHP's user is in the group.
+/// A site with such files, and a `surus` that knows PHP's user as a member of the group.
 fn site() -> Site {
     let dir = app();
     let path = dir.path();
@@ -74,7 +74,7 @@ fn files_are_sent_with_the_rights_of_phps_user() {
             urls.push(format!("/send.php?by=X-Sendfile&file={}", path.display()));
         }
         for url in urls {
-            // Twice: what was allowed is remembered.
+            // Twice, because allowed files are cached.
             for _ in 0..2 {
                 let answer = site.get(&url);
                 assert_eq!(answer.status, status, "{url}: {answer:?}");
@@ -85,14 +85,15 @@ fn files_are_sent_with_the_rights_of_phps_user() {
 }
 
 #[test]
-fn rights_that_are_taken_away_are_gone() {
+fn revoked_file_permissions_take_effect() {
     if !is_root() {
         eprintln!("skipped: not root");
         return;
     }
     let site = site();
     assert_eq!(site.get("/all.txt").status, 200);
-    // A file is known by when its rights have changed, a directory looked at within a second.
+    // A change of a file's permissions is detected by its time; a directory is checked within a
+    // second.
     let mode = |name: &str, mode| {
         set_permissions(site.dir.path().join(name), Permissions::from_mode(mode)).unwrap();
     };
@@ -104,7 +105,7 @@ fn rights_that_are_taken_away_are_gone() {
     mode("shared", 0o700);
     std::thread::sleep(Duration::from_millis(1100));
     assert_eq!(site.get("/shared/all.txt").status, 403);
-    // Of the way to the site, too.
+    // Of the directories above the site, too.
     mode("", 0o700);
     until("nothing is sent any more", || {
         ask(

@@ -1,5 +1,5 @@
-//! Events and answers that pass through shared memory: none reaches another client, none is lost,
-//! and none waits for a busy worker.
+//! Tests requests and responses that pass through shared memory: none reaches another client, none
+//! is lost, and none waits for a busy worker.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use crate::booted::{BOOT, try_booted};
 use crate::site::{Site, kill, until};
 
-/// Asks on one connection until `done`; calls `seen` with each status, none for an answer that is
-/// cut off, and whether the body is the one that was asked for. Bodies and answers of lengths that
-/// go by memory and by socket take turns.
+/// Sends requests on one connection until `done`; calls `seen` with each status, None for a
+/// truncated response, and whether the body is the requested one. The lengths alternate between
+/// those for the ring and those for the socket.
 fn ask_again_and_again(
     site: &Site,
     client: usize,
@@ -57,7 +57,7 @@ struct Whole {
     goes_on: bool,
 }
 
-/// One request and its answer.
+/// One request and its response.
 fn answer(connection: &mut BufReader<TcpStream>, asked: &str) -> io::Result<Whole> {
     let cut = || io::Error::from(io::ErrorKind::UnexpectedEof);
     connection.get_mut().write_all(asked.as_bytes())?;
@@ -107,11 +107,12 @@ fn memory(site: &Site) -> File {
     File::options().read(true).write(true).open(rings).unwrap()
 }
 
-/// Where the bits of the workers that look for events are (sapi/ipc/rings.h): behind two cache
-/// lines, and the bits of those that sleep.
+/// The offset of the bits of polling workers (sapi/ipc/rings.h): after two cache lines, and the
+/// bits of waiting workers.
 const SPINNING: u64 = 64 * 3;
 
-/// The positions of the inbox and of each outbox: what has passed through them so far, in bytes.
+/// The positions of the request ring and of each response ring: the bytes that have passed through
+/// so far.
 fn passed(site: &Site, workers: u64) -> Vec<u64> {
     let mut file = memory(site);
     // sapi/ipc/rings.h: two cache lines, one for each of three arrays of bits, then two for each
@@ -125,8 +126,8 @@ fn passed(site: &Site, workers: u64) -> Vec<u64> {
     (0..=workers).map(tail).collect()
 }
 
-/// Clients that ask again and again while `meanwhile` runs: how many answers were right, and how
-/// many were 502. Others fail the test.
+/// Clients that send requests while `meanwhile` runs: how many responses were right, and how many
+/// were 502. Others fail the test.
 fn load(site: &Site, clients: usize, meanwhile: impl FnOnce()) -> (usize, usize) {
     let (done, right, failed) = (
         AtomicBool::new(false),
@@ -154,7 +155,7 @@ fn load(site: &Site, clients: usize, meanwhile: impl FnOnce()) -> (usize, usize)
 }
 
 #[test]
-fn what_comes_together_passes_through_memory_and_everybody_gets_his_own() {
+fn concurrent_requests_use_the_rings_and_get_their_own_responses() {
     for engine in ["classic", "worker", "rewind"] {
         let site = site(engine, "2");
         let (right, failed) = load(&site, 24, || std::thread::sleep(Duration::from_secs(2)));
@@ -177,10 +178,10 @@ fn site(engine: &str, workers: &str) -> Site {
     try_booted(engine, BOOT, &["--workers", workers], &[]).unwrap_or_else(|log| panic!("{log}"))
 }
 
-/// Also between taking an event and saying so, between an answer and the word of it, asleep and
-/// about to be.
+/// Also between receiving a request and reporting it, between a response and its notification,
+/// while waiting and shortly before.
 #[test]
-fn workers_that_are_killed_cost_at_most_what_they_held() {
+fn killed_workers_cost_at_most_their_requests() {
     for engine in ["classic", "worker", "rewind", "fork"] {
         let site = site(engine, "3");
         let mut killed = 0;
@@ -211,9 +212,9 @@ fn workers_that_are_killed_cost_at_most_what_they_held() {
     }
 }
 
-/// In any state in which killed workers leave the bits of sleeping ones.
+/// In any state in which killed workers leave the bits of waiting ones.
 #[test]
-fn nobody_waits_for_who_is_busy_while_another_sleeps() {
+fn request_goes_to_an_idle_worker_when_one_exists() {
     let site = Site::start(&["--workers", "3"], &[]);
     for _ in 0..30 {
         for pid in site.workers() {
@@ -243,10 +244,10 @@ fn nobody_waits_for_who_is_busy_while_another_sleeps() {
     }
 }
 
-/// Worker and Surus busy-poll for a client that asks alone; they, too, stop, end and serve others
-/// now and then.
+/// Worker and Surus busy-poll for a single client; workers are also stopped and killed, and serve
+/// others now and then.
 #[test]
-fn who_asks_alone_is_answered_whatever_becomes_of_who_waits() {
+fn single_request_is_answered_when_waiting_workers_are_killed() {
     for engine in ["classic", "worker", "rewind"] {
         let site = site(engine, "3");
         let (right, failed) = load(&site, 1, || std::thread::sleep(Duration::from_secs(1)));
@@ -259,7 +260,7 @@ fn who_asks_alone_is_answered_whatever_becomes_of_who_waits() {
             for _ in 0..300 {
                 hello(&mut connection);
             }
-            // One of them is awake, or has just been; whatever it is, the third has what comes.
+            // One of them is polling, or was; the third worker is available anyway.
             let workers = site.workers();
             workers.iter().take(2).for_each(|pid| kill(*pid, signal));
             for _ in 0..5 {
@@ -269,7 +270,7 @@ fn who_asks_alone_is_answered_whatever_becomes_of_who_waits() {
                 workers.iter().take(2).for_each(|pid| kill(*pid, "CONT"));
             }
         }
-        // Others come, while one goes on asking.
+        // Other clients come while one continues.
         let (right, failed) = load(&site, 1, || {
             for _ in 0..10 {
                 std::thread::sleep(Duration::from_millis(50));
@@ -285,10 +286,10 @@ fn who_asks_alone_is_answered_whatever_becomes_of_who_waits() {
     }
 }
 
-/// A worker that is said to look for events gets them; it may have been stopped, or have ended,
+/// A worker whose bit says that it polls gets requests; it may have been stopped or killed
 /// meanwhile.
 #[test]
-fn an_event_for_a_worker_that_looks_and_cannot_run_is_anothers() {
+fn request_for_a_stopped_polling_worker_goes_to_another() {
     let site = Site::start(&["--workers", "2"], &[]);
     let mut memory = memory(&site);
     for (n, signal) in ["STOP", "KILL"].repeat(3).into_iter().enumerate() {
@@ -298,7 +299,7 @@ fn an_event_for_a_worker_that_looks_and_cannot_run_is_anothers() {
         std::thread::sleep(Duration::from_millis(20));
         let workers = site.workers();
         kill(workers[n / 2 % 2], signal);
-        // Whichever place it has, and as if it had not come to take it back.
+        // Sets the bits of both workers, as if the killed one had not cleared its bit.
         memory.seek(SeekFrom::Start(SPINNING)).unwrap();
         memory.write_all(&0b11_u64.to_ne_bytes()).unwrap();
         (0..5).for_each(|_| hello(&mut connection));
@@ -306,9 +307,9 @@ fn an_event_for_a_worker_that_looks_and_cannot_run_is_anothers() {
     }
 }
 
-/// A client that asks alone, and soon again.
+/// A single client that sends requests in short intervals.
 #[test]
-fn a_worker_looks_for_its_next_event_where_there_is_a_cpu_for_it() {
+fn worker_polls_for_its_next_request_on_an_idle_cpu() {
     let site = Site::start(&["--workers", "2"], &[]);
     let mut memory = memory(&site);
     let mut is_spinning = || {
@@ -351,9 +352,9 @@ fn hello(connection: &mut BufReader<TcpStream>) {
     assert_eq!((answer.status, &answer.body[..]), (200, &b"hello"[..]));
 }
 
-/// While surus could not run: a process that has ended is heard of together with its successor.
+/// While Surus was stopped: it learns of an exited process together with its successor.
 #[test]
-fn the_successor_of_one_that_surus_has_never_seen_is_heard() {
+fn responses_of_a_successor_are_read_if_its_predecessor_was_never_seen() {
     let site = Site::start(&["--workers", "1"], &[]);
     let nap = site.begun("/nap.php?ms=300");
     let dying: Vec<_> = (0..6).map(|_| site.begin("/die.php")).collect();
@@ -373,7 +374,7 @@ fn the_successor_of_one_that_surus_has_never_seen_is_heard() {
 }
 
 #[test]
-fn a_reload_and_an_end_under_load_lose_nothing() {
+fn reload_and_shutdown_under_load_lose_no_request() {
     let site = site("rewind", "2");
     let (right, failed) = load(&site, 24, || {
         for _ in 0..3 {
@@ -383,7 +384,7 @@ fn a_reload_and_an_end_under_load_lose_nothing() {
         std::thread::sleep(Duration::from_secs(1));
     });
     assert!(right > 300 && failed == 0, "{right} right, {failed} failed");
-    // What waits in the ring when the end is asked for is done.
+    // Requests in the ring when the shutdown begins are served.
     let last: Vec<_> = (0..40)
         .map(|n| site.begin(&format!("/echo.php?n={n}&us=20000")))
         .collect();
@@ -394,9 +395,9 @@ fn a_reload_and_an_end_under_load_lose_nothing() {
     }
 }
 
-/// A worker that has not said anything wrong may still be one whose memory is not what it was.
+/// A worker that sent nothing invalid may still have damaged memory.
 #[test]
-fn a_letter_that_cannot_be_costs_its_writer_alone() {
+fn invalid_response_frame_costs_only_its_writer() {
     let site = Site::start(&["--workers", "2"], &[]);
     let mut file = memory(&site);
     let before = site.workers();
@@ -404,8 +405,8 @@ fn a_letter_that_cannot_be_costs_its_writer_alone() {
     let (right, failed) = load(&site, 8, || {
         for _ in 0..TIMES {
             std::thread::sleep(Duration::from_millis(300));
-            // The tail of the first worker's outbox: far ahead of its head. Its writer may put it
-            // right before anybody looks, but not every time.
+            // The tail of the first worker's response ring: far ahead of its head. The worker may
+            // repair it before it is read, but not every time.
             file.seek(SeekFrom::Start(64 * (5 + 2 + 1))).unwrap();
             file.write_all(&u64::MAX.to_ne_bytes()).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Scripts that misbehave.
+//! Tests scripts that misbehave.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::site::{Site, is_root, until};
 
 #[test]
-fn each_way_to_fail_has_its_status_and_leaves_a_working_service() {
+fn each_failure_has_its_status_and_the_next_request_is_served() {
     let site = Site::start(
         &["--workers", "1"],
         &[("SURUS_HTTP_REQUEST_TIMEOUT", "700ms")],
@@ -26,7 +26,7 @@ fn each_way_to_fail_has_its_status_and_leaves_a_working_service() {
 }
 
 #[test]
-fn memory_that_is_not_there_costs_one_request() {
+fn out_of_memory_costs_one_request() {
     let site = Site::start(&["--workers", "1"], &[]);
     let worker = site.workers()[0];
     let limited = Command::new("prlimit")
@@ -42,7 +42,7 @@ fn memory_that_is_not_there_costs_one_request() {
 }
 
 #[test]
-fn a_script_that_php_may_not_read_is_forbidden() {
+fn script_that_php_cannot_read_gets_403() {
     if !is_root() {
         return;
     }
@@ -56,7 +56,7 @@ fn a_script_that_php_may_not_read_is_forbidden() {
 }
 
 #[test]
-fn what_php_writes_is_logged_a_line_as_one_line() {
+fn php_output_is_logged_line_by_line() {
     let site = Site::start(
         &["--workers", "1", "-d", "log_errors=1"],
         &[("SURUS_LOG_MAX_MESSAGE", "2M")],
@@ -71,7 +71,7 @@ fn what_php_writes_is_logged_a_line_as_one_line() {
 }
 
 #[test]
-fn a_crash_is_in_the_log() {
+fn crash_is_logged() {
     let site = Site::start(&["--workers", "1"], &[]);
     assert_eq!(site.get("/segfault.php").status, 502);
     site.surus.wait_for_log(|log| log.contains("SIGSEGV"));

@@ -1,5 +1,5 @@
-//! A script that writes to the memory which all workers share, and that stops or cuts off processes
-//! that are not its own: it may cost the request that it serves, and others not more than a second.
+//! Tests a script that writes to the memory that all workers share, or that stops or disconnects
+//! other processes: it may cost its own request, and others at most a second.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::booted::{BOOT, boot_in};
 use crate::site::{Answer, Site, app, ask, kill, lives, metrics, request, until};
 
-/// What the scripts below have at hand.
+/// Functions for the scripts below.
 pub const TOOLS: &str = r#"
 function libc() {
     static $libc;
@@ -49,7 +49,7 @@ function count_me() { file_put_contents(__DIR__ . '/writable/count', $_GET['n'] 
 
 pub const ENGINES: [&str; 4] = ["classic", "worker", "fork", "rewind"];
 
-/// Four workers, and the scripts, which find the tools above.
+/// Four workers, and the scripts, which include the functions above.
 pub fn site(engine: &str, files: &[(&str, &str)], env: &[(&str, &str)]) -> Site {
     let dir = app();
     std::fs::write(dir.path().join("tools.php"), format!("<?php {TOOLS}")).unwrap();
@@ -100,7 +100,7 @@ pub fn repairs(site: &Site, reason: &str) -> u64 {
     line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
 }
 
-/// Posts that are asked together, each of which writes its number down.
+/// Concurrent POST requests, each of which records its number.
 pub fn post_counted(
     site: &Site,
     numbers: std::ops::Range<usize>,
@@ -122,7 +122,7 @@ pub fn post_counted(
         .collect()
 }
 
-/// How often each of these has run.
+/// How often each request has run.
 pub fn counted(site: &Site, n: usize) -> usize {
     let path = site.dir.path().join("writable/count");
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -140,7 +140,7 @@ pub fn answers_within(site: &Site, limit: Duration, what: &str) {
             site.surus.log()
         );
     }
-    // A test waits while others need the CPUs: far less than Surus's timeout, which is 60 s.
+    // Tests wait while others need the CPUs: far less than Surus's timeout, 60 s.
     assert!(began.elapsed() < limit, "{what}: {:?}", began.elapsed());
 }
 
@@ -173,7 +173,7 @@ fn lines_overwritten_by_a_script_cost_no_other_request() {
 }
 
 #[test]
-fn impossible_request_id_in_a_line_costs_its_worker_alone_and_repeats_nothing() {
+fn impossible_request_id_in_a_line_costs_only_its_worker_and_repeats_no_request() {
     for engine in ENGINES {
         let code = "count_me(); poke(own_line() + 4, pack('V', 70000)); libc()->kill(getmypid(), 9); sleep(9);";
         let site = site(engine, &[("lie.php", code)], &[]);
@@ -189,9 +189,9 @@ fn impossible_request_id_in_a_line_costs_its_worker_alone_and_repeats_nothing() 
     }
 }
 
-/// Whatever a worker says of how far it has come.
+/// Whatever progress a worker's line shows.
 #[test]
-fn post_of_a_worker_that_hides_it_is_not_repeated_when_all_processes_die() {
+fn hidden_post_is_not_repeated_when_all_processes_are_killed() {
     for engine in ENGINES {
         let code = "count_me(); poke(own_line(), str_repeat(\"\\0\", 40)); touch($_GET['began']); $end = microtime(true) + 20; while (microtime(true) < $end) {}";
         let site = site(engine, &[("lie.php", code)], &[]);
@@ -227,7 +227,7 @@ fn ring_positions_written_by_a_script_lose_and_repeat_no_request() {
         ),
         ("ring(0) + 64", "pack('P', -1)"),
         ("ring(0) + 64", "pack('P', 0)"),
-        // The bits of workers that sleep, poll and have written response frames.
+        // The bits of workers that wait, poll and have written response frames.
         ("memory('surus-rings')[0]", "str_repeat(\"\\xff\", 64 * 5)"),
         ("memory('surus-rings')[0]", "str_repeat(\"\\0\", 64 * 5)"),
     ];
@@ -245,7 +245,8 @@ fn ring_positions_written_by_a_script_lose_and_repeat_no_request() {
         let files: Vec<_> = files.iter().map(|(a, b)| (&a[..], &b[..])).collect();
         let site = site(engine, &files, &[]);
         for n in 0..moves.len() {
-            // More than there are workers: some wait in the ring when it is written to.
+            // More than the number of workers: some requests wait in the ring when it is
+            // overwritten.
             let lie = site.begin(&format!("/lie{n}.php"));
             std::thread::sleep(Duration::from_millis(20));
             let numbers = n * 100..n * 100 + 24;
@@ -265,11 +266,11 @@ fn ring_positions_written_by_a_script_lose_and_repeat_no_request() {
     }
 }
 
-/// Also when it does not say what it does.
+/// Also if its line is empty.
 #[test]
 fn worker_that_hides_its_request_is_killed_after_its_deadline() {
     for engine in ENGINES {
-        // Nor says when it is asked, by a signal.
+        // And stays empty after the signal that asks for it.
         let code = "libc()->sigprocmask(0, str_repeat(\"\\xff\", 128), ''); poke(own_line(), pack('VV', 1, 0) . str_repeat(\"\\0\", 32)); \
                     ini_set('max_execution_time', 0); touch($_GET['began']); while (true) {}";
         let limits = [
@@ -286,8 +287,8 @@ fn worker_that_hides_its_request_is_killed_after_its_deadline() {
     }
 }
 
-/// The words by which workers claim requests: those that wait can no more be claimed, or look as if
-/// they were.
+/// The words by which workers claim requests: waiting requests cannot be claimed any more, or look
+/// claimed.
 #[test]
 fn tickets_overwritten_by_a_script_cost_a_second_and_repeat_nothing() {
     for engine in ENGINES {
@@ -322,10 +323,10 @@ fn tickets_overwritten_by_a_script_cost_a_second_and_repeat_nothing() {
     }
 }
 
-/// As FastCGI records in its own outbox, with and without a ticket, for all request ids that there
-/// may be.
+/// As FastCGI records in its own response socket, with and without a ticket, for all possible
+/// request ids.
 #[test]
-fn answer_to_anothers_request_reaches_nobody() {
+fn response_to_another_workers_request_is_discarded() {
     for engine in ENGINES {
         for ticket in ["''", "record(130, $id, random_bytes(8))"] {
             let code = format!(
@@ -352,19 +353,19 @@ fn answer_to_anothers_request_reaches_nobody() {
     }
 }
 
-/// The table in which workers note what the template is to compile.
+/// The table in which workers record expressions for the prototype process.
 #[test]
 fn table_of_expressions_overwritten_by_a_script_does_no_harm() {
     let table = "foreach (file('/proc/self/maps') as $l) if (preg_match('~^([0-9a-f]+)-([0-9a-f]+) rw-s .*(/dev/zero|zero)~', $l, $m) \
                  && hexdec($m[2]) - hexdec($m[1]) > 4000000 && hexdec($m[2]) - hexdec($m[1]) < 4400000) $a = hexdec($m[1]); \
                  if (!isset($a)) throw new Exception(file_get_contents('/proc/self/maps'));";
-    // Its first words: how many are due, how many compiled, and from when on. Then the slots:
-    // state, events, length.
+    // Its first words: number due, number compiled, time of the next refresh. Then the slots:
+    // state, requests, length.
     let due = "poke($a, pack('VVPP', 1000, 0, 0, 0));";
     let lies = [
         "poke($a + 24, pack('VVV', 2, 2, 0x7fffff00));".to_string(),
         "poke($a + 24, str_repeat(\"\\xff\", 4096 * 3));".to_string(),
-        // An expression that takes long to compile, and much memory.
+        // An expression that takes much time and memory to compile.
         "$r = '/' . str_repeat('(?:a{1,60}){1,60}', 200) . '/'; poke($a + 24, pack('VVVVP', 2, 2, strlen($r), 0, 7) . $r);".to_string(),
         "$r = '/' . str_repeat('(', 2000) . 'a' . str_repeat(')', 2000) . '/'; poke($a + 24, pack('VVVVP', 2, 2, strlen($r), 0, 7) . $r);".to_string(),
     ];
@@ -373,7 +374,7 @@ fn table_of_expressions_overwritten_by_a_script_does_no_harm() {
             let code = format!("{table} {lie} {due} echo 'done';");
             let site = site(engine, &[("lie.php", &code)], &[]);
             let template = site.template();
-            // The template compiles for the first time a second after its boot.
+            // The prototype process compiles for the first time a second after its boot.
             for _ in 0..8 {
                 assert_eq!(site.get("/lie.php").body, "done", "{engine} {lie}");
                 std::thread::sleep(Duration::from_millis(250));

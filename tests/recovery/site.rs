@@ -1,5 +1,5 @@
-//! A started `surus` with an application of PHP files, its processes, and a client without a
-//! library's own ideas.
+//! A running `surus` with an application of PHP files, its processes, and a client without a
+//! library.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -64,8 +64,7 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// A directory with the files above, readable by whomever the workers become, and a writable one in
-/// it.
+/// A directory with the files above, readable by the workers' user, and a writable directory in it.
 pub fn app() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -94,13 +93,13 @@ impl Site {
         ask(&self.surus.address, request.as_bytes())
     }
 
-    /// Starts a GET at the same time as the test.
+    /// Starts a GET in parallel to the test.
     pub fn begin(&self, path: &str) -> std::thread::JoinHandle<std::io::Result<Answer>> {
         let (address, request) = (self.surus.address.clone(), request("GET", path, ""));
         std::thread::spawn(move || ask(&address, request.as_bytes()))
     }
 
-    /// The same, of a script that touches `began`; returns when it has.
+    /// The same, for a script that touches `began`; returns when it has.
     pub fn begun(&self, path: &str) -> std::thread::JoinHandle<std::io::Result<Answer>> {
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let name = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
@@ -129,7 +128,7 @@ impl Site {
         children(self.template())
     }
 
-    /// Keeps asking from `threads` threads until the load is stopped.
+    /// Sends requests from `threads` threads until the load is stopped.
     pub fn load(&self, threads: usize, path: &str) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..threads)
@@ -162,7 +161,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// The statuses of all answers; none for a connection that ended without one.
+    /// The statuses of all responses; None for a connection that ended without one.
     pub fn stop(mut self) -> Vec<Option<u16>> {
         self.stop.store(true, Ordering::Relaxed);
         self.threads
@@ -191,11 +190,11 @@ pub fn request(method: &str, path: &str, body: &str) -> String {
     )
 }
 
-/// Sends `request` on a connection of its own, which it has to ask to be closed.
+/// Sends `request`, which must ask for the connection to be closed, on a new connection.
 pub fn ask(address: &str, request: &[u8]) -> std::io::Result<Answer> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(40)))?;
-    // A refusal may come before all is sent.
+    // A rejection may come before everything is sent.
     let sent = stream.write_all(request);
     let mut bytes = Vec::new();
     let read = stream.read_to_end(&mut bytes);
@@ -216,7 +215,7 @@ pub fn ask(address: &str, request: &[u8]) -> std::io::Result<Answer> {
     }
 }
 
-/// What the admin socket tells.
+/// The admin socket's response.
 pub fn metrics(admin: &Path) -> String {
     let output = Command::new("curl")
         .args(["-s", "--unix-socket"])
@@ -238,8 +237,8 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     panic!("waited in vain until {what}");
 }
 
-/// A process that must stop has stopped when this returns: a sleeping one that has not run since
-/// still takes a message that comes meanwhile.
+/// The process has stopped when this returns: a sleeping process that has not run since still
+/// receives a message that arrives meanwhile.
 pub fn kill(pid: u32, signal: &str) {
     let _ = Command::new("kill")
         .args(["-s", signal, &pid.to_string()])
@@ -252,7 +251,7 @@ pub fn kill(pid: u32, signal: &str) {
     }
 }
 
-/// Is it there, and not a zombie?
+/// Whether the process exists and is not a zombie.
 pub fn lives(pid: u32) -> bool {
     state(pid).is_some_and(|state| state != "Z")
 }
@@ -262,7 +261,7 @@ fn state(pid: u32) -> Option<String> {
     Some(stat.rsplit(')').next()?.split_whitespace().next()?.into())
 }
 
-/// Processes of PHP's that it has started, zombies too.
+/// The PHP processes that it has started, zombies included.
 pub fn children(pid: u32) -> Vec<u32> {
     let mut children = Vec::new();
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))
@@ -296,7 +295,7 @@ pub fn is_root() -> bool {
 pub struct Tmpfs(PathBuf);
 
 impl Tmpfs {
-    /// None where we may not mount.
+    /// None without the permission to mount.
     pub fn mount(at: &Path, size: u32) -> Option<Tmpfs> {
         std::fs::create_dir(at).unwrap();
         let mounted = Command::new("mount")

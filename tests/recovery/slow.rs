@@ -1,5 +1,4 @@
-//! Clients that take their answers slowly, and what they may cost the others; scripts that are
-//! slow.
+//! Tests slowly reading clients and slow scripts, and what they cost others.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,13 +7,12 @@ use std::time::{Duration, Instant};
 
 use crate::site::{Answer, Site, Tmpfs, descriptors, request, until};
 
-/// More than the sockets on the way hold: lines with numbers, so that none of them can change
-/// places unnoticed.
+/// More than fits into the sockets: numbered lines, so that a changed order is noticed.
 const LINES: usize = 2 << 20;
 const LONG: &str =
     "<?php for ($i = 0; $i < 1 << 20; $i++) printf(\"%015d\\n%015d\\n\", 2 * $i, 2 * $i + 1);";
 
-/// Has asked for `/long.php` and takes next to nothing of it.
+/// A client that has requested `/long.php` and reads next to nothing of it.
 struct Trickler(TcpStream, Vec<u8>);
 
 impl Trickler {
@@ -31,14 +29,14 @@ impl Trickler {
         Trickler(stream, first)
     }
 
-    /// Takes the rest as fast as it comes.
+    /// Reads the rest as fast as it comes.
     fn finish(mut self) -> Vec<u8> {
         self.0.read_to_end(&mut self.1).unwrap();
         self.1
     }
 }
 
-/// The lines of an answer in chunks.
+/// The lines of a chunked response.
 fn lines(answer: &[u8]) -> Vec<u8> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
     let mut rest = &answer[end.unwrap() + 4..];
@@ -69,7 +67,7 @@ fn within_a_second(site: &Site, path: &str) -> Answer {
     answer
 }
 
-/// Files without a name that a process has open.
+/// The unnamed files that a process has open.
 fn spooled(pid: u32, spool: &Path) -> usize {
     let spool = spool.canonicalize().unwrap();
     let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
@@ -88,16 +86,16 @@ fn with_long(args: &[&str], spool: &Path, env: &[(&str, &str)]) -> Site {
 }
 
 #[test]
-fn clients_that_take_their_answers_slowly_hold_no_worker() {
+fn slowly_reading_clients_occupy_no_worker() {
     for engine in ["classic", "fpm", "builtin", "cgi"] {
         let spool = crate::common::spool();
         let site = with_long(&["--workers", "2", "--engine", engine], spool.path(), &[]);
         let before = descriptors(site.surus.front());
         let slow = [0; 2].map(|_| Trickler::begin(&site, "/long.php"));
-        // Until PHP has said all of it.
+        // Until PHP has written everything.
         std::thread::sleep(Duration::from_secs(3));
         let answer = within_a_second(&site, "/hello.php");
-        // Of unknown length, it comes in chunks.
+        // Without a known length, it is chunked.
         assert!(answer.body.contains("hello"), "{engine}");
         assert_eq!(spooled(site.surus.front(), spool.path()), 2, "{engine}");
         for slow in slow {
@@ -117,7 +115,7 @@ fn clients_that_take_their_answers_slowly_hold_no_worker() {
 
 /// PHP waits for them, as without a file.
 #[test]
-fn beyond_the_disk_or_the_limit_all_of_an_answer_comes_all_the_same() {
+fn response_beyond_the_buffer_or_disk_arrives_complete() {
     for (limit, size, holds) in [
         ("1G", 3 << 20, true),
         ("5M", 64 << 20, true),
@@ -154,7 +152,7 @@ fn beyond_the_disk_or_the_limit_all_of_an_answer_comes_all_the_same() {
 }
 
 #[test]
-fn what_php_flushes_comes_at_once_and_touches_no_disk() {
+fn flushed_output_is_sent_immediately_without_the_disk() {
     let spool = crate::common::spool();
     let site = with_long(&["--workers", "1"], spool.path(), &[]);
     let code = "<?php while (ob_get_level()) ob_end_flush(); for ($i = 0; $i < 40; $i++) { printf(\"%.6f\\n\", microtime(true)); flush(); usleep(25000); }";
@@ -189,7 +187,7 @@ fn what_php_flushes_comes_at_once_and_touches_no_disk() {
 }
 
 #[test]
-fn php_learns_that_a_slow_client_has_left() {
+fn script_of_a_gone_slow_client_is_aborted() {
     let spool = crate::common::spool();
     let site = with_long(&["--workers", "1"], spool.path(), &[]);
     let seen = site.dir.path().join("writable/seen");
@@ -214,7 +212,7 @@ fn php_learns_that_a_slow_client_has_left() {
 }
 
 #[test]
-fn a_script_that_ends_as_its_wait_is_looked_at_has_waited_for_nobody() {
+fn script_that_ends_during_the_sweep_has_no_queue_timeout() {
     let wait = [("SURUS_ENGINE_QUEUE_TIMEOUT", "300ms")];
     let site = Site::start(&["--workers", "64"], &wait);
     let nap = "<?php usleep(mt_rand(300000, 360000)); echo 'rested';";

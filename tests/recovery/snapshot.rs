@@ -1,9 +1,9 @@
-//! The memory that all workers share, which none of them may write to.
+//! Tests that no worker can write to the snapshot, which all workers share.
 
 use crate::booted::{BOOT, try_booted};
 
 #[test]
-fn no_request_finds_a_descriptor_of_the_snapshot() {
+fn snapshot_has_no_descriptor_in_requests() {
     let site =
         try_booted("rewind", BOOT, &["--workers", "1"], &[]).unwrap_or_else(|log| panic!("{log}"));
     let code = "foreach (scandir('/proc/self/fd') as $fd) { echo @readlink(\"/proc/self/fd/$fd\"), \"\\n\"; }";
@@ -19,9 +19,9 @@ fn no_request_finds_a_descriptor_of_the_snapshot() {
     );
 }
 
-/// A user that may look at other processes comes to it through their mappings.
+/// A user with access to the process reaches it through its mappings.
 #[test]
-fn the_snapshot_is_sealed() {
+fn snapshot_is_sealed() {
     let site =
         try_booted("rewind", BOOT, &["--workers", "1"], &[]).unwrap_or_else(|log| panic!("{log}"));
     let worker = site.workers()[0];

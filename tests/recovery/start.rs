@@ -1,4 +1,4 @@
-//! Starting: what stops it, and as whom PHP then runs.
+//! Tests the start: what prevents it, and as which user PHP then runs.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::site::{Site, app, is_root, kill, lives, until};
 
 #[test]
-fn a_boot_that_fails_says_what_php_said_and_exits_with_1() {
+fn failed_boot_prints_php_error_and_exits_with_1() {
     let dir = app();
     std::fs::write(
         dir.path().join("preload.php"),
@@ -41,9 +41,9 @@ fn a_boot_that_fails_says_what_php_said_and_exits_with_1() {
     );
 }
 
-/// Root without the right to become another user, as in many containers.
+/// Root without the capability to change its user, as in many containers.
 #[test]
-fn front_that_cannot_become_its_user_stops_the_start_at_once() {
+fn front_end_that_cannot_change_its_user_stops_the_start() {
     if !is_root() {
         return;
     }
@@ -69,7 +69,7 @@ fn front_that_cannot_become_its_user_stops_the_start_at_once() {
 }
 
 #[test]
-fn a_boot_that_hangs_ends_with_surus() {
+fn hanging_boot_ends_with_surus() {
     let dir = app();
     let pid_file = dir.path().join("writable/pid");
     std::fs::write(
@@ -181,7 +181,7 @@ fn php_is_in_the_groups_of_its_user() {
 }
 
 #[test]
-fn the_admin_socket_is_for_its_owner() {
+fn admin_socket_is_accessible_to_its_owner_only() {
     let place = tempfile::tempdir().unwrap();
     let socket = place.path().join("admin/surus.sock");
     let listen = format!("unix:{}", socket.display());
@@ -192,7 +192,7 @@ fn the_admin_socket_is_for_its_owner() {
     assert_eq!(mode(socket.parent().unwrap()), 0o700);
 }
 
-/// Asks over a unix socket.
+/// Sends a request through a unix socket.
 fn ask_at(socket: &std::path::Path) -> Option<String> {
     use std::io::{Read, Write};
     let mut stream = std::os::unix::net::UnixStream::connect(socket).ok()?;
@@ -204,7 +204,7 @@ fn ask_at(socket: &std::path::Path) -> Option<String> {
 }
 
 #[test]
-fn tcp_and_a_unix_socket_are_served_at_once() {
+fn tcp_and_unix_socket_are_served_together() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("http.sock");
     let listen = format!("unix:{}", socket.display());
@@ -217,7 +217,7 @@ fn tcp_and_a_unix_socket_are_served_at_once() {
 }
 
 #[test]
-fn a_socket_that_a_killed_surus_has_left_does_not_stop_the_next() {
+fn stale_socket_of_a_killed_surus_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("http.sock");
     let listen = format!("unix:{}", socket.display());
@@ -231,7 +231,7 @@ fn a_socket_that_a_killed_surus_has_left_does_not_stop_the_next() {
 }
 
 #[test]
-fn a_unix_socket_of_root_admits_the_group_that_php_runs_as() {
+fn unix_socket_of_root_admits_the_group_of_php() {
     use std::os::unix::fs::MetadataExt;
     if !is_root() {
         return; // There is no other group then

@@ -1,5 +1,4 @@
-//! What a request leaves otherwise than the boot has had it, and as much of it: it must not pass
-//! for unchanged.
+//! Tests changes of a request that keep sizes and numbers: they must not pass for unchanged.
 
 use crate::booted::try_booted;
 use crate::site::Site;
@@ -20,10 +19,10 @@ fn ask(site: &Site, query: &str) -> String {
     answer.body
 }
 
-/// libc loads a library for each encoding, forgets those that have not been used for some time, and
-/// most are of one size.
+/// libc loads a library per encoding and unloads those that were not used for some time; most have
+/// the same size.
 #[test]
-fn a_library_in_the_place_of_another() {
+fn library_mapped_in_place_of_another_is_restored() {
     let read = r#"
         $say = fn (string $encoding) => bin2hex((string) @iconv($encoding, 'UTF-8', "\xb1\xe6\xea"));"#;
     let feed = r#"
@@ -57,9 +56,9 @@ fn a_library_in_the_place_of_another() {
     }
 }
 
-/// Its stack is unmapped when it has ended, and another's lies elsewhere.
+/// Its stack is unmapped at its end, and another one's lies elsewhere.
 #[test]
-fn a_fiber_in_the_place_of_another() {
+fn fiber_mapped_in_place_of_another_is_restored() {
     let boot = "
         function deep($n) { return $n ? array_map(fn ($x) => deep($n - 1), [1])[0] : Fiber::suspend('boot'); }
         $fiber = new Fiber(fn () => deep(40));
@@ -83,10 +82,9 @@ fn a_fiber_in_the_place_of_another() {
     assert_eq!(ask(&site, ""), "value");
 }
 
-/// PHP takes its timer away before it closes sessions and streams, whose handlers may wind up
-/// another.
+/// PHP stops its timer before it closes sessions and streams, whose handlers may set another one.
 #[test]
-fn a_time_limit_of_another_request() {
+fn time_limit_set_at_shutdown_does_not_reach_other_requests() {
     let boot = "
         class Slow {
             public $context;
@@ -108,7 +106,7 @@ fn a_time_limit_of_another_request() {
 }
 
 #[test]
-fn a_socket_that_leads_elsewhere() {
+fn socket_connected_elsewhere_does_not_reach_other_requests() {
     let boot = "
         socket_create_pair(AF_UNIX, SOCK_DGRAM, 0, $pair);
         surus_serve(function () use ($pair) {
@@ -134,9 +132,9 @@ fn a_socket_that_leads_elsewhere() {
     assert_eq!(ask(&site, ""), "x");
 }
 
-/// Programs that a request starts have the worker's stderr, and with it its flags.
+/// Programs that a request starts share the worker's stderr and its flags.
 #[test]
-fn flags_that_a_program_has_changed() {
+fn flags_changed_by_a_program_are_restored() {
     let boot = "surus_serve(function () {
             if (isset($_GET['change'])) {
                 passthru('perl -MFcntl -e \"fcntl(STDERR, F_SETFL, fcntl(STDERR, F_GETFL, 0) | O_NONBLOCK)\"');
@@ -149,9 +147,9 @@ fn flags_that_a_program_has_changed() {
     assert_eq!(ask(&site, ""), before);
 }
 
-/// A page that may not be touched, as libc has it behind the stacks of threads.
+/// A page that must not be touched, as libc has after the stacks of threads.
 #[test]
-fn a_guard_page_is_not_looked_at() {
+fn guard_page_is_not_read() {
     let boot = "
         $c = FFI::cdef('intptr_t mmap(intptr_t at, size_t size, int protection, int flags, int fd, long offset);
             int madvise(intptr_t at, size_t size, int advice);');
@@ -162,7 +160,7 @@ fn a_guard_page_is_not_looked_at() {
     assert_eq!(ask(&site, ""), "served");
 }
 
-/// As PHP has it: what only a global variable holds goes first, from the last to the first.
+/// As in PHP: objects that only a global variable refers to go first, the last one first.
 #[test]
 fn destructors_run_in_the_order_of_php() {
     let script = "

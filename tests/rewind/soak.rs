@@ -201,12 +201,12 @@ fn line(reader: &mut impl BufRead) -> String {
 /// The private memory of surus, its prototype process and the workers in KiB; the rest is shared.
 fn private_sizes(pid: u32) -> Vec<(String, u64)> {
     let mut found = vec![("surus".to_string(), private(crate::common::front(pid)))];
-    for template in children(pid)
+    for prototype in children(pid)
         .into_iter()
         .filter(|pid| !crate::common::is_surus(*pid))
     {
-        found.push(("template".into(), private(template)));
-        for worker in children(template) {
+        found.push(("prototype".into(), private(prototype)));
+        for worker in children(prototype) {
             found.push(("worker".into(), private(worker)));
         }
     }

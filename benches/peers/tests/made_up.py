@@ -1,4 +1,4 @@
-"""Results that nobody has measured, for tests."""
+"""Invented results for tests."""
 
 from alone import Alone
 from contestants import CONTESTANTS

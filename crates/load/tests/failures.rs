@@ -87,7 +87,7 @@ fn bytes_after_the_response_are_malformed() {
 }
 
 #[test]
-fn unexpected_status_fails_and_says_what_came() {
+fn unexpected_status_fails_and_names_the_actual_one() {
     let address = answer(|_| Some(response(503, "", "try\nagain later")));
     let outcome = run(&plan(address, 8));
     assert_all(&outcome, Failure::Status);

@@ -69,7 +69,7 @@ fn known_delays_come_back_as_the_percentiles_they_are() {
 }
 
 #[test]
-fn rate_that_the_server_cannot_keep_is_said() {
+fn rate_above_the_server_capacity_is_reported() {
     let address = answer(|head| {
         std::thread::sleep(Duration::from_millis(100));
         ok(head)

@@ -202,7 +202,7 @@ fn report() -> Report {
 }
 
 #[test]
-fn report_in_json_says_of_each_number_where_it_is_from() {
+fn json_report_names_the_source_of_each_number() {
     let json = report().json();
     assert_eq!(
         json["one"]["rate"],

@@ -16,7 +16,7 @@ mod tests {
 
     /// The PHP library that `surus-php` was linked with, by another disassembler.
     #[test]
-    fn the_sites_of_phps_library_are_those_that_objdump_sees() {
+    fn call_sites_of_php_library_match_objdump() {
         let library = Path::new(env!("SURUS_PHP_LIBRARY"));
         let listing = Command::new("objdump")
             .args(["-d", "-w", "--section=.text"])
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_library_has_no_sites() {
+    fn file_that_is_no_library_has_no_call_sites() {
         assert!(direct::find(Path::new("/nowhere")).is_none());
         assert!(direct::find(Path::new(file!())).is_none());
         let none = direct::Sites::to_c(None);

@@ -17,7 +17,7 @@ use nix::unistd::{Gid, UnlinkatFlags, setfsgid, unlinkat};
 
 use crate::trusted_path;
 
-/// Where the file of a socket is, or is to be.
+/// The place of a socket's file, which may not exist yet.
 #[derive(Debug)]
 pub struct Place {
     directory: OwnedFd,

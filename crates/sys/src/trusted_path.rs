@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn link_that_another_user_can_exchange_is_refused_to_root() {
+    fn link_that_another_user_can_replace_is_rejected_for_root() {
         if !crate::process::is_root() {
             return;
         }

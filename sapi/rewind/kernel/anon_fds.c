@@ -1,5 +1,5 @@
-/* Descriptors of the boot that lead to no file. Counters, by which libraries wake themselves, each
- * worker gets of its own; what else would be one thing for all of them is refused. */
+/* Handles the boot's descriptors without a file: each worker gets its own eventfds, which libraries
+ * use to wake themselves; other kinds would be shared and are rejected. */
 #include "rewind/kernel/anon_fds.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 #include "base/procfs.h"
 #include "base/scoreboard_layout.h"
 
-/* What Linux calls it; NULL when it has a file. */
+/* Linux's name of the kind; NULL if the descriptor has a file. */
 static const char *kind(int fd)
 {
 	static char name[64];
@@ -47,7 +47,7 @@ const char *surus_anonymous_shared(int fd)
 	return NULL;
 }
 
-/* A value of /proc/self/fdinfo (proc(5)); 0 when it is not there. */
+/* A value of /proc/self/fdinfo (proc(5)); 0 if it is missing. */
 static uint64_t info(int fd, const char *key, int base)
 {
 	char path[64], text[512];
@@ -56,7 +56,7 @@ static uint64_t info(int fd, const char *key, int base)
 	int file;
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	if ((file = surus_open_own(path)) < 0) {
+	if ((file = surus_procfs_open(path)) < 0) {
 		return 0;
 	}
 	len = read(file, text, sizeof(text) - 1);
@@ -84,15 +84,15 @@ bool surus_counter_own(int fd, uint64_t *count)
 		dup2(own, fd);
 		fcntl(fd, F_SETFD, descriptor_flags);
 		close(own);
-		surus_counter_put_back(fd, *count);
+		surus_counter_restore(fd, *count);
 	}
 	return true;
 }
 
-/* A semaphore gives one at a time. */
+/* With EFD_SEMAPHORE each read returns one. */
 enum { AT_MOST = 4096 };
 
-bool surus_counter_put_back(int fd, uint64_t count)
+bool surus_counter_restore(int fd, uint64_t count)
 {
 	struct pollfd readable = {.fd = fd, .events = POLLIN};
 	uint64_t left;

@@ -1,16 +1,15 @@
-/* Descriptors of the boot that lead to no file. Counters, by which libraries wake themselves, each
- * worker gets of its own; what else */
+/* Handles the boot's descriptors without a file: eventfds, and kinds that workers would share. */
 #ifndef SURUS_REWIND_KERNEL_ANON_FDS_H
 #define SURUS_REWIND_KERNEL_ANON_FDS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What workers would share; NULL when it is nothing of that kind. */
+/* Names what workers would share; NULL if the descriptor is nothing of that kind. */
 const char *surus_anonymous_shared(int fd);
-/* In a worker, before the mark: if it is a counter (eventfd(2)), it becomes the worker's own. */
+/* In a worker, before the checkpoint: replaces an eventfd by one of its own. False: it is none. */
 bool surus_counter_own(int fd, uint64_t *count);
-/* False when that cannot be. */
-bool surus_counter_put_back(int fd, uint64_t count);
+/* Sets the counter to `count`. False: that failed. */
+bool surus_counter_restore(int fd, uint64_t count);
 
 #endif

@@ -1,4 +1,4 @@
-/* Notes which descriptors the boot has opened. */
+/* Records which descriptors the boot has opened. */
 #include "rewind/kernel/boot_fds.h"
 
 #include <dirent.h>
@@ -10,12 +10,12 @@
 #include "base/persistent_map.h"
 #include "base/procfs.h"
 
-/* Not restored by a rewind. */
+/* In persistent memory. */
 static struct boot_fds {
-	zend_long first_resource; /* those from this number on are an event's */
-	/* descriptors that were open when the boot began, as bits */
+	zend_long first_resource; /* resources from this number on are a request's */
+	/* descriptors that were open before the boot, as bits */
 	unsigned char before[SURUS_DESCRIPTORS];
-	unsigned char of_boot[SURUS_DESCRIPTORS]; /* those that it has opened */
+	unsigned char of_boot[SURUS_DESCRIPTORS]; /* descriptors that the boot has opened, as bits */
 } *boot;
 
 bool surus_boot_fds_prepare(void)
@@ -31,7 +31,7 @@ bool surus_boot_fds_prepare(void)
 
 bool surus_open_descriptors(unsigned char *open_ones, int *last)
 {
-	int list = surus_open_own("/proc/self/fd");
+	int list = surus_procfs_open("/proc/self/fd");
 	DIR *directory = list < 0 ? NULL : fdopendir(list);
 	struct dirent *entry;
 
@@ -51,7 +51,7 @@ bool surus_open_descriptors(unsigned char *open_ones, int *last)
 	return true;
 }
 
-bool surus_kernel_note_boot(unsigned char *open_ones, int *last)
+bool surus_boot_fds_save(unsigned char *open_ones, int *last)
 {
 	if (!surus_open_descriptors(open_ones, last)) {
 		return false;
@@ -65,12 +65,12 @@ bool surus_kernel_note_boot(unsigned char *open_ones, int *last)
 	return true;
 }
 
-bool surus_kernel_is_boots(int fd)
+bool surus_boot_fds_has(int fd)
 {
 	return boot && fd < 4096 && boot->of_boot[fd / 8] & 1 << fd % 8;
 }
 
-bool surus_kernel_is_boots_resource(int64_t handle)
+bool surus_boot_fds_has_resource(int64_t handle)
 {
 	return handle < boot->first_resource;
 }

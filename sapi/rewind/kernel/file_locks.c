@@ -1,5 +1,5 @@
-/* Locks that an event holds on what the boot has opened: released as they are when a process ends,
- * before the event's end is told. */
+/* Releases a request's locks on files and semaphores of the boot before the request ends, as the
+ * exit of a process would. */
 #include "rewind/kernel/file_locks.h"
 
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include "php/boot_objects.h"
 #include "php/streams.h"
 
-/* Put back with all other memory. */
+/* Restored with the memory. */
 static bool may_hold_flock;
 
 static struct {
@@ -23,8 +23,8 @@ static struct {
 
 static size_t count;
 
-/* Semaphores of the boot (sysvsem), and how often the event has acquired them. PHP releases them
- * with their objects, which stay. */
+/* Semaphores of the boot (sysvsem), and how often the request has acquired them. PHP releases them
+ * with their objects, which persist here. */
 static HashTable semaphores;
 
 static zend_function *sem_release;
@@ -48,7 +48,7 @@ static void count_semaphore(zend_execute_data *call, const zval *done, int step)
 	zval *argument = ZEND_CALL_NUM_ARGS(call) > 0 ? ZEND_CALL_ARG(call, 1) : NULL, none, *times;
 
 	if (Z_TYPE_P(done) == IS_TRUE && argument && Z_TYPE_P(argument) == IS_OBJECT &&
-	        surus_ours_is_boots(Z_OBJ_P(argument))) {
+	        surus_object_from_boot(Z_OBJ_P(argument))) {
 		ZVAL_LONG(&none, 0);
 		times = zend_hash_index_find(&semaphores, (zend_ulong)(uintptr_t)Z_OBJ_P(argument));
 		times = times ? times : zend_hash_index_add_new(&semaphores,
@@ -69,14 +69,15 @@ static ZEND_FUNCTION(surus_sem_release)
 	count_semaphore(execute_data, return_value, -1);
 }
 
-static void hook(HashTable *functions, const char *name, zif_handler *plain, zif_handler ours)
+static void hook(HashTable *functions, const char *name, zif_handler *plain,
+        zif_handler replacement)
 {
 	zend_function *function = zend_hash_str_find_ptr(functions, name, strlen(name));
 
 	if (function && function->type == ZEND_INTERNAL_FUNCTION &&
-	        function->internal_function.handler != ours) {
+	        function->internal_function.handler != replacement) {
 		*plain = function->internal_function.handler;
-		function->internal_function.handler = ours;
+		function->internal_function.handler = replacement;
 	}
 }
 
@@ -92,7 +93,7 @@ void surus_locks_watch(void)
 		hook(CG(function_table), "sem_acquire", &plain_acquire, ZEND_FN(surus_sem_acquire));
 		hook(CG(function_table), "sem_release", &plain_release, ZEND_FN(surus_sem_release));
 	}
-	/* Those of classes that inherit a method too: each has a copy. */
+	/* Classes that inherit the method have copies of it. */
 	ZEND_HASH_FOREACH_PTR(CG(class_table), class) {
 		if (file_object && instanceof_function(class, file_object)) {
 			hook(&class->function_table, "flock", &plain_flock_of_object,
@@ -101,10 +102,10 @@ void surus_locks_watch(void)
 	} ZEND_HASH_FOREACH_END();
 }
 
-void surus_locks_note(int fd, const struct stat *file)
+void surus_locks_add(int fd, const struct stat *file)
 {
 	files[count].fd = fd;
-	/* PHP itself knows no lock but flock(). */
+	/* PHP itself uses only flock(). */
 	files[count].records = S_ISREG(file->st_mode) && !surus_stream_of(fd);
 	count++;
 }
@@ -117,11 +118,11 @@ static void release_semaphores(void)
 	if (!sem_release || zend_hash_num_elements(&semaphores) == 0) {
 		return;
 	}
-	/* Of one that the event has removed, nobody wants to hear. */
+	/* Errors about a semaphore that the request has removed are irrelevant. */
 	EG(error_reporting) = EG(user_error_handler_error_reporting) = 0;
 	ZEND_HASH_FOREACH_NUM_KEY_VAL(&semaphores, object, times) {
 		for (zend_long left = Z_LVAL_P(times);
-		        left > 0 && surus_ours_is_boots((zend_object *)(uintptr_t)object); left--) {
+		        left > 0 && surus_object_from_boot((zend_object *)(uintptr_t)object); left--) {
 			zval argument, released;
 			ZVAL_OBJ(&argument, (zend_object *)(uintptr_t)object);
 			zend_call_known_function(sem_release, NULL, NULL, &released, 1, &argument, NULL);

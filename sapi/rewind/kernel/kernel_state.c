@@ -1,6 +1,5 @@
-/* What a request leaves in the kernel: descriptors, the working directory, children, signal
- * handlers. What is cheap is put back after every request; for the rest a process has to be
- * replaced. */
+/* Restores kernel state after a request: descriptors, umask, working directory. Detects what cannot
+ * be restored, such as children and signal handlers; then the worker is replaced. */
 #include "rewind/kernel/kernel_state.h"
 
 #include <dirent.h>
@@ -34,28 +33,28 @@
 #include "rewind/kernel/temp_files.h"
 
 static struct kernel {
-	int last;      /* descriptors 0 to this one are open between requests, without a hole */
+	int last; /* between requests, exactly descriptors 0 to this one are open */
 	int directory; /* the working directory */
 	mode_t umask;
-	const char *touched; /* what a function has changed that cannot be put back */
-	/* What descriptors of the boot lead to, and where in it they are. */
+	const char *unrestorable; /* why the state cannot be restored; set by hooked functions */
+	/* The files of the boot's descriptors, and their offsets. */
 	struct file {
 		int fd;
 		dev_t device;
 		ino_t inode;
-		off_t offset; /* -1: it has no place, or always the end */
+		off_t offset; /* -1: not seekable, or append-only */
 		bool temporary;
-		bool counter; /* an eventfd, and what it held */
+		bool counter; /* an eventfd with the value `count` */
 		uint64_t count;
 	} files[SURUS_DESCRIPTORS * 8];
 	size_t file_count;
 } *k;
 
-/* --- functions whose effect is on the process, noted as they are called --- */
+/* --- functions that change the process --- */
 
 static const struct {
 	const char *name, *why;
-} touching[] = {
+} unrestorable[] = {
 	{"pcntl_signal", "signals: a signal handler was set (pcntl_signal)"},
 	{"pcntl_sigprocmask", "signals: signals were blocked (pcntl_sigprocmask)"},
 	{"pcntl_alarm", "signals: an alarm was set (pcntl_alarm)"},
@@ -78,7 +77,7 @@ static const struct {
 	{"chroot", "identity: the root directory was changed (chroot)"},
 	{"dl", "native: an extension was loaded (dl)"},
 	{"cli_set_process_title", "identity: the title of the process was changed"},
-	/* Only where what they are given first has been made by the boot. */
+	/* Only if their first argument was made by the boot. */
 	{"socket_shutdown", "descriptor: a socket of the boot was shut down (socket_shutdown)"},
 	{"socket_set_option",
 	        "descriptor: a socket of the boot was given another option (socket_set_option)"},
@@ -94,28 +93,28 @@ static const struct {
 	        "descriptor: a socket of the boot was made a stream (socket_export_stream)"},
 };
 
-enum { TOUCHING = sizeof(touching) / sizeof(*touching), OF_BOOT = TOUCHING - 9 };
+enum { UNRESTORABLE = sizeof(unrestorable) / sizeof(*unrestorable), OF_BOOT = UNRESTORABLE - 9 };
 
 static struct {
 	const zend_string *name; /* closures have a copy of the function with the same name */
 	zif_handler handler;
-} hooked[TOUCHING];
+} hooked[UNRESTORABLE];
 
-static bool is_given_boots(zend_execute_data *call)
+static bool is_called_with_boot_object(zend_execute_data *call)
 {
 	const zval *first = ZEND_CALL_NUM_ARGS(call) > 0 ? ZEND_CALL_ARG(call, 1) : NULL;
 
-	return first && ((Z_TYPE_P(first) == IS_OBJECT && surus_ours_is_boots(Z_OBJ_P(first))) ||
+	return first && ((Z_TYPE_P(first) == IS_OBJECT && surus_object_from_boot(Z_OBJ_P(first))) ||
 	                 (Z_TYPE_P(first) == IS_RESOURCE &&
-	                 surus_kernel_is_boots_resource(Z_RES_HANDLE_P(first))));
+	                 surus_boot_fds_has_resource(Z_RES_HANDLE_P(first))));
 }
 
-static ZEND_FUNCTION(surus_touching)
+static ZEND_FUNCTION(surus_unrestorable)
 {
-	for (size_t i = 0; i < TOUCHING; i++) {
+	for (size_t i = 0; i < UNRESTORABLE; i++) {
 		if (hooked[i].name == EX(func)->common.function_name) {
-			if (i < OF_BOOT || is_given_boots(execute_data)) {
-				k->touched = touching[i].why;
+			if (i < OF_BOOT || is_called_with_boot_object(execute_data)) {
+				k->unrestorable = unrestorable[i].why;
 			}
 			hooked[i].handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 			return;
@@ -128,7 +127,7 @@ static const char *const ffi_names[] = {"cdef", "load", "scope"};
 
 static ZEND_FUNCTION(surus_ffi)
 {
-	k->touched = "native: native code was called, which may have changed anything (FFI)";
+	k->unrestorable = "native: native code was called, which may have changed anything (FFI)";
 	for (size_t i = 0; i < sizeof(ffi_names) / sizeof(*ffi_names); i++) {
 		if (zend_string_equals_cstr(EX(func)->common.function_name, ffi_names[i],
 		        strlen(ffi_names[i]))) {
@@ -140,13 +139,13 @@ static ZEND_FUNCTION(surus_ffi)
 
 static void hook(void)
 {
-	for (size_t i = 0; i < TOUCHING; i++) {
-		zend_function *function = zend_hash_str_find_ptr(CG(function_table), touching[i].name,
-		        strlen(touching[i].name));
+	for (size_t i = 0; i < UNRESTORABLE; i++) {
+		zend_function *function = zend_hash_str_find_ptr(CG(function_table), unrestorable[i].name,
+		        strlen(unrestorable[i].name));
 		if (function && function->type == ZEND_INTERNAL_FUNCTION) {
 			hooked[i].name = function->common.function_name;
 			hooked[i].handler = function->internal_function.handler;
-			function->internal_function.handler = ZEND_FN(surus_touching);
+			function->internal_function.handler = ZEND_FN(surus_unrestorable);
 		}
 	}
 	zend_class_entry *ffi = zend_hash_str_find_ptr(CG(class_table), "ffi", sizeof("ffi") - 1);
@@ -162,8 +161,8 @@ static void hook(void)
 
 /* --- descriptors --- */
 
-/* Opens what the boot's descriptor leads to, by its path of /proc; -1 on failure. */
-static int open_own(int fd, const char *path, int flags)
+/* Opens the file of the boot's descriptor again; -1 on failure. */
+static int reopen(int fd, const char *path, int flags)
 {
 	if (surus_log_is(fd)) {
 		return surus_log_open(STDERR_FILENO, flags);
@@ -172,9 +171,9 @@ static int open_own(int fd, const char *path, int flags)
 	        : open(path, flags & ~(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW));
 }
 
-/* Workers share what the template has opened, and so the place in it and locks on it: a file of the
- * boot is opened anew. NULL, or why that cannot be. */
-static const char *own_file(int fd, const struct stat *file)
+/* Opens a file of the boot again, because workers would share its offset and locks with the
+ * prototype process. NULL, or why that failed. */
+static const char *reopen_file(int fd, const struct stat *file)
 {
 	static char text[512];
 	char path[64];
@@ -183,20 +182,20 @@ static const char *own_file(int fd, const struct stat *file)
 	        !(flags & O_PATH));
 	bool temporary = surus_temporary_is(fd);
 	off_t offset = opens && !(flags & O_APPEND) ? lseek(fd, 0, SEEK_CUR) : -1;
-	struct file *noted = &k->files[k->file_count++];
+	struct file *saved = &k->files[k->file_count++];
 
-	surus_locks_note(fd, file);
-	*noted = (struct file){.fd = fd, .device = file->st_dev, .inode = file->st_ino,
+	surus_locks_add(fd, file);
+	*saved = (struct file){.fd = fd, .device = file->st_dev, .inode = file->st_ino,
 	        .offset = offset, .temporary = temporary};
 	if (!opens) {
-		noted->counter = surus_counter_own(fd, &noted->count);
+		saved->counter = surus_counter_own(fd, &saved->count);
 		return NULL;
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	own = open_own(fd, path, flags);
+	own = reopen(fd, path, flags);
 	if (own < 0 && !temporary && offset < 0) {
-		/* a log, rotated since the boot and another user's by now: what is only appended to may be
-		 * shared */
+		/* for example a log that was rotated and belongs to another user now; an append-only file
+		 * may be shared */
 		return NULL;
 	}
 	if (own < 0) {
@@ -211,8 +210,8 @@ static const char *own_file(int fd, const struct stat *file)
 	int descriptor_flags = fcntl(fd, F_GETFD);
 	struct stat now;
 	if (fstat(own, &now) == 0) {
-		noted->device = now.st_dev;
-		noted->inode = now.st_ino;
+		saved->device = now.st_dev;
+		saved->inode = now.st_ino;
 	}
 	if (offset >= 0) {
 		lseek(own, offset, SEEK_SET);
@@ -225,7 +224,7 @@ static const char *own_file(int fd, const struct stat *file)
 
 bool surus_kernel_prepare(void)
 {
-	k = surus_exempt_map(sizeof(*k));
+	k = surus_persistent_map(sizeof(*k));
 
 	if (k && surus_settings.engine == SURUS_REWIND) {
 		hook();
@@ -237,7 +236,7 @@ bool surus_kernel_prepare(void)
 	return k && surus_boot_fds_prepare();
 }
 
-const char *surus_kernel_note(void)
+const char *surus_kernel_checkpoint(void)
 {
 	static unsigned char open_ones[SURUS_DESCRIPTORS];
 	const char *why;
@@ -245,38 +244,38 @@ const char *surus_kernel_note(void)
 	k->directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	k->umask = umask(0);
 	umask(k->umask);
-	k->touched = NULL;
+	k->unrestorable = NULL;
 	if ((why = surus_pairs_own())) {
 		return why;
 	}
 	if (k->directory < 0 || !surus_open_descriptors(open_ones, &k->last)) {
-		/* A fork for each event works without /proc, too. */
+		/* The engine `fork` works without /proc, too. */
 		return surus_settings.engine == SURUS_REWIND
 		        ? "its descriptors cannot be listed (/proc/self/fd)" : NULL;
 	}
 	for (int fd = 0; fd <= k->last; fd++) {
 		struct stat file;
 		if (!(open_ones[fd / 8] & 1 << fd % 8)) {
-			/* So that whatever a request opens comes behind, and a gap means that it has closed
-			 * something. */
+			/* Fills the gaps, so that a request's descriptors come after these, and a gap means
+			 * that the request has closed one. */
 			int filler = open("/dev/null", O_RDWR | O_CLOEXEC);
 			if (filler != fd) {
 				return "its descriptors cannot be put in a row";
 			}
 			continue;
 		}
-		if (!surus_kernel_is_boots(fd)) {
+		if (!surus_boot_fds_has(fd)) {
 			continue;
 		}
-		if (fstat(fd, &file) == 0 && (why = own_file(fd, &file))) {
+		if (fstat(fd, &file) == 0 && (why = reopen_file(fd, &file))) {
 			return why;
 		}
-		surus_flags_note(fd);
+		surus_flags_save(fd);
 	}
 	return NULL;
 }
 
-static const char *put_back_descriptors(void)
+static const char *restore_descriptors(void)
 {
 	int lowest = fcntl(0, F_DUPFD_CLOEXEC, 0);
 
@@ -296,7 +295,7 @@ static const char *put_back_descriptors(void)
 	for (size_t i = 0; i < k->file_count; i++) {
 		struct file *file = &k->files[i];
 		struct stat now;
-		/* Closed, and the number taken by another. */
+		/* Closed, and the number reused. */
 		if (fstat(file->fd, &now) != 0 || now.st_dev != file->device || now.st_ino != file->inode) {
 			return "descriptor: a descriptor of the boot was closed";
 		}
@@ -304,7 +303,7 @@ static const char *put_back_descriptors(void)
 			return "descriptor: a temporary file that the boot had opened was written to "
 			        "(php://temp, tmpfile)";
 		}
-		if (file->counter && !surus_counter_put_back(file->fd, file->count)) {
+		if (file->counter && !surus_counter_restore(file->fd, file->count)) {
 			return "descriptor: a counter that the boot had opened cannot be put back (eventfd)";
 		}
 		if (file->offset >= 0) {
@@ -316,7 +315,7 @@ static const char *put_back_descriptors(void)
 	                               "pipe that the boot had opened";
 }
 
-bool surus_kernel_is_as_it_was(void)
+bool surus_kernel_is_restored(void)
 {
 	struct stat here, before;
 	int lowest = fcntl(0, F_DUPFD_CLOEXEC, 0);
@@ -328,14 +327,14 @@ bool surus_kernel_is_as_it_was(void)
 	       stat(".", &here) == 0 && here.st_dev == before.st_dev && here.st_ino == before.st_ino;
 }
 
-const char *surus_kernel_put_back(bool no_calls)
+const char *surus_kernel_restore(bool no_calls)
 {
 	pid_t child;
 
-	if (k->touched) {
-		return k->touched;
+	if (k->unrestorable) {
+		return k->unrestorable;
 	}
-	if (surus_signals_wait()) {
+	if (surus_signals_are_pending()) {
 		return "signals: a signal that the boot has blocked was left waiting";
 	}
 	if (no_calls) {
@@ -346,7 +345,7 @@ const char *surus_kernel_put_back(bool no_calls)
 	if (child == 0) {
 		return "process: a child process was left running";
 	}
-	const char *why = put_back_descriptors();
+	const char *why = restore_descriptors();
 	if (why) {
 		return why;
 	}

@@ -1,19 +1,18 @@
-/* What a request leaves in the kernel: descriptors, the working directory, children, signal
- * handlers. What is cheap is put back */
+/* Restores kernel state after a request, or detects that this is not possible. */
 #ifndef SURUS_REWIND_KERNEL_KERNEL_STATE_H
 #define SURUS_REWIND_KERNEL_KERNEL_STATE_H
 
 #include <stdbool.h>
 
-/* Watches over functions that change the process; when PHP has started. */
+/* Hooks the functions that change the process; when PHP has started. */
 bool surus_kernel_prepare(void);
-/* In a worker, before the mark: makes its descriptors its own and notes their state. NULL, or why
- * that cannot be. */
-const char *surus_kernel_note(void);
-/* Puts back what is cheap, after an event without system calls nothing. NULL, or what cannot be put
- * back. */
-const char *surus_kernel_put_back(bool no_calls);
-/* Is all that is put back as it was at the mark? */
-bool surus_kernel_is_as_it_was(void);
+/* In a worker, before the checkpoint: makes its descriptors its own and saves their state. NULL, or
+ * why that failed. */
+const char *surus_kernel_checkpoint(void);
+/* Restores the state; after a request without system calls it only checks. NULL, or what cannot be
+ * restored. */
+const char *surus_kernel_restore(bool no_calls);
+/* Whether the state equals that of the checkpoint. */
+bool surus_kernel_is_restored(void);
 
 #endif

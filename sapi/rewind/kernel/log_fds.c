@@ -1,5 +1,8 @@
-/* php://stderr and php://stdout of a boot lead to what the template says. A worker's are to lead to
- * its own log, and by themselves: what a request does to them, nobody else is to meet. */
+/* Redirects the boot's php://stderr and php://stdout, which lead to the master process's output, to
+ * each worker's own log.
+ *
+ * Each gets an open file description of its own, so that a request's changes to it do not affect
+ * other workers. */
 #include "rewind/kernel/log_fds.h"
 
 #include <fcntl.h>
@@ -12,16 +15,16 @@
 #include "base/scoreboard_layout.h"
 #include "rewind/kernel/boot_fds.h"
 
-static unsigned char ours[SURUS_DESCRIPTORS]; /* descriptors, as bits */
+static unsigned char log_fds[SURUS_DESCRIPTORS]; /* descriptors, as bits */
 
-void surus_log_note(int fd)
+void surus_log_add(int fd)
 {
-	ours[fd / 8] |= (unsigned char)(1 << fd % 8);
+	log_fds[fd / 8] |= (unsigned char)(1 << fd % 8);
 }
 
 bool surus_log_is(int fd)
 {
-	return fd < SURUS_DESCRIPTORS * 8 && ours[fd / 8] & 1 << fd % 8;
+	return fd < SURUS_DESCRIPTORS * 8 && log_fds[fd / 8] & 1 << fd % 8;
 }
 
 int surus_log_open(int log, int flags)
@@ -46,7 +49,7 @@ void surus_log_take(void)
 	static unsigned char open_ones[SURUS_DESCRIPTORS];
 	int last;
 
-	if (!surus_kernel_note_boot(open_ones, &last)) {
+	if (!surus_boot_fds_save(open_ones, &last)) {
 		return;
 	}
 	for (int fd = 3; fd <= last; fd++) {
@@ -54,7 +57,7 @@ void surus_log_take(void)
 		        !(leads_to(fd, STDOUT_FILENO) || leads_to(fd, STDERR_FILENO))) {
 			continue;
 		}
-		int own = surus_log_open(surus_self->log, fcntl(fd, F_GETFL)), descriptor_flags =
+		int own = surus_log_open(surus_process->log, fcntl(fd, F_GETFL)), descriptor_flags =
 		        fcntl(fd, F_GETFD);
 		if (own >= 0) {
 			dup2(own, fd);

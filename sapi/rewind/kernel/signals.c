@@ -1,5 +1,5 @@
-/* Signals of the boot: what it has blocked, and for what it has set a handler, its workers have
- * too. */
+/* Gives workers the boot's signal mask and handlers, and keeps its signals away from the prototype
+ * process. */
 #include "rewind/kernel/signals.h"
 
 #include <signal.h>
@@ -8,12 +8,12 @@
 #include <php.h>
 #include <zend_signal.h>
 
-static sigset_t blocked;        /* by the boot; in a worker without those that Surus needs */
-static sigset_t caught;         /* by functions of the script */
-static struct sigaction at_end; /* of a child: how the boot has it */
+static sigset_t blocked; /* by the boot; in a worker without those that Surus needs */
+static sigset_t caught; /* signals with a handler of the script */
+static struct sigaction at_end; /* the boot's action for SIGCHLD */
 static bool catches, blocks;
 
-/* Signals that come from what is done, and not from another: they cannot wait. */
+/* Whether the signal is caused by the process's own instruction, so that it cannot be blocked. */
 static bool is_fault(int number)
 {
 	return number == SIGSEGV || number == SIGBUS || number == SIGILL || number == SIGFPE ||
@@ -21,18 +21,18 @@ static bool is_fault(int number)
 	       number == SIGABRT;
 }
 
-/* Do functions of the script handle it? */
+/* Whether the script has a handler for the signal. */
 static bool is_caught(int number)
 {
 	struct sigaction action;
 	const void *handler;
 
 	if (number == SIGPROF || is_fault(number) || sigaction(number, NULL, &action) != 0) {
-		return false; /* PHP's own, for max_execution_time */
+		return false; /* SIGPROF is PHP's own, for max_execution_time */
 	}
 	handler = (const void *)(uintptr_t)action.sa_handler;
 #ifdef ZEND_SIGNALS
-	/* PHP stands before these, and knows who is behind it. */
+	/* PHP's handler calls the script's for these. */
 	if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM ||
 	        number == SIGUSR1 || number == SIGUSR2) {
 		handler = SIGG(handlers)[number - 1].handler;
@@ -41,11 +41,11 @@ static bool is_caught(int number)
 	return handler != (const void *)SIG_DFL && handler != (const void *)SIG_IGN;
 }
 
-void surus_signals_keep(void)
+void surus_signals_save(void)
 {
 	sigset_t held;
 
-	/* No fork has it, and here nobody would hear it. */
+	/* Forks do not inherit an alarm, and this process has no use for it. */
 	alarm(0);
 	sigemptyset(&caught);
 	for (int number = 1; number <= SIGRTMAX; number++) {
@@ -54,24 +54,24 @@ void surus_signals_keep(void)
 			catches = true;
 		}
 	}
-	/* What PHP noted here would be called in every worker that is forked later. */
+	/* PHP would call a signal that is pending here in every worker that is forked later. */
 	held = caught;
 	sigaddset(&held, SIGCHLD);
-	/* A worker may send it. PHP would note that the time is over, and each worker forked later
-	 * would refuse its requests. */
+	/* A worker may send it. PHP would record a timeout, and each worker forked later would reject
+	 * its requests. */
 	sigaddset(&held, SIGPROF);
 	sigprocmask(SIG_BLOCK, &held, &blocked);
 	if (zend_atomic_bool_load_ex(&EG(timed_out))) {
-		/* It came after the boot's last instruction. */
+		/* It arrived after the boot's last instruction. */
 		zend_atomic_bool_store_ex(&EG(timed_out), false);
 		zend_atomic_bool_store_ex(&EG(vm_interrupt), false);
 	}
-	/* A boot that does not want to hear of its children, is not to be told of ours; but we are. */
+	/* The boot may ignore SIGCHLD; this process needs it for its workers. */
 	sigaction(SIGCHLD, NULL, &at_end);
 	signal(SIGCHLD, SIG_DFL);
 }
 
-void surus_signals_take(void)
+void surus_signals_apply(void)
 {
 	sigdelset(&blocked, SIGRTMIN);
 	sigdelset(&blocked, SIGRTMIN + 1);
@@ -82,7 +82,7 @@ void surus_signals_take(void)
 	sigprocmask(SIG_SETMASK, &blocked, NULL);
 }
 
-bool surus_signals_wait(void)
+bool surus_signals_are_pending(void)
 {
 	sigset_t waiting;
 
@@ -90,7 +90,7 @@ bool surus_signals_wait(void)
 	        !sigisemptyset(&waiting);
 }
 
-bool surus_signals_hold(void)
+bool surus_signals_block(void)
 {
 	if (catches) {
 		sigprocmask(SIG_BLOCK, &caught, NULL);

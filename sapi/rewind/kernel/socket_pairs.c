@@ -1,6 +1,6 @@
-/* Pairs of the boot: sockets and pipes whose both ends are its own. Between workers, or between
- * events, they would be a channel; so each worker has them for itself, and one in which an event
- * has left something is not used again. */
+/* Gives each worker its own copies of the boot's socket pairs and pipes with both ends, which would
+ * otherwise connect workers or requests. If a request leaves data in one, the worker is
+ * replaced. */
 #include "rewind/kernel/socket_pairs.h"
 
 #include <errno.h>
@@ -18,12 +18,12 @@
 
 enum { UNKNOWN = -1, SINGLE = -2 };
 
-/* A descriptor that leads to an end; several may lead to the same one. */
+/* A descriptor of an end; several descriptors may share an end. */
 struct end {
 	int fd;
-	int pair;   /* which one, or one of the above */
-	int side;   /* of a pipe: 0 is read from, 1 is written to, 2 is both */
-	bool reads; /* something may be left there */
+	int pair; /* its number, or one of the above */
+	int side; /* of a pipe: 0 is read from, 1 is written to, 2 is both */
+	bool reads; /* it may contain unread data */
 	dev_t device;
 	ino_t inode;
 };
@@ -66,7 +66,7 @@ static void add(int fd, const struct stat *file)
 	        .inode = file->st_ino};
 }
 
-/* --- who belongs to whom --- */
+/* --- which ends belong together --- */
 
 static short readable(const struct end *end)
 {
@@ -76,8 +76,8 @@ static short readable(const struct end *end)
 	return polled.revents;
 }
 
-/* The end that hears what is said at this one. A kernel need not be able to tell it (unix_diag); so
- * it is tried, in ends that are known to be empty. */
+/* Finds the other end. Kernels may lack unix_diag, so a byte is sent through ends that are known to
+ * be empty. */
 static struct end *other_end(const struct end *end)
 {
 	char word = 0;
@@ -93,7 +93,7 @@ static struct end *other_end(const struct end *end)
 	return NULL;
 }
 
-/* Gives the pair and the side to all descriptors of one end. */
+/* Sets the pair and the side of all descriptors of one end. */
 static void put(const struct end *end, int pair, int side)
 {
 	const dev_t device = end->device;
@@ -107,7 +107,7 @@ static void put(const struct end *end, int pair, int side)
 	}
 }
 
-static const char *refuse(int fd, const char *what)
+static const char *reject(int fd, const char *what)
 {
 	static char text[320];
 
@@ -124,11 +124,11 @@ static const char *match(void)
 	for (size_t i = 0; i < count; i++) {
 		short state = readable(&ends[i]);
 		if (state & POLLHUP) {
-			/* Its other end has been closed: it leads nowhere, for nobody. */
+			/* Its other end has been closed, so it leads nowhere. */
 			ends[i].pair = SINGLE;
 			ends[i].reads = false;
 		} else if (state) {
-			return refuse(ends[i].fd,
+			return reject(ends[i].fd,
 			        "in which something waits to be read, or that is half shut down");
 		}
 	}
@@ -138,7 +138,7 @@ static const char *match(void)
 		}
 		const struct end *other = other_end(&ends[i]);
 		if (!other) {
-			return refuse(ends[i].fd, "whose other end is not its own any more");
+			return reject(ends[i].fd, "whose other end is not its own any more");
 		}
 		put(&ends[i], pairs, 0);
 		put(other, pairs, 1);
@@ -147,14 +147,14 @@ static const char *match(void)
 	return NULL;
 }
 
-/* Has it data, though its other end has been closed? */
+/* Whether it contains data although its other end may be closed. */
 static bool holds(int fd)
 {
 	char word;
 	return recv(fd, &word, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-const char *surus_pairs_note_sockets(const unsigned char *open_ones, int last)
+const char *surus_pairs_add_sockets(const unsigned char *open_ones, int last)
 {
 	struct stat file;
 
@@ -164,14 +164,14 @@ const char *surus_pairs_note_sockets(const unsigned char *open_ones, int last)
 			continue;
 		}
 		if (holds(fd)) {
-			return refuse(fd, "in which something waits to be read");
+			return reject(fd, "in which something waits to be read");
 		}
 		add(fd, &file);
 	}
 	return match();
 }
 
-bool surus_pairs_note_pipe(int fd, const struct stat *file)
+bool surus_pairs_add_pipe(int fd, const struct stat *file)
 {
 	static const int sides[] = {[O_RDONLY] = 0, [O_WRONLY] = 1, [O_RDWR] = 2};
 	struct end *end = &ends[count];
@@ -211,13 +211,13 @@ static void take_options(int from, int to)
 		}
 		len = sizeof(number);
 		if (getsockopt(from, SOL_SOCKET, sizes[i], &number, &len) == 0) {
-			number /= 2; /* the kernel counts its own part too */
+			number /= 2; /* the kernel adds its own part, which doubles the value */
 			setsockopt(to, SOL_SOCKET, sizes[i], &number, sizeof(number));
 		}
 	}
 }
 
-/* Has the descriptor lead to the new end, as it led to the old one. */
+/* Makes the descriptor refer to the new end, with the flags of the old one. */
 static bool lead(int fd, int new)
 {
 	int flags = fcntl(fd, F_GETFL), descriptor_flags = fcntl(fd, F_GETFD);
@@ -226,7 +226,7 @@ static bool lead(int fd, int new)
 	        fcntl(fd, F_SETFD, descriptor_flags) == 0;
 }
 
-/* Both directions in one, which pipe(2) does not give. */
+/* Opens both directions of a pipe in one descriptor, which pipe(2) cannot. */
 static int open_both(int end)
 {
 	char path[64];

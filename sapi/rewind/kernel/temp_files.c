@@ -1,5 +1,5 @@
-/* Temporary files of the boot, which PHP programmers take for memory: each worker has a copy, and
- * leaves with it what an event has written there. */
+/* Gives each worker its own copy of the boot's temporary files, which PHP programmers treat as
+ * memory. If a request writes to one, the worker is replaced. */
 #include "rewind/kernel/temp_files.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "base/scoreboard_layout.h"
 #include "php/streams.h"
 
-static HashTable tmpfiles; /* resources that tmpfile() has made, by their numbers */
+static HashTable tmpfiles; /* resources of tmpfile(), by number */
 static unsigned char temporary[SURUS_DESCRIPTORS]; /* descriptors, as bits */
 static zif_handler plain_tmpfile;
 
@@ -38,7 +38,7 @@ void surus_temporary_watch(void)
 	}
 }
 
-/* Of tmpfile(), or of a php://temp that has become too large for memory. */
+/* Whether it is a file of tmpfile(), or of a php://temp that has outgrown memory. */
 static bool is_phps(int fd)
 {
 	const php_stream *stream = surus_stream_of(fd);
@@ -50,7 +50,7 @@ static bool is_phps(int fd)
 	       zend_hash_index_exists(&tmpfiles, (zend_ulong)stream->res->handle);
 }
 
-void surus_temporary_note(int fd, const struct stat *file)
+void surus_temporary_add(int fd, const struct stat *file)
 {
 	if (S_ISREG(file->st_mode) && (file->st_nlink == 0 || is_phps(fd))) {
 		temporary[fd / 8] |= (unsigned char)(1 << fd % 8);
@@ -62,7 +62,7 @@ bool surus_temporary_is(int fd)
 	return fd < SURUS_DESCRIPTORS * 8 && temporary[fd / 8] & 1 << fd % 8;
 }
 
-/* A file that has never been written to, by its own word. */
+/* The modification time of an unwritten copy. */
 static const struct timespec never[2];
 
 int surus_temporary_copy(int fd)

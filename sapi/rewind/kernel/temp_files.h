@@ -1,19 +1,18 @@
-/* Temporary files of the boot, which PHP programmers take for memory: each worker has a copy, and
- * leaves with it what an event has */
+/* Gives each worker its own copy of the boot's temporary files. */
 #ifndef SURUS_REWIND_KERNEL_TEMP_FILES_H
 #define SURUS_REWIND_KERNEL_TEMP_FILES_H
 
 #include <stdbool.h>
 #include <sys/stat.h>
 
-/* Watches over tmpfile(); when PHP has started. */
+/* Hooks tmpfile(); when PHP has started. */
 void surus_temporary_watch(void);
-/* At the end of the boot: notes that this file is a temporary one, if it is. */
-void surus_temporary_note(int fd, const struct stat *file);
+/* At the end of the boot: records the file if it is temporary. */
+void surus_temporary_add(int fd, const struct stat *file);
 bool surus_temporary_is(int fd);
-/* A descriptor of a copy; -1 on failure. */
+/* Returns a descriptor of a copy; -1 on failure. */
 int surus_temporary_copy(int fd);
-/* Has this copy been written to? */
+/* Whether this copy has been written to. */
 bool surus_temporary_is_written(const struct stat *copy);
 
 #endif

@@ -1,4 +1,4 @@
-/* Bytes that become again what they were. */
+/* Restores bytes from a copy, with the widest vectors of the processor. */
 #include "rewind/memory/copy_back.h"
 
 #include <string.h>
@@ -6,13 +6,12 @@
 #include "base/scoreboard_layout.h"
 
 enum {
-	BLOCK = 256, /* bytes that are put back together */
+	BLOCK = 256, /* bytes that are compared and written together */
 	LINE = 64,
 };
 
-/* Writes only where they differ: then mostly nothing has to be written, and reading takes the
- * caches less. Meanwhile what comes next is fetched: processors do so by themselves only within a
- * page. */
+/* Writes only blocks that differ: mostly nothing has to be written, and reading is cheaper for the
+ * caches. Prefetches the next page, because processors do so only within a page. */
 static inline __attribute__((always_inline)) bool restore(void *to, const void *from, size_t size,
         const void *next_to,
                                                           const void *next_from)
@@ -46,7 +45,7 @@ static bool restore_plainly(void *to, const void *from, size_t size, const void 
 	return restore(to, from, size, next_to, next_from);
 }
 
-/* which does not know how to ask for all of their width */
+/* clang has no option for full width */
 #if defined(__x86_64__) && !defined(__clang__)
 #define SURUS_AVX512
 static __attribute__((target("avx512f,avx512bw,prefer-vector-width=512"))) bool
@@ -66,7 +65,7 @@ static __attribute__((target("avx2"))) bool restore_by_avx2(void *to, const void
 }
 #endif
 
-surus_restore *surus_restore_fastest(void)
+surus_copy_back *surus_copy_back_fastest(void)
 {
 #ifdef __x86_64__
 #ifdef SURUS_AVX512

@@ -1,5 +1,5 @@
-/* What this process has mapped: what it is now, and how it becomes again what it was at the mark.
- * Without malloc and stdio, whose memory is at stake. */
+/* Restores the address space of the checkpoint: reads /proc/self/maps and unmaps what is new. Uses
+ * neither malloc nor stdio, whose memory is being restored. */
 #include "rewind/memory/mappings.h"
 
 #include <gnu/libc-version.h>
@@ -33,31 +33,31 @@ struct mapping {
 };
 
 static struct address_space {
-	int maps, statm; /* the files of that name in /proc/self */
+	int maps, statm; /* the files of these names in /proc/self */
 	struct mapping now[MAX_MAPPINGS];
 	size_t count;
-	struct mapping marked[MAX_MAPPINGS]; /* at the mark */
-	size_t marked_count;
+	struct mapping checkpoint[MAX_MAPPINGS]; /* at the checkpoint */
+	size_t checkpoint_count;
 	struct {
 		uintptr_t start, end;
 	} wiped[MAX_WIPED];
 	size_t wiped_count;
-	size_t pages; /* its size at the mark */
+	size_t pages; /* size at the checkpoint */
 	struct libraries {
 		unsigned long long loaded, unloaded;
-	} libraries; /* at the mark */
-	bool lost;   /* something has gone that was there at the mark */
+	} libraries; /* at the checkpoint */
+	bool lost; /* a mapping of the checkpoint was unmapped */
 	uintptr_t brk;
 	char text[MAPS_TEXT];
 } *a;
 
-static void note_lost(uintptr_t start, size_t size)
+static void record_lost(uintptr_t start, size_t size)
 {
-	for (size_t low = 0, high = a->marked_count; low < high;) {
+	for (size_t low = 0, high = a->checkpoint_count; low < high;) {
 		size_t middle = (low + high) / 2;
-		if (a->marked[middle].end <= start) {
+		if (a->checkpoint[middle].end <= start) {
 			low = middle + 1;
-		} else if (a->marked[middle].start >= start + size) {
+		} else if (a->checkpoint[middle].start >= start + size) {
 			high = middle;
 		} else {
 			a->lost = true;
@@ -68,11 +68,11 @@ static void note_lost(uintptr_t start, size_t size)
 
 bool surus_mappings_prepare(void)
 {
-	a = surus_exempt_map(sizeof(*a));
+	a = surus_persistent_map(sizeof(*a));
 	if (!a) {
 		return false;
 	}
-	surus_munmap_watch(note_lost);
+	surus_munmap_watch(record_lost);
 	return true;
 }
 
@@ -89,7 +89,7 @@ static uintptr_t hex(const char **at)
 	}
 }
 
-/* Reads /proc/self/maps into `mappings`; returns how many, 0 on failure. */
+/* Reads /proc/self/maps into `mappings`. Returns their number; 0 on failure. */
 static size_t read_into(struct mapping *mappings)
 {
 	size_t len = 0, count = 0;
@@ -115,7 +115,7 @@ static size_t read_into(struct mapping *mappings)
 		m->private = at[3] == 'p';
 		at += 5;
 		m->offset = hex(&at);
-		at = strchr(at + 1, ' ') + 1; /* behind the device */
+		at = strchr(at + 1, ' ') + 1; /* after the device */
 		m->inode = strtoul(at, (char **)&at, 10);
 		while (*at == ' ') {
 			at++;
@@ -134,13 +134,13 @@ bool surus_mappings_read(int maps)
 	return a->count > 0;
 }
 
-/* Lines of a file, of which `text` has a part. */
+/* Reads lines of a file through a->text. */
 struct lines {
 	int file;
 	size_t have, at; /* of a->text */
 };
 
-/* The next line; its length, 0 at the end. What is longer than `line` is cut. */
+/* Returns the length of the next line, 0 at the end. Cuts it to the size of `line`. */
 static size_t next_line(struct lines *lines, char *line, size_t size)
 {
 	for (size_t len = 0;; lines->at++) {
@@ -160,8 +160,8 @@ static size_t next_line(struct lines *lines, char *line, size_t size)
 	}
 }
 
-/* glibc does so since 2.41. Before, nobody has had such memory, and to read where it would be takes
- * milliseconds. */
+/* glibc prefetches random numbers since 2.41. Before, no such memory exists, and looking for it
+ * takes milliseconds. */
 static bool libc_draws_ahead(void)
 {
 	char *rest;
@@ -170,7 +170,7 @@ static bool libc_draws_ahead(void)
 	return major > 2 || strtol(rest + (*rest == '.'), NULL, 10) >= 41;
 }
 
-bool surus_mappings_note_wiped(int smaps)
+bool surus_mappings_find_wiped(int smaps)
 {
 	enum { LINE = 512 };
 	struct lines lines = {.file = smaps};
@@ -192,7 +192,7 @@ bool surus_mappings_note_wiped(int smaps)
 			is_written = strncmp(at, " rw", 3) == 0;
 		} else if (strncmp(line, "VmFlags:", 8) == 0) {
 			seen = true;
-			if (!is_written || !strstr(line, " wf") || surus_exempt_until(start, end, &next)) {
+			if (!is_written || !strstr(line, " wf") || surus_persistent_until(start, end, &next)) {
 				continue;
 			}
 			if (a->wiped_count == MAX_WIPED) {
@@ -239,7 +239,7 @@ bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, i
 {
 	for (size_t i = 0; i < a->count; i++) {
 		struct mapping *m = &a->now[i];
-		/* What is wiped is a line of its own, since its flags differ from those of its
+		/* A wiped range is a line of its own, because its flags differ from those of its
 		 * neighbours. */
 		if (!m->private || !(m->prot & PROT_WRITE) || m->stack || m->special ||
 		        is_wiped(m->start)) {
@@ -247,7 +247,7 @@ bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, i
 		}
 		for (uintptr_t at = m->start; at < m->end;) {
 			uintptr_t next;
-			uintptr_t skip = surus_exempt_until(at, m->end, &next);
+			uintptr_t skip = surus_persistent_until(at, m->end, &next);
 			if (skip) {
 				at = skip;
 				continue;
@@ -261,7 +261,7 @@ bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, i
 	return true;
 }
 
-/* --- the mark --- */
+/* --- the checkpoint --- */
 
 static int count_libraries(struct dl_phdr_info *info, size_t size, void *to)
 {
@@ -270,11 +270,11 @@ static int count_libraries(struct dl_phdr_info *info, size_t size, void *to)
 	(void)size;
 	libraries->loaded = info->dlpi_adds;
 	libraries->unloaded = info->dlpi_subs;
-	return 1; /* each of them says the same */
+	return 1; /* all entries have the same numbers */
 }
 
-/* Were libraries loaded or unloaded since the mark? One may lie now where another was that is as
- * large. */
+/* Whether libraries were loaded or unloaded since the checkpoint. A new one may lie where another
+ * of the same size was. */
 static bool has_other_libraries(void)
 {
 	struct libraries now;
@@ -296,34 +296,34 @@ static size_t size(void)
 	return pages;
 }
 
-bool surus_mappings_mark(int maps, int statm)
+bool surus_mappings_checkpoint(int maps, int statm)
 {
 	a->maps = maps;
 	a->statm = statm;
-	a->marked_count = read_into(a->marked);
+	a->checkpoint_count = read_into(a->checkpoint);
 	a->brk = (uintptr_t)sbrk(0);
 	a->pages = size();
 	a->lost = false;
 	dl_iterate_phdr(count_libraries, &a->libraries);
-	return a->marked_count > 0;
+	return a->checkpoint_count > 0;
 }
 
 uintptr_t surus_mappings_stack_end(void)
 {
-	for (size_t i = 0; i < a->marked_count; i++) {
-		if (a->marked[i].stack) {
-			return a->marked[i].end;
+	for (size_t i = 0; i < a->checkpoint_count; i++) {
+		if (a->checkpoint[i].stack) {
+			return a->checkpoint[i].end;
 		}
 	}
 	return 0;
 }
 
-/* Was something mapped at `at`, at the mark? Then `end` is where that ends, or 0 if it was not as
- * `m` is; else `next` is where the next begins, if that is before what it was. */
+/* Whether `at` was mapped at the checkpoint. If so, `end` is where that mapping ended, or 0 if it
+ * differed from `m`. If not, `next` is lowered to the start of the next mapping. */
 static bool was_there(const struct mapping *m, uintptr_t at, uintptr_t *next, uintptr_t *end)
 {
-	for (size_t i = 0; i < a->marked_count; i++) {
-		const struct mapping *before = &a->marked[i];
+	for (size_t i = 0; i < a->checkpoint_count; i++) {
+		const struct mapping *before = &a->checkpoint[i];
 
 		if (at >= before->start && at < before->end) {
 			bool same = m->prot == before->prot && m->private == before->private &&
@@ -340,12 +340,12 @@ static bool was_there(const struct mapping *m, uintptr_t at, uintptr_t *next, ui
 	return false;
 }
 
-/* The stack may have grown below what is put back, and stays so. */
+/* The stack may have grown below the restored part, and stays so. */
 static void follow_stack(void)
 {
 	for (size_t i = 0; i < a->count; i++) {
-		for (size_t n = 0; a->now[i].stack && n < a->marked_count; n++) {
-			struct mapping *before = &a->marked[n];
+		for (size_t n = 0; a->now[i].stack && n < a->checkpoint_count; n++) {
+			struct mapping *before = &a->checkpoint[n];
 			if (before->stack && a->now[i].start < before->start) {
 				a->pages += (before->start - a->now[i].start) / PAGE;
 				before->start = a->now[i].start;
@@ -354,16 +354,17 @@ static void follow_stack(void)
 	}
 }
 
-/* Removes what was not mapped at the mark. Neighbours are one mapping to the kernel, so that one
- * may be of the mark in part, or of PHP's memory. False: one that was there has gone or changed. */
+/* Unmaps what was not mapped at the checkpoint. The kernel merges neighbours, so a mapping may
+ * belong to the checkpoint, or to PHP's memory, in part. False: a mapping of the checkpoint is
+ * missing or has changed. */
 static bool unmap_new(void)
 {
 	size_t found = 0, wanted = 0;
 
 	a->count = read_into(a->now);
 	follow_stack();
-	for (size_t i = 0; i < a->marked_count; i++) {
-		wanted += a->marked[i].end - a->marked[i].start;
+	for (size_t i = 0; i < a->checkpoint_count; i++) {
+		wanted += a->checkpoint[i].end - a->checkpoint[i].start;
 	}
 	for (size_t i = 0; i < a->count; i++) {
 		const struct mapping *m = &a->now[i];
@@ -390,20 +391,21 @@ static bool unmap_new(void)
 	return a->count > 0 && found == wanted;
 }
 
-/* Is as much mapped as at the mark, but for the chunks that are kept? */
+/* Whether the address space is as large as at the checkpoint, not counting kept chunks. */
 static bool is_as_large(void)
 {
 	return size() == a->pages + surus_chunks_pages();
 }
 
-const char *surus_mappings_put_back(void)
+const char *surus_mappings_restore(void)
 {
 	uintptr_t brk_now = (uintptr_t)sbrk(0);
 
 	if (brk_now != a->brk && (uintptr_t)syscall(SYS_brk, a->brk) != a->brk) {
 		return "memory: the heap cannot be made smaller";
 	}
-	/* Also one whose stack was there at the mark, because the boot has had a thread too. */
+	/* Also a thread whose stack was mapped at the checkpoint, because the boot had a thread,
+	 * too. */
 	if (surus_has_threads()) {
 		return "thread: a thread was left running";
 	}

@@ -1,14 +1,8 @@
-/* The pages of the snapshot: which have been written since the mark, and how they get their bytes
- * back.
+/* Finds the pages of the snapshot that were written since the checkpoint, and restores them.
  *
- * A page that nobody has written is the memory file's own, shared by all workers; one that has been
- * written is anonymous (/proc/self/pagemap tells them apart). An anonymous page stays so: it is
- * compared with its old bytes after each event, and gets back those that differ. These pages are
- * the hot set. One that has not differed for long is the file's again. Free pages of PHP's heap are
- * nobody's and stay as they are.
- *
- * What a worker finds written when it begins, is its own beginning, and lies in a file of its
- * own. */
+ * A written page is anonymous (/proc/self/pagemap). It is compared with its original after each
+ * request and stays in this hot set until it has not differed for long.
+ * docs/internals/rewind-memory.md has more. */
 #include "rewind/memory/pages.h"
 
 #include <string.h>
@@ -27,11 +21,11 @@
 enum {
 	PAGE = 4096,
 	HOT_BUDGET = 4096, /* pages; a request that writes more than these 16 MiB gives them back */
-	/* events; four times as many each time that the page has been needed again soon all the same */
-	PATIENCE = 256,
+	/* requests; four times as many for each time that the page was needed again soon */
+	IDLE_LIMIT = 256,
 	MAX_COOLED = 5,
-	/* events; to compare a page in all of them costs about as much as to fault it in and to look
-	 * for it once */
+	/* requests; comparing a page in all of them costs about as much as one page fault and one
+	 * scan */
 	SOON = 1024,
 	MAX_HOT = 1 << 20,
 };
@@ -39,32 +33,32 @@ enum {
 struct hot {
 	unsigned char *page;
 	const unsigned char *original;
-	uint32_t number;       /* in the memory file */
-	/* events in a row that have not changed it, and after how many it is given back */
-	uint32_t idle, patience;
+	uint32_t number; /* in the memory file */
+	/* unchanged requests in a row, and after how many the page is given back */
+	uint32_t idle, idle_limit;
 };
 
-/* What is known of a page of the memory file. */
+/* State of a page of the memory file. */
 struct page {
-	uint16_t own; /* its number in this worker's own file, from 1; 0 when it is not there */
+	uint16_t own; /* its number in this worker's own file, from 1; 0: not there */
 	bool hot;
-	bool loose; /* free memory of PHP's heap, in which nobody looks for anything */
-	unsigned char cooled; /* how often it has been given back, and needed again soon */
-	uint32_t cooled_at;   /* the event before which it was given back last */
+	bool free; /* free memory of PHP's heap, whose content does not matter */
+	unsigned char cooled; /* how often it was given back and needed again soon */
+	uint32_t cooled_at; /* the request before which it was last given back */
 };
 
 static struct pages {
 	const struct surus_copy *copy;
 	int pagemap;
-	struct page *known; /* one for each page of the memory file */
-	const unsigned char *own; /* this worker's own file, mapped to be read */
+	struct page *known; /* one per page of the memory file */
+	const unsigned char *own; /* this worker's own file, mapped read-only */
 	struct hot hot[MAX_HOT];
 	size_t hot_count;
-	uint32_t events;
-	bool impatient; /* a hot page is to be given back */
-	/* there had been when the written pages were found; -1: they are to be looked for */
+	uint32_t requests;
+	bool has_idle; /* a hot page can be given back */
+	/* page faults at the last scan; -1: a scan is needed */
 	long faults;
-	surus_restore *restore;
+	surus_copy_back *restore;
 	uint64_t entries[4096];
 } *p;
 
@@ -76,29 +70,29 @@ static bool is_anonymous(uint64_t entry)
 
 bool surus_pages_prepare(void)
 {
-	p = surus_exempt_map(sizeof(*p));
+	p = surus_persistent_map(sizeof(*p));
 	return p != NULL;
 }
 
 const char *surus_pages_begin(const struct surus_copy *copy, int pagemap)
 {
 	p->copy = copy;
-	p->restore = surus_restore_fastest();
+	p->restore = surus_copy_back_fastest();
 	if (p->known) {
-		surus_exempt_unmap(p->known);
+		surus_persistent_unmap(p->known);
 	}
-	p->known = surus_exempt_map(copy->size / PAGE * sizeof(*p->known));
+	p->known = surus_persistent_map(copy->size / PAGE * sizeof(*p->known));
 	if (!p->known) {
 		return "no memory for its bookkeeping";
 	}
 	if (pread(pagemap, p->entries, 8, (off_t)((uintptr_t)p / PAGE * 8)) != 8 ||
 	        !is_anonymous(p->entries[0])) {
-		return "/proc/self/pagemap does not tell what is anonymous";
+		return "/proc/self/pagemap does not show anonymous pages";
 	}
 	return NULL;
 }
 
-/* What page `number` of the memory file has to be. */
+/* The original of page `number` of the memory file. */
 static const unsigned char *original(size_t number)
 {
 	size_t own = p->known[number].own;
@@ -110,15 +104,15 @@ static bool heat(const struct surus_region *r, uintptr_t page)
 	size_t number = (r->offset + (page - r->start)) / PAGE;
 	struct page *known = &p->known[number];
 
-	if (known->hot || known->loose) {
+	if (known->hot || known->free) {
 		return true;
 	}
 	if (p->hot_count == MAX_HOT) {
 		return false;
 	}
-	/* Some pages are written every few thousand events: where OPcache looks for changed files, or a
-	 * session is thrown away. */
-	if (p->events - known->cooled_at > SOON) {
+	/* Some pages are written every few thousand requests, for example when OPcache checks files or
+	 * a session is deleted. */
+	if (p->requests - known->cooled_at > SOON) {
 		known->cooled = 0;
 	}
 	known->hot = true;
@@ -126,12 +120,12 @@ static bool heat(const struct surus_region *r, uintptr_t page)
 		.page = (unsigned char *)page,
 		.original = original(number),
 		.number = (uint32_t)number,
-		.patience = PATIENCE << 2 * known->cooled,
+		.idle_limit = IDLE_LIMIT << 2 * known->cooled,
 	};
 	return true;
 }
 
-/* Adds every page that has been written to the hot set. */
+/* Adds every written page to the hot set. */
 static bool scan(void)
 {
 	for (size_t i = 0; i < p->copy->region_count; i++) {
@@ -158,22 +152,21 @@ static bool scan(void)
 static long faults(void)
 {
 	struct rusage usage;
-	/* What there is of one thread is told at half the price. */
+	/* RUSAGE_THREAD costs half as much. */
 	int who = __libc_single_threaded ? RUSAGE_THREAD : RUSAGE_SELF;
 	if (getrusage(who, &usage) != 0) {
 		return -1;
 	}
-	surus_limit_note(who, &usage);
-	/* A fault that had to be tried again, because another process held the page, counts as a major
-	 * one. */
+	surus_execution_time_save(who, &usage);
+	/* A fault that was retried because another process held the page counts as a major one. */
 	return usage.ru_minflt + usage.ru_majflt;
 }
 
-/* --- the mark --- */
+/* --- the checkpoint --- */
 
 static const struct surus_region *region_of(uintptr_t page)
 {
-	static size_t last; /* mostly it is the same again */
+	static size_t last; /* usually the same again */
 
 	for (size_t i = 0; i < p->copy->region_count; i++) {
 		size_t at = (last + i) % p->copy->region_count;
@@ -185,18 +178,17 @@ static const struct surus_region *region_of(uintptr_t page)
 	return NULL;
 }
 
-static void loosen(uintptr_t page)
+static void mark_free(uintptr_t page)
 {
 	const struct surus_region *r = region_of(page);
 
 	if (r) {
-		p->known[(r->offset + (page - r->start)) / PAGE].loose = true;
+		p->known[(r->offset + (page - r->start)) / PAGE].free = true;
 	}
 }
 
-/* What this worker and the template have written since the snapshot is this worker's own beginning:
- * it goes into a file that only this worker has, mapped in its place, so that these pages too can
- * be told from those that will be written. */
+/* Moves what this worker and the prototype process have written since the snapshot into a file of
+ * this worker, mapped in place, so that later writes to these pages can be detected, too. */
 static bool keep_own(void)
 {
 	size_t size = p->hot_count * PAGE;
@@ -229,18 +221,18 @@ static bool keep_own(void)
 	return complete;
 }
 
-bool surus_pages_mark(int pagemap)
+bool surus_pages_checkpoint(int pagemap)
 {
 	p->pagemap = pagemap;
 	if (!scan() || p->hot_count > HOT_BUDGET || !keep_own()) {
 		return false;
 	}
-	surus_heap_each_free(loosen);
+	surus_heap_each_free(mark_free);
 	p->faults = -1;
 	return true;
 }
 
-/* --- putting back --- */
+/* --- restoring --- */
 
 /* Gives hot pages back to the kernel: all, or those that have been idle for long. Their mapping
  * then shows the file again. */
@@ -251,7 +243,7 @@ static bool cool(bool all)
 	for (size_t i = 0; i < p->hot_count;) {
 		size_t run = 0;
 		while (i + run < p->hot_count && p->hot[i + run].page == p->hot[i].page + run * PAGE &&
-		       (all || p->hot[i + run].idle >= p->hot[i + run].patience / 2)) {
+		       (all || p->hot[i + run].idle >= p->hot[i + run].idle_limit / 2)) {
 			run++;
 		}
 		if (run == 0) {
@@ -264,14 +256,14 @@ static bool cool(bool all)
 		for (size_t n = i; n < i + run; n++) {
 			struct page *known = &p->known[p->hot[n].number];
 			known->hot = false;
-			/* Where all are, it is not for having been idle. */
+			/* If all are given back, the reason is not idleness. */
 			known->cooled = all ? 0 : known->cooled + (known->cooled < MAX_COOLED);
-			known->cooled_at = p->events;
+			known->cooled_at = p->requests;
 		}
 		i += run;
 	}
 	p->hot_count = kept;
-	p->impatient = false;
+	p->has_idle = false;
 	return true;
 }
 
@@ -283,23 +275,23 @@ const char *surus_pages_check(void)
 		}
 		p->faults = -1;
 	}
-	if ((p->hot_count > HOT_BUDGET || p->impatient) && !cool(p->hot_count > HOT_BUDGET)) {
+	if ((p->hot_count > HOT_BUDGET || p->has_idle) && !cool(p->hot_count > HOT_BUDGET)) {
 		return "memory: written pages cannot be given back";
 	}
 	return NULL;
 }
 
-void surus_pages_put_back(void)
+void surus_pages_restore(void)
 {
 	for (size_t i = 0; i < p->hot_count; i++) {
 		struct hot *hot = &p->hot[i], *next = i + 1 < p->hot_count ? hot + 1 : hot;
 		if (p->restore(hot->page, hot->original, PAGE, next->page, next->original)) {
 			hot->idle = 0;
-		} else if (++hot->idle >= hot->patience) {
-			p->impatient = true;
+		} else if (++hot->idle >= hot->idle_limit) {
+			p->has_idle = true;
 		}
 	}
-	p->events++;
+	p->requests++;
 	if (p->faults < 0) {
 		p->faults = faults();
 	}
@@ -312,7 +304,7 @@ const void *surus_pages_difference(void)
 		for (uintptr_t page = r->start; page < r->end; page += PAGE) {
 			size_t number = (r->offset + (page - r->start)) / PAGE;
 			const unsigned char *before = original(number);
-			if (!p->known[number].loose && memcmp((void *)page, before, PAGE) != 0) {
+			if (!p->known[number].free && memcmp((void *)page, before, PAGE) != 0) {
 				for (size_t b = 0; b < PAGE; b++) {
 					if (((unsigned char *)page)[b] != before[b]) {
 						return (void *)(page + b);

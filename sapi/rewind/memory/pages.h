@@ -1,5 +1,4 @@
-/* The pages of the snapshot: which have been written since the mark, and how they get their bytes
- * back. */
+/* Finds the pages of the snapshot that were written since the checkpoint, and restores them. */
 #ifndef SURUS_REWIND_MEMORY_PAGES_H
 #define SURUS_REWIND_MEMORY_PAGES_H
 
@@ -9,37 +8,36 @@
 
 enum { SURUS_REGIONS = 4096 };
 
-/* A copy of the memory of this process: the file, and where in memory it belongs. */
+/* The snapshot: the memory file, and the place of each part in memory. */
 struct surus_copy {
-	const unsigned char *bytes; /* the file, mapped to be read */
+	const unsigned char *bytes; /* the file, mapped read-only */
 	size_t size;
 	struct surus_region {
 		uintptr_t start, end;
 		size_t offset; /* in the file */
 		int prot;
-		bool anonymous; /* no file is behind it: what nobody has touched is zeros */
+		bool anonymous; /* no file behind it: untouched pages are zeros */
 	} regions[SURUS_REGIONS];
 	size_t region_count;
 };
 
-/* Makes room for what is noted here, as surus_mappings_prepare. */
+/* Allocates the bookkeeping; before the snapshot. */
 bool surus_pages_prepare(void);
 
-/* In the template: here are the pages of this copy, of which `bytes` may still be missing. NULL, or
- * why they cannot be known. The descriptor is that of /proc/self/pagemap. */
+/* In the prototype process: starts with the pages of this copy, whose `bytes` may still be missing.
+ * NULL, or why that failed. The descriptor is that of /proc/self/pagemap. */
 const char *surus_pages_begin(const struct surus_copy *copy, int pagemap);
 
-/* In a worker: what is written from here on is put back; what has been written is its own
- * beginning. False: that is too much. */
-bool surus_pages_mark(int pagemap);
+/* In a worker: sets the checkpoint. Pages written so far are its own originals. False: too many. */
+bool surus_pages_checkpoint(int pagemap);
 
-/* Finds out which have been written. NULL, or why that cannot be. */
+/* Finds the written pages. NULL, or why that failed. */
 const char *surus_pages_check(void);
 
-/* Puts them back. After surus_pages_check only. */
-void surus_pages_put_back(void);
+/* Restores them. Only after surus_pages_check(). */
+void surus_pages_restore(void);
 
-/* Compares every byte; the first address that differs from the mark, or NULL. */
+/* Compares every byte; returns the first address that differs from the checkpoint, or NULL. */
 const void *surus_pages_difference(void);
 
 #endif

@@ -1,12 +1,7 @@
-/* The memory of this process: a copy of it as it was when the application had booted, and a mark at
- * which it is that again.
+/* Takes the snapshot of a process's memory, checkpoints workers, restores them.
  *
- * The copy lies in a memory file. Every private writable mapping is replaced by a private mapping
- * of that file; which of its pages are written then and have to be put back, rewind/memory/pages.c
- * knows.
- *
- * What runs here works on memory that is not put back: the stack below the mark, and mappings that
- * are exempt. */
+ * The code here runs on memory that is not restored: the stack below the checkpoint's frames, and
+ * persistent mappings. docs/internals/rewind-memory.md has more. */
 #include "rewind/memory/snapshot.h"
 
 #include <errno.h>
@@ -28,16 +23,16 @@
 enum {
 	PAGE = 4096,
 	STACK_COPY = 1 << 20,
-	BELOW_THE_MARK = 16 * 1024, /* how far from the marked frames the restoring code runs */
+	BELOW_CHECKPOINT = 16 * 1024, /* distance of the restoring code from the saved frames */
 };
 
 static struct snapshot {
 	struct surus_copy copy;
-	surus_restore *restore;
-	jmp_buf mark;
-	sigset_t mask; /* signals that were blocked there */
-	/* how the processor computed with them: a library may change that for good, as -ffast-math
-	 * does */
+	surus_copy_back *restore;
+	jmp_buf checkpoint;
+	sigset_t mask; /* signal mask at the checkpoint */
+	/* floating-point environment at the checkpoint: a library may change it for good, as
+	 * -ffast-math does */
 	fenv_t floats;
 	uintptr_t stack_low, stack_high;
 	unsigned char stack[STACK_COPY];
@@ -81,9 +76,9 @@ static bool write_all(int file, const void *bytes, size_t len, size_t offset)
 	return true;
 }
 
-/* Is it a page that may not be touched (MADV_GUARD_INSTALL), as those behind the stacks of threads
- * since glibc 2.42? The page map says so since Linux 6.15, with bit 58; before, such a page looks
- * like one that is swapped out, and only trying tells. */
+/* Whether it is a guard page, which must not be touched (MADV_GUARD_INSTALL), such as those of
+ * thread stacks since glibc 2.42. Since Linux 6.15 bit 58 of the page map shows it; before, such a
+ * page looks swapped out, and only an access tells. */
 static bool is_guard(uint64_t entry, const void *page, int file, size_t offset)
 {
 	const uint64_t present = (uint64_t)1 << 63, swapped = (uint64_t)1 << 62, guard =
@@ -93,9 +88,9 @@ static bool is_guard(uint64_t entry, const void *page, int file, size_t offset)
 	        pwrite(file, page, 1, (off_t)offset) < 0 && errno == EFAULT);
 }
 
-/* Copies a region into the file; pages of zeros stay holes. Those that nobody has touched are not
- * even looked at, where no file is behind them: the page map says so
- * (Documentation/admin-guide/mm/pagemap.rst, bits 62 and 63), and a look would make them. */
+/* Copies a region into the file; zero pages stay holes. Untouched pages without a file behind them
+ * are skipped (Documentation/admin-guide/mm/pagemap.rst, bits 62 and 63), because reading would
+ * allocate them. */
 static bool save(const struct surus_region *r, int file, int pagemap)
 {
 	enum { AT_ONCE = 512 };
@@ -127,12 +122,12 @@ static bool save(const struct surus_region *r, int file, int pagemap)
 	return true;
 }
 
-/* Makes room for the bookkeeping of a snapshot, and forgets the one before: those who live by it
- * have it themselves. */
-static bool begin_anew(void)
+/* Allocates the bookkeeping, or forgets the previous snapshot, which existing workers have mapped
+ * themselves. */
+static bool begin(void)
 {
 	if (!s) {
-		s = surus_exempt_map(sizeof(*s));
+		s = surus_persistent_map(sizeof(*s));
 		return s && surus_mappings_prepare() && surus_pages_prepare();
 	}
 	munmap((void *)s->copy.bytes, s->copy.size);
@@ -140,26 +135,27 @@ static bool begin_anew(void)
 	return true;
 }
 
-/* Replaces all that is copied by mappings of the copy. NULL, or why that cannot be. */
+/* Replaces all copied regions by mappings of the copy. NULL, or why that failed. */
 static const char *copy_and_map(int file, int pagemap)
 {
 	if (ftruncate(file, (off_t)s->copy.size) != 0) {
 		return "no memory file (memfd_create)";
 	}
-	/* All is copied before anything is replaced; nothing in between writes to a region. */
+	/* Copies everything before it replaces anything; nothing in between writes to a region. */
 	for (size_t i = 0; i < s->copy.region_count; i++) {
 		if (!save(&s->copy.regions[i], file, pagemap)) {
 			return "no memory for the snapshot";
 		}
 	}
-	/* Kernels before 5.1 do not know how; then it is only that nobody has a descriptor of it. */
+	/* Kernels before 5.1 lack F_SEAL_FUTURE_WRITE; then the missing descriptor is the only
+	 * protection. */
 	fcntl(file, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	for (size_t i = 0; i < s->copy.region_count; i++) {
 		struct surus_region *r = &s->copy.regions[i];
 		if (mmap((void *)r->start, r->end - r->start, r->prot, MAP_PRIVATE | MAP_FIXED, file,
 		        (off_t)r->offset) ==
 		    MAP_FAILED) {
-			/* Half of the memory is the file's; that is as good as the memory before. */
+			/* Some regions are mapped from the file now; their content is the same. */
 			return "the snapshot cannot be mapped";
 		}
 	}
@@ -171,13 +167,13 @@ const char *surus_snapshot_take(int maps, int smaps, int pagemap)
 {
 	const char *why;
 
-	if (!begin_anew()) {
+	if (!begin()) {
 		return "no memory for its bookkeeping";
 	}
 	if (!surus_mappings_read(maps)) {
 		return "/proc/self/maps cannot be read";
 	}
-	if (!surus_mappings_note_wiped(smaps)) {
+	if (!surus_mappings_find_wiped(smaps)) {
 		return "/proc/self/smaps cannot be read";
 	}
 	if (!surus_mappings_is_on_stack(STACK_COPY / 2)) {
@@ -187,13 +183,13 @@ const char *surus_snapshot_take(int maps, int smaps, int pagemap)
 		return "it has too many mappings";
 	}
 	if (s->copy.size > (size_t)64 << 30) {
-		return "it has mapped more than 64 GiB"; /* sanitizers do */
+		return "it has mapped more than 64 GiB"; /* as under sanitizers */
 	}
-	s->restore = surus_restore_fastest();
+	s->restore = surus_copy_back_fastest();
 	if ((why = surus_pages_begin(&s->copy, pagemap))) {
 		return why;
 	}
-	/* Open until all is mapped: no script shall have it. */
+	/* Closed once everything is mapped, so that no script gets it. */
 	int file = (int)syscall(SYS_memfd_create, "surus-snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (file < 0) {
 		return "no memory file (memfd_create)";
@@ -203,14 +199,14 @@ const char *surus_snapshot_take(int maps, int smaps, int pagemap)
 	return why;
 }
 
-/* --- the mark --- */
+/* --- the checkpoint --- */
 
-const char *surus_snapshot_mark(int maps, int pagemap, int statm)
+const char *surus_snapshot_checkpoint(int maps, int pagemap, int statm)
 {
-	if (!surus_pages_mark(pagemap)) {
+	if (!surus_pages_checkpoint(pagemap)) {
 		return "too much has been written since";
 	}
-	if (!surus_mappings_mark(maps, statm)) {
+	if (!surus_mappings_checkpoint(maps, statm)) {
 		return "/proc/self/maps cannot be read";
 	}
 	s->stack_low = ((uintptr_t)__builtin_frame_address(0) - 4096) & ~(uintptr_t)15;
@@ -220,42 +216,42 @@ const char *surus_snapshot_mark(int maps, int pagemap, int statm)
 	}
 	sigprocmask(SIG_SETMASK, NULL, &s->mask);
 	fegetenv(&s->floats);
-	if (_setjmp(s->mark)) {
-		return NULL; /* rewound */
+	if (_setjmp(s->checkpoint)) {
+		return NULL; /* restored */
 	}
 	memcpy(s->stack, (void *)s->stack_low, s->stack_high - s->stack_low);
 	return NULL;
 }
 
-/* --- putting back --- */
+/* --- restoring --- */
 
 const char *surus_snapshot_check(bool no_calls)
 {
-	const char *why = no_calls ? NULL : surus_mappings_put_back();
+	const char *why = no_calls ? NULL : surus_mappings_restore();
 
 	return why ? why : surus_pages_check();
 }
 
-static __attribute__((noinline, noreturn)) void put_back(bool mask)
+static __attribute__((noinline, noreturn)) void restore(bool mask)
 {
 	s->restore((void *)s->stack_low, s->stack, s->stack_high - s->stack_low, s->stack, s->stack);
-	surus_pages_put_back();
+	surus_pages_restore();
 	surus_mappings_wipe();
 	if (mask) {
 		sigprocmask(SIG_SETMASK, &s->mask, NULL);
 	}
 	fesetenv(&s->floats);
-	_longjmp(s->mark, 1);
+	_longjmp(s->checkpoint, 1);
 }
 
-void surus_snapshot_put_back(bool mask)
+void surus_snapshot_restore(bool mask)
 {
-	uintptr_t here = (uintptr_t)__builtin_frame_address(0), there = s->stack_low - BELOW_THE_MARK;
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0), there = s->stack_low - BELOW_CHECKPOINT;
 
-	/* The frames that are put back must not be those that do it. */
+	/* The restoring code must not run in the frames that it restores. */
 	if (here > there) {
 		volatile char *room = __builtin_alloca(here - there);
 		room[0] = 0;
 	}
-	put_back(mask);
+	restore(mask);
 }

@@ -1,6 +1,5 @@
-/* The memory of PHP's allocator. It asks for chunks, mostly of 2 MiB; those that a request has
- * asked for are known here, so that they can be taken back, and a few are kept mapped for the next
- * one. */
+/* Provides the chunks of PHP's allocator, mostly of 2 MiB: takes back the chunks of a request and
+ * keeps a few mapped for the next one. */
 #include "rewind/memory/zend_chunks.h"
 
 #include <stdio.h>
@@ -22,7 +21,7 @@ enum {
 };
 
 static struct chunks {
-	bool noting; /* the boot is over */
+	bool recording; /* the boot has ended */
 	bool overflown;
 	size_t count;
 	struct chunk {
@@ -61,7 +60,7 @@ static void *map_aligned(size_t size, size_t alignment)
 static void *allocate(zend_mm_storage *storage, size_t size, size_t alignment)
 {
 	(void)storage;
-	if (!c->noting) {
+	if (!c->recording) {
 		return map_aligned(size, alignment);
 	}
 	for (size_t i = 0; i < c->count; i++) {
@@ -69,7 +68,7 @@ static void *allocate(zend_mm_storage *storage, size_t size, size_t alignment)
 		if (!chunk->used && chunk->size == size &&
 		        ((uintptr_t)chunk->start & (alignment - 1)) == 0) {
 			chunk->used = true;
-			/* PHP expects the map of free pages, at a chunk's beginning, to be empty: new, or freed
+			/* PHP expects the map of free pages at a chunk's beginning to be empty: new, or freed
 			 * page by page (zend_mm_chunk_init in Zend/zend_alloc.c). */
 			memset(chunk->start, 0, PAGE);
 			return chunk->start;
@@ -105,13 +104,13 @@ static void drop(struct chunk *chunk)
 static void release(zend_mm_storage *storage, void *start, size_t size)
 {
 	(void)storage;
-	if (!c->noting) {
+	if (!c->recording) {
 		munmap(start, size);
 		return;
 	}
 	struct chunk *chunk = find(start);
 	if (!chunk) {
-		return; /* the boot's: it is there again for the next request, and has to be mapped then */
+		return; /* a chunk of the boot, which must stay mapped for the next request */
 	}
 	if (chunk->size > ZEND_MM_CHUNK_SIZE) {
 		drop(chunk);
@@ -120,7 +119,7 @@ static void release(zend_mm_storage *storage, void *start, size_t size)
 	}
 }
 
-/* PHP then takes a new block and copies, or keeps the larger one. */
+/* Not supported: PHP copies to a new block, or keeps the larger one. */
 static bool truncate_(zend_mm_storage *storage, void *start, size_t old_size, size_t new_size)
 {
 	(void)storage;
@@ -132,19 +131,19 @@ static bool truncate_(zend_mm_storage *storage, void *start, size_t old_size, si
 
 static bool extend(zend_mm_storage *storage, void *start, size_t old_size, size_t new_size)
 {
-	struct chunk *chunk = c->noting ? find(start) : NULL;
+	struct chunk *chunk = c->recording ? find(start) : NULL;
 	(void)storage;
 
 	if (!chunk) {
 		return false;
 	}
-	/* In place, so that a string that grows is not copied each time. */
+	/* Extends in place, so that a growing string is not copied each time. */
 	void *behind = mmap(chunk->start + old_size, new_size - old_size, PROT_READ | PROT_WRITE,
 	                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 	if (behind == MAP_FAILED) {
 		return false;
 	}
-	if (behind != chunk->start + old_size) { /* a kernel that does not know the flag */
+	if (behind != chunk->start + old_size) { /* the kernel ignores the flag */
 		munmap(behind, new_size - old_size);
 		return false;
 	}
@@ -161,9 +160,9 @@ bool surus_chunks_install(void)
 		.chunk_extend = extend,
 	};
 
-	c = surus_exempt_map(sizeof(*c));
-	/* PHP keeps one block from its start to the end of its first request, and frees it into the
-	 * heap that it has then. Without it, nothing of the heap of the start is in use. */
+	c = surus_persistent_map(sizeof(*c));
+	/* PHP keeps one block from its start to the end of its first request and frees it into the heap
+	 * of that time. Without that block, the heap of the start is empty. */
 	virtual_cwd_deactivate();
 	if (zend_memory_usage(false) > 0) {
 		fprintf(stderr,
@@ -182,14 +181,14 @@ bool surus_chunks_install(void)
 	return true;
 }
 
-void surus_chunks_begin(void)
+void surus_chunks_record(void)
 {
-	c->noting = true;
+	c->recording = true;
 }
 
 void surus_chunks_pause(void)
 {
-	c->noting = false;
+	c->recording = false;
 	for (size_t i = c->count; i-- > 0;) {
 		if (!c->chunks[i].used) {
 			drop(&c->chunks[i]);

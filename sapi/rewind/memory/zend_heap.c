@@ -1,10 +1,8 @@
-/* The heap of PHP's allocator, made ready for events at the end of the boot. What an event
- * allocates should lie together, in pages that the boot does not use: then few of the boot's pages
- * are written, and those that are free need not be put back, since nobody reads what is in free
- * memory.
+/* Pads the heap of PHP's allocator at the end of the boot, so that requests use pages of their own.
  *
- * PHP keeps the layout of a chunk to itself (Zend/zend_alloc.c). What is used of it is found out,
- * and tried; where it is not as expected, nothing is done. */
+ * PHP does not export the layout of a chunk (Zend/zend_alloc.c). The code finds the used part of it
+ * and verifies it; if anything is unexpected, it does nothing. docs/internals/rewind-memory.md says
+ * why. */
 #include "rewind/memory/zend_heap.h"
 
 #include <stdlib.h>
@@ -17,21 +15,21 @@
 
 enum { BITS = 64, WORDS = ZEND_MM_PAGES / BITS };
 
-/* How every chunk begins. The map of used pages, a bit for each, lies behind; in front of what each
- * page is used for, 32 bits for each. */
+/* The beginning of a chunk. The map of used pages, a bit per page, follows later; after it, 32 bits
+ * per page say what the page is used for. */
 struct chunk {
 	void *heap;
-	struct chunk *next, *prev; /* of a ring of all of them */
+	struct chunk *next, *prev; /* of a circular list */
 };
 
-static size_t used_at; /* where in a chunk that map is; 0 when it is not known */
+static size_t used_at; /* offset of that map; 0: unknown */
 
 static struct chunk *chunk_of(const void *memory)
 {
 	return (struct chunk *)((uintptr_t)memory & ~(ZEND_MM_CHUNK_SIZE - 1));
 }
 
-/* The heap itself lies in the first one. */
+/* The first chunk contains the heap itself. */
 static struct chunk *main_chunk(void)
 {
 	return chunk_of(zend_mm_get_heap());
@@ -52,9 +50,9 @@ static bool is_used(const uint64_t *map, size_t page)
 	return map[page / BITS] >> page % BITS & 1;
 }
 
-/* Is the map of used pages at `at`? It has to show a block that is there, and no more when it is
- * not. */
-static bool tells_the_truth(size_t at)
+/* Whether the map of used pages is at `at`: it must show a block that exists, and not any more once
+ * it is freed. */
+static bool is_used_map(size_t at)
 {
 	enum { PAGES = 3 };
 	char *block = emalloc(PAGES * ZEND_MM_PAGE_SIZE);
@@ -63,16 +61,16 @@ static bool tells_the_truth(size_t at)
 	const uint32_t *info = (const uint32_t *)(map + WORDS);
 	size_t first = page_of(block);
 	/* ZEND_MM_LRUN */
-	bool truth = chunk->next->prev == chunk && info[first] == (0x40000000 | PAGES);
+	bool matches = chunk->next->prev == chunk && info[first] == (0x40000000 | PAGES);
 
 	for (size_t page = first; page < first + PAGES; page++) {
-		truth &= is_used(map, page);
+		matches &= is_used(map, page);
 	}
 	efree(block);
 	for (size_t page = first; page < first + PAGES; page++) {
-		truth &= !is_used(map, page);
+		matches &= !is_used(map, page);
 	}
-	return truth;
+	return matches;
 }
 
 static bool find_used(void)
@@ -82,26 +80,26 @@ static bool find_used(void)
 	if (chunk->heap != zend_mm_get_heap()) {
 		return false;
 	}
-	/* A chunk's first page is its own: the map begins with a 1, and what is behind it, with a block
-	 * of one page. */
+	/* A chunk uses its first page itself, so the map begins with a 1 and the next table with a
+	 * block of one page. */
 	for (size_t at = sizeof(*chunk); !used_at &&
 	        at + (WORDS * 8) + ZEND_MM_PAGES * 4 <= ZEND_MM_PAGE_SIZE; at += 8) {
 		const uint64_t *map = (const uint64_t *)((const char *)chunk + at);
 		if (is_used(map, 0) && *(const uint32_t *)(map + WORDS) == (0x40000000 | 1) &&
-		        tells_the_truth(at)) {
+		        is_used_map(at)) {
 			used_at = at;
 		}
 	}
 	return used_at != 0;
 }
 
-/* The pages of all chunks that are used now. */
+/* The used pages of a chunk. */
 struct before {
 	struct chunk *chunk;
 	uint64_t used[WORDS];
 };
 
-static struct before *note_used(size_t *count)
+static struct before *save_used(size_t *count)
 {
 	struct chunk *first = main_chunk(), *chunk = first;
 	struct before *before;
@@ -121,7 +119,7 @@ static struct before *note_used(size_t *count)
 
 static bool was_used(const struct before *before, size_t count, const void *memory)
 {
-	static size_t last; /* mostly it is the same again */
+	static size_t last; /* usually the same again */
 
 	for (size_t i = 0; i < count; i++) {
 		size_t at = (last + i) % count;
@@ -133,8 +131,7 @@ static bool was_used(const struct before *before, size_t count, const void *memo
 	return false;
 }
 
-/* Takes what is free of blocks of `size` in pages that are used, for good. Returns a block in a
- * page that was not. */
+/* Allocates all free blocks of `size` in used pages, for good. Returns a block in a new page. */
 static void *take_gaps(const struct before *before, size_t count, size_t size)
 {
 	void *block;
@@ -156,7 +153,7 @@ static void fill_gaps(void)
 	size_t count;
 
 	zend_mm_gc(zend_mm_get_heap());
-	struct before *before = note_used(&count);
+	struct before *before = save_used(&count);
 	for (size_t i = 0; before && i < BINS; i++) {
 		blocks[i] = take_gaps(before, count, bins[i]);
 	}
@@ -164,32 +161,32 @@ static void fill_gaps(void)
 		efree(blocks[i]);
 	}
 	free(before);
-	/* Has those new pages free again. */
+	/* Frees the new pages again. */
 	zend_mm_gc(zend_mm_get_heap());
 }
 
 static void set_limit(size_t bytes)
 {
-	/* The first time it may only give chunks back that are in reserve. */
+	/* The first call may only free chunks in reserve. */
 	zend_set_memory_limit(bytes);
 	if (zend_set_memory_limit(bytes) != SUCCESS) {
 		zend_set_memory_limit(zend_memory_usage(true));
 	}
 }
 
-void surus_heap_settle(void)
+void surus_heap_pad(void)
 {
 	if (!is_zend_mm()) {
 		return;
 	}
-	/* It must not end in a fatal error that less memory is left than a chunk. */
+	/* Filling the gaps must not fail because less than a chunk is left. */
 	zend_set_memory_limit(SIZE_MAX);
 	zend_try {
 		if (find_used()) {
 			fill_gaps();
 		}
 	} zend_catch {
-		CG(unclean_shutdown) = 0; /* the gaps that are left cost time, no more */
+		CG(unclean_shutdown) = 0; /* the remaining gaps only cost time */
 	} zend_end_try();
 	set_limit((size_t)PG(memory_limit));
 	zend_memory_reset_peak_usage();

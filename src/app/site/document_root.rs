@@ -15,7 +15,7 @@ use tracing::error;
 
 use super::access_check::AccessCheck;
 use super::normalize::{Kind, kind};
-use super::opened::{Denial, Opened, Trouble};
+use super::opened::{Denial, LookupError, Opened};
 use crate::observe::rate_limit::Rarely;
 
 /// Which symbolic links out of a served directory are followed. Links within it always are.
@@ -52,7 +52,7 @@ pub(crate) struct Root {
 enum WalkError {
     Missing,
     Denied(Denial),
-    Failed(Trouble),
+    Failed(LookupError),
 }
 
 impl From<WalkError> for Opened {
@@ -342,14 +342,14 @@ fn explain(error: OpenError, path: &Path) -> WalkError {
                 error!(%path, %error, "cannot open a file; raise the limit of open files \
                     (LimitNOFILE= of systemd, ulimit -n), or lower http.max_connections");
             }
-            WalkError::Failed(Trouble::Scarce)
+            WalkError::Failed(LookupError::Scarce)
         }
         OpenError::Other(error) => {
             if REPORTED.is_time(Instant::now()) {
                 let path = path.display();
                 error!(%path, %error, "cannot open a file; see the kernel log for errors of its file system");
             }
-            WalkError::Failed(Trouble::Broken)
+            WalkError::Failed(LookupError::Broken)
         }
     }
 }
@@ -380,9 +380,12 @@ mod tests {
         const EMFILE: i32 = 24;
         assert!(matches!(opened(ENOENT), Opened::Missing));
         assert!(matches!(opened(EACCES), Opened::Denied(_)));
-        assert!(matches!(opened(EIO), Opened::Failed(Trouble::Broken)));
+        assert!(matches!(opened(EIO), Opened::Failed(LookupError::Broken)));
         for number in [ENOMEM, ENFILE, EMFILE] {
-            assert!(matches!(opened(number), Opened::Failed(Trouble::Scarce)));
+            assert!(matches!(
+                opened(number),
+                Opened::Failed(LookupError::Scarce)
+            ));
         }
     }
 }

@@ -17,7 +17,7 @@ use surus_sys::seqpacket::Seqpacket;
 use super::config_guard::ConfigGuard;
 use super::document_root::Root;
 use super::normalize::{Kind, kind};
-use super::opened::{Denial, Opened, Trouble};
+use super::opened::{Denial, LookupError, Opened};
 
 mod front;
 
@@ -196,8 +196,8 @@ fn encode(told: &Told) -> ([u8; 1], &[u8], Option<BorrowedFd<'_>>) {
             Denial::Special => (8, b"", None),
             _ => (9, b"", None),
         },
-        Told::Opened(Opened::Failed(Trouble::Scarce)) => (10, b"", None),
-        Told::Opened(Opened::Failed(Trouble::Broken)) => (11, b"", None),
+        Told::Opened(Opened::Failed(LookupError::Scarce)) => (10, b"", None),
+        Told::Opened(Opened::Failed(LookupError::Broken)) => (11, b"", None),
     };
     ([code], text, fd)
 }

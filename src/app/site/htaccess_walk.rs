@@ -1,5 +1,4 @@
-//! Leads a request through the `.htaccess` files on its way, as Apache does: who may have it, where
-//! it leads, what it finds there.
+//! Applies the `.htaccess` files on a request's path as Apache does: access, rewriting, handlers.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -17,7 +16,7 @@ use super::htaccess::rewrite::{self, Outcome, Pass};
 use super::htaccess::rules::Led;
 use super::htaccess::{About, Htaccess, Way};
 use super::lookup::NoScript;
-use super::normalize::{Kind, Normalised, Stop, kind, normalize};
+use super::normalize::{Kind, NormalizedPath, Stop, kind, normalize};
 use super::opened::{Denial, Opened};
 use super::{Asker, Found, Resolution, Site, encode};
 use crate::event::Script;
@@ -41,7 +40,7 @@ pub(super) struct Visit<'a> {
     env: Env,
     /// No rule is evaluated any more: `END`.
     is_over: bool,
-    /// What rules of this pass have said of who answers.
+    /// The handler that rules of this pass have chosen.
     handler: Option<Handler>,
     passes: usize,
     lookups: usize,
@@ -58,7 +57,7 @@ enum At {
     Hidden,
     Missing,
     Denied(Denial),
-    Failed(super::Trouble),
+    Failed(super::LookupError),
 }
 
 impl<'a> Visit<'a> {
@@ -90,7 +89,7 @@ impl Site {
         &self,
         htaccess: &Htaccess,
         visit: &mut Visit<'_>,
-        path: &Normalised<'_>,
+        path: &NormalizedPath<'_>,
         is_subrequest: bool,
     ) -> Resolution {
         visit.passes += 1;
@@ -211,7 +210,7 @@ impl Site {
     fn look_up(
         &self,
         asker: Asker,
-        path: &Normalised<'_>,
+        path: &NormalizedPath<'_>,
         directories: usize,
         now: Instant,
     ) -> (At, usize) {
@@ -262,7 +261,7 @@ impl Site {
         htaccess: &Htaccess,
         visit: &mut Visit<'_>,
         about: &About<'_>,
-        path: &Normalised<'_>,
+        path: &NormalizedPath<'_>,
         at: At,
     ) -> Resolution {
         let whole = path.path();
@@ -291,7 +290,7 @@ impl Site {
                 let directory = format!("{whole}/");
                 let mut names = self.index_names(about.way).iter();
                 let has_index =
-                    names.any(|name| self.has_index(&beside(&directory, name).0, visit.now));
+                    names.any(|name| self.has_index(&relative_to(&directory, name).0, visit.now));
                 match has_index || about.way.fallback().is_some() {
                     true => Resolution::Redirect(encode(&directory)),
                     false => self.miss(htaccess, visit, about.way, whole),
@@ -314,7 +313,7 @@ impl Site {
             && !visit.is_fallback
         {
             visit.is_fallback = true;
-            let (to, query) = beside(url, to);
+            let (to, query) = relative_to(url, to);
             visit.prepend(query);
             return self.go_on(htaccess, visit, &to, true);
         }
@@ -341,7 +340,7 @@ impl Site {
     ) -> Option<Resolution> {
         let mut denied = None;
         for name in self.index_names(way) {
-            let (to, query) = beside(directory, name);
+            let (to, query) = relative_to(directory, name);
             if !self.has_index(&to, visit.now) {
                 continue;
             }
@@ -391,8 +390,8 @@ impl Site {
     }
 }
 
-/// The path and the query of a URL beside another one, as `DirectoryIndex` names it.
-fn beside<'a>(url: &str, name: &'a str) -> (String, Option<&'a str>) {
+/// The path and the query of a name relative to a URL, as `DirectoryIndex` resolves it.
+fn relative_to<'a>(url: &str, name: &'a str) -> (String, Option<&'a str>) {
     let (name, query) = match name.split_once('?') {
         Some((name, query)) => (name, Some(query)),
         None => (name, None),

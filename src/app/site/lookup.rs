@@ -9,8 +9,8 @@ use surus_sys::openat2::Access;
 use tracing::debug;
 
 use super::hidden_files::Why;
-use super::normalize::{Kind, Normalised, Stop, fold, kind};
-use super::opened::{Denial, Opened, Trouble};
+use super::normalize::{Kind, NormalizedPath, Stop, fold, kind};
+use super::opened::{Denial, LookupError, Opened};
 use super::{Asker, Found, Resolution, Site, encode};
 use crate::event::Script;
 use crate::private_files::{self, Shared, Unopened};
@@ -21,7 +21,7 @@ impl Site {
     pub(super) fn find_plainly(
         &self,
         asker: Asker,
-        path: &Normalised<'_>,
+        path: &NormalizedPath<'_>,
         now: Instant,
     ) -> Option<Resolution> {
         let (files, stop) = path.files();
@@ -90,7 +90,12 @@ impl Site {
         }
     }
 
-    fn find_script(&self, path: &Normalised<'_>, files: &str, now: Instant) -> Option<Resolution> {
+    fn find_script(
+        &self,
+        path: &NormalizedPath<'_>,
+        files: &str,
+        now: Instant,
+    ) -> Option<Resolution> {
         match self.find_script_at(path, files, now)? {
             Ok((script, _)) => Some(Resolution::Script(script)),
             Err(NoScript::Missing | NoScript::Directory) => None,
@@ -104,7 +109,7 @@ impl Site {
     /// part ends.
     pub(super) fn find_script_at(
         &self,
-        path: &Normalised<'_>,
+        path: &NormalizedPath<'_>,
         files: &str,
         now: Instant,
     ) -> Option<Result<(Script, usize), NoScript>> {
@@ -276,5 +281,5 @@ pub(super) enum NoScript {
     Directory,
     Hidden,
     Denied(Denial),
-    Failed(Trouble),
+    Failed(LookupError),
 }

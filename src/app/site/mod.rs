@@ -58,8 +58,8 @@ pub use document_root::Symlinks;
 pub use hidden_files::Why;
 pub use htaccess::facts::Facts;
 pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, Scope, read as read_htaccess};
-pub use normalize::{Normalised, normalize};
-pub use opened::{Denial, Trouble};
+pub use normalize::{NormalizedPath, normalize};
+pub use opened::{Denial, LookupError};
 pub use settings::Settings;
 
 /// The path of Surus's configuration if the project itself is the document root. Guarded even if it
@@ -114,7 +114,7 @@ pub enum Resolution {
     /// 400; the reason is for the log.
     Malformed(&'static str),
     /// 503 or 500.
-    Failed(Trouble),
+    Failed(LookupError),
 }
 
 /// A regular file, open for reading.
@@ -154,7 +154,7 @@ pub struct Site {
     has_libraries: bool,
 }
 
-/// Who asks for a file.
+/// What a file is looked up for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asker {
     Visitor,
@@ -173,7 +173,7 @@ impl Site {
                     "`root` is the document root, relative to the project {}",
                     project.display()
                 ),
-                None => "the project directory is what is to be served".to_owned(),
+                None => "the project directory would be served".to_owned(),
             })?;
         let document_root: Arc<str> = utf8(root.path())?.into();
         let front_controller = match script {
@@ -340,17 +340,17 @@ impl Site {
     }
 
     /// Looks up a path that [`normalize`](normalize()) has made, for no particular request.
-    pub fn find(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
+    pub fn find(&self, path: &NormalizedPath<'_>, now: Instant) -> Resolution {
         self.find_by(Asker::Visitor, path, now)
     }
 
     /// Like [`find`](Self::find), for a script that delegates the sending of a file: private files
     /// included.
-    pub fn find_for_script(&self, path: &Normalised<'_>, now: Instant) -> Resolution {
+    pub fn find_for_script(&self, path: &NormalizedPath<'_>, now: Instant) -> Resolution {
         self.find_by(Asker::Script, path, now)
     }
 
-    fn find_by(&self, asker: Asker, path: &Normalised<'_>, now: Instant) -> Resolution {
+    fn find_by(&self, asker: Asker, path: &NormalizedPath<'_>, now: Instant) -> Resolution {
         static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
         let facts = Facts {
             method: &Method::GET,
@@ -372,7 +372,12 @@ impl Site {
     /// Takes no system call for a script that was found recently, three for another one (open,
     /// stat, close), one for the front controller, and once a second two for each directory on the
     /// way.
-    pub fn find_for(&self, facts: &Facts<'_>, path: &Normalised<'_>, now: Instant) -> Resolution {
+    pub fn find_for(
+        &self,
+        facts: &Facts<'_>,
+        path: &NormalizedPath<'_>,
+        now: Instant,
+    ) -> Resolution {
         self.find_as(Asker::Visitor, facts, path, now)
     }
 
@@ -380,7 +385,7 @@ impl Site {
         &self,
         asker: Asker,
         facts: &Facts<'_>,
-        path: &Normalised<'_>,
+        path: &NormalizedPath<'_>,
         now: Instant,
     ) -> Resolution {
         let follow = |htaccess, way| {
@@ -407,7 +412,7 @@ impl Site {
     }
 
     /// Rejects what is never served, whether or not it exists.
-    fn refuse(&self, path: &Normalised<'_>) -> Option<Resolution> {
+    fn refuse(&self, path: &NormalizedPath<'_>) -> Option<Resolution> {
         if self.is_uploaded_source(path.path()) {
             return Some(Resolution::Denied(Denial::UploadedSource));
         }

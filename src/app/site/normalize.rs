@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 
 /// A request path, decoded once, without `.`, `..` or doubled slashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Normalised<'a> {
+pub struct NormalizedPath<'a> {
     path: Cow<'a, str>,
     /// Where the path stops naming files: the slash before the first segment that cannot be a file
     /// name, and why.
@@ -26,7 +26,7 @@ pub(super) enum Stop {
     NoFile,
 }
 
-impl Normalised<'_> {
+impl NormalizedPath<'_> {
     /// Begins with a slash. Invalid UTF-8 is replaced by U+FFFD.
     pub fn path(&self) -> &str {
         &self.path
@@ -56,19 +56,19 @@ impl Normalised<'_> {
     }
 }
 
-/// Decodes and normalises the path of a request target: percent-encodings once, `.` and `..` as in
+/// Decodes and normalizes the path of a request target: percent-encodings once, `.` and `..` as in
 /// RFC 3986, several slashes to one. Never accesses the file system. The error says why the target
 /// is malformed; the client gets 400.
 ///
 /// A `..` above the root, a NUL, a broken percent-encoding, and an encoded slash next to `..` are
 /// malformed. A lone encoded slash, bytes that are not UTF-8 and other oddities are not, because
 /// applications have such routes; no file is looked up for them.
-pub fn normalize(raw: &str) -> Result<Normalised<'_>, &'static str> {
+pub fn normalize(raw: &str) -> Result<NormalizedPath<'_>, &'static str> {
     if !raw.starts_with('/') {
         return Err("the path does not begin with a slash");
     }
     if is_plain(raw) {
-        return Ok(Normalised {
+        return Ok(NormalizedPath {
             path: Cow::Borrowed(raw),
             stop: None,
             bytes: None,
@@ -95,7 +95,7 @@ pub fn normalize(raw: &str) -> Result<Normalised<'_>, &'static str> {
         }
         at = end;
     }
-    Ok(Normalised {
+    Ok(NormalizedPath {
         path: text,
         stop,
         bytes,

@@ -21,12 +21,12 @@ pub(crate) enum Opened {
     /// Not for this client; the reason is for the log.
     Denied(Denial),
     /// The look-up failed.
-    Failed(Trouble),
+    Failed(LookupError),
 }
 
 /// Why a look-up failed; the log has more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum LookupError {
     /// Too few descriptors or too little memory, which is temporary.
     Scarce,
     /// A failing disk, for example.

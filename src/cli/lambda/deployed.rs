@@ -23,10 +23,10 @@ pub struct Deployed {
 }
 
 impl Deployed {
-    /// `beside` is the template's directory, the base of its relative paths.
+    /// `directory` contains the template and is the base of its relative paths.
     pub fn of(
         function: &Function,
-        beside: &Path,
+        directory: &Path,
         project: &Path,
         front: Option<&Path>,
     ) -> anyhow::Result<Deployed> {
@@ -42,7 +42,7 @@ impl Deployed {
         if function.is_image || function.is_built || code.value.contains("://") {
             return Ok(deployed);
         }
-        let path = beside.join(&code.value);
+        let path = directory.join(&code.value);
         if path.is_dir() {
             let has_bootstrap = path.join("bootstrap").is_file();
             deployed.code = Code::Directory { has_bootstrap };

@@ -147,7 +147,7 @@ impl Starter {
         match (self.way, role) {
             // No arguments: php-cgi would treat a query that begins with `-` and has no `=` as an
             // option.
-            (Way::Cgi, Role::Event) => {}
+            (Way::Cgi, Role::Request) => {}
             (Way::Cli, Role::Probe) => {
                 // Keep startup errors out of the output.
                 for setting in ["display_startup_errors=0", "display_errors=stderr"] {
@@ -155,7 +155,7 @@ impl Starter {
                 }
                 command.args(["-r", "echo ini_get('disable_functions');"]);
             }
-            (Way::Cli, Role::Event) => {
+            (Way::Cli, Role::Request) => {
                 for setting in driver_settings(extra.disabled) {
                     command.args(["-d", &setting]);
                 }

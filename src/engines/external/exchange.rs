@@ -109,7 +109,7 @@ async fn live(exchange: &mut dyn Exchange, event: &Event, answer: Answer) {
         End::Left => exchange.leave(),
         End::Late => {
             warn!(
-                event = event.id,
+                request_id = event.id,
                 request = what(event),
                 "request timed out; process killed"
             );
@@ -120,7 +120,7 @@ async fn live(exchange: &mut dyn Exchange, event: &Event, answer: Answer) {
     let last = patience.unwrap_or(deadline).max(deadline) + LINGER;
     if timeout_at(last, exchange.over()).await.is_err() {
         warn!(
-            event = event.id,
+            request_id = event.id,
             request = what(event),
             "script continued without a client after its deadline; process killed"
         );

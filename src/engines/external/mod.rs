@@ -54,7 +54,7 @@ pub enum Way {
 
 impl Way {
     /// Whether each event gets its own process.
-    pub fn starts_per_event(self) -> bool {
+    pub fn starts_per_request(self) -> bool {
         [Way::Cli, Way::Cgi].contains(&self)
     }
 }
@@ -115,7 +115,7 @@ pub struct Boot {
 }
 
 /// An engine.
-pub struct Stock(Arc<Inner>);
+pub struct ExternalEngine(Arc<Inner>);
 
 struct Inner {
     spec: Spec,
@@ -130,8 +130,12 @@ struct Inner {
     dropped: CancellationToken,
 }
 
-impl Stock {
-    pub async fn boot(spec: Spec, bounds: Bounds, metrics: Arc<Metrics>) -> anyhow::Result<Stock> {
+impl ExternalEngine {
+    pub async fn boot(
+        spec: Spec,
+        bounds: Bounds,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<ExternalEngine> {
         let inner = Arc::new(Inner {
             queue: Queue::new(spec.workers, bounds),
             spec,
@@ -143,11 +147,11 @@ impl Stock {
         });
         let first = inner.boot().await?;
         inner.clone().install(first)?;
-        Ok(Stock(inner))
+        Ok(ExternalEngine(inner))
     }
 }
 
-impl Drop for Stock {
+impl Drop for ExternalEngine {
     fn drop(&mut self) {
         self.0.current.store(None);
         self.0.dropped.cancel();
@@ -338,7 +342,7 @@ fn question(script: PathBuf, spec: &Spec) -> anyhow::Result<Event> {
     })
 }
 
-impl Engine for Stock {
+impl Engine for ExternalEngine {
     fn handle(&self, event: Box<Event>) -> Pending<'_, Result<Response, Failure>> {
         Box::pin(self.0.handle(event))
     }

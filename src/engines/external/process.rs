@@ -57,7 +57,7 @@ impl OneEvent {
             Ok((stdout, stderr, theirs))
         };
         let (stdout, stderr, theirs) = prepare().map_err(|error| died(&error))?;
-        let started = launch.start(Role::Event, extra, theirs).await;
+        let started = launch.start(Role::Request, extra, theirs).await;
         let child = started.map_err(|error| died(&format_args!("{error:#}")))?;
         let pid = child.pid();
         slot.set_pid(pid);

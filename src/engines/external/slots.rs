@@ -14,7 +14,7 @@ struct State {
     /// 0 if there is no process.
     pid: u32,
     is_taken: bool,
-    event: Option<String>,
+    request: Option<String>,
     since: Instant,
     served: u64,
 }
@@ -32,7 +32,7 @@ impl ProcessSlots {
         let free = || State {
             pid: 0,
             is_taken: false,
-            event: None,
+            request: None,
             since: Instant::now(),
             served: 0,
         };
@@ -47,7 +47,7 @@ impl ProcessSlots {
         let index = all.iter().position(|state| !state.is_taken)?;
         let state = &mut all[index];
         state.is_taken = true;
-        state.event = Some(format!(
+        state.request = Some(format!(
             "{} {}",
             event.request.method(),
             event.request.uri()
@@ -83,7 +83,7 @@ impl ProcessSlots {
                 for_ms: u64::try_from(state.since.elapsed().as_millis()).unwrap_or(u64::MAX),
                 served: state.served,
                 memory: resident(state.pid),
-                event: state.event.clone(),
+                request: state.request.clone(),
             })
             .collect()
     }
@@ -112,7 +112,7 @@ impl Drop for ProcessSlot {
     fn drop(&mut self) {
         let state = &mut self.slots.lock()[self.index];
         state.is_taken = false;
-        state.event = None;
+        state.request = None;
         state.since = Instant::now();
         state.served += u64::from(self.counts);
     }

@@ -36,8 +36,9 @@ pub const UNEXPECTED: [&str; 9] = [
     "no_descriptors",
 ];
 
-/// The master process ended it, so that a worker with a fresh PCRE cache takes its place.
-pub const RENEWED: ExitReason = ExitReason {
+/// The master process has killed it in a restart of all workers. Counted like a refresh of the PCRE
+/// cache: planned, and without loss.
+pub const RESTARTED: ExitReason = ExitReason {
     label: "pcre_refresh",
     expected: true,
     remedy: None,

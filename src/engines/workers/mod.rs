@@ -271,7 +271,7 @@ impl Engine for Pool {
         })
     }
 
-    fn renew(&self) -> Pending<'_, anyhow::Result<()>> {
+    fn restart_workers(&self) -> Pending<'_, anyhow::Result<()>> {
         if !self.0.spec.boots_in_master() {
             // Each worker booted the application itself and drew random numbers for it.
             return self.reload();
@@ -281,7 +281,7 @@ impl Engine for Pool {
             let _alone = self.0.booting.lock().await;
             let current = self.0.current.load_full();
             let generation = current.context("shutting down")?;
-            generation.shared.renew().await
+            generation.shared.restart_workers().await
         })
     }
 

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn advice_is_for_what_php_says_alone() {
+    fn advice_depends_on_php_messages_only() {
         let said = "Fatal Error Unable to create lock file: Read-only file system (30)";
         assert!(advice(said).is_some_and(|advice| advice.contains("opcache.lockfile_path")));
         assert_eq!(advice("PHP Fatal error:  Uncaught Exception: x"), None);

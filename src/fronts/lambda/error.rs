@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn large_error_is_shortened_and_says_so() {
+    fn large_error_is_shortened_with_a_notice() {
         let mut fault = FunctionError::new(THROWN, "\u{1f418}".repeat(LARGEST / 4 - 100));
         assert!(fault.body().len() <= LARGEST);
         let said: Value = serde_json::from_slice(&fault.body()).unwrap();

@@ -237,7 +237,7 @@ impl Function {
         answer.await
     }
 
-    /// Has the handler answer an HTTP event: as a request, or as the event itself.
+    /// Lets the handler answer an HTTP event, as a request or as the event itself.
     async fn handle_request(
         &self,
         handler: &Handler,

@@ -33,7 +33,7 @@ pub async fn take(api: &mut RuntimeApi, function: &Function) -> anyhow::Result<(
 /// in every copy, and its connections are dead. So every engine restarts its workers.
 async fn restored(function: &Function) -> anyhow::Result<()> {
     for engine in function.engines() {
-        engine.renew().await?;
+        engine.restart_workers().await?;
     }
     call(function, &function.settings.after_restore, "after_restore").await
 }

@@ -10,9 +10,9 @@ use super::site::Site;
 
 pub struct Apache {
     child: Child,
-    /// Where PHP is what `AddType` says.
+    /// PHP is configured by `AddType`.
     pub by_type: String,
-    /// Where it is what `AddHandler` says.
+    /// PHP is configured by `AddHandler`.
     pub by_handler: String,
     _home: tempfile::TempDir,
 }
@@ -89,7 +89,7 @@ impl Apache {
             .args(["-D", "FOREGROUND", "-f"])
             .arg(&file)
             .stdin(Stdio::null())
-            // When it ends, it ends the whole group.
+            // Its exit ends the whole group.
             .process_group(0)
             .spawn()
             .expect("apache2 is installed by `make setup`");

@@ -1,11 +1,11 @@
-//! Asks a server, and keeps of its answer what can be compared.
+//! Sends requests and keeps the comparable parts of the responses.
 
 use std::fmt;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// What a client sees.
+/// The comparable parts of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
@@ -20,7 +20,7 @@ impl Answer {
         self.body.starts_with("RUN ")
     }
 
-    /// It shows what is in a PHP file.
+    /// It contains PHP source code.
     pub fn is_source(&self) -> bool {
         self.body.contains("<?php")
     }
@@ -33,7 +33,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Sends `METHOD /path | Header: value`, of which `GET` is not written.
+/// Sends `METHOD /path | Header: value`; `GET` is the default.
 pub fn ask(address: &str, host: &str, request: &str) -> Answer {
     let mut parts = request.split(" | ");
     let line = parts.next().unwrap();
@@ -66,7 +66,7 @@ pub fn ask(address: &str, host: &str, request: &str) -> Answer {
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let mut lines = head.lines();
     let status = lines.next().and_then(|line| line.split(' ').nth(1));
-    // 0 where the server has given up.
+    // 0: the server closed the connection.
     let status = status.unwrap_or("0");
     let headers: Vec<(String, &str)> = lines
         .filter_map(|line| line.split_once(": "))
@@ -96,7 +96,7 @@ pub fn ask(address: &str, host: &str, request: &str) -> Answer {
     }
 }
 
-/// Percent-encodings in capitals: Apache writes them in small letters.
+/// Percent-encodings in upper case: Apache writes lower case.
 fn same_digits(url: &str) -> String {
     let mut parts = url.split('%');
     let mut same = parts.next().unwrap().to_owned();

@@ -1,5 +1,4 @@
-//! A directory with `.htaccess` files, what is asked of it, and where Surus is meant to differ from
-//! Apache.
+//! A directory with `.htaccess` files, its requests, and intended differences from Apache.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +12,7 @@ use super::client::Answer;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
-    /// Names and contents; `php` is a script that says how it was called.
+    /// Names and contents; `php` is a script that prints how it was called.
     files: BTreeMap<String, String>,
     /// Symbolic links and where they lead.
     #[serde(default)]
@@ -23,7 +22,7 @@ struct Text {
     exceptions: BTreeMap<String, Exception>,
 }
 
-/// What both answer where they differ on purpose.
+/// Both responses of intended differences.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exception {
@@ -88,7 +87,7 @@ impl Site {
     }
 }
 
-/// Why Surus may answer so where Apache answers otherwise, of any site.
+/// The reasons for differences, for any site.
 pub fn general_exception(request: &str, apache: &Answer, surus: &Answer) -> Option<&'static str> {
     let path = request.split(" | ").next()?;
     let path = path.split(['?', ' ']).find(|word| word.starts_with('/'))?;

@@ -1,4 +1,4 @@
-//! Compression that a route switches off for its pages.
+//! Tests a route that switches off compression.
 
 use super::log::get_with;
 use crate::common::Surus;

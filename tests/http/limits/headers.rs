@@ -1,4 +1,4 @@
-//! PHP that sends headers, cookies and hints without an end.
+//! Tests endless headers, cookies and hints of PHP.
 
 use super::log::get;
 use super::memory::{MIB, Sampler};
@@ -17,7 +17,7 @@ fn site(code: &str) -> tempfile::TempDir {
 
 const COOKIES: &str =
     "for ($n = 0; $n < 20_000; $n++) header(\"Set-Cookie: c$n=1\", false); echo 'x';";
-/// More names than a HeaderMap takes, in less than 256 KiB.
+/// More names than a HeaderMap accepts, in less than 256 KiB.
 const NAMES: &str =
     "for ($n = 0; $n < 28_000; $n++) header(base_convert((string) $n, 10, 36).'x: 1'); echo 'x';";
 const LARGE: &str = "header('X: '.str_repeat('x', 100 << 20)); echo 'x';";
@@ -68,7 +68,7 @@ fn endless_headers_get_502_with_the_reason_and_the_next_request_is_answered() {
 }
 
 #[test]
-fn header_lines_that_http_cannot_carry_make_few_lines_of_the_log() {
+fn invalid_response_headers_are_logged_rarely() {
     let dir = site(LINES_WITHOUT_NAMES);
     let surus = Surus::serve(dir.path(), &["--engine", "classic", "--workers", "1"]);
     let answer = get(&surus.address, "/page.php");
@@ -81,7 +81,7 @@ fn header_lines_that_http_cannot_carry_make_few_lines_of_the_log() {
 const HINTS: &str = "header('Link: </'.str_repeat('x', 8000).'>'); for ($n = 0; $n < 100_000; $n++) headers_send(103); echo 'x';";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn endless_early_hints_do_not_pile_up_for_a_client_that_does_not_read() {
+async fn endless_early_hints_to_a_stalled_client_use_bounded_memory() {
     let dir = site(HINTS);
     let surus = Surus::serve(dir.path(), &["--engine", "classic", "--workers", "1"]);
     let sampler = Sampler::start(surus.front());

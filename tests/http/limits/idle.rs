@@ -1,4 +1,4 @@
-//! Connections that are open between two requests.
+//! Tests idle persistent connections.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::memory::{MIB, resident, settles_at};
 use crate::common::Surus;
 
-/// Asks for a file and reads the whole response.
+/// Requests a file and reads the whole response.
 fn ask(stream: &mut BufReader<TcpStream>, head: &str) {
     stream.get_mut().write_all(head.as_bytes()).unwrap();
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! Log messages of any length, from every engine.
+//! Tests log messages of any length, from every engine.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -39,12 +39,12 @@ fn serve(dir: &Path, entry: &Entry) -> Surus {
         .unwrap_or_else(|log| panic!("surus did not start {}:\n{log}", entry.name))
 }
 
-/// The whole answer.
+/// The whole response.
 pub fn get(address: &str, path: &str) -> String {
     String::from_utf8(get_with(address, path, "")).unwrap()
 }
 
-/// The whole answer to a request with these header lines.
+/// The whole response to a request with these header lines.
 pub fn get_with(address: &str, path: &str, headers: &str) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}\r\n");
@@ -75,8 +75,8 @@ fn messages_of_100_mib_are_cut_and_memory_stays_bounded() {
         assert!(grown < 64, "{}: grew by {grown} MiB", entry.name);
         let after = settles_at(pid, before + 16 * MIB).saturating_sub(before) / MIB;
         assert!(after <= 16, "{}: {after} MiB stayed", entry.name);
-        // 100 MiB and `end`, less the 64 KiB that are kept.
-        // php-fpm cuts by itself (its `log_limit`), and does not say so.
+        // 100 MiB and `end`, minus the kept 64 KiB. php-fpm cuts by itself (its `log_limit`) and
+        // does not report it.
         let cut = match entry.name {
             "fpm" => "INFO PHP message: xxx",
             _ => " [cut: 10479",

@@ -15,7 +15,7 @@ pub fn resident(pid: u32) -> u64 {
     kib.parse::<u64>().unwrap() * 1024
 }
 
-/// Samples the resident memory of a process until it is asked for the peak.
+/// Samples the resident memory of a process; returns the peak when asked.
 pub struct Sampler {
     before: u64,
     is_over: Arc<AtomicBool>,
@@ -42,7 +42,7 @@ impl Sampler {
         }
     }
 
-    /// By how many bytes the process grew at most.
+    /// The highest growth of the process in bytes.
     pub fn peak(self) -> u64 {
         self.is_over.store(true, Ordering::Relaxed);
         self.peak.join().unwrap() - self.before

@@ -1,4 +1,4 @@
-//! HTTP/2 clients that ask for much and take nothing.
+//! Tests HTTP/2 clients that request much and read nothing.
 
 use bytes::Bytes;
 use h2::client::{self, ResponseFuture};
@@ -10,7 +10,8 @@ use crate::common::Surus;
 const CONNECTIONS: usize = 24;
 const STREAMS: usize = 125;
 
-/// Asks on one connection and reads the heads only. Its window is too small for the bodies.
+/// Sends requests on one connection and reads the headers only. Its window is too small for the
+/// bodies.
 async fn ask(
     address: String,
 ) -> (
@@ -34,7 +35,7 @@ async fn ask(
     (requests, answers)
 }
 
-/// Lets 3,000 streams stall; by how many MiB Surus grew, and how many stayed.
+/// Stalls 3,000 streams; returns by how many MiB Surus grew, and how many streams stayed.
 async fn stall(page: &str, settings: &[(&str, &str)]) -> (u64, u64) {
     let dir = tempfile::tempdir().unwrap();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -46,7 +47,7 @@ async fn stall(page: &str, settings: &[(&str, &str)]) -> (u64, u64) {
         ("SURUS_ENGINE_MAX_QUEUE", "10000"),
         ("SURUS_ENGINE_QUEUE_TIMEOUT", "60s"),
         ("SURUS_ENGINE_QUEUE_INTERVAL", "10m"),
-        // As long as it takes under other load; the clients leave by themselves.
+        // Takes longer under other load; the clients disconnect by themselves.
         ("SURUS_HTTP_SEND_TIMEOUT", "10m"),
     ];
     all.extend(settings);
@@ -74,7 +75,7 @@ async fn stalled_responses_stay_within_the_budget_and_memory_is_given_back() {
     for page in [WHOLE, STREAMED] {
         let (peak, after) = stall(page, &[("SURUS_HTTP_BUFFER_MEMORY", "32M")]).await;
         eprintln!("grew by {peak} MiB, {after} stayed");
-        // The budget, and what each of 3,000 streams costs besides its bodies.
+        // The budget, and the cost of each of 3,000 streams besides its body.
         assert!(peak < 32 + 128, "grew by {peak} MiB");
         assert!(after <= 48, "{after} MiB stayed");
     }

@@ -1,4 +1,4 @@
-//! Requests and responses where memory, or memory and disk, are used up.
+//! Tests requests and responses without free memory, or without memory and disk.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -27,7 +27,7 @@ fn serve(settings: &[(&str, &str)]) -> (tempfile::TempDir, Surus) {
     (dir, surus)
 }
 
-/// How often each letter comes in an answer's body; chunk sizes are digits.
+/// Counts each of `g` to `t` in a response's body; chunk sizes are digits.
 fn letters(answer: &[u8]) -> Vec<usize> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
     let body = &answer[end.unwrap()..];
@@ -64,7 +64,7 @@ fn without_memory_bodies_pass_through_files_and_streams_stay_plain() {
 }
 
 #[test]
-fn without_memory_and_disk_bodies_are_refused_and_streams_wait_for_their_client() {
+fn without_memory_and_disk_bodies_are_rejected_and_streams_wait_for_their_client() {
     let (_dir, surus) = serve(&[
         ("SURUS_HTTP_BUFFER_MEMORY", "0"),
         ("SURUS_HTTP_MAX_TEMP_SIZE", "0"),

@@ -1,4 +1,4 @@
-//! Requests reach PHP and answers come back, to the byte.
+//! Tests that requests reach PHP and responses arrive, to the byte.
 
 use std::io::Write;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use super::subject::{bytes, time};
 const OCTETS: &str = "application/octet-stream";
 
 engine_contract! {
-    fn hello(engine) {
+    fn simple_request_is_answered(engine) {
         let answer = engine.answer(engine.php("echo 'hello';")).await.unwrap();
         assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
     }
@@ -59,7 +59,7 @@ engine_contract! {
         }
     }
 
-    fn status_and_headers_are_the_scripts(engine) {
+    fn status_and_headers_of_the_script_arrive(engine) {
         let code = "http_response_code(418); header('X-A: 1'); header('X-A: 2', false); setcookie('k', 'v'); echo 'tea';";
         let answer = engine.answer(engine.php(code)).await.unwrap();
         assert_eq!(answer.status, 418);
@@ -67,7 +67,7 @@ engine_contract! {
         assert_eq!(answer.headers["set-cookie"], "k=v");
     }
 
-    fn what_is_flushed_arrives_before_the_script_ends(engine) {
+    fn flushed_output_arrives_before_the_script_ends(engine) {
         let gate = engine.writable().join("gate");
         let code = format!("echo 'first'; flush(); while (!file_exists('{}')) {{ clearstatcache(); usleep(5000); }} echo 'last';", gate.display());
         let response = engine.send(engine.php(&code)).await.unwrap();
@@ -81,7 +81,7 @@ engine_contract! {
         assert_eq!(rest, b"last");
     }
 
-    fn a_consumer_that_does_not_read_holds_the_worker_and_not_memory(engine) {
+    fn stalled_consumer_occupies_the_worker_and_bounded_memory(engine) {
         let count = engine.writable().join("count");
         let code = format!("for ($i = 1; $i <= 800; $i++) {{ echo str_repeat('x', 65536); file_put_contents('{}', $i); }}", count.display());
         let response = engine.send(engine.php(&code)).await.unwrap();
@@ -102,7 +102,7 @@ engine_contract! {
         assert_eq!(len, 800 * 65536);
     }
 
-    fn what_waits_for_a_consumer_in_a_file_holds_nobody(engine) {
+    fn response_spooled_to_a_file_occupies_no_worker(engine) {
         let engine = engine.workers(1);
         let numbers = "foreach (array_chunk(range(0, (1 << 20) - 1), 1 << 10) as $some) {
             echo vsprintf(str_repeat(\"%015d\\n\", 1 << 10), $some);
@@ -111,7 +111,7 @@ engine_contract! {
         let slow = engine.send(engine.php(numbers).spooled(1 << 30)).await.unwrap();
         let quick = engine.php("echo 'quick';").timeout(Duration::from_secs(5));
         assert_eq!(engine.answer(quick).await.expect("it waits for no client").text(), "quick");
-        // Half of it in the file, and PHP waits with the rest.
+        // Half of it is in the file, and PHP waits with the rest.
         let half = engine.send(engine.php(numbers).spooled(8 << 20)).await.unwrap();
         tokio::time::sleep(Duration::from_millis(500)).await;
         for slow in [slow, half] {
@@ -124,13 +124,13 @@ engine_contract! {
         }
     }
 
-    fn a_consumer_that_does_not_read_holds_up_nobody_else(engine) {
+    fn stalled_consumer_does_not_block_other_requests(engine) {
         let engine = engine.workers(1);
-        // Everything from what fits into pipes and channels to what does not; a worker that has
-        // handed over all of its answer is free.
+        // From sizes that fit into pipes and channels to those that do not; a worker that has sent
+        // its whole response is free.
         for len in [100_000, 300_000, 500_000, 600_000, 650_000, 700_000] {
             let slow = engine.send(engine.php(&format!("echo str_repeat('x', {len});"))).await.unwrap();
-            // Is the worker done with it? Only then the next can be asked for.
+            // Waits until the worker is free, because only then the next request is sent.
             let pool = engine.pool().await;
             for _ in 0..100 {
                 use surus::observe::status::WorkerState;
@@ -150,7 +150,7 @@ engine_contract! {
         }
     }
 
-    fn many_and_large_headers_arrive_and_too_many_are_refused_clearly(engine) {
+    fn many_and_large_headers_arrive_and_too_many_are_rejected(engine) {
         let count = engine.file("echo count(array_filter(array_keys($_SERVER), fn($k) => str_starts_with($k, 'HTTP_X_N'))), ' ', strlen($_SERVER['HTTP_X_LARGE'] ?? '');");
         let with = |headers: usize, large: usize| {
             let mut ask = engine.ask(&count).header("x-large", vec![b'l'; large]);
@@ -181,15 +181,15 @@ engine_contract! {
         assert_eq!(answer.text(), "b");
     }
 
-    fn thousands_of_events_get_the_answer_that_is_theirs(engine) {
-        // A busy machine refuses nothing here.
+    fn thousands_of_requests_get_their_own_responses(engine) {
+        // A busy machine must not reject requests here.
         let engine = engine.with(|settings| {
             settings.queue_target = time(600_000);
             settings.queue_timeout = time(600_000);
         });
         let echo = engine.file("echo $_GET['n'];");
-        // A process for each takes its time. That ten thousand leave nothing behind, tests/recovery
-        // says.
+        // A process per request takes its time. tests/recovery shows that ten thousand leave
+        // nothing behind.
         let many = match (engine.is_standing(), engine.entry.serves_one) {
             (true, false) => 500,
             (true, true) => 100,
@@ -205,7 +205,7 @@ engine_contract! {
         })).await;
     }
 
-    fn a_file_that_is_not_there_or_not_readable_is_an_answer(engine) {
+    fn missing_or_unreadable_script_gets_a_response(engine) {
         let missing = engine.dir.path().join("missing.php");
         let answer = engine.answer(engine.ask(&missing)).await.unwrap();
         assert_eq!(answer.status, 404);
@@ -215,7 +215,7 @@ engine_contract! {
 
 engine_contract! {
     ours:
-    fn early_hints_go_to_the_front(engine) {
+    fn early_hints_reach_the_front_end(engine) {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let mut ask = engine.php("header('Link: </a.css>; rel=preload'); headers_send(103); echo 'done';");
         let hints = seen.clone();

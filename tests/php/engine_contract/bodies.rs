@@ -1,5 +1,5 @@
-//! What a client sends reaches its own script, whole or not at all, and no other, whatever the
-//! script does with it.
+//! Tests that a request body reaches its own script, whole or not at all, whatever the script does
+//! with it.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
@@ -18,7 +18,7 @@ fn record(kind: u8, content: &[u8]) -> Vec<u8> {
     [&[1, kind, 0, 1, high, low, 0, 0], content].concat()
 }
 
-/// A request for `script`, as php-fpm takes it.
+/// A request for `script` in php-fpm's format.
 fn request(script: &Path) -> Vec<u8> {
     let mut params = Vec::new();
     for (name, value) in [
@@ -51,7 +51,7 @@ fn put(mut ask: Ask, body: &[u8]) -> Ask {
     ask
 }
 
-/// Does the next script answer, and soon?
+/// Whether the next script responds soon.
 async fn goes_on(engine: &Subject) {
     for _ in 0..3 {
         let next = engine.text("echo 'next';");
@@ -60,8 +60,7 @@ async fn goes_on(engine: &Subject) {
     }
 }
 
-/// A php-fpm that answers everything with its flags in BEGIN_REQUEST: whether it is to go on with
-/// the connection (1), or not (0).
+/// A php-fpm that responds with its flags in BEGIN_REQUEST: keep the connection (1) or not (0).
 fn says_whether_it_keeps(listener: UnixListener) {
     for stream in listener.incoming() {
         let mut stream = stream.unwrap();
@@ -92,7 +91,7 @@ fn says_whether_it_keeps(listener: UnixListener) {
 
 /// PHP before 8.2.36 or so leaves in the connection what a script has not read.
 #[test]
-fn php_fpm_does_not_go_on_with_a_connection_that_has_had_a_body() {
+fn php_fpm_connection_with_an_unread_body_is_not_reused() {
     on_engine("fpm", |engine| async move {
         let socket = engine.dir.path().join("fpm.sock");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -113,11 +112,11 @@ fn php_fpm_does_not_go_on_with_a_connection_that_has_had_a_body() {
 }
 
 engine_contract! {
-    fn what_a_script_leaves_of_its_body_is_nobody_elses_request(engine) {
+    fn unread_body_does_not_reach_the_next_request(engine) {
         let engine = engine.workers(1);
         let traced = engine.writable().join("traced");
         let forged = engine.file(&format!("touch('{}'); echo 'forged';", traced.display()));
-        // PHP reads 8 KiB at once, a record of 64 KiB at the most, or nothing.
+        // PHP reads 8 KiB at once, a record of at most 64 KiB, or nothing.
         for ahead in [8192, 65535, 0] {
             let body = [vec![b'x'; ahead], request(&forged)].concat();
             for code in [
@@ -133,7 +132,7 @@ engine_contract! {
         }
     }
 
-    fn a_body_that_is_not_read_holds_nobody(engine) {
+    fn unread_body_does_not_block_the_response(engine) {
         let engine = engine.workers(1);
         let finish = if engine.finishes() { "fastcgi_finish_request();" } else { "" };
         for _ in 0..10 {
@@ -144,7 +143,7 @@ engine_contract! {
         }
     }
 
-    fn who_leaves_amid_a_body_is_not_mixed_with_who_comes_next(engine) {
+    fn client_gone_during_a_body_does_not_affect_the_next_request(engine) {
         let engine = engine.workers(1);
         let traced = engine.writable().join("traced");
         let code = format!(
@@ -165,7 +164,7 @@ engine_contract! {
         assert_eq!(traced.matches(next).count() as u64, ROUNDS, "{traced}");
     }
 
-    fn an_answer_that_is_none_holds_nobody(engine) {
+    fn invalid_response_does_not_block_other_requests(engine) {
         let engine = engine.workers(1);
         for code in [
             "header('Status: abc'); echo str_repeat('x', 1 << 20);",

@@ -1,4 +1,4 @@
-//! Processes that scripts fork: what they print reaches no client, and they take no event.
+//! Tests processes that scripts fork: their output reaches no client, and they take no request.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use surus::event::Failure;
 
 use super::subject::{lives, until};
 
-/// How a child may end, with the exit status that PHP gives it.
+/// How a child may exit, with the exit status that PHP gives it.
 const ENDS: [(&str, &str); 6] = [
     ("exit(3);", "3"),
     ("return;", "0"),
@@ -21,7 +21,7 @@ const ENDS: [(&str, &str); 6] = [
 
 engine_contract! {
     ours:
-    fn what_a_child_prints_reaches_nobody(engine) {
+    fn output_of_a_child_is_discarded(engine) {
         let engine = engine.workers(3).ini("display_errors", "1");
         let ordinary = engine.file("echo $_GET['n'], ' ', str_repeat($_GET['n'] . ',', 20000);");
         let long = "usleep(200000); echo str_repeat('LATE', 50000); flush(); header('Late: 1'); headers_send(103); fastcgi_finish_request();";
@@ -52,7 +52,7 @@ engine_contract! {
         }
     }
 
-    fn a_child_ends_as_a_process_of_php_does(engine) {
+    fn child_exits_like_a_php_process(engine) {
         let at = engine.writable();
         for (end, status) in ENDS {
             let note = at.join("note");
@@ -72,7 +72,7 @@ engine_contract! {
         }
     }
 
-    fn a_child_forked_at_the_end_of_an_event_takes_none(engine) {
+    fn child_forked_at_the_end_of_a_request_takes_no_request(engine) {
         let engine = engine.workers(1);
         let note = engine.writable().join("child");
         for _ in 0..3 {
@@ -89,7 +89,7 @@ engine_contract! {
         }
     }
 
-    fn a_child_that_lives_on_answers_nobody_and_holds_up_nobody(engine) {
+    fn surviving_child_neither_answers_nor_blocks_requests(engine) {
         let engine = engine.workers(2);
         let note = engine.writable().join("went-on");
         let forked = engine.text(&format!(
@@ -110,12 +110,12 @@ engine_contract! {
         assert_eq!(std::fs::read_to_string(&note).unwrap(), "it went on");
     }
 
-    fn a_process_made_past_libc_answers_nobody(engine) {
+    fn process_forked_without_libc_answers_no_request(engine) {
         let engine = engine.workers(2).ini("ffi.enable", "1");
         if engine.text("echo extension_loaded('ffi') ? 'there' : 'missing';").await == "missing" {
             return;
         }
-        // Nothing that is registered for fork() runs for it.
+        // No fork handler of libc runs for it.
         let ends = ["exit(0);", "return;", "usleep(100000); echo str_repeat('LATE', 50000); flush();"];
         for round in 0..12 {
             let answer = engine.text(&format!(
@@ -129,13 +129,14 @@ engine_contract! {
         }
     }
 
-    fn a_worker_that_speaks_of_others_events_loses_its_own(engine) {
+    fn worker_that_forges_responses_loses_its_request(engine) {
         let engine = engine.workers(3).ini("ffi.enable", "1");
         if engine.text("echo extension_loaded('ffi') ? 'there' : 'missing';").await == "missing" {
             return;
         }
         for before in ["", "echo 'begun'; flush(); "] {
-            // Descriptors 4 and 9 are all workers' own sockets; the other one is the way to surus.
+            // Descriptors 4 and 9 are sockets of all workers; the other one is the worker's own to
+            // Surus.
             let liar = engine.php(&format!(
                 "{before}$libc = FFI::cdef('long write(int, const char *, size_t);');
                  for ($fd = 3; $fd < 40; $fd++) {{

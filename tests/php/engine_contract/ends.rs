@@ -1,4 +1,4 @@
-//! How events end that do not simply answer: errors, crashes, deadlines, clients that leave.
+//! Tests requests that end by errors, crashes, deadlines or disconnected clients.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use super::subject::{kill, lives, time, until};
 
 const SEGFAULT: &str = "posix_kill(posix_getpid(), 11); while (true) {}";
 
-/// AddressSanitizer makes an exit status of a segmentation fault.
+/// AddressSanitizer turns a segmentation fault into an exit status.
 fn under_a_sanitizer() -> bool {
     std::env::var_os("ASAN_OPTIONS").is_some()
 }
 
 engine_contract! {
-    fn exit_is_an_answer(engine) {
+    fn exit_ends_the_response(engine) {
         assert_eq!(engine.text("echo 'before'; exit(3); echo 'after';").await, "before");
         assert_eq!(engine.text("register_shutdown_function(function () { echo 'down'; }); exit('said ');").await, "said down");
     }
@@ -34,7 +34,7 @@ engine_contract! {
         }
     }
 
-    fn a_crash_costs_one_event_and_not_the_next(engine) {
+    fn crash_costs_one_request(engine) {
         for _ in 0..3 {
             let crashed = engine.answer(engine.php(SEGFAULT)).await;
             assert!(matches!(&crashed, Err(Failure::Died(how)) if engine.says_how(how, "SIGSEGV") || under_a_sanitizer()), "{crashed:?}");
@@ -42,14 +42,14 @@ engine_contract! {
         }
     }
 
-    fn a_crash_amid_the_body_is_an_error_of_the_body(engine) {
+    fn crash_during_the_body_is_a_body_error(engine) {
         let response = engine.send(engine.php(&format!("echo 'begun'; flush(); usleep(100000); {SEGFAULT}"))).await.unwrap();
         let body = response.into_body().collect().await;
         assert!(matches!(body, Err(Failure::Died(_))), "{body:?}");
         assert_eq!(engine.text("echo 'hello';").await, "hello");
     }
 
-    fn a_crash_while_others_run_is_theirs_alone(engine) {
+    fn crash_does_not_affect_concurrent_requests(engine) {
         let engine = engine.workers(4);
         let others = engine.occupy(3, "usleep(700000); echo 'done';").await;
         assert!(matches!(engine.answer(engine.php(SEGFAULT)).await, Err(Failure::Died(_))));
@@ -58,7 +58,7 @@ engine_contract! {
         }
     }
 
-    fn a_deadline_in_php_is_timed_out_and_the_worker_goes_on(engine) {
+    fn deadline_in_php_code_times_out_and_the_worker_continues(engine) {
         let engine = engine.workers(1);
         let before = engine.pids().await;
         for code in ["while (true) {}", "sleep(30);", "while (true) usleep(1000);", "function f() { f2(); } function f2() { while (true) strlen('x'); } f();"] {
@@ -73,7 +73,7 @@ engine_contract! {
         }
     }
 
-    fn a_response_that_streams_past_its_deadline_is_not_whole(engine) {
+    fn response_streaming_past_its_deadline_is_truncated(engine) {
         let engine = engine.workers(1);
         let ask = engine.php("echo 'begun'; flush(); sleep(30); echo 'never';").timeout(Duration::from_millis(400));
         let body = engine.send(ask).await.unwrap().into_body().collect().await;
@@ -81,7 +81,7 @@ engine_contract! {
         assert_eq!(engine.text("echo 'next';").await, "next");
     }
 
-    fn a_response_that_is_due_as_a_whole_gets_no_more_time_for_its_pieces(engine) {
+    fn buffered_response_gets_no_more_time_per_chunk(engine) {
         let engine = engine.workers(1);
         let ask = engine.php("while (true) { echo 'piece'; flush(); usleep(10000); }").timeout(Duration::from_millis(400));
         let body = engine.send(ask.impatient()).await.unwrap().into_body().collect().await;
@@ -89,7 +89,7 @@ engine_contract! {
         assert_eq!(engine.text("echo 'next';").await, "next");
     }
 
-    fn an_event_is_held_until_php_has_done_what_follows_its_answer(engine) {
+    fn request_is_in_flight_until_work_after_the_response_ends(engine) {
         if !engine.finishes() {
             return;
         }
@@ -108,7 +108,7 @@ engine_contract! {
         assert_eq!(std::fs::read_to_string(&trace).unwrap(), "done");
     }
 
-    fn what_follows_the_answer_takes_the_time_that_it_takes(engine) {
+    fn work_after_the_response_has_no_deadline(engine) {
         if !engine.finishes() || !engine.runs_ours() {
             return;
         }
@@ -127,7 +127,7 @@ engine_contract! {
         }
     }
 
-    fn an_event_is_held_no_longer_than_its_worker_lives(engine) {
+    fn request_ends_with_its_worker(engine) {
         let engine = engine.workers(1).with(|settings| settings.kill_timeout = time(200));
         for (code, finishes) in [
             (SEGFAULT, false),
@@ -135,7 +135,7 @@ engine_contract! {
             ("echo 'answer'; fastcgi_finish_request(); while (true) {}", true),
             ("while (true) {}", false),
         ] {
-            // As on Lambda, where all has to be done by then.
+            // As on Lambda, where everything must be done by then.
             let (ask, tracker) = engine.php(code).timeout(Duration::from_millis(400)).impatient().held();
             assert_eq!(engine.answer(ask).await.is_ok(), finishes, "{code}");
             tracker.wait().await;
@@ -143,7 +143,7 @@ engine_contract! {
         }
     }
 
-    fn dropping_the_body_aborts_the_script_at_its_next_write(engine) {
+    fn dropped_body_aborts_the_script_at_its_next_write(engine) {
         let engine = engine.workers(1);
         let trace = engine.writable().join("trace");
         let code = format!(
@@ -158,7 +158,7 @@ engine_contract! {
         assert_eq!(std::fs::read_to_string(&trace).unwrap(), "status 1");
     }
 
-    fn ignore_user_abort_lets_the_script_end_its_work(engine) {
+    fn ignore_user_abort_lets_the_script_finish(engine) {
         let engine = engine.workers(1);
         let trace = engine.writable().join("trace");
         let code = format!(
@@ -171,7 +171,7 @@ engine_contract! {
         assert_eq!(std::fs::read_to_string(&trace).unwrap(), "ran on 1");
     }
 
-    fn an_event_that_is_dropped_before_it_began_never_runs(engine) {
+    fn request_dropped_before_its_start_never_runs(engine) {
         let engine = engine.workers(1);
         let running = engine.occupy(1, "usleep(600000);").await;
         let trace = engine.writable().join("trace");
@@ -191,7 +191,7 @@ engine_contract! {
         assert!(!trace.exists());
     }
 
-    fn a_boot_that_hangs_is_given_up_and_leaves_nothing(engine) {
+    fn hanging_boot_times_out_and_leaves_no_process(engine) {
         let pid = engine.writable().join("pid");
         let preload = engine.write("preload.php", &format!("<?php file_put_contents('{}', getmypid()); while (true) {{ usleep(1000); }}", pid.display()));
         let engine = engine.with(|settings| settings.boot_timeout = time(2000))
@@ -206,7 +206,7 @@ engine_contract! {
 
 engine_contract! {
     standing:
-    fn a_deadline_in_code_that_cannot_be_asked_is_a_kill(engine) {
+    fn deadline_in_uninterruptible_code_kills_the_worker(engine) {
         let engine = engine.workers(1).with(|settings| settings.kill_timeout = time(200));
         for code in [
             "ini_set('pcre.jit', 0); ini_set('pcre.backtrack_limit', -1); preg_match('/(a+)+$/', str_repeat('a', 40).'b');",
@@ -221,7 +221,7 @@ engine_contract! {
         }
     }
 
-    fn a_stopped_process_is_replaced(engine) {
+    fn stopped_process_is_replaced(engine) {
         let engine = engine.workers(1).with(|settings| settings.kill_timeout = time(200));
         let pid = engine.pids().await[0];
         let running = engine.start(engine.php("while (true) usleep(10000);").timeout(Duration::from_millis(500))).await;
@@ -231,13 +231,12 @@ engine_contract! {
         assert_eq!(engine.text("echo 'next';").await, "next");
     }
 
-    fn a_worker_killed_from_outside_costs_what_it_held(engine) {
+    fn killed_worker_costs_only_its_request(engine) {
         let engine = engine.workers(2);
         let idle = engine.pids().await;
         kill(idle[0], "KILL");
         if !engine.runs_ours() {
-            // Whether PHP had begun an event cannot be known there, so that it is not given to
-            // another.
+            // Surus cannot know whether PHP had begun the request, so it does not resend it.
             until("it is gone", || !lives(idle[0])).await;
         }
         for _ in 0..20 {
@@ -269,7 +268,7 @@ engine_contract! {
             while Instant::now() < end {
                 match engine.answer(engine.ask(&hello).timeout(Duration::from_secs(20))).await {
                     Ok(answer) => assert_eq!(answer.text(), "hello"),
-                    // What PHP has begun is not begun again.
+                    // A request that PHP has begun is not repeated.
                     Err(Failure::Died(_)) => died += 1,
                     Err(other) => panic!("{other:?}"),
                 }
@@ -296,10 +295,11 @@ engine_contract! {
 
 engine_contract! {
     ours:
-    fn an_event_that_vanishes_with_an_idle_worker_is_done_by_another(engine) {
-        // What a worker has received and not yet written on the scoreboard dies with it unseen.
-        // Here another process takes the message out of the inbox's socket, through which go those
-        // that are too large for the ring, and an idle worker is killed.
+    fn request_lost_with_an_idle_worker_is_resent(engine) {
+        // If a worker crashes between receiving a request and writing its line of the scoreboard,
+        // the request is lost unseen. Here another process takes the message out of the request
+        // socket, which carries requests that are too large for the ring, and an idle worker is
+        // killed.
         let engine = engine.workers(1).ini("ffi.enable", "1");
         let engine = engine.with(|settings| settings.queue_timeout = time(20_000));
         let thief = engine.occupy(1, "$c = FFI::cdef('long recv(int, char *, unsigned long, int);'); $b = FFI::new('char[300000]'); echo $c->recv(4, $b, 300000, 0) > 0 ? 'stolen' : 'no';").await;
@@ -310,7 +310,7 @@ engine_contract! {
         }
         let pool = engine.pool().await;
         until("the worker is idle", || pool.status().workers.iter().all(|worker| matches!(worker.state, WorkerState::Idle))).await;
-        // The first may be a worker that is about to exit, having served its one event.
+        // The first may be a worker that is about to exit after its only request.
         let killer = async {
             loop {
                 kill(engine.pids().await[0], "KILL");

@@ -1,5 +1,4 @@
-//! What a client that leaves before the answer's end stops: its script, wherever that is, and not
-//! the process.
+//! Tests that a disconnected client ends its script, wherever that is, and not the process.
 
 use std::os::unix::fs::PermissionsExt;
 use std::pin::Pin;
@@ -9,9 +8,9 @@ use surus::observe::status::WorkerState;
 
 use super::subject::{Ask, Subject, until};
 
-/// A script whose client is gone when it goes on. `$trace()` writes down what has happened; a
-/// shutdown function notes the status of the connection, and `$write()` writes until that ends the
-/// script.
+/// A script whose client has disconnected when it continues. `$trace()` records what has happened;
+/// a shutdown function records the status of the connection, and `$write()` writes until that ends
+/// the script.
 const BEGIN: &str = "
     $trace = function ($what) { file_put_contents(TRACE, \"$what \", FILE_APPEND); };
     $write = function () use ($trace) { for ($i = 0; $i < 20000; $i++) { echo 'x'; flush(); usleep(1000); } $trace('ran on'); };
@@ -20,8 +19,8 @@ const BEGIN: &str = "
     for ($i = 0; $i < 20000 && !file_exists(TRACE); $i++) { usleep(1000); clearstatcache(); }
 ";
 
-/// Has `code` done for a client that leaves, from `BEGIN;` on, which is put ahead of it unless it
-/// is in it; returns what it has traced.
+/// Runs `code` for a client that disconnects at `BEGIN;`, which precedes the code unless it
+/// contains it. Returns the trace.
 async fn leave(engine: &Subject, code: &str) -> String {
     let file = tempfile::Builder::new()
         .tempfile_in(engine.writable())
@@ -39,7 +38,7 @@ async fn leave(engine: &Subject, code: &str) -> String {
     let begun = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
     assert!(begun.unwrap().is_ok());
     drop(body);
-    // There at once with the right of the workers, which may run as another user, to write to it.
+    // Created with permissions that let the workers, which may run as another user, write to it.
     let fresh = file.with_extension("new");
     std::fs::write(&fresh, "").unwrap();
     std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o666)).unwrap();
@@ -51,7 +50,7 @@ async fn leave(engine: &Subject, code: &str) -> String {
         .to_string()
 }
 
-/// The same, after which the process has to be there, and whole.
+/// The same; then the process must still exist and work.
 async fn leave_whole(engine: &Subject, code: &str) -> String {
     let before = process(engine).await;
     let traced = leave(engine, code).await;
@@ -62,13 +61,13 @@ async fn leave_whole(engine: &Subject, code: &str) -> String {
     traced
 }
 
-/// The process that answers, with its memory.
+/// The process that responds, and its memory.
 async fn process(engine: &Subject) -> String {
     engine.text("echo posix_getpid();").await
 }
 
 engine_contract! {
-    fn a_script_ends_at_its_next_write_when_its_client_has_gone(engine) {
+    fn script_of_a_gone_client_ends_at_its_next_write(engine) {
         let engine = engine.workers(1);
         for code in [
             "$write(); $trace('ran on');",
@@ -92,13 +91,13 @@ engine_contract! {
         }
     }
 
-    fn an_exception_handler_ends_too(engine) {
+    fn exception_handler_of_a_gone_client_ends(engine) {
         let engine = engine.workers(1).ini("display_errors", "0");
         let traced = leave_whole(&engine, "set_exception_handler(function () use ($write, $trace) { $trace('handled'); $write(); }); throw new Exception('x');").await;
         assert_eq!(traced, "handled status 1 end");
     }
 
-    fn a_shutdown_function_ends_and_those_behind_it_do_not_begin(engine) {
+    fn shutdown_function_of_a_gone_client_ends_and_later_ones_are_skipped(engine) {
         let engine = engine.workers(1);
         let code = "register_shutdown_function(function () use (&$write, &$trace) { $trace('first'); $write(); }); BEGIN;";
         assert_eq!(leave_whole(&engine, code).await, "first");
@@ -113,13 +112,13 @@ engine_contract! {
         assert!(["status 1 end destructed", "destructed status 1 end"].contains(&traced.as_str()), "{traced}");
     }
 
-    fn who_ignores_that_the_client_has_gone_runs_on(engine) {
+    fn script_with_ignore_user_abort_continues(engine) {
         let engine = engine.workers(1);
         let code = "ignore_user_abort(true); for ($i = 0; $i < 20000 && !connection_aborted(); $i++) { echo 'x'; flush(); usleep(1000); } $trace('ran on');";
         assert_eq!(leave_whole(&engine, code).await, "ran on status 1 end");
     }
 
-    fn a_session_is_written_when_the_client_has_gone(engine) {
+    fn session_of_a_gone_client_is_written(engine) {
         let engine = engine.workers(1);
         let (id, path) = ("a1b2c3d4e5f6a7b8c9d0", engine.writable().display().to_string());
         let code = format!("session_save_path('{path}'); session_id('{id}'); session_start(); $_SESSION['seen'] = 'kept'; BEGIN; $write();");
@@ -128,14 +127,14 @@ engine_contract! {
         assert!(session.is_ok_and(|text| text.contains("kept")));
     }
 
-    fn a_function_of_phps_own_that_never_ends_is_cut_off(engine) {
+    fn endless_internal_function_is_aborted(engine) {
         let engine = engine.workers(1);
         let traced = leave(&engine, "readfile('/dev/zero'); $trace('ran on');").await;
         assert_eq!(traced, "status 1 end");
         assert_eq!(engine.text("echo 'next';").await, "next");
     }
 
-    fn what_an_exit_ends_is_the_script_and_not_the_process(engine) {
+    fn exit_ends_the_script_and_not_the_process(engine) {
         let engine = engine.workers(1);
         let before = process(&engine).await;
         for (code, answer) in [
@@ -151,7 +150,7 @@ engine_contract! {
         }
     }
 
-    fn a_load_that_ends_amid_answers_costs_no_process(engine) {
+    fn clients_gone_during_responses_cost_no_process(engine) {
         let engine = engine.workers(4);
         let pool = engine.pool().await;
         engine.text("echo 1;").await;

@@ -1,8 +1,8 @@
-//! What one event leaves behind for the next: nothing, as under php-fpm.
+//! Tests that a request leaves nothing behind for the next, as under php-fpm.
 
 engine_contract! {
     isolating:
-    fn globals_statics_constants_and_classes_are_new_in_every_event(engine) {
+    fn globals_statics_constants_and_classes_are_new_in_every_request(engine) {
         let engine = engine.workers(1);
         let file = engine.file(
             "class C { static $n = 0; } function f() { static $n = 0; return ++$n; }
@@ -25,7 +25,7 @@ engine_contract! {
         assert_eq!(engine.text(state).await, before);
     }
 
-    fn handlers_and_streams_do_not_outlive_their_event(engine) {
+    fn handlers_and_streams_end_with_their_request(engine) {
         let engine = engine.workers(1);
         engine.text(
             "set_error_handler(fn() => true); set_exception_handler(fn() => 1); spl_autoload_register(fn() => 1); stream_wrapper_unregister('http');
@@ -35,9 +35,9 @@ engine_contract! {
         assert_eq!(state, "[null,null,[],true]");
     }
 
-    fn signal_handlers_do_not_outlive_their_event(engine) {
+    fn signal_handlers_end_with_their_request(engine) {
         let engine = engine.workers(1);
-        // As the kernel has them: what is ignored and what is caught.
+        // As in the kernel: ignored and caught signals.
         let state = "echo implode(' ', preg_grep('/^Sig(Ign|Cgt)/', file('/proc/self/status')));";
         let before = engine.text(state).await;
         let changed = engine.text(&format!("pcntl_signal(SIGTERM, fn() => 1); pcntl_signal(SIGUSR1, SIG_IGN); {state}")).await;
@@ -47,13 +47,13 @@ engine_contract! {
         }
     }
 
-    fn the_environment_is_the_configured_one(engine) {
+    fn environment_is_the_configured_one(engine) {
         engine.env.insert("FROM_ENV".into(), "a b=c".into());
         let names = engine.text("echo json_encode([getenv('FROM_ENV'), getenv('PATH'), getenv('CARGO_MANIFEST_DIR'), getenv('HOME') !== false]);").await;
         assert_eq!(names, r#"["a b=c",false,false,true]"#);
     }
 
-    fn persistent_memory_of_a_large_event_is_given_back(engine) {
+    fn persistent_memory_of_a_large_request_is_freed(engine) {
         let engine = engine.workers(1).ini("memory_limit", "256M");
         engine.text("$x = str_repeat('x', 100 << 20); echo strlen($x);").await;
         let used: u64 = engine.text("echo memory_get_usage(true);").await.parse().unwrap();

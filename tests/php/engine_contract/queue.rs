@@ -1,4 +1,4 @@
-//! Waiting, refusing, recycling, draining.
+//! Tests queueing, rejecting, recycling and draining.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use surus::observe::status::WorkerState;
 
 use super::subject::{lives, time, until};
 
-/// PHP that goes on until the file is there.
+/// PHP code that runs until the file exists.
 fn until_there(file: &Path) -> String {
     format!(
         "while (!file_exists('{}')) {{ usleep(5000); }}",
@@ -17,7 +17,7 @@ fn until_there(file: &Path) -> String {
 }
 
 engine_contract! {
-    fn a_full_queue_refuses_at_once(engine) {
+    fn full_queue_rejects_immediately(engine) {
         let engine = engine.workers(1).with(|settings| settings.max_queue = 1);
         let gate = engine.writable().join("gate");
         let running = engine.occupy(1, &until_there(&gate)).await;
@@ -32,7 +32,7 @@ engine_contract! {
         }
     }
 
-    fn who_waits_too_long_is_refused_and_never_runs(engine) {
+    fn request_over_the_queue_timeout_is_rejected_and_never_runs(engine) {
         let engine = engine.workers(1).with(|settings| settings.queue_timeout = time(300));
         let gate = engine.writable().join("gate");
         let running = engine.occupy(1, &until_there(&gate)).await;
@@ -53,7 +53,7 @@ engine_contract! {
         assert!(!trace.exists());
     }
 
-    fn a_deadline_while_waiting_is_timed_out(engine) {
+    fn deadline_in_the_queue_times_out(engine) {
         let engine = engine.workers(1);
         let gate = engine.writable().join("gate");
         let running = engine.occupy(1, &until_there(&gate)).await;
@@ -71,7 +71,7 @@ engine_contract! {
         }
     }
 
-    fn a_deadline_that_passes_as_the_worker_gets_free_is_timed_out(engine) {
+    fn deadline_as_the_worker_becomes_free_times_out(engine) {
         let engine = engine.workers(1);
         let nap = engine.file("usleep(60000);");
         for n in 0..15 {
@@ -83,8 +83,8 @@ engine_contract! {
         }
     }
 
-    fn events_that_end_at_their_deadline_hurt_no_other(engine) {
-        // Request ids are used again at once, so code that acts on an event late may meet another.
+    fn requests_that_end_at_their_deadline_affect_no_other(engine) {
+        // Request ids are reused immediately, so code that acts late could affect another request.
         let engine = engine.workers(3).with(|settings| settings.kill_timeout = time(20));
         let nap = engine.file("usleep(50000 + 1000 * (int) $_GET['n']); echo 'rested';");
         let echo = engine.file("usleep(500); echo $_GET['n'];");
@@ -106,8 +106,7 @@ engine_contract! {
             let mut n = 0;
             while Instant::now() < end {
                 let mine = format!("{asker}-{n}");
-                // A kill that comes as the worker takes its next event is the one thing that may
-                // reach another.
+                // Only a kill may affect the next request, if it arrives as the worker takes that.
                 match engine.answer(engine.ask(echo).query(&format!("n={mine}"))).await {
                     Ok(answer) => assert_eq!(answer.text(), mine),
                     Err(Failure::Died(_)) => {}
@@ -121,7 +120,7 @@ engine_contract! {
         tokio::time::timeout(Duration::from_secs(10), pool.drain()).await.expect("every place was given back");
     }
 
-    fn a_slow_script_does_not_hold_up_fast_ones(engine) {
+    fn slow_script_does_not_block_fast_ones(engine) {
         let engine = engine.workers(2);
         let slow = engine.occupy(1, "usleep(1500000); echo 'slow';").await;
         let began = Instant::now();
@@ -134,7 +133,7 @@ engine_contract! {
         }
     }
 
-    fn recycling_by_number_loses_no_event(engine) {
+    fn recycling_by_max_requests_loses_no_request(engine) {
         let engine = engine.workers(2).with(|settings| {
             settings.max_requests = 3;
             settings.queue_timeout = time(60_000);
@@ -150,7 +149,7 @@ engine_contract! {
         assert!(served.len() >= 40);
     }
 
-    fn draining_finishes_what_runs_and_what_waits(engine) {
+    fn draining_finishes_running_and_queued_requests(engine) {
         let engine = engine.workers(2);
         let pids = engine.pids().await;
         let starter = engine.starter(&pids);
@@ -193,10 +192,10 @@ engine_contract! {
         }
     }
 
-    fn status_says_what_the_workers_do(engine) {
+    fn status_shows_worker_states(engine) {
         let running = engine.occupy(1, "usleep(400000);").await;
         let status = engine.pool().await.status();
-        let busy: Vec<_> = status.workers.iter().filter_map(|worker| worker.event.clone()).collect();
+        let busy: Vec<_> = status.workers.iter().filter_map(|worker| worker.request.clone()).collect();
         assert_eq!(status.workers.len(), if engine.is_standing() { 2 } else { 1 });
         assert!(busy.len() == 1 && busy[0].starts_with("GET /"), "{status:?}");
         for task in running {
@@ -207,7 +206,7 @@ engine_contract! {
 
 engine_contract! {
     standing:
-    fn an_engine_that_has_booted_is_ready_and_shows_its_workers(engine) {
+    fn booted_engine_is_ready_and_shows_its_workers(engine) {
         let engine = engine.workers(8);
         for _ in 0..5 {
             let pool = engine.try_boot().await.unwrap();
@@ -219,7 +218,7 @@ engine_contract! {
 
 engine_contract! {
     ours:
-    fn recycling_by_memory_loses_no_event(engine) {
+    fn recycling_by_max_memory_loses_no_request(engine) {
         let engine = engine.workers(1).with(|settings| settings.max_memory = surus::units::Size(1 << 20));
         let pid = engine.file("echo getmypid();");
         let mut pids = std::collections::BTreeSet::new();
@@ -232,7 +231,7 @@ engine_contract! {
 
 engine_contract! {
     ours:
-    fn workers_wait_in_turn_for_the_cpu_while_they_are_many_and_no_longer(engine) {
+    fn workers_use_batch_scheduling_only_under_concurrency(engine) {
         if engine.entry.serves_one {
             return;
         }
@@ -257,8 +256,8 @@ engine_contract! {
                 break;
             }
             events += 1;
-            // Any worker may take them. On a busy machine some count as one of many, because the
-            // one before is not returned yet.
+            // Any worker may take them. On a busy machine some count as concurrent, because the
+            // previous one has not been returned yet.
             assert!(events < 20_000, "they wait in turn for ever");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

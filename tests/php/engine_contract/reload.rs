@@ -1,4 +1,4 @@
-//! Changing over to a new boot of the application.
+//! Tests reloads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::subject::{kill, lives, parent, until};
 
 engine_contract! {
-    fn reloading_under_load_loses_nothing(engine) {
+    fn reload_under_load_loses_no_request(engine) {
         let hello = engine.file("usleep(1000); echo 'hello';");
         let pool = engine.pool().await;
         let before = engine.pids().await;
@@ -38,7 +38,7 @@ engine_contract! {
         assert_eq!(pool.status().generation, 5);
     }
 
-    fn reloading_while_workers_recycle_loses_nothing(engine) {
+    fn reload_during_recycling_loses_no_request(engine) {
         let engine = engine.with(|settings| settings.max_requests = 2);
         let hello = engine.file("echo 'hello';");
         let pool = engine.pool().await;
@@ -61,7 +61,7 @@ engine_contract! {
         tokio::join!(load, reloads);
     }
 
-    fn what_runs_in_the_old_boot_ends_there(engine) {
+    fn request_running_during_a_reload_ends_in_the_old_generation(engine) {
         let engine = engine.workers(4);
         let go = engine.writable().join("reloaded");
         let wait = format!("while (!file_exists('{}')) {{ usleep(5000); clearstatcache(); }}", go.display());
@@ -77,13 +77,13 @@ engine_contract! {
         }
     }
 
-    fn an_ini_file_that_cannot_be_read_stops_the_boot(engine) {
+    fn unreadable_ini_file_stops_the_boot(engine) {
         let engine = engine.with(|settings| settings.ini_file = Some("/nonexistent/php.ini".into()));
         let error = engine.try_boot().await.err().expect("it must not boot with another ini file than asked for");
         assert!(format!("{error:#}").contains("/nonexistent/php.ini"), "{error:#}");
     }
 
-    fn a_reload_that_ends_after_the_drain_starts_nothing(engine) {
+    fn reload_that_ends_after_a_drain_starts_no_process(engine) {
         let pool = engine.pool().await;
         let reload = tokio::spawn({ let pool = pool.clone(); async move { pool.reload().await } });
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -96,7 +96,7 @@ engine_contract! {
 
 engine_contract! {
     ours:
-    fn a_template_killed_from_outside_is_replaced_and_no_event_lost(engine) {
+    fn killed_master_process_is_replaced_without_losing_a_request(engine) {
         let pids = engine.pids().await;
         let template = parent(pids[0]);
         let running = engine.occupy(2, "usleep(900000); echo 'done';").await;
@@ -119,7 +119,7 @@ engine_contract! {
 
 engine_contract! {
     standing:
-    fn a_boot_that_fails_says_what_php_said_and_keeps_the_old_one(engine) {
+    fn failed_reload_reports_php_error_and_keeps_the_old_generation(engine) {
         let preload = engine.write("preload.php", "<?php");
         let engine = engine.ini("opcache.preload", preload.to_str().unwrap()).ini("opcache.preload_user", "root").ini("opcache.enable", "1");
         let before = engine.pids().await;

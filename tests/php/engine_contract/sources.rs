@@ -1,10 +1,10 @@
-//! PHP files that come and change while the application runs.
+//! Tests PHP files that appear and change while the application runs.
 
 use std::time::{Duration, Instant};
 
 engine_contract! {
-    fn a_file_that_changes_is_seen_and_kept_compiled(engine) {
-        // Unless told, OPcache looks every two seconds.
+    fn changed_file_is_recompiled_and_cached(engine) {
+        // By default, OPcache checks every two seconds.
         let engine = engine
             .ini("opcache.enable_cli", "1")
             .ini("opcache.revalidate_freq", "1");

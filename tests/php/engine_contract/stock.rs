@@ -1,4 +1,4 @@
-//! What only the engines do that run PHP as it is installed.
+//! Tests the external engines.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use surus::units::Time;
 use super::subject::{kill, lives, on_engine, until};
 
 #[test]
-fn a_php_fpm_that_is_killed_is_started_anew() {
+fn killed_php_fpm_is_restarted() {
     on_engine("fpm", |engine| async move {
         let pids = engine.pids().await;
         let master = engine.starter(&pids).unwrap();
@@ -30,7 +30,7 @@ fn a_php_fpm_that_is_killed_is_started_anew() {
 }
 
 #[test]
-fn a_php_fpm_that_runs_already_is_asked() {
+fn running_php_fpm_is_used() {
     on_engine("fpm", |engine| async move {
         let socket = engine.dir.path().join("fpm.sock");
         let configuration = format!(
@@ -51,7 +51,7 @@ fn a_php_fpm_that_runs_already_is_asked() {
         for _ in 0..3 {
             assert_eq!(engine.text(parent).await, fpm.id().to_string());
         }
-        // It is not asked to end one that no client waits for; the connection is closed.
+        // A process whose client has disconnected is not interrupted; its connection is closed.
         let late = engine.answer(
             engine
                 .php("sleep(1); echo 1;")
@@ -65,7 +65,7 @@ fn a_php_fpm_that_runs_already_is_asked() {
 }
 
 #[test]
-fn a_process_that_has_just_been_replaced_is_killed_at_a_deadline() {
+fn just_replaced_process_is_killed_at_a_deadline() {
     on_engine("fpm", |engine| async move {
         let engine = engine.workers(1).with(|settings| settings.max_requests = 1);
         for _ in 0..3 {
@@ -80,7 +80,7 @@ fn a_process_that_has_just_been_replaced_is_killed_at_a_deadline() {
 }
 
 #[test]
-fn who_inherits_the_connection_of_one_that_ends_is_not_waited_for() {
+fn process_that_inherits_a_connection_does_not_delay_the_response() {
     for name in ["builtin", "fpm"] {
         on_engine(name, |engine| async move {
             let engine = engine.workers(1);
@@ -101,7 +101,7 @@ fn who_inherits_the_connection_of_one_that_ends_is_not_waited_for() {
 }
 
 #[test]
-fn who_writes_to_the_log_without_end_holds_nobody() {
+fn endless_log_output_does_not_block_requests() {
     for name in ["cgi", "cli"] {
         on_engine(name, |engine| async move {
             let engine = engine.workers(1);
@@ -124,7 +124,7 @@ fn who_writes_to_the_log_without_end_holds_nobody() {
 }
 
 #[test]
-fn a_builtin_server_that_does_not_start_again_is_not_waited_for_without_end() {
+fn builtin_server_that_does_not_restart_fails_its_requests() {
     on_engine("builtin", |engine| async move {
         let hangs = engine.writable().join("hangs");
         let minor = surus_php::EXECUTABLE.rsplit("surus-php").next().unwrap();
@@ -149,7 +149,7 @@ fn a_builtin_server_that_does_not_start_again_is_not_waited_for_without_end() {
 }
 
 #[test]
-fn no_client_sees_the_variables_of_another() {
+fn request_variables_do_not_reach_other_requests() {
     on_engine("builtin", |engine| async move {
         let engine = engine.workers(2);
         let victim = engine.php("echo 'mine';").header("x-secret", "s3cret");
@@ -168,7 +168,7 @@ fn no_client_sees_the_variables_of_another() {
 }
 
 #[test]
-fn settings_hold_whatever_stands_before_them_and_beside_our_own_files() {
+fn settings_apply_with_special_characters_and_open_basedir() {
     for name in ["fpm", "builtin", "cgi", "cli"] {
         on_engine(name, |engine| async move {
             let root = engine.dir.path().to_str().unwrap().to_string();
@@ -187,7 +187,7 @@ fn settings_hold_whatever_stands_before_them_and_beside_our_own_files() {
 }
 
 #[test]
-fn files_before_and_behind_a_script_run() {
+fn auto_prepend_and_append_files_run() {
     for name in ["fpm", "builtin", "cgi", "cli"] {
         on_engine(name, |engine| async move {
             let before = engine.write("before.php", "<?php echo 'before ';");
@@ -236,7 +236,7 @@ fn user_ini_overrides_auto_files_of_php_ini() {
 }
 
 #[test]
-fn php_that_a_script_starts_is_whole() {
+fn php_started_by_a_script_works() {
     on_engine("cli", |engine| async move {
         let code = "echo shell_exec(PHP_BINARY.' -r \"header(1); echo 6 * 7;\"');";
         assert_eq!(engine.text(code).await.trim(), "42");
@@ -244,7 +244,7 @@ fn php_that_a_script_starts_is_whole() {
 }
 
 #[test]
-fn a_php_fpm_that_does_not_run_is_said() {
+fn missing_php_fpm_is_reported() {
     on_engine("fpm", |engine| async move {
         let address = Address::try_from("unix:/nowhere/fpm.sock".to_string()).unwrap();
         let engine = engine.with(|settings| settings.php_fpm_address = Some(address));
@@ -257,7 +257,7 @@ fn a_php_fpm_that_does_not_run_is_said() {
 }
 
 #[test]
-fn nobody_else_has_the_builtin_server_run_a_file() {
+fn builtin_server_rejects_requests_of_other_processes() {
     on_engine("builtin", |engine| async move {
         let secret = engine.file("echo 'secret';");
         // The address as PHP sees it.

@@ -1,4 +1,4 @@
-//! One engine under test: how it is booted, and how it is asked.
+//! An engine under test: boots it and sends requests to it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,13 +21,13 @@ use surus::units::Time;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// An engine of the catalogue, running or about to.
+/// An engine of the catalogue, running or not booted yet.
 pub struct Subject {
     pub entry: &'static Entry,
     pub settings: Settings,
     pub ini: Vec<(String, String)>,
     pub env: BTreeMap<String, String>,
-    /// Holds the PHP files; readable by the user that workers become.
+    /// Contains the PHP files; readable by the workers' user.
     pub dir: Arc<tempfile::TempDir>,
     pool: tokio::sync::OnceCell<Arc<dyn Engine>>,
 }
@@ -35,8 +35,7 @@ pub struct Subject {
 static NEXT_EVENT: AtomicU64 = AtomicU64::new(1);
 static NEXT_FILE: AtomicU64 = AtomicU64::new(1);
 
-/// What the engines boot that boot a script: each event runs the file that it names, as `classic`
-/// does.
+/// The script of booting engines: each request runs the file that it names, as on `classic`.
 const BOOT: &str = r#"<?php
 surus_serve(function () {
     $file = $_SERVER['SCRIPT_FILENAME'];
@@ -50,12 +49,12 @@ surus_serve(function () {
 });
 "#;
 
-/// The set-up of each engine.
+/// The setup of each engine.
 pub fn subject(entry: &'static Entry) -> Subject {
     let settings = Settings {
         workers: Some(2),
         spare_workers: 0,
-        // As for the program: the one that the sanitizers watch over.
+        // As for the program: the one built with the sanitizers.
         surus_php: std::env::var_os("SURUS_ENGINE_SURUS_PHP").map(Into::into),
         ..Settings::default()
     };
@@ -122,12 +121,12 @@ impl Subject {
             .clone()
     }
 
-    /// Ends the engine as a program does that drops it.
+    /// Drops the engine.
     pub fn forget(&mut self) {
         self.pool.take();
     }
 
-    /// Writes a PHP file; `code` is what stands behind `<?php`.
+    /// Writes a PHP file; `code` follows `<?php`.
     pub fn file(&self, code: &str) -> PathBuf {
         let name = format!("{}.php", NEXT_FILE.fetch_add(1, Ordering::Relaxed));
         self.write(&name, &format!("<?php {code}"))
@@ -153,12 +152,12 @@ impl Subject {
         path
     }
 
-    /// GET of `code`.
+    /// A GET request for `code`.
     pub fn php(&self, code: &str) -> Ask {
         self.ask(&self.file(code))
     }
 
-    /// GET of a file.
+    /// A GET request for a file.
     pub fn ask(&self, file: &Path) -> Ask {
         let name = format!("/{}", file.file_name().unwrap().to_str().unwrap());
         Ask {
@@ -186,7 +185,7 @@ impl Subject {
         self.pool().await.handle(Box::new(ask.event())).await
     }
 
-    /// Sends it and takes the whole answer in.
+    /// Sends it and receives the whole response.
     pub async fn answer(&self, ask: Ask) -> Result<Answer, Failure> {
         let response = self.send(ask).await?;
         let (head, body) = response.into_parts();
@@ -197,12 +196,12 @@ impl Subject {
         })
     }
 
-    /// The text that `code` answers.
+    /// The response text of `code`.
     pub async fn text(&self, code: &str) -> String {
         self.answer(self.php(code)).await.expect("an answer").text()
     }
 
-    /// The answer to an event that runs at the same time as the test.
+    /// The response to a request that runs in parallel to the test.
     pub async fn start(&self, ask: Ask) -> tokio::task::JoinHandle<Result<Answer, Failure>> {
         let pool = self.pool().await;
         tokio::spawn(async move {
@@ -216,8 +215,8 @@ impl Subject {
         })
     }
 
-    /// Occupies `count` workers with `code` that first makes a file of the name in `$began`;
-    /// returns when all have begun.
+    /// Occupies `count` workers with `code` that first creates the file named by `$began`; returns
+    /// when all have begun.
     pub async fn occupy(
         &self,
         count: usize,
@@ -235,40 +234,41 @@ impl Subject {
         running
     }
 
-    /// Is the process that served an event there for the next, even if the event was over its
-    /// deadline?
+    /// Whether the process of a request serves the next one, even if the request missed its
+    /// deadline.
     pub fn process_goes_on(&self) -> bool {
         self.entry.isolates && !self.entry.serves_one && self.runs_ours()
     }
 
-    /// With surus-php, which can do what no other PHP can.
+    /// Whether it runs surus-php, which has features that no other PHP has.
     pub fn runs_ours(&self) -> bool {
-        self.entry.runs == Runs::Ours
+        self.entry.runs == Runs::SurusPhp
     }
 
-    /// Does its PHP have `fastcgi_finish_request()`?
+    /// Whether its PHP has `fastcgi_finish_request()`.
     pub fn finishes(&self) -> bool {
-        [Runs::Ours, Runs::Stock(Way::Fpm)].contains(&self.entry.runs)
+        [Runs::SurusPhp, Runs::External(Way::Fpm)].contains(&self.entry.runs)
     }
 
-    /// Do its processes wait for events, and not come with them?
+    /// Whether its processes wait for requests instead of being started for each.
     pub fn is_standing(&self) -> bool {
         self.entry.is_standing()
     }
 
     /// Whether these words say how a process ended, also if php-fpm had started it.
     pub fn says_how(&self, how: &str, signal: &str) -> bool {
-        how.contains(signal) || self.entry.runs == Runs::Stock(Way::Fpm) && how.contains("php-fpm")
+        how.contains(signal)
+            || self.entry.runs == Runs::External(Way::Fpm) && how.contains("php-fpm")
     }
 
-    /// The process that starts its processes, if that is not the test.
+    /// The parent of its processes, if that is not the test.
     pub fn starter(&self, pids: &[u32]) -> Option<u32> {
         let starter = parent(*pids.first()?);
         (starter != std::process::id()).then_some(starter)
     }
 
-    /// The pids of the workers, as the status page shows them. Waits until there is one, if there
-    /// is ever to be one without an event.
+    /// The pids of the workers, as the status page shows them. Waits for the first one if the
+    /// engine has workers without a request.
     pub async fn pids(&self) -> Vec<u32> {
         let pool = self.pool().await;
         for _ in 0..500 {
@@ -322,13 +322,13 @@ impl Ask {
         self
     }
 
-    /// All of the answer is due at the deadline.
+    /// The whole response is due at the deadline.
     pub fn impatient(mut self) -> Ask {
         self.patience = false;
         self
     }
 
-    /// What its client does not take yet may wait in a file of so many bytes.
+    /// Bytes that may wait in a file until the client reads them.
     pub fn spooled(mut self, max: u64) -> Ask {
         self.spool = Some(Arc::new(Spool {
             directory: None,
@@ -337,7 +337,7 @@ impl Ask {
         self
     }
 
-    /// With the token of a tracker that is closed, so that its wait ends with the event.
+    /// With the token of a closed tracker, so that its wait ends with the request.
     pub fn held(mut self) -> (Ask, TaskTracker) {
         let tracker = TaskTracker::new();
         tracker.close();
@@ -394,13 +394,13 @@ pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     panic!("waited in vain until {what}");
 }
 
-/// Is this process there, and not a zombie?
+/// Whether the process exists and is not a zombie.
 pub fn lives(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").starts_with(" Z"))
 }
 
-/// The process that has started it.
+/// The parent of the process.
 pub fn parent(pid: u32) -> u32 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let mut fields = stat.rsplit(')').next().unwrap().split_whitespace();
@@ -413,7 +413,7 @@ pub fn kill(pid: u32, signal: &str) {
         .status();
 }
 
-/// `n` bytes that repeat late, so that a piece that is lost, doubled or moved is seen.
+/// `n` bytes with a long period, so that a lost, doubled or moved part is detected.
 pub fn bytes(n: usize) -> Bytes {
     let mut state = 0x2545_f491_u32;
     (0..n)
@@ -425,27 +425,27 @@ pub fn bytes(n: usize) -> Bytes {
         .into()
 }
 
-/// One case on every engine of the catalogue.
+/// Runs one case on every engine of the catalogue.
 pub fn on_every_engine<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
     on(|_| true, case);
 }
 
-/// Those that leave nothing behind.
+/// The engines that isolate requests.
 pub fn on_isolating_engines<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
     on(|entry| entry.isolates, case);
 }
 
-/// Those that run surus-php.
+/// The engines that run surus-php.
 pub fn on_our_engines<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
-    on(|entry| entry.runs == Runs::Ours, case);
+    on(|entry| entry.runs == Runs::SurusPhp, case);
 }
 
-/// Those whose processes wait for events.
+/// The engines whose processes wait for requests.
 pub fn on_standing_engines<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
     on(Entry::is_standing, case);
 }
 
-/// The one of that name.
+/// The engine with that name.
 pub fn on_engine<F: Future<Output = ()>>(name: &str, case: impl Fn(Subject) -> F) {
     on(|entry| entry.name == name, case);
 }
@@ -477,7 +477,7 @@ fn on<F: Future<Output = ()>>(chosen: impl Fn(&Entry) -> bool, case: impl Fn(Sub
     }
 }
 
-/// For what hangs; a machine may be slow.
+/// The limit for hanging tests; a machine may be slow.
 const LIMIT: Duration = Duration::from_secs(240);
 
 pub fn time(ms: u64) -> Time {

@@ -7,7 +7,7 @@ use regex::Regex;
 use super::sources;
 
 #[test]
-fn modules_use_each_other_in_no_circle() {
+fn modules_have_no_circular_imports() {
     let modules = Modules::of(&sources(&["src"]));
     let found = circles(&modules.uses());
     assert!(found.is_empty(), "{found:#?}");

@@ -32,7 +32,7 @@ fn c_files_include_no_header_of_a_higher_layer() {
 }
 
 #[test]
-fn c_files_include_each_other_in_no_circle() {
+fn c_files_have_no_circular_includes() {
     // A header and the file that implements it are one unit.
     let mut units: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (file, includes) in files() {

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tracing::error;
 
 use super::{MOST_PATH, What, is_below, may_be_sent};
-use crate::app::site::opened::{Denial, Opened, Trouble};
+use crate::app::site::opened::{Denial, LookupError, Opened};
 use crate::observe::rate_limit::Rarely;
 
 /// The front's end of the socket to an opener.
@@ -174,8 +174,8 @@ impl Opener {
                 7 => Ok(Opened::Denied(Denial::LinkOfAnother)),
                 8 => Ok(Opened::Denied(Denial::Special)),
                 9 => Ok(Opened::Denied(Denial::UnreadableToPhp)),
-                10 => Ok(Opened::Failed(Trouble::Scarce)),
-                11 => Ok(Opened::Failed(Trouble::Broken)),
+                10 => Ok(Opened::Failed(LookupError::Scarce)),
+                11 => Ok(Opened::Failed(LookupError::Broken)),
                 _ => Err(ErrorKind::InvalidData.into()),
             }
         });
@@ -185,7 +185,7 @@ impl Opener {
                 let path = path.display();
                 error!(%path, %error, "cannot ask the process that opens files as PHP's user");
             }
-            Opened::Failed(Trouble::Scarce)
+            Opened::Failed(LookupError::Scarce)
         })
     }
 
@@ -298,13 +298,13 @@ mod tests {
         let opener = Opener::new(ours).unwrap();
         let open = || opener.open(0, Path::new("a"), Access::Read);
         // It returns although the only other thread never answers.
-        assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
+        assert!(matches!(open(), Opened::Failed(LookupError::Scarce)));
         opener.trouble().notified().await;
         let theirs = Seqpacket::from(theirs);
         let mut buffer = [0; 64];
         assert!(theirs.receive(&mut buffer).unwrap().len > 4);
         // No further question is sent meanwhile.
-        assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
+        assert!(matches!(open(), Opened::Failed(LookupError::Scarce)));
         assert_eq!(opener.catch_up(), None);
         let number = IoSlice::new(&buffer[..4]);
         let rest = [0, 0, 0, 0, 5];
@@ -319,7 +319,7 @@ mod tests {
         let opener = Opener::new(ours).unwrap();
         drop(theirs);
         let open = || opener.open(0, Path::new("a"), Access::Read);
-        assert!(matches!(open(), Opened::Failed(Trouble::Scarce)));
+        assert!(matches!(open(), Opened::Failed(LookupError::Scarce)));
         opener.trouble().notified().await;
         assert!(!opener.recover().await);
         opener.replace(start(dir.path())).unwrap();
@@ -342,7 +342,7 @@ mod tests {
         let htaccess = Htaccess::new();
         let now = Instant::now();
         let way = || htaccess.way(&root, "/a.txt", now).0;
-        assert_eq!(way().failed(), Some(Trouble::Scarce));
+        assert_eq!(way().failed(), Some(LookupError::Scarce));
         opener.replace(start(dir.path())).unwrap();
         assert!(way().failed().is_none() && !way().is_empty());
     }

@@ -1,7 +1,7 @@
-//! Who may see a file: `Require` and its groups (mod_authz_core), `Order`, `Allow`, `Deny` and
-//! `Satisfy` (mod_access_compat).
+//! Decides which clients may get a file: `Require` and its groups (mod_authz_core), `Order`,
+//! `Allow`, `Deny` and `Satisfy` (mod_access_compat).
 //!
-//! What cannot be known is decided such that fewer are let in.
+//! A condition that cannot be evaluated counts such that fewer clients are admitted.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn applies(limits: &Limits, method: &Method) -> bool {
     limits.iter().all(|limit| limit.holds(method))
 }
 
-/// Whom an `Allow` or a `Deny` is about.
+/// The clients that an `Allow` or a `Deny` names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Who {
     All,

@@ -270,7 +270,7 @@ impl Variable {
     }
 }
 
-/// A `Host` header as Apache normalises it: without its port, in lower case, without a last dot.
+/// A `Host` header as Apache normalizes it: without its port, in lower case, without a last dot.
 fn server_name(host: &str) -> String {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => name,
@@ -400,7 +400,7 @@ impl Template {
         Template(before)
     }
 
-    /// Whether all that is to be put in is known.
+    /// Whether all values of the template are known.
     pub fn is_known(&self, env: &Env) -> bool {
         let is_known = |piece: &Piece| match piece {
             Piece::Variable(Variable::Env(name)) => env.has(name).is_some(),

@@ -191,7 +191,7 @@ const IGNORED: &[&str] = &[
     "xbithack",
     "xml2encdefault",
     "xml2startparse",
-    // Of other modules, which hosts have beside Apache's own.
+    // Of modules that are not Apache's own, but common at web hosts.
     "cachedisable",
     "cacheenable",
     "cachelookup",

@@ -3,8 +3,8 @@
 //!
 //! `parse.rs` reads lines, `read.rs` makes of them the directives of `rules.rs`, with what
 //! `known.rs` knows of Apache; `way.rs` merges them for a directory; `access.rs`, `handler.rs` and
-//! `rewrite.rs` evaluate them. `htaccess_walk.rs` beside this directory leads a request through all
-//! of it.
+//! `rewrite.rs` evaluate them. `htaccess_walk.rs`, next to this directory, applies all of it to a
+//! request.
 
 mod access;
 pub(super) mod condition;

@@ -18,7 +18,7 @@ const MAX_BACKTRACKED: usize = 2048;
 /// tells what a pattern costs, and the last how much it may.
 const SIZES: [usize; 6] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20];
 
-/// Memory of a pattern beside its size, which it has forwards and backwards.
+/// Memory of a pattern in addition to its size, which counts forwards and backwards.
 const OVERHEAD: usize = 8 << 10;
 
 /// What a pattern remembers of its work.
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_cannot_be_taken_is_an_error() {
+    fn unsupported_pattern_is_an_error() {
         for pattern in [
             r"(",
             r"[a",
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_backtracks_without_end_is_undecided() {
+    fn endlessly_backtracking_pattern_is_undecided() {
         let slow = Pattern::new(r"^((a|\2a)*)*\1b", false, &Memory::default()).unwrap();
         assert_eq!(slow.is_match(&"a".repeat(60)), None);
     }

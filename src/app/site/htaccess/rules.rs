@@ -6,15 +6,15 @@ use super::handler::Switch;
 use super::pattern::{Groups, Pattern};
 use super::rewrite::escaped;
 use super::rule::Rewriting;
-use crate::app::site::opened::Trouble;
+use crate::app::site::opened::LookupError;
 
 /// A file as a whole.
 #[derive(Debug, Default)]
 pub struct File {
-    /// Nobody gets anything below the directory, because the file cannot be read as Apache would.
+    /// Everything below the directory is denied, because the file cannot be read as Apache would.
     pub is_broken: bool,
     /// It could not be opened now, for a reason that may pass.
-    pub failed: Option<Trouble>,
+    pub failed: Option<LookupError>,
     /// The first is what stands outside of all sections.
     pub blocks: Vec<Block>,
     pub rewriting: Option<Rewriting>,
@@ -62,7 +62,7 @@ pub struct Block {
     pub redirects: Vec<Redirect>,
     pub env: Vec<SetEnvIf>,
     pub fixed_env: Vec<FixedEnv>,
-    /// Nobody gets these files: something protects them that is not evaluated.
+    /// These files are denied to all, because something that is not evaluated protects them.
     pub closes: bool,
     /// The same, where rewriting is on: a rule in a section.
     pub closes_by_rule: bool,
@@ -301,7 +301,7 @@ impl FixedEnv {
 }
 
 /// A file that cannot be opened now: what it says is unknown until it can.
-pub fn failed(trouble: Trouble) -> File {
+pub fn failed(trouble: LookupError) -> File {
     File {
         failed: Some(trouble),
         ..File::default()

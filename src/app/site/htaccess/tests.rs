@@ -39,7 +39,7 @@ fn is_closed(text: &str, name: &str) -> bool {
 }
 
 #[test]
-fn what_cannot_be_evaluated_closes_and_is_named_with_its_line() {
+fn unevaluable_directive_denies_and_is_reported_with_its_line() {
     for (text, line, says) in [
         ("\nRequire valid-user", 2, "asks for a password"),
         ("Require expr true", 1, "expr is not evaluated"),
@@ -74,7 +74,7 @@ fn what_cannot_be_evaluated_closes_and_is_named_with_its_line() {
 }
 
 #[test]
-fn what_a_client_without_an_address_could_be_is_not_let_in() {
+fn client_without_an_address_is_denied() {
     for text in [
         "Require ip 10.0.0.1",
         "Require local",
@@ -87,7 +87,7 @@ fn what_a_client_without_an_address_could_be_is_not_let_in() {
 }
 
 #[test]
-fn a_rule_that_cannot_be_evaluated_closes_what_it_would_change_and_exempts_nothing() {
+fn unevaluable_rule_denies_its_urls_and_exempts_none() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     for name in ["index.php", "a.txt", "b.txt", "c.txt", "d.txt"] {
@@ -111,7 +111,7 @@ fn a_rule_that_cannot_be_evaluated_closes_what_it_would_change_and_exempts_nothi
 }
 
 #[test]
-fn a_file_that_is_too_long_or_unreadable_closes() {
+fn too_long_or_unreadable_file_denies() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     fs::create_dir(root.join("long")).unwrap();
@@ -123,7 +123,7 @@ fn a_file_that_is_too_long_or_unreadable_closes() {
 }
 
 #[test]
-fn a_file_is_parsed_once_and_again_when_it_has_changed() {
+fn file_is_parsed_again_only_after_a_change() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     fs::create_dir_all(root.join("a/b")).unwrap();
@@ -165,7 +165,7 @@ fn directory_that_appears_with_a_file_is_closed_at_once() {
 }
 
 #[test]
-fn what_stands_in_the_place_of_a_file_closes() {
+fn non_file_in_place_of_htaccess_denies() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     fs::write(root.join(".rules"), "Require all denied").unwrap();

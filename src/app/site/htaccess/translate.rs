@@ -1,6 +1,6 @@
 //! Writes patterns of PCRE in the syntax of `regex`.
 
-/// The ends of words where only ASCII has letters, for the engine that knows others.
+/// Word boundaries with only ASCII word characters, for the engine that knows others.
 pub(super) const BOUNDARY: &str =
     "(?:(?<=[0-9A-Za-z_])(?![0-9A-Za-z_])|(?<![0-9A-Za-z_])(?=[0-9A-Za-z_]))";
 pub(super) const NO_BOUNDARY: &str =
@@ -94,7 +94,7 @@ pub(super) fn translate(
                 }
             }
             c if c.is_ascii() => out.push(c),
-            // Letters beyond ASCII have no case.
+            // Characters beyond ASCII have no case.
             c => out.push_str(&format!("(?-i:\\x{:02x})", u32::from(c))),
         }
     }

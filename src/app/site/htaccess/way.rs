@@ -10,7 +10,7 @@ use super::handler::{Handler, Php};
 use super::rewrite::Rules;
 use super::rule::{Inherits, Options};
 use super::rules::{Block, File, FixedEnv, Led};
-use crate::app::site::opened::{Denial, Trouble};
+use crate::app::site::opened::{Denial, LookupError};
 
 /// What the `.htaccess` files from the document root down to a directory say together.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(crate) struct Way {
     /// `RewriteEngine`.
     rewrites: bool,
     is_broken: bool,
-    failed: Option<Trouble>,
+    failed: Option<LookupError>,
     has_access: bool,
     has_handlers: bool,
     has_redirects: bool,
@@ -57,7 +57,7 @@ impl Way {
     }
 
     /// Why a file on the way could not be opened, if that may pass.
-    pub(crate) fn failed(&self) -> Option<Trouble> {
+    pub(crate) fn failed(&self) -> Option<LookupError> {
         self.failed
     }
 

@@ -29,11 +29,11 @@ impl GenerationState {
                 said = master::listen(&control) => said,
                 () = self.retire.notified() => {
                     // A failure shows in the next message.
-                    let _ = control.send(&[std::io::IoSlice::new(b"retire")], None).await;
+                    let _ = control.send(&[std::io::IoSlice::new(b"drain")], None).await;
                     continue;
                 }
-                () = self.renew.notified() => {
-                    let _ = control.send(&[std::io::IoSlice::new(b"renew")], None).await;
+                () = self.restart_workers.notified() => {
+                    let _ = control.send(&[std::io::IoSlice::new(b"restart")], None).await;
                     continue;
                 }
                 () = self.dropped.cancelled() => break,
@@ -67,7 +67,7 @@ impl GenerationState {
                     };
                     self.worker_exited(index, pid, wait_status, exit);
                 }
-                Ok(MasterMessage::Renewing) => *self.lock_renewed() = Some(self.pids()),
+                Ok(MasterMessage::Restarting) => *self.lock_restarting() = Some(self.pids()),
                 Ok(MasterMessage::OpcacheBlocked(why)) => self.opcache_is_stuck(why),
                 Ok(MasterMessage::End) => break,
                 Err(error) => {
@@ -178,8 +178,8 @@ impl GenerationState {
         });
         self.poller.rings.clear_polling(index);
         let killed = worker.as_ref().and_then(|worker| worker.killed);
-        let why = match self.is_renewed(pid) {
-            true => exit_reason::RENEWED,
+        let why = match self.is_restarting(pid) {
+            true => exit_reason::RESTARTED,
             false => exit_reason::of(wait_status, killed),
         };
         self.metrics.worker_exited(self.engine, why.label);
@@ -218,7 +218,13 @@ impl GenerationState {
             false => {
                 let event = exit.held.and_then(|held| self.event_of(exit.state, held));
                 let how = process::describe_exit(wait_status);
-                warn!(pid, event, reason = why.label, how, "worker crashed")
+                warn!(
+                    pid,
+                    request_id = event,
+                    reason = why.label,
+                    how,
+                    "worker crashed"
+                )
             }
         }
         if let Some(hear) = worker.and_then(|worker| worker.exit) {
@@ -226,7 +232,7 @@ impl GenerationState {
         }
     }
 
-    /// From now on, each event compiles the files that are not in OPcache yet.
+    /// From now on, each request compiles the files that are not in OPcache yet.
     fn opcache_is_stuck(&self, why: OpcacheBlocked) {
         let (reason, remedy) = match why {
             OpcacheBlocked::Full => (
@@ -245,7 +251,7 @@ impl GenerationState {
             engine = self.engine,
             reason,
             remedy,
-            "OPcache takes no new files until a reload; each event compiles those that are \
+            "OPcache takes no new files until a reload; each request compiles those that are \
             missing in it"
         );
     }

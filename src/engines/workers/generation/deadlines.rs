@@ -299,7 +299,7 @@ impl Sweeper {
             Finding::Lost(..) => {
                 if shared.take_back(key, "its message was lost on the way to a worker") {
                     warn!(
-                        event,
+                        request_id = event,
                         "a request was lost on the way to a worker; resending it"
                     );
                     shared.repaired("request");
@@ -328,7 +328,7 @@ impl Sweeper {
                 let why = "the worker that received it has exited or cannot be found".into();
                 if fail(Failure::Died(why), Progress::Received) == Some(false) {
                     warn!(
-                        event,
+                        request_id = event,
                         "request lost: a worker was killed while receiving it"
                     );
                     // If a worker holds it after all, its response is discarded. It has as long as
@@ -366,7 +366,7 @@ impl Sweeper {
             return;
         }
         warn!(
-            event,
+            request_id = event,
             worker = holder.worker,
             request = what,
             "request timed out; interrupting the script"
@@ -391,7 +391,7 @@ impl Sweeper {
             return;
         }
         warn!(
-            event,
+            request_id = event,
             worker = holder.worker,
             "script did not stop; worker killed"
         );

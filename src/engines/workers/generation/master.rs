@@ -22,7 +22,7 @@ use crate::engines::php_ini;
 use crate::engines::workers::ipc::doorbell::RingPoller;
 use crate::engines::workers::ipc::requests;
 use crate::event::Event;
-use crate::launcher::{Child, Launch, TEMPLATE};
+use crate::launcher::{Child, Launch, MASTER_DESCRIPTORS};
 
 /// How to run PHP; the same for every generation.
 #[derive(Clone)]
@@ -39,8 +39,8 @@ pub struct Spec {
     pub workers: usize,
     /// Finds what to boot, if the engine boots a script.
     pub script: Option<FindScript>,
-    /// See [`Settings`](crate::engines::Settings::tells_leaks).
-    pub tells_leaks: bool,
+    /// See [`Settings`](crate::engines::Settings::reports_leaks).
+    pub reports_leaks: bool,
     /// Memory in which PHP records its start-up.
     pub profile: Option<Arc<std::fs::File>>,
     /// Peers to which the boot may leave connections open.
@@ -50,7 +50,7 @@ pub struct Spec {
     /// See [`Settings`](crate::engines::Settings::direct_binding).
     pub direct_binding: bool,
     /// The longest busy poll.
-    pub spin: Duration,
+    pub busy_poll: Duration,
     pub max_requests: u64,
     /// Bytes; 0 means no limit.
     pub max_memory: u64,
@@ -119,7 +119,7 @@ pub async fn start(
         io::pipe().context("cannot create a pipe for the master process")?;
     let (stderr, their_stderr) =
         io::pipe().context("cannot create a pipe for the master process")?;
-    let theirs: [OwnedFd; TEMPLATE] = [
+    let theirs: [OwnedFd; MASTER_DESCRIPTORS] = [
         their_control,
         their_inbox,
         board.fd().try_clone_to_owned()?,
@@ -130,7 +130,7 @@ pub async fn start(
         their_stderr.into(),
     ];
     let child = match &spec.launch {
-        Some(launch) => launch.by.template(launch.pool, theirs.into()).await?,
+        Some(launch) => launch.by.master(launch.pool, theirs.into()).await?,
         None => {
             let groups = spec.user.as_ref().map(groups).transpose()?;
             Child::Plain(launch(spec, requests, theirs, groups)?)
@@ -146,11 +146,11 @@ pub async fn start(
 }
 
 /// Starts the master process as a child of this process, with descriptors in the order of
-/// [`TEMPLATE`]. `groups` contains those of the user.
+/// [`MASTER_DESCRIPTORS`]. `groups` contains those of the user.
 pub fn launch(
     spec: &Spec,
     requests: u16,
-    theirs: [OwnedFd; TEMPLATE],
+    theirs: [OwnedFd; MASTER_DESCRIPTORS],
     groups: Option<OwnedFd>,
 ) -> anyhow::Result<std::process::Child> {
     let boot = spec.script.as_ref().map(|find| find()).transpose()?;
@@ -168,7 +168,7 @@ pub fn launch(
     ] = theirs;
     let mut command = command(spec);
     command
-        .arg("template")
+        .arg("master")
         // Workers get them with their settings, but libraries read some while PHP starts, such as
         // OPENSSL_CONF.
         .envs(&spec.env)
@@ -272,7 +272,7 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
         put("document_root", &boot.document_root)?;
         put("warms_up", if boot.warmup.is_empty() { "0" } else { "1" })?;
     }
-    put("tells_leaks", if spec.tells_leaks { "1" } else { "0" })?;
+    put("reports_leaks", if spec.reports_leaks { "1" } else { "0" })?;
     put("profiles", if spec.profile.is_some() { "1" } else { "0" })?;
     for peer in &spec.shared_sockets {
         put("socket", peer)?;
@@ -285,7 +285,7 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
         "direct_binding",
         if spec.direct_binding { "1" } else { "0" },
     )?;
-    put("spin", &spec.spin.as_micros().to_string())?;
+    put("busy_poll", &spec.busy_poll.as_micros().to_string())?;
     put("workers", &spec.workers.to_string())?;
     put("requests", &requests.to_string())?;
     put("max_requests", &spec.max_requests.to_string())?;
@@ -347,7 +347,7 @@ pub enum MasterMessage {
         tag: u64,
     },
     /// It ends all workers that it has announced, so that others take their places.
-    Renewing,
+    Restarting,
     /// OPcache takes no new files until a reload.
     OpcacheBlocked(OpcacheBlocked),
     /// It has exited.
@@ -404,7 +404,7 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<MasterMessage> {
             request: words.next()?.parse().ok()?,
             tag: words.next()?.parse().ok()?,
         }),
-        "renewing" => Some(MasterMessage::Renewing),
+        "restarting" => Some(MasterMessage::Restarting),
         "opcache" => Some(MasterMessage::OpcacheBlocked(match words.next()? {
             "full" => OpcacheBlocked::Full,
             "restart" => OpcacheBlocked::Restart,

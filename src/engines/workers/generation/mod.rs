@@ -80,10 +80,7 @@ impl Generation {
         let words = php_log::FirstLines::default();
         let mut streams = Vec::new();
         for stream in output {
-            streams.push(tokio::spawn(php_log::follow_template(
-                stream,
-                words.clone(),
-            )));
+            streams.push(tokio::spawn(php_log::follow_master(stream, words.clone())));
         }
         tokio::spawn(shared.clone().listen(control, child));
         let inbox = Arc::new(Inbox::new(inbox, poller)?);

@@ -57,10 +57,10 @@ pub struct GenerationState {
     pub(crate) failed_before_ready: OnceLock<String>,
     pub(crate) retire: Notify,
     pub(crate) retiring: AtomicBool,
-    pub(crate) renew: Notify,
+    pub(crate) restart_workers: Notify,
     /// The workers that the master process ended for the last refresh. None until it has said
     /// which.
-    renewed: Mutex<Option<Vec<u32>>>,
+    restarting: Mutex<Option<Vec<u32>>>,
     /// Cancelled when no caller needs the generation any more: all of its processes must exit.
     pub(crate) dropped: CancellationToken,
     /// The places and processes that are still read.
@@ -127,7 +127,7 @@ impl GenerationState {
             in_flight: InFlightRequests::new(requests),
             attention: Attention::default(),
             warm_worker: WarmWorkerHint::default(),
-            poll_budget: PollBudget::new(spec.spin),
+            poll_budget: PollBudget::new(spec.busy_poll),
             queue_wait: metrics.queue_duration(spec.name),
             metrics,
             engine: spec.name,
@@ -140,8 +140,8 @@ impl GenerationState {
             failed_before_ready: OnceLock::new(),
             retire: Notify::new(),
             retiring: AtomicBool::new(false),
-            renew: Notify::new(),
-            renewed: Mutex::default(),
+            restart_workers: Notify::new(),
+            restarting: Mutex::default(),
             dropped: CancellationToken::new(),
             heard: Mutex::default(),
             is_inbox_suspect: AtomicBool::new(false),
@@ -164,32 +164,34 @@ impl GenerationState {
     }
 
     /// Makes the master process replace all workers. Returns when the old ones have exited.
-    pub async fn renew(&self) -> anyhow::Result<()> {
-        *self.lock_renewed() = None;
-        self.renew.notify_one();
-        while !self.are_renewed() {
+    pub async fn restart_workers(&self) -> anyhow::Result<()> {
+        *self.lock_restarting() = None;
+        self.restart_workers.notify_one();
+        while !self.have_restarted() {
             tokio::select! {
                 () = self.changed.notified() => {}
                 () = self.ended.cancelled() => bail!("the master process exited"),
             }
         }
         // Their process ids may be reused from now on.
-        *self.lock_renewed() = None;
+        *self.lock_restarting() = None;
         Ok(())
     }
 
-    fn are_renewed(&self) -> bool {
+    fn have_restarted(&self) -> bool {
         let standing = self.pids();
-        let renewed = self.lock_renewed();
-        renewed
+        let restarting = self.lock_restarting();
+        restarting
             .as_ref()
             .is_some_and(|ended| !ended.iter().any(|pid| standing.contains(pid)))
     }
 
     /// Whether the master process ended this worker for a refresh.
-    pub(crate) fn is_renewed(&self, pid: u32) -> bool {
-        let renewed = self.lock_renewed();
-        renewed.as_ref().is_some_and(|ended| ended.contains(&pid))
+    pub(crate) fn is_restarting(&self, pid: u32) -> bool {
+        let restarting = self.lock_restarting();
+        restarting
+            .as_ref()
+            .is_some_and(|ended| ended.contains(&pid))
     }
 
     pub(crate) fn pids(&self) -> Vec<u32> {
@@ -201,8 +203,10 @@ impl GenerationState {
             .collect()
     }
 
-    pub(crate) fn lock_renewed(&self) -> MutexGuard<'_, Option<Vec<u32>>> {
-        self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock_restarting(&self) -> MutexGuard<'_, Option<Vec<u32>>> {
+        self.restarting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Called when no caller needs the generation any more. Ends its processes, unless they are
@@ -369,7 +373,7 @@ impl GenerationState {
                     State::Finishing => WorkerState::Finishing,
                     State::Retired => return None,
                 };
-                let event = line.held().and_then(|held| {
+                let request = line.held().and_then(|held| {
                     let what = |slot: &mut InFlightRequest| format!("{} {}", slot.method, slot.uri);
                     self.in_flight.named(held, what)
                 });
@@ -381,7 +385,7 @@ impl GenerationState {
                         .taken
                         .saturating_sub(u64::from(line.state.holds_event())),
                     memory: line.memory,
-                    event,
+                    request,
                 })
             })
             .collect()

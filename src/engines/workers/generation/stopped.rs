@@ -75,7 +75,7 @@ impl Stopped {
                 ?found,
                 "the master process was stopped (SIGSTOP) and could not replace workers; resumed"
             );
-            shared.repaired("template_stopped");
+            shared.repaired("master_stopped");
             shared.request_replacement("its master process was stopped");
         }
         let since = *self.since.get_or_insert_with(Instant::now);

@@ -46,7 +46,7 @@ impl ResponseSequence {
     pub fn begin(&mut self, request: u16, event: Option<Key>) -> Result<(), String> {
         if let Some(Current { request: other, .. }) = self.current {
             return Err(format!(
-                "it speaks of request {request} amid its answer to request {other}"
+                "it sent a record of request {request} within its response to request {other}"
             ));
         }
         self.current = Some(Current { request, event });

@@ -34,7 +34,7 @@ pub fn record(
     accounting.metrics.answered(STATIC, class(status), took);
     if let Some(log) = &accounting.access_log {
         log.log(Entry {
-            event: accounting.next_id(),
+            request_id: accounting.next_id(),
             // The client behind a proxy is named in the headers, which could not be parsed.
             client: peer.client.as_ref().map(|client| client.ip()),
             head: None,

@@ -32,7 +32,7 @@ pub enum Format {
 /// What the log says about a request.
 #[derive(Debug)]
 pub struct Entry {
-    pub event: u64,
+    pub request_id: u64,
     pub client: Option<IpAddr>,
     /// None if the request could not be parsed.
     pub head: Option<Head>,
@@ -169,7 +169,7 @@ fn json(to: &mut Vec<u8>, entry: &Entry, time: &str) {
     let head = entry.head.as_ref();
     let line = serde_json::json!({
         "time": time,
-        "event": entry.event,
+        "request_id": entry.request_id,
         "client": entry.client,
         "method": head.map(|head| head.method.as_str()),
         "uri": head.map(|head| &*head.target),
@@ -215,7 +215,7 @@ mod tests {
 
     fn entry() -> Entry {
         Entry {
-            event: 7,
+            request_id: 7,
             client: Some("192.0.2.1".parse().unwrap()),
             head: Some(Head {
                 method: Method::GET,

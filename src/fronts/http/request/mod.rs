@@ -114,7 +114,7 @@ impl Service {
                     if problem.is_overload() && version <= Version::HTTP_11 {
                         connection.timers.pause(RETRY_AFTER);
                     }
-                    problem.answer(guard.event, &mut is_last)
+                    problem.answer(guard.request_id, &mut is_last)
                 }
             };
             is_last |= connection.timers.is_draining();
@@ -174,7 +174,7 @@ impl Service {
                     head.headers.insert(header::HOST, host);
                 }
                 Event {
-                    id: guard.event,
+                    id: guard.request_id,
                     request: Request::from_parts(head, Body::Empty),
                     script,
                     origin: forwarded.origin,
@@ -248,11 +248,11 @@ impl Problem {
     }
 
     /// The outcome in metrics, and the response.
-    fn answer(&self, event: u64, is_last: &mut bool) -> (&'static str, Response) {
+    fn answer(&self, request_id: u64, is_last: &mut bool) -> (&'static str, Response) {
         match self {
             Problem::Rejected(rejection) => {
                 debug!(
-                    event,
+                    request_id,
                     status = rejection.status.as_u16(),
                     why = rejection.why,
                     "rejected"
@@ -263,7 +263,7 @@ impl Problem {
                     plain(rejection.status, rejection.why),
                 )
             }
-            Problem::Failed(failure) => (failure_name(failure), failed(failure, event)),
+            Problem::Failed(failure) => (failure_name(failure), failed(failure, request_id)),
         }
     }
 }

@@ -62,7 +62,7 @@ impl http_body::Body for TrackedBody {
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(failure)) => {
-                warn!(event = self.guard.event, %failure, "response truncated");
+                warn!(request_id = self.guard.request_id, %failure, "response truncated");
                 // hyper drops unsent bytes together with the connection. When it polls again, it
                 // has sent them.
                 self.failure = Some(failure);
@@ -86,7 +86,7 @@ impl http_body::Body for TrackedBody {
 pub struct RequestGuard {
     accounting: Arc<Accounting>,
     connection: Arc<ConnectionState>,
-    pub event: u64,
+    pub request_id: u64,
     pub began: Instant,
     pub engine: &'static str,
     /// None if the client disconnected before there was one.
@@ -108,12 +108,12 @@ impl RequestGuard {
             .access_log
             .is_some()
             .then(|| Box::new((client(), Head::of(request))));
-        let event = accounting.next_id();
+        let request_id = accounting.next_id();
         let began = Instant::now();
         RequestGuard {
             accounting,
             connection,
-            event,
+            request_id,
             began,
             engine: STATIC,
             status: None,
@@ -138,7 +138,7 @@ impl Drop for RequestGuard {
         if let (Some(log), Some(line)) = (&self.accounting.access_log, self.line.take()) {
             let (client, head) = *line;
             log.log(Entry {
-                event: self.event,
+                request_id: self.request_id,
                 client,
                 head: Some(head),
                 status: self.status.unwrap_or_else(client_closed_request),

@@ -303,10 +303,10 @@ fn is_escaped(byte: &u8) -> bool {
     matches!(byte, b'"' | b'\\' | 0..0x20)
 }
 
-/// Two for each letter of the alphabet in `set-cookie`.
+/// Two for each of the nine alphabetic characters of `set-cookie`.
 const SPELLINGS: u32 = 1 << 9;
 
-/// The name with its n-th letter in upper case if bit n of `spelling` is set.
+/// The name with its n-th alphabetic character in upper case if bit n of `spelling` is set.
 fn spelt(name: &str, spelling: u32) -> String {
     let mut letters = 0;
     let mut spell = |c: char| {
