@@ -74,6 +74,19 @@ fn what_cannot_be_evaluated_closes_and_is_named_with_its_line() {
 }
 
 #[test]
+fn script_that_is_prepended_is_a_problem_that_the_log_has_and_closes_nothing() {
+    let text = "<IfModule mod_php7.c>\nphp_value auto_prepend_file '/srv/waf.php'\n</IfModule>\n\
+                php_value auto_append_file none\nphp_value memory_limit 1G";
+    let file = read(text);
+    let [problem] = file.problems.as_slice() else {
+        panic!("{:?}", file.problems);
+    };
+    assert!(problem.line == 2 && problem.is_logged && !problem.closes);
+    assert!(problem.what.contains("/srv/waf.php") && problem.what.contains(".user.ini"));
+    assert!(!is_closed(text, "x"));
+}
+
+#[test]
 fn what_a_client_without_an_address_could_be_is_not_let_in() {
     for text in [
         "Require ip 10.0.0.1",
