@@ -13,7 +13,7 @@ use super::engine_setup;
 use super::engine_setup::Asked;
 use super::exposed_files::NoPages;
 use super::options::Args;
-use super::{file_access, htaccess, serve, spool_access, user_ini};
+use super::{config_trust, file_access, htaccess, serve, spool_access, user_ini};
 use crate::app::site::routes::Routes;
 use crate::app::site::{Resolution, Site};
 use crate::cli::stdout::say;
@@ -58,6 +58,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     // Before there is another thread.
     let spool = spool_access::of_front(&loaded.config);
+    let distrust = config_trust::check(&loaded);
     // Shows PHP's own warnings, but no progress of Surus.
     log::start(&log::Settings {
         level: "warn".into(),
@@ -66,6 +67,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     match &loaded.file {
         Some(file) => findings.fine("configuration", file.display()),
         None => findings.fine("configuration", "defaults; no surus.toml found"),
+    }
+    match distrust {
+        Ok(distrust) => distrust.iter().for_each(|distrust| findings.note(distrust)),
+        Err(error) => findings.stop(&error),
     }
     match spool {
         Ok(trouble) => trouble.iter().for_each(|trouble| findings.note(trouble)),
