@@ -204,6 +204,8 @@ impl Site {
         to: &str,
         is_subrequest: bool,
     ) -> Resolution {
+        // As Apache: `END` says nothing of subrequests.
+        visit.is_over &= !is_subrequest;
         match normalize(&encode(to)) {
             Ok(path) => self.follow(htaccess, visit, &path, is_subrequest),
             Err(why) => Resolution::Malformed(why),

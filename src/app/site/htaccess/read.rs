@@ -86,6 +86,7 @@ impl Reader {
     /// section.
     fn section(&mut self, nodes: &[Node], block: &mut Block, context: &Context) -> Read {
         self.lines(nodes, block, context)?;
+        block.handlers.sort_by_key(Switch::removes_handler);
         if !context.is_section {
             self.outside = std::mem::take(block);
         }
@@ -239,6 +240,7 @@ impl Reader {
     fn inner(&mut self, children: &[Node], mut block: Block, context: &Context) -> Read {
         let conditions = std::mem::take(&mut self.conditions);
         self.lines(children, &mut block, context)?;
+        block.handlers.sort_by_key(Switch::removes_handler);
         self.conditions = conditions;
         if !block.is_empty() {
             self.file.blocks.push(block);
