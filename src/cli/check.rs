@@ -58,7 +58,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     // Before there is another thread.
     let spool = spool_access::of_front(&loaded.config);
-    let distrust = config_trust::check(&loaded);
     // Shows PHP's own warnings, but no progress of Surus.
     log::start(&log::Settings {
         level: "warn".into(),
@@ -68,9 +67,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Some(file) => findings.fine("configuration", file.display()),
         None => findings.fine("configuration", "defaults; no surus.toml found"),
     }
-    match distrust {
-        Ok(distrust) => distrust.iter().for_each(|distrust| findings.note(distrust)),
-        Err(error) => findings.stop(&error),
+    if let Some(distrust) = config_trust::warning(&loaded) {
+        findings.note(distrust);
     }
     match spool {
         Ok(trouble) => trouble.iter().for_each(|trouble| findings.note(trouble)),

@@ -15,11 +15,10 @@ use crate::config::Loaded;
 use crate::engines::{self, Settings};
 
 /// An error if PHP's user could have written one of the files. That is the configured user, and the
-/// one without configuration: the file itself may name another. Otherwise a warning if the
-/// configuration belongs to another user than root. For a process with one thread.
-pub(super) fn check(loaded: &Loaded) -> anyhow::Result<Option<String>> {
+/// one without configuration: the file itself may name another. For a process with one thread.
+pub(super) fn check(loaded: &Loaded) -> anyhow::Result<()> {
     if !process::has_other_users() {
-        return Ok(None);
+        return Ok(());
     }
     let settings = &loaded.config.engine;
     let default = Settings {
@@ -36,18 +35,23 @@ pub(super) fn check(loaded: &Loaded) -> anyhow::Result<Option<String>> {
     for (path, file) in named(settings) {
         refuse(path, &file, &users)?;
     }
-    let (Some(path), Some(file)) = (&loaded.file, &loaded.opened) else {
-        return Ok(None);
-    };
-    refuse(path, file, &users)?;
-    let owner = file.metadata()?.uid();
-    Ok((owner != 0).then(|| {
+    match (&loaded.file, &loaded.opened) {
+        (Some(path), Some(file)) => refuse(path, file, &users),
+        _ => Ok(()),
+    }
+}
+
+/// A warning if the configuration belongs to another user than root.
+pub(super) fn warning(loaded: &Loaded) -> Option<String> {
+    let (path, file) = (loaded.file.as_ref()?, loaded.opened.as_ref()?);
+    let owner = file.metadata().ok()?.uid();
+    (owner != 0 && process::has_other_users()).then(|| {
         format!(
             "{} belongs to the user {owner}, who can so have root run any program; let it belong \
              to root, or start Surus as that user",
             path.display()
         )
-    }))
+    })
 }
 
 /// The files that root reads or runs because the configuration names them. One that cannot be

@@ -37,7 +37,7 @@ use crate::observe::reopen::Logs;
 pub fn run(args: Args) -> anyhow::Result<()> {
     let project = args.project.directory()?;
     let loaded = args.load()?;
-    let distrust = config_trust::check(&loaded)?;
+    let distrust = config_trust::warning(&loaded);
     let config = loaded.config;
     // As root, a keeper process keeps the privileges and reads nothing from the network. It has one
     // thread, so that it can safely fork another front end.
