@@ -13,7 +13,7 @@ use super::engine_setup;
 use super::engine_setup::Asked;
 use super::exposed_files::NoPages;
 use super::options::Args;
-use super::{file_access, htaccess, serve, spool_access, user_ini};
+use super::{config_trust, file_access, htaccess, serve, spool_access, user_ini};
 use crate::app::site::routes::Routes;
 use crate::app::site::{Resolution, Site};
 use crate::cli::stdout::say;
@@ -66,6 +66,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     match &loaded.file {
         Some(file) => findings.fine("configuration", file.display()),
         None => findings.fine("configuration", "defaults; no surus.toml found"),
+    }
+    if let Some(distrust) = config_trust::warning(&loaded) {
+        findings.note(distrust);
     }
     match spool {
         Ok(trouble) => trouble.iter().for_each(|trouble| findings.note(trouble)),

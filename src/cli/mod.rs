@@ -4,6 +4,7 @@
 mod bench;
 mod check;
 mod config_lint;
+mod config_trust;
 mod engine_setup;
 mod engines;
 mod exposed_files;

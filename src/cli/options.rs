@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use super::config_trust;
 use crate::config::{self, Config, IniValue, Loaded};
 use crate::engines;
 use crate::fronts::http::Address;
@@ -42,11 +43,13 @@ impl Project {
     }
 
     pub fn load(&self) -> anyhow::Result<Loaded> {
-        config::load(
+        let loaded = config::load(
             &self.directory()?,
             self.config.as_deref(),
             config::env::of_process()?.into_iter(),
-        )
+        )?;
+        config_trust::check(&loaded)?;
+        Ok(loaded)
     }
 }
 

@@ -13,7 +13,7 @@ use tracing::{error, info, warn};
 
 use super::engine_setup::Planned;
 use super::options::Args;
-use super::{config_lint, engine_setup, keeper_tasks, memory_trim, spool_access};
+use super::{config_lint, config_trust, engine_setup, keeper_tasks, memory_trim, spool_access};
 use crate::app::site::file_opener::Opener;
 use crate::app::site::routes::Routes;
 use crate::app::x_sendfile::SendFile;
@@ -37,6 +37,7 @@ use crate::observe::reopen::Logs;
 pub fn run(args: Args) -> anyhow::Result<()> {
     let project = args.project.directory()?;
     let loaded = args.load()?;
+    let distrust = config_trust::warning(&loaded);
     let config = loaded.config;
     // As root, a keeper process keeps the privileges and reads nothing from the network. It has one
     // thread, so that it can safely fork another front end.
@@ -53,6 +54,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             "this user namespace has no user but root, so that PHP and the process that reads requests are not separated; \
              map more users into it (/etc/subuid), or start Surus as a user"
         );
+    }
+    if let Some(distrust) = distrust {
+        warn!("{distrust}");
     }
     surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
     engines::restrict_process(&config.engine)?;

@@ -138,6 +138,8 @@ pub struct Loaded {
     pub config: Config,
     /// The configuration file, if one was read.
     pub file: Option<PathBuf>,
+    /// The same, open.
+    pub opened: Option<std::fs::File>,
 }
 
 /// Reads `file`, or `surus.toml` in the project if it exists, then the environment.
@@ -151,14 +153,18 @@ pub fn load(
         Some(file) => Some(file.to_path_buf()),
         None => default.is_file().then_some(default),
     };
-    let mut table = match &file {
-        Some(path) => file::read(path)?,
-        None => toml::Table::new(),
+    let (mut table, opened) = match &file {
+        Some(path) => file::read(path).map(|(table, opened)| (table, Some(opened)))?,
+        None => Default::default(),
     };
     env::apply(&mut table, environment)?;
     let mut config = Config::deserialize(table).context("the configuration as a whole")?;
     config.site.configuration.clone_from(&file);
-    Ok(Loaded { config, file })
+    Ok(Loaded {
+        config,
+        file,
+        opened,
+    })
 }
 
 #[cfg(test)]

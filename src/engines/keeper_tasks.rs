@@ -196,7 +196,8 @@ pub fn connect(plan: &Plan) -> anyhow::Result<OwnedFd> {
         Plan::External { spec, .. } => match &spec.address {
             Some(Address::Unix(path)) => {
                 // The keeper must not wait.
-                let connected = surus_sys::socket::connect_at_once(path);
+                let path = std::path::absolute(path)?;
+                let connected = surus_sys::socket::connect_at_once(&path);
                 let connected =
                     connected.with_context(|| format!("cannot connect to {}", path.display()))?;
                 Ok(connected)

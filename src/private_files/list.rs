@@ -47,7 +47,7 @@ pub(super) static CLASSES: &[Class] = &[
         name: "private keys",
         reason: "a copy of a key lets its holder act as the owner",
         rule: Rule::BothIfPrivateKey { or_short: false },
-        patterns: &["id_*"],
+        patterns: &["id_*", "*.asc", "*.der", "*.ovpn", "*.p8", "*.rsa"],
     },
     Class {
         name: "private keys",
@@ -104,6 +104,11 @@ pub(super) static CLASSES: &[Class] = &[
             ".aws",
             ".azure",
             ".boto",
+            "htpasswd",
+            "kubeconfig",
+            "local.settings.json",
+            "sftp-config.json",
+            "wallet.dat",
             ".composer",
             ".docker",
             ".gcloud",
@@ -122,6 +127,7 @@ pub(super) static CLASSES: &[Class] = &[
         patterns: &[
             "/credentials.json",
             "client_secret*.json",
+            "*firebase-adminsdk*.json",
             "service-account*.json",
             "serviceaccount*.json",
         ],

@@ -22,6 +22,8 @@ fn private_names_belong_to_a_class_wherever_they_lie() {
         (".npmrc", "credentials of tools"),
         (".aws/credentials", "credentials of tools"),
         (".ssh/config", "credentials of tools"),
+        ("a/sftp-config.json", "credentials of tools"),
+        ("htpasswd", "credentials of tools"),
         ("deep/er/id_rsa", "private keys"),
         ("id_ed25519.pub", "private keys"),
         ("config/jwt/private.pem", "private keys"),
@@ -66,6 +68,9 @@ fn private_names_belong_to_a_class_wherever_they_lie() {
             assert_eq!(name_of(path, purpose), class, "{path} {purpose:?}");
         }
     }
+    let account = "a/app-firebase-adminsdk-x1.json";
+    assert_eq!(name_of(account, Purpose::Sending), "service accounts");
+    assert_eq!(name_of(account, Purpose::Packaging), "");
 }
 
 #[test]
@@ -132,6 +137,14 @@ fn keys_are_told_from_certificates_by_their_content() {
     for (path, content, sent, packaged) in [
         ("server.key", KEY, false, false),
         ("id_deploy", KEY, false, false),
+        ("apns.p8", KEY, false, false),
+        ("office.ovpn", KEY, false, false),
+        (
+            "public.asc",
+            b"-----BEGIN PGP PUBLIC KEY BLOCK-----",
+            true,
+            true,
+        ),
         ("stream.key", &b"\x01\x02345678901234\0\0"[..], true, true),
         ("empty.key", b"", true, true),
         ("age.key", &age, false, false),

@@ -16,6 +16,7 @@ mod hostile;
 mod processes;
 mod server;
 mod signals;
+mod trust;
 
 use std::process::ExitCode;
 
@@ -123,6 +124,22 @@ const TESTS: &[Test] = &[
     (
         "directory_exchanged_for_a_link_at_the_bind_makes_no_socket_elsewhere",
         exchanged::directory_exchanged_for_a_link_at_the_bind_makes_no_socket_elsewhere,
+    ),
+    (
+        "configuration_that_php_may_change_is_refused_to_root",
+        trust::configuration_that_php_may_change_is_refused_to_root,
+    ),
+    (
+        "program_or_ini_file_that_php_may_change_is_refused_to_root",
+        trust::program_or_ini_file_that_php_may_change_is_refused_to_root,
+    ),
+    (
+        "settings_of_php_are_not_kept_where_another_user_can_exchange_them",
+        trust::settings_of_php_are_not_kept_where_another_user_can_exchange_them,
+    ),
+    (
+        "php_fpm_behind_a_link_of_another_user_is_not_connected_to_by_root",
+        trust::php_fpm_behind_a_link_of_another_user_is_not_connected_to_by_root,
     ),
     (
         "compromised_front_cannot_say_which_functions_are_disabled",

@@ -13,13 +13,17 @@ pub fn is_silent(socket: &impl AsFd) -> bool {
     recv(socket.as_fd().as_raw_fd(), &mut [0], flags) == Err(Errno::EAGAIN)
 }
 
-/// Connects to a unix socket without blocking: [`io::ErrorKind::WouldBlock`] if its backlog is
-/// full.
+/// Connects to the unix socket at an absolute path without blocking: [`io::ErrorKind::WouldBlock`]
+/// if its backlog is full. For root, an error for a symbolic link that another user could have
+/// placed: such a user could have a connection of root's to any socket.
 pub fn connect_at_once(path: &std::path::Path) -> io::Result<OwnedFd> {
+    let found = crate::trusted_path::any(path)?;
+    // Leads to the socket that was found, whatever is at its path by now.
+    let address = format!("/proc/self/fd/{}", found.as_raw_fd());
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-    connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    connect(socket.as_raw_fd(), &UnixAddr::new(address.as_str())?)?;
     Ok(socket)
 }
 

@@ -1,5 +1,5 @@
-//! Opens directories through symbolic links that root or this user has placed, and through no
-//! others.
+//! Opens directories and files through symbolic links that root or this user has placed, and
+//! through no others.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,14 +24,33 @@ pub struct Opened {
 /// As many links as the kernel follows (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
+const ENTER: OFlag = OFlag::O_PATH
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_CLOEXEC);
+
 /// Opens the directory at an absolute path. For root, an error for a symbolic link that another
 /// user could have placed: such a user could have root make and remove files anywhere. Directories
 /// of another user are passed, because that user cannot put a directory there in which it may not
 /// write. Directories that do not exist are made with the mode `missing`, if there is one.
 pub fn directory(path: &Path, missing: Option<u32>) -> io::Result<Opened> {
-    const ENTER: OFlag = OFlag::O_PATH
-        .union(OFlag::O_DIRECTORY)
-        .union(OFlag::O_CLOEXEC);
+    let (found, is_fixed) = walk(path, missing)?;
+    let is_fixed = is_fixed && (!crate::process::has_other_users() || is_trusted(&fstat(&found)?));
+    // An error if it is none.
+    let directory = openat(&found, ".", ENTER, Mode::empty())?;
+    Ok(Opened {
+        directory,
+        is_fixed,
+    })
+}
+
+/// Opens what is at an absolute path, whatever it is, without access to its content (`O_PATH`). The
+/// same links as by [`directory`] are refused to root.
+pub fn any(path: &Path) -> io::Result<OwnedFd> {
+    Ok(walk(path, None)?.0)
+}
+
+/// Opens what is at a path. Returns whether no other user can exchange it.
+fn walk(path: &Path, missing: Option<u32>) -> io::Result<(OwnedFd, bool)> {
     const LOOK: OFlag = OFlag::O_PATH
         .union(OFlag::O_NOFOLLOW)
         .union(OFlag::O_CLOEXEC);
@@ -68,8 +87,8 @@ pub fn directory(path: &Path, missing: Option<u32>) -> io::Result<Opened> {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 format!(
-                    "{} is a symbolic link that another user than root can exchange; name the \
-                     directory that it leads to, or let only root write to {}",
+                    "{} is a symbolic link that another user than root can exchange; name what \
+                     it leads to, or let only root write to {}",
                     shown.join(&name).display(),
                     shown.display()
                 ),
@@ -86,13 +105,7 @@ pub fn directory(path: &Path, missing: Option<u32>) -> io::Result<Opened> {
         }
         push(&mut left, &target);
     }
-    is_fixed &= !is_root || is_trusted(&fstat(&directory)?);
-    // An error if it is none.
-    let directory = openat(&directory, ".", ENTER, Mode::empty())?;
-    Ok(Opened {
-        directory,
-        is_fixed,
-    })
+    Ok((directory, is_fixed))
 }
 
 /// Puts the components of a path onto a stack, the first on top.
@@ -149,6 +162,10 @@ mod tests {
         for path in ["file", "file/x", "none", "loop", "loop/x"] {
             assert!(inode(&dir.join(path)).is_err(), "{path}");
         }
+        let file = std::fs::metadata(dir.join("file")).unwrap().ino();
+        let found = any(&dir.join("relative/../file")).unwrap();
+        assert_eq!(fstat(&found).unwrap().st_ino, file);
+        assert!(any(&dir.join("none")).is_err() && any(&dir.join("file/x")).is_err());
         assert!(inode(Path::new("relative")).is_err());
         let made = directory(&dir.join("a/new/deep"), Some(0o700)).unwrap();
         assert!(made.is_fixed);
@@ -184,6 +201,8 @@ mod tests {
             std::os::unix::fs::lchown(dir.join("a/link"), Some(link), None).unwrap();
             let by_link = inode(&dir.join("a/link"));
             assert_eq!(by_link.is_ok(), is_followed, "{mode:o} {owner} {link}");
+            assert_eq!(any(&dir.join("a/link")).is_ok(), is_followed, "{mode:o}");
+            assert!(any(&dir.join("a/b")).is_ok());
             let (_, found) = inode(&dir.join("a/b")).unwrap();
             assert_eq!(found, is_fixed, "{mode:o} {owner}");
         }

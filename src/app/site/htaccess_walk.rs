@@ -130,10 +130,14 @@ impl Site {
             return Resolution::Denied(denial);
         }
         let mut leads_to = None;
-        if let Some(rules) = about.rules()
-            && !visit.is_over
-            && !(is_bare_directory && rules.directory.strip_suffix('/') == Some(files))
-        {
+        let rules = about.rules();
+        let is_own =
+            |directory: &str| is_bare_directory && directory.strip_suffix('/') == Some(files);
+        let is_rewritten = !visit.is_over && !rules.is_some_and(|rules| is_own(&rules.directory));
+        if is_rewritten && about.forbids_rewriting() {
+            return Resolution::Denied(Denial::Closed);
+        }
+        if let Some(rules) = rules.filter(|_| is_rewritten) {
             let mut pass = Pass {
                 facts: visit.facts,
                 files: &Look {
@@ -199,6 +203,8 @@ impl Site {
         to: &str,
         is_subrequest: bool,
     ) -> Resolution {
+        // As Apache: `END` says nothing of subrequests.
+        visit.is_over &= !is_subrequest;
         match normalize(&encode(to)) {
             Ok(path) => self.follow(htaccess, visit, &path, is_subrequest),
             Err(why) => Resolution::Malformed(why),

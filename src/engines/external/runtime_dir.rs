@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use surus_sys::dir_lock::{DirLock, hold};
 use surus_sys::process;
 
@@ -72,10 +72,12 @@ impl Own {
         gid: Option<u32>,
         front: Option<u32>,
     ) -> anyhow::Result<Own> {
-        sweep(&std::env::temp_dir());
+        let temporary = std::env::temp_dir();
+        check(&temporary)?;
+        sweep(&temporary);
         let dir = tempfile::Builder::new()
             .prefix(PREFIX)
-            .tempdir()
+            .tempdir_in(&temporary)
             .context("cannot create a directory for PHP's settings")?;
         let lock =
             hold(dir.path()).with_context(|| format!("cannot lock {}", dir.path().display()))?;
@@ -142,6 +144,21 @@ impl Own {
     pub fn front(&self) -> Option<u32> {
         self.front
     }
+}
+
+/// Refuses a directory in which another user than root can exchange what root starts PHP with.
+fn check(temporary: &Path) -> anyhow::Result<()> {
+    let path = std::path::absolute(temporary)?;
+    let opened = surus_sys::trusted_path::directory(&path, None);
+    let opened = opened.with_context(|| format!("cannot use {} (TMPDIR)", path.display()))?;
+    if !opened.is_fixed {
+        bail!(
+            "another user than root can exchange the files in {} (TMPDIR) that root starts PHP \
+             with; name a directory such as /tmp, where users change only their own files",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 /// Removes the directories that killed processes of the same user left behind.

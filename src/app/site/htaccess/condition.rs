@@ -115,7 +115,8 @@ impl Test {
             _ => {}
         }
         for name in ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"] {
-            if let Some(number) = pattern.strip_prefix(name) {
+            // As Apache: without a number, it is a pattern.
+            if let Some(number) = pattern.strip_prefix(name).filter(|rest| !rest.is_empty()) {
                 return Ok(Test::Number(name, leading_number(number)));
             }
         }
@@ -126,7 +127,8 @@ impl Test {
             (">", Greater, false),
             ("=", Equal, true),
         ] {
-            if let Some(text) = pattern.strip_prefix(sign) {
+            // As Apache: `=` alone is a pattern, and `=""` the empty text.
+            if let Some(text) = pattern.strip_prefix(sign).filter(|_| pattern.len() > 1) {
                 let text = if text == "\"\"" { "" } else { text };
                 return Ok(Test::Text(order, or_equal, text.to_owned(), ignores_case));
             }

@@ -72,6 +72,13 @@ impl Default for Php {
     }
 }
 
+impl Switch {
+    /// As Apache: it takes back what the same file has added, wherever it stands in it.
+    pub fn removes_handler(&self) -> bool {
+        matches!(self, Switch::RemoveHandler(_))
+    }
+}
+
 impl Php {
     pub fn hear(&mut self, line: &Switch, name: &str) {
         match line {

@@ -11,6 +11,7 @@ pub(super) mod condition;
 pub mod facts;
 pub(super) mod handler;
 mod known;
+mod link_options;
 mod memory;
 mod parse;
 mod pattern;
@@ -202,6 +203,18 @@ impl Htaccess {
     }
 
     fn parse(&self, name: &str, text: &str) -> File {
+        let file = self.parse_within(name, text);
+        for problem in file.problems.iter().filter(|problem| problem.is_logged) {
+            let (line, what) = (problem.line, &problem.what);
+            warn!(
+                file = name,
+                line, what, "a line of a .htaccess file is not heard"
+            );
+        }
+        file
+    }
+
+    fn parse_within(&self, name: &str, text: &str) -> File {
         let file = read_within(text, &self.memory);
         if !self.memory.was_short() {
             return file;

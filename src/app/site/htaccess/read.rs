@@ -6,6 +6,7 @@ use super::access::{Limit, Limits, Merging};
 use super::condition::Condition;
 use super::handler::{Handler, Switch, ending};
 use super::known::{are_options, counts, is_ignored, leading_number, method};
+use super::link_options::LinkOptions;
 use super::memory::Memory;
 use super::parse::{Node, SyntaxError, parse, words};
 use super::pattern::Pattern;
@@ -34,6 +35,7 @@ pub(super) fn read_within(text: &str, memory: &Memory) -> File {
             what: format!("{}; Apache answers 500", error.why),
             about: Scope::All,
             closes: true,
+            is_logged: false,
         });
     }
     file.problems.sort_by_key(|problem| problem.line);
@@ -84,6 +86,7 @@ impl Reader {
     /// section.
     fn section(&mut self, nodes: &[Node], block: &mut Block, context: &Context) -> Read {
         self.lines(nodes, block, context)?;
+        block.handlers.sort_by_key(Switch::removes_handler);
         if !context.is_section {
             self.outside = std::mem::take(block);
         }
@@ -137,7 +140,7 @@ impl Reader {
                 self.uncertain(node, children, block, context)
             }
             "requireall" | "requireany" | "requirenone" => {
-                let group = self.group(node, children, context)?;
+                let group = self.group(node, children, context, false)?;
                 block.require.push(group);
                 Ok(())
             }
@@ -237,6 +240,7 @@ impl Reader {
     fn inner(&mut self, children: &[Node], mut block: Block, context: &Context) -> Read {
         let conditions = std::mem::take(&mut self.conditions);
         self.lines(children, &mut block, context)?;
+        block.handlers.sort_by_key(Switch::removes_handler);
         self.conditions = conditions;
         if !block.is_empty() {
             self.file.blocks.push(block);
@@ -276,6 +280,19 @@ impl Reader {
                 };
                 block.handlers.push(Switch::Engine(on));
             }
+            "php_flag" | "php_value" | "php_admin_flag" | "php_admin_value"
+                if lower.starts_with("auto_") && !words[1].eq_ignore_ascii_case("none") =>
+            {
+                let what = format!(
+                    "{first} is not heard here, so that {} does not run; write it into .user.ini, \
+                     or into [php] of surus.toml",
+                    words[1]
+                );
+                self.problem(node, what, context, false);
+                if let Some(problem) = self.file.problems.last_mut() {
+                    problem.is_logged = true;
+                }
+            }
             "php_flag" | "php_value" | "php_admin_flag" | "php_admin_value" => {}
             "sethandler" => block.handlers.push(Switch::Set(Handler::named(first))),
             "forcetype" => block.handlers.push(Switch::Type(match lower.as_str() {
@@ -297,7 +314,10 @@ impl Reader {
                 self.closes(node, what, block, context);
             }
             "action" => {}
-            "options" if are_options(&words) => {}
+            "options" if are_options(&words) => {
+                let links = LinkOptions::parse(&words);
+                block.links.extend((!links.is_empty()).then_some(links));
+            }
             "options" => return error(node, format!("Options {} is not known", node.rest)),
             "redirect" | "redirectmatch" | "redirectpermanent" | "redirecttemp" => {
                 let redirect = self.redirect(node, &words, context)?;
@@ -356,6 +376,7 @@ impl Reader {
             what,
             about: context.about.clone(),
             closes,
+            is_logged: false,
         });
     }
 }

@@ -88,13 +88,20 @@ impl Reader {
         node: &Node,
         children: &[Node],
         context: &Context,
+        is_in_all: bool,
     ) -> Result<Require, SyntaxError> {
         if node.has_text_behind {
             return error(node, format!("text follows <{}>", node.name));
         }
         let is_all = node.name == "requireall";
+        if node.name == "requirenone" && !is_in_all {
+            return error(node, "<RequireNone> stands in <RequireAll>");
+        }
         let mut group = Vec::new();
         self.requirements(children, context, is_all, &mut group)?;
+        if group.is_empty() {
+            return error(node, format!("<{}> has no requirements", node.name));
+        }
         Ok(Require {
             limits: context.limits(),
             is_negated: node.name == "requirenone",
@@ -116,7 +123,7 @@ impl Reader {
             match (node.name.as_str(), &node.children) {
                 ("require", None) => group.push(self.require(node, context, is_all)?),
                 ("requireall" | "requireany" | "requirenone", Some(children)) => {
-                    group.push(self.group(node, children, context)?);
+                    group.push(self.group(node, children, context, is_all)?);
                 }
                 (_, Some(children)) => match counts(node) {
                     Some(Ok(true)) => self.requirements(children, context, is_all, group)?,

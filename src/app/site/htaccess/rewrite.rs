@@ -105,17 +105,18 @@ impl Rules {
             if rule.flags.last {
                 break;
             }
+            // Rules that repeat may let it grow without end.
+            let name = made.filename.as_ref();
+            if name.is_some_and(|name| name.len() > MAX_NAME) {
+                return Outcome::Status(500);
+            }
             if rule.flags.next {
                 rounds += 1;
                 if rounds > MAX_ROUNDS {
                     return Outcome::Status(500);
                 }
                 at = 0;
-            }
-            // Rules that repeat may let it grow without end.
-            let name = made.filename.as_ref();
-            if name.is_some_and(|name| name.len() > MAX_NAME) {
-                return Outcome::Status(500);
+                continue;
             }
             at = at.saturating_add(rule.flags.skip);
         }
@@ -156,21 +157,29 @@ impl Rules {
         below.unwrap_or(filename).into()
     }
 
-    fn apply(&self, rule: &Rule, pass: &mut Pass<'_>, made: &mut Made) -> Applied {
-        let subject: Cow<'_, str> = match &made.filename {
-            None => pass.path.into(),
-            Some(filename) => {
-                let info = match made.discards_path_info {
-                    true => "",
-                    false => &pass.path[pass.end..],
-                };
-                match filename.strip_prefix(pass.document_root) {
-                    Some(below) if below.starts_with('/') => format!("{below}{info}").into(),
-                    _ => format!("{filename}{info}").into(),
-                }
-            }
+    /// What patterns are matched with: a file's path without that of the directory. A URL path,
+    /// which an earlier rule has put in its place, keeps its directories.
+    fn subject<'a>(&self, pass: &Pass<'a>, made: &Made) -> Cow<'a, str> {
+        let Some(filename) = &made.filename else {
+            let path = pass.path;
+            return path.strip_prefix(&*self.directory).unwrap_or(path).into();
         };
-        let subject = subject.strip_prefix(&*self.directory).unwrap_or(&subject);
+        let info = match made.discards_path_info {
+            true => "",
+            false => &pass.path[pass.end..],
+        };
+        let below = filename.strip_prefix(pass.document_root);
+        let below = below.filter(|below| below.starts_with('/'));
+        let whole = format!("{}{info}", below.unwrap_or(filename));
+        match below.and(whole.strip_prefix(&*self.directory)) {
+            Some(rest) => rest.to_owned().into(),
+            None => whole.into(),
+        }
+    }
+
+    fn apply(&self, rule: &Rule, pass: &mut Pass<'_>, made: &mut Made) -> Applied {
+        let subject = self.subject(pass, made);
+        let subject = &*subject;
         let matches = rule
             .pattern
             .as_ref()

@@ -106,6 +106,7 @@ pub(super) struct Flags {
     pub(super) splits_last: bool,
     pub(super) no_escape: bool,
     pub(super) not_in_subrequests: bool,
+    /// `B` and `BCTLS`.
     pub(super) escape: Option<Escape>,
     pub(super) discards_path_info: bool,
     pub(super) ignores_case: bool,
@@ -205,6 +206,7 @@ impl Rule {
 impl Flags {
     fn parse(text: &str, unknown: &mut impl FnMut(String)) -> Result<Flags, String> {
         let mut flags = Flags::default();
+        let (mut escapes, mut keeps_spaces, mut only_controls) = (false, false, false);
         for flag in flags_of(text.trim())? {
             let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
             match name.to_ascii_lowercase().as_str() {
@@ -231,9 +233,9 @@ impl Flags {
                 "ne" | "noescape" => flags.no_escape = true,
                 "ns" | "nosubreq" => flags.not_in_subrequests = true,
                 "nc" | "nocase" => flags.ignores_case = true,
-                "b" => flags.escape = flags.escape.or(Some(escape_group)),
-                "bnp" | "backrefnoplus" => flags.escape = Some(escape_group_without_plus),
-                "bctls" => flags.escape = flags.escape.or(Some(escape_controls)),
+                "b" => escapes = true,
+                "bnp" | "backrefnoplus" => keeps_spaces = true,
+                "bctls" => only_controls = true,
                 "dpi" | "discardpath" => flags.discards_path_info = true,
                 "e" | "env" => match value.strip_prefix('!') {
                     Some(name) => flags.env.push((name.to_owned(), Value::Unset)),
@@ -251,6 +253,14 @@ impl Flags {
                 _ => return Err(format!("the flag {flag} is not known")),
             }
         }
+        flags.escape = match (only_controls, escapes, keeps_spaces) {
+            (true, _, true) => Some(escape_controls),
+            (true, _, false) => Some(|text| with_plus(escape_controls(text))),
+            (false, true, true) => Some(escape_group),
+            (false, true, false) => Some(|text| with_plus(escape_group(text))),
+            // As Apache: `BNP` alone says nothing.
+            (false, false, _) => None,
+        };
         Ok(flags)
     }
 }
@@ -277,9 +287,9 @@ fn escape_controls(text: &[u8]) -> String {
 }
 
 fn escape_group(text: &[u8]) -> String {
-    escape_group_without_plus(text).replace("%20", "+")
+    percent_encode(text, GROUP).to_string()
 }
 
-fn escape_group_without_plus(text: &[u8]) -> String {
-    percent_encode(text, GROUP).to_string()
+fn with_plus(escaped: String) -> String {
+    escaped.replace("%20", "+")
 }

@@ -3,6 +3,7 @@
 use super::access::{Merging, Require, Statement};
 use super::facts::{Env, Facts};
 use super::handler::Switch;
+use super::link_options::LinkOptions;
 use super::pattern::{Groups, Pattern};
 use super::rewrite::escaped;
 use super::rule::Rewriting;
@@ -33,6 +34,8 @@ pub struct Problem {
     pub about: Scope,
     /// Whether Surus closes something for it.
     pub closes: bool,
+    /// Whether the server's log says so: it protects the application, and closes nothing.
+    pub is_logged: bool,
 }
 
 /// What below its directory a line is about.
@@ -59,6 +62,7 @@ pub struct Block {
     pub require: Vec<Require>,
     pub merging: Merging,
     pub handlers: Vec<Switch>,
+    pub links: Vec<LinkOptions>,
     pub redirects: Vec<Redirect>,
     pub env: Vec<SetEnvIf>,
     pub fixed_env: Vec<FixedEnv>,
@@ -116,16 +120,24 @@ impl Block {
             || self.needs_tls
     }
 
+    pub(super) fn restricts_links(&self) -> bool {
+        self.links.iter().any(LinkOptions::restricts)
+    }
+
     /// Whether it says more than values of variables.
     pub(super) fn decides(&self) -> bool {
         !self.handlers.is_empty()
             || !self.redirects.is_empty()
             || !self.env.is_empty()
+            || self.restricts_links()
             || self.limits_access()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        !self.decides() && self.fixed_env.is_empty() && !self.replaces_rules
+        !self.decides()
+            && self.links.is_empty()
+            && self.fixed_env.is_empty()
+            && !self.replaces_rules
     }
 }
 

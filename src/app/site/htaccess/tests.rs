@@ -74,6 +74,19 @@ fn unevaluable_directive_denies_and_is_reported_with_its_line() {
 }
 
 #[test]
+fn auto_prepend_file_is_reported_and_denies_nothing() {
+    let text = "<IfModule mod_php7.c>\nphp_value auto_prepend_file '/srv/waf.php'\n</IfModule>\n\
+                php_value auto_append_file none\nphp_value memory_limit 1G";
+    let file = read(text);
+    let [problem] = file.problems.as_slice() else {
+        panic!("{:?}", file.problems);
+    };
+    assert!(problem.line == 2 && problem.is_logged && !problem.closes);
+    assert!(problem.what.contains("/srv/waf.php") && problem.what.contains(".user.ini"));
+    assert!(!is_closed(text, "x"));
+}
+
+#[test]
 fn client_without_an_address_is_denied() {
     for text in [
         "Require ip 10.0.0.1",

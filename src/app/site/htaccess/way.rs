@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::access::{Access, Closed};
 use super::facts::{Env, Facts};
 use super::handler::{Handler, Php};
+use super::link_options::Links;
 use super::rewrite::Rules;
 use super::rule::{Inherits, Options};
 use super::rules::{Block, File, FixedEnv, Led};
@@ -24,6 +25,7 @@ pub(crate) struct Way {
     has_access: bool,
     has_handlers: bool,
     has_redirects: bool,
+    restricts_links: bool,
     has_env: bool,
     has_fixed_env: bool,
     /// A section has directives of mod_rewrite.
@@ -42,6 +44,7 @@ impl Way {
             has_access: any(Block::limits_access),
             has_handlers: any(|b| !b.handlers.is_empty()),
             has_redirects: any(|b| !b.redirects.is_empty()),
+            restricts_links: any(Block::restricts_links),
             has_env: any(|b| !b.env.is_empty()),
             has_fixed_env: any(|b| !b.fixed_env.is_empty()),
             has_sections_of_rules: any(|b| b.replaces_rules),
@@ -128,6 +131,26 @@ impl<'a> About<'a> {
             && !rules.holds_in_sections
             && self.blocks().0.iter().any(|block| block.replaces_rules);
         (!is_replaced).then_some(rules)
+    }
+
+    /// Whether all is denied, because rewriting is on and no symbolic link may be followed.
+    pub(crate) fn forbids_rewriting(&self) -> bool {
+        if !self.way.restricts_links {
+            return false;
+        }
+        let (certain, uncertain) = self.blocks();
+        let engine = certain.iter().rev().find_map(|block| block.engine);
+        let mut links = Links::default();
+        certain
+            .iter()
+            .flat_map(|block| &block.links)
+            .for_each(|said| links.hear(said));
+        let forbids = |block: &&Block| {
+            let mut links = links;
+            block.links.iter().for_each(|said| links.hear(said));
+            !links.any()
+        };
+        engine.unwrap_or(self.way.rewrites) && (!links.any() || uncertain.iter().any(forbids))
     }
 
     /// Sets what `SetEnvIf` sets.

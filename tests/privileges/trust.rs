@@ -1,0 +1,133 @@
+//! PHP's user writes to what root reads, runs or connects to.
+
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::Surus;
+use crate::server::{app, assert_serves, hello, id_of, is_root, start};
+
+fn check(project: &Path) -> (bool, String) {
+    let checked = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .arg("check")
+        .arg(project)
+        .output()
+        .unwrap();
+    let said = [checked.stdout, checked.stderr].concat();
+    (
+        checked.status.success(),
+        String::from_utf8_lossy(&said).into_owned(),
+    )
+}
+
+pub fn configuration_that_php_may_change_is_refused_to_root() {
+    if !is_root() {
+        return;
+    }
+    let dir = hello();
+    let file = dir.path().join("surus.toml");
+    let php = id_of("www-data");
+    // The attacker names another user for PHP.
+    for text in [
+        "",
+        "[engine]\nuser = 'root'\n",
+        "[engine]\nuser = 'daemon'\n",
+    ] {
+        std::fs::write(&file, text).unwrap();
+        for (owner, group, mode) in [
+            (php, 0, 0o644),
+            (php, 0, 0o444),
+            (0, php, 0o664),
+            (0, 0, 0o666),
+        ] {
+            chown(&file, Some(owner), Some(group)).unwrap();
+            set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            let log = Surus::spawn(dir.path(), &[], &[]).err().unwrap();
+            assert!(
+                log.contains("may change") && log.contains("surus.toml"),
+                "{owner} {group} {mode:o} {log}"
+            );
+        }
+    }
+    let (works, said) = check(dir.path());
+    assert!(!works && said.contains("may change"), "{said}");
+    std::fs::write(&file, "").unwrap();
+    for (owner, is_named) in [(0, false), (id_of("daemon"), true)] {
+        chown(&file, Some(owner), Some(php)).unwrap();
+        set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        let surus = start(dir.path(), &[], &[]);
+        assert_serves(&surus);
+        assert_eq!(surus.log().contains("belongs to the user"), is_named);
+    }
+}
+
+pub fn program_or_ini_file_that_php_may_change_is_refused_to_root() {
+    if !is_root() {
+        return;
+    }
+    let (dir, other) = (hello(), app(&[("php.ini", "")]));
+    let file = other.path().join("php.ini");
+    chown(&file, Some(id_of("www-data")), None).unwrap();
+    for setting in ["SURUS_ENGINE_INI_FILE", "SURUS_ENGINE_SURUS_PHP"] {
+        let env = [(setting, file.to_str().unwrap())];
+        let log = Surus::spawn(dir.path(), &[], &env).err().unwrap();
+        assert!(
+            log.contains("may change") && log.contains("php.ini"),
+            "{log}"
+        );
+    }
+}
+
+pub fn settings_of_php_are_not_kept_where_another_user_can_exchange_them() {
+    if !is_root() {
+        return;
+    }
+    let (dir, temporary) = (hello(), app(&[]));
+    let path = temporary.path().to_str().unwrap();
+    for (owner, mode, works) in [
+        (id_of("www-data"), 0o755, false),
+        (0, 0o777, false),
+        (0, 0o1777, true),
+    ] {
+        chown(path, Some(owner), None).unwrap();
+        set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        let surus = Surus::spawn(dir.path(), &["--engine", "fpm"], &[("TMPDIR", path)]);
+        match surus {
+            Ok(surus) => {
+                assert!(works, "{owner} {mode:o}");
+                assert_serves(&surus);
+            }
+            Err(log) => assert!(!works && log.contains("TMPDIR"), "{log}"),
+        }
+    }
+}
+
+pub fn php_fpm_behind_a_link_of_another_user_is_not_connected_to_by_root() {
+    if !is_root() {
+        return;
+    }
+    let (project, dir) = (hello(), app(&[]));
+    let (vault, run) = (dir.path().join("vault"), dir.path().join("run"));
+    for made in [&vault, &run] {
+        std::fs::create_dir(made).unwrap();
+    }
+    chown(&run, Some(id_of("www-data")), None).unwrap();
+    // It lets in whom root's connection is enough for.
+    let socket = vault.join("s");
+    let listener = UnixListener::bind(&socket).unwrap();
+    set_permissions(&socket, Permissions::from_mode(0o600)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    symlink(&vault, run.join("directory")).unwrap();
+    symlink(&socket, run.join("s")).unwrap();
+    for path in ["directory/s", "s"] {
+        let address = format!("unix:{}", run.join(path).display());
+        let env = [("SURUS_ENGINE_PHP_FPM_ADDRESS", address.as_str())];
+        let log = Surus::spawn(project.path(), &["--engine", "fpm"], &env);
+        let log = log.err().unwrap();
+        assert!(log.contains("symbolic link"), "{log}");
+        let accepted = listener.accept().map(drop).unwrap_err();
+        assert_eq!(accepted.kind(), std::io::ErrorKind::WouldBlock);
+    }
+}
