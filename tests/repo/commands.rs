@@ -9,14 +9,15 @@ use super::markdown::{pages, root};
 use super::shell::commands;
 
 /// Programs that no test runs, and why.
-const NOT_RUN: [(&str, &str); 10] = [
+const NOT_RUN: [(&str, &str); 11] = [
     ("apt-get", "installs packages"),
+    ("chown", "changes the owner of an application's files"),
     ("composer", "downloads from Packagist"),
+    ("console", "belongs to a Symfony application"),
     ("cp", "copies to directories of the system"),
     ("curl", "asks a server that an earlier command starts"),
     ("docker", "needs a registry of images"),
     ("install", "copies to directories of the system"),
-    ("ln", "links in directories of the system"),
     ("sam", "needs an AWS account"),
     ("systemctl", "changes the system's services"),
     ("systemd-sysusers", "creates a user of the system"),

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod alerts;
 mod architecture;
 mod commands;
 mod configuration;

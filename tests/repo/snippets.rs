@@ -106,6 +106,24 @@ fn nginx_accepts_the_blocks_if_it_is_installed() {
     }
 }
 
+/// A header that a proxy passes on lets clients choose host, scheme and address.
+#[test]
+fn nginx_blocks_overwrite_what_trusted_proxies_say() {
+    let headers = ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"];
+    let mut checked = 0;
+    for block in blocks(|language| language == "nginx") {
+        if !block.text.contains("proxy_pass") {
+            continue;
+        }
+        for header in headers {
+            let set = format!("proxy_set_header {header} $");
+            assert!(block.text.contains(&set), "{}: {header}", block.place);
+        }
+        checked += 1;
+    }
+    assert!(checked > 0);
+}
+
 #[test]
 fn hadolint_accepts_dockerfiles_if_it_is_installed() {
     let Some(hadolint) = tool("hadolint") else {
@@ -128,7 +146,7 @@ fn systemd_accepts_the_unit_if_it_is_installed() {
         return;
     };
     let unit = std::fs::read_to_string(root().join("packaging/systemd/surus.service")).unwrap();
-    let unit = unit.replace("/usr/bin/surus", env!("CARGO_BIN_EXE_surus"));
+    let unit = unit.replace("/usr/local/bin/surus", env!("CARGO_BIN_EXE_surus"));
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("surus.service");
     std::fs::write(&path, unit).unwrap();
