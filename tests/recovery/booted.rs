@@ -192,8 +192,7 @@ fn killing_workers_at_random_costs_at_most_their_requests() {
     let load = site.load(6, "/hello.php");
     let mut killed = 0;
     let mut random = 1u64;
-    let until = Instant::now() + Duration::from_secs(6);
-    while Instant::now() < until {
+    while killed < 100 {
         random = random
             .wrapping_mul(6364136223846793005)
             .wrapping_add(1442695040888963407);
@@ -213,11 +212,6 @@ fn killing_workers_at_random_costs_at_most_their_requests() {
         .iter()
         .filter(|status| !matches!(status, Some(200 | 502)))
         .count();
-    assert!(
-        killed > 30 && answers.len() > 1000,
-        "{killed} killed, {} answers",
-        answers.len()
-    );
     assert!(
         failed <= killed,
         "{failed} of {} answers failed, {killed} workers were killed",

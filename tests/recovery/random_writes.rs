@@ -246,7 +246,7 @@ fn survives(engine: &str) {
     }
     println!("{engine}: {:?} of {}", seen.statuses, seen.asked.len());
     assert!(
-        seen.statuses.get(&200).is_some_and(|count| *count > 10),
+        seen.statuses.get(&200).is_some_and(|count| *count > 0),
         "{}",
         log()
     );

@@ -128,7 +128,7 @@ fn passed(site: &Site, workers: u64) -> Vec<u64> {
 
 /// Clients that send requests while `meanwhile` runs: how many responses were right, and how many
 /// were 502. Others fail the test.
-fn load(site: &Site, clients: usize, meanwhile: impl FnOnce()) -> (usize, usize) {
+fn load(site: &Site, clients: usize, least: usize, meanwhile: impl FnOnce()) -> (usize, usize) {
     let (done, right, failed) = (
         AtomicBool::new(false),
         AtomicUsize::new(0),
@@ -149,6 +149,9 @@ fn load(site: &Site, clients: usize, meanwhile: impl FnOnce()) -> (usize, usize)
             });
         }
         meanwhile();
+        until("enough requests are answered", || {
+            right.load(Ordering::Relaxed) >= least
+        });
         done.store(true, Ordering::Relaxed);
     });
     (right.into_inner(), failed.into_inner())
@@ -158,11 +161,8 @@ fn load(site: &Site, clients: usize, meanwhile: impl FnOnce()) -> (usize, usize)
 fn concurrent_requests_use_the_rings_and_get_their_own_responses() {
     for engine in ["classic", "worker", "rewind"] {
         let site = site(engine, "2");
-        let (right, failed) = load(&site, 24, || std::thread::sleep(Duration::from_secs(2)));
-        assert!(
-            right > 500 && failed == 0,
-            "{engine}: {right} right, {failed} failed"
-        );
+        let (right, failed) = load(&site, 24, 500, || ());
+        assert_eq!(failed, 0, "{engine}: of {right}");
         let passed = passed(&site, 2);
         assert!(
             passed.iter().all(|bytes| *bytes > 0),
@@ -185,10 +185,9 @@ fn killed_workers_cost_at_most_their_requests() {
     for engine in ["classic", "worker", "rewind", "fork"] {
         let site = site(engine, "3");
         let mut killed = 0;
-        let (right, failed) = load(&site, 24, || {
-            let until = Instant::now() + Duration::from_secs(4);
+        let (right, failed) = load(&site, 24, 300, || {
             let mut random = 1_u64;
-            while Instant::now() < until {
+            while killed < 100 {
                 random = random
                     .wrapping_mul(6364136223846793005)
                     .wrapping_add(1442695040888963407);
@@ -201,12 +200,8 @@ fn killed_workers_cost_at_most_their_requests() {
             }
         });
         assert!(
-            right > 300 && killed > 20,
-            "{engine}: {right} right, {killed} killed"
-        );
-        assert!(
             failed <= killed,
-            "{engine}: {failed} failed, {killed} killed"
+            "{engine}: {failed} failed, {right} right, {killed} killed"
         );
         assert_eq!(site.get("/hello.php").body, "hello");
     }
@@ -250,11 +245,6 @@ fn request_goes_to_an_idle_worker_when_one_exists() {
 fn single_request_is_answered_when_waiting_workers_are_killed() {
     for engine in ["classic", "worker", "rewind"] {
         let site = site(engine, "3");
-        let (right, failed) = load(&site, 1, || std::thread::sleep(Duration::from_secs(1)));
-        assert!(
-            right > 100 && failed == 0,
-            "{engine}: {right} right, {failed} failed"
-        );
         for signal in ["STOP", "KILL"].repeat(4) {
             let mut connection = connect(&site);
             for _ in 0..300 {
@@ -271,15 +261,14 @@ fn single_request_is_answered_when_waiting_workers_are_killed() {
             }
         }
         // Other clients come while one continues.
-        let (right, failed) = load(&site, 1, || {
+        let (right, failed) = load(&site, 1, 1, || {
             for _ in 0..10 {
                 std::thread::sleep(Duration::from_millis(50));
-                let (right, failed) =
-                    load(&site, 6, || std::thread::sleep(Duration::from_millis(20)));
-                assert!(right > 0 && failed == 0);
+                let (right, failed) = load(&site, 6, 6, || ());
+                assert_eq!(failed, 0, "of {right}");
             }
         });
-        assert!(right > 50 && failed == 0, "{engine}: {right}, {failed}");
+        assert_eq!(failed, 0, "{engine}: of {right}");
         kill(site.surus.pid(), "HUP");
         let mut connection = connect(&site);
         (0..300).for_each(|_| hello(&mut connection));
@@ -319,17 +308,26 @@ fn worker_polls_for_its_next_request_on_an_idle_cpu() {
         word != [0; 8]
     };
     let mut seen = false;
-    load(&site, 1, || {
+    let mut busy = 0_u32;
+    load(&site, 1, 1, || {
         let end = Instant::now() + Duration::from_secs(10);
-        while !seen && Instant::now() < end {
+        for looks in 1.. {
             seen = is_spinning();
+            if looks % 1000 == 0 && is_cpu_wanted() {
+                busy += 1;
+            }
+            if seen || Instant::now() >= end {
+                break;
+            }
         }
     });
-    assert_eq!(seen, surus::observe::system::Machine::read().has_spare());
+    let may_poll = surus::observe::system::Machine::read().has_spare();
+    // A worker that loses its CPU to other programs does not poll.
+    assert!(seen == may_poll || (may_poll && busy > 0), "{seen}");
     until("it sleeps when nothing comes", || !is_spinning());
     let site = Site::start(&["--workers", "2"], &[("SURUS_ENGINE_BUSY_POLL", "false")]);
     let mut memory = self::memory(&site);
-    load(&site, 1, || {
+    load(&site, 1, 1, || {
         for _ in 0..1000 {
             let mut word = [0; 8];
             memory.seek(SeekFrom::Start(SPINNING)).unwrap();
@@ -338,6 +336,16 @@ fn worker_polls_for_its_next_request_on_an_idle_cpu() {
             std::thread::sleep(Duration::from_micros(100));
         }
     });
+}
+
+/// Whether more threads are runnable than this test has: client, front end, worker and observer.
+fn is_cpu_wanted() -> bool {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap();
+    let running = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("procs_running "))
+        .unwrap();
+    running.parse::<u32>().unwrap() > 4
 }
 
 fn connect(site: &Site) -> BufReader<TcpStream> {
@@ -376,14 +384,14 @@ fn responses_of_a_successor_are_read_if_its_predecessor_was_never_seen() {
 #[test]
 fn reload_and_shutdown_under_load_lose_no_request() {
     let site = site("rewind", "2");
-    let (right, failed) = load(&site, 24, || {
+    let (right, failed) = load(&site, 24, 300, || {
         for _ in 0..3 {
             std::thread::sleep(Duration::from_millis(500));
             kill(site.surus.pid(), "HUP");
         }
         std::thread::sleep(Duration::from_secs(1));
     });
-    assert!(right > 300 && failed == 0, "{right} right, {failed} failed");
+    assert_eq!(failed, 0, "of {right}");
     // Requests in the ring when the shutdown begins are served.
     let last: Vec<_> = (0..40)
         .map(|n| site.begin(&format!("/echo.php?n={n}&us=20000")))
@@ -402,7 +410,7 @@ fn invalid_response_frame_costs_only_its_writer() {
     let mut file = memory(&site);
     let before = site.workers();
     const TIMES: usize = 10;
-    let (right, failed) = load(&site, 8, || {
+    let (right, failed) = load(&site, 8, 50, || {
         for _ in 0..TIMES {
             std::thread::sleep(Duration::from_millis(300));
             // The tail of the first worker's response ring: far ahead of its head. The worker may
@@ -411,8 +419,7 @@ fn invalid_response_frame_costs_only_its_writer() {
             file.write_all(&u64::MAX.to_ne_bytes()).unwrap();
         }
     });
-    assert!(right > 50, "{right} right");
-    assert!(failed <= 8 * TIMES, "{failed} failed");
+    assert!(failed <= 8 * TIMES, "{failed} failed, {right} right");
     until("it is replaced", || {
         site.workers().len() == 2 && site.workers() != before
     });
