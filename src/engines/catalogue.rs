@@ -15,7 +15,8 @@ pub struct Entry {
     pub boots: &'static str,
     /// What one event can leave behind for the next.
     pub survives: &'static str,
-    /// Boots a script ahead of the events; the script calls `surus_serve()`.
+    /// Boots a script ahead of the events; the script calls `surus_serve()`, on `roadrunner` the
+    /// packages of RoadRunner.
     pub boots_script: bool,
     /// Each process serves one event.
     pub serves_one: bool,
@@ -34,6 +35,11 @@ pub enum Runs {
 }
 
 impl Entry {
+    /// Whether requests run PHP files or functions. Workers of RoadRunner get them as messages.
+    pub fn runs_scripts(&self) -> bool {
+        self.runs != Runs::Stock(Way::RoadRunner)
+    }
+
     /// Whether its processes wait for events instead of being started for each.
     pub fn is_standing(&self) -> bool {
         !matches!(self.runs, Runs::Stock(way) if way.starts_per_event())
@@ -144,6 +150,17 @@ pub const CATALOGUE: &[Entry] = &[
         serves_one: true,
         isolates: true,
         runs: Runs::Stock(Way::Cli),
+    },
+    Entry {
+        name: "roadrunner",
+        published_as: "RoadRunner",
+        what_happens: "frames of RoadRunner to n of its PHP workers, unmodified",
+        boots: "once per worker",
+        survives: "everything, until recycled",
+        boots_script: true,
+        serves_one: false,
+        isolates: false,
+        runs: Runs::Stock(Way::RoadRunner),
     },
 ];
 
