@@ -112,7 +112,9 @@ async fn live(environment: &Environment, project: &Project) -> anyhow::Result<()
 /// Reads the configuration and starts the log.
 fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)> {
     let directory = project.directory()?;
-    let Loaded { mut config, file } = project.load()?;
+    let Loaded {
+        mut config, file, ..
+    } = project.load()?;
     // Lambda's default is `Text`. Managed instances accept only JSON.
     let says = |name, word: &str| text(name).is_some_and(|said| said == word);
     let asks_for_json = says("AWS_LAMBDA_LOG_FORMAT", "JSON")
