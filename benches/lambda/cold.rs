@@ -13,7 +13,10 @@ use super::{Effort, echo};
 pub async fn measure(apps: &Apps, effort: &Effort) -> Vec<Goal> {
     let contestants: Vec<_> = [PLAIN, SYMFONY]
         .into_iter()
-        .flat_map(|app| CATALOGUE.iter().map(move |engine| (app, engine)))
+        .flat_map(|app| {
+            let engines = CATALOGUE.iter().filter(|engine| engine.runs_scripts());
+            engines.map(move |engine| (app, engine))
+        })
         .collect();
     let (mut php, mut floor) = (Vec::new(), Vec::new());
     let mut first: Vec<Vec<Duration>> = vec![Vec::new(); contestants.len()];

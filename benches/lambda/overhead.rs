@@ -106,7 +106,7 @@ pub async fn measure(apps: &Apps, effort: &Effort) -> Vec<Goal> {
     floor.keeps_log = false;
     let mut all = vec![Contestant::start("bare echo".into(), None, floor, get(PLAIN.path)).await];
     for app in [PLAIN, SYMFONY] {
-        for engine in CATALOGUE {
+        for engine in CATALOGUE.iter().filter(|engine| engine.runs_scripts()) {
             let name = format!("{}, `{}`", app.name, engine.name);
             let (engine, function) = (engine.name, apps.function(app, engine));
             all.push(Contestant::start(name, Some((app, engine)), function, get(app.path)).await);

@@ -70,6 +70,15 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if let Some(distrust) = config_trust::warning(&loaded) {
         findings.note(distrust);
     }
+    if let Some(roadrunner) = &loaded.roadrunner {
+        findings.fine("RoadRunner", roadrunner.file.display());
+        for setting in &roadrunner.ignored {
+            findings.note(format_args!(
+                "{setting} in {} has no counterpart and is ignored",
+                roadrunner.file.display()
+            ));
+        }
+    }
     match spool {
         Ok(trouble) => trouble.iter().for_each(|trouble| findings.note(trouble)),
         Err(error) => findings.stop(&error),
@@ -218,7 +227,7 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
             one.entry.name
         ));
     }
-    if one.entry.boots_script {
+    if one.entry.boots_script && one.entry.runs_scripts() {
         unread_settings(project, &one, report.get("user_ini.filename"), findings);
         auto_files(project, &one, &report, findings);
     }
@@ -299,6 +308,10 @@ fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
     }
     match report.get("opcache") {
         "on" => findings.fine("OPcache", "on"),
+        _ if !entry.runs_scripts() => findings.fine(
+            "OPcache",
+            "off; workers compile their files once (\"opcache.enable_cli\" = true in [php])",
+        ),
         _ if !entry.is_standing() => {
             findings.fine(
                 "OPcache",

@@ -220,10 +220,14 @@ pub struct Planned {
 /// Plans how to run a pool.
 pub fn plan(asked: Asked, project: &Path) -> anyhow::Result<Planned> {
     let ini = asked.config.php.iter();
+    let settings = engines::Settings {
+        project: Some(project.to_path_buf()),
+        ..asked.config.engine.clone()
+    };
     let plan = engines::plan(
         asked.name,
         asked.entry,
-        &asked.config.engine,
+        &settings,
         finder(project.to_path_buf(), asked.config.clone()),
         ini.flat_map(|(name, value)| {
             value

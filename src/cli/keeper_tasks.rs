@@ -325,6 +325,7 @@ pub fn reach(config: &Config, place: &keeper::Place, plans: &[Planned]) -> anyho
         }
     }
     reach.connects = ports;
+    reach.listens = plans.iter().any(|planned| planned.plan.listens());
     Ok(reach)
 }
 

@@ -43,10 +43,16 @@ impl Project {
     }
 
     pub fn load(&self) -> anyhow::Result<Loaded> {
+        self.load_for(None)
+    }
+
+    /// The configuration for the engine of the command line.
+    fn load_for(&self, engine: Option<&str>) -> anyhow::Result<Loaded> {
         let loaded = config::load(
             &self.directory()?,
             self.config.as_deref(),
             config::env::of_process()?.into_iter(),
+            engine,
         )?;
         config_trust::check(&loaded)?;
         Ok(loaded)
@@ -80,7 +86,7 @@ pub struct Args {
 impl Args {
     /// The configuration with these options applied.
     pub fn load(&self) -> anyhow::Result<Loaded> {
-        let mut loaded = self.project.load()?;
+        let mut loaded = self.project.load_for(self.engine.as_deref())?;
         self.apply(&mut loaded.config)?;
         Ok(loaded)
     }

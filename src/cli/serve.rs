@@ -63,6 +63,16 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if let Some(file) = &loaded.file {
         info!(file = %file.display(), "configuration read");
     }
+    if let Some(roadrunner) = &loaded.roadrunner {
+        info!(file = %roadrunner.file.display(), "configuration of RoadRunner read");
+        if !roadrunner.ignored.is_empty() {
+            let settings = roadrunner.ignored.join(", ");
+            warn!(
+                settings,
+                "RoadRunner's settings without a counterpart are ignored"
+            );
+        }
+    }
     let listeners = bind(&config)?;
     let admin = config.admin.bind(&project)?;
     let place = open_place(&project, &config)?;
@@ -126,7 +136,12 @@ pub fn keep_other(
     project: &Path,
     front: impl FnOnce(keeper::Front) -> anyhow::Result<()>,
 ) -> anyhow::Result<u8> {
-    let config = crate::config::load(project, None, crate::config::env::of_process()?.into_iter())?;
+    let config = crate::config::load(
+        project,
+        None,
+        crate::config::env::of_process()?.into_iter(),
+        None,
+    )?;
     log::start_direct(&config.config.log)?;
     let place = open_place(project, &config.config)?;
     let asked = engine_setup::asked_for(project, &config.config, &place.routes)?;
@@ -458,7 +473,7 @@ async fn boot_all(
         let report = pool.report();
         match report.get("opcache") {
             "on" => {}
-            _ if !asked.entry.is_standing() => {}
+            _ if !asked.entry.is_standing() || !asked.entry.runs_scripts() => {}
             "file cache only" => warn!(
                 "OPcache uses no shared memory (opcache.file_cache_only), so every request reads \
                  its compiled files from disk"

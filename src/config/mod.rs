@@ -2,6 +2,7 @@
 
 pub mod env;
 mod file;
+pub mod roadrunner;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -140,13 +141,17 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// The same, open.
     pub opened: Option<std::fs::File>,
+    /// RoadRunner's configuration, if it was read.
+    pub roadrunner: Option<roadrunner::Settings>,
 }
 
-/// Reads `file`, or `surus.toml` in the project if it exists, then the environment.
+/// Reads `file`, or `surus.toml` in the project if it exists, then the environment. `engine` is the
+/// name on the command line. With `roadrunner`, `.rr.yaml` sets what these do not set.
 pub fn load(
     project: &Path,
     file: Option<&Path>,
     environment: impl Iterator<Item = (String, String)>,
+    engine: Option<&str>,
 ) -> anyhow::Result<Loaded> {
     let default = project.join("surus.toml");
     let file = match file {
@@ -158,12 +163,22 @@ pub fn load(
         None => Default::default(),
     };
     env::apply(&mut table, environment)?;
+    let named = table.get("engine").and_then(|engine| engine.get("name"));
+    let engine = engine.or(named.and_then(toml::Value::as_str));
+    let mut roadrunner = match engine {
+        Some("roadrunner") => roadrunner::read(project)?,
+        _ => None,
+    };
+    if let Some(settings) = &mut roadrunner {
+        roadrunner::apply(&mut table, std::mem::take(&mut settings.table));
+    }
     let mut config = Config::deserialize(table).context("the configuration as a whole")?;
     config.site.configuration.clone_from(&file);
     Ok(Loaded {
         config,
         file,
         opened,
+        roadrunner,
     })
 }
 

@@ -13,7 +13,8 @@ pub struct Entry {
     pub boots: &'static str,
     /// What one request can leave behind for the next.
     pub survives: &'static str,
-    /// Boots a script ahead of the events; the script calls `surus_serve()`.
+    /// Boots a script ahead of the events; the script calls `surus_serve()`, on `roadrunner` the
+    /// packages of RoadRunner.
     pub boots_script: bool,
     /// Each process serves one event.
     pub serves_one: bool,
@@ -32,6 +33,11 @@ pub enum Runs {
 }
 
 impl Entry {
+    /// Whether requests run PHP files or functions. Workers of RoadRunner get them as messages.
+    pub fn runs_scripts(&self) -> bool {
+        self.runs != Runs::External(Way::RoadRunner)
+    }
+
     /// Whether its processes wait for events instead of being started for each.
     pub fn is_standing(&self) -> bool {
         !matches!(self.runs, Runs::External(way) if way.starts_per_request())
@@ -133,6 +139,16 @@ pub const CATALOGUE: &[Entry] = &[
         serves_one: true,
         isolates: true,
         runs: Runs::External(Way::Cli),
+    },
+    Entry {
+        name: "roadrunner",
+        what_happens: "n unmodified PHP workers of RoadRunner, asked by its own protocol",
+        boots: "once per worker",
+        survives: "everything, until recycled",
+        boots_script: true,
+        serves_one: false,
+        isolates: false,
+        runs: Runs::External(Way::RoadRunner),
     },
 ];
 

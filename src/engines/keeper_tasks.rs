@@ -114,10 +114,13 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
         Ok(fd)
     };
     // A process that may be root gets no standard input.
-    let stdin = next(&[Kind::File, Kind::Other])?;
-    let stdin = match role {
-        Role::Request => stdin,
-        Role::Probe | Role::Server => super::external::command::nothing()?,
+    let stdin = match (spec.way, role) {
+        (Way::RoadRunner, Role::Server) => next(&[Kind::Pipe])?,
+        (_, Role::Request) => next(&[Kind::File, Kind::Other])?,
+        (_, Role::Probe | Role::Server) => {
+            next(&[Kind::File, Kind::Other])?;
+            super::external::command::nothing()?
+        }
     };
     let mut stdio = [stdin, next(&[Kind::Pipe])?, next(&[Kind::Pipe])?];
     let mut env = Vec::new();
@@ -137,6 +140,18 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
                 "variables that are none of a request"
             );
             extra.env = &env;
+        }
+        (Way::RoadRunner, Role::Server) => {
+            if let Ok(file) = next(&[Kind::File]) {
+                ensure!(
+                    shared_memory::is_sealed_content(file.as_fd()),
+                    "variables that may still change"
+                );
+                let mut file = std::fs::File::from(file).take(MOST_ENV);
+                file.read_to_end(&mut env)?;
+                ensure!(is_relay(&env), "a variable that is no relay's address");
+                extra.env = &env;
+            }
         }
         (Way::Cli, Role::Request) => {
             let Disabled::Known(disabled) = &home.disabled else {
@@ -182,6 +197,13 @@ pub fn probed(home: &mut Home) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether this is the variable that tells a worker of RoadRunner where to connect.
+fn is_relay(variable: &[u8]) -> bool {
+    let begins = |with: &[u8]| variable.starts_with(with);
+    let is_address = begins(b"RR_RELAY=unix://") || begins(b"RR_RELAY=tcp://127.0.0.1:");
+    is_address && !variable.contains(&0)
+}
+
 /// Whether this `NAME=value` is a variable of a CGI request. The dynamic loader, the C library and
 /// other libraries read more names than one can list, such as GCONV_PATH and OPENSSL_MODULES.
 fn is_of_request(variable: &[u8]) -> bool {
@@ -211,7 +233,26 @@ pub fn connect(plan: &Plan) -> anyhow::Result<OwnedFd> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::is_of_request;
+    use super::{is_of_request, is_relay};
+
+    #[test]
+    fn only_the_address_of_a_relay_is_given_to_a_worker() {
+        for variable in [
+            "RR_RELAY=unix:///tmp/x/relay.sock",
+            "RR_RELAY=tcp://127.0.0.1:1",
+        ] {
+            assert!(is_relay(variable.as_bytes()), "{variable}");
+        }
+        for variable in [
+            "",
+            "LD_PRELOAD=/tmp/x",
+            "RR_RELAY=pipes://fd/9:fd/9",
+            "RR_RELAY=tcp://192.0.2.1:1",
+            "RR_RELAY=unix:///x\0LD_PRELOAD=/tmp/x",
+        ] {
+            assert!(!is_relay(variable.as_bytes()), "{variable:?}");
+        }
+    }
 
     #[test]
     fn variables_that_libraries_read_are_rejected() {

@@ -26,6 +26,7 @@ use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
 use crate::observe::system::Machine;
 use crate::units::{self, Size, Time};
+use external::roadrunner::{Payloads, RelayKind};
 use external::{Address, ExternalEngine, Way};
 use queue::Bounds;
 use workers::{Limits, Pool, Spec};
@@ -43,6 +44,16 @@ pub struct Settings {
     /// The PHP file to boot, relative to the project; by default `index.php` of the document root.
     /// For `classic`, the file that handles requests without a file of their own.
     pub script: Option<PathBuf>,
+    /// On `roadrunner`: the arguments of the worker script.
+    pub script_args: Vec<String>,
+    /// On `roadrunner`: how requests are written for the workers, `json` or `protobuf`
+    /// (roadrunner-http 3.5 and later).
+    pub roadrunner_payloads: Payloads,
+    /// On `roadrunner`: how workers connect, `pipes`, `unix` or `tcp`.
+    pub relay: RelayKind,
+    /// The project's directory, in which workers of `roadrunner` run.
+    #[serde(skip)]
+    pub project: Option<PathBuf>,
     /// URLs to request once after the boot, so that all later events find their code loaded:
     /// `["/", "/login"]`.
     pub warmup: Vec<String>,
@@ -106,7 +117,7 @@ pub struct Settings {
     pub php_cgi: Option<PathBuf>,
     /// On `fpm`: the php-fpm to start; by default the one in PATH.
     pub php_fpm: Option<PathBuf>,
-    /// On `cli` and `builtin`: the php to run; by default the one in PATH.
+    /// On `cli`, `builtin` and `roadrunner`: the php to run; by default the one in PATH.
     pub php_cli: Option<PathBuf>,
     /// On `fpm`: a php-fpm that already runs, `127.0.0.1:9000` or `unix:/run/php/php-fpm.sock`. By
     /// default Surus starts one.
@@ -123,6 +134,10 @@ impl Default for Settings {
         Self {
             name: None,
             script: None,
+            script_args: Vec::new(),
+            roadrunner_payloads: Payloads::default(),
+            relay: RelayKind::default(),
+            project: None,
             warmup: Vec::new(),
             workers: None,
             shared_sockets: Vec::new(),
@@ -218,6 +233,14 @@ pub fn plan(
             clear_env: settings.clear_env,
             env,
             boot_timeout: settings.boot_timeout.0,
+            roadrunner: (way == Way::RoadRunner).then(|| external::roadrunner::Spec {
+                script,
+                arguments: settings.script_args.clone(),
+                directory: settings.project.clone(),
+                payloads: settings.roadrunner_payloads,
+                relay: settings.relay,
+                max_memory: settings.max_memory.0,
+            }),
             launch: None,
         };
         return Ok(Plan::External {
@@ -258,6 +281,19 @@ pub fn plan(
         limits,
         queue: bounds(settings),
     })
+}
+
+impl Plan {
+    /// Whether workers connect to sockets of this process.
+    pub fn listens(&self) -> bool {
+        match self {
+            Plan::SurusPhp { .. } => false,
+            Plan::External { spec, .. } => {
+                let relay = spec.roadrunner.as_ref().map(|worker| worker.relay);
+                relay.is_some_and(|relay| relay != RelayKind::Pipes)
+            }
+        }
+    }
 }
 
 fn bounds(settings: &Settings) -> Bounds {
@@ -304,7 +340,9 @@ fn find_external(way: Way, settings: &Settings) -> anyhow::Result<PathBuf> {
     let (configured, setting, name, package) = match way {
         Way::Cgi => (&settings.php_cgi, "engine.php_cgi", "php-cgi", "php-cgi"),
         Way::Fpm => (&settings.php_fpm, "engine.php_fpm", "php-fpm", "php-fpm"),
-        Way::Cli | Way::Builtin => (&settings.php_cli, "engine.php_cli", "php", "php-cli"),
+        Way::Cli | Way::Builtin | Way::RoadRunner => {
+            (&settings.php_cli, "engine.php_cli", "php", "php-cli")
+        }
     };
     if way == Way::Fpm && settings.php_fpm_address.is_some() {
         return Ok("php-fpm".into());

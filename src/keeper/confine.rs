@@ -136,5 +136,6 @@ pub fn reach() -> Reach {
         trees: Vec::new(),
         writes: vec!["/dev/null".into()],
         connects: None,
+        listens: false,
     }
 }

@@ -105,6 +105,47 @@ pub fn follow_stock(
     Written(asked)
 }
 
+/// Logs what an external PHP writes until it exits; `event` tells which request a line belongs to.
+pub fn follow_with(
+    stream: pipe::Receiver,
+    pid: u32,
+    mut event: impl FnMut(&str) -> Option<u64> + Send + 'static,
+) -> Written {
+    let (asked, asks) = mpsc::channel(1);
+    tokio::spawn(async move {
+        follow(stream, asks, move |line| log_line(line, pid, event(line))).await;
+    });
+    Written(asked)
+}
+
+/// Logs output that a worker mixes with its frames.
+pub struct Output {
+    lines: Lines,
+    pid: u32,
+}
+
+impl Output {
+    pub fn new(pid: u32) -> Output {
+        Output {
+            lines: Lines::default(),
+            pid,
+        }
+    }
+
+    /// Logs the complete lines. The last one waits for its end.
+    pub fn add(&mut self, piece: &[u8], event: Option<u64>) {
+        let pid = self.pid;
+        self.lines.add(piece, |line| log_line(line, pid, event));
+        self.lines.settle(|line| log_line(line, pid, event));
+    }
+
+    /// Logs the last line without its end.
+    pub fn settle(&mut self, event: Option<u64>) {
+        let pid = self.pid;
+        std::mem::take(&mut self.lines).end(|line| log_line(line, pid, event));
+    }
+}
+
 /// The output of a worker on its way to the log.
 pub struct Written(mpsc::Sender<oneshot::Sender<()>>);
 

@@ -1,6 +1,7 @@
 //! The contract of engines: each test runs on every engine of the catalogue that it applies to.
 
-mod subject;
+mod exceptions;
+pub mod subject;
 
 /// Makes a test of each function that takes an engine.
 macro_rules! engine_contract {
@@ -8,7 +9,7 @@ macro_rules! engine_contract {
         $(
             #[test]
             fn $name() {
-                $crate::engine_contract::subject::on_our_engines(|#[allow(unused_mut)] mut $engine| async move { $body });
+                $crate::engine_contract::subject::on_our_engines(stringify!($name), |#[allow(unused_mut)] mut $engine| async move { $body });
             }
         )*
     };
@@ -16,7 +17,7 @@ macro_rules! engine_contract {
         $(
             #[test]
             fn $name() {
-                $crate::engine_contract::subject::on_standing_engines(|#[allow(unused_mut)] mut $engine| async move { $body });
+                $crate::engine_contract::subject::on_standing_engines(stringify!($name), |#[allow(unused_mut)] mut $engine| async move { $body });
             }
         )*
     };
@@ -24,7 +25,7 @@ macro_rules! engine_contract {
         $(
             #[test]
             fn $name() {
-                $crate::engine_contract::subject::on_isolating_engines(|#[allow(unused_mut)] mut $engine| async move { $body });
+                $crate::engine_contract::subject::on_isolating_engines(stringify!($name), |#[allow(unused_mut)] mut $engine| async move { $body });
             }
         )*
     };
@@ -32,7 +33,7 @@ macro_rules! engine_contract {
         $(
             #[test]
             fn $name() {
-                $crate::engine_contract::subject::on_every_engine(|#[allow(unused_mut)] mut $engine| async move { $body });
+                $crate::engine_contract::subject::on_every_engine(stringify!($name), |#[allow(unused_mut)] mut $engine| async move { $body });
             }
         )*
     };

@@ -10,3 +10,4 @@ mod oracle;
 mod phpt;
 mod pools;
 mod random;
+mod roadrunner;

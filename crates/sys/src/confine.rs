@@ -27,6 +27,8 @@ pub struct Reach {
     pub writes: Vec<PathBuf>,
     /// Ports to which it may connect; `None` for all.
     pub connects: Option<Vec<u16>>,
+    /// Whether it may make sockets where it may make files, and bind ports that the kernel chooses.
+    pub listens: bool,
 }
 
 /// How much of a restriction the kernel has.
@@ -41,8 +43,8 @@ pub enum Held {
 }
 
 /// Restricts this thread, and all that it starts, to these files and ports, for ever (Landlock). It
-/// may bind no port and signal no process outside, where the kernel knows these rules. Paths that
-/// do not exist are left out.
+/// may bind no port (but see `listens`) and signal no process outside, where the kernel knows these
+/// rules. Paths that do not exist are left out.
 pub fn landlock(reach: &Reach) -> io::Result<Held> {
     let other = |error: landlock::RulesetError| io::Error::other(error);
     let abi = ABI::V6;
@@ -61,8 +63,14 @@ pub fn landlock(reach: &Reach) -> io::Result<Held> {
     }
     let mut created = ruleset.create().map_err(other)?;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    let write =
+    let mut write =
         read | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
+    if reach.listens {
+        write |= AccessFs::MakeSock;
+        created = created
+            .add_rule(landlock::NetPort::new(0, AccessNet::BindTcp))
+            .map_err(other)?;
+    }
     let lists = [(&reach.reads, read), (&reach.writes, write)];
     for (path, access) in lists.iter().flat_map(|(list, access)| {
         let access = *access;

@@ -457,6 +457,12 @@ pub fn groups(user: &User) -> io::Result<Vec<u32>> {
     Ok(found.into_iter().map(nix::unistd::Gid::as_raw).collect())
 }
 
+/// Lets new files of this process have all permissions of their group, and none of others.
+pub fn share_new_files() {
+    use nix::sys::stat::{Mode, umask};
+    umask(Mode::S_IRWXO);
+}
+
 /// The user id of this process.
 pub fn uid() -> u32 {
     nix::unistd::geteuid().as_raw()

@@ -138,6 +138,8 @@ pub struct Site {
     /// The front controller was configured, not just found as `index.php`.
     is_named: bool,
     falls_back: bool,
+    /// Files answer, not only the front controller.
+    has_files: bool,
     index: Vec<String>,
     /// [`fold`]ed, without a trailing slash.
     uploads: Vec<String>,
@@ -199,6 +201,7 @@ impl Site {
             front_controller,
             is_named: script.is_some(),
             falls_back: settings.fallback,
+            has_files: settings.files,
             index: index(&settings.index)?,
             uploads: uploads(&settings.no_php)?,
             scriptless: false,
@@ -217,6 +220,7 @@ impl Site {
             front_controller: None,
             is_named: false,
             falls_back: false,
+            has_files: true,
             index: vec!["index.html".to_owned()],
             uploads: Vec::new(),
             scriptless: true,
@@ -271,6 +275,7 @@ impl Site {
         });
         site.is_named = described.is_named;
         site.falls_back = settings.fallback;
+        site.has_files = settings.files;
         site.index = index(&settings.index)?;
         site.uploads = uploads(&settings.no_php)?;
         site.scriptless = false;
@@ -295,6 +300,7 @@ impl Site {
             front_controller: None,
             is_named: false,
             falls_back: false,
+            has_files: true,
             index: vec!["index.html".to_owned()],
             uploads: Vec::new(),
             scriptless: true,
@@ -378,6 +384,9 @@ impl Site {
         path: &NormalizedPath<'_>,
         now: Instant,
     ) -> Resolution {
+        if let (false, Some(front)) = (self.has_files, &self.front_controller) {
+            return Resolution::Script(front.clone());
+        }
         self.find_as(Asker::Visitor, facts, path, now)
     }
 

@@ -16,6 +16,9 @@ pub struct Settings {
     /// The document root, relative to the project. By default the first of [`ROOTS`](super::ROOTS)
     /// that has an `index.php`, otherwise the project itself.
     pub root: Option<PathBuf>,
+    /// Whether files of the document root answer requests. If not, the front controller answers
+    /// all.
+    pub files: bool,
     /// File names that stand for their directory, in this order.
     #[serde(deserialize_with = "indexes")]
     pub index: Vec<String>,
@@ -44,6 +47,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             root: None,
+            files: true,
             index: vec!["index.php".into(), "index.html".into()],
             symlinks: Symlinks::default(),
             no_php: Vec::new(),

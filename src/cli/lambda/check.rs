@@ -69,7 +69,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             .environment
             .iter()
             .map(|(name, value)| (name.clone(), value.clone()));
-        let loaded = config::load(&project, loaded.file.as_deref(), variables)
+        let loaded = config::load(&project, loaded.file.as_deref(), variables, None)
             .context("the function's environment in the template")?;
         let memory = function.memory.as_ref().map(|memory| memory.value);
         let deployed = Deployed::of(function, &beside, &project, front.as_deref())?;

@@ -94,6 +94,14 @@ pub struct Starter {
     env: BTreeMap<OsString, OsString>,
     home: PathBuf,
     may_be_root: bool,
+    /// What `roadrunner` runs.
+    worker: Option<WorkerScript>,
+}
+
+struct WorkerScript {
+    script: PathBuf,
+    arguments: Vec<String>,
+    directory: Option<PathBuf>,
 }
 
 impl Starter {
@@ -112,13 +120,26 @@ impl Starter {
         env.insert(SCANNED.into(), scanned);
         // php -S would fork worker processes that Surus does not know.
         env.remove(OsStr::new("PHP_CLI_SERVER_WORKERS"));
+        if spec.way == Way::RoadRunner {
+            env.insert("RR_MODE".into(), "http".into());
+            env.insert("RR_RELAY".into(), "pipes".into());
+        }
         if let Some(file) = &spec.ini_file {
             // PHP itself would silently continue without the file.
             std::fs::File::open(file)
                 .with_context(|| format!("cannot read {} (engine.ini_file)", file.display()))?;
             env.insert("PHPRC".into(), file.into());
         }
+        let worker = match &spec.roadrunner {
+            None => None,
+            Some(worker) => Some(WorkerScript {
+                script: (worker.script)()?.script,
+                arguments: worker.arguments.clone(),
+                directory: worker.directory.clone(),
+            }),
+        };
         Ok(Starter {
+            worker,
             way: spec.way,
             program: spec.program.clone(),
             may_be_root: user.as_ref().is_some_and(|(user, _)| user.uid == 0),
@@ -148,6 +169,18 @@ impl Starter {
             // No arguments: php-cgi would treat a query that begins with `-` and has no `=` as an
             // option.
             (Way::Cgi, Role::Request) => {}
+            (Way::RoadRunner, Role::Probe) => {
+                command.args(["-d", "display_errors=stderr", "-f"]);
+                command.arg(self.home.join(file_names::REPORT));
+            }
+            (Way::RoadRunner, Role::Server) => {
+                let worker = self.worker.as_ref().context("no worker script")?;
+                command.arg("-f").arg(&worker.script).arg("--");
+                command.args(&worker.arguments);
+                if let Some(directory) = &worker.directory {
+                    command.current_dir(directory);
+                }
+            }
             (Way::Cli, Role::Probe) => {
                 // Keep startup errors out of the output.
                 for setting in ["display_startup_errors=0", "display_errors=stderr"] {

@@ -1,5 +1,6 @@
 //! A long-running PHP process that serves many events: php-fpm's master or `php -S`.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -63,7 +64,18 @@ impl Daemon {
             theirs.try_clone().context("cannot create a pipe")?.into(),
             theirs.into(),
         ];
-        let child = launch.start(Role::Server, Extra::default(), stdio).await?;
+        let daemon = Daemon::start_with(launch, Extra::default(), stdio).await?;
+        let output = pipe::Receiver::from_owned_fd(ours.into()).context("cannot create a pipe")?;
+        Ok((daemon, output))
+    }
+
+    /// Starts the process with stdin, stdout and stderr.
+    pub async fn start_with(
+        launch: &Launch,
+        extra: Extra<'_>,
+        stdio: [OwnedFd; 3],
+    ) -> anyhow::Result<Daemon> {
+        let child = launch.start(Role::Server, extra, stdio).await?;
         let pid = child.pid();
         let state = Arc::new(State {
             stop: CancellationToken::new(),
@@ -109,8 +121,7 @@ impl Daemon {
             let _ = state.how.set(how);
             state.ended.cancel();
         });
-        let output = pipe::Receiver::from_owned_fd(ours.into()).context("cannot create a pipe")?;
-        Ok((daemon, output))
+        Ok(daemon)
     }
 
     /// Waits for the exit and returns its description.

@@ -11,6 +11,9 @@ pub const ROUTER: &str = "router.php";
 /// The router's key.
 pub const KEY: &str = "key.php";
 
+/// The directory of `roadrunner` for uploaded files.
+pub const UPLOADS: &str = "uploads";
+
 /// The CGI variables for the slot's next request.
 pub fn variables(slot: usize) -> String {
     format!("variables.{slot}")

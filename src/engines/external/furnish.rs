@@ -1,6 +1,6 @@
 //! Creates the files that an external PHP needs to start.
 
-use super::file_names::{CONFIGURATION, DRIVER, KEY, REPORT, ROUTER, variables};
+use super::file_names::{CONFIGURATION, DRIVER, KEY, REPORT, ROUTER, UPLOADS, variables};
 use super::runtime_dir::Own;
 use super::{Spec, Way, builtin, cli, fpm};
 
@@ -14,6 +14,7 @@ pub fn furnish(spec: &Spec, front: Option<u32>) -> anyhow::Result<Own> {
         Way::Cli => drop(home.put(DRIVER, cli::DRIVER)?),
         Way::Fpm if spec.address.is_some() => {}
         Way::Fpm => drop(home.put(CONFIGURATION, &fpm::configuration(spec, &home)?)?),
+        Way::RoadRunner => home.directory_for_front(UPLOADS)?,
         Way::Builtin => {
             home.put(ROUTER, builtin::ROUTER)?;
             home.put_for_front(KEY)?;

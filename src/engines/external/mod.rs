@@ -1,4 +1,5 @@
-//! The external engines, which run an installed PHP: php-cgi, php-fpm, `php -S` or `php`.
+//! The external engines, which run an installed PHP: php-cgi, php-fpm, `php -S`, `php`, or
+//! RoadRunner workers.
 
 mod builtin;
 mod cgi;
@@ -11,6 +12,7 @@ mod file_names;
 mod fpm;
 pub(super) mod furnish;
 mod process;
+pub mod roadrunner;
 pub(super) mod runtime_dir;
 mod slots;
 mod variables;
@@ -50,6 +52,7 @@ pub enum Way {
     Cgi,
     Fpm,
     Builtin,
+    RoadRunner,
 }
 
 impl Way {
@@ -79,6 +82,8 @@ pub struct Spec {
     pub env: BTreeMap<String, String>,
     /// How long PHP may take to start.
     pub boot_timeout: Duration,
+    /// The worker script of `roadrunner`.
+    pub roadrunner: Option<roadrunner::Spec>,
     /// The launcher that starts PHP, if not this process.
     pub launch: Option<Launch>,
 }
@@ -93,6 +98,11 @@ trait Php: Send + Sync {
 
     /// The exit that ends this PHP, if it has a long-running process.
     fn its_end(&self) -> Option<End> {
+        None
+    }
+
+    /// PHP's report, if no script may be asked for it.
+    fn report(&self) -> Option<Report> {
         None
     }
 
@@ -255,7 +265,16 @@ async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::
         Way::Cgi => Box::new(cgi::Cgi::new(spec, home)?),
         Way::Fpm => Box::new(fpm::Fpm::start(spec, home).await?),
         Way::Builtin => Box::new(builtin::Builtin::start(spec, home).await?),
+        Way::RoadRunner => Box::new(roadrunner::RoadRunner::start(spec, home).await?),
     };
+    if let Some(report) = php.report() {
+        return Ok(Boot {
+            number,
+            php,
+            report,
+            dropped,
+        });
+    }
     let mut boot = Arc::new(Boot {
         number,
         php,

@@ -127,6 +127,18 @@ impl Own {
         self.write(name, "", self.front)
     }
 
+    /// Creates a directory in which the front end writes files for PHP. PHP may move them away.
+    pub fn directory_for_front(&self, name: &str) -> anyhow::Result<()> {
+        let path = self.path(name);
+        let create = || {
+            std::fs::create_dir(&path)?;
+            chown(&path, self.front, self.gid)?;
+            // The group of a file is that of the directory.
+            allow(&path, if self.gid.is_some() { 0o2770 } else { 0o700 })
+        };
+        create().with_context(|| format!("cannot create {}", path.display()))
+    }
+
     fn write(&self, name: &str, content: &str, owner: Option<u32>) -> anyhow::Result<PathBuf> {
         let path = self.path(name);
         let write = || {

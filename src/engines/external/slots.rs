@@ -119,7 +119,7 @@ impl Drop for ProcessSlot {
 }
 
 /// The resident memory in bytes; 0 if unknown.
-fn resident(pid: u32) -> u64 {
+pub fn resident(pid: u32) -> u64 {
     // Pages: size, resident, … (proc(5)).
     let pages = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     let pages: Option<u64> = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());

@@ -57,7 +57,7 @@ pub fn get_with(address: &str, path: &str, headers: &str) -> Vec<u8> {
 #[test]
 fn messages_of_100_mib_are_cut_and_memory_stays_bounded() {
     let dir = site();
-    for entry in CATALOGUE {
+    for entry in CATALOGUE.iter().filter(|entry| entry.runs_scripts()) {
         let surus = serve(dir.path(), entry);
         let warm = get(&surus.address, "/?mib=0");
         assert!(warm.contains("logged"), "{}: {warm}", entry.name);

@@ -187,7 +187,8 @@ fn every_engine_serves_a_function() {
         case 'stay': echo 'answer'; if (function_exists('fastcgi_finish_request')) fastcgi_finish_request(); file_put_contents(__DIR__.'/stayed', $_SERVER['SURUS_ENGINE'] ?? getenv('SURUS_ENGINE')); break;
         default: echo json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId, ' ', getenv('STAGE'), ' ', getenv('_X_AMZN_TRACE_ID');
     }";
-    for entry in surus::engines::CATALOGUE {
+    let entries = surus::engines::CATALOGUE.iter();
+    for entry in entries.filter(|entry| entry.runs_scripts()) {
         let index = match entry.boots_script {
             true => format!("<?php surus_serve(function () {{ {serve} }});"),
             false => format!("<?php {serve}"),

@@ -21,6 +21,8 @@ use surus::units::Time;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::exceptions::is_exempt;
+
 /// An engine of the catalogue, running or not booted yet.
 pub struct Subject {
     pub entry: &'static Entry,
@@ -29,6 +31,8 @@ pub struct Subject {
     pub env: BTreeMap<String, String>,
     /// Contains the PHP files; readable by the workers' user.
     pub dir: Arc<tempfile::TempDir>,
+    /// The script that is booted.
+    boot: &'static str,
     pool: tokio::sync::OnceCell<Arc<dyn Engine>>,
 }
 
@@ -74,6 +78,10 @@ impl Subject {
             ],
             env: BTreeMap::new(),
             dir: Arc::new(dir),
+            boot: match entry.runs_scripts() {
+                true => BOOT,
+                false => include_str!("../roadrunner/contract.php"),
+            },
             pool: tokio::sync::OnceCell::new(),
         }
     }
@@ -81,6 +89,12 @@ impl Subject {
     /// The same engine with other settings, not booted yet.
     pub fn with(mut self, change: impl FnOnce(&mut Settings)) -> Subject {
         change(&mut self.settings);
+        self
+    }
+
+    /// The same engine with another script to boot.
+    pub fn boots(mut self, script: &'static str) -> Subject {
+        self.boot = script;
         self
     }
 
@@ -94,7 +108,10 @@ impl Subject {
     }
 
     pub async fn try_boot(&self) -> anyhow::Result<Arc<dyn Engine>> {
-        let boot = self.write("boot/script.php", BOOT);
+        let boot = self.write("boot/script.php", self.boot);
+        if !self.entry.runs_scripts() {
+            self.write("boot/frames.php", include_str!("../roadrunner/frames.php"));
+        }
         let document_root = self.dir.path().to_str().unwrap().to_string();
         engines::boot(
             self.entry.name,
@@ -425,24 +442,27 @@ pub fn bytes(n: usize) -> Bytes {
         .into()
 }
 
-/// Runs one case on every engine of the catalogue.
-pub fn on_every_engine<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
-    on(|_| true, case);
+/// Runs one case on every engine of the catalogue, except those exempt from it.
+pub fn on_every_engine<F: Future<Output = ()>>(name: &str, case: impl Fn(Subject) -> F) {
+    on(|entry| !is_exempt(entry, name), case);
 }
 
 /// The engines that isolate requests.
-pub fn on_isolating_engines<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
-    on(|entry| entry.isolates, case);
+pub fn on_isolating_engines<F: Future<Output = ()>>(name: &str, case: impl Fn(Subject) -> F) {
+    on(|entry| entry.isolates && !is_exempt(entry, name), case);
 }
 
 /// The engines that run surus-php.
-pub fn on_our_engines<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
-    on(|entry| entry.runs == Runs::SurusPhp, case);
+pub fn on_our_engines<F: Future<Output = ()>>(name: &str, case: impl Fn(Subject) -> F) {
+    on(
+        |entry| entry.runs == Runs::SurusPhp && !is_exempt(entry, name),
+        case,
+    );
 }
 
 /// The engines whose processes wait for requests.
-pub fn on_standing_engines<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
-    on(Entry::is_standing, case);
+pub fn on_standing_engines<F: Future<Output = ()>>(name: &str, case: impl Fn(Subject) -> F) {
+    on(|entry| entry.is_standing() && !is_exempt(entry, name), case);
 }
 
 /// The engine with that name.

@@ -1,0 +1,42 @@
+//! Does any form make the parser of multipart bodies panic or invent bytes?
+
+#![no_main]
+
+use std::io;
+
+use libfuzzer_sys::fuzz_target;
+use surus::engines::external::roadrunner::multipart::{Head, Parts, boundary, parse};
+
+#[derive(Default)]
+struct Counted {
+    bytes: usize,
+    is_open: bool,
+}
+
+impl Parts for Counted {
+    fn begin(&mut self, head: Head) -> io::Result<()> {
+        assert!(!self.is_open && !head.name.is_empty());
+        assert!(head.file_name.is_none_or(|name| !name.contains(['/', '\\'])));
+        self.is_open = true;
+        Ok(())
+    }
+
+    fn data(&mut self, piece: &[u8]) -> io::Result<()> {
+        assert!(self.is_open);
+        self.bytes += piece.len();
+        Ok(())
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        assert!(self.is_open);
+        self.is_open = false;
+        Ok(())
+    }
+}
+
+fuzz_target!(|body: &[u8]| {
+    let _ = std::str::from_utf8(body).map(boundary);
+    let mut counted = Counted::default();
+    parse(body, "b", &mut counted).unwrap();
+    assert!(counted.bytes <= body.len());
+});

@@ -1,0 +1,487 @@
+//! Reads `.rr.yaml`, RoadRunner's configuration, for the engine `roadrunner`.
+
+mod yaml;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use toml::{Table, Value};
+
+use self::yaml::Yaml;
+
+/// What a `.rr.yaml` sets.
+#[derive(Debug, Default)]
+pub struct Settings {
+    pub file: PathBuf,
+    /// In the form of `surus.toml`.
+    pub table: Table,
+    /// What has no counterpart.
+    pub ignored: Vec<String>,
+}
+
+/// The names that RoadRunner and its users give the file.
+const NAMES: [&str; 2] = [".rr.yaml", ".rr.yml"];
+
+/// Reads the file of a project, if there is one.
+pub fn read(project: &Path) -> Result<Option<Settings>> {
+    let files = NAMES.map(|name| project.join(name));
+    let Some(file) = files.into_iter().find(|file| file.is_file()) else {
+        return Ok(None);
+    };
+    let text = std::fs::read_to_string(&file);
+    let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+    let variable = |name: &str| std::env::var(name).ok();
+    let mut settings = parse(&text, &variable).with_context(|| format!("{}", file.display()))?;
+    settings.file = file;
+    Ok(Some(settings))
+}
+
+/// Sets what `table` does not set.
+pub fn apply(table: &mut Table, defaults: Table) {
+    for (name, value) in defaults {
+        match (table.get_mut(&name), value) {
+            (Some(Value::Table(own)), Value::Table(defaults)) => apply(own, defaults),
+            (Some(_), _) => {}
+            (None, value) => {
+                table.insert(name, value);
+            }
+        }
+    }
+}
+
+fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Settings> {
+    let mut settings = Settings::default();
+    // RoadRunner gives its workers all of its environment.
+    settings.set(&["engine", "clear_env"], false);
+    let Yaml::Map(sections) = yaml::parse(text)? else {
+        bail!("expected `server:` with the command of the worker");
+    };
+    let mut visit = Visit {
+        settings: &mut settings,
+        variable,
+        serves_files: false,
+        directory: None,
+    };
+    for (name, value) in &sections {
+        visit.entry(name, value)?;
+    }
+    let (serves_files, directory) = (visit.serves_files, visit.directory);
+    match (serves_files, directory) {
+        (true, Some(directory)) => settings.set(&["site", "root"], directory),
+        (true, None) => {}
+        // Without that middleware, every request is the worker's.
+        (false, _) => settings.set(&["site", "files"], false),
+    }
+    settings.ignored.sort();
+    Ok(settings)
+}
+
+impl Settings {
+    fn set(&mut self, path: &[&str], value: impl Into<Value>) {
+        let Some((last, sections)) = path.split_last() else {
+            return;
+        };
+        let mut table = &mut self.table;
+        for section in sections {
+            let section = table
+                .entry(*section)
+                .or_insert_with(|| Value::Table(Table::new()));
+            let Value::Table(inner) = section else { return };
+            table = inner;
+        }
+        table.insert((*last).to_string(), value.into());
+    }
+}
+
+struct Visit<'a> {
+    settings: &'a mut Settings,
+    variable: &'a dyn Fn(&str) -> Option<String>,
+    /// The middleware `static` is on.
+    serves_files: bool,
+    /// `http.static.dir`.
+    directory: Option<String>,
+}
+
+impl Visit<'_> {
+    /// Reads the value at a path such as `http.pool.num_workers`.
+    fn entry(&mut self, path: &str, value: &Yaml) -> Result<()> {
+        self.value(path, value).with_context(|| path.to_string())
+    }
+
+    fn value(&mut self, path: &str, value: &Yaml) -> Result<()> {
+        match path {
+            "version" => {}
+            "server.command" | "http.pool.command" => match self.words(value) {
+                words if words.is_empty() => {}
+                words => self.command(&words)?,
+            },
+            "server.env" => self.env(value),
+            "server.user" => self.text(&["engine", "user"], value),
+            "server.group" => self.text(&["engine", "group"], value),
+            // Surus chooses the address.
+            "server.relay" => {
+                let relay = self.scalar(value).unwrap_or_default();
+                let kind = relay.split(':').next().unwrap_or_default();
+                if ["unix", "tcp"].contains(&kind) {
+                    self.settings.set(&["engine", "relay"], kind);
+                }
+            }
+            "server.relay_timeout" => self.time(&["engine", "boot_timeout"], value)?,
+            "http.address" => {
+                if let Some(address) = self.scalar(value) {
+                    let listen = Value::Array(vec![address_of(&address).into()]);
+                    self.settings.set(&["http", "listen"], listen);
+                }
+            }
+            "http.max_request_size" => self.size(&["http", "max_body_size"], value)?,
+            "http.trusted_subnets" => {
+                let networks = self.words(value).into_iter().map(Value::from);
+                let networks = networks.collect::<Vec<_>>();
+                self.settings.set(&["http", "trusted_proxies"], networks);
+            }
+            "http.middleware" => {
+                for name in self.words(value) {
+                    match name.as_str() {
+                        "static" => self.serves_files = true,
+                        "gzip" => self.settings.set(&["compress", "enabled"], true),
+                        "sendfile" | "http_metrics" | "proxy_ip_parser" => {}
+                        other => self.ignore(&format!("{path}: {other}")),
+                    }
+                }
+            }
+            "http.static.dir" => self.directory = self.scalar(value),
+            "http.pool.num_workers" => self.number(&["engine", "workers"], value)?,
+            "http.pool.max_jobs" => self.number(&["engine", "max_requests"], value)?,
+            "http.pool.max_queue_size" => self.number(&["engine", "max_queue"], value)?,
+            "http.pool.allocate_timeout" => self.time(&["engine", "boot_timeout"], value)?,
+            "http.pool.supervisor.exec_ttl" => {
+                self.time(&["http", "request_timeout"], value)?;
+            }
+            "http.pool.supervisor.max_worker_memory" => {
+                self.size(&["engine", "max_memory"], value)?;
+            }
+            "server" | "http" | "http.pool" | "http.pool.supervisor" | "http.static" => {
+                if let Yaml::Map(entries) = value {
+                    for (name, value) in entries {
+                        self.entry(&format!("{path}.{name}"), value)?;
+                    }
+                }
+            }
+            _ => self.ignore(path),
+        }
+        Ok(())
+    }
+
+    fn ignore(&mut self, path: &str) {
+        self.settings.ignored.push(path.to_string());
+    }
+
+    /// A scalar with its environment variables.
+    fn scalar(&self, value: &Yaml) -> Option<String> {
+        match value {
+            Yaml::Scalar(text) => Some(expand(text, self.variable)),
+            Yaml::Null | Yaml::List(_) | Yaml::Map(_) => None,
+        }
+    }
+
+    /// The items of a list, or the words of a text.
+    fn words(&self, value: &Yaml) -> Vec<String> {
+        match value {
+            Yaml::List(items) => items.iter().filter_map(|item| self.scalar(item)).collect(),
+            value => {
+                let text = self.scalar(value).unwrap_or_default();
+                text.split_whitespace().map(str::to_string).collect()
+            }
+        }
+    }
+
+    /// `php`, its options, the script and its arguments.
+    fn command(&mut self, words: &[String]) -> Result<()> {
+        let mut words = words.iter().map(|word| word.trim_matches(['"', '\'']));
+        let program = words.next().unwrap_or_default();
+        let name = program.rsplit('/').next().unwrap_or_default();
+        if !name.starts_with("php") {
+            bail!("`{program}` is not supported; Surus starts `php SCRIPT` only");
+        }
+        if program.contains('/') {
+            self.settings.set(&["engine", "php_cli"], program);
+        }
+        let mut script = None;
+        let mut arguments = Vec::new();
+        while let Some(word) = words.next() {
+            match (script, word) {
+                (Some(_), word) => arguments.push(Value::from(word)),
+                (None, "-d") => self.ini(words.next().unwrap_or_default()),
+                (None, "-f" | "--") => {}
+                (None, word) if word.starts_with("-d") => self.ini(&word[2..]),
+                (None, word) if word.starts_with('-') => {
+                    bail!("the option `{word}` of php is not supported; only `-d` is")
+                }
+                (None, word) => script = Some(word),
+            }
+        }
+        let Some(script) = script else {
+            bail!("the command names no script");
+        };
+        self.settings.set(&["engine", "script"], script);
+        self.settings.set(&["engine", "script_args"], arguments);
+        Ok(())
+    }
+
+    fn ini(&mut self, entry: &str) {
+        let (name, value) = entry.split_once('=').unwrap_or((entry, "1"));
+        self.settings.set(&["php", name], value);
+    }
+
+    /// A map of variables, or a list of such maps.
+    fn env(&mut self, value: &Yaml) {
+        match value {
+            Yaml::Map(entries) => {
+                for (name, value) in entries {
+                    let value = self.scalar(value).unwrap_or_default();
+                    self.settings.set(&["env", name], value);
+                }
+            }
+            Yaml::List(items) => items.iter().for_each(|item| self.env(item)),
+            Yaml::Null | Yaml::Scalar(_) => {}
+        }
+    }
+
+    fn text(&mut self, path: &[&str], value: &Yaml) {
+        if let Some(text) = self.scalar(value).filter(|text| !text.is_empty()) {
+            self.settings.set(path, text);
+        }
+    }
+
+    /// A number; 0 stands for the default.
+    fn number(&mut self, path: &[&str], value: &Yaml) -> Result<()> {
+        let number = self.positive(value)?;
+        if number > 0 {
+            self.settings.set(path, number);
+        }
+        Ok(())
+    }
+
+    /// Megabytes; 0 stands for the default.
+    fn size(&mut self, path: &[&str], value: &Yaml) -> Result<()> {
+        let megabytes = self.positive(value)?;
+        if megabytes > 0 {
+            self.settings.set(path, format!("{megabytes}M"));
+        }
+        Ok(())
+    }
+
+    fn positive(&self, value: &Yaml) -> Result<i64> {
+        let text = self.scalar(value).unwrap_or_default();
+        if text.is_empty() {
+            return Ok(0);
+        }
+        let number = text.parse::<i64>().ok().filter(|number| *number >= 0);
+        number.with_context(|| format!("`{text}` is not a number"))
+    }
+
+    /// A duration of Go, `60s` or `1m30s`; 0 stands for the default.
+    fn time(&mut self, path: &[&str], value: &Yaml) -> Result<()> {
+        let text = self.scalar(value).unwrap_or_default();
+        let ms = milliseconds(&text).with_context(|| format!("`{text}` is not a duration"))?;
+        if ms > 0 {
+            self.settings.set(path, format!("{ms}ms"));
+        }
+        Ok(())
+    }
+}
+
+/// Go's durations: numbers with units, one after another.
+fn milliseconds(text: &str) -> Option<u64> {
+    let mut sum = 0.0;
+    let mut rest = text.trim();
+    if rest.is_empty() || rest == "0" {
+        return Some(0);
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let unit = rest
+            .find(|c: char| c.is_ascii_digit())
+            .unwrap_or(rest.len());
+        sum += number
+            * match &rest[..unit] {
+                "ms" => 1.0,
+                "s" => 1000.0,
+                "m" => 60_000.0,
+                "h" => 3_600_000.0,
+                _ => return None,
+            };
+        rest = &rest[unit..];
+    }
+    Some(sum as u64)
+}
+
+/// An address as `listen` takes it: RoadRunner's may lack the host, or name it.
+fn address_of(address: &str) -> String {
+    let address = address.trim_start_matches("tcp://");
+    if let Some(path) = address.strip_prefix("unix://") {
+        return format!("unix:{path}");
+    }
+    match address.split_once(':') {
+        Some(("", port)) => format!("0.0.0.0:{port}"),
+        Some(("localhost", port)) => format!("127.0.0.1:{port}"),
+        _ => address.to_string(),
+    }
+}
+
+/// Replaces `${NAME}`, `${NAME:-default}` and `$NAME`.
+fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
+    let mut expanded = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        expanded += before;
+        if let Some((inner, after)) = after
+            .strip_prefix('{')
+            .and_then(|after| after.split_once('}'))
+        {
+            let (name, default) = inner.split_once(":-").unwrap_or((inner, ""));
+            let value = variable(name).filter(|value| !value.is_empty());
+            expanded += &value.unwrap_or_else(|| default.to_string());
+            rest = after;
+            continue;
+        }
+        let end = after
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(after.len());
+        match end {
+            0 => expanded.push('$'),
+            end => expanded += &variable(&after[..end]).unwrap_or_default(),
+        }
+        rest = &after[end..];
+    }
+    expanded + rest
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Settings {
+        let variable = |name: &str| (name == "PORT").then(|| "8081".to_string());
+        parse(text, &variable).unwrap()
+    }
+
+    #[test]
+    fn counterparts_are_set_and_the_rest_is_listed() {
+        let settings = read(
+            r#"
+version: "3"
+rpc:
+  listen: tcp://127.0.0.1:6001
+server:
+  command: "php -d memory_limit=256M public/worker.php --mode http"
+  relay: pipes
+  env:
+    APP_ENV: ${APP_ENV:-prod}
+http:
+  address: :${PORT}
+  max_request_size: 256
+  middleware: [ "static", "gzip", "headers" ]
+  static:
+    dir: "public"
+    forbid: [ ".php" ]
+  pool:
+    num_workers: 4
+    max_jobs: 500
+    allocate_timeout: 60s
+    supervisor:
+      exec_ttl: 1m30s
+      max_worker_memory: 128
+      idle_ttl: 10s
+"#,
+        );
+        let expected: Table = toml::from_str(
+            r#"
+            [engine]
+            clear_env = false
+            script = "public/worker.php"
+            script_args = ["--mode", "http"]
+            workers = 4
+            max_requests = 500
+            max_memory = "128M"
+            boot_timeout = "60000ms"
+            [env]
+            APP_ENV = "prod"
+            [php]
+            memory_limit = "256M"
+            [http]
+            listen = ["0.0.0.0:8081"]
+            max_body_size = "256M"
+            request_timeout = "90000ms"
+            [compress]
+            enabled = true
+            [site]
+            root = "public"
+            "#,
+        )
+        .unwrap();
+        assert_eq!(settings.table, expected);
+        assert_eq!(
+            settings.ignored,
+            [
+                "http.middleware: headers",
+                "http.pool.supervisor.idle_ttl",
+                "http.static.forbid",
+                "rpc"
+            ]
+        );
+        // Every value is one that surus.toml may have.
+        serde::Deserialize::deserialize(expected)
+            .map(|_: crate::config::Config| ())
+            .unwrap();
+    }
+
+    #[test]
+    fn files_are_sent_only_by_their_middleware() {
+        let files = |text| read(text).table.get("site").cloned();
+        let hidden = files("server:\n  command: php app.php\n").unwrap();
+        assert_eq!(hidden["files"], Value::from(false));
+        assert_eq!(files("http:\n  middleware: [static]"), None);
+    }
+
+    #[test]
+    fn unsupported_command_is_refused_with_its_place() {
+        for (command, error) in [
+            ("node worker.js", "server.command: `node` is not supported"),
+            ("php -r 'x();'", "server.command: the option `-r`"),
+            ("php", "server.command: the command names no script"),
+        ] {
+            let text = format!("server:\n  command: {command}\n");
+            let found = format!("{:#}", parse(&text, &|_| None).unwrap_err());
+            assert!(found.contains(error), "{found}");
+        }
+    }
+
+    #[test]
+    fn explicit_settings_take_precedence() {
+        let mut table: Table = toml::from_str("[engine]\nworkers = 2").unwrap();
+        let defaults = read("server:\n  command: [php, app.php]\nhttp: {pool: {num_workers: 9}}");
+        apply(&mut table, defaults.table);
+        assert_eq!(table["engine"]["workers"], Value::from(2));
+        assert_eq!(table["engine"]["script"], Value::from("app.php"));
+    }
+
+    #[test]
+    fn durations_of_go_are_read() {
+        for (text, ms) in [
+            ("", 0),
+            ("0s", 0),
+            ("60s", 60_000),
+            ("1h1m", 3_660_000),
+            ("1.5s", 1500),
+        ] {
+            assert_eq!(milliseconds(text), Some(ms), "{text}");
+        }
+        for text in ["s", "1", "1x", "-1s"] {
+            assert_eq!(milliseconds(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! One event at a RoadRunner worker.
+
+use std::sync::{Arc, Weak};
+
+use http::StatusCode;
+use tracing::{error, warn};
+
+use super::Inner;
+use super::form::Content;
+use super::frame::{self, Item, Payload};
+use super::relay::Outgoing;
+use super::request::Request;
+use super::response;
+use super::worker::{ASK_PID, Broken, Worker};
+use crate::engine::Pending;
+use crate::engines::external::exchange::{Exchange, Part};
+use crate::engines::external::slots::{self, ProcessSlot};
+use crate::event::{Body, EarlyHints, Event, Failure};
+
+/// Which frame's body arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Frame {
+    /// Of the response; more frames follow it, or not.
+    Response { has_more: bool },
+    /// An informational response.
+    Hint { has_more: bool },
+    /// Of an earlier request.
+    Stale,
+}
+
+/// How often a request is sent again to a new worker, if the one before has not taken it.
+const MAX_RETRIES: u32 = 2;
+
+/// Bodies up to this size are copied behind the request's context, to save a system call.
+const SMALL_BODY: usize = 32 * 1024;
+
+pub struct Running {
+    inner: Arc<Inner>,
+    slot: ProcessSlot,
+    /// `None` while there is no worker that could be used again.
+    worker: Option<Worker>,
+    request: Request,
+    outgoing: Outgoing,
+    event: u64,
+    early_hints: Option<Weak<dyn EarlyHints>>,
+    /// The worker has answered the question ahead of this request, so its frames belong to it.
+    is_taken: bool,
+    has_head: bool,
+    is_streaming: bool,
+    frame: Frame,
+    retries: u32,
+    /// Complete, or failed in a way that leaves the worker usable.
+    is_finished: bool,
+    /// The worker wants to end.
+    wants_to_stop: bool,
+    failure: Option<Failure>,
+}
+
+impl Running {
+    pub fn new(
+        inner: Arc<Inner>,
+        slot: ProcessSlot,
+        worker: Worker,
+        request: Request,
+        event: &Event,
+    ) -> Result<Running, Failure> {
+        worker.begin(event.id);
+        let mut running = Running {
+            inner,
+            slot,
+            worker: Some(worker),
+            request,
+            outgoing: Outgoing::default(),
+            event: event.id,
+            early_hints: event.early_hints.clone(),
+            is_taken: false,
+            has_head: false,
+            is_streaming: false,
+            frame: Frame::Stale,
+            retries: 0,
+            is_finished: false,
+            wants_to_stop: false,
+            failure: None,
+        };
+        running.send()?;
+        Ok(running)
+    }
+
+    /// Prepares the frames of the request. The question for the process id goes ahead of it: what
+    /// the worker says before it answers belongs to an earlier request.
+    fn send(&mut self) -> Result<(), Failure> {
+        let mut outgoing = Outgoing::default();
+        let bytes = outgoing.bytes();
+        frame::put_control(bytes, ASK_PID);
+        let Request { context, body, .. } = &self.request;
+        let small = match body {
+            Body::Memory(bytes) if bytes.len() <= SMALL_BODY => &bytes[..],
+            _ => &[],
+        };
+        let flags = self.inner.payloads.flags();
+        frame::put_payload(bytes, flags, context, small, body.len())
+            .ok_or(Failure::TooLarge("the request exceeds 4 GiB"))?;
+        if small.is_empty() && !body.is_empty() {
+            outgoing.follow_with(Content::of(body));
+        }
+        self.outgoing = outgoing;
+        Ok(())
+    }
+
+    /// Sends the request to a new worker, if the one before cannot have run it.
+    async fn retry(&mut self) -> Result<(), Failure> {
+        if let Some(worker) = self.worker.take() {
+            self.inner.retire(worker);
+        }
+        let worker = self.inner.start_worker(self.slot.index).await;
+        let worker = worker.map_err(|error| Failure::Died(format!("{error:#}")))?;
+        worker.begin(self.event);
+        self.worker = Some(worker);
+        (self.is_taken, self.wants_to_stop, self.frame) = (false, false, Frame::Stale);
+        self.send()
+    }
+
+    async fn part(&mut self) -> Result<Option<Part>, Failure> {
+        loop {
+            if let Some(failure) = &self.failure {
+                return Err(failure.clone());
+            }
+            if self.is_finished {
+                return Ok(None);
+            }
+            if self.wants_to_stop {
+                if self.retries == MAX_RETRIES {
+                    let why = "its worker asked to stop instead of answering";
+                    self.failure = Some(Failure::Died(why.into()));
+                    continue;
+                }
+                // As in RoadRunner, another worker answers.
+                self.retries += 1;
+                self.retry().await?;
+                continue;
+            }
+            let Some(worker) = &mut self.worker else {
+                // The future of an earlier call was dropped while it started a worker.
+                self.retries += 1;
+                self.retry().await?;
+                continue;
+            };
+            let next = match worker.next() {
+                Ok(None) => worker.receive(&mut self.outgoing).await.map(|()| None),
+                next => next,
+            };
+            match next {
+                Ok(Some(item)) => {
+                    if let Some(part) = self.item(item) {
+                        return Ok(Some(part));
+                    }
+                }
+                Ok(None) => {}
+                Err(broken) => self.broke(broken).await,
+            }
+        }
+    }
+
+    async fn broke(&mut self, broken: Broken) {
+        let Some(worker) = &self.worker else {
+            return;
+        };
+        let failure = match broken {
+            Broken::Ended => Failure::Died(worker.how_it_ended().await),
+            Broken::Wrong(wrong) => {
+                let (pid, event) = (worker.daemon.pid, self.event);
+                warn!(pid, event, reason = %wrong, "invalid output of a worker; process killed");
+                worker.daemon.kill();
+                Failure::Malformed(wrong.to_string())
+            }
+        };
+        // A worker that died without the request, such as an idle one, costs nothing.
+        let is_untouched = matches!(failure, Failure::Died(_)) && !self.is_taken;
+        if is_untouched && self.retries < MAX_RETRIES {
+            self.retries += 1;
+            if let Err(failure) = self.retry().await {
+                self.failure = Some(failure);
+            }
+            return;
+        }
+        self.failure = Some(failure);
+        self.worker = None;
+    }
+
+    fn item(&mut self, item: Item) -> Option<Part> {
+        match item {
+            Item::Noise(_) => {}
+            Item::Control(_) => self.is_taken = true,
+            Item::Error(text) => self.error(&text),
+            Item::Payload(payload) => return self.payload(&payload),
+            Item::Body(data) => match self.frame {
+                Frame::Response { .. } => return Some(Part::Data(data)),
+                Frame::Hint { .. } | Frame::Stale => {}
+            },
+            Item::End => match self.frame {
+                Frame::Response { has_more } => self.is_finished = !has_more,
+                Frame::Hint { has_more: false } => {
+                    self.fail("the worker ended its response with an informational one");
+                }
+                Frame::Hint { has_more: true } | Frame::Stale => {}
+            },
+        }
+        None
+    }
+
+    /// An error frame, which ends the request and not the worker.
+    fn error(&mut self, text: &[u8]) {
+        let text = String::from_utf8_lossy(text);
+        match self.is_taken {
+            true => {
+                self.failure = Some(Failure::Thrown(text.into_owned()));
+                self.is_finished = true;
+            }
+            false => {
+                let pid = self.worker.as_ref().map(|worker| worker.daemon.pid);
+                error!(target: "php", pid, "after its response: {text}");
+            }
+        }
+    }
+
+    fn payload(&mut self, payload: &Payload) -> Option<Part> {
+        if payload.stream & frame::PING != 0 {
+            frame::put_bits(self.outgoing.bytes(), frame::PONG);
+        }
+        let has_more = payload.stream & frame::STREAM != 0;
+        if !self.has_head && response::is_stop(&payload.context, payload.body_len) {
+            self.wants_to_stop = true;
+            self.frame = Frame::Stale;
+            return None;
+        }
+        if !self.is_taken {
+            let pid = self.worker.as_ref().map(|worker| worker.daemon.pid);
+            warn!(pid, "a worker sent a response without a request; discarded");
+            self.frame = Frame::Stale;
+            return None;
+        }
+        self.frame = Frame::Response { has_more };
+        self.is_streaming |= has_more;
+        if self.has_head {
+            return None;
+        }
+        self.head(payload, has_more)
+    }
+
+    fn head(&mut self, payload: &Payload, has_more: bool) -> Option<Part> {
+        let context = match response::parse(payload.flags, &payload.context) {
+            Ok(context) => context,
+            Err(why) => {
+                self.fail(&why);
+                return None;
+            }
+        };
+        for name in context.rejected {
+            warn!(name, event = self.event, "invalid response header removed");
+        }
+        let head = context.head;
+        if head.status.is_informational() {
+            self.frame = Frame::Hint { has_more };
+            let hints = self.early_hints.as_ref().and_then(Weak::upgrade);
+            if let (Some(hints), StatusCode::EARLY_HINTS) = (hints, head.status) {
+                hints.send(&head.headers);
+            }
+            return None;
+        }
+        self.has_head = true;
+        Some(Part::Head(head))
+    }
+
+    /// The response is invalid. What follows of it cannot be told from the next one, so the worker
+    /// is replaced.
+    fn fail(&mut self, why: &str) {
+        let pid = self.worker.as_ref().map(|worker| worker.daemon.pid);
+        warn!(
+            pid,
+            event = self.event,
+            reason = why,
+            "invalid response of a worker; replaced"
+        );
+        self.failure = Some(Failure::Malformed(why.to_string()));
+    }
+
+    /// Whether the worker can take another request.
+    fn is_usable(&self, worker: &Worker) -> bool {
+        let (served, max) = (self.slot.served() + 1, self.inner.max_requests);
+        let is_old = max > 0 && served >= max;
+        let max = self.inner.max_memory;
+        let is_large = || max > 0 && slots::resident(worker.daemon.pid) > max;
+        self.is_finished
+            && worker.daemon.is_running()
+            && !self.wants_to_stop
+            && !is_old
+            && !is_large()
+    }
+}
+
+impl Exchange for Running {
+    fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>> {
+        Box::pin(self.part())
+    }
+
+    fn leave(&mut self) {
+        if self.is_streaming && !self.is_finished {
+            frame::put_bits(self.outgoing.bytes(), frame::STOP);
+        }
+    }
+
+    fn kill(&mut self) {
+        if let Some(worker) = &self.worker {
+            worker.daemon.kill();
+        }
+        // Nothing may be retried.
+        self.retries = MAX_RETRIES;
+        self.failure = Some(Failure::Died("killed".into()));
+    }
+
+    fn over(&mut self) -> Pending<'_, ()> {
+        Box::pin(async {
+            // The rest that no client waits for.
+            while self.failure.is_none() && matches!(self.part().await, Ok(Some(_))) {}
+            // The answer to a ping may still be unwritten.
+            while let Some(worker) = &mut self.worker
+                && self.is_finished
+                && !self.outgoing.is_empty()
+            {
+                if worker.receive(&mut self.outgoing).await.is_err() {
+                    self.outgoing = Outgoing::default();
+                }
+            }
+            let worker = self.worker.take();
+            let index = self.slot.index;
+            let mut place = self.inner.workers[index].lock().await;
+            match worker {
+                Some(mut worker) if self.is_usable(&worker) => {
+                    worker.finish();
+                    *place = Some(worker);
+                    return;
+                }
+                Some(worker) if self.is_finished => self.inner.retire(worker),
+                Some(worker) => {
+                    worker.daemon.kill();
+                    worker.daemon.ended().await;
+                }
+                None => {}
+            }
+            self.slot.counts = false;
+            match self.inner.start_worker(index).await {
+                Ok(worker) => *place = Some(worker),
+                // The next event tries again.
+                Err(error) => error!("{error:#}"),
+            }
+        })
+    }
+}

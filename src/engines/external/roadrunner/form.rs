@@ -1,0 +1,266 @@
+//! The forms that RoadRunner parses for its workers: fields as a JSON tree, uploads as files.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method};
+use serde::Serialize;
+
+use super::multipart::{self, Head, Parts};
+use super::tree::{self, Tree};
+use crate::budget::{self, Taken};
+use crate::event::{Body, Event};
+use crate::spool::TempFile;
+
+/// A parsed form.
+pub struct Form {
+    /// The fields as JSON.
+    pub fields: Vec<u8>,
+    /// The files as JSON, if the form may have files.
+    pub files: Option<Vec<u8>>,
+    pub uploads: Uploads,
+}
+
+/// Uploaded files. The worker may have moved them elsewhere; the rest is deleted when this is
+/// dropped.
+#[derive(Default)]
+pub struct Uploads {
+    _files: Vec<tempfile::TempPath>,
+    /// Their share of the budget of temporary files.
+    _taken: Option<Taken>,
+}
+
+/// Where uploaded files are stored.
+#[derive(Debug, Clone)]
+pub struct Directory {
+    pub path: PathBuf,
+    /// Whether PHP runs as another user, which has the group of the directory.
+    pub is_shared: bool,
+}
+
+/// The most bytes of all fields together, like Go's limit.
+const MAX_FIELDS: u64 = 10 << 20;
+
+/// `UPLOAD_ERR_OK`, and `UPLOAD_ERR_NO_FILE`.
+const NO_ERROR: u8 = 0;
+const NO_FILE: u8 = 4;
+
+/// RoadRunner sends no body of these methods.
+pub fn has_body(method: &Method) -> bool {
+    ![Method::HEAD, Method::OPTIONS].contains(method)
+}
+
+/// The form of an event, if it has one of the types that RoadRunner parses.
+pub async fn of(
+    headers: &HeaderMap,
+    event: &Event,
+    directory: &Directory,
+) -> io::Result<Option<Form>> {
+    let Some(kind) = headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+    else {
+        return Ok(None);
+    };
+    let body = event.request.body();
+    if !has_body(event.request.method()) {
+        return Ok(None);
+    }
+    if kind.contains("application/x-www-form-urlencoded") {
+        if body.len() > MAX_FIELDS {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let mut text = Vec::new();
+        Content::of(body).read_to_end(&mut text)?;
+        return Ok(Some(Form {
+            fields: serde_json::to_vec(&tree::urlencoded(&text))?,
+            files: None,
+            uploads: Uploads::default(),
+        }));
+    }
+    if !kind.contains("multipart/form-data") {
+        return Ok(None);
+    }
+    let Some(boundary) = multipart::boundary(kind).map(str::to_string) else {
+        return Ok(None);
+    };
+    let content = Content::of(body);
+    let directory = directory.clone();
+    // Writes files.
+    tokio::task::spawn_blocking(move || multipart(content, &boundary, directory).map(Some)).await?
+}
+
+fn multipart(body: Content, boundary: &str, directory: Directory) -> io::Result<Form> {
+    let mut form = Collected {
+        directory,
+        fields: Tree::default(),
+        fields_len: 0,
+        files: Tree::default(),
+        uploads: Vec::new(),
+        taken: Taken::none(&budget::SPOOL),
+        open: None,
+    };
+    multipart::parse(body, boundary, &mut form)?;
+    Ok(Form {
+        fields: serde_json::to_vec(&form.fields)?,
+        files: Some(serde_json::to_vec(&form.files)?),
+        uploads: Uploads {
+            _files: form.uploads,
+            _taken: Some(form.taken),
+        },
+    })
+}
+
+/// A file as RoadRunner describes it.
+#[derive(Debug, Serialize)]
+struct Upload {
+    name: String,
+    mime: String,
+    size: u64,
+    error: u8,
+    #[serde(rename = "tmpName")]
+    tmp_name: String,
+}
+
+struct Collected {
+    directory: Directory,
+    fields: Tree<String>,
+    fields_len: u64,
+    files: Tree<Upload>,
+    uploads: Vec<tempfile::TempPath>,
+    taken: Taken,
+    open: Option<(Head, Part)>,
+}
+
+enum Part {
+    Field(Vec<u8>),
+    Upload(tempfile::NamedTempFile, u64),
+    /// A file input without a file.
+    Empty,
+}
+
+impl Parts for Collected {
+    fn begin(&mut self, head: Head) -> io::Result<()> {
+        let part = match head.file_name.as_deref() {
+            None => Part::Field(Vec::new()),
+            Some("") => Part::Empty,
+            Some(_) => Part::Upload(self.directory.create()?, 0),
+        };
+        self.open = Some((head, part));
+        Ok(())
+    }
+
+    fn data(&mut self, piece: &[u8]) -> io::Result<()> {
+        match &mut self.open {
+            Some((_, Part::Field(value))) => {
+                self.fields_len += piece.len() as u64;
+                if self.fields_len > MAX_FIELDS {
+                    return Err(io::ErrorKind::FileTooLarge.into());
+                }
+                value.extend_from_slice(piece);
+            }
+            Some((_, Part::Upload(file, size))) => {
+                if !self.taken.try_grow(piece.len() as u64) {
+                    let full = "temporary files have reached their limit (http.max_temp_size)";
+                    return Err(io::Error::new(io::ErrorKind::StorageFull, full));
+                }
+                file.write_all(piece)?;
+                *size += piece.len() as u64;
+            }
+            Some((_, Part::Empty)) | None => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let Some((head, part)) = self.open.take() else {
+            return Ok(());
+        };
+        let mut upload = Upload {
+            name: head.file_name.unwrap_or_default(),
+            mime: head.media_type,
+            size: 0,
+            error: NO_FILE,
+            tmp_name: String::new(),
+        };
+        match part {
+            Part::Field(value) => {
+                let value = String::from_utf8_lossy(&value).into_owned();
+                self.fields.add(&head.name, value);
+                return Ok(());
+            }
+            Part::Upload(file, size) => {
+                let path = file.into_temp_path();
+                (upload.size, upload.error) = (size, NO_ERROR);
+                upload.tmp_name = path.to_string_lossy().into_owned();
+                self.uploads.push(path);
+            }
+            Part::Empty => {}
+        }
+        self.files.add(&head.name, upload);
+        Ok(())
+    }
+}
+
+impl Directory {
+    fn create(&self) -> io::Result<tempfile::NamedTempFile> {
+        let mode = if self.is_shared { 0o660 } else { 0o600 };
+        let file = tempfile::Builder::new()
+            .prefix("upload")
+            .permissions(Permissions::from_mode(mode))
+            .tempfile_in(&self.path)?;
+        // The umask may have forbidden it. The directory has set the group.
+        if file.as_file().metadata()?.permissions().mode() & 0o777 != mode {
+            let permissions = Permissions::from_mode(mode);
+            file.as_file().set_permissions(permissions)?;
+        }
+        Ok(file)
+    }
+}
+
+/// A request body that is read from its beginning.
+pub struct Content {
+    body: Source,
+    at: u64,
+}
+
+enum Source {
+    Memory(bytes::Bytes),
+    Spooled(Arc<TempFile>, u64),
+}
+
+impl Content {
+    pub fn of(body: &Body) -> Content {
+        let body = match body {
+            Body::Empty => Source::Memory(bytes::Bytes::new()),
+            Body::Memory(bytes) => Source::Memory(bytes.clone()),
+            Body::Spooled { file, len } => Source::Spooled(file.clone(), *len),
+        };
+        Content { body, at: 0 }
+    }
+}
+
+impl Read for Content {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = match &self.body {
+            Source::Memory(bytes) => {
+                let rest = &bytes[usize::try_from(self.at).unwrap_or(bytes.len())..];
+                let len = rest.len().min(into.len());
+                into[..len].copy_from_slice(&rest[..len]);
+                len
+            }
+            Source::Spooled(file, len) => {
+                let left = usize::try_from(len - self.at).unwrap_or(into.len());
+                let left = left.min(into.len());
+                let file: &File = file;
+                file.read_at(&mut into[..left], self.at)?
+            }
+        };
+        self.at += read as u64;
+        Ok(read)
+    }
+}

@@ -1,0 +1,236 @@
+//! The engine `roadrunner`: runs unmodified RoadRunner workers and speaks their protocol
+//! (docs/internals/roadrunner.md).
+
+mod exchange;
+mod form;
+pub mod frame;
+pub mod multipart;
+mod protobuf;
+mod relay;
+mod request;
+pub mod response;
+mod tree;
+mod worker;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
+use tracing::{error, warn};
+
+use super::command::{Extra, Launch, nothing};
+use super::daemon::End;
+use super::exchange::Exchange;
+use super::file_names;
+use super::runtime_dir::Home;
+use super::slots::ProcessSlots;
+use super::{Php, no_slot};
+use crate::engine::{Pending, Report};
+use crate::engines::workers::FindScript;
+use crate::event::{Event, Failure};
+use crate::launcher::Role;
+use crate::observe::status::WorkerStatus;
+use form::Directory;
+use relay::Listener;
+use worker::Worker;
+
+pub use relay::RelayKind;
+pub use request::Payloads;
+
+/// What only this engine needs to know.
+#[derive(Clone)]
+pub struct Spec {
+    /// Finds the worker script, again for each boot.
+    pub script: FindScript,
+    /// The arguments of the script.
+    pub arguments: Vec<String>,
+    /// The working directory of the workers.
+    pub directory: Option<PathBuf>,
+    pub payloads: Payloads,
+    pub relay: RelayKind,
+    /// Resident bytes after a request; 0 for no limit.
+    pub max_memory: u64,
+}
+
+pub struct RoadRunner(Arc<Inner>);
+
+struct Inner {
+    launch: Launch,
+    listener: Listener,
+    /// Idle workers by slot; `None` while a request has it, or if it must be started.
+    workers: Vec<Mutex<Option<Worker>>>,
+    slots: ProcessSlots,
+    /// Workers that are ending.
+    ending: TaskTracker,
+    uploads: Directory,
+    payloads: Payloads,
+    max_requests: u64,
+    max_memory: u64,
+    /// How long a worker may take to start.
+    boot_timeout: Duration,
+    report: Report,
+    /// Keeps the directory.
+    _home: Home,
+}
+
+impl RoadRunner {
+    pub async fn start(spec: &super::Spec, home: Home) -> anyhow::Result<RoadRunner> {
+        let Some(own) = &spec.roadrunner else {
+            bail!("no worker script");
+        };
+        if let Home::Kept(_) = &home {
+            // The front end may not change permissions, and PHP must read the uploaded files.
+            surus_sys::process::share_new_files();
+        }
+        let launch = Launch::new(spec, &home)?;
+        let report = report(&launch).await?;
+        let uploads = Directory {
+            path: home.path(file_names::UPLOADS),
+            is_shared: spec.user.is_some(),
+        };
+        let inner = Arc::new(Inner {
+            listener: Listener::open(own.relay, &uploads).await?,
+            launch,
+            workers: (0..spec.workers).map(|_| Mutex::new(None)).collect(),
+            slots: ProcessSlots::new(spec.workers),
+            ending: TaskTracker::new(),
+            uploads,
+            payloads: own.payloads,
+            max_requests: spec.max_requests,
+            max_memory: own.max_memory,
+            boot_timeout: spec.boot_timeout,
+            report,
+            _home: home,
+        });
+        let booting = &inner;
+        let starts = (0..spec.workers).map(|index| async move {
+            let worker = booting.start_worker(index).await?;
+            *booting.workers[index].lock().await = Some(worker);
+            anyhow::Ok(())
+        });
+        futures_util::future::try_join_all(starts).await?;
+        Ok(RoadRunner(inner))
+    }
+}
+
+/// PHP's report about itself.
+async fn report(launch: &Launch) -> anyhow::Result<Report> {
+    let (out, their_out) = std::io::pipe().context("cannot create a pipe")?;
+    let (err, their_err) = std::io::pipe().context("cannot create a pipe")?;
+    let stdio = [nothing()?, their_out.into(), their_err.into()];
+    let mut child = launch.start(Role::Probe, Extra::default(), stdio).await?;
+    let mut out = pipe::Receiver::from_owned_fd(out.into())?;
+    let mut err = pipe::Receiver::from_owned_fd(err.into())?;
+    let (mut said, mut complained) = (Vec::new(), Vec::new());
+    let program = launch.program.display();
+    let (out, err) = tokio::join!(out.read_to_end(&mut said), err.read_to_end(&mut complained));
+    out.and(err)
+        .with_context(|| format!("cannot read the output of {program}"))?;
+    let status = child.wait().await;
+    let status = status.with_context(|| format!("cannot start {program}"))?;
+    if !status.success() {
+        let complained = String::from_utf8_lossy(&complained);
+        bail!("{program} does not work: {status}\n{complained}");
+    }
+    Ok(Report::read(&String::from_utf8_lossy(&said)))
+}
+
+/// A worker that dies sooner after its start is not replaced at once.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
+
+impl Inner {
+    /// Starts a worker for a slot.
+    fn start_worker(self: &Arc<Self>, index: usize) -> Pending<'_, anyhow::Result<Worker>> {
+        Box::pin(async move {
+            let starting = Worker::start(&self.launch, &self.listener);
+            let worker = tokio::time::timeout(self.boot_timeout, starting).await;
+            let worker = worker.with_context(|| {
+                format!(
+                    "the worker was not ready within {} seconds (engine.boot_timeout)",
+                    self.boot_timeout.as_secs()
+                )
+            })??;
+            let (end, pid) = (worker.daemon.its_end(), worker.daemon.pid);
+            self.slots.set_pid(index, pid);
+            tokio::spawn(watch(Arc::downgrade(self), index, pid, end));
+            Ok(worker)
+        })
+    }
+
+    /// The worker of a slot.
+    async fn take(self: &Arc<Self>, index: usize) -> anyhow::Result<Worker> {
+        let mut place = self.workers[index].lock().await;
+        match place.take() {
+            Some(worker) if worker.daemon.is_running() => Ok(worker),
+            _ => self.start_worker(index).await,
+        }
+    }
+
+    /// Ends a worker in the background.
+    fn retire(&self, worker: Worker) {
+        self.ending.spawn(worker.end());
+    }
+}
+
+/// Replaces a worker if it dies while it is idle.
+async fn watch(inner: Weak<Inner>, index: usize, pid: u32, end: End) {
+    let began = Instant::now();
+    let how = end.come().await;
+    if began.elapsed() < SHORT_LIFE {
+        tokio::time::sleep(SHORT_LIFE).await;
+    }
+    let Some(inner) = inner.upgrade() else {
+        return;
+    };
+    let mut place = inner.workers[index].lock().await;
+    let is_idle = place.as_ref().map(|worker| worker.daemon.pid) == Some(pid);
+    if !is_idle {
+        return;
+    }
+    warn!(pid, how, "an idle worker exited; replaced");
+    *place = None;
+    match inner.start_worker(index).await {
+        Ok(worker) => *place = Some(worker),
+        // The next event tries again.
+        Err(error) => error!("{error:#}"),
+    }
+}
+
+impl Php for RoadRunner {
+    fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
+        Box::pin(async move {
+            let inner = &self.0;
+            let request = request::Request::of(event, inner.payloads, &inner.uploads).await?;
+            let slot = inner.slots.take(event).ok_or_else(no_slot)?;
+            let worker = inner.take(slot.index).await;
+            let worker = worker.map_err(|error| Failure::Died(format!("{error:#}")))?;
+            let running = exchange::Running::new(inner.clone(), slot, worker, request, event)?;
+            Ok(Box::new(running) as Box<dyn Exchange>)
+        })
+    }
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        self.0.slots.status()
+    }
+
+    fn report(&self) -> Option<Report> {
+        Some(self.0.report.clone())
+    }
+
+    fn end(&self) -> Pending<'_, ()> {
+        Box::pin(async {
+            for place in &self.0.workers {
+                if let Some(worker) = place.lock().await.take() {
+                    self.0.retire(worker);
+                }
+            }
+            self.0.ending.close();
+            self.0.ending.wait().await;
+        })
+    }
+}

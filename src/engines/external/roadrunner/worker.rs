@@ -1,0 +1,291 @@
+//! One process of a RoadRunner worker: its start, its frames, its end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use serde::Deserialize;
+use tokio::net::unix::pipe;
+
+use super::frame::{self, Item, Parser, Wrong};
+use super::relay::{Listener, Outgoing, Relay, Socket};
+use crate::engines::external::command::{Extra, Launch};
+use crate::engines::external::daemon::Daemon;
+use crate::observe::php_log::{self, FirstLines, Output};
+
+/// The frame that asks a worker for its process id. Workers answer it before they take the next
+/// request.
+pub const ASK_PID: &str = r#"{"pid":1}"#;
+
+/// The frame that asks a worker to end.
+const STOP: &str = r#"{"stop":true}"#;
+
+/// How long a worker may take to end by itself.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long the exit of a process may take after the end of its output.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
+
+pub struct Worker {
+    pub daemon: Daemon,
+    relay: Relay,
+    parser: Parser,
+    /// What it writes to stdout between its frames.
+    output: Output,
+    /// The event that its log lines belong to; 0 for none.
+    event: Arc<AtomicU64>,
+    /// Its first words, which say why it did not start.
+    first: FirstLines,
+    log: php_log::Written,
+}
+
+/// The output has ended, or cannot be a worker's.
+#[derive(Debug)]
+pub enum Broken {
+    Ended,
+    Wrong(Wrong),
+}
+
+impl Worker {
+    /// Starts a worker and waits until it answers.
+    pub async fn start(launch: &Launch, listener: &Listener) -> anyhow::Result<Worker> {
+        match listener {
+            Listener::Pipes => Worker::start_on_pipes(launch).await,
+            Listener::Socket { socket, address } => {
+                let socket = socket.lock().await;
+                Worker::start_on_socket(launch, &socket, address).await
+            }
+        }
+    }
+
+    /// Starts a worker whose relay is stdin and stdout.
+    async fn start_on_pipes(launch: &Launch) -> anyhow::Result<Worker> {
+        let (their_stdin, stdin) = std::io::pipe().context("cannot create a pipe")?;
+        let (stdout, their_stdout) = std::io::pipe().context("cannot create a pipe")?;
+        let (stderr, their_stderr) = std::io::pipe().context("cannot create a pipe")?;
+        let stdio = [their_stdin.into(), their_stdout.into(), their_stderr.into()];
+        let daemon = Daemon::start_with(launch, Extra::default(), stdio).await?;
+        let relay = Relay::Pipes(
+            pipe::Sender::from_owned_fd(stdin.into())?,
+            pipe::Receiver::from_owned_fd(stdout.into())?,
+        );
+        let stderr = pipe::Receiver::from_owned_fd(stderr.into())?;
+        let mut worker = Worker::new(daemon, relay, stderr);
+        worker.greet().await?;
+        Ok(worker)
+    }
+
+    /// Starts a worker that connects to a socket, where others may connect, too.
+    async fn start_on_socket(
+        launch: &Launch,
+        socket: &Socket,
+        address: &str,
+    ) -> anyhow::Result<Worker> {
+        // A stdin that is at its end.
+        let (their_stdin, _) = std::io::pipe().context("cannot create a pipe")?;
+        let (output, theirs) = std::io::pipe().context("cannot create a pipe")?;
+        let stderr = theirs.try_clone().context("cannot create a pipe")?;
+        let env = format!("RR_RELAY={address}");
+        let extra = Extra {
+            env: env.as_bytes(),
+            ..Extra::default()
+        };
+        let stdio = [their_stdin.into(), theirs.into(), stderr.into()];
+        let daemon = Daemon::start_with(launch, extra, stdio).await?;
+        let output = pipe::Receiver::from_owned_fd(output.into())?;
+        let pid = daemon.pid;
+        let mut worker = Worker::new(daemon, Relay::None, output);
+        loop {
+            let accepted = tokio::select! {
+                accepted = socket.accept(pid) => accepted,
+                how = worker.daemon.ended() => {
+                    let how = how.to_string();
+                    return Err(worker.did_not_start(&how).await);
+                }
+            };
+            match accepted.context("cannot accept the connection of a worker")? {
+                Some(relay) => worker.relay = relay,
+                None => continue,
+            }
+            worker.parser = Parser::default();
+            match worker.greet().await {
+                Ok(greeted) if greeted == pid => return Ok(worker),
+                // Another process.
+                Ok(_) => {}
+                Err(_) if worker.daemon.is_running() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// A worker with this relay; the pipe carries its other output.
+    fn new(daemon: Daemon, relay: Relay, stderr: pipe::Receiver) -> Worker {
+        let event = Arc::new(AtomicU64::new(0));
+        let first = FirstLines::default();
+        let (said, of_log) = (first.clone(), event.clone());
+        let log = php_log::follow_with(stderr, daemon.pid, move |line| {
+            let event = of_log.load(Ordering::Relaxed);
+            if event == 0 {
+                said.add(line);
+            }
+            (event > 0).then_some(event)
+        });
+        Worker {
+            output: Output::new(daemon.pid),
+            daemon,
+            relay,
+            parser: Parser::default(),
+            event,
+            first,
+            log,
+        }
+    }
+
+    /// Asks for the process id, and returns it.
+    async fn greet(&mut self) -> anyhow::Result<u32> {
+        match self.ask_pid().await {
+            Ok(pid) => Ok(pid),
+            Err(why) => Err(self.did_not_start(&why).await),
+        }
+    }
+
+    async fn did_not_start(&self, why: &str) -> anyhow::Error {
+        if !matches!(self.relay, Relay::Tcp(_)) {
+            self.daemon.kill();
+        }
+        self.log.catch_up().await;
+        anyhow!("the worker did not start: {why}\n{}", self.first.text())
+    }
+
+    async fn ask_pid(&mut self) -> Result<u32, String> {
+        let mut outgoing = Outgoing::default();
+        frame::put_control(outgoing.bytes(), ASK_PID);
+        loop {
+            match self.parser.item() {
+                Ok(Some(Item::Control(json))) => {
+                    #[derive(Deserialize)]
+                    struct Answer {
+                        pid: u32,
+                    }
+                    let answer = serde_json::from_slice::<Answer>(&json);
+                    return answer
+                        .map(|answer| answer.pid)
+                        .map_err(|_| "it did not answer with its process id".into());
+                }
+                Ok(Some(Item::Noise(noise))) => {
+                    for line in String::from_utf8_lossy(&noise).lines() {
+                        self.first.add(line);
+                    }
+                    self.output.add(&noise, None);
+                }
+                Ok(Some(Item::Error(text))) => return Err(String::from_utf8_lossy(&text).into()),
+                Ok(Some(_)) => return Err("it answered before there was a request".into()),
+                Ok(None) => match self.receive(&mut outgoing).await {
+                    Ok(()) => {}
+                    Err(Broken::Ended) => return Err(self.how_it_ended().await),
+                    Err(Broken::Wrong(wrong)) => return Err(wrong.to_string()),
+                },
+                Err(wrong) => return Err(wrong.to_string()),
+            }
+        }
+    }
+
+    /// Begins an event: log lines belong to it from now on.
+    pub fn begin(&self, event: u64) {
+        self.event.store(event, Ordering::Relaxed);
+    }
+
+    /// Ends the event. Until the next one, log lines still belong to it.
+    pub fn finish(&mut self) {
+        let event = self.event.load(Ordering::Relaxed);
+        self.output.settle((event > 0).then_some(event));
+    }
+
+    /// The next item that is not noise, which is logged; `None` if more output is needed.
+    pub fn next(&mut self) -> Result<Option<Item>, Broken> {
+        loop {
+            match self.parser.item().map_err(Broken::Wrong)? {
+                Some(Item::Noise(noise)) => self.log_noise(&noise),
+                item => return Ok(item),
+            }
+        }
+    }
+
+    fn log_noise(&mut self, noise: &[u8]) {
+        let event = self.event.load(Ordering::Relaxed);
+        self.output.add(noise, (event > 0).then_some(event));
+    }
+
+    /// Writes or reads something. Dropping the future loses nothing.
+    pub async fn receive(&mut self, outgoing: &mut Outgoing) -> Result<(), Broken> {
+        let written = async {
+            match outgoing.is_empty() {
+                true => std::future::pending().await,
+                false => outgoing.write(&self.relay).await,
+            }
+        };
+        let read = tokio::select! {
+            biased;
+            written = written => match written {
+                Ok(()) => return Ok(()),
+                // A worker that has closed its input may still have said why.
+                Err(_) => {
+                    *outgoing = Outgoing::default();
+                    return Ok(());
+                }
+            },
+            read = self.relay.read(self.parser.buffer()) => read,
+        };
+        match read {
+            Ok(1..) => Ok(()),
+            Ok(0) | Err(_) => {
+                let rest = self.parser.rest();
+                self.log_noise(&rest);
+                self.finish();
+                Err(Broken::Ended)
+            }
+        }
+    }
+
+    /// Why the output has ended.
+    pub async fn how_it_ended(&self) -> String {
+        let ended = tokio::time::timeout(EXIT_TIMEOUT, self.daemon.ended()).await;
+        if ended.is_ok() {
+            self.log.catch_up().await;
+        }
+        let how = ended.unwrap_or("it closed its connection");
+        match self.parser.is_amid_frame() {
+            true => format!("{how}, in the middle of a frame"),
+            false => how.to_string(),
+        }
+    }
+
+    /// Asks the worker to end, and kills it if it does not.
+    pub async fn end(mut self) {
+        let mut outgoing = Outgoing::default();
+        frame::put_control(outgoing.bytes(), STOP);
+        let ends = self.daemon.its_end();
+        let reading = async {
+            // Read on, so that it need not wait for a full pipe.
+            loop {
+                match self.next() {
+                    Ok(Some(_)) => {}
+                    Ok(None) if self.receive(&mut outgoing).await.is_ok() => {}
+                    _ => break std::future::pending::<()>().await,
+                }
+            }
+        };
+        let ended = async {
+            tokio::select! {
+                _ = ends.come() => {}
+                () = reading => {}
+            }
+        };
+        if tokio::time::timeout(STOP_TIMEOUT, ended).await.is_err() {
+            self.daemon.kill();
+        }
+        self.daemon.ended().await;
+        self.log.catch_up().await;
+    }
+}

@@ -1,0 +1,465 @@
+//! The engine `roadrunner`: what its workers say, and what happens to those that lie.
+
+mod server;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use surus::engines::external::roadrunner::Payloads;
+use surus::event::{Body, Failure};
+use surus::observe::status::WorkerState;
+use surus::units::Size;
+
+use crate::engine_contract::subject::{Ask, Subject, bytes, kill, lives, on_engine, until};
+
+const SCENES: &str = include_str!("roadrunner/scenes.php");
+
+/// A case with workers that do what the request's path says; with both forms of payloads.
+fn on_scenes<F: Future<Output = ()>>(case: impl Fn(Subject) -> F) {
+    for payloads in [Payloads::Json, Payloads::Protobuf] {
+        on_engine("roadrunner", |engine| {
+            let engine = engine.boots(SCENES).workers(1);
+            case(engine.with(|settings| settings.roadrunner_payloads = payloads))
+        });
+    }
+}
+
+fn scene(engine: &Subject, url: &str) -> Ask {
+    let mut ask = engine.ask(&engine.dir.path().join("scene"));
+    *ask.request.uri_mut() = url.parse().unwrap();
+    ask
+}
+
+async fn play(engine: &Subject, url: &str) -> String {
+    engine.answer(scene(engine, url)).await.unwrap().text()
+}
+
+async fn dump(engine: &Subject, ask: Ask) -> serde_json::Value {
+    serde_json::from_slice(&engine.answer(ask).await.unwrap().body).unwrap()
+}
+
+#[test]
+fn request_arrives_as_roadrunner_sends_it() {
+    on_scenes(|engine| async move {
+        let mut ask = scene(&engine, "/dump?a=1&b%5B%5D=2").post("text/plain", "the body");
+        let headers = ask.request.headers_mut();
+        for (name, value) in [
+            ("x-twice", "1"),
+            ("x-twice", "2"),
+            ("cookie", "c=%20d; e"),
+            ("cookie", "f=g=h"),
+        ] {
+            headers.append(name, value.parse().unwrap());
+        }
+        let dump = dump(&engine, ask).await;
+        assert_eq!(dump["remoteAddr"], "127.0.0.1");
+        assert_eq!(dump["protocol"], "HTTP/1.1");
+        assert_eq!(dump["method"], "POST");
+        assert_eq!(dump["uri"], "http://example.test/dump?a=1&b%5B%5D=2");
+        assert_eq!(dump["rawQuery"], "a=1&b%5B%5D=2");
+        assert_eq!(dump["parsed"], false);
+        assert_eq!(dump["uploads"], serde_json::Value::Null);
+        assert_eq!(dump["body"], "dGhlIGJvZHk=");
+        assert_eq!(
+            dump["headers"]["X-Twice"],
+            serde_json::json!(["MQ==", "Mg=="])
+        );
+        assert_eq!(
+            dump["headers"]["Content-Length"],
+            serde_json::json!(["OA=="])
+        );
+        assert!(dump["headers"].get("Host").is_none());
+        assert_eq!(dump["cookies"], serde_json::json!({"c": " d", "f": "g=h"}));
+    });
+}
+
+#[test]
+fn header_that_is_not_utf8_arrives_to_the_byte_in_protobuf() {
+    on_scenes(|engine| async move {
+        let is_protobuf = engine.settings.roadrunner_payloads == Payloads::Protobuf;
+        let dump = dump(&engine, scene(&engine, "/dump").header("x-byte", b"\xff")).await;
+        let expected = if is_protobuf { "/w==" } else { "77+9" };
+        assert_eq!(dump["headers"]["X-Byte"][0], expected);
+    });
+}
+
+#[test]
+fn form_is_parsed_into_a_tree() {
+    on_scenes(|engine| async move {
+        let ask = scene(&engine, "/dump").post(
+            "application/x-www-form-urlencoded; charset=utf-8",
+            "a[]=1&a[]=2&b[c]=3",
+        );
+        let dump = dump(&engine, ask).await;
+        assert_eq!(dump["parsed"], true);
+        let body = r#"{"a":["1","2"],"b":{"c":"3"}}"#;
+        assert_eq!(dump["body"], base64(body));
+    });
+}
+
+fn base64(text: &str) -> String {
+    use std::process::{Command, Stdio};
+    let mut child = Command::new("base64")
+        .arg("-w0")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
+    String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+}
+
+/// A form with a field and a file of this content.
+fn multipart(name: &str, content: &[u8]) -> Vec<u8> {
+    [
+        b"--limit\r\nContent-Disposition: form-data; name=\"a[]\"\r\n\r\n1\r\n--limit\r\n"
+            .as_slice(),
+        format!(
+            "Content-Disposition: form-data; name=\"{name}\"; filename=\"x.bin\"\r\n\
+             Content-Type: image/png\r\n\r\n"
+        )
+        .as_bytes(),
+        content,
+        b"\r\n--limit--\r\n",
+    ]
+    .concat()
+}
+
+#[test]
+fn upload_is_a_file_that_the_worker_may_keep() {
+    on_scenes(|engine| async move {
+        let content = bytes(3 << 20);
+        let kept = engine.writable().join("kept");
+        let mut file = tempfile::tempfile().unwrap();
+        let body = multipart("f[deep]", &content);
+        std::io::Write::write_all(&mut file, &body).unwrap();
+        let spooled = Body::Spooled {
+            file: Arc::new(file.into()),
+            len: body.len() as u64,
+        };
+        let bodies = [
+            Body::Memory(multipart("f", &content).into()),
+            Body::Memory(multipart("f", b"").into()),
+            spooled,
+        ];
+        for (n, body) in bodies.into_iter().enumerate() {
+            let url = format!("/upload?to={}{n}", kept.display());
+            let ask = scene(&engine, if n == 0 { "/upload" } else { &url });
+            let answer = dump(
+                &engine,
+                ask.post_body("multipart/form-data; boundary=limit", body),
+            );
+            let answer = answer.await;
+            let uploads = &answer[0]["f"];
+            let upload = if n == 2 { &uploads["deep"] } else { uploads };
+            let size = if n == 1 { 0 } else { content.len() };
+            assert_eq!(upload["name"], "x.bin", "{answer}");
+            assert_eq!(upload["mime"], "image/png");
+            assert_eq!(
+                (&upload["size"], &upload["error"]),
+                (&size.into(), &0.into())
+            );
+            assert_eq!(answer[1], serde_json::json!({"a": ["1"]}));
+            let path = std::path::PathBuf::from(upload["tmpName"].as_str().unwrap());
+            until("what was not moved is deleted", || !path.exists()).await;
+            if n > 0 {
+                let moved = std::fs::metadata(format!("{}{n}", kept.display())).unwrap();
+                assert_eq!(moved.len(), size as u64);
+            }
+        }
+    });
+}
+
+#[test]
+fn status_and_headers_are_the_workers() {
+    on_scenes(|engine| async move {
+        let answer = engine.answer(scene(&engine, "/headers")).await.unwrap();
+        assert_eq!((answer.status, answer.text().as_str()), (201, "body"));
+        let values: Vec<_> = answer.headers.get_all("x-a").iter().collect();
+        assert_eq!(values, ["1", "2"]);
+        assert_eq!(answer.headers.len(), 3, "{:?}", answer.headers);
+    });
+}
+
+#[test]
+fn noise_on_stdout_costs_nothing() {
+    on_scenes(|engine| async move {
+        let before = engine.pids().await;
+        for url in ["/noise", "/binary", "/noise"] {
+            assert_eq!(play(&engine, url).await, "noisy");
+            assert_eq!(play(&engine, "/hello?n=1").await, "hello 1");
+        }
+        assert_eq!(engine.pids().await, before);
+    });
+}
+
+#[test]
+fn lie_costs_one_request_and_names_itself() {
+    on_scenes(|engine| async move {
+        for (url, reason) in [
+            ("/checksum", "a frame header has a wrong checksum"),
+            (
+                "/context",
+                "a frame of 14 bytes says that 1000 of them are its context",
+            ),
+            ("/options", "a payload frame has 0 options; expected 1"),
+            ("/words", "a frame header of 7 words; expected 3 or 4"),
+            ("/message", "a control or error frame has 2097152 bytes"),
+            ("/no-status", "invalid status 42"),
+        ] {
+            let failed = engine.answer(scene(&engine, url)).await;
+            let is_named = matches!(&failed, Err(Failure::Malformed(why)) if why.contains(reason));
+            assert!(is_named, "{url}: {failed:?}");
+            assert_eq!(play(&engine, "/hello?n=1").await, "hello 1", "after {url}");
+        }
+    });
+}
+
+#[test]
+fn half_frame_costs_one_request() {
+    on_scenes(|engine| async move {
+        let failed = engine.answer(scene(&engine, "/half")).await;
+        let says = |how: &str| how.contains("status 3") && how.contains("in the middle of a frame");
+        assert!(
+            matches!(&failed, Err(Failure::Died(how)) if says(how)),
+            "{failed:?}"
+        );
+        assert_eq!(play(&engine, "/hello?n=1").await, "hello 1");
+        let failed = engine.answer(scene(&engine, "/half-body")).await;
+        assert!(
+            matches!(&failed, Err(Failure::Died(how)) if says(how)),
+            "{failed:?}"
+        );
+        assert_eq!(play(&engine, "/hello?n=2").await, "hello 2");
+    });
+}
+
+#[test]
+fn frame_that_never_ends_ends_at_the_deadline() {
+    on_scenes(|engine| async move {
+        for url in ["/longer", "/silent", "/endless"] {
+            let ask = scene(&engine, url).timeout(Duration::from_millis(400));
+            let failed = engine.answer(ask.impatient()).await;
+            assert!(matches!(failed, Err(Failure::TimedOut)), "{url}");
+            assert_eq!(play(&engine, "/hello?n=1").await, "hello 1", "after {url}");
+        }
+    });
+}
+
+#[test]
+fn killed_worker_costs_one_request() {
+    on_scenes(|engine| async move {
+        let failed = engine.answer(scene(&engine, "/kill")).await;
+        assert!(
+            matches!(&failed, Err(Failure::Died(how)) if how.contains("SIGKILL")),
+            "{failed:?}"
+        );
+        assert_eq!(play(&engine, "/hello?n=1").await, "hello 1");
+        let response = engine.send(scene(&engine, "/kill-amid")).await.unwrap();
+        let body = response.into_body().collect().await;
+        assert!(matches!(body, Err(Failure::Died(_))), "{body:?}");
+        assert_eq!(play(&engine, "/hello?n=2").await, "hello 2");
+    });
+}
+
+#[test]
+fn killed_idle_worker_costs_no_request_and_is_replaced() {
+    on_scenes(|engine| async move {
+        for n in 0..3 {
+            let pid = engine.pids().await[0];
+            kill(pid, "KILL");
+            if n == 0 {
+                until("it is gone", || !lives(pid)).await;
+            }
+            assert_eq!(play(&engine, "/hello?n=1").await, "hello 1");
+        }
+        let pid = engine.pids().await[0];
+        kill(pid, "KILL");
+        let pool = engine.pool().await;
+        until("another is there", || {
+            let workers = pool.status().workers;
+            workers.iter().all(|worker| worker.pid != pid)
+        })
+        .await;
+    });
+}
+
+#[test]
+fn second_response_reaches_nobody() {
+    on_scenes(|engine| async move {
+        for n in 0..20 {
+            let first = play(&engine, &format!("/twice?n={n}")).await;
+            assert_eq!(first, format!("first {n}"));
+            assert_eq!(play(&engine, "/late-error").await, "answered");
+            assert_eq!(
+                play(&engine, &format!("/hello?n={n}")).await,
+                format!("hello {n}")
+            );
+        }
+    });
+}
+
+#[test]
+fn error_frame_fails_the_request_and_keeps_the_worker() {
+    on_scenes(|engine| async move {
+        let before = engine.pids().await;
+        let failed = engine.answer(scene(&engine, "/error")).await;
+        let is_said = |why: &str| why == "the application failed";
+        assert!(
+            matches!(&failed, Err(Failure::Thrown(why)) if is_said(why)),
+            "{failed:?}"
+        );
+        assert_eq!(play(&engine, "/hello?n=1").await, "hello 1");
+        assert_eq!(engine.pids().await, before);
+    });
+}
+
+#[test]
+fn worker_that_stops_loses_no_request() {
+    on_scenes(|engine| async move {
+        let mark = engine.writable().join("mark");
+        let url = format!("/stop?mark={}", mark.display());
+        assert_eq!(play(&engine, &url).await, "another worker's");
+        for url in ["/stop-after", "/exit-after"] {
+            let mut pids = Vec::new();
+            for _ in 0..5 {
+                pids.push(play(&engine, url).await);
+            }
+            pids.sort();
+            pids.dedup();
+            assert_eq!(pids.len(), 5, "{url}: each worker serves one request");
+        }
+    });
+}
+
+#[test]
+fn stream_arrives_piece_by_piece() {
+    on_scenes(|engine| async move {
+        let gate = engine.writable().join("gate");
+        let url = format!("/stream?gate={}", gate.display());
+        let response = engine.send(scene(&engine, &url)).await.unwrap();
+        assert_eq!(response.headers()["x-a"], "1");
+        let mut body = response.into_body();
+        let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(first, "piece 0,");
+        std::fs::write(&gate, "").unwrap();
+        let rest = body.collect().await.unwrap().to_bytes();
+        assert_eq!(rest, "piece 1,piece 2,last");
+        let whole = "piece 0,piece 1,piece 2,last";
+        assert_eq!(play(&engine, "/stream?heads=1").await, whole);
+        assert_eq!(play(&engine, "/seen").await, "pong pong");
+    });
+}
+
+#[test]
+fn stream_without_a_client_is_stopped() {
+    on_scenes(|engine| async move {
+        let before = engine.pids().await;
+        drop(engine.send(scene(&engine, "/until-stopped")).await.unwrap());
+        assert_eq!(play(&engine, "/seen").await, "stopped");
+        assert_eq!(engine.pids().await, before);
+    });
+}
+
+#[test]
+fn informational_response_becomes_early_hints() {
+    on_scenes(|engine| async move {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let hints = seen.clone();
+        let hints = Arc::new(move |headers: &http::HeaderMap| {
+            hints.lock().unwrap().push(headers["link"].clone());
+        });
+        let mut ask = scene(&engine, "/hint");
+        ask.early_hints = Some(Arc::downgrade(&hints) as _);
+        assert_eq!(engine.answer(ask).await.unwrap().text(), "after a hint");
+        assert_eq!(*seen.lock().unwrap(), ["</a.css>; rel=preload"]);
+    });
+}
+
+#[test]
+fn worker_above_its_memory_is_replaced() {
+    on_scenes(|engine| async move {
+        let engine = engine.with(|settings| settings.max_memory = Size(80 << 20));
+        let mut pids = std::collections::BTreeSet::new();
+        for _ in 0..40 {
+            pids.insert(play(&engine, "/memory").await);
+        }
+        assert!((2..40).contains(&pids.len()), "{pids:?}");
+    });
+}
+
+#[test]
+fn worker_connects_by_each_relay() {
+    use surus::engines::external::roadrunner::RelayKind;
+    for relay in [RelayKind::Pipes, RelayKind::Unix, RelayKind::Tcp] {
+        on_engine("roadrunner", |engine| async move {
+            let engine = engine.boots(SCENES).workers(3);
+            let engine = engine.with(|settings| settings.relay = relay);
+            for n in 0..10 {
+                let expected = format!("hello {n}");
+                assert_eq!(play(&engine, &format!("/hello?n={n}")).await, expected);
+            }
+            let large = bytes(3 << 20);
+            let ask = scene(&engine, "/dump").post("text/plain", large.clone());
+            let dump = dump(&engine, ask).await;
+            assert_eq!(
+                dump["body"].as_str().unwrap().len(),
+                large.len().div_ceil(3) * 4
+            );
+            assert_eq!(play(&engine, "/noise").await, "noisy");
+            let failed = engine.answer(scene(&engine, "/kill")).await;
+            assert!(matches!(failed, Err(Failure::Died(_))), "{failed:?}");
+            for _ in 0..3 {
+                assert_eq!(play(&engine, "/hello?n=1").await, "hello 1");
+            }
+        });
+    }
+}
+
+#[test]
+fn script_that_is_no_worker_stops_the_boot_with_its_words() {
+    on_engine("roadrunner", |engine| async move {
+        for (script, words) in [
+            (
+                "<?php echo 'the words of PHP'; exit(7);",
+                "the words of PHP",
+            ),
+            (
+                "<?php fwrite(STDERR, 'said on stderr'); exit(7);",
+                "said on stderr",
+            ),
+            ("<?php throw new Exception('thrown');", "thrown"),
+            (
+                "<?php fwrite(STDOUT, pack('CCVVCC', 0x13, 1, 2, 3, 0, 0).'{}'); sleep(9);",
+                "checksum",
+            ),
+        ] {
+            let engine = Subject::boots(engine_again(&engine), script);
+            let error = engine.try_boot().await.err().expect("it cannot boot");
+            assert!(format!("{error:#}").contains(words), "{script}: {error:#}");
+        }
+    });
+}
+
+/// The same engine, not booted yet.
+fn engine_again(engine: &Subject) -> Subject {
+    crate::engine_contract::subject::subject(engine.entry)
+}
+
+#[test]
+fn worker_is_idle_after_each_scene() {
+    on_scenes(|engine| async move {
+        for url in ["/hello", "/error", "/no-status", "/half", "/stop-after"] {
+            let _ = engine.answer(scene(&engine, url)).await;
+            let pool = engine.pool().await;
+            until("it is idle", || {
+                let workers = pool.status().workers;
+                workers
+                    .iter()
+                    .all(|worker| matches!(worker.state, WorkerState::Idle))
+            })
+            .await;
+        }
+    });
+}
