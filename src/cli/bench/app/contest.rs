@@ -21,6 +21,8 @@ const ANSWERS: (usize, usize) = (3, 17);
 const ASKING: Duration = Duration::from_secs(1);
 /// A time with seconds differs between two answers with this distance.
 const SECOND: Duration = Duration::from_millis(1100);
+/// How long the last answers of a round take, roughly.
+const ASKED: Duration = Duration::from_millis(50);
 /// How long everything may take, roughly.
 const BUDGET: Duration = Duration::from_secs(60);
 /// Shortest and longest time of a measurement that is not set.
@@ -34,6 +36,7 @@ pub struct Contest {
     pub reference: usize,
     /// Its answers.
     references: Answers,
+    pub rounds: usize,
     /// How long each engine was measured in each round.
     pub length: Duration,
     /// Where the first path leads to, if all are redirected.
@@ -47,16 +50,15 @@ pub fn run(plan: Plan, contestants: Vec<Contestant>) -> anyhow::Result<Contest> 
         contestants,
         reference: 0,
         references: Answers::default(),
+        rounds: 0,
         length: LENGTHS.0,
         redirection: None,
     };
     contest.compare()?;
     let running = contest.running();
-    let rounds = contest.plan.rounds;
-    contest.length = match contest.plan.duration {
-        Some(duration) => duration,
-        None => contest.length_within(BUDGET.saturating_sub(began.elapsed()), running.len()),
-    };
+    let left = BUDGET.saturating_sub(began.elapsed());
+    contest.plan_rounds(left, &running);
+    let rounds = contest.rounds;
     let steps = Steps::new(rounds * running.len());
     steps.line(&format!(
         "measuring {} engines in {rounds} rounds of {} ms each",
@@ -90,19 +92,21 @@ impl Contest {
             .collect()
     }
 
-    /// The time of a measurement, so that all together take the time that is left.
-    fn length_within(&self, left: Duration, engines: usize) -> Duration {
-        let starts: f64 = self
-            .contestants
-            .iter()
-            .filter_map(|it| it.samples.cold_start.first())
-            .sum();
-        let starts = Duration::from_secs_f64(starts / 1000.0) * self.plan.rounds as u32;
-        let runs = (engines * self.plan.rounds) as u32;
-        // Besides, a server is warmed up, asked and stopped.
-        let each = left.saturating_sub(starts) / runs.max(1);
-        let length = each.saturating_sub(self.plan.warm_up + Duration::from_millis(200));
-        length.clamp(LENGTHS.0, LENGTHS.1)
+    /// Chooses the number of rounds and the length of a measurement, so that all together take the
+    /// time that is left.
+    fn plan_rounds(&mut self, left: Duration, running: &[usize]) {
+        let plan = &self.plan;
+        // Besides its measurement, a server is started, warmed up, asked and stopped.
+        let rest = |index: &usize| self.contestants[*index].overhead + plan.warm_up + ASKED;
+        let round: Duration = running.iter().map(rest).sum();
+        let engines = running.len().max(1) as u32;
+        let least = round + plan.duration.unwrap_or(LENGTHS.0) * engines;
+        let fitting = left.as_secs_f64() / least.as_secs_f64();
+        self.rounds = (fitting as usize).clamp(plan.rounds.0, plan.rounds.1);
+        self.length = plan.duration.unwrap_or_else(|| {
+            let each = (left / self.rounds as u32).saturating_sub(round) / engines;
+            each.clamp(LENGTHS.0, LENGTHS.1)
+        });
     }
 
     /// Compares the answers of all engines with those of the reference.
@@ -274,6 +278,7 @@ impl Contest {
             plan, contestants, ..
         } = self;
         let contestant = &mut contestants[index];
+        let starting = Instant::now();
         let server = match contestant.start(&plan.launch) {
             Ok(server) => server,
             Err(Failure::Command(error)) => return Err(error),
@@ -282,6 +287,7 @@ impl Contest {
                 return Ok(());
             }
         };
+        let start = starting.elapsed();
         // So often that a worker process is likely to have served twice.
         let most = (2 * plan.launch.workers + 1).clamp(ANSWERS.0, ANSWERS.1);
         let began = Instant::now();
@@ -294,11 +300,10 @@ impl Contest {
                 contestant.state = State::Fails(why + &said.unwrap_or_default());
                 return Ok(());
             }
-            if turn == 0 {
-                let time = server.began.elapsed().as_secs_f64() * 1000.0;
-                contestant.samples.cold_start = vec![time];
-            }
         }
+        let stopping = Instant::now();
+        drop(server);
+        contestant.overhead = start + stopping.elapsed();
         Ok(())
     }
 
@@ -318,14 +323,11 @@ impl Contest {
         let Contest {
             plan,
             contestants,
+            rounds,
             length,
             ..
         } = self;
         let contestant = &mut contestants[index];
-        if round == 0 {
-            // That of the comparison found cold caches, so it is not like the others.
-            contestant.samples.cold_start.clear();
-        }
         let server = match contestant.start(&plan.launch) {
             Ok(server) => server,
             Err(Failure::Command(error)) => return Err(error),
@@ -341,9 +343,14 @@ impl Contest {
         }
         let time = server.began.elapsed().as_secs_f64() * 1000.0;
         contestant.samples.cold_start.push(time);
-        let load = load(plan, server.port, *length)?;
-        measuring::warm_up(&load, Some(plan.warm_up))?;
+        let mut load = load(plan, server.port)?;
+        load.stop = Stop::After(plan.warm_up);
+        let warmed_up = measuring::measure(&load, &[server.pid()], false)?.outcome;
         interrupt::check()?;
+        // A number, because a time would cut off the last requests of slow engines.
+        let rate = warmed_up.totals.requests as f64 / plan.warm_up.as_secs_f64();
+        let requests = (rate * length.as_secs_f64()) as u64;
+        load.stop = Stop::Requests(requests.max(2 * plan.concurrency as u64));
         let result = measuring::measure(&load, &[server.pid()], false)?;
         interrupt::check()?;
         contestant.record(&result.outcome, result.usage.as_ref(), plan.launch.workers);
@@ -352,7 +359,7 @@ impl Contest {
         {
             contestant.failure = Some(format!("{error:#}"));
         }
-        describe(contestant, &result.outcome, round, plan.rounds, steps);
+        describe(contestant, &result.outcome, round, *rounds, steps);
         contestant.latencies = Some(result.outcome.latencies);
         // Load shows what a few requests do not.
         if let Err(why) = ask_once(plan, contestant, &server)? {
@@ -386,7 +393,7 @@ fn ask_once(
     Ok(Ok(()))
 }
 
-fn load(plan: &Plan, port: u16, length: Duration) -> anyhow::Result<surus_load::Plan> {
+fn load(plan: &Plan, port: u16) -> anyhow::Result<surus_load::Plan> {
     let request = |path: &String| {
         let url = Url::parse(&format!("http://127.0.0.1:{port}{path}"))?;
         let headers = plan.requests.headers.clone();
@@ -401,7 +408,6 @@ fn load(plan: &Plan, port: u16, length: Duration) -> anyhow::Result<surus_load::
     Ok(surus_load::Plan {
         protocol: Protocol::Http1,
         concurrency: plan.concurrency,
-        stop: Stop::After(length),
         timeout: Duration::from_secs(60),
         expectations: Expectations::default(),
         ..surus_load::Plan::new(mix)
@@ -415,7 +421,9 @@ fn describe(
     rounds: usize,
     steps: &Steps,
 ) {
-    let cpu = contestant.samples.cpu.last();
+    let samples = &contestant.samples;
+    let has_cpu = samples.cpu.len() == samples.rate.len();
+    let cpu = samples.cpu.last().filter(|_| has_cpu);
     let cpu = cpu.map_or_else(String::new, |cpu| {
         format!("  {} of CPU per request", Unit::Us.write(*cpu))
     });

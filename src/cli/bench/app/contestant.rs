@@ -1,6 +1,7 @@
 //! An engine with what it has shown on the application.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use surus_load::Outcome;
 use surus_measure::{Latencies, Usage, rounds};
@@ -27,6 +28,8 @@ pub struct Contestant {
     /// Why there is no warm-up although the engine could have one.
     pub cold_because: Option<&'static str>,
     pub answers: Answers,
+    /// How long its start and its end take.
+    pub overhead: Duration,
     pub state: State,
     /// A request that failed under load.
     pub failure: Option<String>,
@@ -91,6 +94,7 @@ impl Contestant {
             warmup,
             cold_because: None,
             answers: Answers::default(),
+            overhead: Duration::ZERO,
             state: State::Same,
             failure: None,
             samples: Samples::default(),

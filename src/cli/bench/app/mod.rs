@@ -47,7 +47,8 @@ pub struct App {
     /// Number of connections [default: one per PHP process]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     concurrency: Option<u32>,
-    /// Number of rounds; each measures every engine once, in rotating order [default: 5]
+    /// Number of rounds; each measures every engine once, in rotating order [default: 5, or 3
+    /// if the application starts slowly]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// How long to measure an engine in each round [default: so that all takes about a minute]
@@ -66,7 +67,8 @@ pub struct Plan {
     launch: Launch,
     requests: Requests,
     concurrency: usize,
-    rounds: usize,
+    /// At least, and at most.
+    rounds: (usize, usize),
     /// Not set: what is left of a minute.
     duration: Option<Duration>,
     warm_up: Duration,
@@ -98,9 +100,9 @@ pub fn run(args: &App) -> anyhow::Result<()> {
         requests,
         concurrency: args.concurrency.map_or(workers, |count| count as usize),
         rounds: match args.rounds {
-            Some(rounds) => rounds as usize,
-            None if args.quick => 2,
-            None => 5,
+            Some(rounds) => (rounds as usize, rounds as usize),
+            None if args.quick => (2, 2),
+            None => (3, 5),
         },
         duration: args
             .duration

@@ -65,9 +65,9 @@ pub fn report(contest: &Contest) -> Report {
     Report {
         title: format!("surus bench app {}", plan.launch.project.display()),
         subtitle: format!(
-            "GET {paths}; {} rounds of {} s per engine, {} connections, {} PHP processes",
-            plan.rounds,
-            contest.length.as_secs_f64(),
+            "GET {paths}; {} rounds of {} ms per engine, {} connections, {} PHP processes",
+            contest.rounds,
+            contest.length.as_millis(),
             plan.concurrency,
             plan.launch.workers
         ),
