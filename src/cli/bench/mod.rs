@@ -36,7 +36,7 @@ enum Command {
 Examples:
   surus bench compare http://127.0.0.1:8080/ http://127.0.0.1:8081/
   surus bench compare http://127.0.0.1:8080/a http://127.0.0.1:8080/b --rounds 20 -d 5s")]
-    Compare(compare::Compare),
+    Compare(Box<compare::Compare>),
     /// Run an application on every engine, and recommend one
     #[command(after_help = "\
 Examples:

@@ -26,7 +26,7 @@ const ASKED: Duration = Duration::from_millis(50);
 /// How long everything may take, roughly.
 const BUDGET: Duration = Duration::from_secs(60);
 /// Shortest and longest time of a measurement that is not set.
-const LENGTHS: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(3));
+const LENGTHS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
 
 /// What all engines have shown. The first is `classic`.
 pub struct Contest {

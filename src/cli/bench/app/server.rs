@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -82,7 +83,7 @@ impl Server {
         warmup: &[String],
     ) -> Result<Server, Failure> {
         let mut command = Command::new("/proc/self/exe");
-        command.arg("serve").arg(&launch.project);
+        command.arg0("surus").arg("serve").arg(&launch.project);
         command.args(["--engine", engine, "--listen", "127.0.0.1:0"]);
         command.args(["--workers", &launch.workers.to_string()]);
         if let Some(config) = &launch.config {

@@ -165,8 +165,8 @@ fn notes(contest: &Contest) -> Vec<String> {
     }
     if let Some(target) = &contest.redirection {
         notes.push(format!(
-            "the application redirects to {target}; if that is not the page you mean, name it (--path), \
-             and its host (-H 'Host: …')"
+            "the application redirects to {target}; if that is not the page you mean, name it \
+             (--path), and its host (-H 'Host: …')"
         ));
     }
     if advice::advice(contest).is_none() {

@@ -71,7 +71,8 @@ impl Template {
         // The piece after the last gap, and the first token that is not in the gap.
         let mut retry = None;
         for _ in 0..MOST_STEPS {
-            if furthest.1 <= token {
+            // By pieces: a gap before a difference reaches to the end of the answer.
+            if furthest.0 < piece {
                 furthest = (piece, token);
             }
             match pieces.get(piece) {
@@ -279,9 +280,9 @@ mod tests {
             format!("<p>{time}</p><input value=\"{token}\"><b>visits: {count}</b>")
         };
         let template = template(&[
-            &page("12:03:04", "a+b/c==", 1),
-            &page("12:03:05", "xyz", 1),
-            &page("12:03:06", "q/q/q=", 1),
+            &page("12:59:58", "a+b/c==", 1),
+            &page("12:59:59", "xyz", 1),
+            &page("13:00:01", "q/q/q=", 1),
         ]);
         let same = page("13:00:00", "", 1);
         assert_eq!(template.difference(same.as_bytes()), None);
