@@ -76,14 +76,7 @@ pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Entry>
     if let Some(name) = &config.engine.name {
         return engines::find(name);
     }
-    // If the site cannot be opened, `serve` reports it when it opens the site.
-    let site = || Site::open(project, &config.site, None).ok();
-    let front = || {
-        site()?
-            .front_controller()
-            .map(|front| front.filename.to_path_buf())
-    };
-    let Some(entry) = script(project, config).or_else(front) else {
+    let Some(entry) = script(project, config).or_else(|| front(project, config)) else {
         return engines::find("classic");
     };
     let boots = runtime(config).is_some() || serves(&entry);
@@ -118,6 +111,28 @@ fn runtime(config: &Config) -> Option<Runtime> {
 
 /// The variable from which Symfony's Runtime component takes the name of its class.
 const APP_RUNTIME: &str = "APP_RUNTIME";
+
+/// Whether the application needs an engine that boots its script.
+pub fn needs_boot(project: &Path, config: &Config) -> bool {
+    script(project, config)
+        .or_else(|| front(project, config))
+        .is_some_and(|entry| serves(&entry))
+}
+
+/// The document root's `index.php`, if the configured script needs an engine that boots it and
+/// that file does not.
+pub fn script_without_boot(project: &Path, config: &Config) -> Option<PathBuf> {
+    let front = front(project, config)?;
+    (serves(&script(project, config)?) && !serves(&front)).then_some(front)
+}
+
+/// The document root's `index.php`. If the site cannot be opened, `serve` reports it when it opens
+/// the site.
+fn front(project: &Path, config: &Config) -> Option<PathBuf> {
+    let site = Site::open(project, &config.site, None).ok()?;
+    let front = site.front_controller()?;
+    Some(front.filename.to_path_buf())
+}
 
 /// Whether this PHP file serves, or the only file that it requires. Laravel Octane's entry script
 /// is such a stub.

@@ -30,6 +30,11 @@ impl Project {
         &self.dir
     }
 
+    /// The configuration file as given.
+    pub fn configuration(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// The absolute directory. Symbolic links are kept, so that a reload sees them change.
     pub fn directory(&self) -> anyhow::Result<PathBuf> {
         let directory = std::path::absolute(&self.dir)?;

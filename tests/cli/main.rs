@@ -6,6 +6,7 @@ mod common;
 
 mod admin;
 mod bench;
+mod bench_app;
 mod check;
 mod configuration;
 mod stdout;

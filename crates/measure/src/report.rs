@@ -26,6 +26,21 @@ pub struct Report {
     pub tables: Vec<Table>,
     /// The charts of the HTML page.
     pub charts: Vec<Chart>,
+    /// What follows from the numbers.
+    pub advice: Option<Advice>,
+}
+
+/// What to do, and why.
+#[derive(Debug, Clone, Serialize)]
+pub struct Advice {
+    /// What to do, in a few words.
+    pub title: String,
+    /// Why: a sentence each.
+    pub reasons: Vec<String>,
+    /// Where the lines belong.
+    pub file: String,
+    /// Lines of a configuration.
+    pub lines: Vec<String>,
 }
 
 /// A table: rows of one cell per column.
@@ -83,6 +98,11 @@ pub enum Cell {
         /// The reason.
         missing: String,
     },
+    /// A sentence.
+    Text {
+        /// The sentence.
+        text: String,
+    },
     /// A word about the other cells of the row.
     Verdict {
         /// The word.
@@ -114,6 +134,7 @@ impl std::fmt::Display for Cell {
         match self {
             Cell::Number(number) => number.fmt(f),
             Cell::Missing { missing } => f.write_str(missing),
+            Cell::Text { text } => f.write_str(text),
             Cell::Verdict { verdict } => f.write_str(verdict),
         }
     }
@@ -189,6 +210,9 @@ impl Report {
                 (row.key.clone(), cells)
             });
             document.insert(table.key.clone(), rows.collect());
+        }
+        if let Some(advice) = &self.advice {
+            document.insert("advice".into(), json!(advice));
         }
         Value::Object(document)
     }

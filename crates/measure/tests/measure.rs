@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use proptest::prelude::*;
 use serde_json::json;
 use surus_measure::{
-    Cell, Chart, Line, Machine, Measured, Probe, Published, Recorder, Report, Rounds, Row, Scale,
-    Table, Unit, probe,
+    Advice, Cell, Chart, Line, Machine, Measured, Probe, Published, Recorder, Report, Rounds, Row,
+    Scale, Table, Unit, probe,
 };
 
 #[test]
@@ -198,6 +198,12 @@ fn report() -> Report {
                 points: vec![(0.0, 1.0), (0.99, 5.0)],
             }],
         }],
+        advice: Some(Advice {
+            title: "Do <this>".into(),
+            reasons: vec!["It is faster.".into()],
+            file: "surus.toml:".into(),
+            lines: vec!["[engine]".into(), "name = \"rewind\"".into()],
+        }),
     }
 }
 
@@ -210,6 +216,7 @@ fn json_report_names_the_source_of_each_number() {
     );
     assert_eq!(json["two"]["p99"]["measured"]["kind"], "measured");
     assert_eq!(json["two"]["p99"]["published"]["source"], "a talk");
+    assert_eq!(json["advice"]["lines"][0], "[engine]");
 }
 
 #[test]
@@ -220,7 +227,10 @@ fn report_as_text_and_markdown_has_numbers_with_units() {
         "{text}"
     );
     assert!(text.contains("12.0 ms [a talk]"), "{text}");
+    let advice = "\nDo <this>\n  - It is faster.\n\nsurus.toml:\n\n  [engine]\n";
+    assert!(text.contains(advice), "{text}");
     let markdown = report().markdown();
+    assert!(markdown.contains("```toml\n[engine]\n"), "{markdown}");
     assert!(
         markdown.contains("| p99 | 3.46 ms | 12.0 ms [a talk] |"),
         "{markdown}"
@@ -231,6 +241,7 @@ fn report_as_text_and_markdown_has_numbers_with_units() {
 fn page_is_self_contained_and_escapes_text() {
     let page = report().html(&json!({"name": "</script>"}));
     assert!(page.contains("a &lt;b&gt; &amp; c"));
+    assert!(page.contains("<h2>Do &lt;this&gt;</h2>") && page.contains("<pre>[engine]\n"));
     assert_eq!(
         page.matches("</script>").count(),
         1,

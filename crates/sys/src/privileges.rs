@@ -82,7 +82,7 @@ pub fn give_up(identity: &Identity) -> io::Result<bool> {
 /// that has become `identity`, it cannot be stopped or ended by another process of that user.
 pub fn with_access_of<T>(identity: &Identity, look: impl FnOnce() -> T) -> io::Result<T> {
     use nix::unistd::{Gid, Uid, getgroups, setfsgid, setfsuid, setgroups};
-    struct Back(Vec<Gid>, Gid, Uid);
+    struct Back(Vec<Gid>, Gid, Uid, DeathSignal);
     impl Drop for Back {
         fn drop(&mut self) {
             setfsuid(self.2);
@@ -92,6 +92,7 @@ pub fn with_access_of<T>(identity: &Identity, look: impl FnOnce() -> T) -> io::R
                 // A keeper with the groups of PHP's user must not go on.
                 std::process::abort();
             }
+            self.3.restore();
         }
     }
     let groups: Vec<_> = identity
@@ -100,13 +101,41 @@ pub fn with_access_of<T>(identity: &Identity, look: impl FnOnce() -> T) -> io::R
         .map(|gid| Gid::from_raw(*gid))
         .collect();
     let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
-    let old = getgroups()?;
+    let (old, death_signal) = (getgroups()?, DeathSignal::read()?);
     setgroups(&groups)?;
-    let _back = Back(old, setfsgid(gid), setfsuid(uid));
+    let _back = Back(old, setfsgid(gid), setfsuid(uid), death_signal);
     // These calls report no error; each returns the number that was in force before.
     match (setfsgid(gid), setfsuid(uid)) == (gid, uid) {
         true => Ok(look()),
         false => Err(io::ErrorKind::PermissionDenied.into()),
+    }
+}
+
+/// The signal that this process gets when its parent exits. setfsuid(2) clears it.
+struct DeathSignal {
+    signal: libc::c_int,
+    parent: nix::unistd::Pid,
+}
+
+impl DeathSignal {
+    fn read() -> io::Result<DeathSignal> {
+        let parent = nix::unistd::getppid();
+        let mut signal: libc::c_int = 0;
+        // SAFETY: PR_GET_PDEATHSIG writes one int to the given address.
+        Errno::result(unsafe { libc::prctl(libc::PR_GET_PDEATHSIG, &raw mut signal) })?;
+        Ok(DeathSignal { signal, parent })
+    }
+
+    fn restore(&self) {
+        if self.signal == 0 {
+            return;
+        }
+        let _ = prctl(libc::PR_SET_PDEATHSIG, self.signal as _);
+        // A parent that has exited meanwhile sends no signal.
+        if nix::unistd::getppid() != self.parent {
+            // SAFETY: raise(3) accesses no memory.
+            unsafe { libc::raise(self.signal) };
+        }
     }
 }
 

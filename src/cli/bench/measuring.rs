@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow};
 use surus_load::{Outcome, Plan, Stop, Watch};
 use surus_measure::{Machine, Probe, Usage, probe};
 
+use super::interrupt;
 use super::progress::Progress;
 
 /// What a run has shown, of the responses and of the server's processes.
@@ -35,14 +36,9 @@ pub fn measure(plan: &Plan, pids: &[i32], shows_progress: bool) -> anyhow::Resul
     let started = SystemTime::now();
     let thread = {
         let plan = plan.clone();
-        let interrupt = async {
-            if tokio::signal::ctrl_c().await.is_err() {
-                std::future::pending().await
-            }
-        };
         std::thread::Builder::new()
             .name("bench".into())
-            .spawn(move || surus_load::run(&plan, Some(watch), interrupt))?
+            .spawn(move || surus_load::run(&plan, Some(watch), interrupt::received()))?
     };
     loop {
         // The generator drops the sender when it ends.

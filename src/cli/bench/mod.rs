@@ -1,7 +1,9 @@
 //! `surus bench`: measures how a server answers under load.
 
+mod app;
 mod compare;
 mod find_max;
+mod interrupt;
 mod measuring;
 mod options;
 mod outputs;
@@ -34,7 +36,15 @@ enum Command {
 Examples:
   surus bench compare http://127.0.0.1:8080/ http://127.0.0.1:8081/
   surus bench compare http://127.0.0.1:8080/a http://127.0.0.1:8080/b --rounds 20 -d 5s")]
-    Compare(compare::Compare),
+    Compare(Box<compare::Compare>),
+    /// Run an application on every engine, and recommend one
+    #[command(after_help = "\
+Examples:
+  surus bench app
+  surus bench app /srv/app --path / --path /login --html report.html
+  surus bench app /srv/app --engines classic,worker,rewind --quick
+  surus bench app /srv/app -H 'Host: example.org'")]
+    App(Box<app::App>),
 }
 
 #[derive(clap::Args)]
@@ -66,6 +76,7 @@ pub struct Run {
 pub fn run(bench: Bench) -> anyhow::Result<()> {
     match bench.command {
         Some(Command::Compare(compare)) => compare::run(&compare),
+        Some(Command::App(app)) => app::run(&app),
         None => run_one(&bench.run),
     }
 }

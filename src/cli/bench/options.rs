@@ -185,14 +185,19 @@ impl Load {
     }
 
     fn headers(&self) -> anyhow::Result<Vec<(String, String)>> {
-        let parse = |header: &String| {
-            let (name, value) = header
-                .split_once(':')
-                .with_context(|| format!("-H '{header}': expected NAME: VALUE"))?;
-            Ok((name.trim().to_string(), value.trim().to_string()))
-        };
-        self.headers.iter().map(parse).collect()
+        parse_headers(&self.headers)
     }
+}
+
+/// Parses `NAME: VALUE`.
+pub fn parse_headers(headers: &[String]) -> anyhow::Result<Vec<(String, String)>> {
+    let parse = |header: &String| {
+        let (name, value) = header
+            .split_once(':')
+            .with_context(|| format!("-H '{header}': expected NAME: VALUE"))?;
+        Ok((name.trim().to_string(), value.trim().to_string()))
+    };
+    headers.iter().map(parse).collect()
 }
 
 /// `http://host/path@3` → the URL and 3.

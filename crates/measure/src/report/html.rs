@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{Report, Table, svg};
+use super::{Advice, Report, Table, svg};
 
 const STYLE: &str = include_str!("page.css");
 
@@ -20,6 +20,9 @@ pub fn page(report: &Report, data: &Value) -> String {
     );
     for note in &report.notes {
         let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(note));
+    }
+    if let Some(advice) = &report.advice {
+        write_advice(&mut out, advice);
     }
     out.push_str("<div class=\"charts\">\n");
     for chart in &report.charts {
@@ -48,6 +51,19 @@ pub fn page(report: &Report, data: &Value) -> String {
         "</div>\n</main>\n<script type=\"application/json\" id=\"data\">{data}</script>\n</html>\n"
     );
     out
+}
+
+fn write_advice(out: &mut String, advice: &Advice) {
+    let _ = write!(out, "<section>\n<h2>{}</h2>\n<ul>\n", escape(&advice.title));
+    for reason in &advice.reasons {
+        let _ = writeln!(out, "<li>{}</li>", escape(reason));
+    }
+    let _ = write!(
+        out,
+        "</ul>\n<p>{}</p>\n<pre>{}</pre>\n</section>\n",
+        escape(&advice.file),
+        escape(&advice.lines.join("\n"))
+    );
 }
 
 fn write_table(out: &mut String, table: &Table) {

@@ -21,6 +21,16 @@ pub fn text(report: &Report) -> String {
             let _ = writeln!(out, "{}", row.trim_end());
         }
     }
+    if let Some(advice) = &report.advice {
+        let _ = write!(out, "\n{}\n", advice.title);
+        for reason in &advice.reasons {
+            let _ = writeln!(out, "  - {reason}");
+        }
+        let _ = write!(out, "\n{}\n\n", advice.file);
+        for line in &advice.lines {
+            let _ = writeln!(out, "  {line}");
+        }
+    }
     if !report.notes.is_empty() {
         out.push('\n');
     }
@@ -53,6 +63,14 @@ pub fn markdown(report: &Report) -> String {
                 let _ = writeln!(out, "|---|{}", "--:|".repeat(line.len() - 1));
             }
         }
+    }
+    if let Some(advice) = &report.advice {
+        let _ = write!(out, "\n## {}\n\n", escape(&advice.title));
+        for reason in &advice.reasons {
+            let _ = writeln!(out, "- {}", escape(reason));
+        }
+        let lines = advice.lines.join("\n");
+        let _ = write!(out, "\n{}\n\n```toml\n{lines}\n```\n", escape(&advice.file));
     }
     out
 }

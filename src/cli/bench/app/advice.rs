@@ -1,0 +1,223 @@
+//! Recommends an engine, with reasons and the lines of `surus.toml`.
+
+use surus_measure::{Advice, Unit};
+
+use super::Plan;
+use super::contest::Contest;
+use super::contestant::{Contestant, State};
+use crate::engines::Runs;
+
+/// Isolating engines, the one with the fewest conditions first. A later one must need less CPU.
+const BY_SIMPLICITY: [&str; 4] = ["classic", "rewind", "fork", "standby"];
+/// The share of the CPU time that an engine with more conditions may need at most.
+const WORTH_IT: f64 = 0.9;
+
+/// Missing if no engine served everything as `classic` does.
+pub fn advice(contest: &Contest) -> Option<Advice> {
+    let chosen = choose(&contest.contestants)?;
+    let name = chosen.entry.name;
+    let reference = contest.contestants[contest.reference].entry.name;
+    Some(Advice {
+        title: format!("Recommended: {name}"),
+        reasons: reasons(chosen, &contest.contestants, reference),
+        file: match &contest.plan.file {
+            Some(file) => format!("For [engine] in {}:", file.display()),
+            None => format!("For {}/surus.toml:", contest.plan.launch.project.display()),
+        },
+        lines: lines(chosen, &contest.plan),
+    })
+}
+
+fn choose(all: &[Contestant]) -> Option<&Contestant> {
+    let is_candidate = |it: &&Contestant| {
+        let serves = it.state == State::Same && it.failure.is_none();
+        serves && it.entry.runs == Runs::SurusPhp && !it.samples.rate.is_empty()
+    };
+    let find = |name: &str| {
+        all.iter()
+            .filter(is_candidate)
+            .find(|it| it.entry.name == name)
+    };
+    let mut isolating = BY_SIMPLICITY.into_iter().filter_map(find);
+    let first = isolating.next().or_else(|| find("worker"))?;
+    Some(isolating.fold(
+        first,
+        |best, next| match next.needs_less_than(best, WORTH_IT) {
+            true => next,
+            false => best,
+        },
+    ))
+}
+
+fn reasons(chosen: &Contestant, all: &[Contestant], reference: &str) -> Vec<String> {
+    let name = chosen.entry.name;
+    let mut reasons = Vec::new();
+    let classic = &all[0];
+    let write = |cpu: f64| Unit::Us.write(cpu);
+    if name == "classic" {
+        reasons.push(
+            "Every request starts clean, as under php-fpm, and no application needs a change."
+                .into(),
+        );
+    } else {
+        if name != reference {
+            reasons.push(format!(
+                "Its {} answers were those of `{reference}`, before and after load.",
+                chosen.answers.count
+            ));
+        }
+        if chosen.entry.isolates {
+            reasons.push(
+                "It isolates: a request finds nothing of the one before it in memory, as under \
+                 php-fpm."
+                    .into(),
+            );
+        }
+        if let (Some(own), Some(others)) = (chosen.cpu(), classic.cpu()) {
+            reasons.push(format!(
+                "A request needs {} of CPU; on `classic`, {}: {:.1} × as much.",
+                write(own),
+                write(others),
+                others / own
+            ));
+        }
+    }
+    if let Some(why) = chosen.cold_because {
+        reasons.push(format!("Without a warm-up, because {why}."));
+    }
+    let booting = || all.iter().filter(|it| it.entry.boots_script);
+    if booting().next().is_some() && !booting().any(Contestant::runs) {
+        reasons.push(
+            "No engine that boots the application once could run it; a script that calls \
+             surus_serve() makes that possible, and requests cheaper."
+                .into(),
+        );
+    }
+    for other in all.iter().filter(|it| it.entry.name != name) {
+        let named = other.entry.name;
+        let is_ours = other.entry.runs == Runs::SurusPhp;
+        match &other.state {
+            _ if named == "classic" || !is_ours => {}
+            State::Fails(_) => {}
+            State::Differs(_) if !other.entry.isolates => reasons.push(format!(
+                "`{named}` is out: its answers differ, so requests leave something behind; \
+                 `surus leaks` names it."
+            )),
+            State::Differs(_) => {
+                reasons.push(format!("`{named}` is out: its answers differ."));
+            }
+            State::Same if other.failure.is_some() => {
+                reasons.push(format!("`{named}` is out: requests failed under load."));
+            }
+            State::Same if other.needs_less_than(chosen, WORTH_IT) => {
+                let cpu = other.cpu().map(write).unwrap_or_default();
+                reasons.push(format!(
+                    "`{named}` needs even less CPU ({cpu}), but keeps what requests leave in \
+                     memory; see `surus leaks` before you choose it."
+                ));
+            }
+            State::Same if other.entry.isolates && is_below(other.cpu(), chosen.cpu()) => {
+                let cpu = other.cpu().map(write).unwrap_or_default();
+                reasons.push(format!(
+                    "`{named}` needed less CPU in the median ({cpu}), but not in every round, or \
+                     not 10 % less; more rounds on a quiet machine tell (--rounds 20)."
+                ));
+            }
+            State::Same => {}
+        }
+    }
+    reasons
+}
+
+fn is_below(one: Option<f64>, other: Option<f64>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one < other)
+}
+
+fn lines(chosen: &Contestant, plan: &Plan) -> Vec<String> {
+    let quote = |text: &str| toml::Value::from(text).to_string();
+    let mut lines = vec![
+        "[engine]".to_string(),
+        format!("name = {}", quote(chosen.entry.name)),
+    ];
+    if let Some(script) = &chosen.script {
+        let relative = script.strip_prefix(&plan.launch.project).unwrap_or(script);
+        lines.push(format!("script = {}", quote(&relative.to_string_lossy())));
+    }
+    if !chosen.warmup.is_empty() {
+        let urls: Vec<_> = chosen.warmup.iter().map(|url| quote(url)).collect();
+        lines.push(format!("warmup = [{}]", urls.join(", ")));
+    }
+    lines
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::cli::bench::app::answers::Requests;
+    use crate::config::Config;
+    use crate::engines;
+
+    /// An engine that needed this CPU time in two rounds.
+    fn contestant(name: &str, cpu: [f64; 2]) -> Contestant {
+        let requests = Requests {
+            paths: vec!["/".into()],
+            headers: Vec::new(),
+        };
+        let project = std::path::Path::new("/nowhere");
+        let entry = engines::find(name).unwrap();
+        let mut new = Contestant::new(entry, project, &Config::default(), None, &requests);
+        new.samples.cpu = cpu.to_vec();
+        new.samples.rate = vec![1.0; 2];
+        new
+    }
+
+    fn chosen(all: &[Contestant]) -> Option<&str> {
+        choose(all).map(|it| it.entry.name)
+    }
+
+    #[test]
+    fn engine_with_more_conditions_must_need_less_cpu_in_each_round() {
+        let classic = || contestant("classic", [100.0, 110.0]);
+        for (rewind, expected) in [
+            ([50.0, 60.0], "rewind"),
+            ([95.0, 100.0], "classic"),
+            ([50.0, 120.0], "classic"),
+        ] {
+            let all = [classic(), contestant("rewind", rewind)];
+            assert_eq!(chosen(&all), Some(expected), "{rewind:?}");
+            let best = choose(&all).unwrap();
+            let says_why_not = reasons(best, &all, "classic")
+                .concat()
+                .contains("(--rounds 20)");
+            assert_eq!(says_why_not, expected == "classic", "{rewind:?}");
+        }
+    }
+
+    #[test]
+    fn engine_without_isolation_is_named_and_not_chosen() {
+        let all = [
+            contestant("classic", [100.0, 100.0]),
+            contestant("worker", [10.0, 10.0]),
+        ];
+        let best = choose(&all).unwrap();
+        assert_eq!(best.entry.name, "classic");
+        let reasons = reasons(best, &all, "classic").concat();
+        assert!(
+            reasons.contains("`worker` needs even less CPU (10.0 µs)"),
+            "{reasons}"
+        );
+    }
+
+    #[test]
+    fn engine_with_other_answers_or_failures_is_not_chosen() {
+        let mut rewind = contestant("rewind", [10.0, 10.0]);
+        rewind.state = State::Differs("other".into());
+        let mut fork = contestant("fork", [10.0, 10.0]);
+        fork.failure = Some("502".into());
+        let mut all = [contestant("classic", [100.0, 100.0]), rewind, fork];
+        assert_eq!(chosen(&all), Some("classic"));
+        all[0].failure = Some("500".into());
+        assert_eq!(chosen(&all), None);
+    }
+}

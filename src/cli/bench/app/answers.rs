@@ -1,0 +1,164 @@
+//! Asks a server for each path and writes its answers as text that can be compared.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use http::Request;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use super::template::Template;
+use crate::cli::bench::interrupt;
+
+/// How long one request may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Most bytes of a body.
+const MOST_BYTES: usize = 64 << 20;
+/// Headers that describe the transfer and not the page, or name the version of PHP.
+const IGNORED: [&str; 8] = [
+    "connection",
+    "content-length",
+    "date",
+    "keep-alive",
+    "server",
+    "transfer-encoding",
+    "x-powered-by",
+    "age",
+];
+
+/// Whether a response has this header only because Surus would compress one of its size, which an
+/// engine may not know in advance.
+fn is_about_size(name: &http::HeaderName, value: &http::HeaderValue) -> bool {
+    *name == http::header::VARY && value.as_bytes().eq_ignore_ascii_case(b"accept-encoding")
+}
+
+/// The requests that every engine gets.
+#[derive(Debug)]
+pub struct Requests {
+    /// Paths with their queries.
+    pub paths: Vec<String>,
+    /// Headers, with a `Host` that does not depend on the server's port.
+    pub headers: Vec<(String, String)>,
+}
+
+/// A response.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    /// Length of the body.
+    pub length: usize,
+    /// The target of a redirection.
+    pub location: Option<String>,
+    /// Status, headers and body.
+    pub text: Vec<u8>,
+}
+
+impl Answer {
+    /// Whether the path can be measured: 2xx or 3xx.
+    pub fn is_expected(&self) -> bool {
+        (200..400).contains(&self.status)
+    }
+}
+
+impl Requests {
+    /// The value of `Host`.
+    pub fn host(&self) -> &str {
+        let mut headers = self.headers.iter();
+        let host = headers.find(|(name, _)| name.eq_ignore_ascii_case("host"));
+        host.map_or("localhost", |(_, value)| value)
+    }
+
+    /// Asks for one path over a connection of its own.
+    pub fn ask(&self, port: u16, path: &str) -> anyhow::Result<Answer> {
+        interrupt::check()?;
+        let asked = crate::cli::block_on(async {
+            tokio::select! {
+                answer = tokio::time::timeout(PATIENCE, self.request(port, path)) => match answer {
+                    Ok(answer) => answer,
+                    Err(_) => bail!("no answer within {} s", PATIENCE.as_secs()),
+                },
+                () = interrupt::received() => bail!("interrupted"),
+            }
+        });
+        interrupt::check()?;
+        asked.with_context(|| format!("GET {path}"))
+    }
+
+    async fn request(&self, port: u16, path: &str) -> anyhow::Result<Answer> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
+        let (mut sender, connection) = handshake.await?;
+        tokio::spawn(connection);
+        let mut request = Request::get(path);
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let response = sender
+            .send_request(request.body(Empty::<bytes::Bytes>::new())?)
+            .await?;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, MOST_BYTES).collect().await;
+        let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
+        let header = |name: &str, value: &http::HeaderValue| {
+            format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes()))
+        };
+        let mut headers: Vec<_> = head
+            .headers
+            .iter()
+            .filter(|(name, value)| {
+                !IGNORED.contains(&name.as_str()) && !is_about_size(name, value)
+            })
+            .map(|(name, value)| header(name.as_str(), value))
+            .collect();
+        headers.sort();
+        let mut text = format!("{}\n{}\n", head.status.as_u16(), headers.concat()).into_bytes();
+        text.extend_from_slice(&body);
+        let location = head.headers.get(http::header::LOCATION);
+        Ok(Answer {
+            status: head.status.as_u16(),
+            length: body.len(),
+            location: location
+                .and_then(|value| value.to_str().ok())
+                .map(String::from),
+            text,
+        })
+    }
+}
+
+/// The answers of one engine.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// By path, each once.
+    distinct: Vec<Vec<Vec<u8>>>,
+    pub count: usize,
+}
+
+impl Answers {
+    pub fn add(&mut self, path: usize, answer: Answer) {
+        if self.distinct.len() <= path {
+            self.distinct.resize_with(path + 1, Vec::new);
+        }
+        self.count += 1;
+        if !self.distinct[path].contains(&answer.text) {
+            self.distinct[path].push(answer.text);
+        }
+    }
+
+    /// The first difference from the answers of `other`, in words.
+    pub fn difference(&self, other: &Answers, paths: &[String]) -> Option<String> {
+        let both = other.distinct.iter().zip(&self.distinct);
+        for (path, (reference, own)) in paths.iter().zip(both) {
+            let (first, others) = reference.split_first()?;
+            let mut template = Template::new(first);
+            others.iter().for_each(|answer| template.widen(answer));
+            for answer in own {
+                if let Some((expected, got)) = template.difference(answer) {
+                    return Some(format!("GET {path}: `{got}` instead of `{expected}`"));
+                }
+            }
+        }
+        None
+    }
+}

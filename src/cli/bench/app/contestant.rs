@@ -1,0 +1,167 @@
+//! An engine with what it has shown on the application.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use surus_load::Outcome;
+use surus_measure::{Latencies, Usage, rounds};
+
+use super::answers::{Answers, Requests};
+use super::server::{Failure, Launch, Server};
+use crate::cli::engine_setup;
+use crate::config::Config;
+use crate::engines::Entry;
+
+/// CPU time above the resolution of `/proc`, so that a quotient makes sense.
+const LEAST_CPU: f64 = 0.05;
+
+#[derive(Debug)]
+pub struct Contestant {
+    pub entry: &'static Entry,
+    /// The PHP file to run, if it is not that of the configuration.
+    pub script: Option<PathBuf>,
+    /// Whether the application needs an engine that boots its script, and this one does not.
+    pub lacks_boot: bool,
+    /// URLs to request once after the boot. Empty if the engine boots no script, if the
+    /// configuration has some, or for the reason of `cold_because`.
+    pub warmup: Vec<String>,
+    /// Why there is no warm-up although the engine could have one.
+    pub cold_because: Option<&'static str>,
+    pub answers: Answers,
+    /// How long its start and its end take.
+    pub overhead: Duration,
+    pub state: State,
+    /// A request that failed under load.
+    pub failure: Option<String>,
+    pub samples: Samples,
+    /// Requests of all rounds.
+    pub requests: u64,
+    /// Latencies of the last round.
+    pub latencies: Option<Latencies>,
+    /// Whether the generator was the limit of a round.
+    pub was_generator_limited: bool,
+}
+
+/// Whether an engine runs the application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// Its answers are those of the reference, as far as is known.
+    Same,
+    /// It answers, and this is the first difference.
+    Differs(String),
+    /// It does not run the application, for this reason.
+    Fails(String),
+}
+
+/// A sample per round.
+#[derive(Debug, Default)]
+pub struct Samples {
+    /// Requests per second.
+    pub rate: Vec<f64>,
+    /// Microseconds of CPU per request. A round with too little CPU time has none.
+    pub cpu: Vec<f64>,
+    /// Milliseconds.
+    pub p99: Vec<f64>,
+    /// Bytes per worker.
+    pub memory: Vec<f64>,
+    /// Milliseconds from the start of the server to the end of its first answer.
+    pub cold_start: Vec<f64>,
+}
+
+impl Contestant {
+    pub fn new(
+        entry: &'static Entry,
+        project: &Path,
+        config: &Config,
+        named: Option<&PathBuf>,
+        requests: &Requests,
+    ) -> Contestant {
+        let mut config = config.clone();
+        config.engine.name = Some(entry.name.into());
+        let script = match entry.boots_script {
+            true => None,
+            false => engine_setup::script_without_boot(project, &config),
+        };
+        let needs_boot = script.is_none() && engine_setup::needs_boot(project, &config);
+        let warmup = match entry.boots_script && config.engine.warmup.is_empty() {
+            true => warmup(project, &config, requests),
+            false => Vec::new(),
+        };
+        Contestant {
+            entry,
+            script: script.or(named.cloned()),
+            lacks_boot: needs_boot && !entry.boots_script,
+            warmup,
+            cold_because: None,
+            answers: Answers::default(),
+            overhead: Duration::ZERO,
+            state: State::Same,
+            failure: None,
+            samples: Samples::default(),
+            requests: 0,
+            latencies: None,
+            was_generator_limited: false,
+        }
+    }
+
+    pub fn runs(&self) -> bool {
+        !matches!(self.state, State::Fails(_))
+    }
+
+    /// Starts the application on this engine.
+    pub fn start(&self, launch: &Launch) -> Result<Server, Failure> {
+        Server::start(launch, self.entry.name, self.script.as_ref(), &self.warmup)
+    }
+
+    /// Starts it without a warm-up, which is a request and may leave something behind.
+    pub fn start_cold(&self, launch: &Launch) -> Result<Server, Failure> {
+        Server::start(launch, self.entry.name, self.script.as_ref(), &[])
+    }
+
+    /// Adds what a round has shown.
+    pub fn record(&mut self, outcome: &Outcome, usage: Option<&Usage>, workers: usize) {
+        let requests = outcome.totals.requests;
+        self.requests += requests;
+        self.samples.rate.push(outcome.rate());
+        self.samples.p99.push(outcome.latencies.percentile_ms(99.0));
+        self.was_generator_limited |= outcome.is_generator_limited();
+        let Some(usage) = usage else { return };
+        if usage.cpu() >= LEAST_CPU {
+            self.samples.cpu.push(usage.cpu() * 1e6 / requests as f64);
+        }
+        if let Some(bytes) = usage.peak_pss() {
+            self.samples.memory.push(bytes as f64 / workers as f64);
+        }
+    }
+
+    /// Median microseconds of CPU per request, if each round has a sample.
+    pub fn cpu(&self) -> Option<f64> {
+        let is_complete = self.samples.cpu.len() == self.samples.rate.len();
+        rounds::median(&self.samples.cpu).filter(|_| is_complete)
+    }
+
+    /// Whether this engine needs less CPU per request than another in each round, and at most
+    /// `share` of it in the median. Without samples, it does not.
+    pub fn needs_less_than(&self, other: &Contestant, share: f64) -> bool {
+        let (Some(own), Some(others)) = (self.cpu(), other.cpu()) else {
+            return false;
+        };
+        let mut rounds = self.samples.cpu.iter().zip(&other.samples.cpu);
+        own <= others * share && rounds.all(|(own, other)| own < other)
+    }
+}
+
+/// The paths that PHP answers, with the host that clients name.
+fn warmup(project: &Path, config: &Config, requests: &Requests) -> Vec<String> {
+    // If the site cannot be opened, the server reports it.
+    let Ok(site) = engine_setup::open_site(project, config) else {
+        return Vec::new();
+    };
+    let url = |path: &String| match requests.host() {
+        "localhost" => path.clone(),
+        host => format!("http://{host}{path}"),
+    };
+    let urls = requests.paths.iter().map(url);
+    urls.filter(|url| engine_setup::get(url, &site).is_ok())
+        .collect()
+}

@@ -1,0 +1,157 @@
+//! `surus bench app`: runs an application on every engine, compares answers and costs, and
+//! recommends an engine.
+
+mod advice;
+mod answers;
+mod contest;
+mod contestant;
+mod progress;
+mod server;
+mod table;
+mod template;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use super::options;
+use super::outputs::Output;
+use crate::cli::engine_setup;
+use crate::cli::options::Project;
+use crate::engines::{self, CATALOGUE, Entry};
+use answers::Requests;
+use contestant::Contestant;
+use server::Launch;
+
+#[derive(Debug, clap::Args)]
+pub struct App {
+    #[command(flatten)]
+    project: Project,
+    /// Path to request; several may follow, and all are requested equally often
+    #[arg(long = "path", value_name = "PATH", num_args = 1.., default_value = "/")]
+    paths: Vec<String>,
+    /// Engines to run, with commas between them [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', num_args = 1..)]
+    engines: Vec<String>,
+    /// Header to send; may be repeated [default: 'Host: localhost']
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+    /// PHP file to boot, relative to the current directory, as in `surus serve`
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// Number of PHP processes of each engine [default: as in `surus serve`]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Number of connections [default: one per PHP process]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    concurrency: Option<u32>,
+    /// Number of rounds; each measures every engine once, in rotating order [default: 5, or 3
+    /// if the application starts slowly]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// How long to measure an engine in each round [default: so that all takes about a minute]
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = options::parse_time)]
+    duration: Option<Duration>,
+    /// Measure only for moments: for a first impression
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// What is run, and how.
+#[derive(Debug)]
+pub struct Plan {
+    launch: Launch,
+    requests: Requests,
+    concurrency: usize,
+    /// At least, and at most.
+    rounds: (usize, usize),
+    /// Not set: what is left of a minute.
+    duration: Option<Duration>,
+    warm_up: Duration,
+    /// The configuration file, if there is one.
+    file: Option<PathBuf>,
+}
+
+pub fn run(args: &App) -> anyhow::Result<()> {
+    args.output.reject_series("app")?;
+    let project = args.project.directory()?;
+    let loaded = args.project.load()?;
+    let mut config = loaded.config;
+    let script = args.script.as_ref().map(std::path::absolute).transpose();
+    let script = script.context("--script")?;
+    config.engine.script = script.clone().or(config.engine.script);
+    config.engine.workers = args.workers.or(config.engine.workers);
+    let workers = engines::worker_count(&config.engine)?;
+    let requests = requests(args)?;
+    let contestants = entries(&args.engines, engine_setup::needs_boot(&project, &config))?
+        .into_iter()
+        .map(|entry| Contestant::new(entry, &project, &config, script.as_ref(), &requests))
+        .collect();
+    let plan = Plan {
+        launch: Launch {
+            project,
+            config: args.project.configuration().map(Path::to_path_buf),
+            workers,
+        },
+        requests,
+        concurrency: args.concurrency.map_or(workers, |count| count as usize),
+        rounds: match args.rounds {
+            Some(rounds) => (rounds as usize, rounds as usize),
+            None if args.quick => (2, 2),
+            None => (3, 5),
+        },
+        duration: args
+            .duration
+            .or(args.quick.then_some(Duration::from_millis(400))),
+        warm_up: Duration::from_millis(if args.quick { 100 } else { 300 }),
+        file: loaded.file,
+    };
+    super::interrupt::remember()?;
+    let contest = contest::run(plan, contestants)?;
+    args.output.print(&table::report(&contest), None)
+}
+
+fn requests(args: &App) -> anyhow::Result<Requests> {
+    for path in &args.paths {
+        let is_target = path.bytes().all(|byte| byte.is_ascii_graphic()) && !path.contains('#');
+        if !path.starts_with('/') || !is_target {
+            bail!(
+                "--path {path}: expected a path such as / or /search?q=a; write spaces and other \
+                 characters as %XX"
+            );
+        }
+    }
+    let mut headers = options::parse_headers(&args.headers)?;
+    if !headers
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case("host"))
+    {
+        headers.push(("Host".into(), "localhost".into()));
+    }
+    let mut paths = args.paths.clone();
+    let mut seen = HashSet::new();
+    paths.retain(|path| seen.insert(path.clone()));
+    Ok(Requests { paths, headers })
+}
+
+/// The engines of these names, or all. `classic`, whose answers are the reference, is the first;
+/// `rewind` stands in for it if the application needs an engine that boots.
+fn entries(names: &[String], needs_boot: bool) -> anyhow::Result<Vec<&'static Entry>> {
+    let mut entries: Vec<&Entry> = vec![engines::find("classic")?];
+    if needs_boot {
+        entries.push(engines::find("rewind")?);
+    }
+    for name in names {
+        entries.push(engines::find(name).context("--engines")?);
+    }
+    if names.is_empty() {
+        entries.extend(CATALOGUE);
+    }
+    let mut seen = HashSet::new();
+    entries.retain(|entry| seen.insert(entry.name));
+    Ok(entries)
+}

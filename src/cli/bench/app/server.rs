@@ -1,0 +1,255 @@
+//! A `surus serve` of the user's application on a free port, which never outlives this process.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use surus_measure::probe;
+use surus_sys::process::{self, Orphan};
+
+use crate::cli::bench::interrupt;
+
+/// How often a waiting loop looks.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long a server may take to end before it is killed with all its processes. It aborts requests
+/// after a second.
+const TO_END: Duration = Duration::from_secs(5);
+/// Lines of its log that are kept.
+const KEPT_LINES: usize = 40;
+/// Most characters of a reason.
+const REASON: usize = 300;
+
+/// Settings that a server must not share with the user's own server, and quiet logs.
+const SETTINGS: [(&str, &str); 7] = [
+    ("SURUS_ADMIN_LISTEN", "127.0.0.1:0"),
+    ("SURUS_ACCESS_LOG_FORMAT", "off"),
+    ("SURUS_LOG_FORMAT", "text"),
+    ("SURUS_LOG_LEVEL", "warn"),
+    ("SURUS_HTTP_PROXY_PROTOCOL", "false"),
+    ("SURUS_HTTP_SHUTDOWN_DELAY", "0s"),
+    ("SURUS_HTTP_SHUTDOWN_TIMEOUT", "1s"),
+];
+
+/// How the application is started on each engine.
+#[derive(Debug)]
+pub struct Launch {
+    /// Its directory.
+    pub project: PathBuf,
+    /// Its configuration file, if one was named.
+    pub config: Option<PathBuf>,
+    /// PHP processes.
+    pub workers: usize,
+}
+
+/// Why a server has not started.
+#[derive(Debug)]
+pub enum Failure {
+    /// The engine cannot run the application.
+    Engine(String),
+    /// This command cannot go on.
+    Command(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::Command(error)
+    }
+}
+
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    pub port: u16,
+    /// When it was started.
+    pub began: Instant,
+    log: Log,
+    /// Disconnected once its log has been read to the end.
+    logging: Receiver<()>,
+}
+
+impl Server {
+    /// Starts the application and waits until it listens. To be called from the main thread: the
+    /// server ends with the thread that starts it.
+    pub fn start(
+        launch: &Launch,
+        engine: &str,
+        script: Option<&PathBuf>,
+        warmup: &[String],
+    ) -> Result<Server, Failure> {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("surus").arg("serve").arg(&launch.project);
+        command.args(["--engine", engine, "--listen", "127.0.0.1:0"]);
+        command.args(["--workers", &launch.workers.to_string()]);
+        if let Some(config) = &launch.config {
+            command.arg("--config").arg(config);
+        }
+        if let Some(script) = script {
+            command.arg("--script").arg(script);
+        }
+        command.envs(SETTINGS);
+        if !warmup.is_empty() {
+            let urls = warmup.iter().map(|url| toml::Value::from(url.as_str()));
+            let urls = toml::Value::Array(urls.collect());
+            command.env("SURUS_ENGINE_WARMUP", urls.to_string());
+        }
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        process::child(&mut command, None, Orphan::Terminated, Vec::new())
+            .context("cannot prepare a server")?;
+        let began = Instant::now();
+        let child = command.spawn().context("cannot start a server")?;
+        let (until_end, logging) = channel::<()>();
+        // From here on, it is stopped whatever happens.
+        let mut server = Server {
+            child,
+            port: 0,
+            began,
+            log: Log::default(),
+            logging,
+        };
+        let (addresses, listening) = channel();
+        if let Some(stdout) = server.child.stdout.take() {
+            follow(stdout, move |line| {
+                if let Some((_, port)) = line.rsplit_once("listening on http://127.0.0.1:") {
+                    let _ = addresses.send(port.trim().parse::<u16>());
+                }
+            })?;
+        }
+        if let Some(stderr) = server.child.stderr.take() {
+            let log = server.log.clone();
+            follow(stderr, move |line| {
+                let _until_end = &until_end;
+                log.add(line);
+            })?;
+        }
+        server.port = server.wait(&listening)?;
+        Ok(server)
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Ends it. Returns what it has logged last, as the reason of a failure.
+    pub fn end(mut self) -> Option<String> {
+        self.stop();
+        self.reason()
+    }
+
+    fn reason(&self) -> Option<String> {
+        // Its last lines may still be on their way.
+        let _ = self.logging.recv_timeout(Duration::from_secs(2));
+        self.log.reason()
+    }
+
+    /// Waits for its port. It boots within `engine.boot_timeout` or exits.
+    fn wait(
+        &mut self,
+        listening: &Receiver<Result<u16, std::num::ParseIntError>>,
+    ) -> Result<u16, Failure> {
+        loop {
+            interrupt::check()?;
+            if let Ok(port) = listening.recv_timeout(LOOK) {
+                return Ok(port.context("the server announced no port")?);
+            }
+            if let Some(status) = self.child.try_wait().context("cannot wait for a server")? {
+                return Err(Failure::Engine(self.reason().unwrap_or_else(|| {
+                    format!("surus serve ended without a message: {status}")
+                })));
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        let _ = process::terminate(self.child.id());
+        let deadline = Instant::now() + TO_END;
+        while Instant::now() < deadline {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
+        for pid in probe::tree(&[self.pid()]) {
+            let _ = process::kill(pid.cast_unsigned());
+        }
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The last lines that a server wrote to stderr.
+#[derive(Debug, Clone, Default)]
+struct Log(Arc<Mutex<VecDeque<String>>>);
+
+impl Log {
+    fn add(&self, line: &str) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() == KEPT_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line.to_string());
+    }
+
+    /// The failure with which `surus serve` ended, or its last message. In one line.
+    fn reason(&self) -> Option<String> {
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Further lines of a message are indented.
+        let is_first = |line: &String| !line.starts_with(char::is_whitespace);
+        let from = lines.iter().rposition(|line| line.starts_with("surus: "));
+        let from = from.or_else(|| lines.iter().rposition(is_first))?;
+        let text = lines.range(from..).map(|line| line.trim());
+        let text = text.collect::<Vec<_>>().join(" ");
+        let mut text = text.trim_start_matches("surus: ");
+        for level in [" ERROR ", " WARN "] {
+            text = text.split_once(level).map_or(text, |(_, message)| message);
+        }
+        // The process and the request are no part of the message.
+        text = text
+            .rsplit_once(" pid=")
+            .map_or(text, |(message, _)| message);
+        // "engine `worker`: " repeats the name of the row.
+        let named = text.strip_prefix("engine `");
+        text = named
+            .and_then(|it| it.split_once("`: "))
+            .map_or(text, |(_, why)| why);
+        let mut short: String = text.chars().take(REASON).collect();
+        if short.len() < text.len() {
+            short.push('…');
+        }
+        (!short.is_empty()).then_some(short)
+    }
+}
+
+/// Reads lines on a thread until the stream ends.
+fn follow(
+    stream: impl Read + Send + 'static,
+    mut each: impl FnMut(&str) + Send + 'static,
+) -> anyhow::Result<()> {
+    let read = move || {
+        let mut lines = BufReader::new(stream);
+        let mut line = Vec::new();
+        while matches!(lines.read_until(b'\n', &mut line), Ok(1..)) {
+            each(String::from_utf8_lossy(&line).trim_end());
+            line.clear();
+        }
+    };
+    let thread = std::thread::Builder::new().name("log".into());
+    thread.spawn(read).context("cannot start a thread")?;
+    Ok(())
+}

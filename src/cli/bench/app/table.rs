@@ -1,0 +1,198 @@
+//! The report of `surus bench app`: a row per engine, and why some have no numbers.
+
+use surus_measure::{Cell, Chart, Line, Machine, Measured, Report, Row, Scale, Table, Unit};
+
+use super::advice;
+use super::contest::Contest;
+use super::contestant::{Contestant, State};
+
+/// Lines of a chart whose colours can be told apart.
+const MOST_LINES: usize = 4;
+
+pub fn report(contest: &Contest) -> Report {
+    let plan = &contest.plan;
+    let sorted = sorted(&contest.contestants);
+    let reference = contest.contestants[contest.reference].entry.name;
+    let mut tables = vec![Table {
+        key: "engines".into(),
+        title: "Engines, the one with the least CPU per request first".into(),
+        columns: [
+            "requests/s",
+            "CPU per request",
+            "p99",
+            "memory per worker",
+            "cold start",
+            "answers",
+            "isolated",
+        ]
+        .map(String::from)
+        .to_vec(),
+        rows: sorted.iter().map(|it| row(it, reference)).collect(),
+    }];
+    let texts = |key: &str, title: &str, text: &dyn Fn(&Contestant) -> Option<String>| {
+        let row = |it: &&Contestant| {
+            let name = it.entry.name;
+            Some(Row::new(name, name, vec![Cell::Text { text: text(it)? }]))
+        };
+        let rows: Vec<_> = sorted.iter().filter_map(row).collect();
+        (!rows.is_empty()).then(|| Table {
+            key: key.into(),
+            title: title.into(),
+            columns: vec![String::new()],
+            rows,
+        })
+    };
+    tables.extend(texts(
+        "differences",
+        "Other answers than classic",
+        &|it| match &it.state {
+            State::Differs(how) => Some(how.clone()),
+            _ => None,
+        },
+    ));
+    tables.extend(texts("failures", "Failed under load", &|it| {
+        it.failure.clone()
+    }));
+    tables.extend(texts(
+        "not_run",
+        "Do not run the application",
+        &|it| match &it.state {
+            State::Fails(why) => Some(why.clone()),
+            _ => None,
+        },
+    ));
+    let paths = plan.requests.paths.join(" ");
+    Report {
+        title: format!("surus bench app {}", plan.launch.project.display()),
+        subtitle: format!(
+            "GET {paths}; {} rounds of {} ms per engine, {} connections, {} PHP processes",
+            contest.rounds,
+            contest.length.as_millis(),
+            plan.concurrency,
+            plan.launch.workers
+        ),
+        machine: Machine::this(),
+        notes: notes(contest),
+        tables,
+        charts: chart(&sorted).into_iter().collect(),
+        advice: advice::advice(contest),
+    }
+}
+
+/// By CPU per request; those without last.
+fn sorted(contestants: &[Contestant]) -> Vec<&Contestant> {
+    let mut sorted: Vec<_> = contestants.iter().collect();
+    let key = |it: &Contestant| match it.runs() {
+        true => it.cpu().unwrap_or(f64::MAX),
+        false => f64::INFINITY,
+    };
+    sorted.sort_by(|a, b| key(a).total_cmp(&key(b)));
+    sorted
+}
+
+fn row(contestant: &Contestant, reference: &str) -> Row {
+    let name = contestant.entry.name;
+    if !contestant.runs() {
+        let mut cells = vec![Cell::missing("does not run")];
+        cells.resize(7, Cell::missing(""));
+        return Row::new(name, name, cells);
+    }
+    let samples = &contestant.samples;
+    let median = |samples: &[f64], unit, missing: &str| {
+        let number = Measured::median(samples, unit);
+        number.map_or_else(|| Cell::missing(missing), Cell::measured)
+    };
+    let verdict = match &contestant.state {
+        State::Differs(_) => "differ",
+        _ if contestant.failure.is_some() => "fail under load",
+        _ if name == reference => "reference",
+        _ => "same",
+    };
+    let isolated = match contestant.entry.isolates {
+        true => "yes",
+        false => "no",
+    };
+    Row::new(
+        name,
+        name,
+        vec![
+            median(&samples.rate, Unit::PerSecond, "no round"),
+            match contestant.cpu() {
+                Some(_) => median(&samples.cpu, Unit::Us, ""),
+                None => Cell::missing("too little to divide"),
+            },
+            median(&samples.p99, Unit::Ms, "no round"),
+            median(&samples.memory, Unit::Bytes, "not readable"),
+            median(&samples.cold_start, Unit::Ms, "no round"),
+            Cell::Verdict { verdict },
+            Cell::Verdict { verdict: isolated },
+        ],
+    )
+}
+
+fn notes(contest: &Contest) -> Vec<String> {
+    let mut notes = Vec::new();
+    let names = |is: &dyn Fn(&Contestant) -> bool| {
+        let named = contest.contestants.iter().filter(|it| is(it));
+        let names: Vec<_> = named.map(|it| format!("`{}`", it.entry.name)).collect();
+        names.join(", ")
+    };
+    let limited = names(&|it| it.was_generator_limited);
+    if !limited.is_empty() {
+        notes.push(format!(
+            "the load generator was the limit for {limited}: compare CPU per request, not \
+             requests/s"
+        ));
+    }
+    if contest
+        .contestants
+        .iter()
+        .any(|it| it.runs() && it.cpu().is_none())
+    {
+        notes.push(
+            "a round in which an engine uses little CPU time says nothing of CPU per request; \
+             measure longer (--duration 2s)"
+                .into(),
+        );
+    }
+    for contestant in &contest.contestants {
+        if let (Some(why), true) = (contestant.cold_because, contestant.runs()) {
+            notes.push(format!(
+                "`{}` ran without a warm-up: {why}",
+                contestant.entry.name
+            ));
+        }
+    }
+    if let Some(target) = &contest.redirection {
+        notes.push(format!(
+            "the application redirects to {target}; if that is not the page you mean, name it \
+             (--path), and its host (-H 'Host: …')"
+        ));
+    }
+    if advice::advice(contest).is_none() {
+        notes.push(
+            "no engine is recommended: none of Surus's own served every request as the reference \
+             does"
+                .into(),
+        );
+    }
+    notes
+}
+
+/// Latencies of the last round.
+fn chart(sorted: &[&Contestant]) -> Option<Chart> {
+    let line = |it: &&Contestant| {
+        Some(Line {
+            name: it.entry.name.into(),
+            points: it.latencies.as_ref()?.curve(),
+        })
+    };
+    let lines: Vec<_> = sorted.iter().filter_map(line).take(MOST_LINES).collect();
+    (!lines.is_empty()).then(|| Chart {
+        title: "Latency by percentile, last round, first four engines".into(),
+        x: "requests that were at least this fast".into(),
+        scale: Scale::Nines,
+        y: Unit::Ms,
+        lines,
+    })
+}

@@ -1,0 +1,65 @@
+//! SIGINT, SIGTERM and SIGHUP end a measurement.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, bail};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+static CAME: AtomicBool = AtomicBool::new(false);
+
+/// Returns when one of the signals comes.
+pub async fn received() {
+    match Signals::new() {
+        Ok(signals) => signals.first().await,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// From now on, the signals do not end this process: [`check`] tells of them. For commands that
+/// have something to stop first.
+pub fn remember() -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let signals = {
+        let _context = runtime.enter();
+        Signals::new().context("cannot watch for signals")?
+    };
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || runtime.block_on(signals.first()))?;
+    Ok(())
+}
+
+/// Fails once one of the signals has come.
+pub fn check() -> anyhow::Result<()> {
+    if CAME.load(Ordering::Acquire) {
+        bail!("interrupted; every server that was started is stopped");
+    }
+    Ok(())
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn first(mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+        CAME.store(true, Ordering::Release);
+    }
+}
