@@ -48,7 +48,6 @@ namespace Surus\Tests\Bodies {
 
 namespace {
     use Surus\Api\App;
-    use Surus\Api\Problem;
     use Surus\Api\Request;
     use Surus\Api\Response;
     use Surus\Tests\Bodies\Animal;
@@ -125,6 +124,11 @@ namespace {
                 same([$type, 200], [$type, $post('/array', '{}', $type)->status]);
             }
             same([400, 'the request has no body, and needs JSON'], [($none = $app->handle(Request::of('POST', '/array')))->status, $none->data()['detail']]);
+        },
+        'body that may be null may be missing' => static function () use ($app): void {
+            $ask = static fn (string $body): Response => $app->handle(Request::of('DELETE', '/maybe', ['Content-Type' => 'application/json'], $body));
+            same(['{"body":null}', '{"body":null}', '{"body":[1]}'], [$ask('')->body, $ask('null')->body, $ask('[1]')->body]);
+            same([400, 422], [$ask(' ')->status, $ask('1')->status]);
         },
         'body above the limit is 413' => static function () use ($post): void {
             same(413, $post('/array', '["'.str_repeat('x', 500_000).'"]')->status);

@@ -37,7 +37,7 @@ final class OpenApi
         $paths = [];
         foreach ($this->router->routes() as $route) {
             if ($this->path !== $route->pattern->path) {
-                $paths[$route->pattern->template()][strtolower($route->method)] = $this->operation($route);
+                $paths[$route->pattern->template()][strtolower($route->method)] ??= $this->operation($route);
             }
         }
         ksort($paths);
@@ -60,7 +60,7 @@ final class OpenApi
     private function operation(Route $route): array
     {
         $signature = $route->signature();
-        $operation = ['operationId' => strtolower($route->method).preg_replace('/[^A-Za-z0-9]/', '', ucwords($route->pattern->path, '/{-_'))];
+        $operation = ['operationId' => strtolower($route->method).preg_replace('/[^A-Za-z0-9]/', '', ucwords($route->pattern->template(), '/{-_'))];
         if ('' !== $signature->summary) {
             $operation['summary'] = $signature->summary;
         }
@@ -74,9 +74,9 @@ final class OpenApi
                 $types[$parameter->name] = $parameter->type;
             } elseif (Source::Query === $parameter->source) {
                 $schema = Schema::withDefault($this->schema->of($parameter->type->withoutNull()), $parameter->default);
-                $query[] = ['name' => $parameter->name, 'in' => 'query', 'required' => $parameter->required, 'schema' => $schema ?: new \stdClass()];
+                $query[] = ['name' => $parameter->name, 'in' => 'query', 'required' => $parameter->required, 'schema' => $schema];
             } elseif (Source::Body === $parameter->source) {
-                $operation['requestBody'] = ['required' => true, 'content' => ['application/json' => ['schema' => $this->schema->of($parameter->type)]]];
+                $operation['requestBody'] = ['required' => $parameter->required, 'content' => ['application/json' => ['schema' => $this->schema->of($parameter->type)]]];
             }
         }
         $path = array_map(fn (string $name, Type $type) => ['name' => $name, 'in' => 'path', 'required' => true, 'schema' => $this->schema->of($type)], array_keys($types), $types);

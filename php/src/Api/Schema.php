@@ -79,11 +79,15 @@ final class Schema
         return ['type' => 'object', 'properties' => $properties ?: new \stdClass()] + ($required ? ['required' => $required] : []);
     }
 
-    /** @param array<string, mixed>|\stdClass $schema */
-    public static function withDefault(array|\stdClass $schema, mixed $default): array
+    /**
+     * @param array<string, mixed>|\stdClass $schema
+     *
+     * @return array<string, mixed>|\stdClass an object if it is empty, so that JSON has {}
+     */
+    public static function withDefault(array|\stdClass $schema, mixed $default): array|\stdClass
     {
         $default = $default instanceof \BackedEnum ? $default->value : $default;
 
-        return (array) $schema + (\is_scalar($default) || [] === $default ? ['default' => $default] : []);
+        return \is_scalar($default) || [] === $default ? (array) $schema + ['default' => $default] : $schema;
     }
 }

@@ -48,7 +48,9 @@ final class Signature
                 Source::Request => $request,
                 Source::Path => Text::read(rawurldecode($texts[$parameter->name]), $parameter->type) ?? throw new Problem(404),
                 Source::Query => self::query($request, $parameter, $errors),
-                Source::Body => Reader::read($request->decoded($limit), $parameter->type),
+                Source::Body => $parameter->required || '' !== $request->body($limit)
+                    ? Reader::read($request->decoded($limit), $parameter->type)
+                    : $parameter->default,
             };
         }
         if ($errors) {
