@@ -102,6 +102,8 @@ namespace {
                 '{"a":1,"\u0061":3}' => 'a name twice',
                 '[{"x":{"a":":","a":":"}}]' => 'a name twice',
                 '{"1":1,"1":2}' => 'a name twice',
+                '{"a":[-1e999]}' => 'too large',
+                '1e999' => 'too large',
                 str_repeat('[', 65).str_repeat(']', 65) => 'deeper than 64',
                 str_repeat('{"a":', 90_000) => 'deeper than 64',
             ] as $body => $says) {
@@ -142,12 +144,13 @@ namespace {
             same([['detail' => 'must be an integer', 'parameter' => 'page'], ['detail' => 'must be a string', 'parameter' => 'q'], ['detail' => 'must be a number', 'parameter' => 'max']], $ask('page=x&q[]=1&max=')->data()['errors']);
             same([['detail' => 'must be a string', 'parameter' => 'q']], $ask('page=1&q=%ff')->data()['errors']);
         },
-        'class that JSON cannot describe is an error of the application' => static function () use ($post): void {
+        'class that JSON cannot describe is an error of the application' => static function () use ($post, $app): void {
             ini_set('error_log', $log = tempnam(sys_get_temp_dir(), 'log'));
             same(500, $post('/unreadable', '{"what":1}')->status);
             same(true, str_contains(file_get_contents($log), 'Countable cannot be created from JSON'));
             unlink($log);
             ini_set('error_log', '/dev/null');
+            throws(LogicException::class, 'Countable cannot be created from JSON', static fn () => $app->prepare());
         },
     ];
 }

@@ -40,10 +40,7 @@ final class App extends Group
 
             return;
         }
-        // A handler that cannot be called stops the start and not a request.
-        foreach ($this->routes->routes() as $route) {
-            $route->signature();
-        }
+        $this->prepare();
         $process = Engine::forgets() ? null : new Process();
         surus_serve(function () use ($process): void {
             // Before the request, because exit() in a handler skips what comes after it.
@@ -51,6 +48,22 @@ final class App extends Group
             Hook::begin();
             $this->answer();
         });
+    }
+
+    /**
+     * Does the work that all requests share, so that none does it. A handler that cannot be called
+     * stops the start here and not a request.
+     */
+    public function prepare(): void
+    {
+        foreach ($this->routes->routes() as $route) {
+            foreach ($route->signature()->parameters as $parameter) {
+                if (Source::Body === $parameter->source) {
+                    Reader::prepare($parameter->type);
+                }
+            }
+        }
+        $this->routes->methods('/');
     }
 
     /** The response to a request, without sending it; also for tests. */

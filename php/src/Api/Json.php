@@ -49,19 +49,22 @@ final class Json
         return \is_object($value) || \is_array($value) ? array_map(self::arrays(...), (array) $value) : $value;
     }
 
+    /** How many members the objects of a value have. Also refuses 1e999, which PHP decodes as INF. */
     private static function members(mixed $value): int
     {
+        if (\is_float($value) && !is_finite($value)) {
+            throw new Problem(400, 'a number in the JSON of the body is too large');
+        }
         if (!\is_object($value) && !\is_array($value)) {
             return 0;
         }
-        $count = 0;
-        foreach ($parts = (array) $value as $part) {
-            if (\is_object($part) || \is_array($part)) {
-                $count += self::members($part);
-            }
+        $parts = (array) $value;
+        $count = \is_object($value) ? \count($parts) : 0;
+        foreach ($parts as $part) {
+            $count += \is_string($part) ? 0 : self::members($part);
         }
 
-        return $count + (\is_object($value) ? \count($parts) : 0);
+        return $count;
     }
 
     /** How many members the objects of valid JSON have: every colon outside strings is one. */

@@ -36,6 +36,17 @@ final class Reader
         return self::$fields[$class] ??= Field::of($class);
     }
 
+    /** Reads the declarations of a class, and of those inside it. */
+    public static function prepare(Type $type, ?Type $items = null): void
+    {
+        $class = ($items ?? $type)->dto();
+        if (null !== $class && !isset(self::$fields[$class])) {
+            foreach (self::fields($class) as $field) {
+                self::prepare($field->type, $field->items);
+            }
+        }
+    }
+
     private function value(mixed $json, Type $type, ?Type $items, string $pointer): mixed
     {
         if (null === $json && $type->nullable) {
