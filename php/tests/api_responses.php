@@ -28,6 +28,14 @@ return [
             '[1,2]' => function () { yield 'x' => 1; yield 'x' => 2; },
             '{"a":1}' => fn () => (object) ['a' => 1],
             '[]' => fn () => new ArrayIterator([]),
+            '{"a":["2020-01-01T00:00:00+02:00"],"o":{"at":"2020-01-01T00:00:00.010000+00:00"},"e":{},"z":"Europe/Berlin"}' => fn () => [
+                'a' => [new DateTime('2020-01-01T00:00:00+02:00')],
+                'o' => new class implements JsonSerializable { function jsonSerialize(): object { return (object) ['at' => new DateTimeImmutable('2020-01-01T00:00:00.01Z')]; } },
+                'e' => new stdClass(),
+                'z' => new DateTimeZone('Europe/Berlin'),
+            ],
+            '["\\"timezone_type\\":"]' => fn () => ['"timezone_type":'],
+            '{"timezone_type":{"x":1.0}}' => fn () => ['timezone_type' => ['x' => 1.0]],
         ] as $expected => $handler) {
             [$response] = $ask($handler);
             same([$expected, 200, 'application/json'], [$response->body, $response->status, $response->header('Content-Type')]);

@@ -27,9 +27,10 @@ final class App extends Group
     /** Serves the OpenAPI document of the routes. */
     public function openApi(string $title, string $version = '1.0.0', string $path = '/openapi.json'): static
     {
-        $document = new OpenApi($this->routes, $title, $version, $path);
+        $routes = $this->routes;
 
-        return $this->get($path, $document->document(...));
+        // Created by the request, because few ask for it.
+        return $this->get($path, static fn (): array => (new OpenApi($routes, $title, $version, $path))->document());
     }
 
     /** Answers requests: on an engine that boots all that come, elsewhere the current one. */
@@ -63,7 +64,8 @@ final class App extends Group
                 }
             }
         }
-        $this->routes->methods('/');
+        // No route has an empty path, so that all patterns are tried and compiled.
+        $this->routes->methods('');
     }
 
     /** The response to a request, without sending it; also for tests. */

@@ -13,7 +13,10 @@ final class Json
     public static function encode(mixed $value): string
     {
         try {
-            return json_encode($value, self::FLAGS | \JSON_THROW_ON_ERROR);
+            $json = json_encode($value, self::FLAGS | \JSON_THROW_ON_ERROR);
+
+            // PHP writes the parts of a date, of which this one is always there.
+            return str_contains($json, '"timezone_type":') ? json_encode(self::withDates($value), self::FLAGS | \JSON_THROW_ON_ERROR) : $json;
         } catch (\JsonException $error) {
             throw new \UnexpectedValueException(\sprintf('cannot encode the response (%s) as JSON: %s%s', get_debug_type($value), $error->getMessage(), self::culprit($value)));
         }
@@ -71,6 +74,19 @@ final class Json
     private static function colons(string $json): int
     {
         return substr_count((string) preg_replace('/"[^"]*+"/', '', str_replace(['\\\\', '\\"'], '', $json)), ':');
+    }
+
+    /** The public data of a value that json_encode() accepts, with dates as texts of RFC 3339. */
+    private static function withDates(mixed $value): mixed
+    {
+        return match (true) {
+            \is_array($value) => array_map(self::withDates(...), $value),
+            $value instanceof \JsonSerializable => self::withDates($value->jsonSerialize()),
+            $value instanceof \DateTimeInterface => $value->format(0 === (int) $value->format('u') ? \DATE_RFC3339 : 'Y-m-d\TH:i:s.uP'),
+            $value instanceof \DateTimeZone => $value->getName(),
+            \is_object($value) && !$value instanceof \UnitEnum => (object) array_map(self::withDates(...), get_object_vars($value)),
+            default => $value,
+        };
     }
 
     /** Where in arrays the value is that JSON cannot express, for the log. */
