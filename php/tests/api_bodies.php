@@ -31,6 +31,7 @@ namespace Surus\Tests\Bodies {
             public ?\DateTimeImmutable $born = null,
             public array $notes = [],
             #[ListOf('int')] public array $numbers = [],
+            #[ListOf('mixed')] public array $any = [],
         ) {
             if ($age < 0) {
                 throw new \InvalidArgumentException('the age must not be negative');
@@ -70,7 +71,8 @@ namespace {
     return [
         'body becomes an array or an object of its class' => static function () use ($post, $app, $surus): void {
             same('{"a":[1,2.0,{"b":null}]}', $post('/array', '{"a":[1,2.0,{"b":null}]}')->body);
-            $animal = $app->handle(Request::json('POST', '/animal', ['mother' => ['legs' => [['length' => 2]], 'tag' => 7] + $surus, 'tag' => 'x', 'born' => '2020-02-29T10:00:00.5+01:00', 'notes' => ['a' => [1]], 'numbers' => [1, 2.0], 'unknown' => 1, 'age' => 4.0] + $surus))->data();
+            $animal = $app->handle(Request::json('POST', '/animal', ['mother' => ['legs' => [['length' => 2]], 'tag' => 7] + $surus, 'tag' => 'x', 'born' => '2020-02-29T10:00:00.5+01:00', 'notes' => ['a' => [1]], 'numbers' => [1, 2.0], 'any' => [null, 'x', [1]], 'unknown' => 1, 'age' => 4.0] + $surus))->data();
+            same([null, 'x', [1]], $animal['any']);
             same([['length' => 2.0], 7, true, 'x', ['a' => [1]], [1, 2], 4, 'elephant'], [$animal['mother']['legs'][0], $animal['mother']['tag'], $animal['tame'], $animal['tag'], $animal['notes'], $animal['numbers'], $animal['age'], $animal['kind']]);
             same('2020-02-29T10:00:00.500000+01:00', $animal['born']);
         },

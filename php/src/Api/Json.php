@@ -52,7 +52,7 @@ final class Json
         return \is_object($value) || \is_array($value) ? array_map(self::arrays(...), (array) $value) : $value;
     }
 
-    /** How many members the objects of a value have. Also refuses 1e999, which PHP decodes as INF. */
+    /** How many members the objects have. Also refuses 1e999, which PHP decodes as INF. */
     private static function members(mixed $value): int
     {
         if (\is_float($value) && !is_finite($value)) {

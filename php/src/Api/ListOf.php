@@ -2,7 +2,7 @@
 
 namespace Surus\Api;
 
-/** On an `array` parameter of a constructor: JSON must have a list, and its items are of this type. */
+/** On an `array` parameter of a constructor: JSON must have a list with items of this type. */
 #[\Attribute(\Attribute::TARGET_PARAMETER | \Attribute::TARGET_PROPERTY)]
 final class ListOf
 {

@@ -12,8 +12,8 @@ use Psr\Http\Server\RequestHandlerInterface;
 final class Psr15Middleware
 {
     /**
-     * @param \Closure(): ServerRequestInterface $requests creates a request from the superglobals, as
-     *                                                     Slim\Psr7\Factory\ServerRequestFactory::createFromGlobals(...) does
+     * @param \Closure(): ServerRequestInterface $requests creates a request from the superglobals,
+     *                                                     such as createFromGlobals() of a library
      */
     public function __construct(
         private readonly MiddlewareInterface $middleware,

@@ -38,7 +38,10 @@ final class Text
         return null;
     }
 
-    /** A date and time of RFC 3339; PHP alone would accept "tomorrow", and turn February 30 into March. */
+    /**
+     * A date and time of RFC 3339. PHP alone would accept "tomorrow", and turn February 30 into
+     * March.
+     */
     public static function time(string $text): ?\DateTimeImmutable
     {
         if (!preg_match('/^(\d{4})-(\d\d)-(\d\d)[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/D', $text, $found)) {

@@ -41,7 +41,7 @@ final class Type
 
     public static function named(string $name): self
     {
-        return new self([$name], false);
+        return new self([$name], self::ANY === $name);
     }
 
     /** The class that is created from a JSON object; null for other types. */
