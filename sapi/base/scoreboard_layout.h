@@ -19,8 +19,8 @@ enum surus_state {
 
 /* One worker's line. The worker writes it, except for `stop`. Each line is a cache line of its own,
  * so that workers do not slow each other down. Every worker can write to every line. So Surus
- * checks each value before it uses it (docs/internals/shared-memory.md), and a worker never reads its own
- * line but keeps a copy. */
+ * checks each value before it uses it (docs/internals/shared-memory.md), and a worker never reads
+ * its own line but keeps a copy. */
 struct surus_line {
 	_Atomic uint32_t state; /* enum surus_state */
 	/* id of the request it holds, while state is RECEIVED to FINISHING */

@@ -1,8 +1,9 @@
 /* Binds calls inside PHP's library directly, bypassing its symbol table.
  *
- * docs/reference/configuration.md says why. The build finds the instructions, for one library. The master
- * process replaces the library's code by a copy that contains the addresses. Each instruction is
- * checked before it is changed; if anything is unexpected, the code stays as it is. */
+ * docs/reference/configuration.md says why. The build finds the instructions, for one library. The
+ * master process replaces the library's code by a copy that contains the addresses. Each
+ * instruction is checked before it is changed; if anything is unexpected, the code stays as it
+ * is. */
 #include "php/direct_binding.h"
 
 #include <elf.h>

@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod api;
 mod blog;
 mod browser;
 mod checkpoint;

@@ -1,0 +1,9 @@
+<?php
+
+namespace App;
+
+enum Status: string
+{
+    case Open = 'open';
+    case Shipped = 'shipped';
+}

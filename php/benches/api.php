@@ -1,0 +1,73 @@
+<?php
+
+// Measures the CPU time of Surus\Api per request, above a bare echo json_encode():
+// php -d opcache.enable_cli=1 -d memory_limit=1G php/benches/api.php
+
+use Surus\Api\App;
+use Surus\Api\Request;
+
+spl_autoload_register(static fn (string $class) => require dirname(__DIR__).'/src/'.strtr(substr($class, 6), '\\', '/').'.php');
+
+final class NewUser
+{
+    public function __construct(public string $name, public int $age, public ?string $mail = null)
+    {
+    }
+}
+
+const ROUNDS = 25;
+const REQUESTS = 1000;
+
+$app = new App(false);
+$app->get('/', fn () => ['message' => 'Hello World!']);
+for ($number = 0; $number < 100; ++$number) {
+    $app->get("/static$number", fn () => ['message' => 'Hello World!']);
+    $app->get("/users$number/{id:int}", fn (int $id) => ['id' => $id]);
+}
+$app->get('/middleware', fn () => ['message' => 'Hello World!'], fn ($request, $next) => $next($request), fn ($request, $next) => $next($request));
+$app->post('/users', fn (NewUser $user) => ['name' => $user->name]);
+
+// What run() does for each request.
+$answer = (new ReflectionMethod($app, 'answer'))->getClosure($app);
+$get = static function (string $path) use ($answer): Closure {
+    return static function () use ($answer, $path): void {
+        $_SERVER['REQUEST_METHOD'] = 'GET';
+        $_SERVER['REQUEST_URI'] = $path;
+        $answer();
+    };
+};
+$cases = [
+    'bare echo json_encode()' => static function (): void {
+        header('Content-Type: application/json');
+        echo json_encode(['message' => 'Hello World!']);
+    },
+    'hello' => $get('/'),
+    'int parameter, the last of 100 patterns' => $get('/users99/17'),
+    'two middlewares' => $get('/middleware'),
+    '404' => $get('/none'),
+    // The CLI has no body, so that this one creates its request, too.
+    'body of a class with 3 parameters' => static fn () => $app->handle(Request::json('POST', '/users', ['name' => 'Gisgo', 'age' => 30]))->send(),
+];
+
+$cpu = static function (): float {
+    $usage = getrusage();
+
+    return $usage['ru_utime.tv_sec'] * 1e6 + $usage['ru_utime.tv_usec'] + $usage['ru_stime.tv_sec'] * 1e6 + $usage['ru_stime.tv_usec'];
+};
+ob_start();
+$best = array_fill_keys(array_keys($cases), INF);
+// Interleaved, and the best of all rounds: other processes only ever add time.
+for ($round = 0; $round < ROUNDS; ++$round) {
+    foreach ($cases as $name => $case) {
+        $begin = $cpu();
+        for ($request = 0; $request < REQUESTS; ++$request) {
+            $case();
+            ob_clean();
+        }
+        $best[$name] = min($best[$name], ($cpu() - $begin) / REQUESTS);
+    }
+}
+ob_end_clean();
+foreach ($best as $name => $time) {
+    printf("%-42s %5.2f µs\n", $name, $time - ($name === array_key_first($best) ? 0 : reset($best)));
+}

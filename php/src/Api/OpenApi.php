@@ -1,0 +1,105 @@
+<?php
+
+namespace Surus\Api;
+
+/** The OpenAPI 3.1 document of an application's routes. */
+final class OpenApi
+{
+    private const PROBLEM = [
+        'type' => 'object',
+        'properties' => [
+            'type' => ['type' => 'string'],
+            'title' => ['type' => 'string'],
+            'status' => ['type' => 'integer'],
+            'detail' => ['type' => 'string'],
+            'errors' => ['type' => 'array', 'items' => [
+                'type' => 'object',
+                'properties' => ['detail' => ['type' => 'string'], 'pointer' => ['type' => 'string'], 'parameter' => ['type' => 'string']],
+            ]],
+        ],
+        'required' => ['type', 'title', 'status'],
+    ];
+
+    private Schema $schema;
+
+    public function __construct(
+        private readonly Router $router,
+        private readonly string $title,
+        private readonly string $version,
+        private readonly string $path,
+    ) {
+    }
+
+    /** @return array<string, mixed> */
+    public function document(): array
+    {
+        $this->schema = new Schema();
+        $paths = [];
+        foreach ($this->router->routes() as $route) {
+            if ($this->path !== $route->pattern->path) {
+                $paths[$route->pattern->template()][strtolower($route->method)] ??= $this->operation($route);
+            }
+        }
+        ksort($paths);
+
+        return [
+            'openapi' => '3.1.0',
+            'info' => ['title' => $this->title, 'version' => $this->version],
+            'paths' => $paths ?: new \stdClass(),
+            'components' => [
+                'schemas' => $this->schema->components ?: new \stdClass(),
+                'responses' => ['Problem' => [
+                    'description' => 'An error, as in RFC 9457',
+                    'content' => ['application/problem+json' => ['schema' => self::PROBLEM]],
+                ]],
+            ],
+        ];
+    }
+
+    /** @return array<string, mixed> */
+    private function operation(Route $route): array
+    {
+        $signature = $route->signature();
+        $operation = ['operationId' => strtolower($route->method).preg_replace('/[^A-Za-z0-9]/', '', ucwords($route->pattern->template(), '/{-_'))];
+        if ('' !== $signature->summary) {
+            $operation['summary'] = $signature->summary;
+        }
+        $types = [];
+        foreach ($route->pattern->parameters as $name => $type) {
+            $types[$name] = Type::named($type);
+        }
+        $query = [];
+        foreach ($signature->parameters as $parameter) {
+            if (Source::Path === $parameter->source) {
+                $types[$parameter->name] = $parameter->type;
+            } elseif (Source::Query === $parameter->source) {
+                $schema = Schema::withDefault($this->schema->of($parameter->type->withoutNull()), $parameter->default);
+                $query[] = ['name' => $parameter->name, 'in' => 'query', 'required' => $parameter->required, 'schema' => $schema];
+            } elseif (Source::Body === $parameter->source) {
+                $operation['requestBody'] = ['required' => $parameter->required, 'content' => ['application/json' => ['schema' => $this->schema->of($parameter->type)]]];
+            }
+        }
+        $path = array_map(fn (string $name, Type $type) => ['name' => $name, 'in' => 'path', 'required' => true, 'schema' => $this->schema->of($type)], array_keys($types), $types);
+        if ($path || $query) {
+            $operation['parameters'] = [...$path, ...$query];
+        }
+        $operation['responses'] = $this->responses($signature->returns);
+
+        return $operation;
+    }
+
+    /** @return array<string|int, mixed> */
+    private function responses(Type $returns): array
+    {
+        $problem = ['$ref' => '#/components/responses/Problem'];
+        if ([] === $returns->names) {
+            return ['204' => ['description' => 'Done'], 'default' => $problem];
+        }
+        $known = !array_intersect([Response::class, Type::ANY, 'never'], $returns->names);
+
+        return [
+            '200' => ['description' => 'OK'] + ($known ? ['content' => ['application/json' => ['schema' => $this->schema->of($returns)]]] : []),
+            'default' => $problem,
+        ];
+    }
+}
