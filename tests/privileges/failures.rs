@@ -113,7 +113,7 @@ pub fn reload_signals_during_the_start_of_a_front_do_not_end_it() {
         get(&surus, "/") == Some((200, "hello".into()))
     });
     let log = surus.log();
-    assert_eq!(log.matches("the front has died").count(), 1, "{log}");
+    assert_eq!(log.matches("the front end has died").count(), 1, "{log}");
 }
 
 pub fn descriptors_of_the_starter_do_not_reach_the_front() {

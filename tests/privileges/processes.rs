@@ -149,7 +149,7 @@ pub fn dead_front_is_replaced_and_its_php_ends() {
     }
     assert_serves(&surus);
     assert!(
-        surus.log().contains("the front has died"),
+        surus.log().contains("the front end has died"),
         "{}",
         surus.log()
     );
