@@ -197,7 +197,7 @@ pub fn server_of_a_user_is_one_process() {
     assert_serves(&surus);
     assert_eq!(surus.front(), surus.pid());
     assert_eq!(children(surus.pid()).len(), 1, "the master process");
-    assert!(!surus.log().contains("front:"), "{}", surus.log());
+    assert!(!surus.log().contains("front end:"), "{}", surus.log());
     for signal in ["USR2", "QUIT"] {
         surus.signal(signal);
         if signal == "USR2" {
