@@ -16,11 +16,11 @@ pub struct Settings {
     /// The document root, relative to the project. By default the first of [`ROOTS`](super::ROOTS)
     /// that has an `index.php`, otherwise the project itself.
     pub root: Option<PathBuf>,
-    /// File names that stand for their directory, in this order.
+    /// Index files of a directory, in order of precedence.
     #[serde(deserialize_with = "indexes")]
     pub index: Vec<String>,
     /// Which symbolic links out of the document root are followed: `inside` none; `owner` (the
-    /// default) those whose owner is root or owns the target; `follow` all.
+    /// default) links of root or of the target's owner; `follow` all.
     pub symlinks: Symlinks,
     /// URL paths below which visitors can upload files: PHP there is never run and never sent.
     #[serde(deserialize_with = "for_uploads")]
@@ -28,8 +28,8 @@ pub struct Settings {
     /// Whether the rules of `.htaccess` files about access, PHP and redirects apply, as listed in
     /// docs/reference/htaccess.md.
     pub htaccess: bool,
-    /// Whether the front controller answers requests for missing files. With `.htaccess` files on
-    /// the way, these name it.
+    /// Whether the front controller handles requests for missing files. If there are `.htaccess`
+    /// files on the way, they select it.
     pub fallback: bool,
     /// Files and scripts that answer 404 in addition to the built-in private ones: `.gitignore`
     /// patterns below the document root; `!` shows a built-in one.
