@@ -224,7 +224,7 @@ mod tests {
         assert!(processes.signal(below, pidfd(below), Which::Resume).is_ok());
         assert!(processes.signal(child.id(), None, Which::Kill).is_ok());
         reap_one(&mut processes);
-        assert!(child.wait().is_err(), "it is reaped");
+        assert!(child.wait().is_err(), "the child is reaped");
         // Its parent is gone; it was in the master process's group.
         let orphans = processes.orphans.iter().map(Pid::get);
         assert_eq!(orphans.collect::<Vec<_>>(), [below]);

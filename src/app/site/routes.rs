@@ -273,7 +273,9 @@ fn methods(names: &[String]) -> Result<Vec<Method>> {
     let method = |name: &String| match Method::from_bytes(name.as_bytes()) {
         Ok(method) if !name.bytes().any(|b| b.is_ascii_lowercase()) => Ok(method),
         _ => {
-            bail!("`methods` has {name:?}; it takes names such as \"GET\" or \"POST\", in capitals")
+            bail!(
+                "`methods` has {name:?}; it expects names such as \"GET\" or \"POST\", in capitals"
+            )
         }
     };
     names.iter().map(method).collect()
@@ -281,12 +283,12 @@ fn methods(names: &[String]) -> Result<Vec<Method>> {
 
 fn header_name(name: &str) -> Result<HeaderName> {
     HeaderName::from_bytes(name.as_bytes()).with_context(|| {
-        format!("`header` is {name:?}; it takes the name of a header, such as \"Authorization\"")
+        format!("`header` is {name:?}; it expects the name of a header, such as \"Authorization\"")
     })
 }
 
 fn named(setting: &str, name: String) -> Result<String> {
-    ensure!(!name.is_empty(), "`{setting}` is empty; it takes a name");
+    ensure!(!name.is_empty(), "`{setting}` is empty; it expects a name");
     Ok(name)
 }
 

@@ -59,7 +59,7 @@ pub(super) fn index(names: &[String]) -> Result<Vec<String>> {
     for name in names {
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
             bail!(
-                "`index` has {name:?}; it takes names of files, such as \"index.php\", without a \
+                "`index` has {name:?}; it expects names of files, such as \"index.php\", without a \
                  directory or a leading dot"
             );
         }
@@ -75,7 +75,7 @@ pub(super) fn uploads(prefixes: &[String]) -> Result<Vec<String>> {
         let normal = normalize(prefix).map(|normal| normal.path() == prefix);
         if normal != Ok(true) || prefix == "/" {
             bail!(
-                "`uploads` has {prefix:?}; it takes URL paths, such as \"/uploads\" or \
+                "`uploads` has {prefix:?}; it expects URL paths, such as \"/uploads\" or \
                  \"/wp-content/uploads\""
             );
         }

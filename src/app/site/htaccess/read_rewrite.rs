@@ -161,7 +161,7 @@ impl Reader {
         words: &[String],
         context: &Context,
     ) -> Result<SetEnvIf, SyntaxError> {
-        let takes = |what| error(node, format!("{} takes {what}", node.name));
+        let takes = |what| error(node, format!("{} needs {what}", node.name));
         let (attribute, words) = match node.name.as_str() {
             "browsermatch" | "browsermatchnocase" => ("user-agent".to_owned(), words),
             "setenvifexpr" => (String::new(), words),
