@@ -1,4 +1,4 @@
-//! Starts and signals PHP's processes for a front that has no right to do so itself.
+//! Starts and signals PHP processes for a front end that lacks the rights to do so.
 
 use std::fmt;
 use std::io;
@@ -13,79 +13,79 @@ use tokio::sync::watch;
 
 use crate::engine::Pending;
 
-/// What an installed PHP is started for.
+/// Why an installed PHP is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// To say which functions its settings disable (`cli`).
+    /// Reports which functions PHP's settings disable (`cli`).
     Probe,
-    /// One request (`cgi`, `cli`).
+    /// Serves one request (`cgi`, `cli`).
     Request,
-    /// Many requests (`fpm`, `builtin`).
+    /// Serves many requests (`fpm`, `builtin`).
     Server,
 }
 
-/// What a process is signalled.
+/// A signal to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
-    /// To look whether its request is to end.
+    /// Makes a worker check whether its request must stop.
     Stop,
-    /// To go on, where it was stopped (`SIGCONT`).
+    /// Continues a stopped process (`SIGCONT`).
     Resume,
     /// `SIGTERM`.
     Terminate,
     /// `SIGKILL`.
     Kill,
-    /// `SIGKILL` to a process that was started and to its process group.
+    /// `SIGKILL` to a started process and its process group.
     KillGroup,
 }
 
-/// Descriptors of a master process, in the order in which [`Launcher::master`] takes them.
+/// The number of descriptors of a master process, in the order of [`Launcher::master`].
 pub const MASTER_DESCRIPTORS: usize = 8;
 
-/// A directory that PHP is started with.
+/// A directory that an installed PHP is started with.
 #[derive(Debug, Clone)]
 pub struct Home {
     pub number: u32,
     pub path: PathBuf,
 }
 
-/// A process that has the rights which starting PHP takes, as the front sees it. Pools are those of
-/// the configuration, by their place.
+/// The front end's interface to the process that has the rights to start PHP. A pool's number is
+/// its index in the configuration.
 pub trait Launcher: fmt::Debug + Send + Sync {
-    /// Starts the master process of a pool with: control, inbox, scoreboard, waiting, rings,
-    /// doorbell, stdout, stderr.
+    /// Starts the master process of a pool. The descriptors are: control, inbox, scoreboard,
+    /// waiting, rings, doorbell, stdout, stderr.
     fn master(&self, pool: u16, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>>;
 
-    /// Makes what an installed PHP of a pool is started with.
+    /// Creates the directory that a pool's installed PHP is started with.
     fn home(&self, pool: u16) -> Pending<'_, anyhow::Result<Home>>;
 
-    /// Removes it.
+    /// Removes such a directory.
     fn close_home(&self, number: u32);
 
-    /// Starts an installed PHP, with: stdin, stdout, stderr, and the role's other descriptors. The
-    /// launcher keeps the output of a [`Role::Probe`].
+    /// Starts an installed PHP. The descriptors are stdin, stdout, stderr, and those of the role.
+    /// The launcher keeps the output of a [`Role::Probe`].
     fn php(&self, home: u32, role: Role, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>>;
 
-    /// Signals a process that was started, or its child. Does not report whether it existed.
+    /// Signals a started process or its child. Does not report whether the process existed.
     fn signal(&self, pid: u32, pidfd: Option<BorrowedFd<'_>>, which: Which);
 
-    /// Connects to the php-fpm that a pool has configured.
+    /// Connects to the php-fpm that the pool's configuration names.
     fn connect(&self, pool: u16) -> Pending<'_, anyhow::Result<OwnedFd>>;
 }
 
-/// A launcher, and the pool that it is asked for.
+/// A launcher and the pool that it is used for.
 #[derive(Debug, Clone)]
 pub struct Launch {
     pub by: Arc<dyn Launcher>,
     pub pool: u16,
 }
 
-/// A process of PHP's.
+/// A PHP process.
 #[derive(Debug)]
 pub enum Child {
     /// A child of this process.
     Own(Box<tokio::process::Child>),
-    /// The same, which is only ever asked whether it has ended.
+    /// A child of this process that is only polled for its exit.
     Plain(std::process::Child),
     /// A child of the launcher.
     Kept(Kept),
@@ -96,12 +96,12 @@ pub enum Child {
 pub struct Kept {
     pub pid: u32,
     pub by: Arc<dyn Launcher>,
-    /// Its wait status, once it has ended.
+    /// The wait status, once the child has exited.
     pub exit: watch::Receiver<Option<i32>>,
 }
 
 impl Child {
-    /// Its number; 0 when it has ended.
+    /// The process id; 0 if the child has exited.
     pub fn pid(&self) -> u32 {
         match self {
             Child::Own(child) => child.id().unwrap_or(0),
@@ -110,7 +110,7 @@ impl Child {
         }
     }
 
-    /// Returns when it has ended. Cancelling before loses nothing.
+    /// Returns when the child has exited. Cancel-safe.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         match self {
             Child::Own(child) => child.wait().await,
@@ -124,7 +124,7 @@ impl Child {
         }
     }
 
-    /// How it has ended, if it has.
+    /// The exit status, if the child has exited.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         match self {
             Child::Own(child) => child.try_wait(),
@@ -133,7 +133,7 @@ impl Child {
         }
     }
 
-    /// Ends it at once, if it is still there.
+    /// Kills the child if it still runs.
     pub fn kill(&mut self) {
         if self.has_ended() {
             return;
@@ -145,8 +145,8 @@ impl Child {
         }
     }
 
-    /// Ends what is left of the process group of a child that has ended. The keeper does that for
-    /// its own.
+    /// Kills the remaining process group of an exited child. The keeper does this for its own
+    /// children.
     pub fn kill_rest(&self, leader: u32) {
         if let Child::Own(_) | Child::Plain(_) = self {
             let _ = process::kill_group(leader);
@@ -157,7 +157,7 @@ impl Child {
         !matches!(self.try_wait(), Ok(None))
     }
 
-    /// Asks it to end, if it is still there.
+    /// Sends `SIGTERM` to the child if it still runs.
     pub fn terminate(&mut self) {
         if self.has_ended() {
             return;
@@ -171,7 +171,7 @@ impl Child {
         }
     }
 
-    /// Ends it and its process group at once, if it is still there.
+    /// Kills the child and its process group if it still runs.
     pub fn kill_group(&mut self) {
         if self.has_ended() {
             return;
@@ -186,11 +186,11 @@ impl Child {
     }
 }
 
-/// A process that a master process has started.
+/// A process that a master process started.
 #[derive(Debug)]
 pub struct Pid {
     process: process::Pid,
-    /// `None` where this process may signal it.
+    /// `None` if this process may signal it directly.
     by: Option<Arc<dyn Launcher>>,
 }
 
@@ -200,7 +200,7 @@ impl Pid {
         Pid { process, by }
     }
 
-    /// The number.
+    /// The process id.
     pub fn get(&self) -> u32 {
         self.process.get()
     }
@@ -218,12 +218,12 @@ impl Pid {
         }
     }
 
-    /// Sends the signal by which a worker looks at its line's `stop`.
+    /// Sends the signal that makes a worker check the `stop` flag in its scoreboard line.
     pub fn stop(&self) -> io::Result<()> {
         self.signal(Which::Stop)
     }
 
-    /// Ends the process at once.
+    /// Kills the process.
     pub fn kill(&self) -> io::Result<()> {
         self.signal(Which::Kill)
     }

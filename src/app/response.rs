@@ -12,7 +12,7 @@ use tracing::warn;
 use crate::event::{Failure, Response, ResponseBody};
 use crate::observe::rate_limit::Rarely;
 
-/// What `Retry-After` tells a rejected client. Its connection is not read before.
+/// The `Retry-After` value for a rejected client. Its connection is not read until then.
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pub fn no_content() -> Response {

@@ -208,7 +208,7 @@ mod tests {
             .map(|text| text.strip_prefix(root.to_str().unwrap()).unwrap())
             .collect();
         assert_eq!(named.len(), 3, "{named:?}");
-        assert!(named[0].starts_with("/admin/.htaccess:2: valid-user asks for a password"));
+        assert!(named[0].starts_with("/admin/.htaccess:2: valid-user requires a password"));
         assert!(named[1].starts_with("/admin/.htaccess:4: Require expr is not evaluated"));
         assert!(named[2].starts_with("/admin/.htaccess:5: nosuchthing is not known"));
         for (text, closed, open) in [

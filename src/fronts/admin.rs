@@ -1,5 +1,5 @@
-//! For operators: health, readiness, metrics, status, reload. On a listener of its own, by default
-//! a unix socket that only the user who started Surus can open.
+//! The admin endpoints for operators: health, readiness, metrics, status and reload. They have a
+//! separate listener, by default a unix socket that only the user who started Surus can open.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -44,7 +44,7 @@ impl Settings {
             .unwrap_or_else(|| Address::Unix(default_socket(project)))
     }
 
-    /// Binds it; a unix socket and its directory are for their owner only.
+    /// Binds the listener. Only the owner can access a unix socket and a directory created for it.
     pub fn bind(&self, project: &Path) -> anyhow::Result<Bound> {
         let address = self.address(project);
         let Address::Unix(path) = &address else {
@@ -55,12 +55,12 @@ impl Settings {
             surus_sys::trusted_path::directory(directory, Some(0o700))
                 .with_context(|| {
                     format!(
-                        "cannot make {} for the admin socket; admin.listen takes another place, such as \
+                        "cannot create {} for the admin socket; set another address in admin.listen, such as \
                          \"unix:/var/lib/app/admin.sock\" or \"127.0.0.1:9000\"",
                         directory.display()
                     )
                 })?;
-            // A configured directory is the administrator's choice.
+            // An explicit directory is not checked.
             if self.listen.is_none() {
                 check_directory(directory)?;
             }
@@ -85,21 +85,21 @@ impl Settings {
 /// one.
 fn check_directory(directory: &Path) -> anyhow::Result<()> {
     let found = std::fs::symlink_metadata(directory)
-        .with_context(|| format!("cannot look at {}", directory.display()))?;
+        .with_context(|| format!("cannot inspect {}", directory.display()))?;
     let why = if !found.is_dir() {
         "is not a directory".to_string()
     } else if found.uid() != surus_sys::process::uid() {
         format!("belongs to another user ({})", found.uid())
     } else if found.mode() & 0o022 != 0 {
         format!(
-            "can be written to by others (its mode is {:o})",
+            "is writable by other users (mode {:o})",
             found.mode() & 0o777
         )
     } else {
         return Ok(());
     };
     bail!(
-        "{} is to hold the admin socket but {why}; remove it, or name a socket elsewhere in admin.listen (SURUS_ADMIN_LISTEN)",
+        "cannot use {} for the admin socket: it {why}; remove it, or set another socket in admin.listen (SURUS_ADMIN_LISTEN)",
         directory.display()
     )
 }
@@ -120,15 +120,15 @@ fn default_socket(project: &Path) -> PathBuf {
         .to_string_lossy()
         .trim_matches('/')
         .replace('/', "-");
-    // A socket's path may have 107 bytes; the end of a long name says more than its beginning.
+    // A socket path may have at most 107 bytes. The end of a long name is more specific than its
+    // beginning.
     let mut ends = (name.len().saturating_sub(51)..).filter(|at| name.is_char_boundary(*at));
     let name = &name[ends.next().unwrap_or_default()..];
     let name = if name.is_empty() { "root" } else { name };
     directory.join(format!("{name}-{:08x}.sock", fingerprint(project)))
 }
 
-/// What is different for paths that look the same in a file's name (FNV-1a, which every version
-/// computes alike).
+/// Distinguishes projects whose paths become the same file name (FNV-1a, stable across versions).
 fn fingerprint(path: &Path) -> u32 {
     let bytes = path.as_os_str().as_encoded_bytes();
     bytes.iter().fold(0x811c9dc5, |hash, byte| {
@@ -136,13 +136,13 @@ fn fingerprint(path: &Path) -> u32 {
     })
 }
 
-/// What operators can ask for.
+/// The operations of the admin listener.
 pub struct Admin {
-    /// The directory that it serves.
+    /// The served project's directory.
     pub project: PathBuf,
     pub engines: Vec<Arc<dyn Engine>>,
     pub metrics: Arc<Metrics>,
-    /// Set when the end has begun: not ready any more.
+    /// Set when a shutdown has begun: no longer ready.
     pub draining: AtomicBool,
     /// Boots the application again.
     pub reload: Box<dyn Fn() -> Pending<'static, anyhow::Result<()>> + Send + Sync>,
@@ -196,7 +196,7 @@ impl Admin {
         self.engines.iter().try_for_each(|engine| engine.ready())
     }
 
-    /// Is it this project that is meant, under whatever name?
+    /// Whether `project` is the served project, possibly under another path.
     fn serves(&self, project: &Path) -> bool {
         let real = |path: &Path| path.canonicalize().ok();
         project == self.project || real(project).is_some_and(|it| real(&self.project) == Some(it))
@@ -208,7 +208,7 @@ impl Admin {
             let project = PathBuf::from(OsString::from_vec(bytes));
             if !self.serves(&project) {
                 let (ours, theirs) = (self.project.display(), project.display());
-                let why = format!("the surus that answers here serves {ours}, not {theirs}\n");
+                let why = format!("this surus serves {ours}, not {theirs}\n");
                 return text(StatusCode::MISDIRECTED_REQUEST, why);
             }
         }
@@ -262,11 +262,11 @@ fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
     response
 }
 
-/// For which project a question is, percent-encoded. Without it, it is for whichever is served.
+/// The project that a request is for, percent-encoded. Without it, any project answers.
 static PROJECT: HeaderName = HeaderName::from_static("surus-project");
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
-/// Asks the running Surus of a project; for `surus status` and `surus reload`.
+/// Sends a request to the running Surus of a project, for `surus status` and `surus reload`.
 pub async fn ask(
     address: &Address,
     project: &Path,
@@ -284,13 +284,13 @@ pub async fn ask(
         Address::Unix(socket) => {
             let stream = tokio::net::UnixStream::connect(socket)
                 .await
-                .with_context(|| nobody(address))?;
+                .with_context(|| not_running(address))?;
             exchange(stream, request).await
         }
         Address::Tcp(address_) => {
             let stream = tokio::net::TcpStream::connect(address_)
                 .await
-                .with_context(|| nobody(address))?;
+                .with_context(|| not_running(address))?;
             exchange(stream, request).await
         }
     }?;
@@ -303,7 +303,7 @@ pub async fn ask(
     Ok((status, text))
 }
 
-fn nobody(address: &Address) -> String {
+fn not_running(address: &Address) -> String {
     format!(
         "no running surus answers at {address}; is it started for this directory, and by this user?"
     )
@@ -330,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_project_has_a_socket_of_its_own() {
+    fn default_socket_differs_for_every_project() {
         let name = |project: &str| {
             let socket = default_socket(Path::new(project));
             socket.file_name().unwrap().to_str().unwrap().to_string()
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn directory_writable_by_others_is_rejected_for_the_socket() {
+    fn socket_directory_writable_by_others_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path();
         let check = |mode| {
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(check(0o755), Ok(()));
         for mode in [0o770, 0o777, 0o702] {
             let why = check(mode).unwrap_err();
-            assert!(why.contains("written to by others") && why.contains("admin.listen"));
+            assert!(why.contains("writable by other users") && why.contains("admin.listen"));
         }
         check(0o700).unwrap();
         let link = place.join("link");

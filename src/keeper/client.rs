@@ -1,4 +1,4 @@
-//! The front's end of the socket to the keeper: asks, and hands answers to those who wait for them.
+//! The front end's side of the socket to the keeper: sends requests and delivers the replies.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::engine::Pending;
 use crate::launcher::{Child, Home, Kept, Launcher, Role, Which};
 use crate::observe::reopen;
 
-/// So long an answer of the keeper may take.
+/// How long the front end waits for a reply of the keeper.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection to the keeper.
@@ -31,15 +31,15 @@ pub struct Client {
     state: Mutex<State>,
     /// Cancelled when the keeper is gone.
     lost: CancellationToken,
-    /// This, for the children that it starts.
+    /// A reference to itself, for the children that it starts.
     this: std::sync::Weak<Client>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Those that wait for an answer, with the descriptors that have come of it so far.
+    /// Callers that wait for a reply, with the descriptors received so far.
     waiting: HashMap<u32, (oneshot::Sender<Answer>, Vec<OwnedFd>)>,
-    /// By number: what is told the wait status of a child.
+    /// By process id: receives the wait status of a child.
     children: HashMap<u32, watch::Sender<Option<i32>>>,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Takes over the front's end of the socket; to be called within a runtime.
+    /// Takes over the front end's end of the socket. Must be called within a runtime.
     pub fn new(socket: OwnedFd) -> io::Result<Arc<Client>> {
         let socket = Arc::new(AsyncSeqpacket::new(Seqpacket::nonblocking(socket)?)?);
         let (to_send, mut sent) = mpsc::unbounded_channel::<(Request, Vec<OwnedFd>)>();
@@ -72,7 +72,7 @@ impl Client {
             while let Some((request, fds)) = sent.recv().await {
                 let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
                 if let Err(error) = sender.send_with(&request.encode(), &fds).await {
-                    // That the keeper is gone is seen where it is read from.
+                    // The reading task notices that the keeper is gone.
                     warn!(%error, ?request, "cannot ask the keeper");
                 }
             }
@@ -88,17 +88,17 @@ impl Client {
         Ok(client)
     }
 
-    /// Returns when the keeper is gone, without which there is nothing left to do.
+    /// Returns when the keeper is gone. The front end cannot continue without it.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
     }
 
-    /// Says that the application is served from now on.
+    /// Reports that the application is served from now on.
     pub fn ready(&self) {
         self.post(Request::Ready, Vec::new());
     }
 
-    /// Has the keeper open the directories that are served again.
+    /// Asks the keeper to open the served directories again.
     pub async fn place(&self) -> anyhow::Result<Place> {
         match self.ask(|id| Request::Place { id }, Vec::new()).await? {
             Answer::Done(number, _, mut fds) if !fds.is_empty() => {
@@ -111,12 +111,11 @@ impl Client {
         }
     }
 
-    /// Has the keeper replace the process that opens files below the directories of a place.
-    /// Returns the socket to it.
+    /// Asks the keeper to replace the opener of a place. Returns the socket to the new one.
     pub async fn opener(&self, place: u32) -> anyhow::Result<OwnedFd> {
         let asked = self.ask(|id| Request::Opener { id, place }, Vec::new());
         match asked.await? {
-            Answer::Done(_, _, mut fds) => fds.pop().context("no socket came"),
+            Answer::Done(_, _, mut fds) => fds.pop().context("the keeper's reply has no socket"),
             _ => Err(confused()),
         }
     }
@@ -126,7 +125,7 @@ impl Client {
     }
 
     fn post(&self, request: Request, fds: Vec<OwnedFd>) {
-        // The task that takes them lives as long as the runtime.
+        // The receiving task lives as long as the runtime.
         let _ = self.to_send.send((request, fds));
     }
 
@@ -147,7 +146,7 @@ impl Client {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(anyhow!("the keeper is gone")),
             Err(_) => {
-                // What is started for an answer that comes later is ended then.
+                // A process or descriptor from a late reply is released on arrival.
                 self.lock().waiting.remove(&id);
                 Err(anyhow!("the keeper has not answered for {PATIENCE:?}"))
             }
@@ -158,7 +157,7 @@ impl Client {
         let mut buffer = vec![0; MOST_BYTES + 1];
         loop {
             let received = match socket.receive(&mut buffer).await {
-                Ok(received) if received.len == 0 => return "it has ended".into(),
+                Ok(received) if received.len == 0 => return "it has exited".into(),
                 Ok(received) => received,
                 Err(error) => return error.to_string(),
             };
@@ -173,7 +172,7 @@ impl Client {
     fn take(&self, reply: Reply, fds: Vec<OwnedFd>) {
         match reply {
             Reply::Started { id, pid } => {
-                // Before the next message, which may say that it has ended.
+                // Registered before the next message is read, because that may report the exit.
                 let (ended, exit) = watch::channel(None);
                 let Some(by) = self.this.upgrade() else {
                     return;
@@ -213,12 +212,12 @@ impl Client {
                         warn!(%error, "cannot write to the reopened logs");
                     }
                 }
-                Err(_) => warn!("the keeper sent no logs to reopen"),
+                Err(_) => warn!("the keeper sent no reopened logs"),
             },
         }
     }
 
-    /// Hands over an answer, or takes it back if no caller waits for it any more.
+    /// Delivers an answer, or returns it if the caller no longer waits.
     fn give(&self, id: u32, answer: Answer) -> Result<(), Answer> {
         match self.lock().waiting.remove(&id) {
             Some((waiting, _)) => waiting.send(answer),
@@ -239,7 +238,7 @@ impl Client {
 }
 
 fn confused() -> anyhow::Error {
-    anyhow!("the keeper answered another question")
+    anyhow!("the keeper's reply does not match the request")
 }
 
 impl Launcher for Client {
@@ -269,7 +268,7 @@ impl Launcher for Client {
     }
 
     fn signal(&self, pid: u32, pidfd: Option<BorrowedFd<'_>>, which: Which) {
-        // Without one, the keeper opens one itself.
+        // Without a pidfd, the keeper opens one itself.
         let pidfd = pidfd.and_then(|fd| fd.try_clone_to_owned().ok());
         self.post(Request::Signal { pid, which }, pidfd.into_iter().collect());
     }
@@ -280,7 +279,9 @@ impl Launcher for Client {
                 .ask(|id| Request::Connect { id, pool }, Vec::new())
                 .await?
             {
-                Answer::Done(_, _, mut fds) => fds.pop().context("no connection came"),
+                Answer::Done(_, _, mut fds) => {
+                    fds.pop().context("the keeper's reply has no connection")
+                }
                 _ => Err(confused()),
             }
         })

@@ -1,4 +1,4 @@
-//! Gives up the front's rights, step by step, and says which steps were taken.
+//! Drops the front end's privileges step by step, and logs which steps succeeded.
 
 use std::path::PathBuf;
 
@@ -11,16 +11,16 @@ use tracing::{info, warn};
 /// What the front end gives up in addition to root.
 #[derive(Debug, Clone)]
 pub struct Confinement {
-    /// The user that it becomes, if configured.
+    /// The user that the front end runs as, if configured.
     pub user: Option<String>,
     pub landlock: bool,
     pub seccomp: bool,
 }
 
-/// Users for the front, the best first.
+/// Candidate users for the front end, in order of preference.
 const USERS: [&str; 3] = ["surus", "www-data", "nobody"];
 
-/// The user that the front end becomes if PHP runs as `php`.
+/// The user of the front end if PHP runs as the uid `php`.
 pub fn identity(settings: &Confinement, php: u32) -> anyhow::Result<Identity> {
     let find = |name: &str| {
         let found = process::find_user(name, None);
@@ -41,7 +41,7 @@ pub fn identity(settings: &Confinement, php: u32) -> anyhow::Result<Identity> {
                 .position(|user| user.uid != php && user.uid != 0);
             let index = other.or_else(|| found.iter().position(|user| user.uid != 0));
             let index = index.with_context(|| {
-                format!("there is none of the users {USERS:?}; create one, or set http.user")
+                format!("none of the users {USERS:?} exists; create one, or set http.user")
             })?;
             found.swap_remove(index)
         }
@@ -52,15 +52,15 @@ pub fn identity(settings: &Confinement, php: u32) -> anyhow::Result<Identity> {
     if user.uid == php {
         warn!(
             user = user.name,
-            "the front and PHP are of the same user, so that PHP scripts may signal the front; set http.user"
+            "the front end and PHP run as the same user, so PHP scripts can signal the front end; set http.user"
         );
     }
     let identity = Identity::of(&user);
     identity.with_context(|| format!("cannot look up the groups of {} (http.user)", user.name))
 }
 
-/// Gives up everything that serving takes no part of, for ever. Called in the front, which has one
-/// thread.
+/// Permanently drops all privileges that serving does not need. Called in the front end, which has
+/// one thread at this point.
 pub fn confine(
     settings: &Confinement,
     identity: &Identity,
@@ -70,47 +70,49 @@ pub fn confine(
     privileges::leave_terminal().context("cannot leave the keeper's process group")?;
     let is_bounded = privileges::give_up(identity).with_context(|| {
             format!(
-                "cannot become {identity} (http.user); a server that is started as root needs the capabilities CAP_SETUID and CAP_SETGID"
+                "cannot become {identity} (http.user); a server started as root needs the capabilities CAP_SETUID and CAP_SETGID"
             )
         })?;
-    privileges::end_with(keeper).context("the keeper has ended")?;
+    privileges::end_with(keeper).context("the keeper has exited")?;
     privileges::set_name(c"surus front");
     if !is_bounded {
-        info!("the bounding set of capabilities stays, because CAP_SETPCAP is missing");
+        info!("cannot clear the capability bounding set: CAP_SETPCAP is missing");
     }
     info!(
         uid = identity.uid,
         gid = identity.gid,
         groups = ?identity.groups,
-        "front: privileges dropped; no capabilities, no_new_privs, not dumpable"
+        "front end: privileges dropped; no capabilities, no_new_privs, not dumpable"
     );
     let trees = reach.trees.iter().map(|(path, _)| path);
     let reads: Vec<_> = reach.reads.iter().chain(trees).collect();
     match settings.landlock {
-        false => info!("front: Landlock is switched off (http.landlock)"),
+        false => info!("front end: Landlock is switched off (http.landlock)"),
         true => match surus_sys::confine::landlock(reach) {
             Ok(Held::Wholly) => info!(
                 reads = ?reads,
                 writes = ?reach.writes,
-                "front: Landlock restricts files, ports and signals"
+                "front end: Landlock restricts files, ports and signals"
             ),
             Ok(Held::Partly) => info!(
                 reads = ?reads,
                 writes = ?reach.writes,
-                "front: Landlock restricts files; this kernel does not know all of it"
+                "front end: Landlock restricts files; this kernel supports only part of it"
             ),
-            Ok(Held::No) => info!("front: this kernel has no Landlock; files are not restricted"),
-            Err(error) => bail!("cannot restrict the front (http.landlock): {error}"),
+            Ok(Held::No) => {
+                info!("front end: this kernel has no Landlock; files are not restricted")
+            }
+            Err(error) => bail!("cannot restrict the front end (http.landlock): {error}"),
         },
     }
     match settings.seccomp {
-        false => info!("front: seccomp is switched off (http.seccomp)"),
+        false => info!("front end: seccomp is switched off (http.seccomp)"),
         true => match surus_sys::confine::seccomp() {
-            Ok(()) => info!("front: seccomp forbids system calls that a server has no use for"),
+            Ok(()) => info!("front end: seccomp forbids system calls that a server does not need"),
             Err(error) if is_missing(&error) => {
-                info!("front: this kernel has no seccomp; system calls are not restricted")
+                info!("front end: this kernel has no seccomp; system calls are not restricted")
             }
-            Err(error) => bail!("cannot restrict the front (http.seccomp): {error}"),
+            Err(error) => bail!("cannot restrict the front end (http.seccomp): {error}"),
         },
     }
     Ok(())

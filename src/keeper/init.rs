@@ -1,5 +1,4 @@
-//! Process 1 of a container: reaps orphans, passes signals on, and ends with the server, which is a
-//! child of it.
+//! Process 1 of a container: reaps orphans, forwards signals, and exits with the server, its child.
 
 use anyhow::Context;
 use std::os::fd::AsFd;
@@ -11,8 +10,8 @@ use surus_sys::privileges;
 use surus_sys::process;
 use surus_sys::signals::{self, Signals, Told};
 
-/// If this is process 1, has a child be the server. Returns in the child, and wherever this is
-/// another process, with `None`; in process 1 with the status to exit with.
+/// In process 1, forks the server. Returns `None` in the child and in any other process; in process
+/// 1, returns the exit status.
 pub fn run() -> anyhow::Result<Option<u8>> {
     if std::process::id() != 1 {
         return Ok(None);
@@ -29,7 +28,7 @@ pub fn run() -> anyhow::Result<Option<u8>> {
     loop {
         signals::wait(&[signals.as_fd()], None, None);
         while let Some(told) = signals.read() {
-            // A server that has just ended is reaped below.
+            // A server that has just exited is reaped below.
             let _ = match told {
                 Told::Child => Ok(()),
                 Told::End | Told::Drain => process::terminate(server),

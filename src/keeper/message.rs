@@ -1,53 +1,52 @@
-//! The closed set of messages between the keeper and the front: their form, and the parser that
-//! meets hostile bytes.
+//! The closed set of messages between the keeper and the front end: their encoding, and the parser
+//! for untrusted bytes.
 //!
-//! One message is one packet: a byte for its kind, then numbers of fixed size (little-endian), then
-//! at most one text, which goes to the end. What is too short, too long or unknown is no message.
+//! One message is one packet: a byte for the kind, then integers of fixed size (little-endian),
+//! then at most one text up to the end. A packet that is too short, too long or unknown is
+//! rejected.
 
 use std::io;
 
 use crate::launcher::{Role, Which};
 
-/// Longer messages are refused before they are looked at.
+/// Longer messages are rejected before they are parsed.
 pub const MOST_BYTES: usize = 32 * 1024;
 
-/// What the front asks for. The numbers that it chooses (`id`) come back with the answer.
+/// Requests of the front end. The reply repeats the `id` that the front end chose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Start the master process of a configured pool. Comes with
+    /// Start the master process of a pool. Carries
     /// [`MASTER_DESCRIPTORS`](crate::launcher::MASTER_DESCRIPTORS) descriptors.
     Master { id: u32, pool: u16 },
-    /// Make the directory that PHP of a configured pool is started with.
+    /// Create the directory that a pool's installed PHP is started with.
     Home { id: u32, pool: u16 },
     /// Remove such a directory.
     CloseHome { home: u32 },
-    /// Start the installed PHP of a directory's pool in one of its roles. Comes with descriptors of
-    /// the role.
+    /// Start the installed PHP of a directory's pool in one of its roles. Carries the role's
+    /// descriptors.
     Php { id: u32, home: u32, role: Role },
-    /// Signal a process that the keeper has started, or a descendant. May come with a pidfd of it.
+    /// Signal a process that the keeper started, or its child. May carry its pidfd.
     Signal { pid: u32, which: Which },
-    /// Connect to the configured php-fpm of a pool.
+    /// Connect to the php-fpm that the pool's configuration names.
     Connect { id: u32, pool: u16 },
-    /// Open the directories of the configuration again.
+    /// Open the configured directories again.
     Place { id: u32 },
-    /// Start another process that opens files below the directories of a place, and end the one
-    /// that there is.
+    /// Start a new opener for the directories of a place, and kill the current one.
     Opener { id: u32, place: u32 },
-    /// The application has booted, and is served from now on.
+    /// The application has booted and is served from now on.
     Ready,
 }
 
-/// What the keeper says.
+/// Messages of the keeper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// A process has been started.
     Started { id: u32, pid: u32 },
-    /// Another request has been done. Has a text or descriptors where that request's answer has
-    /// some.
+    /// The request was performed. `text` and descriptors are the result, if there is one.
     Done { id: u32, number: u32, text: String },
-    /// A request could not be done, and why.
+    /// The request failed; `why` is the error.
     Failed { id: u32, why: String },
-    /// A process that was started has ended.
+    /// A started process has exited.
     Exited { pid: u32, wait_status: i32 },
     /// Write the logs to these descriptors from now on: stdout, stderr.
     Reopen,
@@ -64,7 +63,7 @@ impl From<NoMessage> for io::Error {
     }
 }
 
-/// What is left of a packet.
+/// The unparsed remainder of a packet.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -92,7 +91,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Nothing may follow.
+/// Rejects a message that is followed by more bytes.
 fn whole<T>(message: T, rest: &Rest<'_>) -> Result<T, NoMessage> {
     rest.0.is_empty().then_some(message).ok_or(NoMessage)
 }
@@ -155,7 +154,7 @@ impl Request {
         to
     }
 
-    /// The number that its answer has, where it has one.
+    /// The id that the reply repeats, if the request has a reply.
     pub fn id(&self) -> Option<u32> {
         match self {
             Request::Master { id, .. }
@@ -168,7 +167,7 @@ impl Request {
         }
     }
 
-    /// Reads what the front has sent, which may be anything.
+    /// Parses a packet of the front end, which is untrusted.
     pub fn decode(packet: &[u8]) -> Result<Request, NoMessage> {
         if packet.len() > MOST_BYTES {
             return Err(NoMessage);
@@ -222,7 +221,7 @@ impl Request {
 }
 
 impl Reply {
-    /// Texts are cut to what a message holds.
+    /// Truncates texts to the size of a message.
     pub fn encode(&self) -> Vec<u8> {
         let mut to = Vec::new();
         match self {
@@ -279,7 +278,7 @@ impl Reply {
     }
 }
 
-/// As much of a text as fits into a message with its numbers.
+/// The part of a text that fits into a message with its numbers.
 fn cut(text: &str) -> &str {
     let mut end = text.len().min(MOST_BYTES - 16);
     while !text.is_char_boundary(end) {
@@ -322,12 +321,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn request_survives_its_encoding(request in request()) {
+        fn request_encoded_and_decoded_is_unchanged(request in request()) {
             prop_assert_eq!(Request::decode(&request.encode()), Ok(request));
         }
 
         #[test]
-        fn arbitrary_bytes_are_a_request_only_if_they_encode_to_themselves(
+        fn arbitrary_bytes_decode_only_to_a_request_with_the_same_encoding(
             bytes in proptest::collection::vec(any::<u8>(), 0..64),
         ) {
             if let Ok(request) = Request::decode(&bytes) {
@@ -336,7 +335,7 @@ mod tests {
         }
 
         #[test]
-        fn request_that_is_cut_or_continued_is_refused(request in request(), byte in any::<u8>()) {
+        fn truncated_or_extended_request_is_rejected(request in request(), byte in any::<u8>()) {
             let whole = request.encode();
             let longer: Vec<u8> = whole.iter().copied().chain([byte]).collect();
             prop_assert_eq!(Request::decode(&longer), Err(NoMessage));
@@ -345,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn reply_survives_its_encoding_and_long_texts_are_cut() {
+    fn reply_encoded_and_decoded_is_unchanged_and_long_text_is_truncated() {
         let replies = [
             Reply::Started { id: 7, pid: 8 },
             Reply::Done {

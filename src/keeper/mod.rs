@@ -1,10 +1,10 @@
-//! The process that keeps root's rights and meets no network: it starts the front and does for it
-//! what the front may not.
+//! The process that keeps root's rights and reads nothing from the network. It starts the front end
+//! and performs privileged operations for it.
 //!
-//! The front is forked from it and gives up root before it reads the first byte of a request.
-//! Everything that the keeper reads from the front is taken for hostile: `message.rs` has the
-//! closed set of messages, `services.rs` decides what a front may ask for, and [`Duties`] do it
-//! from the configuration that the keeper has read itself.
+//! The front end is forked from the keeper and gives up root before it reads the first byte of a
+//! request. The keeper treats everything that the front end sends as hostile. `message.rs` has the
+//! closed set of messages, `services.rs` decides which requests are allowed, and [`Duties`] perform
+//! them from the configuration that the keeper has read itself.
 
 pub mod client;
 pub mod confine;
@@ -25,57 +25,56 @@ pub use run::{Front, Keeper, Outcome};
 
 use crate::launcher::Role;
 
-/// The directories that a front serves from, opened.
+/// The opened directories that a front end serves from.
 #[derive(Debug)]
 pub struct Place {
-    /// What the keeper knows it by.
+    /// The keeper's number for these directories.
     pub number: u32,
-    /// What the front has to know of them.
+    /// What the front end needs to know about them.
     pub text: Vec<u8>,
-    /// The socket to the process that opens files below them, and the directories.
+    /// The socket to their opener, then the directories.
     pub fds: Vec<OwnedFd>,
 }
 
-/// The same, as [`Duties::place`] opens them.
+/// The same, as returned by [`Duties::place`].
 pub struct Directories<T> {
     pub text: Vec<u8>,
     pub fds: Vec<OwnedFd>,
-    /// What processes that open files below them are started with.
+    /// The directories that an opener is started with.
     pub trees: T,
 }
 
-/// What the keeper does for the front, from the configuration. Pools are those of the
-/// configuration, by their place.
+/// The privileged operations, as configured. A pool's number is its index in the configuration.
 pub trait Duties {
-    /// What an installed PHP is started with. Dropping it removes its directory.
+    /// What an installed PHP is started with. Dropping it removes the directory.
     type Home;
 
-    /// Directories that files are opened below.
+    /// The directories below which an opener opens files.
     type Trees;
 
-    /// The time that a front has to end in when it is asked to.
+    /// How long a front end may take to exit after it is asked to.
     fn grace(&self) -> Duration;
 
-    /// Opens the directories that are served.
+    /// Opens the served directories.
     fn place(&mut self) -> anyhow::Result<Directories<Self::Trees>>;
 
-    /// Starts a process that opens files below such directories; returns its number and the front's
-    /// end of its socket.
+    /// Starts an opener for these directories; returns its process id and the front end's end of
+    /// the socket.
     fn opener(&mut self, trees: &Self::Trees) -> anyhow::Result<(u32, OwnedFd)>;
 
-    /// How many pools there are.
+    /// The number of pools.
     fn pools(&self) -> u16;
 
-    /// Processes of a pool's installed PHP that may run at once.
+    /// How many processes of the pool's installed PHP may run at once.
     fn most(&self, pool: u16) -> usize;
 
-    /// Starts the master process of a pool; returns its number.
+    /// Starts the master process of a pool; returns its process id.
     fn master(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32>;
 
-    /// Makes what the installed PHP of a pool is started with.
+    /// Creates what the installed PHP of a pool is started with.
     fn home(&mut self, pool: u16) -> anyhow::Result<(PathBuf, Self::Home)>;
 
-    /// Starts it; returns its number.
+    /// Starts an installed PHP; returns its process id.
     fn php(
         &mut self,
         pool: u16,
@@ -84,9 +83,9 @@ pub trait Duties {
         fds: Vec<OwnedFd>,
     ) -> anyhow::Result<u32>;
 
-    /// The process of [`Role::Probe`] has ended well.
+    /// Called when the process of [`Role::Probe`] has exited successfully.
     fn probed(&mut self, home: &mut Self::Home) -> anyhow::Result<()>;
 
-    /// Connects to the php-fpm that a pool has configured.
+    /// Connects to the php-fpm that the pool's configuration names.
     fn connect(&mut self, pool: u16) -> anyhow::Result<OwnedFd>;
 }

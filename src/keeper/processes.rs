@@ -1,4 +1,4 @@
-//! The processes that the keeper has started, and which processes a front may signal.
+//! Tracks the processes that the keeper started, and decides which of them a front end may signal.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,25 +9,25 @@ use surus_sys::process::{self, Pid};
 
 use crate::launcher::Which;
 
-/// What a script has started in the background counts among them, too.
+/// Background processes of PHP scripts count as orphans, too.
 const MOST_ORPHANS: usize = 256;
 
-/// What a child is.
+/// The purpose of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Opens files as PHP's user.
+    /// The opener: opens files as PHP's user.
     Opener,
     /// The master process of a pool.
     Master(u16),
-    /// Says which functions are disabled, for the directory of this number.
+    /// Reports the disabled functions, for the directory with this number.
     Probe(u32),
-    /// An installed PHP of a pool, for one request.
+    /// A pool's installed PHP that serves one request.
     Event(u16),
-    /// An installed PHP of a pool, for many; no child of it outlives it.
+    /// A pool's installed PHP that serves many requests. Its process group is killed when it exits.
     Server(u16),
 }
 
-/// A child that has ended, and is reaped.
+/// A child that has exited and is reaped.
 #[derive(Debug, Clone, Copy)]
 pub struct Ended {
     pub pid: u32,
@@ -35,8 +35,8 @@ pub struct Ended {
     pub wait_status: i32,
 }
 
-/// Children for the front, by their number. None of the numbers can become another process's or
-/// process group's before [`Processes::reap`], because no other code reaps them.
+/// The front end's children, by process id. The kernel cannot reuse an id for another process or
+/// process group before [`Processes::reap`], because no other code reaps them.
 #[derive(Debug, Default)]
 pub struct Processes {
     children: BTreeMap<u32, Kind>,
@@ -50,8 +50,7 @@ impl Processes {
         self.children.insert(pid, kind);
     }
 
-    /// Reaps the children that have ended. What has to be done about their process groups is done
-    /// before.
+    /// Reaps the children that have exited. Their process groups are handled first.
     pub fn reap(&mut self) -> Vec<Ended> {
         self.orphans.retain(|orphan| !orphan.has_ended());
         let mut all = Vec::new();
@@ -89,14 +88,14 @@ impl Processes {
         self.children.is_empty()
     }
 
-    /// Kills a child, if it is one still.
+    /// Kills the process if it is still a child.
     pub fn kill(&self, pid: u32) {
         if self.children.contains_key(&pid) {
             let _ = process::kill(pid);
         }
     }
 
-    /// Signals a child, a child's child, or a worker that an exited master process has left.
+    /// Signals a child, a child's child, or a worker that outlived its master process.
     pub fn signal(&self, pid: u32, pidfd: Option<OwnedFd>, which: Which) -> io::Result<()> {
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
         let is_child = self.children.contains_key(&pid);
@@ -117,8 +116,8 @@ impl Processes {
             None => process::pidfd(pid)?,
         };
         if let Some(pidfd) = &pidfd {
-            // What was read of the process above was read of this one: its number was its own, and
-            // is still.
+            // The checks above read /proc by process id. The pidfd is still valid for this id, so
+            // they read about the same process.
             let is_same = process::pid_of(pidfd) == Some(pid);
             if !is_same || (!is_child && !self.is_below(pid)) || process::pid_of(pidfd) != Some(pid)
             {
@@ -129,7 +128,7 @@ impl Processes {
     }
 
     fn is_below(&self, pid: u32) -> bool {
-        // 0 and 1 are never children, and -1 and others of that kind are no numbers of processes.
+        // 0 and 1 are never children; values above `i32::MAX` are not process ids.
         if pid <= 1 || pid > i32::MAX.cast_unsigned() || pid == std::process::id() {
             return false;
         }
@@ -137,11 +136,12 @@ impl Processes {
         found.is_some_and(|(parent, _)| self.children.contains_key(&parent))
     }
 
-    /// Has all end whose front is gone. A master process and an opener see that for themselves.
+    /// Terminates the children of an exited front end. Master processes and openers detect the exit
+    /// themselves.
     pub fn end_all(&self) {
         for (pid, kind) in &self.children {
             let _ = match kind {
-                // It ends its own children.
+                // The server terminates its own children.
                 Kind::Server(_) => process::terminate(*pid),
                 Kind::Event(_) | Kind::Probe(_) => process::kill_group(*pid),
                 Kind::Master(_) | Kind::Opener => Ok(()),
@@ -149,8 +149,8 @@ impl Processes {
         }
     }
 
-    /// Ends all at once, with their process groups. What a script has started and a child has left
-    /// behind lives on, as under php-fpm.
+    /// Kills all children with their process groups. Background processes of scripts that an exited
+    /// child left behind live on, as under php-fpm.
     pub fn kill_all(&self) {
         for pid in self.children.keys() {
             let _ = process::kill_group(*pid);
@@ -183,7 +183,7 @@ mod tests {
     ];
 
     #[test]
-    fn foreign_processes_are_not_signalled() {
+    fn signal_to_foreign_process_is_rejected() {
         let mut foreign = Command::new("sleep").arg("60").spawn().unwrap();
         let processes = Processes::default();
         let own = std::process::id();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn child_and_grandchild_are_signalled_and_foreign_pidfd_is_rejected() {
+    fn signal_with_foreign_pidfd_is_rejected_and_descendants_are_signalled() {
         use std::io::BufRead;
         let mut command = Command::new("sh");
         command
@@ -224,8 +224,8 @@ mod tests {
         assert!(processes.signal(below, pidfd(below), Which::Resume).is_ok());
         assert!(processes.signal(child.id(), None, Which::Kill).is_ok());
         reap_one(&mut processes);
-        assert!(child.wait().is_err(), "it is reaped");
-        // Its parent is gone; it was of the master process's group.
+        assert!(child.wait().is_err(), "the child is reaped");
+        // Its parent is gone; it was in the master process's group.
         let orphans = processes.orphans.iter().map(Pid::get);
         assert_eq!(orphans.collect::<Vec<_>>(), [below]);
         assert!(processes.signal(below, None, Which::Kill).is_ok());
@@ -235,7 +235,7 @@ mod tests {
                 .is_err()
         );
         until(|| processes.orphans[0].has_ended());
-        // The next process with this number is not signalled.
+        // Another process that gets this process id is not signalled.
         processes.reap();
         assert!(processes.signal(below, None, Which::Kill).is_err());
         assert!(foreign.try_wait().unwrap().is_none());
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn ended_child_keeps_its_number_until_it_is_reaped() {
+    fn exited_child_keeps_its_process_id_until_reaped() {
         let mut child = Command::new("true").process_group(0).spawn().unwrap();
         let mut processes = Processes::default();
         processes.started(child.id(), Kind::Server(0));

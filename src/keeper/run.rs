@@ -1,5 +1,5 @@
-//! The keeper's life: starts the front, answers it, passes signals on, reaps children, and starts
-//! another front if one dies.
+//! The keeper's main loop: starts the front end, serves its requests, forwards signals, reaps
+//! children, and replaces a front end that dies.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,38 +23,38 @@ use super::{Duties, Place};
 use crate::observe::rate_limit::Rarely;
 use crate::observe::reopen::Logs;
 
-/// PHP may take so long to end when its front has ended.
-const LAST: Duration = Duration::from_secs(2);
-/// What does not end when it is killed, as in a system call of a file system that hangs, is waited
-/// for no longer than this.
-const LAST_OF_ALL: Duration = Duration::from_secs(10);
-/// The pause between two attempts to kill what does not end.
-const AGAIN: Duration = Duration::from_millis(100);
-/// A front that ends by itself when its grace period is over may take so long for it.
+/// How long PHP processes may run on after their front end has exited.
+const PHP_GRACE: Duration = Duration::from_secs(2);
+/// How long to wait for killed processes that do not exit, for example in a system call of a
+/// hanging file system.
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+/// The interval between attempts to kill them.
+const KILL_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a front end may run on after its grace period; it normally exits by itself.
 const RESERVE: Duration = Duration::from_secs(5);
-/// A front that is told to end at once may take so long.
+/// How long a front end may take to exit immediately.
 const AT_ONCE: Duration = Duration::from_secs(1);
-/// A front that has lived so long did not die of its start.
+/// A front end that lived this long did not fail at its start.
 const SETTLED: Duration = Duration::from_secs(60);
-/// The pause before the next front.
+/// The delay before the next front end starts: first and longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// In the front's process: what it has from the keeper.
+/// What a front end's process receives from the keeper.
 pub struct Front {
-    /// The other end is the keeper's.
+    /// Connected to the keeper.
     pub socket: OwnedFd,
     pub place: Place,
-    /// The keeper.
+    /// The keeper's process id.
     pub keeper: u32,
-    /// Signals that have come since the fork, and wait until this process can take them.
+    /// Signals that arrived since the fork. They stay pending until the front end handles signals.
     pub signals: Signals,
 }
 
-/// Which process [`Keeper::run`] returns in.
+/// The process in which [`Keeper::run`] returns.
 pub enum Outcome {
-    /// The front, which has all of the keeper's rights until it gives them up.
+    /// The front end, which has the keeper's rights until it drops them.
     Front(Front),
-    /// The keeper, with the status to exit with.
+    /// The keeper, with its exit status.
     Ended(u8),
 }
 
@@ -62,12 +62,12 @@ pub struct Keeper<D: Duties> {
     services: Services<D>,
     signals: Signals,
     logs: Logs,
-    /// An end was asked for, and a front that lives then is killed.
+    /// Set when a shutdown was requested. A front end that still runs at this time is killed.
     end: Option<Instant>,
 }
 
 impl<D: Duties> Keeper<D> {
-    /// Takes the signals. The process must have one thread, and keep one.
+    /// Takes over signal handling. The process must be single-threaded and remain so.
     pub fn new(duties: D) -> anyhow::Result<Keeper<D>> {
         Ok(Keeper {
             services: Services::new(duties),
@@ -77,13 +77,13 @@ impl<D: Duties> Keeper<D> {
         })
     }
 
-    /// Keeps fronts running until it is told to end, or the first one fails to start.
+    /// Keeps a front end running until a shutdown is requested, or the first one fails to start.
     pub fn run(mut self) -> anyhow::Result<Outcome> {
         let mut pause = PAUSES.0;
         loop {
             match self.start() {
                 Err(error) if self.services.has_served => {
-                    error!("cannot start another front: {error:#}");
+                    error!("cannot start another front end: {error:#}");
                 }
                 Err(error) => return Err(error),
                 Ok(Started::Child(place, socket, keeper)) => {
@@ -104,7 +104,7 @@ impl<D: Duties> Keeper<D> {
                     error!(
                         pid,
                         how = process::describe_exit(status.into_raw()),
-                        "the front has died; another one is started"
+                        "the front end has died; another one is started"
                     );
                     if began.elapsed() > SETTLED {
                         pause = PAUSES.0;
@@ -115,7 +115,7 @@ impl<D: Duties> Keeper<D> {
             pause = (pause * 2).min(PAUSES.1);
             while let Some(left) = until.checked_duration_since(Instant::now()) {
                 signals::wait(&[self.signals.as_fd()], None, Some(left));
-                self.hear(None);
+                self.handle_signals(None);
                 if self.end.is_some() {
                     return Ok(Outcome::Ended(0));
                 }
@@ -123,14 +123,14 @@ impl<D: Duties> Keeper<D> {
         }
     }
 
-    /// Forks a front, without exec: it needs what the keeper has read and opened, and a front that
-    /// replaces a dead one starts even where the program was replaced meanwhile. So it has the
-    /// keeper's memory as it was then; see docs/reference/privileges.md.
+    /// Forks a front end without exec, because it needs what the keeper has read and opened. A
+    /// replacement therefore starts even if the program file was replaced meanwhile. The front end
+    /// starts with a copy of the keeper's memory; see docs/reference/privileges.md.
     fn start(&mut self) -> anyhow::Result<Started> {
         let place = self.services.place()?;
         let (ours, theirs) = Seqpacket::pair().context("cannot make a socket pair")?;
         let keeper = std::process::id();
-        match fork::fork().context("cannot fork the front")? {
+        match fork::fork().context("cannot fork the front end")? {
             Forked::Child => {
                 drop(ours);
                 fork::close_inherited();
@@ -141,66 +141,67 @@ impl<D: Duties> Keeper<D> {
         }
     }
 
-    /// The status to exit with, if a front's end is the end of all.
+    /// The exit status, if the keeper must exit with this front end.
     fn over(&self, status: ExitStatus) -> Option<u8> {
         let is_over = self.end.is_some() || !self.services.has_served;
         is_over.then(|| status_of(status))
     }
 
-    /// Serves a front until it has ended, and ends what it has started.
+    /// Serves a front end until it exits, then ends the processes it started.
     fn keep(&mut self, pid: u32, socket: Seqpacket) -> ExitStatus {
         let mut front = Running::new(pid, socket);
         let status = loop {
             let left = |end: Instant| end.saturating_duration_since(Instant::now());
             let out = front.has_waiting().then(|| front.socket.as_fd());
             let all = [self.signals.as_fd(), front.socket.as_fd()];
-            let heard = if front.is_heard() { 2 } else { 1 };
-            signals::wait(&all[..heard], out, self.end.map(left));
-            if let Some(status) = self.hear(Some(&mut front)) {
+            let watched = if front.is_read() { 2 } else { 1 };
+            signals::wait(&all[..watched], out, self.end.map(left));
+            if let Some(status) = self.handle_signals(Some(&mut front)) {
                 break ExitStatus::from_raw(status);
             }
             if self.end.is_some_and(|end| Instant::now() >= end) {
                 warn!(
                     pid,
-                    "the front does not end (http.shutdown_timeout); it is killed"
+                    "the front end did not exit in time (http.shutdown_timeout); it is killed"
                 );
                 let _ = process::kill(front.pid);
                 self.end = Some(Instant::now() + AT_ONCE);
             }
-            self.listen(&mut front);
+            self.serve_requests(&mut front);
             front.flush();
         };
-        debug!(pid, lived = ?front.since.elapsed(), "the front has ended");
+        debug!(pid, lived = ?front.since.elapsed(), "the front end has exited");
         drop(front);
         self.end_all();
         status
     }
 
-    /// Ends the processes that an exited front end has left. Its master processes detect the exit
-    /// themselves.
+    /// Ends the processes of an exited front end. Master processes detect the exit themselves.
     fn end_all(&mut self) {
         self.services.processes.end_all();
-        let until = Instant::now() + LAST;
+        let until = Instant::now() + PHP_GRACE;
         while !self.services.processes.is_empty() {
             let now = Instant::now();
             match until.checked_duration_since(now) {
                 Some(left) => signals::wait(&[self.signals.as_fd()], None, Some(left)),
-                None if now < until + LAST_OF_ALL => {
+                None if now < until + KILL_PATIENCE => {
                     self.services.processes.kill_all();
-                    signals::wait(&[self.signals.as_fd()], None, Some(AGAIN));
+                    signals::wait(&[self.signals.as_fd()], None, Some(KILL_INTERVAL));
                 }
                 None => {
-                    error!("processes that the front has started do not end; they are left");
+                    error!(
+                        "killed processes of the front end did not exit; the keeper stops waiting"
+                    );
                     break;
                 }
             }
-            self.hear(None);
+            self.handle_signals(None);
         }
         self.services.clear();
     }
 
-    /// Reads the signals that wait. Returns how the front has ended, if it has.
-    fn hear(&mut self, mut front: Option<&mut Running>) -> Option<i32> {
+    /// Handles pending signals. Returns the front end's wait status if it has exited.
+    fn handle_signals(&mut self, mut front: Option<&mut Running>) -> Option<i32> {
         let pid = front.as_ref().map(|front| front.pid);
         let mut has_child_ended = false;
         while let Some(told) = self.signals.read() {
@@ -227,7 +228,7 @@ impl<D: Duties> Keeper<D> {
         if !has_child_ended {
             return None;
         }
-        // One signal may stand for many children.
+        // One SIGCHLD may stand for several children.
         for ended in self.services.processes.reap() {
             let Ended {
                 pid, wait_status, ..
@@ -240,12 +241,12 @@ impl<D: Duties> Keeper<D> {
         pid.and_then(fork::reap)
     }
 
-    /// Answers what the front asks.
-    fn listen(&mut self, front: &mut Running) {
+    /// Serves the front end's pending requests.
+    fn serve_requests(&mut self, front: &mut Running) {
         let mut buffer = [0; MOST_BYTES + 1];
-        // So that signals are heard whatever the front sends.
+        // Bounded, so that the front end cannot delay signals.
         for _ in 0..64 {
-            if !front.is_heard() {
+            if !front.is_read() {
                 return;
             }
             let received = match front.socket.receive(&mut buffer) {
@@ -253,21 +254,21 @@ impl<D: Duties> Keeper<D> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    debug!(%error, "cannot hear the front");
+                    debug!(%error, "cannot read from the front end");
                     front.is_closed = true;
                     return;
                 }
             };
             if received.len == 0 && received.fds.is_empty() {
-                // It is about to exit; or it has sent an empty message, which the front end never
-                // does, and is ignored from now on.
+                // The front end is about to exit. Or it has sent an empty message, which a correct
+                // front end never does; it is ignored from now on.
                 front.is_closed = true;
                 return;
             }
             let request = Request::decode(&buffer[..received.len]);
             let done = match (request, received.is_whole) {
                 (Ok(request), true) => self.services.serve(front, request, received.fds),
-                // Descriptors are missing, such as when this process can have no more.
+                // Descriptors are missing, for example because this process has reached its limit.
                 (Ok(request), false) => {
                     let lost = || anyhow::anyhow!("descriptors of a message are lost");
                     let id = request.id().inspect(|id| front.answer(*id, Err(lost())));
@@ -280,7 +281,7 @@ impl<D: Duties> Keeper<D> {
                 if SAID.is_time(Instant::now()) {
                     warn!(
                         front = front.pid,
-                        "refused what the front asked for: {error:#}"
+                        "rejected a request of the front end: {error:#}"
                     );
                 }
             }
@@ -288,13 +289,13 @@ impl<D: Duties> Keeper<D> {
     }
 }
 
-/// Which process [`Keeper::start`] returns in.
+/// The process in which [`Keeper::start`] returns.
 enum Started {
     Parent(u32, Seqpacket),
     Child(Place, OwnedFd, u32),
 }
 
-/// The status to exit with in the place of a process.
+/// The exit status that reports another process's exit.
 pub(super) fn status_of(status: ExitStatus) -> u8 {
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     u8::try_from(code.unwrap_or(1)).unwrap_or(1)

@@ -1,4 +1,4 @@
-//! The keeper's end of the socket to the front that runs.
+//! The keeper's side of the socket to the running front end.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,14 +9,15 @@ use surus_sys::seqpacket::{MOST_DESCRIPTORS, Seqpacket};
 
 use super::message::Reply;
 
-/// Answers that may wait for the front to read them; it is not read from meanwhile.
+/// How many replies may be queued for the front end. At this limit the keeper stops reading from
+/// it.
 const MOST_WAITING: usize = 256;
 
-/// The front that runs.
+/// The running front end.
 pub(super) struct Running {
     pub pid: u32,
     pub socket: Seqpacket,
-    /// Nothing more is read from it.
+    /// Nothing more is read from its socket.
     pub is_closed: bool,
     pub since: Instant,
     waiting: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
@@ -33,23 +34,23 @@ impl Running {
         }
     }
 
-    /// Whether it is read from.
-    pub fn is_heard(&self) -> bool {
+    /// Whether the keeper reads from the front end.
+    pub fn is_read(&self) -> bool {
         !self.is_closed && self.waiting.len() < MOST_WAITING
     }
 
-    /// Whether answers wait for it.
+    /// Whether replies are queued.
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Sends an answer, or why there is none.
+    /// Queues a reply, or the error.
     pub fn answer(&mut self, id: u32, done: anyhow::Result<(Reply, Vec<OwnedFd>)>) {
         let (reply, mut fds) = done.unwrap_or_else(|error| {
             let why = format!("{error:#}");
             (Reply::Failed { id, why }, Vec::new())
         });
-        // More descriptors than one message carries go in several.
+        // More descriptors than one message can carry are sent in several messages.
         if let Reply::Done { number, .. } = reply {
             while fds.len() > MOST_DESCRIPTORS {
                 let rest = fds.split_off(MOST_DESCRIPTORS);
@@ -66,14 +67,14 @@ impl Running {
         self.flush();
     }
 
-    /// Sends as much as the front takes.
+    /// Sends queued replies until the socket is full.
     pub fn flush(&mut self) {
         while let Some((message, fds)) = self.waiting.front() {
             let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
             match self.socket.send_with(message, &fds) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // It has ended, or was never to have it.
+                // The front end has exited, or the reply cannot be sent at all.
                 Ok(()) | Err(_) => drop(self.waiting.pop_front()),
             }
         }

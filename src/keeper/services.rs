@@ -1,4 +1,4 @@
-//! What the keeper does for the front: the services that a front may ask for, and their limits.
+//! The operations that the keeper performs for the front end, and their limits.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,15 +15,14 @@ use super::running::Running;
 use super::{Directories, Duties, Place};
 use crate::launcher::Role;
 
-/// Master processes of one pool that may run at once: the current one, one that boots, and some
-/// that drain.
+/// The limit of running master processes per pool: the current one, a booting one, and some that
+/// drain.
 const MAX_MASTERS: usize = 16;
-/// Directories for installed PHPs that may be there at once, for each pool.
+/// The limit of directories for installed PHPs, per pool.
 const MOST_HOMES: usize = 16;
-/// Processes that open files for the front: one for each version of the directories that is still
-/// in use.
+/// The limit of openers: one for each version of the directories that is still in use.
 const MOST_OPENERS: usize = 16;
-/// The services for the front that runs, and what they have started and opened for it.
+/// The operations for the running front end, and the resources that it holds.
 pub(super) struct Services<D: Duties> {
     duties: D,
     pub processes: Processes,
@@ -31,14 +30,14 @@ pub(super) struct Services<D: Duties> {
     next_home: u32,
     places: BTreeMap<u32, Opened<D::Trees>>,
     next_place: u32,
-    /// A front has been ready once.
+    /// Whether a front end has ever become ready.
     pub has_served: bool,
 }
 
-/// Directories that a front serves from.
+/// The directories that a front end serves from.
 struct Opened<T> {
     trees: T,
-    /// The process that opens files below them, as long as it lives.
+    /// The opener of the directories, while it lives.
     opener: Option<u32>,
 }
 
@@ -55,23 +54,23 @@ impl<D: Duties> Services<D> {
         }
     }
 
-    /// The time that a front has to end in when it is asked to.
+    /// How long a front end may take to exit after it is asked to.
     pub fn grace(&self) -> Duration {
         self.duties.grace()
     }
 
-    /// Closes the keeper's descriptors of the directories, in a front that was just forked.
+    /// Closes the keeper's descriptors of the directories in a newly forked front end.
     pub fn leave_places(&mut self) {
         self.places.clear();
     }
 
-    /// Drops what was made and opened for a front that is gone.
+    /// Releases the resources of an exited front end.
     pub fn clear(&mut self) {
         self.homes.clear();
         self.places.clear();
     }
 
-    /// Does what the end of a child asks for.
+    /// Handles the exit of a child.
     pub fn note(&mut self, ended: Ended) {
         let Ended {
             pid,
@@ -82,13 +81,14 @@ impl<D: Duties> Services<D> {
             Kind::Opener => {
                 let of = |opened: &Opened<D::Trees>| opened.opener == Some(pid);
                 match wait_status {
-                    // The front has closed its end: nothing is served from there any more.
+                    // The front end has closed its end, so it no longer serves from these
+                    // directories.
                     0 => self.places.retain(|_, opened| !of(opened)),
                     _ => {
                         if let Some(opened) = self.places.values_mut().find(|opened| of(opened)) {
                             opened.opener = None;
                             let how = process::describe_exit(wait_status);
-                            warn!(pid, how, "the process that opens files has ended");
+                            warn!(pid, how, "the opener has exited");
                         }
                     }
                 }
@@ -104,7 +104,7 @@ impl<D: Duties> Services<D> {
         }
     }
 
-    /// Does one thing. An error is one that no answer can be given to.
+    /// Performs one request. Returns errors that cannot be reported in a reply.
     pub fn serve(
         &mut self,
         front: &mut Running,
@@ -126,7 +126,7 @@ impl<D: Duties> Services<D> {
             }
             Request::CloseHome { home } => {
                 let home = self.homes.remove(&home);
-                home.context("there is no such directory")?;
+                home.context("unknown directory")?;
             }
             Request::Php { id, home, role } => {
                 let pid = self.php(home, role, fds);
@@ -135,9 +135,13 @@ impl<D: Duties> Services<D> {
             Request::Signal { pid, which } => {
                 ensure!(fds.len() <= 1, "a signal with {} descriptors", fds.len());
                 match self.processes.signal(pid, fds.pop(), which) {
-                    // It may have ended a moment ago.
+                    // The process may have exited a moment ago.
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                        debug!(pid, ?which, "not signalled: no process of this front")
+                        debug!(
+                            pid,
+                            ?which,
+                            "not signalled: not a process of this front end"
+                        )
                     }
                     Err(error) => debug!(pid, ?which, %error, "cannot signal"),
                     Ok(()) => {}
@@ -162,16 +166,16 @@ impl<D: Duties> Services<D> {
                 front.answer(id, socket);
             }
             Request::Ready => {
-                debug!(front = front.pid, "the front is ready");
+                debug!(front = front.pid, "the front end is ready");
                 self.has_served = true;
             }
         }
         Ok(())
     }
 
-    /// Opens the directories that are served, and starts an opener for them.
+    /// Opens the served directories and starts their opener.
     pub fn place(&mut self) -> anyhow::Result<Place> {
-        // If their opener was killed, no message says that they are unused.
+        // A killed opener does not report that its directories are unused.
         if self.places.len() >= MOST_OPENERS {
             self.places.retain(|_, opened| opened.opener.is_some());
         }
@@ -189,15 +193,9 @@ impl<D: Duties> Services<D> {
     }
 
     fn opener(&mut self, place: u32) -> anyhow::Result<OwnedFd> {
-        let mut opened = self
-            .places
-            .remove(&place)
-            .context("there is no such place")?;
+        let mut opened = self.places.remove(&place).context("unknown place")?;
         if let Some(pid) = opened.opener.take() {
-            debug!(
-                pid,
-                "the process that opens files does not answer; it is killed"
-            );
+            debug!(pid, "the opener does not answer; it is killed");
             self.processes.kill(pid);
         }
         let started = self.start_opener(&opened.trees);
@@ -251,12 +249,12 @@ impl<D: Duties> Services<D> {
 
     fn php(&mut self, number: u32, role: Role, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
         let home = self.homes.get_mut(&number);
-        let (pool, home) = home.context("there is no such directory")?;
+        let (pool, home) = home.context("unknown directory")?;
         let kinds = [Kind::Event(*pool), Kind::Server(*pool)];
         let running: usize = kinds.iter().map(|kind| self.processes.count(*kind)).sum();
         ensure!(
             running < self.duties.most(*pool),
-            "as many PHP processes of this pool run as may"
+            "this pool already runs as many PHP processes as allowed"
         );
         let kind = match role {
             Role::Request => kinds[0],

@@ -1,4 +1,4 @@
-//! Judges private files by their content, where a name says too little.
+//! Decides by content whether a file is private, if its name is ambiguous.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,8 +8,8 @@ use std::path::Path;
 use super::{Class, Purpose, Rule};
 
 impl Class {
-    /// Whether the content of a file shows that its name has misled.
-    /// `content` is read only where that matters.
+    /// Whether the content shows that the file is not private despite its name. `content` is read
+    /// only if it matters.
     pub fn excuses(&self, content: impl Read, purpose: Purpose) -> bool {
         match (self.rule, purpose) {
             (Rule::BothIfPrivateKey { or_short }, _) => !is_private_key(content, or_short),
@@ -28,7 +28,7 @@ fn is_public(text: &str) -> bool {
     text.contains("CERTIFICATE-----") || text.contains("PUBLIC KEY-----")
 }
 
-/// Whether a text holds a key of OpenSSL, OpenSSH, GnuPG, age, PuTTY or WireGuard.
+/// Whether a text contains a private key of OpenSSL, OpenSSH, GnuPG, age, PuTTY or WireGuard.
 fn has_private_key(text: &str) -> bool {
     let marks = [PRIVATE_KEY, "AGE-SECRET-KEY-", "PuTTY-User-Key-File-"];
     let is_setting = |line: &str| {
@@ -38,8 +38,8 @@ fn has_private_key(text: &str) -> bool {
     marks.iter().any(|mark| text.contains(mark)) || text.lines().any(is_setting)
 }
 
-/// A file that is opened when it is read, if it is a regular one: others could make their reader
-/// wait.
+/// A regular file that is opened when it is first read. Other files, such as pipes, could block the
+/// reader.
 pub struct Unopened<'a>(&'a Path, Option<File>);
 
 impl Clone for Unopened<'_> {
@@ -65,7 +65,7 @@ impl Read for Unopened<'_> {
     }
 }
 
-/// A file that other code has open; its offset stays.
+/// A file that other code has open; its offset does not change.
 #[derive(Clone)]
 pub struct Shared<'a>(&'a File, u64);
 
@@ -83,22 +83,22 @@ impl Read for Shared<'_> {
     }
 }
 
-/// As much of a file as keys and collections of certificates have.
+/// The beginning of a file, long enough for keys and certificate bundles.
 fn beginning(content: impl Read) -> String {
     let mut bytes = Vec::new();
-    // A file that cannot be read is treated as a key, so that an error gives nothing away.
+    // A file that cannot be read counts as a key, so that an error exposes nothing.
     match content.take(1 << 19).read_to_end(&mut bytes) {
         Ok(_) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(_) => PRIVATE_KEY.to_owned(),
     }
 }
 
-/// So much is read of a file that its name does not tell from a key: of a binary one, no more.
+/// How much is read of a file with an ambiguous name. More is read only of a text file.
 const HEAD: u64 = 1024;
 
 fn is_private_key(mut content: impl Read, or_short: bool) -> bool {
     let mut head = Vec::new();
-    // As in `beginning`, an error gives nothing away.
+    // As in `beginning`, an error exposes nothing.
     match content.by_ref().take(HEAD).read_to_end(&mut head) {
         Ok(_) if is_key_in_der(&head) => true,
         Ok(_) if or_short && is_short_key(&head) => true,
@@ -108,17 +108,18 @@ fn is_private_key(mut content: impl Read, or_short: bool) -> bool {
     }
 }
 
-/// Whether a `.key` file is as short as raw keys are, in binary, base64 or hexadecimal. Keys of HLS
-/// have 16 bytes, and players need them.
+/// Whether a `.key` file is as short as a raw key in binary, base64 or hexadecimal. HLS keys have
+/// 16 bytes; players need them.
 fn is_short_key(bytes: &[u8]) -> bool {
     !matches!(bytes.len(), 0 | 16 | 257..) && !is_public(&String::from_utf8_lossy(bytes))
 }
 
-/// Whether a file begins as PKCS #1, PKCS #8 or SEC 1 do in binary: a sequence of a version and
-/// more, or of the algorithm that encrypts it.
+/// Whether a file begins like binary PKCS #1, PKCS #8 or SEC 1: a sequence that starts with a
+/// version, or with the encryption algorithm.
 fn is_key_in_der(bytes: &[u8]) -> bool {
     let content = match bytes {
-        // Shorter ones are no keys, but may be the bytes of one, as of HLS.
+        // A shorter sequence is not a private key, but may be the raw bytes of another one, such as
+        // for HLS.
         [0x30, 0x20..=0x7f, content @ ..]
         | [0x30, 0x81, _, content @ ..]
         | [0x30, 0x82, _, _, content @ ..] => content,

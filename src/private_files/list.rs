@@ -1,9 +1,9 @@
-//! The list of private files: classes of names, and which endings are never private.
+//! The list of private files: classes of name patterns, and extensions that are never private.
 
 use super::{Class, Rule};
 
-/// Patterns for files of these endings that are compressed or in an archive: `.gz`, `.xz`, `.7z`,
-/// `.tgz`, `.tar.gz`, `.bz2`, `.zst`, `.zip` and their like.
+/// Patterns for compressed or archived files with these extensions: `.gz`, `.xz`, `.7z`, `.tgz`,
+/// `.tar.gz`, `.bz2`, `.zst`, `.zip` and the like.
 macro_rules! compressed {
     ($($ending:literal),*) => {
         &[$(
@@ -81,7 +81,7 @@ pub(super) static CLASSES: &[Class] = &[
         rule: Rule::Both,
         patterns: &[
             "auth.json",
-            // Translations of a page for signing in.
+            // Translations of a login page.
             "!**/i18n/**/auth.json",
             "!**/lang/**/auth.json",
             "!**/langs/**/auth.json",
@@ -229,7 +229,7 @@ pub(super) static CLASSES: &[Class] = &[
         patterns: &[
             "*.sql",
             "*.sql.*",
-            // Programs and templates that make SQL.
+            // Programs and templates that generate SQL.
             "!*.sql.js",
             "!*.sql.php",
             "!*.sql.twig",
@@ -273,7 +273,7 @@ pub(super) static CLASSES: &[Class] = &[
         patterns: &[
             "dockerfile",
             "dockerfile.*",
-            // Editors for browsers have such parts.
+            // Browser-based editors have such files.
             "!dockerfile.css",
             "!dockerfile.js",
             "!dockerfile.svg",
@@ -339,7 +339,7 @@ pub(super) static CLASSES: &[Class] = &[
             "!/migrations/**/*.sql",
         ],
     },
-    // What follows holds in vendor/, too.
+    // The following classes also apply inside vendor/.
     Class {
         name: "version control",
         reason: "no function needs it",
@@ -370,7 +370,7 @@ pub(super) static CLASSES: &[Class] = &[
             "/storage/framework/cache/*",
             "/storage/framework/sessions/*",
             "/storage/framework/views/*",
-            // It has the paths of this machine.
+            // It contains paths of this machine.
             "/bootstrap/cache/config.php",
         ],
     },
@@ -382,8 +382,8 @@ pub(super) static CLASSES: &[Class] = &[
     },
 ];
 
-/// Libraries in a document root that holds the project itself. Browsers load their style sheets
-/// and scripts from there in older applications; nothing else in them is a page.
+/// Libraries in a document root that contains the project itself. In older applications, browsers
+/// load their style sheets and scripts from there; nothing else in them is a page.
 pub static LIBRARIES: Class = Class {
     name: "libraries",
     reason: "their PHP was never meant to be asked for",
@@ -391,8 +391,8 @@ pub static LIBRARIES: Class = Class {
     patterns: &["/vendor/", "/node_modules/", "/bower_components/"],
 };
 
-/// The endings of what pages load. Files of these kinds are never private by their own name, and
-/// most requests for files are for them: only the directories above are compared with the list.
+/// Extensions of page assets. Such files are never private by their name. Most requests for files
+/// are for them, so only their directories are compared with the list.
 pub(super) const ASSETS: &[&str] = &[
     "avif", "css", "cur", "eot", "gif", "ico", "jpeg", "jpg", "js", "map", "mjs", "mp3", "mp4",
     "ogg", "otf", "png", "svg", "ttf", "wasm", "webm", "webp", "woff", "woff2",

@@ -1,9 +1,9 @@
-//! The one list of files that are no pages: which of them are never sent to visitors, and which
-//! stay out of packages, each class with its reason.
+//! The list of private files: which files are never sent to visitors and which are not packaged.
+//! Each class has its reason.
 //!
-//! Patterns are those of `.gitignore`, matched against lowercase paths relative to the document
-//! root or the project. The last pattern that matches decides, so exceptions (`!`) stand after
-//! what they except.
+//! Patterns have the syntax of `.gitignore` and match lowercase paths relative to the document root
+//! or the project. The last matching pattern decides, so exceptions (`!`) follow the patterns that
+//! they except.
 
 mod content;
 mod list;
@@ -20,11 +20,11 @@ pub use content::{Shared, Unopened};
 pub use list::LIBRARIES;
 use list::{ASSETS, CLASSES};
 
-/// Files of one kind, for one reason.
+/// Files of one kind, with a common reason.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Class {
     pub name: &'static str,
-    /// What goes wrong if strangers get them; completes "kept back because …".
+    /// The harm if strangers get the files; completes "kept back because …".
     pub reason: &'static str,
     rule: Rule,
     patterns: &'static [&'static str],
@@ -32,33 +32,33 @@ pub struct Class {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// Never sent; the application may read it, so packages have it.
+    /// Never sent. The application may read the file, so it is packaged.
     Unsent,
-    /// Not packaged. Where it could be asked for, another class says whether it is sent.
+    /// Not packaged. Another class decides whether the file is sent.
     Unpackaged,
     /// Neither sent nor packaged.
     Both,
-    /// As `Both`, but what holds certificates or public keys alone is packaged: applications reach
-    /// databases with the certificates of their authorities.
+    /// Like `Both`, but files that contain only certificates or public keys are packaged.
+    /// Applications need certificates of authorities to reach databases.
     BothUnlessPublic,
-    /// As `Both`, if the content is a private key. The names alone say too little: HLS streams and
+    /// Like `Both`, if the content is a private key. The names are ambiguous: HLS streams and
     /// Keynote documents end in `.key`, and `id_mapping` may be a directory.
     BothIfPrivateKey {
-        /// Short files are raw keys, which have no mark.
+        /// Short files are raw keys, which have no marker.
         or_short: bool,
     },
 }
 
-/// What a file is wanted for.
+/// The purpose for which a file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     Sending,
     Packaging,
 }
 
-/// The class that keeps a file back, by its name alone. `path` is lowercase and has no leading
-/// slash; what is below a directory of a class belongs to the class. A caller that packages has
-/// decided about the directories above already.
+/// The class that keeps a file back by its name. `path` is lowercase and has no leading slash.
+/// Files below a directory of a class belong to the class. When packaging, the caller has already
+/// checked the parent directories.
 pub fn class_of(path: &str, is_directory: bool, purpose: Purpose) -> Option<&'static Class> {
     match purpose {
         Purpose::Sending => class_on_the_way(path, is_directory, purpose),
@@ -66,8 +66,8 @@ pub fn class_of(path: &str, is_directory: bool, purpose: Purpose) -> Option<&'st
     }
 }
 
-/// As [`class_of`], but looks at the directories above for both purposes. They come first, because
-/// a file in them is kept back whatever its own name and content are.
+/// Like [`class_of`], but checks the parent directories for both purposes. They come first, because
+/// files in them are kept back regardless of their names and contents.
 pub fn class_on_the_way(
     path: &str,
     is_directory: bool,
@@ -99,15 +99,15 @@ fn class_of_name(path: &str, is_directory: bool, purpose: Purpose) -> Option<&'s
     found.filter(|class| !is_directory || !matches!(class.rule, Rule::BothIfPrivateKey { .. }))
 }
 
-/// The names by which `real`, where a link leads, differs from `root`: directories above both say
-/// nothing about a file.
+/// The part of `real`, the target of a link, that differs from `root`. Directories above both do
+/// not classify a file.
 pub fn apart(real: &Path, root: &Path) -> PathBuf {
     let pairs = real.components().zip(root.components());
     let shared = pairs.take_while(|(one, other)| one == other).count();
     real.components().skip(shared).collect()
 }
 
-/// Whether `path`, as for [`class_of`], is in a directory of libraries and nothing for a browser.
+/// Whether `path`, as for [`class_of`], is in a directory of libraries and not a browser asset.
 pub fn is_in_libraries(path: &str, is_directory: bool) -> bool {
     let (first, rest) = path.split_once('/').unwrap_or((path, ""));
     let is_below = LIBRARIES
@@ -146,8 +146,8 @@ fn built_in(purpose: Purpose) -> Gitignore {
     build().expect("the built-in patterns are valid")
 }
 
-/// What stays out of packages because of its secrets, in the syntax of `.dockerignore`: patterns
-/// start at the project and are case-sensitive. Docker does not check contents.
+/// The files that are not packaged because of their secrets, in the syntax of `.dockerignore`.
+/// Patterns start at the project and are case-sensitive. Docker does not check contents.
 pub fn dockerignore() -> String {
     let concerns = |class: &&Class| match class.rule {
         Rule::Both | Rule::BothUnlessPublic => true,
@@ -172,12 +172,13 @@ pub fn dockerignore() -> String {
     lines.collect()
 }
 
-/// Patterns that an application gives, in the order of its list.
+/// The application's patterns, in their order.
 pub fn own(patterns: &[String]) -> anyhow::Result<Gitignore> {
     let mut builder = GitignoreBuilder::new("");
     builder.case_insensitive(true)?;
     for pattern in patterns {
-        let says = "is no pattern as .gitignore has them, such as \"/internal/\", \"*.csv\" or \"!/files/*.sql\"";
+        let says =
+            "is not a .gitignore pattern, such as \"/internal/\", \"*.csv\" or \"!/files/*.sql\"";
         ensure!(
             !pattern.trim().is_empty() && !pattern.starts_with('#'),
             "{pattern:?} {says}"
@@ -188,7 +189,7 @@ pub fn own(patterns: &[String]) -> anyhow::Result<Gitignore> {
     Ok(builder.build()?)
 }
 
-/// The form in which [`class_of`] takes the path of a file.
+/// Converts a file path to the form that [`class_of`] expects.
 pub fn lowercase(path: &Path) -> String {
     path.to_string_lossy().to_lowercase()
 }

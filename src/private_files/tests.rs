@@ -1,12 +1,11 @@
-//! Tests of the list, and of the judgement by content.
+//! Tests of the list and of the decision by content.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 
 use super::*;
 
-/// As the front end sees it when it sends a file, and `surus lambda package` when it walks a
-/// directory.
+/// The class of a file, decided as for sending by the front end and as for `surus lambda package`.
 fn name_of(path: &str, purpose: Purpose) -> &'static str {
     let mut above = Path::new(path).ancestors().skip(1);
     let class = class_of(path, false, purpose).or_else(|| {
@@ -16,7 +15,7 @@ fn name_of(path: &str, purpose: Purpose) -> &'static str {
 }
 
 #[test]
-fn private_names_belong_to_a_class_wherever_they_lie() {
+fn private_name_in_any_directory_belongs_to_a_class() {
     for (path, class) in [
         ("auth.json", "credentials of tools"),
         (".npmrc", "credentials of tools"),
@@ -74,7 +73,7 @@ fn private_names_belong_to_a_class_wherever_they_lie() {
 }
 
 #[test]
-fn files_of_applications_and_browsers_are_in_no_class() {
+fn application_and_browser_files_belong_to_no_class() {
     for path in [
         ".well-known/acme-challenge/x",
         ".well-known/pki/ca.pem",
@@ -122,7 +121,7 @@ fn files_of_applications_and_browsers_are_in_no_class() {
 }
 
 #[test]
-fn keys_are_told_from_certificates_by_their_content() {
+fn private_key_is_distinguished_from_certificate_by_content() {
     const KEY: &[u8] = b"-----BEGIN RSA PRIVATE KEY-----\nMII";
     const CERTIFICATE: &[u8] = b"# RDS\n-----BEGIN CERTIFICATE-----\nMII";
     const WIREGUARD: &[u8] = b"yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n";
@@ -192,7 +191,7 @@ fn keys_are_told_from_certificates_by_their_content() {
 }
 
 #[test]
-fn dockerignore_names_secrets_from_the_project_on() {
+fn dockerignore_names_secrets_relative_to_the_project() {
     let text = dockerignore();
     let lines: Vec<_> = text.lines().collect();
     for line in [
@@ -213,7 +212,7 @@ fn dockerignore_names_secrets_from_the_project_on() {
 }
 
 #[test]
-fn libraries_show_browsers_their_assets_alone() {
+fn libraries_expose_only_browser_assets() {
     for path in [
         "vendor/a/b/x.css",
         "node_modules/x/dist/x.min.js",

@@ -136,7 +136,7 @@ fn check_names_lines_of_htaccess_files_that_cannot_be_evaluated() {
         ("admin/.htaccess", "AuthType Basic\nRequire valid-user\n"),
     ]);
     let said = check(project.path()).stdout;
-    let line = "admin/.htaccess:2: valid-user asks for a password";
+    let line = "admin/.htaccess:2: valid-user requires a password";
     says(&said, &[line, "prefix = \"/admin/\"", "deny = true"]);
     says(
         &said,

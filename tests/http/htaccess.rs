@@ -16,7 +16,7 @@ use client::{Answer, ask};
 use site::{Site, general_exception};
 
 #[test]
-fn htaccess_sites_answer_as_under_apache() {
+fn htaccess_sites_respond_like_apache() {
     let wanted = std::env::var("HTACCESS_SITE").unwrap_or_default();
     let sites: Vec<Site> = Site::all()
         .into_iter()
@@ -54,7 +54,7 @@ fn compare(site: &Site, apache: &Apache) -> Vec<String> {
     let mut unused: BTreeSet<&str> = site.exceptions.keys().map(String::as_str).collect();
     for request in &site.requests {
         let ours = ask(&surus.address, &site.host(), request);
-        // Apache runs PHP for a type or for a handler; files may switch off either.
+        // Apache runs PHP by type or by handler; `.htaccess` files can switch off either.
         let theirs = [&apache.by_type, &apache.by_handler]
             .map(|address| ask(address, &site.host(), request));
         let exception = site.exceptions.get(request.as_str());
@@ -81,7 +81,7 @@ fn compare(site: &Site, apache: &Apache) -> Vec<String> {
     }
     for request in unused {
         differences.push(format!(
-            "{}: {request} is an exception, and does not differ as it says",
+            "{}: {request} is listed as an exception, but does not differ as listed",
             site.name
         ));
     }

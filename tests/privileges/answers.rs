@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::common::is_surus;
 use crate::server::{app, assert_serves, children, get, hello, id_of, is_root, start, until};
 
-pub fn files_that_only_php_may_read_are_served() {
+pub fn files_readable_only_by_php_are_served() {
     if !is_root() {
         return;
     }
@@ -43,7 +43,7 @@ pub fn files_that_only_php_may_read_are_served() {
     }
 }
 
-pub fn project_that_the_front_may_not_enter_is_served_and_reloaded() {
+pub fn project_unreadable_to_the_front_end_is_served_and_reloaded() {
     if !is_root() {
         return;
     }
@@ -58,7 +58,7 @@ pub fn project_that_the_front_may_not_enter_is_served_and_reloaded() {
     }
     let current = home.path().join("current");
     symlink("one", &current).unwrap();
-    // Only PHP's user may pass through.
+    // Only PHP's user can enter it.
     set_permissions(home.path(), Permissions::from_mode(0o700)).unwrap();
     let surus = start(&current, &[], &[]);
     let both = || [get(&surus, "/"), get(&surus, "/a.txt")].map(|answer| answer.unwrap().1);
@@ -88,7 +88,7 @@ pub fn project_that_the_front_may_not_enter_is_served_and_reloaded() {
     assert!(shown.contains("generation 2"), "{shown}");
 }
 
-pub fn every_engine_answers_is_interrupted_and_reloads_through_the_keeper() {
+pub fn every_engine_serves_times_out_and_reloads_through_the_keeper() {
     let dir = app(&[
         ("index.php", "<?php echo 'hello';"),
         ("a.txt", "static"),
@@ -114,7 +114,7 @@ pub fn every_engine_answers_is_interrupted_and_reloads_through_the_keeper() {
             let expected = format!("{php} [{php}]");
             assert_eq!(get(&surus, "/who.php"), Some((200, expected)), "{engine}");
         }
-        // In memory, and in a file of the spool.
+        // A body in memory, and one in a spool file.
         for size in [1, 200_000] {
             let sent = ureq::post(format!("{}/count.php", surus.url)).send(vec![b'x'; size]);
             let counted = sent.unwrap().body_mut().read_to_string().unwrap();
@@ -134,11 +134,15 @@ pub fn every_engine_answers_is_interrupted_and_reloads_through_the_keeper() {
             surus.log()
         );
         assert_serves(&surus);
-        assert!(!surus.log().contains("refused what"), "{}", surus.log());
+        assert!(
+            !surus.log().contains("rejected a request"),
+            "{}",
+            surus.log()
+        );
     }
 }
 
-pub fn php_fpm_that_the_front_may_not_connect_to_is_connected_to_by_the_keeper() {
+pub fn php_fpm_unreachable_for_the_front_end_is_connected_by_the_keeper() {
     if !is_root() {
         return;
     }
@@ -146,7 +150,7 @@ pub fn php_fpm_that_the_front_may_not_connect_to_is_connected_to_by_the_keeper()
     let fpm = tempfile::tempdir().unwrap();
     set_permissions(fpm.path(), Permissions::from_mode(0o755)).unwrap();
     let (socket, settings) = (fpm.path().join("fpm.sock"), fpm.path().join("fpm.conf"));
-    // For root only.
+    // Only root can connect.
     let text = format!(
         "[global]\nerror_log = /dev/null\n[www]\nlisten = {}\nlisten.mode = 0600\nuser = www-data\n\
          pm = static\npm.max_children = 4\n",

@@ -10,7 +10,7 @@ use surus::launcher::{Role, Which};
 
 use super::Attacker;
 
-pub fn compromised_front_cannot_say_which_functions_are_disabled() {
+pub fn compromised_front_end_cannot_change_the_disabled_functions() {
     if !crate::server::is_root() {
         return;
     }
@@ -44,7 +44,7 @@ impl Attacker<'_> {
         }
     }
 
-    pub fn with_php_of_the_command_line(&mut self) {
+    pub fn attack_command_line_php(&mut self) {
         let mut home = || match self.ask_keeper(|id| Request::Home { id, pool: 0 }, &[]) {
             Reply::Done { number, .. } => number,
             other => panic!("{other:?}"),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::common::Surus;
 use crate::server::{app, assert_serves, get, hello, id_of, is_root, start, until};
 
-pub fn socket_exchanged_for_a_link_at_its_creation_changes_no_other_file() {
+pub fn socket_replaced_by_a_link_at_its_creation_changes_no_other_file() {
     if !is_root() {
         return;
     }
@@ -54,7 +54,7 @@ fn reload(project: &Path) -> Output {
         .unwrap()
 }
 
-pub fn document_root_exchanged_for_a_link_that_php_may_not_follow_is_refused() {
+pub fn document_root_replaced_by_a_link_unreadable_to_php_is_rejected() {
     if !is_root() {
         return;
     }
@@ -89,8 +89,8 @@ pub fn document_root_exchanged_for_a_link_that_php_may_not_follow_is_refused() {
     assert!(!body.contains("secret"), "{status} {body}");
 }
 
-/// A directory of PHP's user inside one of root's, and a directory `vault` to which only root may
-/// write.
+/// A directory of PHP's user inside a directory of root, next to a directory `vault` that only root
+/// can write to.
 fn run_of_php() -> tempfile::TempDir {
     let dir = app(&[]);
     for (name, owner) in [("vault", 0), ("php", id_of("www-data"))] {
@@ -122,14 +122,14 @@ fn changed(dir: &Path) -> (i64, i64) {
     (found.mtime(), found.mtime_nsec())
 }
 
-pub fn socket_below_a_link_of_another_user_is_refused() {
+pub fn socket_below_a_link_of_another_user_is_rejected() {
     if !is_root() {
         return;
     }
     let (project, dir) = (hello(), run_of_php());
     let vault = dir.path().join("vault");
     let before = changed(&vault);
-    // PHP's user can put it there, whatever its owner.
+    // PHP's user can place it there, regardless of its owner.
     let link = dir.path().join("php/link");
     symlink(&vault, &link).unwrap();
     for owner in [0, id_of("www-data")] {
@@ -150,14 +150,14 @@ pub fn socket_below_a_link_of_another_user_is_refused() {
     let log = log.err().unwrap();
     assert!(log.contains("symbolic link"), "{log}");
     assert_eq!(changed(&vault), before);
-    // A link that only root can place is followed, such as /var/run.
+    // A link that only root can place, such as /var/run, is followed.
     let roots = dir.path().join("roots");
     symlink("vault", &roots).unwrap();
     let (works, said) = check_socket(project.path(), "SURUS_HTTP_LISTEN", &roots.join("s"));
     assert!(works, "{said}");
 }
 
-pub fn socket_below_directories_of_another_user_is_made_there() {
+pub fn socket_below_directories_of_another_user_is_created() {
     if !is_root() {
         return;
     }
@@ -185,7 +185,7 @@ pub fn socket_below_directories_of_another_user_is_made_there() {
     }
 }
 
-pub fn directory_exchanged_for_a_link_at_the_bind_makes_no_socket_elsewhere() {
+pub fn directory_replaced_by_a_link_at_bind_creates_no_socket_elsewhere() {
     if !is_root() {
         return;
     }

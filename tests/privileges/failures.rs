@@ -24,7 +24,7 @@ fn opener(surus: &Surus) -> Option<u32> {
     openers.find(|pid| is_surus(*pid) && *pid != front && lives(*pid))
 }
 
-pub fn opener_that_dies_or_stops_is_replaced() {
+pub fn exited_or_stopped_opener_is_replaced() {
     if !is_root() {
         return;
     }
@@ -38,7 +38,7 @@ pub fn opener_that_dies_or_stops_is_replaced() {
         std::fs::write(dir.path().join(&name), "static").unwrap();
         get(&surus, &format!("/{name}")).unwrap()
     };
-    // Meanwhile, files get 503, and PHP responds.
+    // Meanwhile, files return 503, and PHP responds.
     let serves_again = || {
         until("files are served again", || {
             let (status, body) = ask();
@@ -58,7 +58,7 @@ pub fn opener_that_dies_or_stops_is_replaced() {
     send(second, "STOP");
     serves_again();
     until("the stopped one is gone", || !lives(second));
-    // Every generation that serves has one.
+    // Every serving generation has an opener.
     let reloaded = Command::new(env!("CARGO_BIN_EXE_surus"))
         .arg("reload")
         .arg(dir.path())
@@ -72,7 +72,7 @@ pub fn opener_that_dies_or_stops_is_replaced() {
     serves_again();
 }
 
-pub fn front_that_hangs_is_killed_after_the_grace_period() {
+pub fn hanging_front_end_is_killed_after_the_grace_period() {
     if !is_root() {
         return;
     }
@@ -96,7 +96,7 @@ pub fn front_that_hangs_is_killed_after_the_grace_period() {
     );
 }
 
-pub fn reload_signals_during_the_start_of_a_front_do_not_end_it() {
+pub fn reload_signals_during_the_start_do_not_end_the_front_end() {
     if !is_root() {
         return;
     }
@@ -113,10 +113,10 @@ pub fn reload_signals_during_the_start_of_a_front_do_not_end_it() {
         get(&surus, "/") == Some((200, "hello".into()))
     });
     let log = surus.log();
-    assert_eq!(log.matches("the front has died").count(), 1, "{log}");
+    assert_eq!(log.matches("the front end has died").count(), 1, "{log}");
 }
 
-pub fn descriptors_of_the_starter_do_not_reach_the_front() {
+pub fn inherited_descriptors_do_not_reach_the_front_end() {
     if !is_root() {
         return;
     }
@@ -138,7 +138,7 @@ pub fn descriptors_of_the_starter_do_not_reach_the_front() {
     }
 }
 
-pub fn root_of_a_namespace_without_other_users_is_one_process() {
+pub fn server_of_root_in_a_namespace_without_other_users_is_one_process() {
     if !is_root() {
         return;
     }
@@ -153,7 +153,7 @@ pub fn root_of_a_namespace_without_other_users_is_one_process() {
     assert!(log.contains("no user but root"), "{log}");
 }
 
-pub fn check_tests_the_spool_as_the_user_of_the_front() {
+pub fn check_tests_the_spool_as_the_front_ends_user() {
     if !is_root() {
         return;
     }

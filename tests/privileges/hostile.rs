@@ -20,17 +20,17 @@ mod opener;
 #[path = "own_rights.rs"]
 mod own_rights;
 
-/// A user that is neither the front end's, nor PHP's, nor root.
+/// A user other than the front end's, PHP's and root.
 const STRANGER: u32 = 47_111;
 
 /// The content of every secret file.
 const SECRET: &str = "secret-4711";
 
-pub fn compromised_front_reaches_nothing() {
+pub fn compromised_front_end_reaches_nothing() {
     attack(&[]);
 }
 
-pub fn compromised_front_without_landlock_and_seccomp_reaches_nothing() {
+pub fn compromised_front_end_without_landlock_and_seccomp_reaches_nothing() {
     attack(&[
         ("SURUS_HTTP_LANDLOCK", "false"),
         ("SURUS_HTTP_SECCOMP", "false"),
@@ -128,15 +128,15 @@ pub fn be_keeper(project: &Path) -> ExitCode {
     let kept = surus::cli::keep_other(project, |front| {
         let mut attacker = Attacker::new(project, front, foreign);
         if std::env::var_os("SURUS_ENGINE").is_some() {
-            attacker.with_php_of_the_command_line();
+            attacker.attack_command_line_php();
             return match attacker.succeeded {
                 0 => Ok(()),
                 some => anyhow::bail!("{some} attacks succeeded"),
             };
         }
-        attacker.with_its_own_rights();
-        attacker.with_the_opener();
-        attacker.with_the_keeper();
+        attacker.attack_with_its_own_rights();
+        attacker.attack_opener();
+        attacker.attack_keeper();
         match attacker.succeeded {
             0 => Ok(()),
             some => anyhow::bail!("{some} attacks succeeded"),

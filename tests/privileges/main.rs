@@ -1,8 +1,8 @@
-//! Tests the rights of the process that reads requests, seen from `/proc`, and what a compromised
-//! front end can do with them.
+//! Tests the rights of the front end, seen from `/proc`, and what a compromised front end can do
+//! with them.
 //!
-//! This program is its own subject: started with `HOSTILE_SURUS_FRONT`, it is a keeper whose front
-//! end is the attacker below. It has no test harness, because a keeper must have one thread when it
+//! This program is also the attacker: started with `HOSTILE_SURUS_FRONT`, it is a keeper with a
+//! hostile front end. It has no test harness, because a keeper must be single-threaded when it
 //! forks.
 #![allow(clippy::unwrap_used)]
 
@@ -24,20 +24,20 @@ type Test = (&'static str, fn());
 
 const TESTS: &[Test] = &[
     (
-        "front_of_root_has_no_privileges",
-        processes::front_of_root_has_no_privileges,
+        "front_end_started_by_root_has_no_privileges",
+        processes::front_end_started_by_root_has_no_privileges,
     ),
     (
-        "restrictions_that_are_switched_off_are_off_and_said_so",
-        processes::restrictions_that_are_switched_off_are_off_and_said_so,
+        "disabled_restrictions_are_off_and_logged",
+        processes::disabled_restrictions_are_off_and_logged,
     ),
     (
-        "front_user_is_the_configured_one_and_root_is_refused",
-        processes::front_user_is_the_configured_one_and_root_is_refused,
+        "http_user_is_applied_and_root_is_rejected",
+        processes::http_user_is_applied_and_root_is_rejected,
     ),
     (
-        "dead_front_is_replaced_and_its_php_ends",
-        processes::dead_front_is_replaced_and_its_php_ends,
+        "exited_front_end_is_replaced_and_its_php_exits",
+        processes::exited_front_end_is_replaced_and_its_php_exits,
     ),
     (
         "killed_keeper_leaves_no_process",
@@ -48,20 +48,20 @@ const TESTS: &[Test] = &[
         processes::server_of_a_user_is_one_process,
     ),
     (
-        "files_that_only_php_may_read_are_served",
-        answers::files_that_only_php_may_read_are_served,
+        "files_readable_only_by_php_are_served",
+        answers::files_readable_only_by_php_are_served,
     ),
     (
-        "project_that_the_front_may_not_enter_is_served_and_reloaded",
-        answers::project_that_the_front_may_not_enter_is_served_and_reloaded,
+        "project_unreadable_to_the_front_end_is_served_and_reloaded",
+        answers::project_unreadable_to_the_front_end_is_served_and_reloaded,
     ),
     (
-        "every_engine_answers_is_interrupted_and_reloads_through_the_keeper",
-        answers::every_engine_answers_is_interrupted_and_reloads_through_the_keeper,
+        "every_engine_serves_times_out_and_reloads_through_the_keeper",
+        answers::every_engine_serves_times_out_and_reloads_through_the_keeper,
     ),
     (
-        "php_fpm_that_the_front_may_not_connect_to_is_connected_to_by_the_keeper",
-        answers::php_fpm_that_the_front_may_not_connect_to_is_connected_to_by_the_keeper,
+        "php_fpm_unreachable_for_the_front_end_is_connected_by_the_keeper",
+        answers::php_fpm_unreachable_for_the_front_end_is_connected_by_the_keeper,
     ),
     ("quit_drains", signals::quit_drains),
     ("usr2_reloads", signals::usr2_reloads),
@@ -70,88 +70,88 @@ const TESTS: &[Test] = &[
         signals::usr1_reopens_renamed_logs,
     ),
     (
-        "process_1_reaps_orphans_and_ends_by_a_signal",
-        signals::process_1_reaps_orphans_and_ends_by_a_signal,
+        "process_1_reaps_orphans_and_exits_on_a_signal",
+        signals::process_1_reaps_orphans_and_exits_on_a_signal,
     ),
     (
-        "process_1_that_is_not_root_reaps_orphans_and_passes_signals_on",
-        signals::process_1_that_is_not_root_reaps_orphans_and_passes_signals_on,
+        "unprivileged_process_1_reaps_orphans_and_forwards_signals",
+        signals::unprivileged_process_1_reaps_orphans_and_forwards_signals,
     ),
     (
-        "signals_that_the_starter_ignored_or_blocked_work",
-        signals::signals_that_the_starter_ignored_or_blocked_work,
+        "signals_ignored_or_blocked_by_the_starter_work",
+        signals::signals_ignored_or_blocked_by_the_starter_work,
     ),
     (
-        "opener_that_dies_or_stops_is_replaced",
-        failures::opener_that_dies_or_stops_is_replaced,
+        "exited_or_stopped_opener_is_replaced",
+        failures::exited_or_stopped_opener_is_replaced,
     ),
     (
-        "front_that_hangs_is_killed_after_the_grace_period",
-        failures::front_that_hangs_is_killed_after_the_grace_period,
+        "hanging_front_end_is_killed_after_the_grace_period",
+        failures::hanging_front_end_is_killed_after_the_grace_period,
     ),
     (
-        "reload_signals_during_the_start_of_a_front_do_not_end_it",
-        failures::reload_signals_during_the_start_of_a_front_do_not_end_it,
+        "reload_signals_during_the_start_do_not_end_the_front_end",
+        failures::reload_signals_during_the_start_do_not_end_the_front_end,
     ),
     (
-        "descriptors_of_the_starter_do_not_reach_the_front",
-        failures::descriptors_of_the_starter_do_not_reach_the_front,
+        "inherited_descriptors_do_not_reach_the_front_end",
+        failures::inherited_descriptors_do_not_reach_the_front_end,
     ),
     (
-        "root_of_a_namespace_without_other_users_is_one_process",
-        failures::root_of_a_namespace_without_other_users_is_one_process,
+        "server_of_root_in_a_namespace_without_other_users_is_one_process",
+        failures::server_of_root_in_a_namespace_without_other_users_is_one_process,
     ),
     (
-        "check_tests_the_spool_as_the_user_of_the_front",
-        failures::check_tests_the_spool_as_the_user_of_the_front,
+        "check_tests_the_spool_as_the_front_ends_user",
+        failures::check_tests_the_spool_as_the_front_ends_user,
     ),
     (
-        "socket_exchanged_for_a_link_at_its_creation_changes_no_other_file",
-        exchanged::socket_exchanged_for_a_link_at_its_creation_changes_no_other_file,
+        "socket_replaced_by_a_link_at_its_creation_changes_no_other_file",
+        exchanged::socket_replaced_by_a_link_at_its_creation_changes_no_other_file,
     ),
     (
-        "document_root_exchanged_for_a_link_that_php_may_not_follow_is_refused",
-        exchanged::document_root_exchanged_for_a_link_that_php_may_not_follow_is_refused,
+        "document_root_replaced_by_a_link_unreadable_to_php_is_rejected",
+        exchanged::document_root_replaced_by_a_link_unreadable_to_php_is_rejected,
     ),
     (
-        "socket_below_a_link_of_another_user_is_refused",
-        exchanged::socket_below_a_link_of_another_user_is_refused,
+        "socket_below_a_link_of_another_user_is_rejected",
+        exchanged::socket_below_a_link_of_another_user_is_rejected,
     ),
     (
-        "socket_below_directories_of_another_user_is_made_there",
-        exchanged::socket_below_directories_of_another_user_is_made_there,
+        "socket_below_directories_of_another_user_is_created",
+        exchanged::socket_below_directories_of_another_user_is_created,
     ),
     (
-        "directory_exchanged_for_a_link_at_the_bind_makes_no_socket_elsewhere",
-        exchanged::directory_exchanged_for_a_link_at_the_bind_makes_no_socket_elsewhere,
+        "directory_replaced_by_a_link_at_bind_creates_no_socket_elsewhere",
+        exchanged::directory_replaced_by_a_link_at_bind_creates_no_socket_elsewhere,
     ),
     (
-        "configuration_that_php_may_change_is_refused_to_root",
-        trust::configuration_that_php_may_change_is_refused_to_root,
+        "configuration_writable_by_php_is_rejected_for_root",
+        trust::configuration_writable_by_php_is_rejected_for_root,
     ),
     (
-        "program_or_ini_file_that_php_may_change_is_refused_to_root",
-        trust::program_or_ini_file_that_php_may_change_is_refused_to_root,
+        "program_or_ini_file_writable_by_php_is_rejected_for_root",
+        trust::program_or_ini_file_writable_by_php_is_rejected_for_root,
     ),
     (
-        "settings_of_php_are_not_kept_where_another_user_can_exchange_them",
-        trust::settings_of_php_are_not_kept_where_another_user_can_exchange_them,
+        "php_settings_are_not_stored_where_another_user_can_replace_them",
+        trust::php_settings_are_not_stored_where_another_user_can_replace_them,
     ),
     (
-        "php_fpm_behind_a_link_of_another_user_is_not_connected_to_by_root",
-        trust::php_fpm_behind_a_link_of_another_user_is_not_connected_to_by_root,
+        "php_fpm_behind_a_link_of_another_user_is_rejected_for_root",
+        trust::php_fpm_behind_a_link_of_another_user_is_rejected_for_root,
     ),
     (
-        "compromised_front_cannot_say_which_functions_are_disabled",
-        hostile::command_line::compromised_front_cannot_say_which_functions_are_disabled,
+        "compromised_front_end_cannot_change_the_disabled_functions",
+        hostile::command_line::compromised_front_end_cannot_change_the_disabled_functions,
     ),
     (
-        "compromised_front_reaches_nothing",
-        hostile::compromised_front_reaches_nothing,
+        "compromised_front_end_reaches_nothing",
+        hostile::compromised_front_end_reaches_nothing,
     ),
     (
-        "compromised_front_without_landlock_and_seccomp_reaches_nothing",
-        hostile::compromised_front_without_landlock_and_seccomp_reaches_nothing,
+        "compromised_front_end_without_landlock_and_seccomp_reaches_nothing",
+        hostile::compromised_front_end_without_landlock_and_seccomp_reaches_nothing,
     ),
 ];
 

@@ -36,7 +36,7 @@ impl Attacker<'_> {
 
     pub fn send_raw(&self, bytes: &[u8], fds: &[OwnedFd]) {
         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        // It may be too large for the socket, or the keeper may be slower than this.
+        // The message may be too large for the socket, or the keeper may be slower than this.
         for _ in 0..1000 {
             match self.keeper.send_with(bytes, &fds) {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -47,7 +47,7 @@ impl Attacker<'_> {
         }
     }
 
-    pub fn with_the_keeper(&mut self) {
+    pub fn attack_keeper(&mut self) {
         let null = || {
             OwnedFd::from(
                 File::options()
@@ -62,7 +62,7 @@ impl Attacker<'_> {
 
         for length in [1, 2, 3, 7, 64, 1000, 33_000, 100_000, 200_000] {
             for byte in [0, 1, 5, 8, 9, 255] {
-                // This one would end the first start.
+                // This message would end the first start.
                 if (byte, length) != (8, 1) {
                     self.send_raw(&vec![byte; length], &[]);
                 }
@@ -138,7 +138,8 @@ impl Attacker<'_> {
         }
         for _ in 0..100 {
             let opener = |id| Request::Opener { id, place: 1 };
-            // It may have as many at once as it has slots; earlier ones are killed.
+            // The front end can have as many openers at once as there are slots; earlier ones are
+            // killed.
             let _ = self.ask_keeper(opener, &[]);
         }
         self.held.clear();
@@ -146,7 +147,7 @@ impl Attacker<'_> {
         let many: Vec<_> = (0..200).map(|_| null()).collect();
         let answer = self.ask_keeper(|id| Request::Home { id, pool: 0 }, &many);
         self.refused(
-            "have a message with too many descriptors done",
+            "send a message with too many descriptors",
             is_failed(answer),
         );
         for home in [0, 1, u32::MAX] {
@@ -158,7 +159,7 @@ impl Attacker<'_> {
         }
         self.refused(&format!("have {openers} openers"), openers < 20);
         self.held.clear();
-        // Its openers exit when their sockets are closed.
+        // The front end's openers exit when their sockets are closed.
         let answered = (0..6000).any(|_| {
             let reply = self.ask_keeper(|id| Request::Place { id }, &[]);
             let is_done = matches!(reply, Reply::Done { .. });
@@ -167,7 +168,7 @@ impl Attacker<'_> {
             }
             is_done
         });
-        assert!(answered, "the keeper no longer does what it is for");
+        assert!(answered, "the keeper no longer serves requests");
         let stat = std::fs::read_to_string(format!("/proc/{foreign}/stat")).unwrap();
         self.refused(
             "stop a foreign process",

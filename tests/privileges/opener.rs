@@ -29,7 +29,7 @@ impl Attacker<'_> {
         }
     }
 
-    pub fn with_the_opener(&mut self) {
+    pub fn attack_opener(&mut self) {
         let project = self.project.to_owned();
         let absolute = project.join("php.txt");
         let mut refused: Vec<Vec<u8>> = [

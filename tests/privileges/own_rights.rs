@@ -6,7 +6,7 @@ use std::process::Command;
 use super::Attacker;
 
 impl Attacker<'_> {
-    pub fn with_its_own_rights(&mut self) {
+    pub fn attack_with_its_own_rights(&mut self) {
         assert_ne!(surus_sys::process::uid(), 0, "it must not attack as root");
         let keeper = self.keeper_pid;
         let proc = |name: &str| format!("/proc/{keeper}/{name}");
@@ -48,8 +48,8 @@ impl Attacker<'_> {
                 .open(&path);
             self.refused(&format!("write {}", path.display()), made.is_err());
         }
-        // Its own environment, which another process of the same user could not read either: it is
-        // not dumpable.
+        // Its own environment, which is also unreadable to other processes of the same user,
+        // because it is not dumpable.
         let own = std::fs::metadata("/proc/self/environ").unwrap();
         self.refused(
             "be dumpable",

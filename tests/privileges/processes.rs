@@ -12,7 +12,7 @@ use crate::server::{
 
 const NO_CAPABILITIES: &str = "0000000000000000";
 
-pub fn front_of_root_has_no_privileges() {
+pub fn front_end_started_by_root_has_no_privileges() {
     if !is_root() {
         return;
     }
@@ -49,7 +49,7 @@ pub fn front_of_root_has_no_privileges() {
     }
     // In /proc, root owns the files of processes that are not dumpable.
     let environ = std::fs::metadata(format!("/proc/{front}/environ")).unwrap();
-    assert_eq!(environ.uid(), 0, "the front is not dumpable");
+    assert_eq!(environ.uid(), 0, "the front end is not dumpable");
     let limits = std::fs::read_to_string(format!("/proc/{front}/limits")).unwrap();
     let core = limits
         .lines()
@@ -60,7 +60,7 @@ pub fn front_of_root_has_no_privileges() {
         "{core}"
     );
 
-    // The keeper has no connection and no network: it has never accepted a connection.
+    // The keeper has no connection to the network: it has never accepted one.
     assert_eq!(status(surus.pid(), "Threads"), "1");
     let log = surus.log();
     for step in [
@@ -82,7 +82,7 @@ pub fn front_of_root_has_no_privileges() {
     assert_eq!(status(opener, "NoNewPrivs"), "1");
 }
 
-pub fn restrictions_that_are_switched_off_are_off_and_said_so() {
+pub fn disabled_restrictions_are_off_and_logged() {
     if !is_root() {
         return;
     }
@@ -105,7 +105,7 @@ pub fn restrictions_that_are_switched_off_are_off_and_said_so() {
     );
 }
 
-pub fn front_user_is_the_configured_one_and_root_is_refused() {
+pub fn http_user_is_applied_and_root_is_rejected() {
     if !is_root() {
         return;
     }
@@ -126,7 +126,7 @@ pub fn front_user_is_the_configured_one_and_root_is_refused() {
     }
 }
 
-pub fn dead_front_is_replaced_and_its_php_ends() {
+pub fn exited_front_end_is_replaced_and_its_php_exits() {
     if !is_root() {
         return;
     }
@@ -145,11 +145,11 @@ pub fn dead_front_is_replaced_and_its_php_ends() {
     });
     assert_ne!(surus.front(), front);
     for pid in before {
-        until("what the front had started has ended", || !lives(pid));
+        until("the front end's children have exited", || !lives(pid));
     }
     assert_serves(&surus);
     assert!(
-        surus.log().contains("the front has died"),
+        surus.log().contains("the front end has died"),
         "{}",
         surus.log()
     );
@@ -197,7 +197,7 @@ pub fn server_of_a_user_is_one_process() {
     assert_serves(&surus);
     assert_eq!(surus.front(), surus.pid());
     assert_eq!(children(surus.pid()).len(), 1, "the master process");
-    assert!(!surus.log().contains("front:"), "{}", surus.log());
+    assert!(!surus.log().contains("front end:"), "{}", surus.log());
     for signal in ["USR2", "QUIT"] {
         surus.signal(signal);
         if signal == "USR2" {

@@ -107,13 +107,13 @@ pub fn usr1_reopens_renamed_logs() {
     assert!(surus.wait().unwrap().success());
 }
 
-pub fn process_1_reaps_orphans_and_ends_by_a_signal() {
+pub fn process_1_reaps_orphans_and_exits_on_a_signal() {
     if is_root() {
         process_1(&[], &[]);
     }
 }
 
-pub fn process_1_that_is_not_root_reaps_orphans_and_passes_signals_on() {
+pub fn unprivileged_process_1_reaps_orphans_and_forwards_signals() {
     if !is_root() {
         return;
     }
@@ -180,7 +180,7 @@ const LEFT: [&str; 2] = [
     "--block-signal=INT,QUIT,TERM,HUP,USR1,USR2,CHLD",
 ];
 
-pub fn signals_that_the_starter_ignored_or_blocked_work() {
+pub fn signals_ignored_or_blocked_by_the_starter_work() {
     let dir = app(&[
         ("index.php", "<?php echo 'hello';"),
         ("a.txt", "static"),

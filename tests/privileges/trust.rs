@@ -1,4 +1,4 @@
-//! PHP's user writes to what root reads, runs or connects to.
+//! Tests that root rejects files, programs and sockets that PHP's user can change.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -22,14 +22,14 @@ fn check(project: &Path) -> (bool, String) {
     )
 }
 
-pub fn configuration_that_php_may_change_is_refused_to_root() {
+pub fn configuration_writable_by_php_is_rejected_for_root() {
     if !is_root() {
         return;
     }
     let dir = hello();
     let file = dir.path().join("surus.toml");
     let php = id_of("www-data");
-    // The attacker names another user for PHP.
+    // The attacker configures another user for PHP.
     for text in [
         "",
         "[engine]\nuser = 'root'\n",
@@ -63,7 +63,7 @@ pub fn configuration_that_php_may_change_is_refused_to_root() {
     }
 }
 
-pub fn program_or_ini_file_that_php_may_change_is_refused_to_root() {
+pub fn program_or_ini_file_writable_by_php_is_rejected_for_root() {
     if !is_root() {
         return;
     }
@@ -80,7 +80,7 @@ pub fn program_or_ini_file_that_php_may_change_is_refused_to_root() {
     }
 }
 
-pub fn settings_of_php_are_not_kept_where_another_user_can_exchange_them() {
+pub fn php_settings_are_not_stored_where_another_user_can_replace_them() {
     if !is_root() {
         return;
     }
@@ -104,7 +104,7 @@ pub fn settings_of_php_are_not_kept_where_another_user_can_exchange_them() {
     }
 }
 
-pub fn php_fpm_behind_a_link_of_another_user_is_not_connected_to_by_root() {
+pub fn php_fpm_behind_a_link_of_another_user_is_rejected_for_root() {
     if !is_root() {
         return;
     }
@@ -114,7 +114,7 @@ pub fn php_fpm_behind_a_link_of_another_user_is_not_connected_to_by_root() {
         std::fs::create_dir(made).unwrap();
     }
     chown(&run, Some(id_of("www-data")), None).unwrap();
-    // It lets in whom root's connection is enough for.
+    // Only root can connect to the socket.
     let socket = vault.join("s");
     let listener = UnixListener::bind(&socket).unwrap();
     set_permissions(&socket, Permissions::from_mode(0o600)).unwrap();

@@ -1,5 +1,5 @@
-//! Takes from this process what it never does: files elsewhere (Landlock), system calls of another
-//! trade (seccomp).
+//! Restricts this process: files, ports and signals (Landlock), and system calls that a server does
+//! not need (seccomp).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,36 +15,36 @@ use seccompiler::{
     SeccompRule,
 };
 
-/// What a process may reach.
+/// What a restricted process can access.
 #[derive(Debug, Default)]
 pub struct Reach {
-    /// Files below may be read.
+    /// Paths below which files can be read.
     pub reads: Vec<PathBuf>,
-    /// Files below these directories may be read, too. They are open, because another directory may
-    /// be at the path by now.
+    /// Opened directories below which files can be read. They are open, because the path may lead
+    /// to another directory by now.
     pub trees: Vec<(PathBuf, OwnedFd)>,
-    /// Files below may be made, written and removed, too.
+    /// Paths below which files can be read, created, written and removed.
     pub writes: Vec<PathBuf>,
-    /// Ports to which it may connect; `None` for all.
+    /// Ports that the process can connect to; `None` for all.
     pub connects: Option<Vec<u16>>,
     /// Whether it may make sockets where it may make files, and bind ports that the kernel chooses.
     pub listens: bool,
 }
 
-/// How much of a restriction the kernel has.
+/// How much of a restriction the kernel supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
-    /// All that this version of Surus asks for.
+    /// Everything that this version of Surus requests.
     Wholly,
-    /// What this kernel knows.
+    /// A part of it.
     Partly,
     /// Nothing.
     No,
 }
 
-/// Restricts this thread, and all that it starts, to these files and ports, for ever (Landlock). It
-/// may bind no port (but see `listens`) and signal no process outside, where the kernel knows these
-/// rules. Paths that do not exist are left out.
+/// Permanently restricts this thread, and all threads and processes that it starts, to these files
+/// and ports (Landlock). If the kernel supports these rules, they can neither bind ports (but
+/// see `listens`) nor signal processes outside. Paths that do not exist are skipped.
 pub fn landlock(reach: &Reach) -> io::Result<Held> {
     let other = |error: landlock::RulesetError| io::Error::other(error);
     let abi = ABI::V6;
@@ -103,16 +103,16 @@ pub fn landlock(reach: &Reach) -> io::Result<Held> {
     })
 }
 
-/// Whether `path` is one of those that can be named to [`landlock`].
+/// Whether `path` can be passed to [`landlock`].
 pub fn can_name(path: &Path) -> bool {
     PathFd::new(path).is_ok()
 }
 
-/// System calls that no part of a network server makes. They are answered with EPERM, as by a
-/// kernel that does not let this user: what meets one by mistake fails in a way that is handled.
+/// System calls that a network server does not need. They fail with EPERM, as for an unprivileged
+/// user, so code that makes one by mistake handles the error.
 fn denied() -> Vec<i64> {
     let mut denied = vec![
-        // Other programs and other processes.
+        // Other programs and processes.
         libc::SYS_execve,
         libc::SYS_execveat,
         libc::SYS_kill,
@@ -161,7 +161,7 @@ fn denied() -> Vec<i64> {
         libc::SYS_removexattr,
         libc::SYS_lremovexattr,
         libc::SYS_fremovexattr,
-        // The kernel itself.
+        // The kernel.
         libc::SYS_bpf,
         libc::SYS_perf_event_open,
         libc::SYS_userfaultfd,
@@ -229,7 +229,7 @@ fn denied() -> Vec<i64> {
     denied
 }
 
-/// System calls newer than the C library's list of them. From 424 on, numbers are the same on all
+/// System calls that the C library's list lacks. From 424 on, numbers are the same on all
 /// architectures.
 const NEWER: [i64; 14] = [
     443, // quotactl_fd
@@ -248,8 +248,8 @@ const NEWER: [i64; 14] = [
     469, // file_setattr
 ];
 
-/// Denied requests of ioctl(2): terminals take the first two as input that their user typed. The
-/// others choose the process that gets SIGIO for a socket.
+/// Denied requests of ioctl(2). Terminals take the first two as input that the user typed. The
+/// others select the process that receives SIGIO for a socket.
 #[allow(clippy::unnecessary_cast, reason = "a c_int with musl")]
 const DENIED_IOCTLS: [u64; 4] = [
     libc::TIOCSTI as u64,
@@ -258,16 +258,16 @@ const DENIED_IOCTLS: [u64; 4] = [
     0x8902, // SIOCSPGRP
 ];
 
-/// Denied commands of fcntl(2): they choose the process that gets SIGIO for a descriptor, or
-/// another signal. Landlock does not restrict such signals before Linux 6.12.
+/// Denied commands of fcntl(2): they select the process that receives SIGIO for a descriptor, or
+/// select another signal. Landlock does not restrict such signals before Linux 6.12.
 const DENIED_FCNTLS: [u64; 3] = [
     8,  // F_SETOWN
     10, // F_SETSIG
     15, // F_SETOWN_EX
 ];
 
-/// Answers ENOSYS to numbers that a filter of [`SeccompFilter`] does not compare: on x86-64, each
-/// system call has a second number, of the x32 ABI, with this bit set.
+/// Fails with ENOSYS for numbers that a [`SeccompFilter`] does not compare. On x86-64, each system
+/// call has a second number, of the x32 ABI, with this bit set.
 fn without_x32() -> BpfProgram {
     const X32: u32 = 0x4000_0000;
     let step = |code: u32, jt, jf, k| seccompiler::sock_filter {
@@ -278,7 +278,7 @@ fn without_x32() -> BpfProgram {
     };
     let ret = libc::BPF_RET | libc::BPF_K;
     vec![
-        // The number is the first member of seccomp_data.
+        // The number is the first field of seccomp_data.
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32),
         step(ret, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
@@ -286,7 +286,7 @@ fn without_x32() -> BpfProgram {
     ]
 }
 
-/// Bits of clone(2) that make namespaces.
+/// The flags of clone(2) that create namespaces.
 const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -295,8 +295,8 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
 
-/// Forbids the calling thread, and all threads and processes that it starts, the system calls of
-/// [`denied`], new processes, namespaces, and sockets that are neither of the Internet nor local.
+/// Denies the calling thread, and all threads and processes that it starts, the system calls of
+/// [`denied`], new processes, namespaces, and sockets other than Internet and unix sockets.
 pub fn seccomp() -> io::Result<()> {
     let other = |error: seccompiler::BackendError| io::Error::other(error.to_string());
     let arch = std::env::consts::ARCH.try_into().map_err(other)?;
@@ -309,7 +309,7 @@ pub fn seccomp() -> io::Result<()> {
         .into_iter()
         .map(|call| (call, Vec::new()))
         .collect();
-    // Threads are made by clone(2) with CLONE_THREAD, and nothing else may be.
+    // Only threads may be created: clone(2) needs CLONE_THREAD.
     let thread = libc::CLONE_THREAD as u64;
     let mut clone = vec![
         rule(vec![
@@ -326,11 +326,11 @@ pub fn seccomp() -> io::Result<()> {
         bit <<= 1;
     }
     rules.insert(libc::SYS_clone, clone);
-    // Signals to threads of this process alone: abort(3) needs that.
+    // Only threads of this process may be signalled; abort(3) needs that.
     let this = u64::from(std::process::id());
     let foreign = dword(0, SeccompCmpOp::Ne, this).map_err(other)?;
     rules.insert(libc::SYS_tgkill, vec![rule(vec![foreign]).map_err(other)?]);
-    // The C library asks for its own limits so.
+    // The C library reads the process's own limits like this.
     let another = dword(0, SeccompCmpOp::Ne, 0).map_err(other)?;
     rules.insert(
         libc::SYS_prlimit64,
@@ -342,7 +342,7 @@ pub fn seccomp() -> io::Result<()> {
         strange.push(dword(0, SeccompCmpOp::Ne, family as u64).map_err(other)?);
     }
     rules.insert(libc::SYS_socket, vec![rule(strange).map_err(other)?]);
-    // The kernel looks at 32 bits of the request.
+    // The kernel uses 32 bits of the request.
     for (call, requests) in [
         (libc::SYS_ioctl, &DENIED_IOCTLS[..]),
         (libc::SYS_fcntl, &DENIED_FCNTLS[..]),
@@ -356,7 +356,7 @@ pub fn seccomp() -> io::Result<()> {
     }
     let eperm = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, eperm, arch).map_err(other)?;
-    // The flags of clone3(2) are in memory, where a filter cannot see them. Without it, C libraries
+    // The flags of clone3(2) are in memory, which a filter cannot read. Without clone3, C libraries
     // use clone(2).
     let enosys = SeccompAction::Errno(libc::ENOSYS as u32);
     let clone3 = [(libc::SYS_clone3, Vec::new())].into_iter().collect();
@@ -380,11 +380,11 @@ pub fn seccomp() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// The error of a system call in a process that [`seccomp`] restricts.
-    fn meets(call: i64, arguments: [i64; 3]) -> i32 {
+    /// The error of a system call in a process that is restricted by [`seccomp`].
+    fn error_of(call: i64, arguments: [i64; 3]) -> i32 {
         // SAFETY: fork(2); the child makes system calls whose arguments are numbers or null, and
-        // leaves by _exit(2). It allocates, as far as the C library lets a child of many threads do
-        // that.
+        // exits by _exit(2). It allocates, as far as the C library allows it after a fork of
+        // several threads.
         unsafe {
             let child = libc::fork();
             if child == 0 {
@@ -404,17 +404,17 @@ mod tests {
     }
 
     #[test]
-    fn denied_calls_meet_eperm_under_each_of_their_numbers() {
+    fn denied_call_fails_with_eperm_under_each_of_its_numbers() {
         const X32: i64 = 0x4000_0000;
-        assert_eq!(meets(libc::SYS_getuid, [0; 3]), 0);
-        assert_eq!(meets(libc::SYS_kill, [1, 0, 0]), libc::EPERM);
+        assert_eq!(error_of(libc::SYS_getuid, [0; 3]), 0);
+        assert_eq!(error_of(libc::SYS_kill, [1, 0, 0]), libc::EPERM);
         for call in [452, 463, 466, 469, libc::SYS_removexattr] {
-            assert_eq!(meets(call, [-1, 0, 0]), libc::EPERM, "{call}");
+            assert_eq!(error_of(call, [-1, 0, 0]), libc::EPERM, "{call}");
         }
         for call in [libc::SYS_kill, libc::SYS_getuid] {
-            assert_eq!(meets(X32 | call, [1, 0, 0]), libc::ENOSYS, "x32 {call}");
+            assert_eq!(error_of(X32 | call, [1, 0, 0]), libc::ENOSYS, "x32 {call}");
         }
-        let with = |call, request: u64| meets(call, [-1, request as i64, 0]);
+        let with = |call, request: u64| error_of(call, [-1, request as i64, 0]);
         for (call, denied) in [
             (libc::SYS_ioctl, &DENIED_IOCTLS[..]),
             (libc::SYS_fcntl, &DENIED_FCNTLS[..]),

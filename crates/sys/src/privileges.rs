@@ -1,4 +1,4 @@
-//! Gives up root for good: user, groups, capabilities, and every way to get them back.
+//! Drops root permanently: user, groups, capabilities, and every way to regain them.
 
 use std::fmt;
 use std::io;
@@ -8,14 +8,14 @@ use nix::libc;
 
 use crate::process::{self, User};
 
-/// A user with all of its groups.
+/// A user with all its groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The user's number.
+    /// The user id.
     pub uid: u32,
-    /// The number of its main group.
+    /// The id of the primary group.
     pub gid: u32,
-    /// The numbers of all groups.
+    /// The ids of all groups.
     pub groups: Vec<u32>,
 }
 
@@ -36,27 +36,26 @@ impl fmt::Display for Identity {
     }
 }
 
-/// The highest number that a capability can have: sets are 64 bits.
+/// The upper limit of capability numbers: sets have 64 bits.
 const CAPABILITIES: libc::c_ulong = 64;
 
-/// Makes this process one of `identity`, without capabilities, that can never have more rights than
-/// it has then (`no_new_privs`), and that no process but root's may look into (not dumpable, no
-/// core dumps). For a process with one thread. True where the bounding set of capabilities could be
-/// emptied, too.
+/// Makes this process run as `identity` without capabilities. It can never gain rights
+/// (`no_new_privs`), and only root can inspect it (not dumpable, no core dumps). The process must
+/// be single-threaded. Returns whether the capability bounding set was cleared, too.
 pub fn give_up(identity: &Identity) -> io::Result<bool> {
     let mut is_bounded = true;
     for capability in 0..CAPABILITIES {
         match prctl(libc::PR_CAPBSET_DROP, capability) {
-            // The kernel knows no more.
+            // The kernel has no more capabilities.
             Err(Errno::EINVAL) => break,
-            // Without CAP_SETPCAP. It only bounds what execve may add, and no_new_privs forbids
-            // that anyway.
+            // CAP_SETPCAP is missing. The bounding set only limits what execve may add, which
+            // no_new_privs forbids anyway.
             Err(_) => is_bounded = false,
             Ok(()) => {}
         }
     }
-    // SAFETY: setgroups(2) reads so many numbers; the others take numbers. The C library changes
-    // all threads, of which there is one.
+    // SAFETY: setgroups(2) reads `groups.len()` ids; the others take ids. The C library changes all
+    // threads, and there is only one.
     unsafe {
         let groups = &identity.groups;
         Errno::result(libc::setgroups(groups.len(), groups.as_ptr()))?;
@@ -70,16 +69,16 @@ pub fn give_up(identity: &Identity) -> io::Result<bool> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1)?;
     prctl(libc::PR_SET_DUMPABLE, 0)?;
     crate::process::forbid_core_dumps()?;
-    // SAFETY: setuid(2) takes a number. It must fail, unless this user is root by configuration.
+    // SAFETY: setuid(2) takes an id. It must fail, unless this user is root by configuration.
     if identity.uid != 0 && unsafe { libc::setuid(0) } == 0 {
-        return Err(io::Error::other("root could be had back"));
+        return Err(io::Error::other("the process can still become root"));
     }
     Ok(is_bounded)
 }
 
-/// Runs `look` with the access of `identity` to files, and none of root's capabilities for files.
-/// For a process of root with one thread. It stays a process of root to all others: unlike a child
-/// that has become `identity`, it cannot be stopped or ended by another process of that user.
+/// Runs `look` with the file access of `identity`, without root's file capabilities. The process
+/// must be root and single-threaded. Other processes still see a process of root, so processes of
+/// that user cannot stop or kill it, unlike a child that runs as `identity`.
 pub fn with_access_of<T>(identity: &Identity, look: impl FnOnce() -> T) -> io::Result<T> {
     use nix::unistd::{Gid, Uid, getgroups, setfsgid, setfsuid, setgroups};
     struct Back(Vec<Gid>, Gid, Uid, DeathSignal);
@@ -89,7 +88,7 @@ pub fn with_access_of<T>(identity: &Identity, look: impl FnOnce() -> T) -> io::R
             setfsgid(self.1);
             let is_back = (setfsuid(self.2), setfsgid(self.1)) == (self.2, self.1);
             if setgroups(&self.0).is_err() || !is_back {
-                // A keeper with the groups of PHP's user must not go on.
+                // A keeper with the groups of PHP's user must not continue.
                 std::process::abort();
             }
             self.3.restore();
@@ -104,7 +103,7 @@ pub fn with_access_of<T>(identity: &Identity, look: impl FnOnce() -> T) -> io::R
     let (old, death_signal) = (getgroups()?, DeathSignal::read()?);
     setgroups(&groups)?;
     let _back = Back(old, setfsgid(gid), setfsuid(uid), death_signal);
-    // These calls report no error; each returns the number that was in force before.
+    // These calls report no error; each returns the previous id.
     match (setfsgid(gid), setfsuid(uid)) == (gid, uid) {
         true => Ok(look()),
         false => Err(io::ErrorKind::PermissionDenied.into()),
@@ -139,7 +138,7 @@ impl DeathSignal {
     }
 }
 
-/// Empties the permitted, effective and inheritable sets.
+/// Clears the permitted, effective and inheritable sets.
 fn clear_capabilities() -> io::Result<()> {
     #[repr(C)]
     struct Header {
@@ -159,8 +158,8 @@ fn clear_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel kill this process when the thread ends that has forked it; an error if `parent`
-/// has ended already. To be called after [`give_up`], because a change of the user clears it.
+/// Makes the kernel kill this process when the thread that forked it exits. Fails if `parent` has
+/// exited already. Call it after [`give_up`], because a change of the user clears the setting.
 pub fn end_with(parent: u32) -> io::Result<()> {
     prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as _)?;
     match nix::unistd::getppid().as_raw().cast_unsigned() == parent {
@@ -169,23 +168,22 @@ pub fn end_with(parent: u32) -> io::Result<()> {
     }
 }
 
-/// Puts this process into a session and process group of its own. It has no terminal then: Ctrl-C
-/// does not reach it, and it cannot type into the shell of the user who started the server
-/// (`TIOCSTI`).
+/// Puts this process into a new session and process group without a terminal. Ctrl-C does not reach
+/// it, and it cannot type into the shell of the user who started the server (`TIOCSTI`).
 pub fn leave_terminal() -> io::Result<()> {
     nix::unistd::setsid()?;
     Ok(())
 }
 
-/// Names this thread, as `ps` and `top` show it; at most 15 bytes.
+/// Sets the name of this thread for `ps` and `top`; at most 15 bytes.
 pub fn set_name(name: &std::ffi::CStr) {
     let _ = prctl(libc::PR_SET_NAME, name.as_ptr() as libc::c_ulong);
 }
 
 fn prctl(option: libc::c_int, argument: libc::c_ulong) -> Result<(), Errno> {
     const NONE: libc::c_ulong = 0;
-    // SAFETY: the options used here take numbers, or a C string that outlives the call, and change
-    // the credentials and attributes of this process only.
+    // SAFETY: the options used here take numbers, or a C string that outlives the call. They change
+    // only the credentials and attributes of this process.
     Errno::result(unsafe { libc::prctl(option, argument, NONE, NONE, NONE) })?;
     Ok(())
 }

@@ -1,8 +1,9 @@
-//! The file of a unix socket, in a directory that another user may be able to write to.
+//! Creates and removes the file of a unix socket in a directory that another user may be able to
+//! write to.
 //!
-//! That user can exchange the file, or a directory above it, for a link at any time. So the
-//! directory is opened once, through links that root or this user has placed only, and nothing is
-//! changed by path after that.
+//! That user can replace the file, or a directory above it, by a link at any time. The directory is
+//! therefore opened once, through links that only root or this user has created. Afterwards nothing
+//! is changed by path.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,25 +18,25 @@ use nix::unistd::{Gid, UnlinkatFlags, setfsgid, unlinkat};
 
 use crate::trusted_path;
 
-/// The place of a socket's file, which may not exist yet.
+/// The location of a socket's file, which may not exist yet.
 #[derive(Debug)]
 pub struct Place {
     directory: OwnedFd,
     name: OsString,
-    /// Leads into the directory, whatever has become of its path.
+    /// A path into the opened directory, even if its own path leads elsewhere by now.
     address: PathBuf,
 }
 
 impl Place {
-    /// Opens the directory of an absolute path. Directories that do not exist are made with the
-    /// mode `missing`, if there is one.
+    /// Opens the directory of an absolute path. Missing directories are created with the mode
+    /// `missing`, if it is set.
     pub fn open(path: &Path, missing: Option<u32>) -> io::Result<Place> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let opened = trusted_path::directory(parent, missing)?;
         let directory = opened.directory;
-        // Tools such as ss(8) show a socket by the address that it was bound at.
+        // Tools such as ss(8) show the address that a socket is bound to.
         let address = match opened.is_fixed {
             true => path.to_owned(),
             false => Path::new(&format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name),
@@ -52,7 +53,7 @@ impl Place {
         UnixStream::connect(&self.address)
     }
 
-    /// The socket that is there; `None` if something else is, or nothing.
+    /// The socket at this location; `None` if there is no file or another one.
     pub fn find(&self) -> io::Result<Option<SocketFile>> {
         let Some(id) = look(&self.directory, self.name.as_ref()) else {
             return Ok(None);
@@ -64,17 +65,17 @@ impl Place {
         }))
     }
 
-    /// Makes a listening socket whose file has this mode and group from its creation on; a setgid
-    /// bit or a default access list of the directory takes precedence. Sets the umask of the
-    /// process meanwhile.
+    /// Creates a listening socket whose file has this mode and group from the start. A setgid bit
+    /// or a default access list of the directory has precedence. Changes the umask of the process
+    /// temporarily.
     pub fn listen(&self, mode: Option<u32>, group: Option<u32>) -> io::Result<UnixListener> {
         let group = group.map(Gid::from_raw);
         let old_group = group.map(setfsgid);
-        // setfsgid reports no error, but returns the group that was in force before.
+        // setfsgid reports no error, but returns the previous group.
         let bound = match group.is_none_or(|group| setfsgid(group) == group) {
             true => {
                 let old_mask = mode.map(|mode| umask(Mode::from_bits_truncate(!mode & 0o777)));
-                // bind(2) follows no link in the last component.
+                // bind(2) does not follow a link in the last component.
                 let bound = UnixListener::bind(&self.address);
                 old_mask.map(umask);
                 bound
@@ -89,7 +90,7 @@ impl Place {
     }
 }
 
-/// A socket's file, as it was found. It is removed only as long as it is this one.
+/// A socket's file. It is only removed if it has not been replaced.
 #[derive(Debug)]
 pub struct SocketFile {
     directory: OwnedFd,
@@ -99,7 +100,7 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Removes it, unless another file has its name by now.
+    /// Removes the file, unless it has been replaced by another one.
     pub fn remove(&self) -> io::Result<()> {
         if look(&self.directory, self.name.as_ref()) == Some(self.id) {
             unlinkat(
@@ -112,7 +113,7 @@ impl SocketFile {
     }
 }
 
-/// Device and inode of a socket.
+/// The device and inode of a socket.
 fn look(directory: &OwnedFd, name: &Path) -> Option<(libc::dev_t, libc::ino_t)> {
     let found: FileStat = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
     let is_socket = found.st_mode & libc::S_IFMT == libc::S_IFSOCK;
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn socket_file_has_its_mode_and_group_without_a_later_change() {
+    fn socket_file_has_its_mode_and_group_from_creation_on() {
         let dir = std::env::temp_dir().join(format!("surus-sys-socket-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
         let group = (crate::process::uid() == 0).then_some(4711);
@@ -138,7 +139,7 @@ mod tests {
             let metadata = std::fs::metadata(&path).unwrap();
             assert_eq!(metadata.mode() & 0o777, mode);
             assert!(group.is_none_or(|group| metadata.gid() == group));
-            // Nothing changes what is made later.
+            // Files that are created later are not affected.
             std::fs::write(dir.join("file"), "").unwrap();
             let metadata = std::fs::metadata(dir.join("file")).unwrap();
             assert!(metadata.gid() != 4711 && metadata.mode() & 0o111 == 0);
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_has_replaced_a_socket_is_not_removed() {
+    fn file_that_replaced_a_socket_is_not_removed() {
         let dir = std::env::temp_dir().join(format!("surus-sys-replaced-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("in")).unwrap();
         let path = dir.join("in/socket");
@@ -160,7 +161,7 @@ mod tests {
         assert!(path.exists());
         assert!(place.find().unwrap().is_none());
         std::fs::remove_file(&path).unwrap();
-        // A directory that has been exchanged for a link.
+        // The directory is replaced by a link.
         let _listener = place.listen(None, None).unwrap();
         let file = place.find().unwrap().unwrap();
         std::fs::create_dir(dir.join("other")).unwrap();

@@ -1,5 +1,4 @@
-//! Opens directories and files through symbolic links that root or this user has placed, and
-//! through no others.
+//! Opens directories and files, and follows only symbolic links that root or this user has created.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,31 +10,31 @@ use nix::fcntl::{OFlag, open, openat, readlinkat};
 use nix::libc;
 use nix::sys::stat::{FileStat, Mode, fstat, mkdirat};
 
-/// A directory, with what is known of its path.
+/// An opened directory, and whether its path is safe.
 #[derive(Debug)]
 pub struct Opened {
     /// The directory.
     pub directory: OwnedFd,
-    /// Whether no other user can have the path lead elsewhere. Always so for a process that is not
-    /// root, or root of a namespace without other users: it has one user's rights.
+    /// Whether no other user can make the path lead elsewhere. Always true for a process that is
+    /// not root, or root of a namespace without other users, because it has only one user's rights.
     pub is_fixed: bool,
 }
 
-/// As many links as the kernel follows (path_resolution(7)).
+/// The kernel's limit of links (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
 const ENTER: OFlag = OFlag::O_PATH
     .union(OFlag::O_DIRECTORY)
     .union(OFlag::O_CLOEXEC);
 
-/// Opens the directory at an absolute path. For root, an error for a symbolic link that another
-/// user could have placed: such a user could have root make and remove files anywhere. Directories
-/// of another user are passed, because that user cannot put a directory there in which it may not
-/// write. Directories that do not exist are made with the mode `missing`, if there is one.
+/// Opens the directory at an absolute path. For root, fails on a symbolic link that another user
+/// could have created: that user could make root create and remove files anywhere. Directories of
+/// another user are accepted, because that user cannot place a directory there without having write
+/// access to it. Missing directories are created with the mode `missing`, if it is set.
 pub fn directory(path: &Path, missing: Option<u32>) -> io::Result<Opened> {
     let (found, is_fixed) = walk(path, missing)?;
     let is_fixed = is_fixed && (!crate::process::has_other_users() || is_trusted(&fstat(&found)?));
-    // An error if it is none.
+    // Fails if it is not a directory.
     let directory = openat(&found, ".", ENTER, Mode::empty())?;
     Ok(Opened {
         directory,
@@ -43,13 +42,13 @@ pub fn directory(path: &Path, missing: Option<u32>) -> io::Result<Opened> {
     })
 }
 
-/// Opens what is at an absolute path, whatever it is, without access to its content (`O_PATH`). The
-/// same links as by [`directory`] are refused to root.
+/// Opens any file at an absolute path without access to its content (`O_PATH`). Rejects the same
+/// links for root as [`directory`].
 pub fn any(path: &Path) -> io::Result<OwnedFd> {
     Ok(walk(path, None)?.0)
 }
 
-/// Opens what is at a path. Returns whether no other user can exchange it.
+/// Opens the file at a path. Returns whether no other user can replace it.
 fn walk(path: &Path, missing: Option<u32>) -> io::Result<(OwnedFd, bool)> {
     const LOOK: OFlag = OFlag::O_PATH
         .union(OFlag::O_NOFOLLOW)
@@ -87,7 +86,7 @@ fn walk(path: &Path, missing: Option<u32>) -> io::Result<(OwnedFd, bool)> {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 format!(
-                    "{} is a symbolic link that another user than root can exchange; name what \
+                    "{} is a symbolic link that a user other than root can replace; name what \
                      it leads to, or let only root write to {}",
                     shown.join(&name).display(),
                     shown.display()
@@ -98,7 +97,7 @@ fn walk(path: &Path, missing: Option<u32>) -> io::Result<(OwnedFd, bool)> {
         if links > MOST_LINKS {
             return Err(Errno::ELOOP.into());
         }
-        // Without a name, this reads the link that was looked at.
+        // Without a name, this reads the link that was inspected.
         let target = PathBuf::from(readlinkat(&next, "")?);
         if target.is_absolute() {
             (directory, shown) = (root()?, PathBuf::from("/"));
@@ -108,7 +107,7 @@ fn walk(path: &Path, missing: Option<u32>) -> io::Result<(OwnedFd, bool)> {
     Ok((directory, is_fixed))
 }
 
-/// Puts the components of a path onto a stack, the first on top.
+/// Pushes the components of a path, so that the first is on top.
 fn push(stack: &mut Vec<OsString>, path: &Path) {
     let parts = path.components().rev().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),
@@ -118,7 +117,7 @@ fn push(stack: &mut Vec<OsString>, path: &Path) {
     stack.extend(parts);
 }
 
-/// Whether only root and this user can exchange entries of theirs in a directory.
+/// Whether only root and this user can replace their entries in a directory.
 fn is_trusted(directory: &FileStat) -> bool {
     let is_shared = directory.st_mode & 0o022 != 0 && directory.st_mode & libc::S_ISVTX == 0;
     is_owner_trusted(directory) && !is_shared
@@ -135,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// The inode of a directory that is opened by path.
+    /// The inode of a directory opened by path.
     fn inode(path: &Path) -> io::Result<(u64, bool)> {
         let opened = directory(path, None)?;
         Ok((fstat(&opened.directory)?.st_ino, opened.is_fixed))

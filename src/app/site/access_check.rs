@@ -26,7 +26,7 @@ pub struct AccessCheck {
     seen: Recent<Identity>,
 }
 
-/// Differs for another file and after a change of rights.
+/// Changes if the file is replaced or its permissions change.
 type Identity = (u64, u64, i64, i64, u32, u32, u32);
 
 fn identity(of: &Metadata) -> Identity {
@@ -68,7 +68,7 @@ impl AccessCheck {
         opened
     }
 
-    /// Where an absolute path really is, if that is below a served directory.
+    /// The real path of an absolute path, if it is below a served directory.
     pub(super) fn resolve(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
         self.opener.resolve(path)
     }

@@ -1,4 +1,4 @@
-//! Hides the configuration file, which may contain passwords, under every name and wherever it is.
+//! Hides the configuration file, which may contain passwords, under every name.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,7 @@ use super::Found;
 pub struct ConfigGuard {
     /// Without symbolic links.
     path: PathBuf,
-    /// Device and inode, because it may have other names.
+    /// Device and inode, because the file may have other names.
     id: (u64, u64),
 }
 
@@ -27,12 +27,12 @@ impl ConfigGuard {
         })
     }
 
-    /// Whether this is the file.
+    /// Whether `metadata` belongs to the configuration file.
     pub(super) fn is_file(&self, metadata: &std::fs::Metadata) -> bool {
         (metadata.dev(), metadata.ino()) == self.id
     }
 
-    /// Whether this is the file, one that has replaced it, or an editor's copy (`surus.toml~`,
+    /// Whether this is the configuration file, its replacement, or an editor's copy (`surus.toml~`,
     /// `surus.toml.bak`).
     pub(super) fn is(&self, found: &Found) -> bool {
         let name = found.path.as_os_str().as_bytes();

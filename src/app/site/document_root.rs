@@ -1,4 +1,4 @@
-//! Opens files below a directory, and decides which symbolic links lead out of it.
+//! Opens files below a directory, and decides which symbolic links may lead out of it.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
@@ -24,15 +24,15 @@ use crate::observe::rate_limit::Rarely;
 pub enum Symlinks {
     /// None.
     Inside,
-    /// Those that belong to root or to the owner of their target, so that a link in an upload
-    /// directory shows only files of the user who created it.
+    /// Links of root or of their target's owner, so that a link in an upload directory exposes only
+    /// files of the user who created it.
     #[default]
     Owner,
     /// All.
     Follow,
 }
 
-/// As many as the kernel follows.
+/// The kernel's limit.
 const MOST_LINKS: u32 = 40;
 
 /// A directory below which files are opened.
@@ -42,13 +42,13 @@ pub(crate) struct Root {
     /// Without symbolic links.
     path: PathBuf,
     symlinks: Symlinks,
-    /// The kernel has `openat2`.
+    /// Whether the kernel has `openat2`.
     strict: bool,
-    /// Checks access for PHP's user, if that is another user than the front end's.
+    /// Checks access for PHP's user, if the front end runs as another user.
     reader: Option<AccessCheck>,
 }
 
-/// Why a path cannot be followed.
+/// Why a path cannot be resolved.
 enum WalkError {
     Missing,
     Denied(Denial),
@@ -77,7 +77,7 @@ impl Root {
         );
         ensure!(
             path.parent().is_some(),
-            "the directory / holds everything; name the one that is to be served"
+            "the directory / contains the whole system; name the directory to serve"
         );
         // A symbolic link that has appeared in the path meanwhile is not followed.
         let dir = openat2::directory(&path).with_context(|| {
@@ -117,12 +117,12 @@ impl Root {
         self.dir.as_fd()
     }
 
-    /// Where an absolute path really is, or why it must not be told.
+    /// The real path of an absolute path, or why it must not be revealed.
     pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
         let real = path.canonicalize();
         match (real, &self.reader) {
             (Ok(real), _) => Ok(real),
-            // The path may contain a directory that only PHP's user may enter.
+            // The path may contain a directory that only PHP's user can enter.
             (Err(error), Some(reader)) if error.kind() != std::io::ErrorKind::NotFound => {
                 reader.resolve(path)
             }
@@ -135,11 +135,11 @@ impl Root {
         &self.path
     }
 
-    /// Looks up `relative`, which must contain no `.` or `..`, and no hidden segment that the
-    /// caller would not show.
+    /// Looks up `relative`, which must not contain `.`, `..`, or a hidden segment that the caller
+    /// would not expose.
     ///
-    /// The name in the request says nothing about the target of a symbolic link. Behind a link, no
-    /// dot file is opened, and no PHP source unless the name says so.
+    /// The requested name does not reveal the target of a symbolic link. Behind a link, dot files
+    /// are not opened, and PHP source only if the requested name shows that it is source.
     pub(crate) fn get(&self, relative: &Path, access: Access) -> Opened {
         let opened = self.get_or_enter(relative, access);
         let Some(reader) = &self.reader else {
@@ -151,7 +151,7 @@ impl Root {
             {
                 opened
             }
-            // If the front end may read less or more than PHP's user, that user decides.
+            // The front end may be able to read less or more than PHP's user, who decides.
             (Opened::Regular { .. }, Access::Read) | (Opened::Denied(Denial::Unreadable), _) => {
                 drop(opened);
                 reader.open(relative, access)
@@ -162,7 +162,7 @@ impl Root {
 
     fn get_or_enter(&self, relative: &Path, access: Access) -> Opened {
         match self.get_for(relative, access) {
-            // A directory that may be entered but not listed counts as one.
+            // A directory that can be entered but not listed is a directory, too.
             Opened::Denied(Denial::Unreadable) if access == Access::Read => {
                 match self.get_for(relative, Access::Look) {
                     Opened::Directory => Opened::Directory,
@@ -193,7 +193,7 @@ impl Root {
         if self.conceals(relative, &real) {
             return Opened::Missing;
         }
-        // The path contains no links now; one that appears later is not followed.
+        // The path contains no links; one that appears later is not followed.
         let opened = if self.strict {
             openat2::exactly(&real, access)
         } else {
@@ -208,7 +208,7 @@ impl Root {
         }
     }
 
-    /// Where `relative` really is, following the links that may be followed.
+    /// The real path of `relative`, resolved through the allowed links.
     fn walk(&self, relative: &Path) -> Result<PathBuf, WalkError> {
         let mut real = self.path.clone();
         let mut links = 0;
@@ -257,9 +257,9 @@ impl Root {
         }
     }
 
-    /// Whether it is a dot file, or PHP source under a name that does not say so.
+    /// Whether the target is a dot file, or PHP source whose requested name does not show it.
     fn conceals(&self, asked: &Path, real: &Path) -> bool {
-        // Clients cannot request it; Surus opens it to apply its rules.
+        // Clients cannot request `.htaccess`; Surus opens it to apply its rules.
         if asked.file_name().is_some_and(|name| name == ".htaccess") {
             return false;
         }

@@ -1,9 +1,9 @@
-//! Opens files in a process of PHP's user, for a front end with another user.
+//! Opens files in a process that runs as PHP's user, for a front end that runs as another user.
 //!
-//! Surus sends only files that PHP's user can read, and only the kernel knows all modes, access
-//! lists and security modules. A small process with only the rights of PHP's user therefore opens
-//! them, and only below the served directories. Its input is untrusted: each packet is one
-//! question, and a path consists of names only.
+//! Surus sends only files that PHP's user can read. Only the kernel knows all modes, access lists
+//! and security modules. A small process with only the rights of PHP's user therefore opens the
+//! files, and only below the served directories. Its input is untrusted: each packet is one
+//! request, and a path consists of names only.
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, IoSlice};
@@ -27,7 +27,7 @@ pub use front::Opener;
 const MOST_PATH: usize = 4096;
 const HEAD: usize = 7;
 
-/// The number of a question and its answer, the kind of question, and the directory.
+/// The number of a request and its reply, the kind of request, and the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Question<'a> {
     number: u32,
@@ -40,12 +40,12 @@ struct Question<'a> {
 enum What {
     Read,
     Look,
-    /// Where an absolute path really is.
+    /// The real path of an absolute path.
     Resolve,
 }
 
-/// Decodes a question. The front end may ask only about names below a directory, and only about
-/// files that it may send.
+/// Decodes a request. The front end may only name paths below a directory, and only files that it
+/// may send.
 fn decode(packet: &[u8]) -> Option<Question<'_>> {
     let (head, path) = packet.split_first_chunk::<HEAD>()?;
     let [a, b, c, d, what, e, f] = *head;
@@ -82,7 +82,8 @@ fn is_below(path: &Path) -> bool {
     are_names && is_plain && !bytes.contains(&0)
 }
 
-/// Whether no part of it is hidden, except those that front ends read. PHP source is not read.
+/// Whether no component is hidden, except files that the front end reads, and the file is not PHP
+/// source.
 fn may_be_sent(path: &Path, what: What) -> bool {
     let hidden = path.iter().filter(|name| name.as_bytes().starts_with(b"."));
     let last = path.file_name().unwrap_or_default();
@@ -97,7 +98,7 @@ fn may_be_sent(path: &Path, what: What) -> bool {
 /// A directory below which the opener opens files.
 pub struct Tree {
     pub(super) root: Root,
-    /// The file that is never read.
+    /// The configuration file, which is never read.
     pub(super) secret: Option<ConfigGuard>,
 }
 
@@ -108,7 +109,7 @@ impl Tree {
     }
 }
 
-/// Answers questions until the front end closes the socket.
+/// Serves requests until the front end closes the socket.
 pub fn run(socket: OwnedFd, trees: &[Tree]) {
     let socket = Seqpacket::from(socket);
     let mut buffer = [0; HEAD + MOST_PATH + 1];
@@ -133,12 +134,12 @@ pub fn run(socket: OwnedFd, trees: &[Tree]) {
             IoSlice::new(&code),
             IoSlice::new(text),
         ];
-        // If the front end has exited, the next receive shows it.
+        // If the front end has exited, the next receive detects it.
         let _ = socket.send(&parts, fd);
     }
 }
 
-/// What is at a path.
+/// The result of opening a path.
 enum Told {
     Opened(Opened),
     Path(PathBuf),
@@ -160,7 +161,8 @@ fn answer(question: &Question<'_>, trees: &[Tree]) -> Told {
     let Some(tree) = trees.get(usize::from(question.tree)) else {
         return Told::Opened(Opened::Missing);
     };
-    // The directory itself was opened as root; the checks below start from it and miss its parents.
+    // The directory was opened as root. The checks below start from it, so they do not cover its
+    // parents.
     match std::fs::metadata(tree.root.path().join(".")) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             return Told::Opened(Opened::Denied(Denial::Unreadable));
@@ -202,10 +204,10 @@ fn encode(told: &Told) -> ([u8; 1], &[u8], Option<BorrowedFd<'_>>) {
     ([code], text, fd)
 }
 
-/// For the fuzz target: decodes a packet as the opener does. Returns whether it is a question.
+/// For the fuzz target: decodes a packet as the opener does. Returns whether it is valid.
 pub fn is_question(packet: &[u8]) -> bool {
     let question = decode(packet);
-    // A question never leads out of the directory.
+    // A request never leads out of the directory.
     assert!(question.is_none_or(|it| it.what == What::Resolve || is_below(it.path)));
     question.is_some()
 }
@@ -222,7 +224,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_never_lead_out_of_the_directory(
+        fn arbitrary_packet_never_leads_out_of_the_directory(
             bytes in proptest::collection::vec(any::<u8>(), 0..64),
             what in 0u8..5,
         ) {

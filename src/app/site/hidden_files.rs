@@ -22,9 +22,9 @@ pub(super) struct Hidden {
 /// Why a file is hidden.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// The settings say so.
+    /// Matches `site.hidden`.
     Setting,
-    /// The built-in list says so.
+    /// Matches the built-in list.
     Class(&'static Class),
 }
 
@@ -37,8 +37,8 @@ impl Hidden {
     }
 
     /// Why `path` is hidden, if it is. `path` is a URL path, or relative to the document root.
-    /// `real` is where it really is, if symbolic links led out of the document root; `content` is
-    /// read if the names do not decide.
+    /// `real` is the real path if symbolic links led out of the document root. `content` is read if
+    /// the names do not decide.
     pub(super) fn why(
         &self,
         path: &str,
@@ -57,7 +57,7 @@ impl Hidden {
             return Some(Why::Class(&LIBRARIES));
         }
         let class = |path: &str| private_files::class_of(path, is_directory, Purpose::Sending);
-        // A link must not show a hidden file under another name.
+        // A link must not expose a hidden file under another name.
         let of_real = || class(&fold(&real?.to_string_lossy()));
         let is_excused = |class: &Class| class.excuses(content.clone(), Purpose::Sending);
         let found = class(&path).filter(|class| !is_excused(class));

@@ -22,33 +22,33 @@ use super::{Asker, Found, Resolution, Site, encode};
 use crate::event::Script;
 use crate::private_files::Shared;
 
-/// As often as Apache lets a request begin again (`LimitInternalRecursion`).
+/// The limit of internal redirects, as in Apache (`LimitInternalRecursion`).
 const MAX_REDIRECTS: usize = 10;
 
-/// Paths that one request asks for: names of `DirectoryIndex` may lead to other directories.
+/// The limit of look-ups per request. `DirectoryIndex` may name paths in other directories.
 const MAX_LOOKUPS: usize = 256;
 
-/// A request on its way.
+/// The state of a request while its `.htaccess` files are applied.
 #[derive(Clone)]
 pub(super) struct Visit<'a> {
     asker: Asker,
     facts: &'a Facts<'a>,
     now: Instant,
-    /// The way to what was asked for, which has been found already.
+    /// The merged files on the way to the requested path, if already known.
     way: Option<(Arc<Way>, usize)>,
     query: Option<Cow<'a, str>>,
     env: Env,
-    /// No rule is evaluated any more: `END`.
+    /// The flag `END` was met: no more rules are evaluated.
     is_over: bool,
-    /// The handler that rules of this pass have chosen.
+    /// The handler set by the rules of this pass.
     handler: Option<Handler>,
     passes: usize,
     lookups: usize,
-    /// `FallbackResource` has been followed.
+    /// `FallbackResource` was followed.
     is_fallback: bool,
 }
 
-/// What is at a path.
+/// What exists at a path.
 enum At {
     Script(Script),
     File(Found),
@@ -84,7 +84,7 @@ impl<'a> Visit<'a> {
 }
 
 impl Site {
-    /// Looks up a path that has `.htaccess` files on its way, or may have them where it leads.
+    /// Looks up a path that has `.htaccess` files on its way, or may be redirected to one that has.
     pub(super) fn follow(
         &self,
         htaccess: &Htaccess,
@@ -108,7 +108,7 @@ impl Site {
         let whole = path.path();
         let is_bare_directory = matches!(at, At::Directory) && !files.ends_with('/');
         if is_bare_directory {
-            // Its own file is heard, too.
+            // A directory's own file applies, too.
             (way, _) = htaccess.way(&self.root, &format!("{files}/"), visit.now);
         }
         if stop == Some(Stop::Hidden) && !matches!(at, At::Script(_)) {
@@ -122,7 +122,7 @@ impl Site {
         }
         let name = whole[..end].rsplit('/').next().unwrap_or_default();
         let about = way.about(name);
-        // As Apache, which asks headers and the URL once for a directory and its index file.
+        // As in Apache, headers and URL are evaluated once for a directory and its index file.
         if !is_subrequest {
             about.set_env(visit.facts, whole, &mut visit.env);
         }
@@ -165,7 +165,7 @@ impl Site {
                 }
                 query => Cow::Owned(query.into_owned()),
             });
-            // What rules say of a directory is said of its index file.
+            // The rules for a directory also apply to its index file.
             visit.handler = handler.or(visit.handler);
             visit.is_over |= is_over;
             match outcome {
@@ -188,7 +188,7 @@ impl Site {
         }
         about.fix_env(&mut visit.env);
         if let Some(to) = leads_to {
-            // A type is of what was asked for.
+            // A type applies only to the requested file.
             visit.handler = None;
             visit.env.redirected();
             return self.go_on(htaccess, visit, &to, false);
@@ -203,7 +203,7 @@ impl Site {
         to: &str,
         is_subrequest: bool,
     ) -> Resolution {
-        // As Apache: `END` says nothing of subrequests.
+        // As in Apache, `END` does not affect subrequests.
         visit.is_over &= !is_subrequest;
         match normalize(&encode(to)) {
             Ok(path) => self.follow(htaccess, visit, &path, is_subrequest),
@@ -211,8 +211,8 @@ impl Site {
         }
     }
 
-    /// What is at the path's end, and where the part of it ends that names a file. `directories` is
-    /// the end of those that are there.
+    /// Returns what exists at the path, and the end of the part that names a file. `directories` is
+    /// the end of the existing directories.
     fn look_up(
         &self,
         asker: Asker,
@@ -232,7 +232,7 @@ impl Site {
         if stop.is_none() && directories == whole.len() {
             return (At::Directory, whole.len());
         }
-        // The first component that is no directory.
+        // The first component that is not a directory.
         let next = whole[directories..].find('/');
         let end = next.map_or(whole.len(), |next| directories + next);
         if stop.is_some() || end < whole.len() {
@@ -261,7 +261,7 @@ impl Site {
         (at, end)
     }
 
-    /// Answers with what is at the end of the way.
+    /// Responds with the file or script at the final path.
     fn arrive(
         &self,
         htaccess: &Htaccess,
@@ -275,8 +275,7 @@ impl Site {
             At::Script(_) if !about.runs_php(visit.handler) => Resolution::Denied(Denial::PhpOff),
             At::Script(script) => {
                 let front = self.front_controller.as_ref();
-                // A script that was named on the command line stands in for the index.php that
-                // rules lead to.
+                // A script named on the command line replaces the index.php that rules lead to.
                 let script = match front {
                     Some(front)
                         if self.is_named && visit.passes > 1 && *script.name == *"/index.php" =>
@@ -312,8 +311,8 @@ impl Site {
         }
     }
 
-    /// Answers what is missing. Files that say something and do not lead it anywhere mean that it
-    /// is.
+    /// Responds to a missing path. A front controller that was only found by its name is not used
+    /// if there are `.htaccess` files on the way.
     fn miss(&self, htaccess: &Htaccess, visit: &mut Visit<'_>, way: &Way, url: &str) -> Resolution {
         if let Some(to) = way.fallback()
             && !visit.is_fallback
@@ -335,8 +334,8 @@ impl Site {
         way.index().unwrap_or(&self.index)
     }
 
-    /// Answers with an index file of a directory, which is named with its trailing slash. As
-    /// Apache: where one is denied, the next name is tried, and only then it is denied.
+    /// Responds with an index file of a directory, which is named with its trailing slash. As in
+    /// Apache, a denied index file is skipped if a later name can be served.
     fn index(
         &self,
         htaccess: &Htaccess,
@@ -372,7 +371,7 @@ impl Site {
         denied
     }
 
-    /// Whether something is at the path of an index file.
+    /// Whether something exists at the path of an index file.
     fn has_index(&self, path: &str, now: Instant) -> bool {
         if self.is_named && path == "/index.php" {
             return true;
@@ -396,7 +395,7 @@ impl Site {
     }
 }
 
-/// The path and the query of a name relative to a URL, as `DirectoryIndex` resolves it.
+/// Resolves a `DirectoryIndex` name relative to a URL, into path and query.
 fn relative_to<'a>(url: &str, name: &'a str) -> (String, Option<&'a str>) {
     let (name, query) = match name.split_once('?') {
         Some((name, query)) => (name, Some(query)),
@@ -411,7 +410,7 @@ fn relative_to<'a>(url: &str, name: &'a str) -> (String, Option<&'a str>) {
 }
 
 impl Visit<'_> {
-    /// Puts a query before the one that is there, as Apache does.
+    /// Prepends a query to the current one, as Apache does.
     fn prepend(&mut self, query: Option<&str>) {
         let Some(first) = query else {
             return;
@@ -422,7 +421,7 @@ impl Visit<'_> {
         });
     }
 
-    /// The script with the query that rules have made.
+    /// The script with the query that rules have set.
     fn asked(&self, script: Script) -> Script {
         match self.query.as_deref() == self.facts.query {
             true => script,
@@ -434,11 +433,11 @@ impl Visit<'_> {
     }
 }
 
-/// Files as conditions see them.
+/// The files as seen by conditions.
 struct Look<'a> {
     site: &'a Site,
     at: &'a At,
-    /// Nothing follows the name of the file.
+    /// Whether the path ends with the name of the file.
     is_whole: bool,
     path: &'a str,
     asked: OnceCell<condition::Kind>,
@@ -455,7 +454,7 @@ impl Look<'_> {
             None | Some("") => std::fs::metadata(path).ok(),
             Some(below) => match self.site.root.get(Path::new(below), Access::Look) {
                 Opened::Regular { metadata, .. } => Some(metadata),
-                // A symbolic link that may not be followed leads to nothing.
+                // A symbolic link that may not be followed has no target.
                 Opened::Directory => std::fs::metadata(path).ok(),
                 _ => None,
             },
@@ -469,7 +468,7 @@ impl Files for Look<'_> {
         match self.at {
             At::Script(_) | At::File(_) | At::Hidden => condition::Kind::File,
             At::Directory => condition::Kind::Directory,
-            // What has not been opened for its name may be there.
+            // A file whose name prevented its opening may exist.
             At::Missing if self.is_whole && kind(name) == Kind::Plain => condition::Kind::Missing,
             _ => *self
                 .asked
@@ -494,7 +493,7 @@ impl Files for Look<'_> {
     }
 }
 
-/// What a client has put into a path may lead anywhere.
+/// Whether the path contains `..`, which a client could use to reach any file.
 fn leads_up(path: &str) -> bool {
     path.split('/').any(|name| name == "..")
 }

@@ -16,7 +16,7 @@ use crate::event::Script;
 use crate::private_files::{self, Shared, Unopened};
 
 impl Site {
-    /// Looks up a path without `.htaccess` files on its way; none for a directory that has one and
+    /// Looks up a path without `.htaccess` files on its way. None for a directory that has one and
     /// is named without its trailing slash.
     pub(super) fn find_plainly(
         &self,
@@ -74,7 +74,7 @@ impl Site {
         })
     }
 
-    /// The file whose name is `suffix` longer than that of `path`, under the same rules.
+    /// The file named by appending `suffix` to `path`, under the same rules.
     pub fn sibling(&self, path: &Path, suffix: &str) -> Option<Found> {
         let mut path = path.to_path_buf().into_os_string();
         path.push(suffix);
@@ -105,8 +105,8 @@ impl Site {
         }
     }
 
-    /// The first part of the path that is a script, with the rest as `PATH_INFO`, and where that
-    /// part ends.
+    /// The first part of the path that is a script, with the rest as `PATH_INFO`, and the end of
+    /// that part.
     pub(super) fn find_script_at(
         &self,
         path: &NormalizedPath<'_>,
@@ -116,7 +116,7 @@ impl Site {
         if self.scriptless {
             return None;
         }
-        // Paths are short, and search algorithms for long texts take longer to set up.
+        // Paths are short; search algorithms for long texts take longer to set up.
         let slashes = files.bytes().enumerate().skip(1);
         let slashes = slashes.filter_map(|(at, byte)| (byte == b'/').then_some(at));
         for end in slashes.chain([files.len()]) {
@@ -125,7 +125,7 @@ impl Site {
                 continue;
             }
             match self.script_at(name, now) {
-                // Nor is there a script below a missing directory.
+                // Below a missing directory there is no script either.
                 Err(NoScript::Missing) => return None,
                 Err(NoScript::Directory) => {}
                 Err(other) => return Some(Err(other)),
@@ -151,7 +151,7 @@ impl Site {
             } if self.is_really_uploaded(&real) => {
                 Err(NoScript::Denied(Denial::LinkToUploadedSource))
             }
-            // Its content cannot be read here; keys are not PHP.
+            // Scripts are not checked by content, because keys are not PHP.
             Opened::Regular { real, .. } if self.hides(name, real.as_deref(), std::io::empty()) => {
                 Err(NoScript::Hidden)
             }

@@ -1,8 +1,8 @@
-//! Caches recent look-ups, so that the file system is not asked for every request.
+//! Caches recent look-ups to avoid file system calls for every request.
 //!
-//! The number of entries is fixed, so clients cannot fill memory with made-up names; two names with
-//! the same hash share an entry. A change within the last [second](STALE) may be missed, as it may
-//! between Surus's look-up and PHP's.
+//! The number of entries is fixed, so clients cannot exhaust memory with invented names. Names with
+//! the same hash share an entry. A change within the last [second](STALE) may be missed, as between
+//! Surus's look-up and PHP's.
 
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Shorter than OPcache's own cache (`opcache.revalidate_freq` is 2 seconds).
 const STALE: Duration = Duration::from_secs(1);
 
-/// More than applications have scripts and directories in frequent use.
+/// More than the scripts and directories that an application uses frequently.
 const PLACES: usize = 256;
 
 /// Entries by the hash of their names.
@@ -37,7 +37,7 @@ impl<T: Clone> Recent<T> {
         (fresh && *seen.name == *name).then(|| seen.what.clone())
     }
 
-    /// The last entry for the name, however old.
+    /// The last entry for the name, regardless of its age.
     pub(super) fn last(&self, name: &[u8]) -> Option<T> {
         let place = self.place(name).read();
         let place = place.unwrap_or_else(PoisonError::into_inner);

@@ -73,19 +73,19 @@ pub struct Described {
     pub path: String,
     /// The front controller: its file and its name.
     front: Option<(String, String)>,
-    /// Whether that script was configured, and not just found.
+    /// Whether the script was configured, not only found.
     is_named: bool,
     secret: Option<ConfigGuard>,
     has_libraries: bool,
 }
 
 impl Described {
-    /// Never opens the configuration that `site` hides.
+    /// Uses the same hidden configuration file as `site`.
     pub fn hide_as(&mut self, site: &Option<Described>) {
         self.secret = site.as_ref().and_then(|site| site.secret.clone());
     }
 
-    /// The directory below which the opener opens files.
+    /// The directory that the opener opens files below.
     pub fn tree(&self, dir: OwnedFd, symlinks: Symlinks) -> file_opener::Tree {
         file_opener::Tree {
             root: Root::adopt(PathBuf::from(&self.path), dir, symlinks),
@@ -94,16 +94,16 @@ impl Described {
     }
 }
 
-/// What answers a URL.
+/// The response to a URL.
 #[derive(Debug)]
 pub enum Resolution {
-    /// This file, unchanged.
+    /// Sends this file unchanged.
     File(Found),
-    /// This script.
+    /// Runs this script.
     Script(Script),
-    /// 301 to this path, percent-encoded and on this host. The caller adds the query.
+    /// 301 to this path, percent-encoded and on this host. The caller appends the query.
     Redirect(String),
-    /// A redirect by an `.htaccess` file: its status, and its location with the query.
+    /// A redirect by an `.htaccess` file: status, and location with query.
     RedirectTo(u16, String),
     /// Another status set by an `.htaccess` file; the reason is for the log.
     Status(u16, &'static str),
@@ -120,14 +120,13 @@ pub enum Resolution {
 /// A regular file, open for reading.
 #[derive(Debug)]
 pub struct Found {
-    /// Its absolute path as the site names it, symbolic links not resolved.
+    /// The absolute path as the site names it, with symbolic links not resolved.
     pub path: PathBuf,
     pub file: File,
     pub metadata: Metadata,
 }
 
-/// A document root and its rules. It stays the directory that was opened, whatever is renamed
-/// later.
+/// A document root and its rules. The directory stays open, so later renames do not affect it.
 #[derive(Debug)]
 pub struct Site {
     root: Root,
@@ -135,7 +134,7 @@ pub struct Site {
     document_root: Arc<str>,
     /// Answers requests for missing files.
     front_controller: Option<Script>,
-    /// The front controller was configured, not just found as `index.php`.
+    /// Whether the front controller was configured, not only found as `index.php`.
     is_named: bool,
     falls_back: bool,
     /// Files answer, not only the front controller.
@@ -145,22 +144,22 @@ pub struct Site {
     uploads: Vec<String>,
     /// Serves static files only.
     scriptless: bool,
-    /// Scripts found recently. A new file is seen at once; PHP opens scripts itself, and files to
-    /// be sent are always reopened.
+    /// Recently found scripts. A new file is visible at once, because PHP opens scripts itself, and
+    /// files to be sent are always reopened.
     recent: Recent<Script>,
     htaccess: Option<Htaccess>,
     secret: Option<ConfigGuard>,
     /// None if a script chooses what is sent from here.
     hidden: Option<Hidden>,
-    /// PHP libraries are below, some of whose files are private.
+    /// Whether PHP libraries, some of whose files are private, are below.
     has_libraries: bool,
 }
 
-/// What a file is looked up for.
+/// The purpose of a look-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asker {
     Visitor,
-    /// A script that delegates the sending of a file. It is responsible for private files.
+    /// A script delegates the sending of a file. It is responsible for private files.
     Script,
 }
 
@@ -238,7 +237,7 @@ impl Site {
         Ok(self)
     }
 
-    /// What another process needs to serve the same site, besides its settings.
+    /// What another process needs to serve the same site, in addition to the settings.
     pub fn describe(&self) -> Result<Described> {
         let front = self.front_controller.as_ref().map(|front| {
             let file = utf8(&front.filename)?.to_owned();
@@ -312,7 +311,7 @@ impl Site {
         }
     }
 
-    /// Where an absolute path really is, or why it must not be told.
+    /// The real path of an absolute path, or why it must not be revealed.
     pub fn real(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
         self.root.resolve(path)
     }
@@ -327,12 +326,12 @@ impl Site {
         self.front_controller.as_ref()
     }
 
-    /// Whether it must never be sent, however it was found.
+    /// Whether the file must never be sent, regardless of how it was found.
     pub fn is_secret(&self, found: &Found) -> bool {
         self.secret.as_ref().is_some_and(|secret| secret.is(found))
     }
 
-    /// Looks up the path of a request target, still percent-encoded and without its query.
+    /// Looks up the path of a request target, percent-encoded and without its query.
     pub fn resolve(&self, raw_path: &str) -> Resolution {
         match normalize(raw_path) {
             Ok(path) => self.find(&path, Instant::now()),
@@ -345,7 +344,7 @@ impl Site {
         self.resolve(&encode(path))
     }
 
-    /// Looks up a path that [`normalize`](normalize()) has made, for no particular request.
+    /// Looks up a path from [`normalize`](normalize()), without a request.
     pub fn find(&self, path: &NormalizedPath<'_>, now: Instant) -> Resolution {
         self.find_by(Asker::Visitor, path, now)
     }
@@ -402,7 +401,7 @@ impl Site {
             self.follow(htaccess, &mut visit, path, false)
         };
         let way = |htaccess: &Htaccess| htaccess.way(&self.root, path.directories(), now);
-        // As with mod_xsendfile: a script may send what `.htaccess` files keep from visitors.
+        // As in mod_xsendfile, a script may send files that `.htaccess` files deny to visitors.
         let htaccess = self.htaccess.as_ref();
         if let Some(htaccess) = htaccess.filter(|_| asker == Asker::Visitor) {
             let way = way(htaccess);
@@ -420,7 +419,7 @@ impl Site {
         }
     }
 
-    /// Rejects what is never served, whether or not it exists.
+    /// Rejects paths that are never served, whether or not they exist.
     fn refuse(&self, path: &NormalizedPath<'_>) -> Option<Resolution> {
         if self.is_uploaded_source(path.path()) {
             return Some(Resolution::Denied(Denial::UploadedSource));
@@ -438,7 +437,7 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// The path begins with exactly one slash, so it cannot name another host.
+/// Begins with exactly one slash, so the path cannot name another host.
 fn encode(path: &str) -> String {
     utf8_percent_encode(path, PATH).to_string()
 }
@@ -463,7 +462,7 @@ fn document_root(project: &Path, root: Option<&Path>) -> PathBuf {
     }
 }
 
-/// Where applications have their document root.
+/// The usual document roots of applications.
 const ROOTS: [&str; 8] = [
     "public",
     "web",
@@ -475,7 +474,7 @@ const ROOTS: [&str; 8] = [
     "p",
 ];
 
-/// The first of them apply even if the project has its own index.php.
+/// The first of them apply even if the project has an index.php.
 const USUAL_ROOTS: usize = 2;
 
 fn given_script(document_root: &Arc<str>, script: &Path) -> Result<Script> {
@@ -484,16 +483,16 @@ fn given_script(document_root: &Arc<str>, script: &Path) -> Result<Script> {
         .with_context(|| format!("cannot find the script {}", script.display()))?;
     ensure!(
         filename.is_file(),
-        "{} is a directory; name the PHP file in it that answers requests",
+        "{} is a directory; name the PHP file in it that handles requests",
         filename.display()
     );
     let text = utf8(&filename)?;
     let (directory, name) = text.rsplit_once('/').unwrap_or_default();
     ensure!(
         kind(name) == Kind::Script,
-        "the script {text} must be called something.php"
+        "the script {text} must have a name that ends in .php"
     );
-    // A script outside the document root has no URL of its own, but applications need one.
+    // A script outside the document root has no URL, but applications need one.
     let below = directory.strip_prefix(&**document_root);
     let below = below.filter(|rest| rest.is_empty() || rest.starts_with('/'));
     Ok(Script {

@@ -1,9 +1,10 @@
-//! What is at a path of the site: a file, or why there is none for this client.
+//! The result of opening a path of the site: a file, or the reason why there is none for this
+//! client.
 
 use std::fs::{File, Metadata};
 use std::path::PathBuf;
 
-/// What is at a path.
+/// The result of opening a path.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -13,18 +14,18 @@ pub(crate) enum Opened {
     Regular {
         file: File,
         metadata: Metadata,
-        /// Where the file really is, if symbolic links led to it.
+        /// The file's real path, if symbolic links led to it.
         real: Option<PathBuf>,
     },
     Directory,
     Missing,
-    /// Not for this client; the reason is for the log.
+    /// Not allowed for this client; the reason is logged.
     Denied(Denial),
     /// The look-up failed.
     Failed(LookupError),
 }
 
-/// Why a look-up failed; the log has more.
+/// Why a look-up failed; the log has the details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LookupError {
     /// Too few descriptors or too little memory, which is temporary.
@@ -33,18 +34,18 @@ pub enum LookupError {
     Broken,
 }
 
-/// Why a file is not for this client.
+/// Why this client may not have a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
     /// A symbolic link leads out of the document root.
     LinkOutside,
-    /// A symbolic link leads out, to a file of another owner.
+    /// A symbolic link leads out of the document root, to a file of another owner.
     LinkOfAnother,
     /// Neither a file nor a directory.
     Special,
-    /// Surus's user may not read it.
+    /// Surus's user cannot read it.
     Unreadable,
-    /// PHP's user may not read it.
+    /// PHP's user cannot read it.
     UnreadableToPhp,
     /// An `.htaccess` file denies it.
     Closed,
@@ -63,18 +64,18 @@ pub enum Denial {
 }
 
 impl Denial {
-    /// Whether permissions deny it.
+    /// Whether file permissions deny access.
     pub fn is_about_permissions(self) -> bool {
         matches!(self, Denial::Unreadable | Denial::UnreadableToPhp)
     }
 
-    /// Whether a directive about access denies it.
+    /// Whether an access directive denies access.
     pub(super) fn is_by_htaccess(self) -> bool {
         use Denial::{BrokenHtaccess, Closed, NeedsUser, UnknownRule};
         matches!(self, Closed | NeedsUser | UnknownRule | BrokenHtaccess)
     }
 
-    /// The text for the log, with a remedy.
+    /// The log message, with a remedy.
     pub fn why(self) -> &'static str {
         match self {
             Denial::LinkOutside => {
@@ -100,15 +101,15 @@ impl Denial {
                  would open it"
             }
             Denial::NeedsUser => {
-                "an .htaccess file asks for a password, which Surus does not; protect it in the \
+                "an .htaccess file requires a password, which Surus does not check; protect it in the \
                  application or in a proxy before Surus"
             }
-            Denial::PhpOff => "an .htaccess file switches PHP off here; source is not sent, either",
+            Denial::PhpOff => "an .htaccess file switches PHP off here; PHP source is never sent",
             Denial::UnknownRule => {
                 "an .htaccess file has a rule that Surus cannot evaluate; `surus check` names it"
             }
             Denial::BrokenHtaccess => {
-                "an .htaccess file cannot be read, or Apache would not take it; `surus check` \
+                "an .htaccess file cannot be read, or Apache would reject it; `surus check` \
                  names its line"
             }
             Denial::UploadedSource => "PHP below `uploads` is never run and never sent",

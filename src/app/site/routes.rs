@@ -1,5 +1,4 @@
-//! Rules that send requests elsewhere than to the site: to another engine, to a directory of files,
-//! or nowhere.
+//! Rules that send requests to another engine, to a directory of files, or reject them.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +12,11 @@ use super::{Settings, Site};
 use crate::units::checked_if_set;
 
 /// One `[[route]]`: exactly one of `prefix`, `suffix` and `regex`, at most one of `engine`, `root`
-/// and `deny`, and any number of conditions, all of which must hold. A rule with `compress` alone
+/// and `deny`, and any number of conditions, all of which must hold. A rule with only `compress`
 /// leaves the action to the rules below it.
 ///
-/// The path is decoded and has no `.`, `..` or doubled slashes, but it is the client's: a rule for
-/// `/admin` does not cover `/index.php/admin`, which may lead the application to the same page.
+/// The path is decoded and has no `.`, `..` or doubled slashes, but the client chooses it: a rule
+/// for `/admin` does not cover `/index.php/admin`, which may lead to the same page.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rule {
@@ -40,21 +39,21 @@ pub struct Rule {
     pub header: Option<String>,
     /// The query has a parameter of this name.
     pub query: Option<String>,
-    /// PHP, run by the engine of this name.
+    /// Runs PHP with the engine of this name.
     pub engine: Option<String>,
-    /// Files below this absolute directory, none of them as PHP. The whole path is looked up in it:
+    /// Serves files below this absolute directory, never as PHP. The whole path is appended:
     /// `/static/a.css` is `static/a.css` there.
     pub root: Option<PathBuf>,
-    /// 403.
+    /// Responds with 403.
     pub deny: bool,
-    /// Whether PHP's pages are compressed, instead of `compress.enabled`.
+    /// Overrides `compress.enabled` for PHP's pages.
     pub compress: Option<bool>,
 }
 
 /// The effect of the rules on a request.
 #[derive(Debug, Default)]
 pub struct Choice<'a> {
-    /// None if the site answers.
+    /// None if the site handles the request.
     pub action: Option<&'a Action>,
     /// None if the default applies.
     pub compress: Option<bool>,
@@ -195,20 +194,23 @@ fn pattern(rule: &Rule) -> Result<Pattern> {
         (Some(path), None, None) => prefix(path),
         (None, Some(end), None) => suffix(end),
         (None, None, Some(text)) => regex(text),
-        _ => bail!("a rule has exactly one of `prefix`, `suffix` and `regex`"),
+        _ => bail!("a rule needs exactly one of `prefix`, `suffix` and `regex`"),
     }
 }
 
 fn prefix(path: &str) -> Result<Pattern> {
     ensure!(
         path.starts_with('/'),
-        "`prefix` is {path:?}; a path begins with a slash"
+        "`prefix` is {path:?}; it must begin with a slash"
     );
     Ok(Pattern::Prefix(path.to_owned()))
 }
 
 fn suffix(end: &str) -> Result<Pattern> {
-    ensure!(!end.is_empty(), "`suffix` is empty; every path ends so");
+    ensure!(
+        !end.is_empty(),
+        "`suffix` is empty, which matches every path"
+    );
     Ok(Pattern::Suffix(end.to_owned()))
 }
 
@@ -217,7 +219,7 @@ fn regex(text: &str) -> Result<Pattern> {
     Ok(Pattern::Regex(regex))
 }
 
-// Validated while they are read, so that an error knows its line.
+// Validated during deserialization, so that an error has its line.
 
 fn prefixed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     checked_if_set(from, |path: &String| prefix(path).map(drop))
@@ -242,14 +244,14 @@ fn with_header<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::
 fn action(rule: &Rule, files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Option<Action>> {
     ensure!(
         rule.compress.is_none() || rule.root.is_none() && !rule.deny,
-        "`compress` is about pages of PHP; a rule with `root` or `deny` has none"
+        "`compress` applies only to PHP; a rule with `root` or `deny` does not run it"
     );
     Ok(Some(match (&rule.engine, &rule.root, rule.deny) {
         (Some(engine), None, false) => Action::Engine(engine.clone()),
         (None, Some(root), false) => Action::Files(Box::new(files(root)?)),
         (None, None, true) => Action::Deny,
         (None, None, false) if rule.compress.is_some() => return Ok(None),
-        _ => bail!("a rule has exactly one of `engine`, `root` and `deny = true`, or `compress`"),
+        _ => bail!("a rule needs exactly one of `engine`, `root` and `deny = true`, or `compress`"),
     }))
 }
 
@@ -266,12 +268,14 @@ pub fn files(root: &Path, settings: &Settings) -> Result<Site> {
 fn methods(names: &[String]) -> Result<Vec<Method>> {
     ensure!(
         !names.is_empty(),
-        "`methods` is empty, so that no request is meant; leave it out to mean all"
+        "`methods` is empty and matches no request; leave it out to match all"
     );
     let method = |name: &String| match Method::from_bytes(name.as_bytes()) {
         Ok(method) if !name.bytes().any(|b| b.is_ascii_lowercase()) => Ok(method),
         _ => {
-            bail!("`methods` has {name:?}; it takes names such as \"GET\" or \"POST\", in capitals")
+            bail!(
+                "`methods` has {name:?}; it expects names such as \"GET\" or \"POST\", in capitals"
+            )
         }
     };
     names.iter().map(method).collect()
@@ -279,12 +283,12 @@ fn methods(names: &[String]) -> Result<Vec<Method>> {
 
 fn header_name(name: &str) -> Result<HeaderName> {
     HeaderName::from_bytes(name.as_bytes()).with_context(|| {
-        format!("`header` is {name:?}; it takes the name of a header, such as \"Authorization\"")
+        format!("`header` is {name:?}; it expects the name of a header, such as \"Authorization\"")
     })
 }
 
 fn named(setting: &str, name: String) -> Result<String> {
-    ensure!(!name.is_empty(), "`{setting}` is empty; it takes a name");
+    ensure!(!name.is_empty(), "`{setting}` is empty; it expects a name");
     Ok(name)
 }
 

@@ -19,11 +19,11 @@ pub struct Settings {
     /// Whether files of the document root answer requests. If not, the front controller answers
     /// all.
     pub files: bool,
-    /// File names that stand for their directory, in this order.
+    /// Index files of a directory, in order of precedence.
     #[serde(deserialize_with = "indexes")]
     pub index: Vec<String>,
     /// Which symbolic links out of the document root are followed: `inside` none; `owner` (the
-    /// default) those whose owner is root or owns the target; `follow` all.
+    /// default) links of root or of the target's owner; `follow` all.
     pub symlinks: Symlinks,
     /// URL paths below which visitors can upload files: PHP there is never run and never sent.
     #[serde(deserialize_with = "for_uploads")]
@@ -31,8 +31,8 @@ pub struct Settings {
     /// Whether the rules of `.htaccess` files about access, PHP and redirects apply, as listed in
     /// docs/reference/htaccess.md.
     pub htaccess: bool,
-    /// Whether the front controller answers requests for missing files. With `.htaccess` files on
-    /// the way, these name it.
+    /// Whether the front controller handles requests for missing files. If there are `.htaccess`
+    /// files on the way, they select it.
     pub fallback: bool,
     /// Files and scripts that answer 404 in addition to the built-in private ones: `.gitignore`
     /// patterns below the document root; `!` shows a built-in one.
@@ -63,7 +63,7 @@ pub(super) fn index(names: &[String]) -> Result<Vec<String>> {
     for name in names {
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
             bail!(
-                "`index` has {name:?}; it takes names of files, such as \"index.php\", without a \
+                "`index` has {name:?}; it expects names of files, such as \"index.php\", without a \
                  directory or a leading dot"
             );
         }
@@ -79,7 +79,7 @@ pub(super) fn uploads(prefixes: &[String]) -> Result<Vec<String>> {
         let normal = normalize(prefix).map(|normal| normal.path() == prefix);
         if normal != Ok(true) || prefix == "/" {
             bail!(
-                "`uploads` has {prefix:?}; it takes URL paths, such as \"/uploads\" or \
+                "`uploads` has {prefix:?}; it expects URL paths, such as \"/uploads\" or \
                  \"/wp-content/uploads\""
             );
         }

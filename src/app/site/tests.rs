@@ -1,4 +1,4 @@
-//! Tests of sites and of attempts to get around their rules.
+//! Tests of sites and of attempts to bypass their rules.
 
 mod denied;
 mod links;
@@ -91,7 +91,7 @@ fn sites(dir: &TempDir, settings: &Settings) -> [Site; 2] {
     [with, without]
 }
 
-/// One line that tells what answers a path.
+/// Describes the resolution of a path in one line.
 fn says(site: &Site, path: &str) -> String {
     let below = |path: &Path| {
         path.strip_prefix(site.root())
@@ -338,7 +338,8 @@ proptest! {
     }
 }
 
-/// Paths made of existing names, of separators and of tricks, any byte percent-encoded; and noise.
+/// Paths made of existing names, separators and traversal attempts, with any byte percent-encoded;
+/// and noise.
 fn raw_path() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         6 => prop::sample::select(vec![

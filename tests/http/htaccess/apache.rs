@@ -10,9 +10,9 @@ use super::site::Site;
 
 pub struct Apache {
     child: Child,
-    /// PHP is configured by `AddType`.
+    /// The address at which PHP is configured by `AddType`.
     pub by_type: String,
-    /// PHP is configured by `AddHandler`.
+    /// The address at which PHP is configured by `AddHandler`.
     pub by_handler: String,
     _home: tempfile::TempDir,
 }

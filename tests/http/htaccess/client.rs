@@ -9,9 +9,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
-    /// Of a redirection, without this server's own address.
+    /// The location of a redirect, without this server's own address.
     pub location: String,
-    /// Of a success.
+    /// The body of a successful response.
     pub body: String,
 }
 

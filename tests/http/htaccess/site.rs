@@ -28,7 +28,7 @@ struct Text {
 pub struct Exception {
     pub apache: String,
     pub surus: String,
-    #[expect(dead_code, reason = "it is for those who read the file")]
+    #[expect(dead_code, reason = "it documents the difference in the file")]
     reason: String,
 }
 
@@ -36,7 +36,7 @@ pub struct Site {
     pub name: String,
     pub root: tempfile::TempDir,
     pub requests: Vec<String>,
-    /// By request.
+    /// Differences by request.
     pub exceptions: BTreeMap<String, Exception>,
 }
 
@@ -95,14 +95,16 @@ pub fn general_exception(request: &str, apache: &Answer, surus: &Answer) -> Opti
         .split('/')
         .any(|name| name.starts_with('.') && name != ".well-known");
     match (apache.status, surus.status) {
-        (200, 403) if apache.is_source() => Some("source of PHP is never sent"),
-        (401, 403) => Some("Surus asks for no passwords, so that nobody gets in"),
-        (_, 404) if has_dot_name => Some("dot files are never sent, and nobody learns of them"),
+        (200, 403) if apache.is_source() => Some("PHP source is never sent"),
+        (401, 403) => Some("Surus does not check passwords, so all clients are denied"),
+        (_, 404) if has_dot_name => {
+            Some("dot files are never sent, and clients cannot detect them")
+        }
         (403, 404) if path.ends_with('/') => Some("a directory without an index is missing"),
         (301, 404) if apache.location == format!("{path}/") => {
             Some("a directory without an index is missing")
         }
-        (500, 403) => Some("Apache's own configuration error; Surus closes and says why"),
+        (500, 403) => Some("Apache rejects its configuration; Surus denies access and reports why"),
         _ => None,
     }
 }

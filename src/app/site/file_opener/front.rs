@@ -1,5 +1,5 @@
-//! The front end's side: asks the opener, waits for its answer, and recovers if it exits or is
-//! stopped.
+//! The front end's side of the opener: sends requests, waits for replies, and recovers if the
+//! opener exits or is stopped.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -20,16 +20,16 @@ use super::{MOST_PATH, What, is_below, may_be_sent};
 use crate::app::site::opened::{Denial, LookupError, Opened};
 use crate::observe::rate_limit::Rarely;
 
-/// The front's end of the socket to an opener.
+/// The front end's end of the socket to an opener.
 ///
-/// PHP runs as the opener's user, so a script can end it or stop it. A thread of the runtime waits
-/// for an answer for at most [`SOON`] if the opener is stopped, and [`BUSY`] otherwise. Then the
-/// question has failed, and all others fail at once until [`Opener::recover`] has replaced the
-/// opener.
+/// PHP runs as the opener's user, so a script can kill or stop it. A thread of the runtime waits
+/// for a reply for at most [`SOON`] if the opener is stopped, and [`BUSY`] otherwise. After that,
+/// the request fails, and all others fail at once until [`Opener::recover`] has restored the
+/// connection or the caller has replaced the opener.
 #[derive(Debug)]
 pub struct Opener {
     link: Mutex<Link>,
-    /// Notified when the opener needs to be recovered.
+    /// Notified when the opener must be recovered.
     trouble: Arc<Notify>,
 }
 
@@ -37,10 +37,10 @@ pub struct Opener {
 struct Link {
     /// None if the opener has exited.
     socket: Option<Seqpacket>,
-    /// The number of an unanswered question.
+    /// The number of a request without a reply.
     late: Option<u32>,
     next: u32,
-    /// The opener's process id, as in its last answer.
+    /// The opener's process id, from its last reply.
     pid: Option<u32>,
 }
 
@@ -52,7 +52,7 @@ struct Answer {
 }
 
 impl Opener {
-    /// `socket` is connected to an opener that [`run`](super::run)s.
+    /// `socket` must be connected to an opener that [`run`](super::run)s.
     pub fn new(socket: OwnedFd) -> io::Result<Arc<Opener>> {
         Ok(Arc::new(Opener {
             link: Mutex::new(Link {
@@ -69,12 +69,12 @@ impl Opener {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notified when the opener needs to be recovered, and when this is dropped.
+    /// Notified when the opener must be recovered, and when this is dropped.
     pub fn trouble(&self) -> Arc<Notify> {
         self.trouble.clone()
     }
 
-    /// Waits for a late answer. False if it does not arrive; the caller then
+    /// Waits for a late reply. Returns false if none arrives; the caller then
     /// [replaces](Opener::replace) the opener.
     pub async fn recover(&self) -> bool {
         let until = Instant::now() + LATE;
@@ -86,8 +86,8 @@ impl Opener {
         }
     }
 
-    /// Takes the late answer if it has arrived. Returns whether the opener can be asked again, once
-    /// that is known.
+    /// Reads a late reply if it has arrived. Returns whether the opener is usable again, or None if
+    /// that is still unknown.
     fn catch_up(&self) -> Option<bool> {
         let mut link = self.link();
         let Link { socket, late, .. } = &mut *link;
@@ -105,7 +105,7 @@ impl Opener {
         Some(is_up)
     }
 
-    /// Asks this opener from now on.
+    /// Uses this opener from now on.
     pub fn replace(&self, socket: OwnedFd) -> io::Result<()> {
         let socket = connect(socket)?;
         let mut link = self.link();
@@ -150,7 +150,7 @@ impl Opener {
             Access::Read => What::Read,
             Access::Look => What::Look,
         };
-        // The opener does not answer such questions.
+        // The opener does not reply to such requests.
         if !is_below(path) || !may_be_sent(path, what) || is_too_long(path) {
             return Opened::Denied(Denial::UnreadableToPhp);
         }
@@ -183,13 +183,13 @@ impl Opener {
             static REPORTED: Rarely = Rarely::new();
             if REPORTED.is_time(Instant::now()) {
                 let path = path.display();
-                error!(%path, %error, "cannot ask the process that opens files as PHP's user");
+                error!(%path, %error, "cannot reach the opener");
             }
             Opened::Failed(LookupError::Scarce)
         })
     }
 
-    /// Where an absolute path really is, if that is below a served directory.
+    /// The real path of an absolute path, if it is below a served directory.
     pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, Option<Denial>> {
         if is_too_long(path) {
             return Err(None);
@@ -208,20 +208,20 @@ impl Drop for Opener {
     }
 }
 
-/// An answer usually takes some ten microseconds. After this time the front end checks whether the
+/// A reply usually takes some ten microseconds. After this time the front end checks whether the
 /// opener is stopped.
 const SOON: Duration = Duration::from_millis(200);
 
-/// On a busy machine a thread of the runtime waits this long for an opener that is not stopped.
+/// How long a thread of the runtime waits for an opener that is not stopped, on a busy machine.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// An opener that has not answered for so long is replaced.
+/// An opener without a reply for this long is replaced.
 const LATE: Duration = Duration::from_secs(2);
 
-/// The interval of checks for a late answer.
+/// The interval of checks for a late reply.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Waits for the answer to the only open question, but not if the opener is stopped.
+/// Waits for the reply to the only pending request, unless the opener is stopped.
 fn wait_for_answer(socket: &Seqpacket, number: u32, pid: Option<u32>) -> io::Result<Answer> {
     let began = Instant::now();
     loop {
@@ -240,7 +240,7 @@ fn is_stopped(pid: u32) -> bool {
     !matches!(surus_sys::process::state(pid), Some('R' | 'S' | 'D' | 'I'))
 }
 
-/// Reads the answer to the question with this number, the only one that can be open.
+/// Reads the reply to the request with this number, the only one that can be pending.
 fn answer(socket: &Seqpacket, number: u32) -> io::Result<Answer> {
     let mut buffer = [0; 9 + MOST_PATH];
     let mut received = loop {
@@ -297,13 +297,13 @@ mod tests {
         let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
         let opener = Opener::new(ours).unwrap();
         let open = || opener.open(0, Path::new("a"), Access::Read);
-        // It returns although the only other thread never answers.
+        // It returns although the only other thread never replies.
         assert!(matches!(open(), Opened::Failed(LookupError::Scarce)));
         opener.trouble().notified().await;
         let theirs = Seqpacket::from(theirs);
         let mut buffer = [0; 64];
         assert!(theirs.receive(&mut buffer).unwrap().len > 4);
-        // No further question is sent meanwhile.
+        // No further request is sent meanwhile.
         assert!(matches!(open(), Opened::Failed(LookupError::Scarce)));
         assert_eq!(opener.catch_up(), None);
         let number = IoSlice::new(&buffer[..4]);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn htaccess_file_that_cannot_be_opened_now_is_asked_for_again() {
+    fn htaccess_file_that_cannot_be_opened_is_retried() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(".htaccess"), "Require all denied").unwrap();
         let (ours, theirs) = Seqpacket::blocking_pair().unwrap();

@@ -1,4 +1,4 @@
-//! Decides which clients may get a file: `Require` and its groups (mod_authz_core), `Order`,
+//! Decides which clients may access a file: `Require` and its groups (mod_authz_core), `Order`,
 //! `Allow`, `Deny` and `Satisfy` (mod_access_compat).
 //!
 //! A condition that cannot be evaluated counts such that fewer clients are admitted.
@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use super::facts::{Env, Facts};
 
-/// The methods that a `<Limit>` or `<LimitExcept>` is about.
+/// The methods of a `<Limit>` or `<LimitExcept>` section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
     pub methods: Vec<&'static str>,
@@ -24,7 +24,7 @@ impl Limit {
     }
 }
 
-/// HEAD is GET to Apache.
+/// Apache treats HEAD as GET.
 fn folded(method: &Method) -> &str {
     match method.as_str() {
         "HEAD" => "GET",
@@ -32,33 +32,33 @@ fn folded(method: &Method) -> &str {
     }
 }
 
-/// All limits that a directive stands in.
+/// All `<Limit>` sections around a directive.
 pub type Limits = Arc<[Limit]>;
 
 fn applies(limits: &Limits, method: &Method) -> bool {
     limits.iter().all(|limit| limit.holds(method))
 }
 
-/// The clients that an `Allow` or a `Deny` names.
+/// The clients of an `Allow` or `Deny` directive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Who {
     All,
     Network(IpNet),
     Env(String),
     NotEnv(String),
-    /// `none`, which is no host's name.
-    Nobody,
+    /// `none`, which matches no host.
+    NoClient,
     /// A host name, which Surus does not look up.
     Unknown,
 }
 
 impl Who {
-    /// None for what looks like an address and is none; Apache answers 500 for it.
+    /// None for an invalid address; Apache answers 500 for it.
     pub fn parse(text: &str) -> Option<Who> {
         let lower = text.to_ascii_lowercase();
         Some(match lower.as_str() {
             "all" => Who::All,
-            "none" => Who::Nobody,
+            "none" => Who::NoClient,
             _ if lower.starts_with("env=!") => Who::NotEnv(text[5..].to_owned()),
             _ if lower.starts_with("env=") => Who::Env(text[4..].to_owned()),
             _ => match network(text) {
@@ -73,7 +73,7 @@ impl Who {
     fn is(&self, facts: &Facts<'_>, env: &Env) -> Option<bool> {
         Some(match self {
             Who::All => true,
-            Who::Nobody => false,
+            Who::NoClient => false,
             Who::Network(network) => contains(network, facts.client()?),
             Who::Env(name) => env.has(name)?,
             Who::NotEnv(name) => !env.has(name)?,
@@ -82,19 +82,19 @@ impl Who {
     }
 }
 
-/// Why a text is no network.
+/// Why a text is not a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoNetwork {
     /// It does not look like an address.
     Name,
-    /// Apache does not take it either.
+    /// Apache rejects it, too.
     Broken,
-    /// A mask whose bits are not together, which Apache takes.
+    /// A mask with non-contiguous bits, which Apache accepts.
     Holes,
 }
 
-/// `10`, `10.1.`, `10.1.2.3`, `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `2001:db8::/32`: what Apache
-/// takes (`apr_ipsubnet_create`). It refuses IPv4 addresses that are written as IPv6.
+/// Parses `10`, `10.1.`, `10.1.2.3`, `10.0.0.0/8`, `10.0.0.0/255.0.0.0` and `2001:db8::/32`, as
+/// Apache does (`apr_ipsubnet_create`). Rejects IPv4 addresses in IPv6 notation.
 pub fn network(text: &str) -> Result<IpNet, NoNetwork> {
     let (address, mask) = match text.split_once('/') {
         Some((address, mask)) => (address, Some(mask)),
@@ -126,7 +126,7 @@ pub fn network(text: &str) -> Result<IpNet, NoNetwork> {
     }
 }
 
-/// The first bytes of an IPv4 address.
+/// Parses the first bytes of an IPv4 address.
 fn partial(text: &str) -> Option<IpNet> {
     let text = text.strip_suffix('.').unwrap_or(text);
     let parts: Vec<&str> = text.split('.').collect();
@@ -144,7 +144,7 @@ fn contains(network: &IpNet, client: IpAddr) -> bool {
     network.contains(&client.to_canonical())
 }
 
-/// A line of mod_access_compat.
+/// A directive of mod_access_compat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
     pub limits: Limits,
@@ -167,7 +167,7 @@ pub enum Order {
     Mutual,
 }
 
-/// What the lines of a section say together.
+/// Combines the directives of a section.
 fn compat(lines: &[Statement], facts: &Facts<'_>, env: &Env) -> (bool, bool) {
     let mut order = Order::default();
     let mut satisfies_any = false;
@@ -196,7 +196,7 @@ fn compat(lines: &[Statement], facts: &Facts<'_>, env: &Env) -> (bool, bool) {
     (is_in, satisfies_any)
 }
 
-/// A `Require`, or a group of them.
+/// A `Require` directive or a group of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Require {
     pub limits: Limits,
@@ -214,7 +214,7 @@ pub enum Provider {
     Local,
     Methods(Vec<&'static str>),
     Env(Vec<String>),
-    /// A user, who would have to give a password.
+    /// Requires an authenticated user.
     User,
     Unknown,
 }
@@ -223,7 +223,7 @@ pub enum Provider {
 enum Verdict {
     Granted,
     Denied,
-    /// A password could change it.
+    /// Authentication could change the verdict.
     NeedsUser,
     Neutral,
 }
@@ -289,7 +289,7 @@ impl Require {
     }
 }
 
-/// The verdict where one of them is enough.
+/// The verdict if one of the requirements suffices.
 fn judge_any(any: &[Require], facts: &Facts<'_>, env: &Env, hopeful: bool) -> Verdict {
     let mut verdict = Verdict::Neutral;
     for child in any {
@@ -304,7 +304,7 @@ fn judge_any(any: &[Require], facts: &Facts<'_>, env: &Env, hopeful: bool) -> Ve
     verdict
 }
 
-/// How the requirements of a section go together with those of the sections before (`AuthMerging`).
+/// How the requirements of a section combine with those of earlier sections (`AuthMerging`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Merging {
     #[default]
@@ -313,14 +313,14 @@ pub enum Merging {
     Or,
 }
 
-/// What applies to one file, of all sections.
+/// The merged access rules of one file.
 #[derive(Debug, Default, Clone)]
 pub struct Access<'a> {
     compat: &'a [Statement],
     required: Vec<(Merging, &'a [Require])>,
 }
 
-/// Why access is denied to all.
+/// Why access is denied to all clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
     Denied,
@@ -328,7 +328,7 @@ pub enum Closed {
 }
 
 impl<'a> Access<'a> {
-    /// A later section: what it says replaces what was said before.
+    /// Merges a later section, which replaces what earlier ones set.
     pub fn merge(&mut self, compat: &'a [Statement], require: &'a [Require], merging: Merging) {
         if !compat.is_empty() {
             self.compat = compat;
@@ -348,7 +348,7 @@ impl<'a> Access<'a> {
         let (is_in, satisfies_any) = compat(self.compat, facts, env);
         let mut verdict = None;
         for (merging, requirements) in &self.required {
-            // What is about other methods only, says nothing of this one.
+            // Requirements for other methods only do not apply.
             if requirements
                 .iter()
                 .all(|one| !applies(&one.limits, facts.method))
@@ -383,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_are_written_in_many_ways() {
+    fn network_in_every_notation_of_apache_is_parsed() {
         for (text, inside, outside) in [
             ("10", "10.1.2.3", "11.1.2.3"),
             ("10.1.", "10.1.2.3", "10.2.2.3"),

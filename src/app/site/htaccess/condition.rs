@@ -1,4 +1,4 @@
-//! Conditions of rewriting: `RewriteCond`, alone and together.
+//! Parses and evaluates `RewriteCond` conditions and their `OR` chains.
 
 use std::cmp::Ordering;
 use std::fs::Metadata;
@@ -12,7 +12,7 @@ use super::pattern::Pattern;
 
 #[derive(Debug)]
 pub struct Condition {
-    /// None where the text or the pattern cannot be known.
+    /// None if the text or the pattern is unknown.
     test: Option<(Template, Test)>,
     is_negated: bool,
     is_or: bool,
@@ -26,12 +26,12 @@ enum Test {
     NotEmpty,
     Executable,
     Number(&'static str, i64),
-    /// The text is taken as it is written.
+    /// The text is compared literally.
     Text(Ordering, bool, String, bool),
     Pattern(Pattern),
 }
 
-/// What is at a path.
+/// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     File,
@@ -39,9 +39,9 @@ pub enum Kind {
     Missing,
 }
 
-/// Looks at files by their absolute paths.
+/// Looks up files by absolute path.
 pub trait Files {
-    /// What the request itself is for.
+    /// The type of the requested file.
     fn asked(&self) -> Kind;
     fn kind(&self, path: &str) -> Kind;
     fn metadata(&self, path: &str) -> Option<Metadata>;
@@ -49,7 +49,7 @@ pub trait Files {
 }
 
 impl Condition {
-    /// Reads `RewriteCond`.
+    /// Parses `RewriteCond`.
     pub fn parse(
         rest: &str,
         memory: &Memory,
@@ -59,7 +59,7 @@ impl Condition {
         let (text, pattern, flags) = match words.as_slice() {
             [text, pattern] => (text, pattern, ""),
             [text, pattern, flags, ..] => (text, pattern, flags.as_str()),
-            _ => return Err("RewriteCond takes a text and a pattern".into()),
+            _ => return Err("RewriteCond needs a text and a pattern".into()),
         };
         let (mut is_or, mut ignores_case) = (false, false);
         for flag in flags_of(flags)? {
@@ -67,7 +67,7 @@ impl Condition {
                 "or" | "ornext" => is_or = true,
                 "nc" | "nocase" => ignores_case = true,
                 "nv" | "novary" => {}
-                _ => return Err(format!("the flag {flag} is not known")),
+                _ => return Err(format!("unknown flag {flag}")),
             }
         }
         let (is_negated, pattern) = match pattern.strip_prefix('!') {
@@ -77,7 +77,7 @@ impl Condition {
         let test = match text.eq_ignore_ascii_case("expr") {
             true => Err("expressions are not evaluated".to_owned()),
             false => Template::parse(text)
-                .map_err(|what| format!("{what} is not known"))
+                .map_err(|what| format!("{what} is unknown"))
                 .and_then(|text| Ok((text, Test::parse(pattern, ignores_case, memory)?))),
         };
         Ok(Condition {
@@ -111,11 +111,15 @@ impl Test {
             "-l" | "-L" | "-h" => return Ok(Test::Link),
             "-s" => return Ok(Test::NotEmpty),
             "-x" => return Ok(Test::Executable),
-            "-F" | "-U" => return Err(format!("{pattern} asks for another request")),
+            "-F" | "-U" => {
+                return Err(format!(
+                    "{pattern} needs a subrequest, which is not supported"
+                ));
+            }
             _ => {}
         }
         for name in ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"] {
-            // As Apache: without a number, it is a pattern.
+            // As in Apache, a test without a number is a pattern.
             if let Some(number) = pattern.strip_prefix(name).filter(|rest| !rest.is_empty()) {
                 return Ok(Test::Number(name, leading_number(number)));
             }
@@ -127,7 +131,7 @@ impl Test {
             (">", Greater, false),
             ("=", Equal, true),
         ] {
-            // As Apache: `=` alone is a pattern, and `=""` the empty text.
+            // As in Apache, `=` alone is a pattern, and `=""` means the empty text.
             if let Some(text) = pattern.strip_prefix(sign).filter(|_| pattern.len() > 1) {
                 let text = if text == "\"\"" { "" } else { text };
                 return Ok(Test::Text(order, or_equal, text.to_owned(), ignores_case));
@@ -139,7 +143,7 @@ impl Test {
     }
 }
 
-/// Do all of them hold, or one of those that stand together by `OR`? None where that depends on
+/// Whether all conditions hold, counting an `OR` chain as one. None if the result depends on
 /// something unknown.
 pub(super) fn all_hold(
     all: &[Condition],
@@ -156,14 +160,14 @@ pub(super) fn all_hold(
         if condition.is_or {
             match found {
                 Some(true) => {
-                    // The others of its chain need not be asked, nor the one that ends it.
+                    // The rest of this chain need not be evaluated.
                     while all.get(at - 1).is_some_and(|condition| condition.is_or) {
                         at += 1;
                     }
                 }
                 Some(false) => {}
                 None => {
-                    // One of the chain may hold for sure.
+                    // Another condition of the chain may certainly hold.
                     let chain = all[at..]
                         .iter()
                         .take_while(|condition| condition.is_or)
@@ -235,7 +239,7 @@ impl Condition {
             Test::Text(order, or_equal, other, ignores_case) => {
                 let compared = match ignores_case {
                     true => text.to_ascii_lowercase().cmp(&other.to_ascii_lowercase()),
-                    // As Apache: a shorter text is less.
+                    // As in Apache, a shorter text sorts first.
                     false => text
                         .len()
                         .cmp(&other.len())

@@ -1,4 +1,4 @@
-//! What conditions of `.htaccess` files ask of a request, and texts that are made of it:
+//! The request properties that `.htaccess` rules can read, and templates that expand them:
 //! `%{HTTP_HOST}/$1`.
 
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use http::{HeaderMap, Method, Version};
 use super::pattern::Groups;
 use crate::event::Origin;
 
-/// A request, as far as rules can ask about it.
+/// The properties of a request that rules can read.
 pub struct Facts<'a> {
     pub method: &'a Method,
     /// The target as the client sent it: path and query, or a whole URL.
@@ -19,13 +19,13 @@ pub struct Facts<'a> {
     pub query: Option<&'a str>,
     pub version: Version,
     pub headers: &'a HeaderMap,
-    /// Called where a rule asks for an address or the scheme: few do.
+    /// Called only if a rule reads an address or the scheme, because few rules do.
     pub origin: &'a dyn Fn() -> Origin,
 }
 
 impl Facts<'_> {
-    /// All lines of a header as one, as Apache joins them: a client chooses how many it sends. In
-    /// HTTP/2, a cookie has a line of its own.
+    /// Joins all lines of a header, as Apache does. Clients choose the number of lines; in HTTP/2,
+    /// each cookie may have a separate line.
     pub fn header(&self, name: &str) -> Cow<'_, str> {
         let mut lines = self.headers.get_all(name).iter();
         let Some(first) = lines.next() else {
@@ -45,7 +45,7 @@ impl Facts<'_> {
         joined
     }
 
-    /// The beginning of the URLs of this host: `http://example.org`.
+    /// The URL prefix of this host: `http://example.org`.
     pub fn host_url(&self) -> String {
         let scheme = if (self.origin)().https {
             "https"
@@ -72,17 +72,17 @@ impl Facts<'_> {
     }
 }
 
-/// Environment variables that rules have set.
+/// The environment variables that rules have set.
 #[derive(Debug, Default, Clone)]
 pub struct Env {
     set: Vec<(String, String)>,
-    /// Set by rules that cannot be evaluated, or not.
+    /// Variables that a rule may have set; whether it did is unknown.
     unknown: Vec<String>,
 }
 
 impl Env {
     pub fn get(&self, name: &str) -> Option<&str> {
-        // Apache's tables do not tell cases apart.
+        // Apache's tables ignore case.
         let found = self
             .set
             .iter()
@@ -90,7 +90,7 @@ impl Env {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// None where it is not known.
+    /// None if unknown.
     pub fn has(&self, name: &str) -> Option<bool> {
         let mut unknown = self.unknown.iter();
         let is_known = !unknown.any(|unknown| unknown.eq_ignore_ascii_case(name));
@@ -113,7 +113,7 @@ impl Env {
         self.unknown.retain(|key| !key.eq_ignore_ascii_case(name));
     }
 
-    /// Sets what is set in another one.
+    /// Copies all variables of another environment.
     pub fn overlay(&mut self, other: Env) {
         for (name, value) in other.set {
             self.set(&name, value);
@@ -123,7 +123,7 @@ impl Env {
         }
     }
 
-    /// As Apache renames them when a request goes on with another URL.
+    /// Renames the variables as Apache does when a request continues with another URL.
     pub fn redirected(&mut self) {
         let set = self.set.iter_mut().map(|(name, _)| name);
         for name in set.chain(&mut self.unknown) {
@@ -133,22 +133,22 @@ impl Env {
     }
 }
 
-/// What is known of a request while its rules are evaluated.
+/// What rules can read during their evaluation.
 pub struct View<'a> {
     pub facts: &'a Facts<'a>,
     pub document_root: &'a str,
-    /// Decoded, of this pass.
+    /// The decoded path of this pass.
     pub path: &'a str,
     /// The end of the part of the path that names a file.
     pub end: usize,
-    /// What a rule has put in the place of the file's absolute path.
+    /// The replacement for the file's absolute path, if a rule has set one.
     pub filename: Option<&'a str>,
     pub query: Option<&'a str>,
     pub env: &'a Env,
     pub is_subrequest: bool,
 }
 
-/// Names that rules use for what is known of a request.
+/// A variable that rules can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Variable {
     Filename,
@@ -175,9 +175,9 @@ enum Variable {
 }
 
 impl Variable {
-    /// None for what cannot be known.
+    /// None for a variable that Surus cannot know.
     fn parse(name: &str) -> Option<Variable> {
-        // Names are told apart without regard to case, in Apache, too.
+        // Like Apache, ignores case.
         let upper = name.to_ascii_uppercase();
         if upper.starts_with("HTTP:") {
             return Some(Variable::Header(name["HTTP:".len()..].to_owned()));
@@ -200,7 +200,7 @@ impl Variable {
             "HTTP_PROXY_CONNECTION" => Variable::Header("proxy-connection".into()),
             "HTTPS" | "SSL:HTTPS" => Variable::Https,
             "REQUEST_SCHEME" => Variable::Scheme,
-            // Names of clients are not looked up, neither here nor by Apache as it is installed.
+            // Host names of clients are not looked up, as in Apache's default configuration.
             "REMOTE_ADDR" | "REMOTE_HOST" | "CONN_REMOTE_ADDR" => Variable::Client,
             "REMOTE_PORT" => Variable::ClientPort,
             "DOCUMENT_ROOT" | "CONTEXT_DOCUMENT_ROOT" => Variable::DocumentRoot,
@@ -216,7 +216,7 @@ impl Variable {
             "REMOTE_USER" | "REMOTE_IDENT" | "AUTH_TYPE" | "CONTEXT_PREFIX" => Variable::Fixed(""),
             _ if name.starts_with("TIME") || name.contains(':') => return None,
             "SERVER_ADMIN" | "API_VERSION" | "SCRIPT_USER" | "SCRIPT_GROUP" => return None,
-            // As Apache: an unknown name is nothing.
+            // As in Apache, an unknown name expands to nothing.
             _ => Variable::Fixed(""),
         })
     }
@@ -270,7 +270,7 @@ impl Variable {
     }
 }
 
-/// A `Host` header as Apache normalizes it: without its port, in lower case, without a last dot.
+/// A `Host` header as Apache normalizes it: lower case, without port and trailing dot.
 fn server_name(host: &str) -> String {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => name,
@@ -294,7 +294,7 @@ fn bytes_of(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     }
 }
 
-/// A text of a rule with what has to be put into it.
+/// A text with placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template(Vec<Piece>);
 
@@ -303,12 +303,12 @@ enum Piece {
     Text(String),
     /// `$1`: a group of the rule's pattern.
     Rule(usize),
-    /// `%1`: a group of the last condition that matched.
+    /// `%1`: a group of the last matching condition.
     Condition(usize),
     Variable(Variable),
 }
 
-/// The text that a pattern has matched, with its groups.
+/// The text that a pattern matched, with its groups.
 #[derive(Debug, Clone, Default)]
 pub struct Matched {
     pub text: String,
@@ -316,7 +316,7 @@ pub struct Matched {
 }
 
 impl Matched {
-    /// It may end inside a character: patterns work on bytes.
+    /// Returns bytes, because patterns match bytes: a group may end inside a character.
     pub fn group(&self, number: usize) -> &[u8] {
         let range: Option<Range<usize>> = self.groups[number].clone();
         range.map_or(&[], |range| &self.text.as_bytes()[range])
@@ -327,7 +327,7 @@ impl Matched {
 pub type Escape = fn(&[u8]) -> String;
 
 impl Template {
-    /// An error names what cannot be known.
+    /// The error names the unknown variable.
     pub fn parse(text: &str) -> Result<Template, String> {
         let mut pieces = Vec::new();
         let mut literal = String::new();
@@ -385,7 +385,7 @@ impl Template {
         self.0.iter().any(|piece| matches!(piece, Piece::Rule(_)))
     }
 
-    /// What stands before its first question mark.
+    /// The part before the first question mark.
     pub fn before_query(&self) -> Template {
         let mut before = Vec::new();
         for piece in &self.0 {
@@ -409,7 +409,7 @@ impl Template {
         env.unknown.is_empty() || self.0.iter().all(is_known)
     }
 
-    /// Puts everything in. `escape` is applied to groups.
+    /// Expands all placeholders. Applies `escape` to groups.
     pub fn expand<'a>(
         &'a self,
         view: &View<'a>,
@@ -447,7 +447,7 @@ impl Template {
         }
     }
 
-    /// Whether it is the path of the file that the request is for.
+    /// Whether the template is the path of the requested file.
     pub fn is_filename(&self) -> bool {
         matches!(self.0.as_slice(), [Piece::Variable(Variable::Filename)])
     }
@@ -461,7 +461,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn templates_take_groups_and_variables() {
+    fn template_with_groups_and_variables_is_expanded() {
         let none = HeaderMap::new();
         let facts = Facts {
             method: &Method::GET,
@@ -507,7 +507,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_template_is_parsed_or_refused(text in "(\\$|%|\\{|\\}|1|\\\\|é|x|HTTP:|ENV:){0,12}") {
+        fn arbitrary_template_is_parsed_or_rejected(text in "(\\$|%|\\{|\\}|1|\\\\|é|x|HTTP:|ENV:){0,12}") {
             let _ = Template::parse(&text);
         }
     }

@@ -1,11 +1,11 @@
-//! Whether PHP is switched off for a file, by any of the ways in which people do that.
+//! Decides whether handler and type directives switch PHP on or off for a file.
 
-/// What the name of a handler or of a type stands for.
+/// What a handler or media type runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handler {
-    /// It runs PHP.
+    /// Runs PHP.
     Php,
-    /// It runs other scripts, or refuses them where `Options` has no `ExecCGI`.
+    /// Runs other scripts, or denies them if `Options` lacks `ExecCGI`.
     Script,
     Other,
 }
@@ -26,16 +26,16 @@ impl Handler {
     }
 }
 
-/// A line that says who handles files.
+/// A directive that selects the handler of files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Switch {
     /// `php_flag engine`.
     Engine(bool),
     /// `SetHandler`.
     Set(Handler),
-    /// `ForceType`; none for `None`, which takes an earlier one back.
+    /// `ForceType`; `None` cancels an earlier one.
     Type(Option<Handler>),
-    /// `AddHandler`, with endings of names.
+    /// `AddHandler`, with file name extensions.
     AddHandler(Handler, Vec<String>),
     /// `AddType`.
     AddType(Handler, Vec<String>),
@@ -45,12 +45,12 @@ pub enum Switch {
     RemoveType(Vec<String>),
 }
 
-/// `.PHP` and `php` are the same ending.
+/// Normalizes an extension: `.PHP` and `php` are the same.
 pub fn ending(text: &str) -> String {
     text.trim_start_matches('.').to_ascii_lowercase()
 }
 
-/// What has been said of one file so far, in the order in which sections are merged.
+/// The handler settings for one file, in the order in which sections are merged.
 #[derive(Debug, Clone)]
 pub struct Php {
     engine: bool,
@@ -73,14 +73,14 @@ impl Default for Php {
 }
 
 impl Switch {
-    /// As Apache: it takes back what the same file has added, wherever it stands in it.
+    /// As in Apache, it cancels the additions of the same file, regardless of their order.
     pub fn removes_handler(&self) -> bool {
         matches!(self, Switch::RemoveHandler(_))
     }
 }
 
 impl Php {
-    pub fn hear(&mut self, line: &Switch, name: &str) {
+    pub fn apply(&mut self, line: &Switch, name: &str) {
         match line {
             Switch::Engine(on) => self.engine = *on,
             Switch::Set(handler) => self.set = Some(*handler),
@@ -101,11 +101,10 @@ impl Php {
         }
     }
 
-    /// Would PHP run a file that it usually runs?
+    /// Whether a file that normally runs as PHP still does.
     pub fn runs(&self) -> bool {
         let may = |handler: Option<Handler>| handler.is_none_or(|one| one == Handler::Php);
-        // A handler that is set is the only one that counts, and one that is added counts more than
-        // a type.
+        // `SetHandler` overrides everything else, and an added handler overrides a type.
         let is_on = match (self.set, self.handler) {
             (Some(set), _) => set == Handler::Php,
             (None, Some(handler)) => handler == Handler::Php && may(self.forced),
@@ -114,7 +113,7 @@ impl Php {
         self.engine && is_on
     }
 
-    /// Is a file run here that usually is sent, such as `page.html`?
+    /// Whether a file that is normally sent, such as `page.html`, would be run.
     pub fn is_source(&self) -> bool {
         let all = [self.set, self.forced, self.handler, self.media_type];
         all.into_iter()
@@ -123,7 +122,7 @@ impl Php {
     }
 }
 
-/// Does the name end so, or have it on the way to its end as in `x.php.txt`?
+/// Whether the name has one of the extensions, possibly followed by others as in `x.php.txt`.
 fn has(name: &str, endings: &[String]) -> bool {
     let mut parts = name.split('.').skip(1);
     parts.any(|part| {
@@ -138,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handlers_that_run_php_are_known_by_their_names() {
+    fn handler_name_of_php_is_recognised() {
         for name in [
             "application/x-httpd-php",
             "application/x-httpd-php82___lsphp",

@@ -1,10 +1,10 @@
-//! What Surus knows of Apache: its directives for `.htaccess` files, its modules, its version.
+//! Apache's `.htaccess` directives, modules and version, as far as Surus knows them.
 
 use super::memory::Memory;
 use super::parse::{Node, words};
 use super::pattern::Pattern;
 
-/// Directives that say nothing about who gets what, or about things that Surus does itself.
+/// Directives that do not affect access, or whose effect Surus provides itself.
 const IGNORED: &[&str] = &[
     "acceptpathinfo",
     "addalt",
@@ -191,7 +191,7 @@ const IGNORED: &[&str] = &[
     "xbithack",
     "xml2encdefault",
     "xml2startparse",
-    // Of modules that are not Apache's own, but common at web hosts.
+    // Directives of third-party modules that are common at web hosts.
     "cachedisable",
     "cacheenable",
     "cachelookup",
@@ -204,12 +204,12 @@ const IGNORED: &[&str] = &[
     "suphp_configpath",
 ];
 
-/// Whether a directive, named in lower case, may be ignored.
+/// Whether a directive, named in lower case, can be ignored.
 pub(super) fn is_ignored(name: &str) -> bool {
     IGNORED.contains(&name) || name.starts_with("modpagespeed")
 }
 
-/// Modules that a name in `<IfModule>` may mean, besides those of PHP.
+/// Modules that `<IfModule>` can name, in addition to those of PHP.
 const MODULES: &[&str] = &[
     "access_compat",
     "alias",
@@ -242,7 +242,7 @@ const MODULES: &[&str] = &[
     "watchdog",
 ];
 
-/// Names of modules whose source files are not called `mod_….c`.
+/// Modules whose source files are not called `mod_….c`.
 const CORE: &[&str] = &[
     "core.c",
     "core_module",
@@ -252,8 +252,8 @@ const CORE: &[&str] = &[
     "prefork.c",
 ];
 
-/// Whether Surus stands in for a module. Apache knows it by the name of its source file
-/// (`mod_x.c`) or its own (`x_module`), and tells cases apart.
+/// Whether Surus replaces a module. Like Apache, accepts the name of its source file (`mod_x.c`) or
+/// its identifier (`x_module`), and respects case.
 fn has_module(name: &str) -> bool {
     let file = || name.strip_prefix("mod_")?.strip_suffix(".c");
     let module = file().or_else(|| name.strip_suffix("_module"));
@@ -261,21 +261,21 @@ fn has_module(name: &str) -> bool {
     CORE.contains(&name) || module.is_some_and(is_known)
 }
 
-/// The version that `<IfVersion>` compares with: of Debian 12.
+/// The version that `<IfVersion>` compares with: Debian 12's.
 const VERSION: [u32; 3] = [2, 4, 71];
 
-/// Whether the lines of `<IfModule>`, `<IfDefine>` or `<IfVersion>` count. None for another
-/// section; an error says what is wrong with it.
+/// Whether the lines of `<IfModule>`, `<IfDefine>` or `<IfVersion>` apply. None for another
+/// section; the error says what is invalid.
 pub(super) fn counts(node: &Node) -> Option<Result<bool, String>> {
     let argument = node.rest.trim();
     let (name, is_negated) = match argument.strip_prefix('!') {
         Some(name) => (name, true),
         None => (argument, false),
     };
-    // As Apache: more names say nothing.
+    // As in Apache, further names are ignored.
     let one = |has: fn(&str) -> bool| match words(name).first() {
         Some(name) => Ok(has(name) != is_negated),
-        None => Err(format!("<{}> takes a name", node.name)),
+        None => Err(format!("<{}> needs a name", node.name)),
     };
     let counts = match node.name.as_str() {
         "ifmodule" => one(has_module),
@@ -283,13 +283,13 @@ pub(super) fn counts(node: &Node) -> Option<Result<bool, String>> {
         "ifversion" if node.has_text_behind => Err(format!("text follows <IfVersion {argument}>")),
         "ifversion" => {
             let is = is_version(name.trim());
-            let wrong = || format!("<IfVersion {argument}> compares with no version");
+            let wrong = || format!("<IfVersion {argument}> does not compare with a version");
             is.map(|is| is != is_negated).ok_or_else(wrong)
         }
         _ => return None,
     };
     Some(match counts {
-        // As Apache, which does not look for the end of lines that do not count.
+        // Like Apache, which does not check the end of a section that does not apply.
         Ok(true) if node.has_text_behind_end => Err(format!("text follows </{}>", node.name)),
         counts => counts,
     })
@@ -335,7 +335,7 @@ fn is_version(text: &str) -> Option<bool> {
     }
 }
 
-/// The number that a text begins with, or 0, as C's `atoi` reads it.
+/// The integer at the beginning of a text, or 0, like C's `atoi`.
 pub(super) fn leading_number(text: &str) -> i64 {
     let text = text.trim_start();
     let is_part = |(at, c): &(usize, char)| c.is_ascii_digit() || *at == 0 && "+-".contains(*c);
@@ -343,7 +343,7 @@ pub(super) fn leading_number(text: &str) -> i64 {
     text[..part].parse().unwrap_or(0)
 }
 
-/// Whether Apache has a line for a status; it answers 500 for others.
+/// Whether Apache knows the status; it answers 500 for others.
 pub(super) fn is_status(code: u16) -> bool {
     matches!(
         code,
@@ -352,7 +352,7 @@ pub(super) fn is_status(code: u16) -> bool {
     )
 }
 
-/// What `Options` takes.
+/// The arguments of `Options`.
 const OPTIONS: &[&str] = &[
     "all",
     "execcgi",
@@ -365,14 +365,14 @@ const OPTIONS: &[&str] = &[
     "symlinksifownermatch",
 ];
 
-/// Whether Apache takes the words of `Options`.
+/// Whether Apache accepts the arguments of `Options`.
 pub(super) fn are_options(words: &[String]) -> bool {
     let is_signed = |word: &String| word.starts_with(['+', '-']);
     let is_known = |word: &String| {
         let name = word.trim_start_matches(['+', '-']).to_ascii_lowercase();
         OPTIONS.contains(&name.as_str())
     };
-    // `All -Indexes` is taken, `Indexes -All` is not.
+    // `All -Indexes` is valid, `Indexes -All` is not.
     let may_be_mixed = |word: &String| {
         is_signed(word) || ["all", "none"].contains(&word.to_ascii_lowercase().as_str())
     };
@@ -409,7 +409,7 @@ const METHODS: &[&str] = &[
     "VERSION-CONTROL",
 ];
 
-/// The method that a name stands for: `HEAD` is `GET` to Apache.
+/// The method of this name. `HEAD` means `GET`, as in Apache.
 pub(super) fn method(name: &str) -> Option<&'static str> {
     let name = if name == "HEAD" { "GET" } else { name };
     METHODS.iter().find(|known| **known == name).copied()
@@ -420,7 +420,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_compared_by_sign_or_pattern() {
+    fn if_version_compares_by_operator_or_pattern() {
         for (text, expected) in [
             (">= 2.4", Some(true)),
             (">=2.4", Some(true)),
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_all_signed_or_none() {
+    fn options_with_mixed_signs_are_rejected() {
         let are = |text: &str| are_options(&words(text));
         assert!(
             are("-Indexes +FollowSymLinks") && are("All -Indexes") && are("indexes MultiViews")

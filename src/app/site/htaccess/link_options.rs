@@ -1,10 +1,10 @@
-//! `Options`, as far as it decides about access: Apache denies all files where rewriting is on and
-//! no kind of symbolic link may be followed.
+//! The effect of `Options` on access: Apache denies all files if rewriting is on and no symbolic
+//! links may be followed.
 
-/// What one `Options` says of symbolic links.
+/// The effect of one `Options` directive on symbolic links.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkOptions {
-    /// It takes back what was said before.
+    /// Cancels earlier settings.
     replaces: bool,
     /// `FollowSymLinks`.
     all: Option<bool>,
@@ -13,7 +13,7 @@ pub struct LinkOptions {
 }
 
 impl LinkOptions {
-    /// Reads the words, which Apache takes.
+    /// Parses arguments that Apache accepts.
     pub fn parse(words: &[String]) -> LinkOptions {
         let mut options = LinkOptions::default();
         for word in words {
@@ -30,18 +30,18 @@ impl LinkOptions {
         options
     }
 
-    /// Whether it may take a kind of link away.
+    /// Whether the directive may forbid a kind of link.
     pub fn restricts(&self) -> bool {
         self.replaces || self.all == Some(false) || self.of_owner == Some(false)
     }
 
-    /// Whether it says anything of links.
+    /// Whether the directive does not affect links.
     pub fn is_empty(&self) -> bool {
         *self == LinkOptions::default()
     }
 }
 
-/// The kinds of links that may be followed.
+/// The kinds of symbolic links that may be followed.
 #[derive(Debug, Clone, Copy)]
 pub struct Links {
     all: bool,
@@ -49,7 +49,7 @@ pub struct Links {
 }
 
 impl Default for Links {
-    /// As Apache's default.
+    /// Apache's default.
     fn default() -> Links {
         Links {
             all: true,
@@ -59,10 +59,10 @@ impl Default for Links {
 }
 
 impl Links {
-    pub fn hear(&mut self, said: &LinkOptions) {
-        let before = |kind| kind && !said.replaces;
-        self.all = said.all.unwrap_or(before(self.all));
-        self.of_owner = said.of_owner.unwrap_or(before(self.of_owner));
+    pub fn apply(&mut self, options: &LinkOptions) {
+        let before = |kind| kind && !options.replaces;
+        self.all = options.all.unwrap_or(before(self.all));
+        self.of_owner = options.of_owner.unwrap_or(before(self.of_owner));
     }
 
     pub fn any(&self) -> bool {

@@ -1,14 +1,14 @@
-//! Bounds the memory that the compiled patterns of all `.htaccess` files of a site take together.
+//! Limits the total memory of compiled patterns in all `.htaccess` files of a site.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Thousands of the patterns that people write: 10 to 40 KiB each.
+/// Enough for thousands of typical patterns, which take 10 to 40 KiB each.
 pub(super) const MAX_MEMORY: usize = 64 << 20;
 
 const TOO_MUCH: &str = "the patterns of all .htaccess files together would take more than 64 MiB";
 
-/// What is left for patterns.
+/// The memory that is left for patterns.
 #[derive(Debug, Clone)]
 pub struct Memory(Arc<State>);
 
@@ -18,7 +18,7 @@ struct State {
     was_short: AtomicBool,
 }
 
-/// A pattern's part, which comes back with its end.
+/// The memory of one pattern, returned when the pattern is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     of: Memory,
@@ -33,7 +33,7 @@ impl Memory {
         }))
     }
 
-    /// An error where less is left.
+    /// An error if too little memory is left.
     pub(super) fn take(&self, bytes: usize) -> Result<Share, String> {
         self.check()?;
         let State { left, was_short } = &*self.0;
@@ -51,7 +51,7 @@ impl Memory {
         })
     }
 
-    /// An error once a pattern got none: those of the same file need not be compiled either.
+    /// An error after a pattern got no memory: the rest of its file need not be compiled either.
     pub(super) fn check(&self) -> Result<(), String> {
         match self.0.was_short.load(Ordering::Relaxed) {
             true => Err(TOO_MUCH.to_owned()),
@@ -59,7 +59,7 @@ impl Memory {
         }
     }
 
-    /// Whether a pattern got none since this was last asked.
+    /// Whether a pattern got no memory since the last call.
     pub(super) fn was_short(&self) -> bool {
         self.0.was_short.swap(false, Ordering::Relaxed)
     }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_a_dropped_pattern_is_given_to_the_next() {
+    fn dropped_pattern_returns_its_memory() {
         let memory = Memory::new(10);
         let share = memory.take(7).unwrap();
         assert!(memory.take(4).is_err() && memory.take(1).is_err());

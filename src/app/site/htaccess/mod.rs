@@ -1,10 +1,9 @@
-//! Apache's `.htaccess` files: finds those on the way to a path, keeps what they say, and merges it
-//! as Apache does.
+//! Finds the `.htaccess` files on the way to a path, caches them, and merges them as Apache does.
 //!
-//! `parse.rs` reads lines, `read.rs` makes of them the directives of `rules.rs`, with what
-//! `known.rs` knows of Apache; `way.rs` merges them for a directory; `access.rs`, `handler.rs` and
-//! `rewrite.rs` evaluate them. `htaccess_walk.rs`, next to this directory, applies all of it to a
-//! request.
+//! `parse.rs` parses lines, and `read.rs` turns them into the directives of `rules.rs`; `known.rs`
+//! has what Surus knows of Apache. `way.rs` merges the directives of a directory; `access.rs`,
+//! `handler.rs` and `rewrite.rs` evaluate them. `htaccess_walk.rs`, next to this directory, applies
+//! all of it to a request.
 
 mod access;
 pub(super) mod condition;
@@ -49,31 +48,31 @@ pub use self::read::read;
 pub use self::rules::{Problem, Scope};
 pub(super) use self::way::{About, Way};
 
-/// Longer files are closed: what they say beyond would not be heard.
+/// A longer file denies its directory, because its end would not be applied.
 pub const MAX_BYTES: u64 = 1 << 20;
 
-/// Parsed files that are kept. They are files of the site, so that no client makes more of them.
+/// The limit of cached files. Clients cannot create more: they are files of the site.
 const MAX_FILES: usize = 4096;
 
-/// What directories have said.
+/// The cached `.htaccess` files and merged directories of a site.
 #[derive(Debug)]
 pub(super) struct Htaccess {
     directories: Recent<Directory>,
-    /// Where no file is.
+    /// Returned if there is no file.
     nothing: Arc<Way>,
-    /// By device and inode.
+    /// Parsed files by device and inode.
     files: Mutex<Parsed>,
-    /// For the patterns of all files.
+    /// The memory for the patterns of all files.
     memory: Memory,
 }
 
 type Parsed = HashMap<(u64, u64), (Identity, Arc<File>)>;
 
-/// What is another one for another text.
+/// Changes with the content of a file.
 type Identity = (u64, i64, i64, i64, i64);
 
-/// A directory that is there: missing ones are looked up again, because one that appears may close
-/// what it holds.
+/// A cached directory that exists. Missing ones are looked up again, because a new one may have an
+/// `.htaccess` file that denies access.
 #[derive(Debug, Clone)]
 struct Directory {
     above: Option<Arc<Way>>,
@@ -90,10 +89,10 @@ impl Htaccess {
         }
     }
 
-    /// The way to a path, which begins with a slash, and the end of the part of it that names
-    /// directories which are there.
+    /// Returns the merged files on the way to a path, and the end of the path's part that names
+    /// existing directories. The path begins with a slash.
     pub(super) fn way(&self, root: &Root, path: &str, now: Instant) -> (Arc<Way>, usize) {
-        // The document root has been opened at the start; without it, nothing is there.
+        // The document root was opened at the start; without it, no file exists.
         let top = self.directory(root, "", None, now);
         let mut way = top.unwrap_or_else(|| self.nothing.clone());
         let mut end = 1;
@@ -109,8 +108,8 @@ impl Htaccess {
         (way, end)
     }
 
-    /// The way to the directory at a path without a trailing slash, which is empty for the document
-    /// root; none where none is there.
+    /// The merged files down to a directory. The path has no trailing slash and is empty for the
+    /// document root. None if there is no such directory.
     fn directory(
         &self,
         root: &Root,
@@ -133,7 +132,7 @@ impl Htaccess {
         let way = match self.file(root, below) {
             None => above.unwrap_or(&self.nothing).clone(),
             Some(file) => {
-                // The same as before, so that nothing below has to be merged again.
+                // Unchanged, so the directories below need not be merged again.
                 let known = self.directories.last(path.as_bytes()).filter(is_of);
                 let known = known.map(|known| known.way);
                 known.filter(|way| way.ends_in(&file)).unwrap_or_else(|| {
@@ -152,7 +151,7 @@ impl Htaccess {
         Some(way)
     }
 
-    /// The file of a directory, parsed; none where there is none, or nothing but comments in it.
+    /// The parsed file of a directory; none if there is no file or it has only comments.
     fn file(&self, root: &Root, directory: &str) -> Option<Arc<File>> {
         let name = match directory {
             "" => ".htaccess".to_owned(),
@@ -161,7 +160,7 @@ impl Htaccess {
         let (mut file, metadata) = match root.get(Path::new(&name), For::Read) {
             Opened::Regular { file, metadata, .. } => (file, metadata),
             Opened::Missing => return None,
-            // As Apache: what cannot be read may deny.
+            // As in Apache: a file that cannot be read may deny access.
             Opened::Directory | Opened::Denied(_) => {
                 return Some(Arc::new(rules::unreadable()));
             }
@@ -208,7 +207,7 @@ impl Htaccess {
             let (line, what) = (problem.line, &problem.what);
             warn!(
                 file = name,
-                line, what, "a line of a .htaccess file is not heard"
+                line, what, "a line of an .htaccess file is not applied"
             );
         }
         file
@@ -219,7 +218,7 @@ impl Htaccess {
         if !self.memory.was_short() {
             return file;
         }
-        // Those of directories that are not asked for any more.
+        // Clears the cache, to free the patterns that no directory uses any more.
         drop(file);
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files.clear();
@@ -228,8 +227,8 @@ impl Htaccess {
         if self.memory.was_short() {
             warn!(
                 file = name,
-                "the patterns of all .htaccess files together would take more than 64 MiB; what \
-                 those of this file protect is closed"
+                "the patterns of all .htaccess files together would take more than 64 MiB; \
+                 access to what this file protects is denied"
             );
         }
         file
@@ -238,12 +237,12 @@ impl Htaccess {
 
 fn has_only_comments(text: &[u8]) -> bool {
     let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    // A comment that is continued goes on in the next line, which then looks like a directive.
+    // A continued comment hides the next line, but this check takes that line for a directive.
     lines.all(|line| line.is_empty() || line.starts_with(b"#"))
 }
 
 fn is_directory(root: &Root, path: &str) -> bool {
-    // One that may not be entered is there, and what is below is denied by that.
+    // A directory that cannot be entered exists; access to what is below is denied.
     !matches!(
         root.get(Path::new(path), For::Look),
         Opened::Missing | Opened::Regular { .. }

@@ -1,33 +1,34 @@
-//! Reads Apache's configuration syntax into a tree of directives and sections, whatever they mean.
+//! Parses Apache's configuration syntax into a tree of directives and sections, without
+//! interpreting them.
 
-/// Sections nest no deeper in any file that Apache's users write; the parser recurses.
+/// More levels than real files use. Bounded, because the parser recurses.
 const MAX_DEPTH: usize = 32;
 
-/// A line of a file, or a section of lines.
+/// A directive, or a section with its children.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Counted from 1.
+    /// Starts at 1.
     pub line: u32,
-    /// In lower case, without `<`.
+    /// Lower case, without `<`.
     pub name: String,
-    /// What follows the name, without the `>` of a section.
+    /// The text behind the name, without the `>` of a section.
     pub rest: String,
-    /// Whether text follows the `>` that opens a section.
+    /// Whether text follows the `>` of the opening tag.
     pub has_text_behind: bool,
     /// None for a directive.
     pub children: Option<Vec<Node>>,
-    /// Whether text follows the `>` that closes a section.
+    /// Whether text follows the `>` of the closing tag.
     pub has_text_behind_end: bool,
 }
 
-/// Where and why a file cannot be read; Apache answers 500 for all below its directory.
+/// The line and cause of a syntax error. Apache answers 500 for everything below the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyntaxError {
     pub line: u32,
     pub why: String,
 }
 
-/// Parses a whole file.
+/// Parses a file.
 pub fn parse(text: &str) -> Result<Vec<Node>, SyntaxError> {
     let mut lines = Lines { text, line: 0 };
     Ok(section(&mut lines, None, 0)?.nodes)
@@ -76,7 +77,7 @@ fn section(
             });
             continue;
         };
-        // As Apache: what stands behind the last one is dropped.
+        // As in Apache, text behind the last `>` is dropped.
         let Some((inside, behind)) = begin.rsplit_once('>') else {
             return error(format!("{text} has no closing >"));
         };
@@ -114,7 +115,7 @@ fn split_name(text: &str) -> (&str, &str) {
     }
 }
 
-/// What is space to Apache: `char::is_ascii_whitespace` leaves the vertical tab out.
+/// Apache's whitespace; `char::is_ascii_whitespace` lacks the vertical tab.
 fn is_space(c: char) -> bool {
     c.is_ascii_whitespace() || c == '\x0b'
 }
@@ -123,8 +124,8 @@ fn trim(text: &str) -> &str {
     text.trim_matches(is_space)
 }
 
-/// Lines with their continuations joined: a backslash before a line's end, though another one
-/// stands before it.
+/// Lines with their continuations joined. A backslash before a line's end continues it, even if
+/// another backslash precedes it.
 struct Lines<'a> {
     text: &'a str,
     line: u32,
@@ -161,8 +162,8 @@ impl Iterator for Lines<'_> {
     }
 }
 
-/// Splits arguments as most directives take them: words, or texts in quotes, in which a backslash
-/// protects the quote and itself.
+/// Splits arguments as most directives do: into words, or quoted texts in which a backslash escapes
+/// the quote and itself.
 pub fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut chars = text.chars().peekable();
@@ -188,7 +189,7 @@ pub fn words(text: &str) -> Vec<String> {
     }
 }
 
-/// Splits arguments as mod_rewrite does: a backslash protects what follows it, and stays.
+/// Splits arguments as mod_rewrite does: a backslash escapes the next character and is kept.
 pub fn raw_words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut chars = text.chars().peekable();
@@ -214,7 +215,7 @@ pub fn raw_words(text: &str) -> Vec<String> {
     }
 }
 
-/// The flags of mod_rewrite: `[NC,L]`. Apache refuses empty ones.
+/// Splits the flags of mod_rewrite: `[NC,L]`. Like Apache, rejects empty ones.
 pub fn flags_of(text: &str) -> Result<Vec<&str>, String> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -240,10 +241,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_and_continued_lines_become_a_tree() {
+    fn file_with_sections_and_continued_lines_becomes_a_tree() {
         let text = "# a \\\nDeny from all\nOrder allow,\\\ndeny\n<Files \"a b\">\n\tRequire  all denied\r\n</FILES>\n";
         let nodes = parse(text).unwrap();
-        // As with Apache, a comment goes on behind a backslash.
+        // As in Apache, a backslash continues a comment.
         let seen: Vec<_> = nodes.iter().map(|n| (n.line, &*n.name, &*n.rest)).collect();
         assert_eq!(seen, [(3, "order", "allow,deny"), (5, "files", "\"a b\"")]);
         let inside = nodes[1].children.as_ref().unwrap();
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_sections_are_errors_with_their_line() {
+    fn broken_section_is_an_error_with_its_line() {
         for (text, line, why) in [
             ("<Files x>\nDeny from all\n", 1, "not closed"),
             ("</Files>", 1, "closes nothing"),
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn words_lose_their_quotes_and_raw_words_keep_their_backslashes() {
+    fn words_are_unquoted_and_raw_words_keep_backslashes() {
         assert_eq!(
             words(r#"a "b \"c\"" 'd e' f\\g \."#),
             ["a", "b \"c\"", "d e", "f\\g", "\\."]
@@ -282,7 +283,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_parsed_or_refused_with_a_line_that_it_has(
+        fn arbitrary_text_is_parsed_or_rejected_with_a_valid_line(
             text in "(<Files x>|</Files>|<If \"|>|\\\\|\n|\r|#|Require all denied|\"|'| |é){0,40}"
         ) {
             let lines = text.split('\n').count() as u32;

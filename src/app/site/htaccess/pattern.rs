@@ -1,5 +1,5 @@
-//! Matches Apache's regular expressions, which are PCRE's and work on bytes: by `regex` where it
-//! can, else by backtracking with limits.
+//! Matches Apache's regular expressions (PCRE on bytes): with `regex` if possible, otherwise by
+//! backtracking with limits.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,24 +7,25 @@ use std::ops::Range;
 use super::memory::{Memory, Share};
 use super::translate::{BOUNDARY, NO_BOUNDARY, translate};
 
-/// Steps of backtracking, after which a pattern is said to be undecided: some milliseconds.
+/// Backtracking steps after which the result is undecided; takes some milliseconds.
 const MAX_STEPS: usize = 100_000;
 
-/// Bytes of a text that is matched by backtracking. Each step may look at all of them, so that the
-/// time grows with their square: 3 ms at this length.
+/// The longest text, in bytes, that is matched by backtracking. Each step may read the whole text,
+/// so the time is quadratic: 3 ms at this length.
 const MAX_BACKTRACKED: usize = 2048;
 
-/// The sizes of compiled patterns that are tried, one after the other: the first that is enough
-/// tells what a pattern costs, and the last how much it may.
+/// The size limits that a pattern is compiled with, in this order. The first sufficient one is the
+/// pattern's cost; the last is the maximum.
 const SIZES: [usize; 6] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20];
 
-/// Memory of a pattern in addition to its size, which counts forwards and backwards.
+/// The memory of a pattern in addition to its size, which counts the forward and the reverse
+/// automaton.
 const OVERHEAD: usize = 8 << 10;
 
-/// What a pattern remembers of its work.
+/// The limit of a pattern's lazy DFA cache.
 const MAX_DFA: usize = 256 << 10;
 
-/// As many as `$0` to `$9`.
+/// The groups `$0` to `$9`.
 pub type Groups = [Option<Range<usize>>; 10];
 
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub struct Pattern {
 
 #[derive(Debug)]
 enum Engine {
-    /// It matches whatever the text, and all of it or nothing.
+    /// Matches every text, completely or with an empty match.
     Always {
         whole: bool,
     },
@@ -45,17 +46,17 @@ enum Engine {
 
 #[derive(Debug)]
 struct Backtracking {
-    /// Matches all that the pattern matches, and more: most texts are told by it in linear time.
+    /// Matches at least what the pattern matches. It rejects most texts in linear time.
     wider: Option<regex::bytes::Regex>,
-    /// It works on characters: each byte becomes one, see [`latin`].
+    /// Works on characters: each byte becomes one, see [`latin`].
     exact: fancy_regex::Regex,
 }
 
 impl Pattern {
-    /// An error says what is wrong with it.
+    /// The error says why the pattern is invalid.
     pub fn new(pcre: &str, ignore_case: bool, memory: &Memory) -> Result<Pattern, String> {
         memory.check()?;
-        // Most rules of applications begin so.
+        // Most rules of applications begin like this.
         if let "^" | ".*" | "^.*" = pcre {
             return Ok(Pattern {
                 engine: Engine::Always { whole: pcre != "^" },
@@ -74,7 +75,7 @@ impl Pattern {
         let flags = if ignore_case { "(?si)" } else { "(?s)" };
         let (text, _) = translate(&pcre, BOUNDARY, NO_BOUNDARY)?;
         let (exact, size) = backtracking(&format!("{flags}{text}"))?;
-        // What stands between parentheses may become a pattern of its own.
+        // Each group may be compiled separately.
         let parts = text.bytes().filter(|byte| *byte == b'(').count() + 1;
         let (wider, wider_size) = wider.unzip();
         Ok(Pattern {
@@ -86,7 +87,7 @@ impl Pattern {
         })
     }
 
-    /// None where it takes too long to tell.
+    /// None if matching takes too long.
     pub fn is_match(&self, text: &str) -> Option<bool> {
         match &self.engine {
             Engine::Always { .. } => Some(true),
@@ -104,7 +105,7 @@ impl Pattern {
         }
     }
 
-    /// The groups of the first match, as bytes of the text.
+    /// The groups of the first match, as byte ranges of the text.
     pub fn groups(&self, text: &str) -> Option<Groups> {
         let mut groups = Groups::default();
         match &self.engine {
@@ -137,12 +138,12 @@ fn share(memory: &Memory, size: usize) -> Result<Share, String> {
     memory.take(bytes)
 }
 
-/// A pattern and its size; none for one that is too big, or that `regex` does not take.
+/// A compiled pattern and its size. None if it is too big or `regex` does not support it.
 fn linear(text: &str, ignore_case: bool) -> Option<(regex::bytes::Regex, usize)> {
     SIZES.into_iter().find_map(|size| {
         let regex = regex::bytes::RegexBuilder::new(text)
             .unicode(false)
-            // As Apache since 2.4.30, in both respects.
+            // Apache does both since 2.4.30.
             .dot_matches_new_line(true)
             .case_insensitive(ignore_case)
             .size_limit(size)
@@ -168,17 +169,17 @@ fn backtracking(text: &str) -> Result<(fancy_regex::Regex, usize), String> {
     Err(error)
 }
 
-/// A translated pattern with nothing in the place of look-around, which only ever restricts.
+/// Removes look-around from a translated pattern. Look-around only restricts matches.
 fn without_look_around(text: &str) -> Option<String> {
     const BEGINNINGS: [&str; 4] = ["(?=", "(?!", "(?<=", "(?<!"];
     let mut out = String::with_capacity(text.len());
     let mut chars = text.char_indices();
-    // How many groups are open, of those that are left out.
+    // The number of open groups inside the removed part.
     let mut open = 0_usize;
     while let Some((at, c)) = chars.next() {
         let begins = BEGINNINGS.iter().any(|begin| text[at..].starts_with(begin));
         match c {
-            // Parentheses in classes are escaped, too.
+            // The translation escapes parentheses in classes, too.
             '\\' => {
                 let (_, escaped) = chars.next()?;
                 if open == 0 {
@@ -200,7 +201,7 @@ fn without_look_around(text: &str) -> Option<String> {
     (open == 0).then_some(out)
 }
 
-/// A text with one character, of the same number, for each byte.
+/// Maps each byte to the character of the same number.
 fn latin(text: &str) -> Cow<'_, str> {
     match text.is_ascii() {
         true => text.into(),
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_mean_what_pcre_means_by_them() {
+    fn pattern_matches_as_in_pcre() {
         for (pattern, text, expected) in [
             (r"(\<|%3C).*script.*(\>|%3E)", "a<script>", true),
             (r"(\<|%3C).*script.*(\>|%3E)", "a script ", false),
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_look_around_are_bytes_of_the_text() {
+    fn groups_with_look_around_are_byte_ranges() {
         let pattern = Pattern::new("^é(?=.)(..)(x)$", false, &Memory::default()).unwrap();
         let groups = pattern.groups("ééx").unwrap();
         assert_eq!((&groups[1], &groups[2]), (&Some(2..4), &Some(4..5)));
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn look_around_is_left_out_with_all_that_is_in_it() {
+    fn look_around_is_removed_with_its_content() {
         for (text, expected) in [
             ("a(?=b)c", Some("a(?:)c")),
             (r"(?!x(y(?<=z))\))a(b)", Some("(?:)a(b)")),
@@ -300,13 +301,13 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_undecided_for_look_around_alone() {
+    fn long_text_is_undecided_only_with_look_around() {
         let long = "a".repeat(MAX_BACKTRACKED + 1);
         let around = Pattern::new("(?=.*x)a", false, &Memory::default()).unwrap();
         assert_eq!(around.is_match(&long), None);
         assert_eq!(around.groups(&long), None);
         assert_eq!(around.is_match(&long[1..]), Some(false));
-        // Without its look-around, it does not match either.
+        // The pattern does not match without its look-around either.
         let certain = Pattern::new("(?=.*x)z", false, &Memory::default()).unwrap();
         assert_eq!(certain.is_match(&long), Some(false));
         assert_eq!(
@@ -337,14 +338,14 @@ mod tests {
     }
 
     #[test]
-    fn endlessly_backtracking_pattern_is_undecided() {
+    fn pattern_with_endless_backtracking_is_undecided() {
         let slow = Pattern::new(r"^((a|\2a)*)*\1b", false, &Memory::default()).unwrap();
         assert_eq!(slow.is_match(&"a".repeat(60)), None);
     }
 
     proptest! {
         #[test]
-        fn no_pattern_panics(
+        fn arbitrary_pattern_does_not_panic(
             pattern in "(\\[|\\]|\\^|-|\\\\|a|b|\\{|\\}|1|,|\\(|\\)|\\?|!|=|<|>|\\+|\\*|\\||\\$|é|:){0,14}",
             text in "[ab\\]\\[-]{0,8}",
         ) {

@@ -1,6 +1,6 @@
-//! Makes typed directives of a parsed file, and notes what in it cannot be evaluated.
+//! Converts a parsed file into typed directives, and records what cannot be evaluated.
 //!
-//! `read_require.rs` reads who may have what, `read_rewrite.rs` where URLs lead.
+//! `read_require.rs` reads access directives, `read_rewrite.rs` URL directives.
 
 use super::access::{Limit, Limits, Merging};
 use super::condition::Condition;
@@ -13,12 +13,12 @@ use super::pattern::Pattern;
 use super::rules::{Block, File, FixedEnv, Name, Problem, Scope};
 use super::wildcards::{has_wildcards, of_wildcards};
 
-/// Reads a file alone.
+/// Reads one file with the full memory limit.
 pub fn read(text: &str) -> File {
     read_within(text, &Memory::default())
 }
 
-/// Reads a file, whose patterns take what is left of the memory.
+/// Reads a file; its patterns are charged to `memory`.
 pub(super) fn read_within(text: &str, memory: &Memory) -> File {
     let mut reader = Reader {
         memory: memory.clone(),
@@ -45,9 +45,9 @@ pub(super) fn read_within(text: &str, memory: &Memory) -> File {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Context {
     limits: Vec<Limit>,
-    /// Inside of `<Files>` or `<If>`.
+    /// Inside a `<Files>` or `<If>` section.
     pub is_section: bool,
-    /// For problems.
+    /// The scope of problems.
     pub about: Scope,
 }
 
@@ -56,7 +56,7 @@ impl Context {
         self.limits.as_slice().into()
     }
 
-    /// For problems of less than all that it is about.
+    /// The same context with a narrower scope for problems.
     pub(super) fn narrowed(&self, to: Scope) -> Context {
         let about = match self.about {
             Scope::All => to,
@@ -74,7 +74,7 @@ pub(super) struct Reader {
     pub file: File,
     outside: Block,
     pub conditions: Vec<Condition>,
-    /// The problems before those of the conditions.
+    /// The number of problems before those of the pending conditions.
     pub before_conditions: usize,
     pub memory: Memory,
 }
@@ -82,8 +82,7 @@ pub(super) struct Reader {
 pub(super) type Read = Result<(), SyntaxError>;
 
 impl Reader {
-    /// Reads lines into a block, which is that of the whole file where the context is in no
-    /// section.
+    /// Reads lines into a block; outside sections, that is the block of the whole file.
     fn section(&mut self, nodes: &[Node], block: &mut Block, context: &Context) -> Read {
         self.lines(nodes, block, context)?;
         block.handlers.sort_by_key(Switch::removes_handler);
@@ -156,11 +155,11 @@ impl Reader {
             arguments.remove(0);
         }
         let Ok([text]) = <[String; 1]>::try_from(arguments) else {
-            return error(node, format!("<{}> takes one name or pattern", node.name));
+            return error(node, format!("<{}> needs one name or pattern", node.name));
         };
         if block.is_about_names() {
             let what = format!(
-                "<{}> in such a section says nothing, as with Apache",
+                "<{}> in such a section has no effect, as in Apache",
                 node.name
             );
             self.problem(node, what, context, false);
@@ -210,7 +209,7 @@ impl Reader {
         context: &Context,
     ) -> Read {
         let says = format!(
-            "<{} {}> is not evaluated: what it denies is denied, and what it allows is not allowed for that",
+            "<{} {}> is not evaluated: Surus denies what it denies, and ignores what it allows",
             node.name, node.rest
         );
         let mut names = Vec::new();
@@ -259,7 +258,10 @@ impl Reader {
         if let Some((least, most)) = arguments(&node.name)
             && !(least..=most).contains(&words.len())
         {
-            return error(node, format!("{} takes other arguments", node.name));
+            return error(
+                node,
+                format!("{} has the wrong number of arguments", node.name),
+            );
         }
         match node.name.as_str() {
             "require" | "order" | "allow" | "deny" | "satisfy" | "authmerging"
@@ -270,7 +272,7 @@ impl Reader {
                 if lower == "engine" =>
             {
                 let value = words[1].to_ascii_lowercase();
-                // A flag is on or 1 to mod_php; a value is read as in php.ini.
+                // mod_php reads flags as on or 1; values are parsed as in php.ini.
                 let on = match node.name.ends_with("flag") {
                     true => ["on", "1"].contains(&value.as_str()),
                     false => {
@@ -284,7 +286,7 @@ impl Reader {
                 if lower.starts_with("auto_") && !words[1].eq_ignore_ascii_case("none") =>
             {
                 let what = format!(
-                    "{first} is not heard here, so that {} does not run; write it into .user.ini, \
+                    "{first} is not supported here, so {} does not run; write it into .user.ini, \
                      or into [php] of surus.toml",
                     words[1]
                 );
@@ -310,7 +312,8 @@ impl Reader {
             "removehandler" => block.handlers.push(Switch::RemoveHandler(endings(0))),
             "removetype" => block.handlers.push(Switch::RemoveType(endings(0))),
             "action" if Handler::named(first) != Handler::Php => {
-                let what = format!("Action {first} has a script answer, which Surus does not call");
+                let what =
+                    format!("Action {first} names a handler script, which Surus does not call");
                 self.closes(node, what, block, context);
             }
             "action" => {}
@@ -343,7 +346,7 @@ impl Reader {
                 }
             }
             "fallbackresource" if first.is_empty() => {
-                return error(node, "FallbackResource takes a URL or `disabled`");
+                return error(node, "FallbackResource needs a URL or `disabled`");
             }
             "fallbackresource" if !context.is_section => {
                 self.file.fallback = Some((lower != "disabled").then(|| first.to_owned()));
@@ -358,7 +361,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Closes the files of a block, because of what cannot be evaluated.
+    /// Denies the files of a block, because something in it cannot be evaluated.
     pub(super) fn closes(
         &mut self,
         node: &Node,
@@ -381,7 +384,7 @@ impl Reader {
     }
 }
 
-/// How many arguments Apache takes, of directives for which that is not checked elsewhere.
+/// How many arguments Apache accepts, for directives that are not checked elsewhere.
 fn arguments(name: &str) -> Option<(usize, usize)> {
     Some(match name {
         "order" | "satisfy" | "authmerging" | "sethandler" | "forcetype" | "rewritebase"

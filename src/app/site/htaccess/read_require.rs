@@ -1,5 +1,5 @@
-//! Reads who may have what: `Require` and its groups, `Order`, `Allow`, `Deny`, and what asks for
-//! TLS.
+//! Reads access directives: `Require` and its groups, `Order`, `Allow`, `Deny`, and those that
+//! require TLS.
 
 use super::access::{
     Compat, Merging, NoNetwork, Order, Provider, Require, Statement, Who, network,
@@ -31,22 +31,22 @@ impl Reader {
                     "allow,deny" => Order::AllowDeny,
                     "deny,allow" => Order::DenyAllow,
                     "mutual-failure" => Order::Mutual,
-                    _ => return error(node, format!("Order {first} is no order")),
+                    _ => return error(node, format!("Order {first} is not a valid order")),
                 };
                 block.compat.push(statement(Compat::Order(order)));
             }
             ("allow" | "deny", "from") => {
                 for who in &words[1..] {
                     if who.starts_with('#') {
-                        return error(node, "a comment stands on a line of its own");
+                        return error(node, "a comment needs a separate line");
                     }
                     let Some(parsed) = Who::parse(who) else {
-                        return error(node, format!("{who} is no address that Apache takes"));
+                        return error(node, format!("{who} is not an address that Apache accepts"));
                     };
                     if parsed == Who::Unknown {
                         let what = match who.contains('/') {
                             true => format!("the mask of {who} is not evaluated"),
-                            false => format!("{who} is a name, which is not looked up"),
+                            false => format!("{who} is a host name, which is not looked up"),
                         };
                         self.problem(node, what, context, true);
                     }
@@ -57,10 +57,7 @@ impl Reader {
                 }
             }
             ("allow" | "deny", _) => {
-                return error(
-                    node,
-                    format!("{} is followed by `from` and a host", node.name),
-                );
+                return error(node, format!("{} needs `from` and a host", node.name));
             }
             ("satisfy", any @ ("any" | "all")) => {
                 block
@@ -75,7 +72,7 @@ impl Reader {
             ("mdrequirehttps", _) => block.needs_tls = true,
             ("sslverifyclient", "optional" | "optional_no_ca") => {}
             ("sslrequire" | "sslverifyclient", _) => {
-                let what = format!("{} is not evaluated: all are denied", node.name);
+                let what = format!("{} is not evaluated: all clients are denied", node.name);
                 self.closes(node, what, block, context);
             }
             (name, _) => return error(node, format!("{name} {first} is not known")),
@@ -130,10 +127,18 @@ impl Reader {
                     Some(Ok(false)) => {}
                     Some(Err(why)) => return error(node, why),
                     None => {
-                        return error(node, format!("<{}> stands among requirements", node.name));
+                        return error(
+                            node,
+                            format!("<{}> is not allowed among requirements", node.name),
+                        );
                     }
                 },
-                _ => return error(node, format!("{} stands among requirements", node.name)),
+                _ => {
+                    return error(
+                        node,
+                        format!("{} is not allowed among requirements", node.name),
+                    );
+                }
             }
         }
         Ok(())
@@ -151,12 +156,12 @@ impl Reader {
             _ => (false, &words[..]),
         };
         let Some((kind, rest)) = words.split_first() else {
-            return error(node, "Require takes who is let in");
+            return error(node, "Require needs an argument");
         };
         if is_negated && !is_in_all {
             return error(
                 node,
-                "`Require not` lets nobody in by itself; it stands in <RequireAll>",
+                "`Require not` cannot grant access; put it into <RequireAll>",
             );
         }
         let mut problem = |what: String| self.problem(node, what, context, true);
@@ -164,7 +169,7 @@ impl Reader {
             "all" => match rest.concat().to_ascii_lowercase().as_str() {
                 "granted" if rest.len() == 1 => Provider::Granted,
                 "denied" if rest.len() == 1 => Provider::Denied,
-                _ => return error(node, "Require all is followed by `granted` or `denied`"),
+                _ => return error(node, "Require all needs `granted` or `denied`"),
             },
             "ip" => {
                 let networks: Result<Vec<_>, _> = rest.iter().map(|text| network(text)).collect();
@@ -174,7 +179,7 @@ impl Reader {
                         problem(format!("a mask in Require {} is not evaluated", node.rest));
                         Provider::Unknown
                     }
-                    _ => return error(node, "Require ip takes addresses"),
+                    _ => return error(node, "Require ip needs addresses"),
                 }
             }
             "local" => Provider::Local,
@@ -186,7 +191,7 @@ impl Reader {
             "valid-user" | "user" | "group" | "ldap-user" | "ldap-group" | "dbm-group"
             | "dbd-group" | "file-owner" | "file-group" | "valid-group" => {
                 problem(format!(
-                    "{kind} asks for a password, which Surus does not: all are denied; protect it in the application or in a proxy before \
+                    "{kind} requires a password, which Surus does not check: all clients are denied; protect it in the application or in a proxy before \
                      Surus, and open it here"
                 ));
                 Provider::User

@@ -1,4 +1,4 @@
-//! Reads where URLs lead: rewriting, redirections, and the variables that both ask for.
+//! Reads URL directives: rewriting, redirects, and environment variables.
 
 use super::condition::Condition;
 use super::known::{is_status, leading_number};
@@ -40,7 +40,7 @@ impl Reader {
                     closes = !rule.is_exemption() || rule.sets_variables();
                     block.closes_by_rule |= closes;
                     problems.push(
-                        "rules in sections are not evaluated; what they protect is closed".into(),
+                        "rules in sections are not evaluated; access to what they protect is denied".into(),
                     );
                 } else {
                     let rewriting = self.file.rewriting.get_or_insert_default();
@@ -51,7 +51,7 @@ impl Reader {
                 let on = match words[0].to_ascii_lowercase().as_str() {
                     "on" => true,
                     "off" => false,
-                    _ => return error(node, "RewriteEngine is On or Off"),
+                    _ => return error(node, "RewriteEngine must be On or Off"),
                 };
                 match context.is_section {
                     true => block.engine = Some(on),
@@ -64,7 +64,7 @@ impl Reader {
                     rewriting.base = Some(words[0].clone());
                 }
             }
-            "rewritebase" => return error(node, "RewriteBase begins with a slash"),
+            "rewritebase" => return error(node, "RewriteBase must begin with a slash"),
             _ => {
                 let mut ignored = Options::default();
                 let options = match context.is_section {
@@ -75,11 +75,11 @@ impl Reader {
                     }
                 };
                 for word in words {
-                    options.hear(word).map_err(wrong)?;
+                    options.apply(word).map_err(wrong)?;
                 }
                 if ignored.inherits != Inherits::No {
                     block.closes_by_rule = true;
-                    problems.push("rules are not inherited by sections; they are closed".into());
+                    problems.push("sections do not inherit rules; access to them is denied".into());
                 }
             }
         }
@@ -87,7 +87,7 @@ impl Reader {
         let paths = pattern_of(&node.rest).filter(|_| is_rule);
         let context = context.narrowed(paths.map_or(Scope::Part, Scope::Paths));
         if is_rule {
-            // Those of its conditions are about the same.
+            // Problems of the rule's conditions have the rule's scope.
             for problem in &mut self.file.problems[self.before_conditions..] {
                 problem.about = context.about.clone();
             }
@@ -118,7 +118,7 @@ impl Reader {
             (_, "gone") => Some(410),
             (_, number) if number.starts_with(|c: char| c.is_ascii_digit()) => {
                 let code = u16::try_from(leading_number(number)).ok();
-                // As Apache, which finds out when it answers.
+                // As in Apache, which detects it when it responds.
                 Some(code.filter(|code| is_status(*code)).unwrap_or(500))
             }
             _ => None,
@@ -134,12 +134,12 @@ impl Reader {
         };
         let (from, to) = match (status, rest) {
             (300..400, [from, to]) => (from, to.clone()),
-            (300..400, _) => return wrong("takes a path and a URL"),
+            (300..400, _) => return wrong("needs a path and a URL"),
             (_, [from]) => (from, String::new()),
-            _ => return wrong("takes a path alone for a status that is no redirection's"),
+            _ => return wrong("needs only a path for a status that is not a redirect"),
         };
         if node.name != "redirectmatch" && !to.is_empty() && !to.starts_with('/') && !is_url(&to) {
-            return wrong("the URL begins with a scheme or a slash");
+            return wrong("the URL must begin with a scheme or a slash");
         }
         let from = match node.name.as_str() {
             "redirectmatch" => From::Pattern(match Pattern::new(from, false, &self.memory) {
@@ -161,7 +161,7 @@ impl Reader {
         words: &[String],
         context: &Context,
     ) -> Result<SetEnvIf, SyntaxError> {
-        let takes = |what| error(node, format!("{} takes {what}", node.name));
+        let takes = |what| error(node, format!("{} needs {what}", node.name));
         let (attribute, words) = match node.name.as_str() {
             "browsermatch" | "browsermatchnocase" => ("user-agent".to_owned(), words),
             "setenvifexpr" => (String::new(), words),
@@ -180,12 +180,12 @@ impl Reader {
         let pattern = match node.name.as_str() {
             "setenvifexpr" => Err("expressions are not evaluated".to_owned()),
             _ if !attribute.chars().all(is_name) => {
-                Err(format!("{attribute} names several headers"))
+                Err(format!("{attribute} matches several headers"))
             }
             name => Pattern::new(pattern, name.ends_with("nocase"), &self.memory),
         };
         if let Err(why) = &pattern {
-            let what = format!("{why}: whether its variables are set is not known");
+            let what = format!("{why}: its variables are unknown");
             self.problem(node, what, &context.narrowed(Scope::Part), true);
         }
         let set = |text: &String| match (text.strip_prefix('!'), text.split_once('=')) {
@@ -201,7 +201,7 @@ impl Reader {
     }
 }
 
-/// The pattern of a rule, where it tells which paths the rule is about.
+/// The pattern of a rule, if it determines the affected paths.
 fn pattern_of(rule: &str) -> Option<String> {
     let words = raw_words(rule);
     let (pattern, flags) = (words.first()?, words.get(2));
@@ -214,7 +214,7 @@ fn pattern_of(rule: &str) -> Option<String> {
     (is_narrow && !pattern.starts_with('!')).then(|| format!("{flag}{pattern}"))
 }
 
-/// A path as Apache writes it before it compares: `//` is `/`.
+/// Merges slashes as Apache does before it compares: `//` becomes `/`.
 fn single_slashes(path: &str) -> String {
     let mut single = String::with_capacity(path.len());
     for c in path.chars() {

@@ -1,4 +1,4 @@
-//! mod_rewrite in the context of a directory: what its rules make of a URL.
+//! Evaluates the mod_rewrite rules of a directory for a URL.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::facts::{Env, Facts, Matched, View};
 use super::handler::Handler;
 use super::rule::{Rule, Value};
 
-/// A URL on its way through the rules.
+/// The input and state of one evaluation.
 pub struct Pass<'a> {
     pub facts: &'a Facts<'a>,
     pub files: &'a dyn Files,
@@ -20,44 +20,44 @@ pub struct Pass<'a> {
     pub query: Option<Cow<'a, str>>,
     pub env: &'a mut Env,
     pub is_subrequest: bool,
-    /// What `H` and `T` have said.
+    /// The handler that the flags `H` and `T` set.
     pub handler: Option<Handler>,
-    /// It was `H`.
+    /// Whether the flag `H` set it.
     pub has_handler: bool,
-    /// `END` has been met.
+    /// Whether a rule had the flag `END`.
     pub is_over: bool,
 }
 
-/// What became of it.
+/// The result of the rules.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     Unchanged,
-    /// The request goes on with this path, not encoded.
+    /// The request continues with this path, which is not encoded.
     Internal(String),
     Redirect(u16, String),
     Status(u16),
-    /// A rule that cannot be evaluated closes.
+    /// A rule that cannot be evaluated denies access.
     Unknown,
 }
 
-/// Rounds of a rule with `N`.
+/// The limit of repetitions by the flag `N`.
 const MAX_ROUNDS: usize = 1000;
 
 /// The rules that apply to a directory.
 #[derive(Debug, Clone)]
 pub struct Rules {
     pub rules: Vec<Arc<Rule>>,
-    /// The directory whose file has them, with slashes at both ends.
+    /// The directory of the `.htaccess` file, with slashes at both ends.
     pub directory: Arc<str>,
     pub base: Option<String>,
-    /// They apply to files of a section with directives of mod_rewrite, too.
+    /// Whether the rules also apply to files of a section with mod_rewrite directives.
     pub holds_in_sections: bool,
 }
 
-/// Bytes of what a request is rewritten to. Longer is nothing that a file system or a script takes.
+/// The longest rewritten name, in bytes. File systems and scripts accept no longer ones.
 const MAX_NAME: usize = 64 << 10;
 
-/// What one rule has come to.
+/// The result of one rule.
 enum Applied {
     No,
     Yes,
@@ -65,14 +65,14 @@ enum Applied {
     Unknown,
 }
 
-/// A request on its way through the rules: what they have made of it.
+/// The intermediate result of the rules.
 #[derive(Default)]
 struct Made {
-    /// The path of a file, a URL path, or a URL.
+    /// A file path, URL path or URL.
     filename: Option<String>,
-    /// The status of a redirection.
+    /// The status of a redirect.
     status: Option<u16>,
-    /// The last rule that changed it has `NE`.
+    /// The last rule that changed the name has the flag `NE`.
     no_escape: bool,
     discards_path_info: bool,
 }
@@ -105,7 +105,7 @@ impl Rules {
             if rule.flags.last {
                 break;
             }
-            // Rules that repeat may let it grow without end.
+            // Rules that repeat could grow the name without limit.
             let name = made.filename.as_ref();
             if name.is_some_and(|name| name.len() > MAX_NAME) {
                 return Outcome::Status(500);
@@ -127,25 +127,26 @@ impl Rules {
             let status = made.status.unwrap_or(302);
             return self.redirect(status, filename, pass, made.no_escape);
         }
-        // Apache sends what is there with the status of the redirection, which leads nowhere.
+        // Apache sends the existing file with the status of the redirect; such a response leads
+        // nowhere.
         if made.status.is_some() {
             return Outcome::Unknown;
         }
-        // Where the rules lead to what was asked for, the request does not begin again.
+        // If the rules lead to the requested file, the request is not restarted.
         if filename.strip_prefix(pass.document_root) == Some(&pass.path[..pass.end]) {
             return Outcome::Unchanged;
         }
         if !filename.starts_with('/') {
             return Outcome::Status(400);
         }
-        // As Apache: the handler takes the place of the one that would lead elsewhere.
+        // As in Apache, the handler replaces the one that would perform the redirect.
         if pass.has_handler {
             return Outcome::Status(403);
         }
         Outcome::Internal(self.url(filename, pass.document_root).into_owned())
     }
 
-    /// The URL path of what is a path of a file, or a URL path already.
+    /// Converts a file path to a URL path; returns a URL path unchanged.
     fn url<'a>(&self, filename: &'a str, document_root: &str) -> Cow<'a, str> {
         let below = filename.strip_prefix(document_root);
         let below = below.filter(|rest| rest.starts_with('/'));
@@ -157,8 +158,8 @@ impl Rules {
         below.unwrap_or(filename).into()
     }
 
-    /// What patterns are matched with: a file's path without that of the directory. A URL path,
-    /// which an earlier rule has put in its place, keeps its directories.
+    /// The text that patterns match: the file path relative to the directory. A URL path set by an
+    /// earlier rule keeps its directories.
     fn subject<'a>(&self, pass: &Pass<'a>, made: &Made) -> Cow<'a, str> {
         let Some(filename) = &made.filename else {
             let path = pass.path;
@@ -241,8 +242,7 @@ impl Rules {
         if to.is_some_and(|to| !to.is_known(view.env)) {
             return Applied::Unknown;
         }
-        // As Apache since 2.4.60: a question mark that the client has put into the path would begin
-        // a query.
+        // Like Apache since 2.4.60. An encoded question mark of the client would begin a query.
         let has_foreign_query = !rule.flags.allows_question_marks
             && pass.facts.has_encoded_question_mark()
             && to.is_some_and(|to| {
@@ -306,8 +306,8 @@ impl Rules {
                 _ => query.to_owned(),
             };
             let query = query.trim_end_matches('&');
-            // As Apache since 2.4.56: what the client has put into the path would split the query
-            // of a log line or of another server.
+            // Like Apache since 2.4.56. Such characters of the client would split the query in a
+            // log line or at another server.
             if rule.flags.redirect.is_none() && query.bytes().any(|b| b <= b' ' || b == 0x7f) {
                 return Applied::Status(403);
             }
@@ -349,10 +349,10 @@ impl Rules {
     }
 }
 
-/// What no header may have.
+/// Characters that are not allowed in a header.
 const RAW: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\');
 
-/// As Apache escapes paths.
+/// The characters that Apache escapes in paths.
 const ESCAPED: &AsciiSet = &RAW
     .add(b'%')
     .add(b'?')
@@ -365,12 +365,12 @@ const ESCAPED: &AsciiSet = &RAW
     .add(b'|')
     .add(b'}');
 
-/// A path as Apache writes it into a URL.
+/// Escapes a path as Apache does for a URL.
 pub(super) fn escaped(path: &str) -> String {
     utf8_percent_encode(path, ESCAPED).to_string()
 }
 
-/// The place that a redirection names, with the request's query where it has none of its own.
+/// The location of a redirect. It gets the request's query unless it has one.
 pub fn location(to: &str, query: Option<&str>) -> String {
     let mut location = utf8_percent_encode(to, RAW).to_string();
     if location.starts_with("//") {
@@ -384,7 +384,7 @@ pub fn location(to: &str, query: Option<&str>) -> String {
     location
 }
 
-/// `https://example.org/`, and what else has a scheme.
+/// Whether the target has a scheme, such as `https://example.org/`.
 fn is_absolute(to: &str) -> bool {
     to.split_once("://").is_some_and(|(scheme, _)| {
         !scheme.is_empty()

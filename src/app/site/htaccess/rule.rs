@@ -1,4 +1,4 @@
-//! One rule of mod_rewrite: what `RewriteRule` and `RewriteOptions` say.
+//! One rule of mod_rewrite: parses `RewriteRule` and `RewriteOptions`.
 
 use std::sync::Arc;
 
@@ -12,31 +12,31 @@ use super::memory::Memory;
 use super::parse::{flags_of, raw_words};
 use super::pattern::Pattern;
 
-/// What a file has to say about rewriting.
+/// The rewrite directives of a file.
 #[derive(Debug, Default)]
 pub struct Rewriting {
     pub engine: Option<bool>,
     pub base: Option<String>,
-    /// None where the directory says nothing of it.
+    /// None if the directory does not set options.
     pub options: Option<Options>,
     pub rules: Vec<Arc<Rule>>,
 }
 
-/// What `RewriteOptions` says.
+/// The effect of `RewriteOptions`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
-    /// How the rules of the directory above are taken.
+    /// How this directory inherits the rules of its parent.
     pub inherits: Inherits,
-    /// How directories below take the rules of this one.
+    /// How subdirectories inherit the rules of this directory.
     pub gives: Inherits,
-    /// What the directory above gives is not taken.
+    /// Whether this directory ignores the parent's setting for subdirectories.
     pub ignores: bool,
     pub merges_base: bool,
 }
 
 impl Options {
-    /// Hears one word; an error where Apache knows none such.
-    pub fn hear(&mut self, word: &str) -> Result<(), String> {
+    /// Applies one word; an error if Apache does not know it.
+    pub fn apply(&mut self, word: &str) -> Result<(), String> {
         match word.to_ascii_lowercase().as_str() {
             "inherit" => self.inherits = Inherits::Behind,
             "inheritbefore" => self.inherits = Inherits::Before,
@@ -50,25 +50,26 @@ impl Options {
             | "legacyprefixdocroot"
             | "longurloptimization"
             | "unsafeprefixstat" => {}
-            // Of Apache 2.0, and ignored by later ones.
+            // From Apache 2.0; later versions ignore it.
             word if word.starts_with("maxredirects=") => {}
-            _ => return Err(format!("RewriteOptions {word} is not known")),
+            _ => return Err(format!("RewriteOptions {word} is unknown")),
         }
         Ok(())
     }
 
-    /// How rules go together with those of the directory above, which has these options.
+    /// How these rules combine with those of the parent, which has the options `above`.
     pub fn taken_from(&self, above: &Options) -> Inherits {
         match (self.inherits, self.ignores) {
             (Inherits::No, false) => above.gives,
-            // As Apache: what is given to stand behind counts more than what is taken before.
+            // As in Apache, the parent's `InheritDown` has precedence over the directory's
+            // `InheritBefore`.
             (Inherits::Before, false) if above.gives == Inherits::Behind => Inherits::Behind,
             (inherits, _) => inherits,
         }
     }
 }
 
-/// Whether the rules of another directory are evaluated, too, and where.
+/// Whether and where the rules of another directory are evaluated, too.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Inherits {
     #[default]
@@ -79,13 +80,13 @@ pub enum Inherits {
 
 #[derive(Debug)]
 pub struct Rule {
-    /// None where it cannot be evaluated.
+    /// None if it cannot be evaluated.
     pub(super) pattern: Option<Pattern>,
     pub(super) is_negated: bool,
     pub(super) conditions: Vec<Condition>,
     /// None for `-`.
     pub(super) to: Option<Template>,
-    /// Its text cannot be known.
+    /// The substitution is unknown.
     pub(super) is_unknown: bool,
     pub(super) needs_groups: bool,
     pub(super) flags: Flags,
@@ -93,7 +94,7 @@ pub struct Rule {
 
 #[derive(Debug, Default)]
 pub(super) struct Flags {
-    /// `F`, `G`, or `R` with the status of an error.
+    /// The flags `F` and `G`, or `R` with an error status.
     pub(super) status: Option<u16>,
     pub(super) redirect: Option<u16>,
     pub(super) last: bool,
@@ -106,29 +107,29 @@ pub(super) struct Flags {
     pub(super) splits_last: bool,
     pub(super) no_escape: bool,
     pub(super) not_in_subrequests: bool,
-    /// `B` and `BCTLS`.
+    /// The flags `B` and `BCTLS`.
     pub(super) escape: Option<Escape>,
     pub(super) discards_path_info: bool,
     pub(super) ignores_case: bool,
     pub(super) env: Vec<(String, Value)>,
     pub(super) allows_question_marks: bool,
-    /// `H`.
+    /// The flag `H`.
     pub(super) handler: Option<Handler>,
-    /// `T`.
+    /// The flag `T`.
     pub(super) media_type: Option<Handler>,
 }
 
-/// What `E` makes of a variable.
+/// The effect of the flag `E` on a variable.
 #[derive(Debug)]
 pub(super) enum Value {
     Text(Template),
     Unset,
-    /// A text that cannot be known.
+    /// A value that cannot be known.
     Unknown,
 }
 
 impl Rule {
-    /// Reads `RewriteRule`. Problems are what cannot be evaluated.
+    /// Parses `RewriteRule`. `problems` receives what cannot be evaluated.
     pub fn parse(
         rest: &str,
         conditions: Vec<Condition>,
@@ -139,7 +140,7 @@ impl Rule {
         let (pattern, to, flags) = match words.as_slice() {
             [pattern, to] => (pattern, to, ""),
             [pattern, to, flags, ..] => (pattern, to, flags.as_str()),
-            _ => return Err("RewriteRule takes a pattern and a substitution".into()),
+            _ => return Err("RewriteRule needs a pattern and a substitution".into()),
         };
         let mut is_unknown = false;
         let mut unknown = |what: String| {
@@ -180,7 +181,7 @@ impl Rule {
         })
     }
 
-    /// Whether it answers with a status such as 403.
+    /// Whether the rule responds with an error status such as 403.
     pub fn denies(&self) -> bool {
         self.flags.status.is_some() || self.is_unknown
     }
@@ -189,8 +190,8 @@ impl Rule {
         !self.flags.env.is_empty()
     }
 
-    /// Whether it does nothing but end the rules or set variables: where it is not certain that it
-    /// applies, others are evaluated as if it did not, and its variables are unknown.
+    /// Whether the rule only ends the rules or sets variables. If it is uncertain whether it
+    /// applies, it is skipped, and its variables become unknown.
     pub fn is_exemption(&self) -> bool {
         let flags = &self.flags;
         self.to.is_none()
@@ -213,13 +214,15 @@ impl Flags {
                 "f" | "forbidden" => flags.status = Some(403),
                 "g" | "gone" => flags.status = Some(410),
                 "r" | "redirect" => {
-                    // Whatever its status.
+                    // Regardless of its status.
                     flags.not_in_subrequests = true;
                     match status(value) {
                         Some(code @ 300..400) => flags.redirect = Some(code),
                         Some(code @ 400..) => flags.status = Some(code),
-                        Some(_) => unknown(format!("the flag {flag} is no redirection or error")),
-                        None => return Err(format!("{flag} has no HTTP status")),
+                        Some(_) => unknown(format!(
+                            "the flag {flag} is neither a redirect nor an error"
+                        )),
+                        None => return Err(format!("{flag} has an invalid HTTP status")),
                     }
                 }
                 "l" | "last" | "pt" | "passthrough" => flags.last = true,
@@ -249,8 +252,10 @@ impl Flags {
                 "t" | "type" => flags.media_type = Some(Handler::named(value)),
                 "unsafeallow3f" => flags.allows_question_marks = true,
                 "co" | "cookie" | "bne" | "unsafeprefixstat" | "unc" => {}
-                "p" | "proxy" => unknown("the flag P asks for a proxy, which Surus is none".into()),
-                _ => return Err(format!("the flag {flag} is not known")),
+                "p" | "proxy" => {
+                    unknown("the flag P needs a proxy, which Surus does not provide".into())
+                }
+                _ => return Err(format!("unknown flag {flag}")),
             }
         }
         flags.escape = match (only_controls, escapes, keeps_spaces) {
@@ -258,14 +263,14 @@ impl Flags {
             (true, _, false) => Some(|text| with_plus(escape_controls(text))),
             (false, true, true) => Some(escape_group),
             (false, true, false) => Some(|text| with_plus(escape_group(text))),
-            // As Apache: `BNP` alone says nothing.
+            // As in Apache, `BNP` alone has no effect.
             (false, false, _) => None,
         };
         Ok(flags)
     }
 }
 
-/// The status of `R`. As Apache: a word that it does not know stands for 302.
+/// The status of the flag `R`. As in Apache, an unknown word means 302.
 fn status(text: &str) -> Option<u16> {
     match text.to_ascii_lowercase().as_str() {
         "permanent" => Some(301),
@@ -278,7 +283,7 @@ fn status(text: &str) -> Option<u16> {
     }
 }
 
-/// What the flag B encodes.
+/// The characters that the flag `B` encodes.
 const GROUP: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_');
 
 fn escape_controls(text: &[u8]) -> String {

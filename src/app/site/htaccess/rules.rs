@@ -1,4 +1,4 @@
-//! What one `.htaccess` file says: its directives, by the files that they are about.
+//! The directives of one `.htaccess` file, grouped by the files that they apply to.
 
 use super::access::{Merging, Require, Statement};
 use super::facts::{Env, Facts};
@@ -9,54 +9,57 @@ use super::rewrite::escaped;
 use super::rule::Rewriting;
 use crate::app::site::opened::LookupError;
 
-/// A file as a whole.
+/// A parsed `.htaccess` file.
 #[derive(Debug, Default)]
 pub struct File {
-    /// Everything below the directory is denied, because the file cannot be read as Apache would.
+    /// Everything below the directory is denied, because Apache would reject the file or could not
+    /// read it.
     pub is_broken: bool,
-    /// It could not be opened now, for a reason that may pass.
+    /// The file could not be opened, for a reason that may be temporary.
     pub failed: Option<LookupError>,
-    /// The first is what stands outside of all sections.
+    /// The first block has the directives outside all sections.
     pub blocks: Vec<Block>,
     pub rewriting: Option<Rewriting>,
     /// `DirectoryIndex`.
     pub index: Option<Vec<String>>,
-    /// `FallbackResource`; none in it for `disabled`.
+    /// `FallbackResource`; the inner `None` means `disabled`.
     pub fallback: Option<Option<String>>,
     pub problems: Vec<Problem>,
 }
 
-/// A line that cannot be evaluated, or that means something which Surus does not do.
+/// A line that cannot be evaluated, or whose effect Surus does not provide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub line: u32,
     pub what: String,
     pub about: Scope,
-    /// Whether Surus closes something for it.
+    /// Whether Surus denies access because of it.
     pub closes: bool,
-    /// Whether the server's log says so: it protects the application, and closes nothing.
+    /// Whether it is also logged: the line protects the application, but Surus denies nothing for
+    /// it.
     pub is_logged: bool,
 }
 
-/// What below its directory a line is about.
+/// What a line applies to below its directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Scope {
     #[default]
     All,
-    /// Files whose names a regular expression matches.
+    /// Files whose names match a regular expression.
     Names(String),
-    /// Paths below the directory that a regular expression matches.
+    /// Paths below the directory that match a regular expression.
     Paths(String),
-    /// Only part of it, which cannot be told.
+    /// A part that cannot be determined.
     Part,
 }
 
 /// Directives that apply to the same files.
 #[derive(Debug, Default)]
 pub struct Block {
-    /// All of them have to match a file's name.
+    /// A file's name must match all of them.
     pub(super) names: Vec<Name>,
-    /// Applies behind all other sections, where an expression holds that is not evaluated.
+    /// The block belongs to an expression that is not evaluated, and applies after all other
+    /// sections.
     pub is_uncertain: bool,
     pub compat: Vec<Statement>,
     pub require: Vec<Require>,
@@ -66,13 +69,13 @@ pub struct Block {
     pub redirects: Vec<Redirect>,
     pub env: Vec<SetEnvIf>,
     pub fixed_env: Vec<FixedEnv>,
-    /// These files are denied to all, because something that is not evaluated protects them.
+    /// Access to these files is denied, because something that is not evaluated protects them.
     pub closes: bool,
-    /// The same, where rewriting is on: a rule in a section.
+    /// Like `closes`, but only if rewriting is on: the section has a rule.
     pub closes_by_rule: bool,
     /// `RewriteEngine` in a section.
     pub engine: Option<bool>,
-    /// A section with a directive of mod_rewrite has its own rules, and none of those outside.
+    /// A section with a mod_rewrite directive has only the rules inside it.
     pub replaces_rules: bool,
     /// `SSLRequireSSL`.
     pub needs_tls: bool,
@@ -88,7 +91,7 @@ pub(super) enum Name {
 }
 
 impl Block {
-    /// Does it apply to a file of this name? None where that is not certain.
+    /// Whether the block applies to a file of this name. None if that is uncertain.
     pub fn is_about(&self, name: &str) -> Option<bool> {
         let mut certain = !self.is_uncertain;
         for pattern in &self.names {
@@ -106,12 +109,12 @@ impl Block {
         certain.then_some(true)
     }
 
-    /// Whether it stands in a `<Files>` section.
+    /// Whether the block belongs to a `<Files>` section.
     pub fn is_about_names(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// Whether it says who may have its files.
+    /// Whether the block restricts access.
     pub(super) fn limits_access(&self) -> bool {
         !self.compat.is_empty()
             || !self.require.is_empty()
@@ -124,7 +127,7 @@ impl Block {
         self.links.iter().any(LinkOptions::restricts)
     }
 
-    /// Whether it says more than values of variables.
+    /// Whether the block does more than set variables.
     pub(super) fn decides(&self) -> bool {
         !self.handlers.is_empty()
             || !self.redirects.is_empty()
@@ -156,13 +159,13 @@ pub(super) enum From {
 }
 
 impl Redirect {
-    /// What it makes of a path.
+    /// The effect on a path.
     pub fn apply(&self, path: &str) -> Led {
         let led = |to: String| match self.status {
             300..400 if to.starts_with('/') || is_url(&to) => Led::To(self.status, to),
             300..400 => Led::Status(500),
             status @ 400.. => Led::Status(status),
-            // Apache sends its page for an error.
+            // Apache sends its error page.
             _ => Led::Unknown,
         };
         match &self.from {
@@ -194,18 +197,18 @@ pub(super) fn is_url(text: &str) -> bool {
     scheme.is_some_and(|scheme| !scheme.is_empty() && scheme.chars().all(is_part))
 }
 
-/// Where a `Redirect` leads.
+/// The result of a `Redirect`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Led {
     Nowhere,
-    /// A status of a redirection, and its place.
+    /// The status and location of a redirect.
     To(u16, String),
     Status(u16),
-    /// It cannot be told.
+    /// The result cannot be determined.
     Unknown,
 }
 
-/// A text with the groups of a match in the place of `$1` and its like.
+/// Replaces `$1` and others by the groups of a match.
 fn with_groups(text: &str, matched: &str, groups: &Groups) -> String {
     let mut out = Vec::new();
     let mut rest = text;
@@ -231,9 +234,9 @@ fn with_groups(text: &str, matched: &str, groups: &Groups) -> String {
 #[derive(Debug)]
 pub struct SetEnvIf {
     pub(super) attribute: String,
-    /// None where it cannot be evaluated.
+    /// None if it cannot be evaluated.
     pub(super) pattern: Option<Pattern>,
-    /// A name, and a value or none to unset it.
+    /// Names and values; `None` unsets the variable.
     pub(super) sets: Vec<(String, Option<String>)>,
 }
 
@@ -257,7 +260,7 @@ impl SetEnvIf {
         }
     }
 
-    /// The same, in a section of which it is not certain that it applies.
+    /// Like `apply`, in a section that may not apply.
     pub fn apply_perhaps(&self, facts: &Facts<'_>, path: &str, env: &mut Env) {
         let value = self.value(facts, path, env);
         if self.holds(value.as_deref()) != Some(false) {
@@ -275,7 +278,7 @@ impl SetEnvIf {
         self.pattern.as_ref()?.is_match(value?)
     }
 
-    /// What the pattern is matched with, if it is known.
+    /// The text that the pattern matches, if known.
     fn value(&self, facts: &Facts<'_>, path: &str, env: &Env) -> Option<String> {
         Some(match self.attribute.as_str() {
             "remote_addr" | "remote_host" => {
@@ -294,13 +297,13 @@ impl SetEnvIf {
     }
 }
 
-/// `SetEnv`, `UnsetEnv` and `PassEnv`, which Apache hears behind a directory's rules: those that
-/// follow see the variables once the request goes on elsewhere.
+/// `SetEnv`, `UnsetEnv` and `PassEnv`. Apache applies them after the rules of a directory, so rules
+/// see the variables only after an internal redirect.
 #[derive(Debug)]
 pub enum FixedEnv {
     Set(String, String),
     Unset(String),
-    /// A variable of the server's own, whose value is not known.
+    /// A variable of the server's environment, whose value is unknown.
     Pass(String),
 }
 
@@ -312,7 +315,7 @@ impl FixedEnv {
     }
 }
 
-/// A file that cannot be opened now: what it says is unknown until it can.
+/// A file that cannot be opened now. Its directives are unknown until then.
 pub fn failed(trouble: LookupError) -> File {
     File {
         failed: Some(trouble),
@@ -320,7 +323,7 @@ pub fn failed(trouble: LookupError) -> File {
     }
 }
 
-/// A file that cannot be read closes its directory.
+/// A file that cannot be read; it denies its directory.
 pub fn unreadable() -> File {
     File {
         is_broken: true,

@@ -1,4 +1,4 @@
-//! What is merged, kept and closed, without a server.
+//! Tests of merging, caching and denying, without a server.
 
 use std::fs;
 use std::time::Duration;
@@ -41,13 +41,13 @@ fn is_closed(text: &str, name: &str) -> bool {
 #[test]
 fn unevaluable_directive_denies_and_is_reported_with_its_line() {
     for (text, line, says) in [
-        ("\nRequire valid-user", 2, "asks for a password"),
+        ("\nRequire valid-user", 2, "requires a password"),
         ("Require expr true", 1, "expr is not evaluated"),
         ("Require host example.org", 1, "host is not evaluated"),
         (
             "Order deny,allow\nDeny from evil.example.org",
             2,
-            "is a name",
+            "is a host name",
         ),
         (
             "<If \"%{HTTP_HOST} == 'x'\">\nDeny from all\n</If>",
@@ -74,7 +74,7 @@ fn unevaluable_directive_denies_and_is_reported_with_its_line() {
 }
 
 #[test]
-fn auto_prepend_file_is_reported_and_denies_nothing() {
+fn auto_prepend_file_is_reported_and_denies_no_file() {
     let text = "<IfModule mod_php7.c>\nphp_value auto_prepend_file '/srv/waf.php'\n</IfModule>\n\
                 php_value auto_append_file none\nphp_value memory_limit 1G";
     let file = read(text);
@@ -116,7 +116,7 @@ fn unevaluable_rule_denies_its_urls_and_exempts_none() {
     let denied = |path: &str| matches!(site.resolve(path), Resolution::Denied(_));
     assert!(denied("/a.txt"));
     assert!(denied("/b.txt"));
-    // Another condition is certain, and does not hold.
+    // The other condition certainly does not hold.
     assert!(!denied("/c.txt"));
     assert!(denied("/d"));
     assert!(!denied("/d.txt"));
@@ -154,7 +154,7 @@ fn file_is_parsed_again_only_after_a_change() {
     let find = |after| site.find(&normalize("/a/b/x.txt").unwrap(), at(after));
     assert!(matches!(find(2000), Resolution::Denied(Denial::Closed)));
     fs::write(root.join("a/.htaccess"), "# Require all granted").unwrap();
-    // What has been looked up less than a second ago is believed.
+    // Look-ups of the last second are cached.
     assert!(matches!(find(2999), Resolution::Denied(_)));
     assert!(matches!(find(3000), Resolution::File(_)));
     fs::remove_file(root.join("a/.htaccess")).unwrap();
@@ -163,7 +163,7 @@ fn file_is_parsed_again_only_after_a_change() {
 }
 
 #[test]
-fn directory_that_appears_with_a_file_is_closed_at_once() {
+fn new_directory_with_htaccess_is_denied_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     fs::write(root.join(".htaccess"), "DirectoryIndex index.html").unwrap();
@@ -230,7 +230,7 @@ fn source_of_php_is_not_sent_where_php_is_off() {
 
 proptest::proptest! {
     #[test]
-    fn any_file_is_read_and_no_path_passes_a_denial_behind_it(
+    fn arbitrary_file_is_read_and_denials_below_it_hold(
         lines in proptest::collection::vec(proptest::sample::select(vec![
             "Require all granted", "Allow from all", "Order deny,allow", "Satisfy any", "RewriteEngine On", "RewriteRule . - [L]",
             "RewriteRule ^(.*)$ x/$1 [N]", "RewriteCond %{REQUEST_FILENAME} !-f [OR]", "RewriteRule ^ /index.php [L]", "SetHandler none",
@@ -248,7 +248,7 @@ proptest::proptest! {
         fs::write(root.join(".htaccess"), lines.join("\n")).unwrap();
         let site = Site::open(root, &Settings::default(), None).unwrap();
         let _ = site.resolve(&path);
-        // Sections about names apply behind those of directories, as with Apache.
+        // As in Apache, sections about names apply after those of directories.
         let opens = lines.iter().any(|line| line.starts_with("<Files"));
         let found = site.resolve("/closed/a.txt");
         let is_sent = matches!(found, Resolution::File(ref found) if found.path.ends_with("closed/a.txt"));
@@ -257,7 +257,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn file_of_comments_leaves_what_is_missing_to_the_front_controller() {
+fn missing_path_below_file_of_comments_gets_the_front_controller() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     fs::write(root.join("index.php"), "<?php").unwrap();
@@ -265,7 +265,7 @@ fn file_of_comments_leaves_what_is_missing_to_the_front_controller() {
         ("# RewriteRule . /index.php\n\n  # nothing else\n", true),
         ("", true),
         ("# x\nOptions -Indexes\n", false),
-        // The comment goes on in the second line.
+        // The comment continues on the second line.
         ("# x \\\n# y\n", true),
     ] {
         fs::write(root.join(".htaccess"), text).unwrap();
@@ -280,7 +280,7 @@ fn file_of_comments_leaves_what_is_missing_to_the_front_controller() {
 }
 
 #[test]
-fn header_denial_counts_every_line_and_byte_of_the_header() {
+fn header_denial_matches_every_line_and_byte_of_the_header() {
     let text = "SetEnvIfNoCase User-Agent badbot Bad_Bot\nOrder allow,deny\nAllow from all\nDeny from env=bad_bot";
     let closes = |lines: &[&[u8]]| {
         let mut headers = HeaderMap::new();
@@ -301,7 +301,7 @@ fn header_denial_counts_every_line_and_byte_of_the_header() {
 }
 
 #[test]
-fn redirect_groups_that_end_inside_a_character_do_not_panic() {
+fn redirect_group_that_ends_inside_a_character_does_not_panic() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     fs::write(
@@ -315,7 +315,7 @@ fn redirect_groups_that_end_inside_a_character_do_not_panic() {
 }
 
 #[test]
-fn rules_that_grow_without_end_are_answered_with_500() {
+fn endlessly_growing_rules_return_500() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let rules = "RewriteEngine On\nRewriteRule ^q(.*)$ q$1z$1 [N]\nRewriteRule ^s - [S=18446744073709551615]";
@@ -326,7 +326,7 @@ fn rules_that_grow_without_end_are_answered_with_500() {
 }
 
 #[test]
-fn patterns_beyond_the_memory_close_what_they_protect_until_some_comes_back() {
+fn patterns_beyond_the_memory_limit_deny_until_memory_is_freed() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let protect = |name: &str, end: &str| {
@@ -358,7 +358,7 @@ fn patterns_beyond_the_memory_close_what_they_protect_until_some_comes_back() {
 }
 
 #[test]
-fn set_env_in_an_expression_is_no_problem_where_nothing_asks_for_it() {
+fn set_env_in_unevaluated_expression_is_not_reported() {
     assert_eq!(read("<If \"true\">\nSetEnv x 1\n</If>").problems, []);
     assert_eq!(
         read("<If \"true\">\nDeny from all\n</If>").problems.len(),
@@ -367,7 +367,7 @@ fn set_env_in_an_expression_is_no_problem_where_nothing_asks_for_it() {
 }
 
 #[test]
-fn addresses_that_apache_refuses_close_the_file() {
+fn invalid_address_denies_the_directory() {
     for text in [
         "Deny from ::ffff:10.0.0.1",
         "Allow from 10.0.0.0/0",

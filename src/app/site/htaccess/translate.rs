@@ -1,12 +1,12 @@
-//! Writes patterns of PCRE in the syntax of `regex`.
+//! Translates PCRE patterns into the syntax of `regex`.
 
-/// Word boundaries with only ASCII word characters, for the engine that knows others.
+/// ASCII word boundaries, for the engine whose `\b` is Unicode-aware.
 pub(super) const BOUNDARY: &str =
     "(?:(?<=[0-9A-Za-z_])(?![0-9A-Za-z_])|(?<![0-9A-Za-z_])(?=[0-9A-Za-z_]))";
 pub(super) const NO_BOUNDARY: &str =
     "(?:(?<=[0-9A-Za-z_])(?=[0-9A-Za-z_])|(?<![0-9A-Za-z_])(?![0-9A-Za-z_]))";
 
-/// `\d` and its like, in a class, and whether it stands for all other characters.
+/// The class content of `\d` and the like, and whether it is negated.
 fn shorthand(c: char) -> Option<(&'static str, bool)> {
     Some(match c {
         'd' => ("0-9", false),
@@ -21,8 +21,8 @@ fn shorthand(c: char) -> Option<(&'static str, bool)> {
     })
 }
 
-/// The pattern in the syntax of `regex`, and whether it needs backtracking. What only looks alike
-/// in both is the reason: `\<` is a character to PCRE and the beginning of a word to `regex`.
+/// Translates a pattern, and returns whether it needs backtracking. Some syntax differs: `\<` is a
+/// character in PCRE and the start of a word in `regex`.
 pub(super) fn translate(
     pcre: &str,
     boundary: &str,
@@ -36,7 +36,7 @@ pub(super) fn translate(
         match c {
             '\\' => {
                 let Some((_, c)) = chars.next() else {
-                    return Err("it ends in a backslash".into());
+                    return Err("it ends with a backslash".into());
                 };
                 match c {
                     '1'..='9' => {
@@ -61,7 +61,7 @@ pub(super) fn translate(
                         Some((class, false)) => out.extend(["[", class, "]"]),
                         Some((class, true)) => out.extend(["[^", class, "]"]),
                         None if c.is_ascii_alphanumeric() => {
-                            return Err(format!("\\{c} is not understood"));
+                            return Err(format!("\\{c} is not supported"));
                         }
                         None => push_literal(&mut out, c),
                     },
@@ -82,26 +82,26 @@ pub(super) fn translate(
                     backtracks = true;
                 }
                 if rest.starts_with('*') || rest.starts_with("?#") || rest.starts_with("?R") {
-                    return Err("a verb, comment or recursion of PCRE is not understood".into());
+                    return Err("a PCRE verb, comment or recursion is not supported".into());
                 }
                 out.push(c);
             }
             '*' | '+' | '?' | '}' => {
                 out.push(c);
-                // Possessive; `(?+` is none of it.
+                // A possessive quantifier; `(?+` is not one.
                 if rest.starts_with('+') && !out.ends_with("(?") {
                     backtracks = true;
                 }
             }
             c if c.is_ascii() => out.push(c),
-            // Characters beyond ASCII have no case.
+            // Characters beyond ASCII are matched with their case.
             c => out.push_str(&format!("(?-i:\\x{:02x})", u32::from(c))),
         }
     }
     Ok((out, backtracks))
 }
 
-/// The byte of `\xe9` or `\x{e9}`, behind the `x`. Says how many bytes stand for it.
+/// Parses the byte of `\xe9` or `\x{e9}` behind the `x`. Returns the length of its notation.
 fn hexadecimal(text: &str, out: &mut String) -> Result<usize, String> {
     let (digits, used) = match text.strip_prefix('{').and_then(|text| text.split_once('}')) {
         Some((digits, _)) => (digits, digits.len() + 2),
@@ -113,7 +113,7 @@ fn hexadecimal(text: &str, out: &mut String) -> Result<usize, String> {
     };
     match u8::from_str_radix(digits, 16) {
         Ok(byte) => out.push_str(&format!("\\x{byte:02x}")),
-        Err(_) => return Err(format!("\\x{} is no byte", &text[..used])),
+        Err(_) => return Err(format!("\\x{} is not a byte", &text[..used])),
     }
     Ok(used)
 }
@@ -129,7 +129,7 @@ fn push_literal(out: &mut String, c: char) {
     out.push(c);
 }
 
-/// `{2}`, `{2,}` or `{2,3}`, without its first brace.
+/// Whether the text behind a brace is a quantifier: `{2}`, `{2,}` or `{2,3}`.
 fn is_quantifier(rest: &str) -> bool {
     let Some((inside, _)) = rest.split_once('}') else {
         return false;
@@ -147,7 +147,7 @@ fn closes_quantifier(out: &str) -> bool {
     })
 }
 
-/// Translates a character class behind its `[`, and says how many bytes it has.
+/// Translates a character class behind its `[`. Returns its length in bytes.
 fn class(text: &str, out: &mut String) -> Result<usize, String> {
     out.push('[');
     let mut chars = text.char_indices().peekable();
@@ -177,17 +177,17 @@ fn class(text: &str, out: &mut String) -> Result<usize, String> {
             '-' => {
                 out.push('-');
                 single = false;
-                // The end of the range begins no other.
+                // The end of a range cannot begin another one.
                 match chars.next() {
                     Some((at, '\\')) => {
                         let Some((_, c)) = chars.next() else {
-                            return Err("it ends in a backslash".into());
+                            return Err("it ends with a backslash".into());
                         };
                         if c == 'x' {
                             let end = at + 2 + hexadecimal(&text[at + 2..], out)?;
                             while chars.next_if(|(at, _)| *at < end).is_some() {}
                         } else if c.is_ascii_alphanumeric() {
-                            return Err(format!("{} ends a range", &text[at..at + 2]));
+                            return Err(format!("{} cannot end a range", &text[at..at + 2]));
                         } else {
                             push_literal(out, c);
                         }
@@ -215,7 +215,7 @@ fn class(text: &str, out: &mut String) -> Result<usize, String> {
                             single = false;
                         }
                         None if c.is_ascii_alphanumeric() => {
-                            return Err(format!("\\{c} in a class is not understood"));
+                            return Err(format!("\\{c} is not supported in a class"));
                         }
                         None => push_literal(out, c),
                     },

@@ -1,5 +1,5 @@
-//! Merges what the `.htaccess` files on the way to a directory say, as Apache does, and evaluates
-//! it for one file.
+//! Merges the `.htaccess` files on the way to a directory, as Apache does, and evaluates them for
+//! one file.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::rule::{Inherits, Options};
 use super::rules::{Block, File, FixedEnv, Led};
 use crate::app::site::opened::{Denial, LookupError};
 
-/// What the `.htaccess` files from the document root down to a directory say together.
+/// The merged `.htaccess` files from the document root down to a directory.
 #[derive(Debug, Default)]
 pub(crate) struct Way {
     levels: Vec<(Arc<str>, Arc<File>)>,
@@ -28,7 +28,7 @@ pub(crate) struct Way {
     restricts_links: bool,
     has_env: bool,
     has_fixed_env: bool,
-    /// A section has directives of mod_rewrite.
+    /// Whether a section has mod_rewrite directives.
     has_sections_of_rules: bool,
 }
 
@@ -54,17 +54,17 @@ impl Way {
         }
     }
 
-    /// No file is on it at all.
+    /// Whether there is no file on the way.
     pub(crate) fn is_empty(&self) -> bool {
         self.levels.is_empty()
     }
 
-    /// Why a file on the way could not be opened, if that may pass.
+    /// Why a file on the way could not be opened, if the reason may be temporary.
     pub(crate) fn failed(&self) -> Option<LookupError> {
         self.failed
     }
 
-    /// A file on it cannot be read as Apache would.
+    /// Whether Apache would reject a file on the way or could not read it.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken
     }
@@ -74,7 +74,7 @@ impl Way {
         last.is_some_and(|(_, last)| Arc::ptr_eq(last, file))
     }
 
-    /// What it says of a file of this name.
+    /// The directives for a file of this name.
     pub(crate) fn about<'a>(&'a self, name: &'a str) -> About<'a> {
         About {
             way: self,
@@ -98,12 +98,11 @@ impl Way {
     }
 }
 
-/// What a way says of files of one name.
+/// The directives of a way for files of one name.
 pub(crate) struct About<'a> {
     pub(crate) way: &'a Way,
     name: &'a str,
-    /// The blocks that are about it, in the order in which Apache merges them, and those of which
-    /// that is not certain.
+    /// The blocks that apply, in Apache's merge order, and the blocks that may apply.
     blocks: OnceCell<(Vec<&'a Block>, Vec<&'a Block>)>,
 }
 
@@ -124,7 +123,7 @@ impl<'a> About<'a> {
         })
     }
 
-    /// The rules of mod_rewrite, where they are switched on.
+    /// The rules of mod_rewrite, if rewriting is on.
     pub(crate) fn rules(&self) -> Option<&'a Rules> {
         let rules = self.way.rules.as_ref().filter(|_| self.way.rewrites)?;
         let is_replaced = self.way.has_sections_of_rules
@@ -133,7 +132,7 @@ impl<'a> About<'a> {
         (!is_replaced).then_some(rules)
     }
 
-    /// Whether all is denied, because rewriting is on and no symbolic link may be followed.
+    /// Whether access is denied because rewriting is on and no symbolic links may be followed.
     pub(crate) fn forbids_rewriting(&self) -> bool {
         if !self.way.restricts_links {
             return false;
@@ -144,16 +143,16 @@ impl<'a> About<'a> {
         certain
             .iter()
             .flat_map(|block| &block.links)
-            .for_each(|said| links.hear(said));
+            .for_each(|options| links.apply(options));
         let forbids = |block: &&Block| {
             let mut links = links;
-            block.links.iter().for_each(|said| links.hear(said));
+            block.links.iter().for_each(|options| links.apply(options));
             !links.any()
         };
         engine.unwrap_or(self.way.rewrites) && (!links.any() || uncertain.iter().any(forbids))
     }
 
-    /// Sets what `SetEnvIf` sets.
+    /// Applies `SetEnvIf` and the like.
     pub(crate) fn set_env(&self, facts: &Facts<'_>, path: &str, env: &mut Env) {
         if !self.way.has_env {
             return;
@@ -167,7 +166,7 @@ impl<'a> About<'a> {
         }
     }
 
-    /// Sets what `SetEnv` and its like set, behind the rules.
+    /// Applies `SetEnv` and the like, after the rules.
     pub(crate) fn fix_env(&self, env: &mut Env) {
         if !self.way.has_fixed_env {
             return;
@@ -187,7 +186,7 @@ impl<'a> About<'a> {
         env.overlay(fixed);
     }
 
-    /// May this client have the file?
+    /// Checks whether the client may access the file.
     pub(crate) fn check(&self, facts: &Facts<'_>, env: &Env) -> Result<(), Denial> {
         if !self.way.has_access {
             return Ok(());
@@ -220,7 +219,7 @@ impl<'a> About<'a> {
         }
     }
 
-    /// Is a PHP file run? `forced` is what a rule of mod_rewrite has said.
+    /// Whether a PHP file is run. `forced` is the handler that a rule of mod_rewrite has set.
     pub(crate) fn runs_php(&self, forced: Option<Handler>) -> bool {
         if forced.is_some_and(|forced| forced != Handler::Php) {
             return false;
@@ -229,18 +228,18 @@ impl<'a> About<'a> {
             return true;
         }
         let (certain, uncertain) = self.blocks();
-        let php = heard(certain, self.name);
+        let php = php_settings(certain, self.name);
         php.runs()
             && uncertain.iter().all(|block| {
                 let mut php = php.clone();
                 for line in &block.handlers {
-                    php.hear(line, self.name);
+                    php.apply(line, self.name);
                 }
                 php.runs()
             })
     }
 
-    /// Does Apache run a file, though Surus does not?
+    /// Whether Apache would run the file although Surus does not.
     pub(crate) fn is_source(&self, forced: Option<Handler>) -> bool {
         if forced.is_some_and(|forced| forced != Handler::Other) {
             return true;
@@ -250,17 +249,17 @@ impl<'a> About<'a> {
         }
         let (certain, uncertain) = self.blocks();
         let all: Vec<_> = certain.iter().chain(uncertain).copied().collect();
-        heard(&all, self.name).is_source()
+        php_settings(&all, self.name).is_source()
     }
 
-    /// Where `Redirect` and `RedirectMatch` lead from a path.
+    /// The result of `Redirect` and `RedirectMatch` for a path.
     pub(crate) fn redirect(&self, path: &str) -> Led {
         if !self.way.has_redirects {
             return Led::Nowhere;
         }
         let (certain, uncertain) = self.blocks();
         let leads = |led: &Led| *led != Led::Nowhere;
-        // Those of deeper directories come first.
+        // Deeper directories have precedence.
         let redirects = certain.iter().rev().flat_map(|block| &block.redirects);
         let found = redirects.map(|redirect| redirect.apply(path)).find(leads);
         found.unwrap_or_else(|| {
@@ -273,10 +272,10 @@ impl<'a> About<'a> {
     }
 }
 
-fn heard(blocks: &[&Block], name: &str) -> Php {
+fn php_settings(blocks: &[&Block], name: &str) -> Php {
     let mut php = Php::default();
     for line in blocks.iter().flat_map(|block| &block.handlers) {
-        php.hear(line, name);
+        php.apply(line, name);
     }
     php
 }
@@ -289,8 +288,8 @@ fn rewrites(levels: &[(Arc<str>, Arc<File>)]) -> bool {
     files.find_map(|rewriting| rewriting.engine) == Some(true)
 }
 
-/// The rules that hold in the deepest directory: its own replace those above, unless one of both
-/// says that they are inherited.
+/// The rules of the deepest directory. They replace those of its parents, unless one of them sets
+/// inheritance.
 fn rules_of(levels: &[(Arc<str>, Arc<File>)]) -> Option<Rules> {
     let mut above_options = Options::default();
     let mut rules: Option<Rules> = None;

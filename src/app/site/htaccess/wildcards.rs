@@ -1,8 +1,8 @@
-//! The wildcards of `<Files>`, as regular expressions.
+//! Translates the wildcards of `<Files>` into regular expressions.
 
 use std::str::Chars;
 
-/// Whether a name is one with wildcards, as Apache decides it.
+/// Whether Apache treats the name as one with wildcards.
 pub(super) fn has_wildcards(text: &str) -> bool {
     let mut chars = text.chars();
     let mut is_open = false;
@@ -20,7 +20,7 @@ pub(super) fn has_wildcards(text: &str) -> bool {
     false
 }
 
-/// `*.sql` as a regular expression.
+/// Translates a name such as `*.sql`.
 pub(super) fn of_wildcards(text: &str) -> String {
     let mut regex = String::from("^");
     let mut chars = text.chars();
@@ -43,7 +43,7 @@ pub(super) fn of_wildcards(text: &str) -> String {
     regex
 }
 
-/// The class behind a bracket and what follows it; none where nothing closes it.
+/// The class behind a bracket, and the remaining text. None if the class is not closed.
 fn class(mut chars: Chars<'_>) -> Option<(String, Chars<'_>)> {
     let mut class = String::from("[");
     let mut c = chars.next()?;
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wildcards_match_as_those_of_apache() {
+    fn wildcards_match_as_in_apache() {
         for (text, name, expected) in [
             ("*.sql", "a.sql", true),
             ("*.sql", "a.sqlx", false),

@@ -175,10 +175,13 @@ fn invalid_rule_is_named_with_the_allowed_values() {
         ),
         (
             r#"{ prefix = "/", deny = true, compress = false }"#,
-            "`compress` is about pages of PHP",
+            "`compress` applies only to PHP",
         ),
-        (r#"{ prefix = "x", deny = true }"#, "begins with a slash"),
-        (r#"{ suffix = "", deny = true }"#, "every path ends so"),
+        (
+            r#"{ prefix = "x", deny = true }"#,
+            "must begin with a slash",
+        ),
+        (r#"{ suffix = "", deny = true }"#, "matches every path"),
         (r#"{ regex = "(", deny = true }"#, "`regex` is \"(\""),
         (
             r#"{ prefix = "/", methods = ["get"], deny = true }"#,

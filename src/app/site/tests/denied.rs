@@ -286,7 +286,10 @@ fn hidden_setting_adds_and_lifts() {
     for wrong in ["x{", "", "# notes"] {
         let settings = format!("hidden = [{wrong:?}]");
         let error = toml::from_str::<Settings>(&settings).unwrap_err();
-        assert!(error.to_string().contains("is no pattern"), "{error}");
+        assert!(
+            error.to_string().contains("is not a .gitignore pattern"),
+            "{error}"
+        );
     }
 }
 

@@ -152,7 +152,7 @@ fn invalid_settings_stop_the_start_and_name_the_allowed_values() {
             ..default()
         },
         None,
-        "holds everything",
+        "contains the whole system",
     );
     fails(
         Settings {

@@ -150,7 +150,7 @@ impl Outbox {
 
     /// Processes one record. A frame can only end an event that was begun through the socket: other
     /// workers can write to the ring, but not to the socket.
-    pub(crate) async fn take(&mut self, record: Record, by_letter: bool) -> Result<(), String> {
+    pub(crate) async fn take(&mut self, record: Record, by_frame: bool) -> Result<(), String> {
         if record.kind == fastcgi::TICKET {
             return self.begin(&record);
         }
@@ -184,7 +184,7 @@ impl Outbox {
             fastcgi::END_REQUEST => {
                 self.end_response().await;
                 let is_overloaded = record.content.get(4) == Some(&fastcgi::OVERLOADED);
-                if is_overloaded && by_letter {
+                if is_overloaded && by_frame {
                     return Err("a frame about a request that was not begun".into());
                 }
                 let is_held = self.shared.in_flight.with(key, |slot| {
