@@ -108,7 +108,7 @@ pub fn confine(
     match settings.seccomp {
         false => info!("front end: seccomp is switched off (http.seccomp)"),
         true => match surus_sys::confine::seccomp() {
-            Ok(()) => info!("front end: seccomp denies system calls that a server does not need"),
+            Ok(()) => info!("front end: seccomp forbids system calls that a server does not need"),
             Err(error) if is_missing(&error) => {
                 info!("front end: this kernel has no seccomp; system calls are not restricted")
             }
