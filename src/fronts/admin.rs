@@ -52,14 +52,14 @@ impl Settings {
                 .context("the admin listener, for `surus status` and `surus reload`");
         };
         if let Some(directory) = path.parent() {
-            surus_sys::trusted_path::directory(directory, Some(0o700))
-                .with_context(|| {
-                    format!(
-                        "cannot create {} for the admin socket; set another address in admin.listen, such as \
+            surus_sys::trusted_path::directory(directory, Some(0o700)).with_context(|| {
+                format!(
+                    "cannot create {} for the admin socket; set another address in \
+                         admin.listen, such as \
                          \"unix:/var/lib/app/admin.sock\" or \"127.0.0.1:9000\"",
-                        directory.display()
-                    )
-                })?;
+                    directory.display()
+                )
+            })?;
             // An explicit directory is not checked.
             if self.listen.is_none() {
                 check_directory(directory)?;
@@ -99,7 +99,8 @@ fn check_directory(directory: &Path) -> anyhow::Result<()> {
         return Ok(());
     };
     bail!(
-        "cannot use {} for the admin socket: it {why}; remove it, or set another socket in admin.listen (SURUS_ADMIN_LISTEN)",
+        "cannot use {} for the admin socket: it {why}; remove it, or set another socket in \
+         admin.listen (SURUS_ADMIN_LISTEN)",
         directory.display()
     )
 }

@@ -52,7 +52,8 @@ pub fn identity(settings: &Confinement, php: u32) -> anyhow::Result<Identity> {
     if user.uid == php {
         warn!(
             user = user.name,
-            "the front end and PHP run as the same user, so PHP scripts can signal the front end; set http.user"
+            "the front end and PHP run as the same user, so PHP scripts can signal the \
+             front end; set http.user"
         );
     }
     let identity = Identity::of(&user);
@@ -69,10 +70,11 @@ pub fn confine(
 ) -> anyhow::Result<()> {
     privileges::leave_terminal().context("cannot leave the keeper's process group")?;
     let is_bounded = privileges::give_up(identity).with_context(|| {
-            format!(
-                "cannot become {identity} (http.user); a server started as root needs the capabilities CAP_SETUID and CAP_SETGID"
-            )
-        })?;
+        format!(
+            "cannot become {identity} (http.user); a server started as root needs the \
+                 capabilities CAP_SETUID and CAP_SETGID"
+        )
+    })?;
     privileges::end_with(keeper).context("the keeper has exited")?;
     privileges::set_name(c"surus front");
     if !is_bounded {

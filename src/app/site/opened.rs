@@ -101,8 +101,8 @@ impl Denial {
                  would open it"
             }
             Denial::NeedsUser => {
-                "an .htaccess file requires a password, which Surus does not check; protect it in the \
-                 application or in a proxy before Surus"
+                "an .htaccess file requires a password, which Surus does not check; protect it in \
+                 the application or in a proxy before Surus"
             }
             Denial::PhpOff => "an .htaccess file switches PHP off here; PHP source is never sent",
             Denial::UnknownRule => {

@@ -191,7 +191,8 @@ impl Reader {
             "valid-user" | "user" | "group" | "ldap-user" | "ldap-group" | "dbm-group"
             | "dbd-group" | "file-owner" | "file-group" | "valid-group" => {
                 problem(format!(
-                    "{kind} requires a password, which Surus does not check: all clients are denied; protect it in the application or in a proxy before \
+                    "{kind} requires a password, which Surus does not check: all clients \
+                     are denied; protect it in the application or in a proxy before \
                      Surus, and open it here"
                 ));
                 Provider::User

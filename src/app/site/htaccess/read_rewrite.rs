@@ -40,7 +40,9 @@ impl Reader {
                     closes = !rule.is_exemption() || rule.sets_variables();
                     block.closes_by_rule |= closes;
                     problems.push(
-                        "rules in sections are not evaluated; access to what they protect is denied".into(),
+                        "rules in sections are not evaluated; access to what they protect is \
+                         denied"
+                            .into(),
                     );
                 } else {
                     let rewriting = self.file.rewriting.get_or_insert_default();

@@ -139,7 +139,7 @@ impl Rules {
         if !filename.starts_with('/') {
             return Outcome::Status(400);
         }
-        // As in Apache, the handler replaces the one that would perform the redirect.
+        // As in Apache, the handler replaces the one that performs the internal redirect.
         if pass.has_handler {
             return Outcome::Status(403);
         }
