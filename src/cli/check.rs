@@ -292,14 +292,14 @@ fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
     match report.get("direct_binding") {
         "" => (),
         "other library" => findings.note(
-            "direct calls are off (engine.direct_binding): PHP's library differs from the one that \
+            "direct binding is off (engine.direct_binding): PHP's library differs from the one that \
              surus-php was built with; PHP takes about 5% longer; rebuild surus-php (cargo clean \
              --release -p surus-php && cargo build --release)",
         ),
         state if state.starts_with("failed") => findings.note(format_args!(
-            "direct calls are off (engine.direct_binding), so PHP takes about 5% longer: {state}"
+            "direct binding is off (engine.direct_binding), so PHP takes about 5% longer: {state}"
         )),
-        state => findings.fine("direct calls", state),
+        state => findings.fine("direct binding", state),
     }
     match report.get("ini_file") {
         "" => findings

@@ -287,8 +287,8 @@ pub fn script_and_site(project: &Path, config: &Config) -> anyhow::Result<(PathB
             .canonicalize()
             .with_context(|| match script.ends_with(LARAVEL) {
                 true => format!(
-                    "APP_RUNTIME is Laravel's, but {LARAVEL} is missing: run composer \
-                                 require surus/surus"
+                    "APP_RUNTIME is Laravel's, but {LARAVEL} is missing: install \
+                                 the Composer package surus/surus (docs/guides/laravel.md)"
                 ),
                 false => format!("cannot find {} (engine.script)", script.display()),
             })?,

@@ -1,4 +1,5 @@
-//! What the keeper of `surus serve` does for its front, from the configuration that it has read.
+//! What the keeper of `surus serve` does for its front end, from the configuration that it has
+//! read.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,7 +31,7 @@ use crate::engines::{Plan, external, keeper_tasks};
 use crate::keeper::{self, Client, Directories, Duties};
 use crate::launcher::Role;
 
-/// What the front learns of the directories whose descriptors it gets.
+/// What the front end learns of the directories whose descriptors it gets.
 #[derive(Serialize, Deserialize)]
 struct Layout {
     /// In the order of [`adopt`].
@@ -194,8 +195,8 @@ fn reopen(found: &mut [Found]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts the process that opens files as PHP's user. It ends when the front closes the other end
-/// of its socket.
+/// Starts the process that opens files as PHP's user. It ends when the front end closes the other
+/// end of its socket.
 fn start_opener(
     socket: OwnedFd,
     trees: &[file_opener::Tree],
@@ -228,8 +229,8 @@ fn start_opener(
 /// How often at most an opener is replaced.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// In the front: has the keeper replace the opener of a place whenever that has died or does not
-/// answer.
+/// In the front end: has the keeper replace the opener of a place whenever that has died or does
+/// not answer.
 pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
     let (keeper, trouble) = (keeper.clone(), opener.trouble());
     let opener = Arc::downgrade(&opener);
@@ -252,8 +253,8 @@ pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
     });
 }
 
-/// In the front: serves from the directories that the keeper has opened. Returns what [`attend`]
-/// takes, too.
+/// In the front end: serves from the directories that the keeper has opened. Returns what
+/// [`attend`] takes, too.
 pub fn adopt(
     config: &Config,
     place: keeper::Place,
@@ -297,7 +298,7 @@ pub fn adopt(
     Ok((place, (number, opener)))
 }
 
-/// What the front of a project reaches.
+/// What the front end of a project reaches.
 pub fn reach(config: &Config, place: &keeper::Place, plans: &[Planned]) -> anyhow::Result<Reach> {
     let Layout { described, .. } = serde_json::from_slice(&place.text)?;
     let mut reach = keeper::reach();
@@ -329,7 +330,7 @@ pub fn reach(config: &Config, place: &keeper::Place, plans: &[Planned]) -> anyho
     Ok(reach)
 }
 
-/// PHP's user and the front's.
+/// PHP's user and the front end's.
 pub fn users(config: &Config) -> anyhow::Result<(Identity, Identity)> {
     let php = engines::find_user(&config.engine)?.context("only root has a keeper")?;
     let confinement = confinement(config);
@@ -348,7 +349,7 @@ pub fn users(config: &Config) -> anyhow::Result<(Identity, Identity)> {
     Ok((identity, front))
 }
 
-/// What the front is to lose.
+/// What the front end is to lose.
 pub fn confinement(config: &Config) -> keeper::Confinement {
     keeper::Confinement {
         user: config.http.user.clone(),

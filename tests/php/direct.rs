@@ -110,10 +110,10 @@ fn direct_binding_replaces_the_library_code() {
     let state = if can() { "on\n" } else { "impossible: " };
     assert!(
         site.look(&[])
-            .contains(&format!("direct calls     {state}"))
+            .contains(&format!("direct binding   {state}"))
     );
     let off = [("SURUS_ENGINE_DIRECT_BINDING", "false")];
-    assert!(site.look(&off).contains("direct calls     off\n"));
+    assert!(site.look(&off).contains("direct binding   off\n"));
 
     for (env, is_replaced) in [(&[][..], can()), (&off[..], false)] {
         let surus = Surus::spawn(site.path(), &[], env).unwrap();
