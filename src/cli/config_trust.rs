@@ -10,12 +10,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use surus_sys::privileges::{self, Identity};
 use surus_sys::process::{self, User};
+use surus_sys::trusted_path;
 
-use crate::config::Loaded;
+use crate::config::{Config, Loaded};
 use crate::engines::{self, Settings};
 
-/// An error if PHP's user could have written one of the files. That is the configured user, and the
-/// one without configuration: the file itself may name another. For a process with one thread.
+/// An error if PHP's user could have written one of the files, or could replace what root runs. That
+/// is the configured user, and the one without configuration, because the file itself may name
+/// another. A file that any other user can replace may name neither root nor what root runs. For a
+/// process with one thread.
 pub(super) fn check(loaded: &Loaded) -> anyhow::Result<()> {
     if !process::has_other_users() {
         return Ok(());
@@ -32,41 +35,151 @@ pub(super) fn check(loaded: &Loaded) -> anyhow::Result<()> {
         .filter_map(|settings| engines::find_user(settings).ok().flatten())
         .filter(|user| user.uid != 0)
         .collect();
-    for (path, file) in named(settings) {
-        refuse(path, &file, &users)?;
+    for (_, path) in named(&loaded.config) {
+        // One that cannot be opened is reported elsewhere.
+        if let Ok(file) = File::open(&path) {
+            refuse(&path, &file, &users)?;
+            refuse_directories(&path, &users)?;
+        }
     }
-    match (&loaded.file, &loaded.opened) {
-        (Some(path), Some(file)) => refuse(path, file, &users),
-        _ => Ok(()),
+    for (path, file) in files(loaded) {
+        refuse(path, file, &users)?;
+        if !is_roots(path, file) {
+            refuse_what_root_runs(path, loaded)?;
+        }
     }
+    Ok(())
 }
 
 /// A warning if the configuration belongs to another user than root.
 pub(super) fn warning(loaded: &Loaded) -> Option<String> {
-    let (path, file) = (loaded.file.as_ref()?, loaded.opened.as_ref()?);
-    let owner = file.metadata().ok()?.uid();
-    (owner != 0 && process::has_other_users()).then(|| {
+    let (path, owner) = files(loaded).find_map(|(path, file)| {
+        let owner = file.metadata().ok()?.uid();
+        (owner != 0).then_some((path, owner))
+    })?;
+    process::has_other_users().then(|| {
         format!(
-            "{} belongs to the user {owner}, who can so have root run any program; let it belong \
-             to root, or start Surus as that user",
+            "{} belongs to the user {owner}, who so decides for root which files are served and \
+             which user runs PHP; let it belong to root, or start Surus as that user",
             path.display()
         )
     })
 }
 
-/// The files that root reads or runs because the configuration names them. One that cannot be
-/// opened is reported elsewhere.
-fn named(settings: &Settings) -> impl Iterator<Item = (&Path, File)> {
-    let all: [&Option<PathBuf>; 6] = [
-        &settings.ini_file,
-        &settings.surus_php,
-        &settings.php_cgi,
-        &settings.php_fpm,
-        &settings.php_cli,
-        &settings.dynamic_loader,
+/// The configuration files that were read.
+fn files(loaded: &Loaded) -> impl Iterator<Item = (&Path, &File)> {
+    let own = loaded.file.as_deref().zip(loaded.opened.as_ref());
+    let roadrunner = loaded.roadrunner.as_ref();
+    let roadrunner = roadrunner.and_then(|read| Some((&*read.file, read.opened.as_ref()?)));
+    own.into_iter().chain(roadrunner)
+}
+
+/// Whether only root can write or replace the file. One from a pipe is root's, too.
+fn is_roots(path: &Path, file: &File) -> bool {
+    let owner = file.metadata().map(|file| file.uid());
+    let path = std::path::absolute(path);
+    owner.is_ok_and(|owner| owner == 0)
+        && path.is_ok_and(|path| match trusted_path::is_fixed(&path) {
+            Ok(is_fixed) => is_fixed,
+            Err(error) => error.kind() != ErrorKind::PermissionDenied,
+        })
+}
+
+/// What root reads or runs because the configuration names it: setting and path.
+fn named(config: &Config) -> Vec<(String, PathBuf)> {
+    let engine = &config.engine;
+    let programs = [
+        ("engine.ini_file", &engine.ini_file),
+        ("engine.surus_php", &engine.surus_php),
+        ("engine.php_cgi", &engine.php_cgi),
+        ("engine.php_fpm", &engine.php_fpm),
+        ("engine.php_cli", &engine.php_cli),
+        ("engine.dynamic_loader", &engine.dynamic_loader),
     ];
-    let paths = all.into_iter().flatten().filter(|path| path.is_file());
-    paths.filter_map(|path| Some((path.as_path(), File::open(path).ok()?)))
+    let programs = programs.into_iter().filter_map(|(setting, path)| {
+        // A bare name is looked for in PATH, which is not the file's.
+        let path = path.as_ref().filter(|path| path.components().count() > 1)?;
+        Some((setting.to_string(), path.clone()))
+    });
+    let pools = config.pool.values().map(|pool| &pool.php);
+    let libraries = [&config.php].into_iter().chain(pools).flat_map(|php| {
+        php.iter()
+            .filter(|(name, _)| LOADS.contains(&name.as_str()))
+            .flat_map(|(name, value)| {
+                let paths = value
+                    .entries()
+                    .into_iter()
+                    .filter(|value| value.contains('/'));
+                paths.map(move |path| (format!("[php] {name}"), path.trim_matches('"').into()))
+            })
+    });
+    programs.chain(libraries).collect()
+}
+
+/// php.ini entries whose code PHP loads before it gives up root.
+const LOADS: [&str; 4] = [
+    "extension",
+    "zend_extension",
+    "extension_dir",
+    "ffi.preload",
+];
+
+/// An error if a configuration that another user than root can replace names root, or what root
+/// runs. The environment may name it.
+fn refuse_what_root_runs(path: &Path, loaded: &Loaded) -> anyhow::Result<()> {
+    let is_named = |setting: &str| match setting.strip_prefix("engine.") {
+        Some(name) => std::env::var_os(format!("SURUS_ENGINE_{}", name.to_uppercase())).is_none(),
+        None => true,
+    };
+    let engine = &loaded.config.engine;
+    let is_root = |name: &Option<String>| {
+        name.as_deref()
+            .is_some_and(|name| name == "root" || name.trim_start_matches(['+', '0']).is_empty())
+    };
+    let users = [
+        ("engine.user", &engine.user),
+        ("engine.group", &engine.group),
+    ];
+    let roots = users
+        .into_iter()
+        .filter(|(_, name)| is_root(name))
+        .map(|(setting, _)| setting.to_string());
+    let programs = named(&loaded.config)
+        .into_iter()
+        .map(|(setting, _)| setting);
+    match roots.chain(programs).find(|setting| is_named(setting)) {
+        None => Ok(()),
+        Some(setting) => bail!(
+            "{} sets {setting}, but another user than root can replace the file; let it and its \
+             directory belong to root, or use --config with a file of root's, or set it in the \
+             environment (SURUS_ENGINE_USER=...)",
+            path.display()
+        ),
+    }
+}
+
+/// An error if one of the users can exchange a directory on the way to a file.
+fn refuse_directories(path: &Path, users: &[User]) -> anyhow::Result<()> {
+    let path = std::path::absolute(path)?;
+    let real = path.canonicalize()?;
+    let ways = [&path, &real];
+    for directory in ways.into_iter().flat_map(|way| way.ancestors().skip(1)) {
+        let is_sticky = directory.metadata()?.mode() & 0o1000 != 0;
+        let opened = File::open(directory)?;
+        for user in users {
+            let owns = opened.metadata()?.uid() == user.uid;
+            if owns || (!is_sticky && may_write_directory(&opened, user)?) {
+                bail!(
+                    "PHP's user {} may change {}, and so have root run any program as {}; let the \
+                     directory belong to root, with mode 755",
+                    user.name,
+                    directory.display(),
+                    path.display()
+                );
+            }
+        }
+    }
+    Ok(())
 }
 
 fn refuse(path: &Path, file: &File, users: &[User]) -> anyhow::Result<()> {
@@ -89,20 +202,28 @@ fn may_change(file: &File, user: &User) -> anyhow::Result<bool> {
     if file.metadata()?.uid() == user.uid {
         return Ok(true);
     }
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    // Access lists count, too, so the kernel decides.
+    as_user(user, || match File::options().write(true).open(name) {
+        Ok(_) => true,
+        // A program that runs: the kernel checks first whether the user may write.
+        Err(error) => error.kind() == ErrorKind::ExecutableFileBusy,
+    })
+}
+
+/// Whether a user may create and rename files in a directory.
+fn may_write_directory(directory: &File, user: &User) -> anyhow::Result<bool> {
+    as_user(user, || process::may_write(directory))
+}
+
+fn as_user<T>(user: &User, look: impl FnOnce() -> T) -> anyhow::Result<T> {
     let identity = Identity::of(user).with_context(|| {
         format!(
             "cannot read the supplementary groups of user {} (engine.user)",
             user.name
         )
     })?;
-    // Access lists count, too, so the kernel decides.
-    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let open = || match File::options().write(true).open(name) {
-        Ok(_) => true,
-        // A program that runs: what is asked first is whether the user may write.
-        Err(error) => error.kind() == ErrorKind::ExecutableFileBusy,
-    };
-    privileges::with_access_of(&identity, open).with_context(|| {
+    privileges::with_access_of(&identity, look).with_context(|| {
         format!(
             "cannot become PHP's user {} (engine.user); a server that is started as root needs the \
              capabilities CAP_SETUID and CAP_SETGID",

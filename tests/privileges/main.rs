@@ -130,6 +130,18 @@ const TESTS: &[Test] = &[
         trust::configuration_writable_by_php_is_rejected_for_root,
     ),
     (
+        "replaceable_configuration_that_names_root_or_programs_is_rejected_for_root",
+        trust::replaceable_configuration_that_names_root_or_programs_is_rejected_for_root,
+    ),
+    (
+        "roadrunner_configuration_that_names_root_is_rejected_for_root",
+        trust::roadrunner_configuration_that_names_root_is_rejected_for_root,
+    ),
+    (
+        "program_in_a_directory_of_php_is_rejected_for_root",
+        trust::program_in_a_directory_of_php_is_rejected_for_root,
+    ),
+    (
         "program_or_ini_file_writable_by_php_is_rejected_for_root",
         trust::program_or_ini_file_writable_by_php_is_rejected_for_root,
     ),

@@ -80,6 +80,89 @@ pub fn program_or_ini_file_writable_by_php_is_rejected_for_root() {
     }
 }
 
+/// A user who is not known to be PHP's may own the project's directory.
+pub fn replaceable_configuration_that_names_root_or_programs_is_rejected_for_root() {
+    if !is_root() {
+        return;
+    }
+    let dir = hello();
+    let other = id_of("daemon");
+    let file = dir.path().join("surus.toml");
+    let rejected = [
+        "[engine]\nuser = 'root'\n",
+        "[engine]\nuser = '0'\n",
+        "[engine]\ngroup = 'root'\n",
+        "[engine]\nphp_cli = '/usr/bin/php'\n",
+        "[engine]\nini_file = '/etc/hostname'\n",
+        "[php]\nextension = '/tmp/evil.so'\n",
+        "[pool.x.php]\nextension = ['/tmp/evil.so']\n[pool.x]\nengine = 'classic'\n",
+    ];
+    let (works, said) = check(dir.path());
+    assert!(works, "{said}");
+    for text in rejected {
+        std::fs::write(&file, text).unwrap();
+        for (owner, of_directory) in [(other, 0), (0, other), (other, other)] {
+            chown(&file, Some(owner), None).unwrap();
+            chown(dir.path(), Some(of_directory), None).unwrap();
+            let log = Surus::spawn(dir.path(), &[], &[]).err().unwrap();
+            assert!(log.contains("can replace the file"), "{text} {log}");
+        }
+    }
+    // A link that its owner can replace.
+    let roots = app(&[("other.toml", "[engine]\nuser = 'root'\n")]);
+    std::fs::remove_file(&file).unwrap();
+    symlink(roots.path().join("other.toml"), &file).unwrap();
+    let log = Surus::spawn(dir.path(), &[], &[]).err().unwrap();
+    assert!(log.contains("can replace the file"), "{log}");
+    std::fs::remove_file(&file).unwrap();
+    // The environment belongs to who starts Surus.
+    std::fs::write(&file, "").unwrap();
+    let env = [("SURUS_ENGINE_USER", "daemon")];
+    chown(dir.path(), Some(0), None).unwrap();
+    chown(&file, Some(id_of("games")), None).unwrap();
+    assert_serves(&start(dir.path(), &[], &env));
+}
+
+pub fn roadrunner_configuration_that_names_root_is_rejected_for_root() {
+    if !is_root() {
+        return;
+    }
+    let text = "server:\n  command: 'php worker.php'\n  user: root\n";
+    let dir = app(&[(".rr.yaml", text), ("worker.php", "<?php")]);
+    let file = dir.path().join(".rr.yaml");
+    chown(&file, Some(id_of("daemon")), None).unwrap();
+    let log = Surus::spawn(dir.path(), &["--engine", "roadrunner"], &[]);
+    let log = log.err().unwrap();
+    assert!(log.contains("can replace the file"), "{log}");
+    chown(&file, Some(id_of("www-data")), None).unwrap();
+    let log = Surus::spawn(dir.path(), &["--engine", "roadrunner"], &[]);
+    let log = log.err().unwrap();
+    assert!(
+        log.contains("may change") && log.contains(".rr.yaml"),
+        "{log}"
+    );
+}
+
+pub fn program_in_a_directory_of_php_is_rejected_for_root() {
+    if !is_root() {
+        return;
+    }
+    let (dir, other) = (hello(), app(&[]));
+    let file = other.path().join("below/php.ini");
+    std::fs::create_dir(other.path().join("below")).unwrap();
+    std::fs::write(&file, "").unwrap();
+    for directory in [other.path(), &other.path().join("below")] {
+        chown(directory, Some(id_of("www-data")), None).unwrap();
+        let env = [("SURUS_ENGINE_INI_FILE", file.to_str().unwrap())];
+        let log = Surus::spawn(dir.path(), &[], &env).err().unwrap();
+        assert!(
+            log.contains("may change") && log.contains("directory"),
+            "{log}"
+        );
+        chown(directory, Some(0), None).unwrap();
+    }
+}
+
 pub fn php_settings_are_not_stored_where_another_user_can_replace_them() {
     if !is_root() {
         return;

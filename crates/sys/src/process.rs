@@ -473,6 +473,15 @@ pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
+/// Whether the file access of this thread (setfsuid(2)) includes creating entries in a directory.
+pub fn may_write(directory: impl AsFd) -> bool {
+    use nix::fcntl::AtFlags;
+    use nix::unistd::{AccessFlags, faccessat};
+    let access = AccessFlags::W_OK | AccessFlags::X_OK;
+    // AT_EACCESS keeps the kernel from using the real user instead.
+    faccessat(directory, ".", access, AtFlags::AT_EACCESS).is_ok()
+}
+
 /// Whether this process is root and can start processes of other users. In a container without
 /// subordinate ids, root is the only user of its namespace.
 pub fn has_other_users() -> bool {

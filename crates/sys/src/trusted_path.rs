@@ -48,6 +48,11 @@ pub fn any(path: &Path) -> io::Result<OwnedFd> {
     Ok(walk(path, None)?.0)
 }
 
+/// Whether no user but root and this one can replace the file at an absolute path.
+pub fn is_fixed(path: &Path) -> io::Result<bool> {
+    Ok(walk(path, None)?.1)
+}
+
 /// Opens the file at a path. Returns whether no other user can replace it.
 fn walk(path: &Path, missing: Option<u32>) -> io::Result<(OwnedFd, bool)> {
     const LOOK: OFlag = OFlag::O_PATH

@@ -2,6 +2,7 @@
 
 mod yaml;
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -13,6 +14,8 @@ use self::yaml::Yaml;
 #[derive(Debug, Default)]
 pub struct Settings {
     pub file: PathBuf,
+    /// The same, open.
+    pub opened: Option<std::fs::File>,
     /// In the form of `surus.toml`.
     pub table: Table,
     /// What has no counterpart.
@@ -28,11 +31,13 @@ pub fn read(project: &Path) -> Result<Option<Settings>> {
     let Some(file) = files.into_iter().find(|file| file.is_file()) else {
         return Ok(None);
     };
-    let text = std::fs::read_to_string(&file);
-    let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+    let mut text = String::new();
+    let opened = std::fs::File::open(&file)
+        .and_then(|mut opened| opened.read_to_string(&mut text).map(|_| opened))
+        .with_context(|| format!("cannot read {}", file.display()))?;
     let variable = |name: &str| std::env::var(name).ok();
     let mut settings = parse(&text, &variable).with_context(|| format!("{}", file.display()))?;
-    settings.file = file;
+    (settings.file, settings.opened) = (file, Some(opened));
     Ok(Some(settings))
 }
 

@@ -2,38 +2,32 @@
 
 use surus::engines::Entry;
 
-/// What workers of RoadRunner do otherwise, as under RoadRunner, and why.
+/// Where workers of RoadRunner behave differently, as under RoadRunner, and why.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    ("exit_is_an_answer", EXIT),
-    ("what_an_exit_ends_is_the_script_and_not_the_process", EXIT),
+    ("exit_ends_the_response", EXIT),
+    ("exit_ends_the_script_and_not_the_process", EXIT),
     (
         "fatal_errors_and_uncaught_exceptions_answer_500_and_leave_a_usable_worker",
         EXIT,
     ),
+    ("dropped_body_aborts_the_script_at_its_next_write", ABORT),
+    ("ignore_user_abort_lets_the_script_finish", ABORT),
+    ("script_of_a_gone_client_ends_at_its_next_write", ABORT),
+    ("exception_handler_of_a_gone_client_ends", ABORT),
     (
-        "dropping_the_body_aborts_the_script_at_its_next_write",
-        ABORT,
-    ),
-    ("ignore_user_abort_lets_the_script_end_its_work", ABORT),
-    (
-        "a_script_ends_at_its_next_write_when_its_client_has_gone",
-        ABORT,
-    ),
-    ("an_exception_handler_ends_too", ABORT),
-    (
-        "a_shutdown_function_ends_and_those_behind_it_do_not_begin",
+        "shutdown_function_of_a_gone_client_ends_and_later_ones_are_skipped",
         ABORT,
     ),
     ("destructors_run_when_the_client_has_gone", ABORT),
-    ("who_ignores_that_the_client_has_gone_runs_on", ABORT),
-    ("a_session_is_written_when_the_client_has_gone", ABORT),
-    ("a_function_of_phps_own_that_never_ends_is_cut_off", ABORT),
-    ("a_load_that_ends_amid_answers_costs_no_process", ABORT),
+    ("script_with_ignore_user_abort_continues", ABORT),
+    ("session_of_a_gone_client_is_written", ABORT),
+    ("endless_internal_function_is_aborted", ABORT),
+    ("clients_gone_during_responses_cost_no_process", ABORT),
     (
-        "a_boot_that_fails_says_what_php_said_and_keeps_the_old_one",
+        "failed_reload_reports_php_error_and_keeps_the_old_generation",
         PRELOAD,
     ),
-    ("a_file_that_changes_is_seen_and_kept_compiled", CODE),
+    ("changed_file_is_recompiled_and_cached", CODE),
 ];
 
 const CODE: &str = "OPcache of command-line PHP looks for changed files once per process";
@@ -48,4 +42,16 @@ pub fn is_exempt(entry: &Entry, name: &str) -> bool {
         eprintln!("not on {}: {why}", entry.name);
     }
     exception.is_some()
+}
+
+#[test]
+fn every_exception_names_a_case() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/php/engine_contract");
+    let files = std::fs::read_dir(directory).unwrap();
+    let cases: String = files
+        .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
+        .collect();
+    for (case, _) in EXCEPTIONS {
+        assert!(cases.contains(&format!("fn {case}(")), "{case}");
+    }
 }
