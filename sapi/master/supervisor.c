@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -48,6 +49,26 @@ static bool draining; /* Surus has closed the request socket */
 static bool emptied; /* and no request is left */
 static int signals = -1; /* reports workers that exited */
 static char report[8192];
+
+/* Limits of this process when it began to fork workers. */
+static struct rlimit limits[RLIM_NLIMITS];
+
+static void read_limits(struct rlimit *found)
+{
+	for (int resource = 0; resource < RLIM_NLIMITS; resource++) {
+		getrlimit((__rlimit_resource_t)resource, &found[resource]);
+	}
+}
+
+/* Workers run as the same user, so they can change the limits of this process (prlimit(2)). All
+ * workers forked afterwards would inherit them. */
+static bool has_other_limits(void)
+{
+	struct rlimit now[RLIM_NLIMITS] = {0};
+
+	read_limits(now);
+	return memcmp(now, limits, sizeof(now)) != 0;
+}
 
 /* Sends text and descriptors to Surus. If Surus has exited, the next poll shows it. */
 static void send_message(const char *text, size_t len, const int *fds, size_t count)
@@ -303,6 +324,12 @@ static bool run(void)
 
 	while (!draining || !emptied || any_worker()) {
 		int wait = -1;
+		if (has_other_limits()) {
+			fprintf(stderr,
+			        "surus-php: a script has changed the limits of the master process (prlimit); "
+			        "it exits and is replaced\n");
+			break;
+		}
 		if (!(draining && emptied) && fill_due(&wait)) {
 			return true;
 		}
@@ -390,6 +417,7 @@ bool surus_master_serve(void)
 
 	watch_control(false);
 	surus_signals_save();
+	read_limits(limits);
 	sigemptyset(&ended);
 	sigaddset(&ended, SIGCHLD);
 	signals = signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -172,13 +172,14 @@ impl Environment {
         tokio::spawn(async move {
             tokio::time::sleep(KILL_AFTER).await;
             let tree = sandbox.tree();
-            let victim = if memory {
+            let victims = if memory {
                 sandbox.set_out_of_memory();
-                tree.and_then(|tree| tree.largest())
+                tree.and_then(|tree| tree.largest()).into_iter().collect()
             } else {
-                tree.and_then(|tree| tree.workers().first().copied())
+                // All, because one of them may be a spare, or may be about to exit.
+                tree.map(|tree| tree.workers()).unwrap_or_default()
             };
-            if let Some(pid) = victim {
+            for pid in victims {
                 let _ = signal::send(pid, Signal::Kill);
             }
         });

@@ -1,7 +1,7 @@
 //! Tests that every request finds what the boot has left.
 
 use crate::booted::try_booted;
-use crate::site::kill;
+use crate::site::{kill, until};
 
 /// Engines that boot a script; first those that restore or fork the state of the boot.
 const BOOTS: [&str; 4] = ["rewind", "fork", "standby", "worker"];
@@ -241,5 +241,38 @@ fn changed_stderr_flags_do_not_reach_other_requests() {
         });
         site.surus
             .wait_for_log(|log| log.matches("said by ").count() == 10);
+    }
+}
+
+/// A script has the user of the master process, so it can change its limits.
+#[test]
+fn changed_limits_of_the_master_process_reach_no_request() {
+    let ffi = [("SURUS_PHP_FFI__ENABLE", "true")];
+    const FILE_SIZE: u32 = 1;
+    const PROCESSES: u32 = 6;
+    const DESCRIPTORS: u32 = 7;
+    let boot = "$c = FFI::cdef('int prlimit(int pid, int resource, unsigned long *new, void *old);
+            int getppid(void);', 'libc.so.6');
+        surus_serve(function () use ($c) {
+            if (isset($_GET['limit'])) {
+                $limit = $c->new('unsigned long[2]');
+                $limit[0] = $limit[1] = (int) $_GET['to'];
+                echo $c->prlimit($c->getppid(), (int) $_GET['limit'], $limit, null);
+            } else {
+                echo file_put_contents(__DIR__ . '/writable/file', 'x'), count(scandir('.')) > 0;
+            }
+        });";
+    for engine in ["fork", "rewind"] {
+        for (limit, to) in [(FILE_SIZE, 0), (PROCESSES, 0), (DESCRIPTORS, 3)] {
+            let site = try_booted(engine, boot, &["--workers", "2"], &ffi)
+                .unwrap_or_else(|log| panic!("{engine}: {log}"));
+            let changed = site.get(&format!("/hello.php?limit={limit}&to={to}"));
+            assert_eq!(changed.body, "0", "{engine}: {limit}");
+            // Without waiting for a child, the master process does not look.
+            site.workers().iter().for_each(|pid| kill(*pid, "KILL"));
+            until("requests are answered as before", || {
+                (0..20).all(|_| site.get("/hello.php").body == "11")
+            });
+        }
     }
 }

@@ -190,7 +190,7 @@ fn invalid_settings_stop_the_start_and_name_the_allowed_values() {
     }
     fails(default(), Some("none.php"), "none.php");
     fails(default(), Some("src"), "is a directory");
-    fails(default(), Some("secret.txt"), "something.php");
+    fails(default(), Some("secret.txt"), "ends in .php");
     let error = toml::from_str::<Settings>("symlinks = \"maybe\"")
         .unwrap_err()
         .to_string();
