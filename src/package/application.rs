@@ -1,6 +1,6 @@
 //! Selects the project's files for the package.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -50,9 +50,15 @@ pub fn add(
                 true => entry.path().canonicalize().ok(),
                 false => None,
             };
-            let real = real.map(|real| private_files::apart(&real, &real_root));
             let path = entry.path();
-            let why = why_left_out(&own, inside, real.as_deref(), path, is_directory);
+            let is_foreign = real
+                .as_ref()
+                .is_some_and(|real| !real.starts_with(&real_root) && leads_to_another_user(path));
+            let real = real.map(|real| private_files::apart(&real, &real_root));
+            let why = match own.matched(inside, is_directory) {
+                Match::None if is_foreign => Some(FOREIGN),
+                _ => why_left_out(&own, inside, real.as_deref(), path, is_directory),
+            };
             let Some(why) = why else {
                 return true;
             };
@@ -97,6 +103,16 @@ pub fn add(
     }
     let mut left_out = left_out.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(std::mem::take(&mut *left_out))
+}
+
+const FOREIGN: &str = "links to another user's files";
+
+/// Whether a link belongs to another user than what it leads to. PHP could have created it to have
+/// root package what PHP itself cannot read.
+fn leads_to_another_user(link: &Path) -> bool {
+    let (own, target) = (link.symlink_metadata(), link.metadata());
+    own.and_then(|own| Ok(own.uid() != target?.uid()))
+        .unwrap_or(true)
 }
 
 /// Why a file or directory is left out: the name of its class, or of the file with the matching
@@ -307,6 +323,30 @@ mod tests {
         // The application's own rules name the link.
         std::fs::write(dir.path().join(".surusignore"), "!/cloud.txt\n").unwrap();
         let expected = ["cloud.txt", "index.php", "lib/id_map/x.php", "start.php"];
+        assert_eq!(names(dir.path(), &[]).unwrap(), expected);
+    }
+
+    #[test]
+    fn link_to_a_file_of_another_user_outside_the_project_is_left_out() {
+        if !surus_sys::process::has_other_users() {
+            return;
+        }
+        let (dir, outside) = (
+            project(&["index.php", "own/x"]),
+            project(&["secret", "y/z"]),
+        );
+        let link = |to: &Path, name: &str| {
+            let link = dir.path().join(name);
+            std::os::unix::fs::symlink(to, &link).unwrap();
+            std::os::unix::fs::lchown(link, Some(33), None).unwrap();
+        };
+        link(&outside.path().join("secret"), "page.txt");
+        link(&outside.path().join("y"), "pages");
+        link(&dir.path().join("own"), "also");
+        let expected = ["also/x", "index.php", "own/x"];
+        assert_eq!(names(dir.path(), &[]).unwrap(), expected);
+        std::fs::write(dir.path().join(".surusignore"), "!/page.txt\n").unwrap();
+        let expected = ["also/x", "index.php", "own/x", "page.txt"];
         assert_eq!(names(dir.path(), &[]).unwrap(), expected);
     }
 
