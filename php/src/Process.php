@@ -17,7 +17,9 @@ final class Process
         $this->timeZone = date_default_timezone_get();
         $this->encoding = \function_exists('mb_internal_encoding') ? mb_internal_encoding() : '';
         $this->intl = class_exists(\Locale::class, false) ? \Locale::getDefault() : null;
-        foreach ([\LC_CTYPE, \LC_COLLATE, \LC_MONETARY, \LC_NUMERIC, \LC_TIME] as $category) {
+        // PHP has LC_MESSAGES only if it was built with libintl.
+        $messages = \defined('LC_MESSAGES') ? [\LC_MESSAGES] : [];
+        foreach ([\LC_CTYPE, \LC_COLLATE, \LC_MONETARY, \LC_NUMERIC, \LC_TIME, ...$messages] as $category) {
             $this->locale[$category] = (string) setlocale($category, '0');
         }
     }
