@@ -15,8 +15,8 @@ use surus_sys::trusted_path;
 use crate::config::{Config, Loaded};
 use crate::engines::{self, Settings};
 
-/// An error if PHP's user could have written one of the files, or could replace what root runs. That
-/// is the configured user, and the one without configuration, because the file itself may name
+/// An error if PHP's user could have written one of the files, or could replace what root runs.
+/// That is the configured user, and the one without configuration, because the file itself may name
 /// another. A file that any other user can replace may name neither root nor what root runs. For a
 /// process with one thread.
 pub(super) fn check(loaded: &Loaded) -> anyhow::Result<()> {
