@@ -126,6 +126,15 @@ pub fn script_without_boot(project: &Path, config: &Config) -> Option<PathBuf> {
     (serves(&script(project, config)?) && !serves(&front)).then_some(front)
 }
 
+/// The project's `worker.php`, if it needs an engine that boots it, and neither a configured script
+/// nor the document root's `index.php` does.
+pub fn unconfigured_worker(project: &Path, config: &Config) -> Option<PathBuf> {
+    let worker = project.join("worker.php");
+    let is_needed = script(project, config).is_none() && runtime(config).is_none();
+    (is_needed && !front(project, config).is_some_and(|front| serves(&front)) && serves(&worker))
+        .then_some(worker)
+}
+
 /// The document root's `index.php`. If the site cannot be opened, `serve` reports it when it opens
 /// the site.
 fn front(project: &Path, config: &Config) -> Option<PathBuf> {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use surus_sys::signal::{self, Signal};
 use tokio::sync::oneshot;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::environment::{Environment, InitFailure};
 use super::fault_injection::{Drawn, Fault};
@@ -19,6 +20,7 @@ use super::state::{Delivery, Ended, Progress};
 
 /// Long enough for the event to arrive; most events run for a few milliseconds.
 const KILL_AFTER: Duration = Duration::from_millis(1);
+const KILL_INTERVAL: Duration = Duration::from_millis(50);
 /// The error type of a function that ran out of memory.
 const OUT_OF_MEMORY: &str = "Runtime.OutOfMemory";
 /// The pause between the pieces of a slow event.
@@ -58,7 +60,7 @@ impl Environment {
                 .state()
                 .assign(delivery, outcome, ended, drawn.on_answer());
         }
-        self.inject(&sandbox, drawn);
+        let _until_the_end = self.inject(&sandbox, drawn);
         tokio::select! {
             biased;
             // The sender is dropped with a discarded sandbox; the exit of its process then gives
@@ -162,27 +164,39 @@ impl Environment {
         })
     }
 
-    /// Applies the faults that kill a process during the event.
-    fn inject(&self, sandbox: &Arc<Sandbox>, drawn: &Drawn) {
+    /// Applies the faults that kill a process, until the returned handle is dropped at the end of
+    /// the event.
+    fn inject(&self, sandbox: &Arc<Sandbox>, drawn: &Drawn) -> Option<AbortOnDropHandle<()>> {
         let (worker, memory) = (drawn.has(Fault::KillWorker), drawn.has(Fault::OutOfMemory));
         if !worker && !memory {
-            return;
+            return None;
         }
         let sandbox = sandbox.clone();
-        tokio::spawn(async move {
+        Some(AbortOnDropHandle::new(tokio::spawn(async move {
             tokio::time::sleep(KILL_AFTER).await;
-            let tree = sandbox.tree();
-            let victims = if memory {
+            if memory {
+                let tree = sandbox.tree();
                 sandbox.set_out_of_memory();
-                tree.and_then(|tree| tree.largest()).into_iter().collect()
-            } else {
-                // All, because one of them may be a spare, or may be about to exit.
-                tree.map(|tree| tree.workers()).unwrap_or_default()
-            };
-            for pid in victims {
-                let _ = signal::send(pid, Signal::Kill);
+                kill(tree.and_then(|tree| tree.largest()));
             }
-        });
+            // Again and again: a runtime may not have passed the event on yet, and gives it to
+            // another worker then.
+            while worker {
+                kill(
+                    sandbox
+                        .tree()
+                        .map(|tree| tree.workers())
+                        .unwrap_or_default(),
+                );
+                tokio::time::sleep(KILL_INTERVAL).await;
+            }
+        })))
+    }
+}
+
+fn kill(victims: impl IntoIterator<Item = u32>) {
+    for pid in victims {
+        let _ = signal::send(pid, Signal::Kill);
     }
 }
 

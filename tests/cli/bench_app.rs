@@ -84,6 +84,24 @@ fn leaking_application_differs_on_worker_and_not_on_rewind() {
 }
 
 #[test]
+fn worker_script_of_the_project_is_booted_without_configuration() {
+    let project = project(&[
+        ("public/index.php", "<?php echo 'the same';"),
+        (
+            "worker.php",
+            "<?php surus_serve(fn () => print 'the same');",
+        ),
+    ]);
+    let json = report(project.path(), &["--engines", "rewind"], &[]);
+    let answers = |engine: &str| &json["engines"][engine]["answers"]["verdict"];
+    assert_eq!(answers("classic"), "reference", "{json:#}");
+    assert_eq!(answers("rewind"), "same", "{json:#}");
+    if json["advice"]["lines"][1] == "name = \"rewind\"" {
+        assert_eq!(json["advice"]["lines"][2], "script = \"worker.php\"");
+    }
+}
+
+#[test]
 fn application_that_only_boots_is_compared_with_rewind() {
     let project = project(&[("index.php", LEAKS)]);
     let json = report(project.path(), &["--engines", "worker"], &[]);

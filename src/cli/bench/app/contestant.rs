@@ -79,6 +79,7 @@ impl Contestant {
         let mut config = config.clone();
         config.engine.name = Some(entry.name.into());
         let script = match entry.boots_script {
+            true if entry.runs_scripts() => engine_setup::unconfigured_worker(project, &config),
             true => None,
             false => engine_setup::script_without_boot(project, &config),
         };
