@@ -177,11 +177,11 @@ impl Environment {
             if memory {
                 let tree = sandbox.tree();
                 sandbox.set_out_of_memory();
-                kill(tree.and_then(|tree| tree.largest()));
+                return kill(tree.and_then(|tree| tree.largest()));
             }
             // Again and again: a runtime may not have passed the event on yet, and gives it to
             // another worker then.
-            while worker {
+            loop {
                 kill(
                     sandbox
                         .tree()
