@@ -435,7 +435,9 @@ fn script_that_is_no_worker_stops_the_boot_with_its_words() {
                 "checksum",
             ),
         ] {
-            let engine = Subject::boots(engine_again(&engine), script);
+            let engine = Subject::boots(engine_again(&engine), script).with(|settings| {
+                settings.relay = surus::engines::external::roadrunner::RelayKind::Pipes
+            });
             let error = engine.try_boot().await.err().expect("it cannot boot");
             assert!(format!("{error:#}").contains(words), "{script}: {error:#}");
         }

@@ -65,17 +65,26 @@ fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Settin
         settings: &mut settings,
         variable,
         serves_files: false,
+        limits_files: false,
         directory: None,
+        trusts_proxies: false,
+        networks: Vec::new(),
     };
     for (name, value) in &sections {
         visit.entry(name, value)?;
     }
-    let (serves_files, directory) = (visit.serves_files, visit.directory);
+    let serves_files = visit.serves_files && !visit.limits_files;
+    let directory = visit.directory;
+    let networks = (visit.trusts_proxies).then_some(visit.networks);
+    // Only that middleware reads the networks.
+    if let Some(networks) = networks.filter(|networks| !networks.is_empty()) {
+        settings.set(&["http", "trusted_proxies"], networks);
+    }
     match (serves_files, directory) {
         (true, Some(directory)) => settings.set(&["site", "root"], directory),
-        (true, None) => {}
-        // Without that middleware, every request is the worker's.
-        (false, _) => settings.set(&["site", "files"], false),
+        // Without a directory, RoadRunner switches the middleware off. Without it, every request is
+        // the worker's.
+        (true, None) | (false, _) => settings.set(&["site", "files"], false),
     }
     settings.ignored.sort();
     Ok(settings)
@@ -103,6 +112,11 @@ struct Visit<'a> {
     variable: &'a dyn Fn(&str) -> Option<String>,
     /// The middleware `static` is on.
     serves_files: bool,
+    /// Some files of the directory are not for clients.
+    limits_files: bool,
+    /// The middleware `proxy_ip_parser` is on, and `http.trusted_subnets`.
+    trusts_proxies: bool,
+    networks: Vec<Value>,
     /// `http.static.dir`.
     directory: Option<String>,
 }
@@ -141,17 +155,27 @@ impl Visit<'_> {
             "http.max_request_size" => self.size(&["http", "max_body_size"], value)?,
             "http.trusted_subnets" => {
                 let networks = self.words(value).into_iter().map(Value::from);
-                let networks = networks.collect::<Vec<_>>();
-                self.settings.set(&["http", "trusted_proxies"], networks);
+                self.networks = networks.collect();
             }
             "http.middleware" => {
                 for name in self.words(value) {
                     match name.as_str() {
                         "static" => self.serves_files = true,
                         "gzip" => self.settings.set(&["compress", "enabled"], true),
-                        "sendfile" | "http_metrics" | "proxy_ip_parser" => {}
+                        "proxy_ip_parser" => self.trusts_proxies = true,
+                        "sendfile" | "http_metrics" => {}
                         other => self.ignore(&format!("{path}: {other}")),
                     }
+                }
+            }
+            // Surus sends no such file in any case. Other lists have no counterpart, and files that
+            // RoadRunner would not send must not be sent.
+            "http.static.forbid" | "http.static.allow" => {
+                let words = self.words(value);
+                let is_kept = |word: &String| [".php", ".htaccess"].contains(&word.as_str());
+                if path.ends_with("allow") || !words.iter().all(is_kept) {
+                    self.limits_files = true;
+                    self.ignore(&format!("{path} (so no file is sent)"));
                 }
             }
             "http.static.dir" => self.directory = self.scalar(value),
@@ -434,7 +458,6 @@ http:
             [
                 "http.middleware: headers",
                 "http.pool.supervisor.idle_ttl",
-                "http.static.forbid",
                 "rpc"
             ]
         );
@@ -449,7 +472,23 @@ http:
         let files = |text| read(text).table.get("site").cloned();
         let hidden = files("server:\n  command: php app.php\n").unwrap();
         assert_eq!(hidden["files"], Value::from(false));
-        assert_eq!(files("http:\n  middleware: [static]"), None);
+        let switched_off = files("http:\n  middleware: [static]").unwrap();
+        assert_eq!(switched_off["files"], Value::from(false));
+        let limited =
+            "http:\n  middleware: [static]\n  static:\n    dir: public\n    forbid: [.json]\n";
+        assert_eq!(files(limited).unwrap()["files"], Value::from(false));
+        let sent = files("http:\n  middleware: [static]\n  static:\n    dir: public\n").unwrap();
+        assert_eq!(sent.get("files"), None);
+    }
+
+    #[test]
+    fn proxies_are_trusted_only_by_their_middleware() {
+        let trusted = |text: &str| {
+            let text = format!("http:\n  trusted_subnets: [10.0.0.0/8]\n  middleware: [{text}]\n");
+            read(&text).table.get("http").is_some()
+        };
+        assert!(!trusted("gzip"));
+        assert!(trusted("proxy_ip_parser"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One event at a RoadRunner worker.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use http::StatusCode;
 use tracing::{error, warn};
@@ -30,6 +31,8 @@ enum Frame {
 
 /// How often a request is sent again to a new worker, if the one before has not taken it.
 const MAX_RETRIES: u32 = 2;
+/// How long a worker may take to read the rest of a request that it has answered.
+const REST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Bodies up to this size are copied behind the request's context, to save a system call.
 const SMALL_BODY: usize = 32 * 1024;
@@ -54,6 +57,8 @@ pub struct Running {
     /// The worker wants to end.
     wants_to_stop: bool,
     failure: Option<Failure>,
+    /// What the worker sends from now on cannot be told from its next response.
+    is_spoilt: bool,
 }
 
 impl Running {
@@ -81,6 +86,7 @@ impl Running {
             is_finished: false,
             wants_to_stop: false,
             failure: None,
+            is_spoilt: false,
         };
         running.send()?;
         Ok(running)
@@ -190,6 +196,9 @@ impl Running {
     fn item(&mut self, item: Item) -> Option<Part> {
         match item {
             Item::Noise(_) => {}
+            // A worker answers the question once. A second answer would make what follows look like
+            // the response to the next request.
+            Item::Control(_) if self.is_taken => self.fail("it sent a second process id"),
             Item::Control(_) => self.is_taken = true,
             Item::Error(text) => self.error(&text),
             Item::Payload(payload) => return self.payload(&payload),
@@ -224,7 +233,8 @@ impl Running {
     }
 
     fn payload(&mut self, payload: &Payload) -> Option<Part> {
-        if payload.stream & frame::PING != 0 {
+        // One pending answer is enough.
+        if payload.stream & frame::PING != 0 && self.outgoing.is_empty() {
             frame::put_bits(self.outgoing.bytes(), frame::PONG);
         }
         let has_more = payload.stream & frame::STREAM != 0;
@@ -282,6 +292,7 @@ impl Running {
             "invalid response of a worker; replaced"
         );
         self.failure = Some(Failure::Malformed(why.to_string()));
+        self.is_spoilt = true;
     }
 
     /// Whether the worker can take another request.
@@ -291,10 +302,26 @@ impl Running {
         let max = self.inner.max_memory;
         let is_large = || max > 0 && slots::resident(worker.daemon.pid) > max;
         self.is_finished
+            && !self.is_spoilt
             && worker.daemon.is_running()
             && !self.wants_to_stop
             && !is_old
             && !is_large()
+    }
+}
+
+/// Whether a worker that has ended its response has sent more of one.
+fn has_surplus(worker: &mut Worker) -> bool {
+    loop {
+        match worker.next() {
+            Ok(None) => return false,
+            // Also what a destructor throws.
+            Ok(Some(Item::Error(text))) => {
+                let text = String::from_utf8_lossy(&text).into_owned();
+                error!(target: "php", pid = worker.daemon.pid, "after its response: {text}");
+            }
+            Ok(Some(_)) | Err(_) => return true,
+        }
     }
 }
 
@@ -327,9 +354,20 @@ impl Exchange for Running {
                 && self.is_finished
                 && !self.outgoing.is_empty()
             {
-                if worker.receive(&mut self.outgoing).await.is_err() {
+                let received = worker.receive(&mut self.outgoing);
+                let received = tokio::time::timeout(REST_TIMEOUT, received).await;
+                // A worker that has not read its request cannot be used again.
+                if !matches!(received, Ok(Ok(()))) || has_surplus(worker) {
                     self.outgoing = Outgoing::default();
+                    self.fail("it did not read its request, or went on after its response");
                 }
+            }
+            if let Some(worker) = &mut self.worker
+                && self.is_finished
+                && !self.is_spoilt
+                && has_surplus(worker)
+            {
+                self.fail("it went on after its response");
             }
             let worker = self.worker.take();
             let index = self.slot.index;
@@ -340,7 +378,7 @@ impl Exchange for Running {
                     *place = Some(worker);
                     return;
                 }
-                Some(worker) if self.is_finished => self.inner.retire(worker),
+                Some(worker) if self.is_finished && !self.is_spoilt => self.inner.retire(worker),
                 Some(worker) => {
                     worker.daemon.kill();
                     worker.daemon.ended().await;

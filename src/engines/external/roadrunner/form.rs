@@ -44,6 +44,8 @@ pub struct Directory {
 
 /// The most bytes of all fields together, like Go's limit.
 const MAX_FIELDS: u64 = 10 << 20;
+/// The most fields of a form, where each level of a name counts. Each takes about 300 bytes.
+const MAX_LEVELS: usize = 100_000;
 
 /// `UPLOAD_ERR_OK`, and `UPLOAD_ERR_NO_FILE`.
 const NO_ERROR: u8 = 0;
@@ -76,6 +78,9 @@ pub async fn of(
         }
         let mut text = Vec::new();
         Content::of(body).read_to_end(&mut text)?;
+        if tree::levels(&text) > MAX_LEVELS {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         return Ok(Some(Form {
             fields: serde_json::to_vec(&tree::urlencoded(&text))?,
             files: None,

@@ -19,8 +19,8 @@ use super::form::{Content, Directory};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RelayKind {
-    #[default]
     Pipes,
+    #[default]
     Unix,
     Tcp,
 }

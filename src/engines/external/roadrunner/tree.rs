@@ -97,6 +97,18 @@ fn keys(name: &str) -> Vec<String> {
     keys
 }
 
+/// An upper bound of the levels that the names of an urlencoded form have together.
+pub fn levels(body: &[u8]) -> usize {
+    let marks = body
+        .iter()
+        .filter(|byte| matches!(byte, b'&' | b'['))
+        .count();
+    let escaped = body
+        .windows(3)
+        .filter(|three| three.eq_ignore_ascii_case(b"%5b"));
+    1 + marks + escaped.count()
+}
+
 /// The fields of an `application/x-www-form-urlencoded` body.
 pub fn urlencoded(body: &[u8]) -> Tree<String> {
     let mut tree = Tree::default();
