@@ -51,19 +51,18 @@ pub(super) fn check(loaded: &Loaded) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A warning if the configuration belongs to another user than root.
+/// A warning if another user than root can replace the configuration.
 pub(super) fn warning(loaded: &Loaded) -> Option<String> {
-    let (path, owner) = files(loaded).find_map(|(path, file)| {
-        let owner = file.metadata().ok()?.uid();
-        (owner != 0).then_some((path, owner))
-    })?;
-    process::has_other_users().then(|| {
-        format!(
-            "{} belongs to the user {owner}, who so decides for root which files are served and \
-             which user runs PHP; let it belong to root, or start Surus as that user",
-            path.display()
-        )
-    })
+    if !process::has_other_users() {
+        return None;
+    }
+    let (path, _) = files(loaded).find(|(path, file)| !is_roots(path, file))?;
+    Some(format!(
+        "another user than root can replace {}, and so decide which files are served and which \
+         user runs PHP, and perhaps become root; let it and its directory belong to root, or start \
+         Surus as that user",
+        path.display()
+    ))
 }
 
 /// The configuration files that were read.
@@ -106,10 +105,9 @@ fn named(config: &Config) -> Vec<(String, PathBuf)> {
         php.iter()
             .filter(|(name, _)| LOADS.contains(&name.as_str()))
             .flat_map(|(name, value)| {
-                let paths = value
-                    .entries()
-                    .into_iter()
-                    .filter(|value| value.contains('/'));
+                // PHP looks for a bare name in its own directory.
+                let is_path = move |value: &String| value.contains('/') || name == "extension_dir";
+                let paths = value.entries().into_iter().filter(is_path);
                 paths.map(move |path| (format!("[php] {name}"), path.trim_matches('"').into()))
             })
     });
@@ -124,30 +122,56 @@ const LOADS: [&str; 4] = [
     "ffi.preload",
 ];
 
+/// Whether the dynamic linker, PHP or one of its libraries loads code or settings from where an
+/// environment variable says, before PHP gives up root.
+fn leads_to_code(variable: &str) -> bool {
+    const PREFIXES: [&str; 6] = ["LD_", "GLIBC_", "GCONV_", "OPENSSL_", "MAGICK_", "ODBC"];
+    const NAMES: [&str; 5] = [
+        "LOCPATH",
+        "PHPRC",
+        "PHP_INI_SCAN_DIR",
+        "ICU_DATA",
+        "ORACLE_HOME",
+    ];
+    PREFIXES.iter().any(|prefix| variable.starts_with(prefix)) || NAMES.contains(&variable)
+}
+
 /// An error if a configuration that another user than root can replace names root, or what root
 /// runs. The environment may name it.
 fn refuse_what_root_runs(path: &Path, loaded: &Loaded) -> anyhow::Result<()> {
-    let is_named = |setting: &str| match setting.strip_prefix("engine.") {
-        Some(name) => std::env::var_os(format!("SURUS_ENGINE_{}", name.to_uppercase())).is_none(),
-        None => true,
+    let is_named = |setting: &String| {
+        let variable = setting.to_uppercase().replace('.', "_");
+        setting.starts_with('[') || std::env::var_os(format!("SURUS_{variable}")).is_none()
     };
-    let engine = &loaded.config.engine;
-    let is_root = |name: &Option<String>| {
-        name.as_deref()
-            .is_some_and(|name| name == "root" || name.trim_start_matches(['+', '0']).is_empty())
-    };
-    let users = [
-        ("engine.user", &engine.user),
-        ("engine.group", &engine.group),
+    let config = &loaded.config;
+    let engine = engines::find_user(&config.engine).ok().flatten();
+    let engine = engine.as_ref();
+    let front = config
+        .http
+        .user
+        .as_deref()
+        .map(|name| process::find_user(name, None));
+    let front = front.and_then(|found| found.ok().flatten());
+    let roots = [
+        ("engine.user", engine.is_some_and(|user| user.uid == 0)),
+        (
+            "engine.group",
+            config.engine.group.is_some() && engine.is_some_and(|user| user.gid == 0),
+        ),
+        ("http.user", front.is_some_and(|user| user.uid == 0)),
     ];
-    let roots = users
+    let roots = roots.into_iter().filter(|(_, is_root)| *is_root);
+    let roots = roots.map(|(setting, _)| setting.to_string());
+    let programs = named(config).into_iter().map(|(setting, _)| setting);
+    let pools = config.pool.values().map(|pool| &pool.env);
+    let variables = [&config.env]
         .into_iter()
-        .filter(|(_, name)| is_root(name))
-        .map(|(setting, _)| setting.to_string());
-    let programs = named(&loaded.config)
-        .into_iter()
-        .map(|(setting, _)| setting);
-    match roots.chain(programs).find(|setting| is_named(setting)) {
+        .chain(pools)
+        .flat_map(|env| env.keys());
+    let variables = variables
+        .filter(|name| leads_to_code(name))
+        .map(|name| format!("[env] {name}"));
+    match roots.chain(programs).chain(variables).find(is_named) {
         None => Ok(()),
         Some(setting) => bail!(
             "{} sets {setting}, but another user than root can replace the file; let it and its \

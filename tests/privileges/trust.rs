@@ -59,7 +59,7 @@ pub fn configuration_writable_by_php_is_rejected_for_root() {
         set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
         let surus = start(dir.path(), &[], &[]);
         assert_serves(&surus);
-        assert_eq!(surus.log().contains("belongs to the user"), is_named);
+        assert_eq!(surus.log().contains("can replace"), is_named);
     }
 }
 
@@ -95,6 +95,10 @@ pub fn replaceable_configuration_that_names_root_or_programs_is_rejected_for_roo
         "[engine]\nphp_cli = '/usr/bin/php'\n",
         "[engine]\nini_file = '/etc/hostname'\n",
         "[php]\nextension = '/tmp/evil.so'\n",
+        "[php]\nextension_dir = 'modules'\n",
+        "[env]\nLD_PRELOAD = '/tmp/evil.so'\n",
+        "[pool.x.env]\nPHPRC = '/tmp'\n[pool.x]\nengine = 'classic'\n",
+        "[http]\nuser = 'root'\n",
         "[pool.x.php]\nextension = ['/tmp/evil.so']\n[pool.x]\nengine = 'classic'\n",
     ];
     let (works, said) = check(dir.path());

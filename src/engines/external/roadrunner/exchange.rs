@@ -349,14 +349,15 @@ impl Exchange for Running {
         Box::pin(async {
             // The rest that no client waits for.
             while self.failure.is_none() && matches!(self.part().await, Ok(Some(_))) {}
-            // The answer to a ping may still be unwritten.
+            // The answer to a ping may still be unwritten. A worker that has not read its request
+            // by the deadline cannot be used again.
+            let deadline = tokio::time::Instant::now() + REST_TIMEOUT;
             while let Some(worker) = &mut self.worker
                 && self.is_finished
                 && !self.outgoing.is_empty()
             {
                 let received = worker.receive(&mut self.outgoing);
-                let received = tokio::time::timeout(REST_TIMEOUT, received).await;
-                // A worker that has not read its request cannot be used again.
+                let received = tokio::time::timeout_at(deadline, received).await;
                 if !matches!(received, Ok(Ok(()))) || has_surplus(worker) {
                     self.outgoing = Outgoing::default();
                     self.fail("it did not read its request, or went on after its response");

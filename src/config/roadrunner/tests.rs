@@ -1,0 +1,139 @@
+//! Tests of the settings that `.rr.yaml` becomes.
+
+use super::*;
+
+fn read(text: &str) -> Settings {
+    let variable = |name: &str| (name == "PORT").then(|| "8081".to_string());
+    parse(text, &variable).unwrap()
+}
+
+#[test]
+fn counterparts_are_set_and_the_rest_is_listed() {
+    let settings = read(
+        r#"
+version: "3"
+rpc:
+  listen: tcp://127.0.0.1:6001
+server:
+  command: "php -d memory_limit=256M public/worker.php --mode http"
+  relay: pipes
+  env:
+    APP_ENV: ${APP_ENV:-prod}
+http:
+  address: :${PORT}
+  max_request_size: 256
+  middleware: [ "static", "gzip", "headers" ]
+  static:
+    dir: "public"
+    forbid: [ ".php" ]
+  pool:
+    num_workers: 4
+    max_jobs: 500
+    allocate_timeout: 60s
+    supervisor:
+      exec_ttl: 1m30s
+      max_worker_memory: 128
+      idle_ttl: 10s
+"#,
+    );
+    let expected: Table = toml::from_str(
+        r#"
+            [engine]
+            clear_env = false
+            script = "public/worker.php"
+            script_args = ["--mode", "http"]
+            workers = 4
+            max_requests = 500
+            max_memory = "128M"
+            boot_timeout = "60000ms"
+            [env]
+            APP_ENV = "prod"
+            [php]
+            memory_limit = "256M"
+            [http]
+            listen = ["0.0.0.0:8081"]
+            max_body_size = "256M"
+            request_timeout = "90000ms"
+            [compress]
+            enabled = true
+            [site]
+            root = "public"
+            "#,
+    )
+    .unwrap();
+    assert_eq!(settings.table, expected);
+    assert_eq!(
+        settings.ignored,
+        [
+            "http.middleware: headers",
+            "http.pool.supervisor.idle_ttl",
+            "rpc"
+        ]
+    );
+    // Every value is one that surus.toml may have.
+    serde::Deserialize::deserialize(expected)
+        .map(|_: crate::config::Config| ())
+        .unwrap();
+}
+
+#[test]
+fn files_are_sent_only_by_their_middleware() {
+    let files = |text| read(text).table.get("site").cloned();
+    let hidden = files("server:\n  command: php app.php\n").unwrap();
+    assert_eq!(hidden["files"], Value::from(false));
+    let switched_off = files("http:\n  middleware: [static]").unwrap();
+    assert_eq!(switched_off["files"], Value::from(false));
+    let limited =
+        "http:\n  middleware: [static]\n  static:\n    dir: public\n    forbid: [.json]\n";
+    assert_eq!(files(limited).unwrap()["files"], Value::from(false));
+    let sent = files("http:\n  middleware: [static]\n  static:\n    dir: public\n").unwrap();
+    assert_eq!(sent.get("files"), None);
+}
+
+#[test]
+fn proxies_are_trusted_only_by_their_middleware() {
+    let trusted = |text: &str| {
+        let text = format!("http:\n  trusted_subnets: [10.0.0.0/8]\n  middleware: [{text}]\n");
+        read(&text).table.get("http").is_some()
+    };
+    assert!(!trusted("gzip"));
+    assert!(trusted("proxy_ip_parser"));
+}
+
+#[test]
+fn unsupported_command_is_refused_with_its_place() {
+    for (command, error) in [
+        ("node worker.js", "server.command: `node` is not supported"),
+        ("php -r 'x();'", "server.command: the option `-r`"),
+        ("php", "server.command: the command names no script"),
+    ] {
+        let text = format!("server:\n  command: {command}\n");
+        let found = format!("{:#}", parse(&text, &|_| None).unwrap_err());
+        assert!(found.contains(error), "{found}");
+    }
+}
+
+#[test]
+fn explicit_settings_take_precedence() {
+    let mut table: Table = toml::from_str("[engine]\nworkers = 2").unwrap();
+    let defaults = read("server:\n  command: [php, app.php]\nhttp: {pool: {num_workers: 9}}");
+    apply(&mut table, defaults.table);
+    assert_eq!(table["engine"]["workers"], Value::from(2));
+    assert_eq!(table["engine"]["script"], Value::from("app.php"));
+}
+
+#[test]
+fn durations_of_go_are_read() {
+    for (text, ms) in [
+        ("", 0),
+        ("0s", 0),
+        ("60s", 60_000),
+        ("1h1m", 3_660_000),
+        ("1.5s", 1500),
+    ] {
+        assert_eq!(milliseconds(text), Some(ms), "{text}");
+    }
+    for text in ["s", "1", "1x", "-1s"] {
+        assert_eq!(milliseconds(text), None, "{text}");
+    }
+}
