@@ -39,6 +39,7 @@
 #include "master/supervisor.h"
 #include "php/direct_binding.h"
 #include "php/execution_time.h"
+#include "php/ini_files.h"
 #include "php/opcache.h"
 #include "php/pcre_cache.h"
 #include "php/random_seed.h"
@@ -82,6 +83,9 @@ int surus_master_run(const char *program)
 	if (!surus_settings_read(SURUS_FD_SETTINGS)) {
 		return 64;
 	}
+	if (!surus_drop_privileges()) {
+		return SURUS_EXIT_SETUP_FAILED;
+	}
 	if (!surus_profile_open(started)) {
 		return 71;
 	}
@@ -122,11 +126,12 @@ int surus_master_run(const char *program)
 		surus_opcache_explain_preload();
 		return 70;
 	}
+	/* The files of a server that root starts are read by another user. */
+	if (surus_settings.user && !surus_ini_check()) {
+		return 70;
+	}
 	surus_master_php_started();
 	surus_profile_mark("reported");
-	if (!surus_read_groups()) {
-		return SURUS_EXIT_SETUP_FAILED;
-	}
 	if ((surus_engine_boots_in_prototype() &&
 	     (!surus_kernel_prepare() || !surus_pcre_cache_create())) ||
 	    (surus_settings.engine == SURUS_REWIND && !surus_rewind_start())) {
@@ -141,8 +146,8 @@ int surus_master_run(const char *program)
 		surus_random_prepare();
 	}
 	if (surus_engine_boots_in_prototype()) {
-		/* From here on this process runs the application's code, which must never run as root. */
-		return surus_drop_privileges() ? surus_boot_run() : SURUS_EXIT_SETUP_FAILED;
+		surus_set_environment();
+		return surus_boot_run();
 	}
 	if (surus_master_serve()) {
 		run_worker();

@@ -13,11 +13,8 @@ enum {
 	SURUS_FD_PROFILE = 8, /* if the start is profiled: shared memory for the trace */
 	/* SOCK_SEQPACKET: each worker sends one message when it first waits for requests */
 	SURUS_FD_WAITING = 9,
-	/* if the workers have a user: a pipe with the gid_t of each of its groups, looked up while PHP
-	 * starts */
-	SURUS_FD_GROUPS = 10,
-	SURUS_FD_RINGS = 11, /* shared memory with the layout of rings.h */
-	SURUS_FD_DOORBELL = 12, /* eventfd: tells Surus that a response ring has a new frame */
+	SURUS_FD_RINGS = 10, /* shared memory with the layout of rings.h */
+	SURUS_FD_DOORBELL = 11, /* eventfd: tells Surus that a response ring has a new frame */
 };
 
 #endif

@@ -133,6 +133,8 @@ bool surus_settings_read(int fd)
 			surus_settings.uid = (uid_t)strtoul(value, NULL, 10);
 		} else if (IS("gid")) {
 			surus_settings.gid = (gid_t)strtoul(value, NULL, 10);
+		} else if (IS("group")) {
+			add(&surus_settings.groups, value);
 		} else if (IS("ini_file")) {
 			surus_settings.ini_file = value;
 		} else if (IS("clear_env")) {

@@ -26,9 +26,10 @@ struct surus_settings {
 	uint32_t requests; /* request ids are 1..requests-1 */
 	uint64_t max_requests; /* requests after which a worker exits; 0: no limit */
 	uint64_t max_memory; /* resident bytes beyond which a worker exits; 0: no limit */
-	char *user; /* name of the workers' user; NULL: stay the current user */
+	char *user; /* name of PHP's user; NULL: stay the current user */
 	uid_t uid;
 	gid_t gid;
+	char **groups; /* numbers of all groups of the user; NULL-terminated */
 	char *ini_file; /* php.ini; NULL: PHP searches for it */
 	char *ini_entries; /* lines of php.ini that override the file */
 	char **environment; /* NAME=value of the workers, NULL-terminated */

@@ -30,6 +30,7 @@
 #include "php/connection_abort.h"
 #include "php/error_header.h"
 #include "php/fd_flags.h"
+#include "php/ini_files.h"
 #include "php/request_body.h"
 #include "php/request_timeout.h"
 #include "php/server_variables.h"
@@ -294,26 +295,14 @@ static sapi_module_struct module = {
 	.php_ini_ignore_cwd = 1,
 };
 
-/* Chooses php.ini. Debian has one for each SAPI, and Surus uses php-fpm's; libphp would read the
- * embed SAPI's. */
-static void choose_ini(void)
-{
-	static char fpm_ini[] = "/etc/php/" SURUS_PHP_MINOR "/fpm/php.ini";
-
-	if (surus_settings.ini_file) {
-		module.php_ini_path_override = surus_settings.ini_file;
-	} else if (!getenv("PHPRC") && access(fpm_ini, R_OK) == 0) {
-		module.php_ini_path_override = fpm_ini;
-		setenv("PHP_INI_SCAN_DIR", "/etc/php/" SURUS_PHP_MINOR "/fpm/conf.d", 0);
-	}
-}
-
 bool surus_php_startup(const char *program, struct _zend_module_entry *functions)
 {
 	extension = functions;
 	zend_signal_startup();
 	sapi_startup(&module);
-	choose_ini();
+	if (!surus_ini_choose(&module.php_ini_path_override)) {
+		return false;
+	}
 	module.ini_entries = surus_settings.ini_entries;
 	module.executable_location = (char *)program;
 	if (module.startup(&module) == FAILURE) {

@@ -2,88 +2,73 @@
 #include "worker/privileges.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/descriptors.h"
-#include "base/scoreboard_layout.h"
 #include "base/settings.h"
 
-/* The groups of the workers' user. Looking them up takes longer than everything else that sets up a
- * worker. */
-static gid_t *groups;
-
-static size_t group_count;
-
-bool surus_read_groups(void)
+/* The groups of the user as numbers. NULL: no memory. */
+static gid_t *groups(size_t *count)
 {
-	size_t len = 0, room = 0;
-	ssize_t got;
+	gid_t *found = NULL;
 
-	if (!surus_settings.user) {
-		return true;
-	}
-	for (;;) {
-		if (len == room) {
-			room = room ? room * 2 : 64 * sizeof(*groups);
-			groups = realloc(groups, room);
-			if (!groups) {
-				fprintf(stderr, "surus-php: cannot allocate the groups of %s: %m\n",
-				        surus_settings.user);
-				return false;
-			}
+	*count = 0;
+	for (char **group = surus_settings.groups; group && *group; group++) {
+		gid_t *grown = realloc(found, (*count + 1) * sizeof(*found));
+
+		if (!grown) {
+			free(found);
+			return NULL;
 		}
-		got = read(SURUS_FD_GROUPS, (char *)groups + len, room - len);
-		if (got == 0) {
-			break;
-		}
-		if (got > 0) {
-			len += (size_t)got;
-		} else if (errno != EINTR) {
-			fprintf(stderr, "surus-php: cannot read the groups of %s: %m\n", surus_settings.user);
-			return false;
-		}
+		found = grown;
+		found[(*count)++] = (gid_t)strtoul(*group, NULL, 10);
 	}
-	close(SURUS_FD_GROUPS);
-	group_count = len / sizeof(*groups);
-	if (group_count == 0) {
-		fprintf(stderr, "surus-php: the groups of user %s (engine.user) cannot be found\n",
-		        surus_settings.user);
-	}
-	return group_count > 0;
+	return found;
 }
 
-static bool drop_privileges(void)
+bool surus_drop_privileges(void)
 {
+	size_t count;
+
 	if (!surus_settings.user) {
 		return true;
 	}
-	const char *failed = setgid(surus_settings.gid) != 0         ? "setgid"
-	                     : setgroups(group_count, groups) != 0 ? "setgroups"
-	                     : setuid(surus_settings.uid) != 0     ? "setuid"
-	                                                           : NULL;
+	gid_t *supplementary = groups(&count);
+	if (!supplementary) {
+		fprintf(stderr, "surus-php: the groups of user %s (engine.user) cannot be found\n",
+		        surus_settings.user);
+		return false;
+	}
+	const char *failed = setgroups(count, supplementary) != 0 ? "setgroups"
+	                     : setgid(surus_settings.gid) != 0    ? "setgid"
+	                     : setuid(surus_settings.uid) != 0    ? "setuid"
+	                                                          : NULL;
+	free(supplementary);
 	if (failed) {
 		fprintf(stderr,
 		        "surus-php: cannot become user %s (engine.user): %s: %m; start Surus as that user, "
-		        "or as root with the capabilities CAP_SETUID and CAP_SETGID\n",
+		        "or as root with the capabilities CAP_SETUID, CAP_SETGID and CAP_KILL\n",
 		        surus_settings.user, failed);
+		return false;
 	}
-	return !failed;
+	if (surus_settings.uid != 0 && setuid(0) == 0) {
+		fprintf(stderr, "surus-php: user %s (engine.user) can still become root\n",
+		        surus_settings.user);
+		return false;
+	}
+	/* Surus passes no configured variable when it starts a program as root. Libraries read some
+	 * while PHP starts, such as OPENSSL_CONF. */
+	for (char **pair = surus_settings.environment; pair && *pair; pair++) {
+		putenv(*pair);
+	}
+	return true;
 }
 
 /* As php-fpm with clear_env: the configured variables, and USER and HOME of the user. */
-static void set_environment(void)
+void surus_set_environment(void)
 {
 	struct passwd *user = getpwuid(getuid());
 
@@ -97,13 +82,4 @@ static void set_environment(void)
 	for (char **pair = surus_settings.environment; pair && *pair; pair++) {
 		putenv(*pair);
 	}
-}
-
-bool surus_drop_privileges(void)
-{
-	if (!drop_privileges()) {
-		return false;
-	}
-	set_environment();
-	return true;
 }

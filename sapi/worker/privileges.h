@@ -4,10 +4,10 @@
 
 #include <stdbool.h>
 
-/* Becomes the configured user for good and sets the workers' environment. False: the reason is on
- * stderr. */
+/* Becomes the configured user for good, before the process reads any setting for PHP: ini entries
+ * and variables can name code to load. False: the reason is on stderr. */
 bool surus_drop_privileges(void);
-/* Reads the groups of the workers' user, before the first fork. False: the reason is on stderr. */
-bool surus_read_groups(void);
+/* Sets the environment of the application's code, after PHP has started with Surus's. */
+void surus_set_environment(void);
 
 #endif

@@ -19,7 +19,7 @@ use crate::engines::{self, Settings};
 /// That is the configured user, and the one without configuration, because the file itself may name
 /// another. A file that any other user can replace may name neither root nor what root runs. For a
 /// process with one thread.
-pub(super) fn check(loaded: &Loaded) -> anyhow::Result<()> {
+pub(super) fn check(loaded: &Loaded, engine: Option<&str>) -> anyhow::Result<()> {
     if !process::has_other_users() {
         return Ok(());
     }
@@ -35,7 +35,10 @@ pub(super) fn check(loaded: &Loaded) -> anyhow::Result<()> {
         .filter_map(|settings| engines::find_user(settings).ok().flatten())
         .filter(|user| user.uid != 0)
         .collect();
-    for (_, path) in named(&loaded.config) {
+    let config = &loaded.config;
+    let libraries = libraries(config).filter(|_| runs_fpm(config, engine));
+    let programs = programs(config).map(|(_, path)| path.to_path_buf());
+    for path in programs.chain(libraries) {
         // One that cannot be opened is reported elsewhere.
         if let Ok(file) = File::open(&path) {
             refuse(&path, &file, &users)?;
@@ -51,18 +54,24 @@ pub(super) fn check(loaded: &Loaded) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A warning if another user than root can replace the configuration.
+/// The warning if another user than root can replace the configuration.
 pub(super) fn warning(loaded: &Loaded) -> Option<String> {
+    let path = replaceable(loaded)?;
+    Some(format!(
+        "another user than root can replace {}, and so decide which files are served and which \
+         user runs PHP; let it and its directory belong to root, or start Surus as that user",
+        path.display()
+    ))
+}
+
+/// The configuration file that another user than root can replace, if root starts the server.
+pub(super) fn replaceable(loaded: &Loaded) -> Option<&Path> {
     if !process::has_other_users() {
         return None;
     }
-    let (path, _) = files(loaded).find(|(path, file)| !is_roots(path, file))?;
-    Some(format!(
-        "another user than root can replace {}, and so decide which files are served and which \
-         user runs PHP, and perhaps become root; let it and its directory belong to root, or start \
-         Surus as that user",
-        path.display()
-    ))
+    files(loaded)
+        .find(|(path, file)| !is_roots(path, file))
+        .map(|(path, _)| path)
 }
 
 /// The configuration files that were read.
@@ -84,8 +93,9 @@ fn is_roots(path: &Path, file: &File) -> bool {
         })
 }
 
-/// What root reads or runs because the configuration names it: setting and path.
-fn named(config: &Config) -> Vec<(String, PathBuf)> {
+/// The programs and ini files that root runs or reads because the configuration names them: setting
+/// and path.
+fn programs(config: &Config) -> impl Iterator<Item = (&'static str, &Path)> {
     let engine = &config.engine;
     let programs = [
         ("engine.ini_file", &engine.ini_file),
@@ -95,53 +105,50 @@ fn named(config: &Config) -> Vec<(String, PathBuf)> {
         ("engine.php_cli", &engine.php_cli),
         ("engine.dynamic_loader", &engine.dynamic_loader),
     ];
-    let programs = programs.into_iter().filter_map(|(setting, path)| {
+    programs.into_iter().filter_map(|(setting, path)| {
         // A bare name is looked for in PATH, which is not the file's.
-        let path = path.as_ref().filter(|path| path.components().count() > 1)?;
-        Some((setting.to_string(), path.clone()))
-    });
-    let pools = config.pool.values().map(|pool| &pool.php);
-    let libraries = [&config.php].into_iter().chain(pools).flat_map(|php| {
-        php.iter()
-            .filter(|(name, _)| LOADS.contains(&name.as_str()))
-            .flat_map(|(name, value)| {
-                // PHP looks for a bare name in its own directory.
-                let is_path = move |value: &String| value.contains('/') || name == "extension_dir";
-                let paths = value.entries().into_iter().filter(is_path);
-                paths.map(move |path| (format!("[php] {name}"), path.trim_matches('"').into()))
-            })
-    });
-    programs.chain(libraries).collect()
+        let path = path
+            .as_deref()
+            .filter(|path| path.components().count() > 1)?;
+        Some((setting, path))
+    })
 }
 
-/// php.ini entries whose code PHP loads before it gives up root.
-const LOADS: [&str; 4] = [
-    "extension",
-    "zend_extension",
-    "extension_dir",
-    "ffi.preload",
-];
-
-/// Whether the dynamic linker, PHP or one of its libraries loads code or settings from where an
-/// environment variable says, before PHP gives up root.
-fn leads_to_code(variable: &str) -> bool {
-    const PREFIXES: [&str; 6] = ["LD_", "GLIBC_", "GCONV_", "OPENSSL_", "MAGICK_", "ODBC"];
-    const NAMES: [&str; 5] = [
-        "LOCPATH",
-        "PHPRC",
-        "PHP_INI_SCAN_DIR",
-        "ICU_DATA",
-        "ORACLE_HOME",
+/// The libraries that php-fpm's master process loads as root. Other PHP processes have given up
+/// root before they read what to load.
+fn libraries(config: &Config) -> impl Iterator<Item = PathBuf> {
+    const LOADS: [&str; 4] = [
+        "extension",
+        "zend_extension",
+        "extension_dir",
+        "ffi.preload",
     ];
-    PREFIXES.iter().any(|prefix| variable.starts_with(prefix)) || NAMES.contains(&variable)
+    let pools = config.pool.values().map(|pool| &pool.php);
+    let all = [&config.php].into_iter().chain(pools).flatten();
+    all.filter(|(name, _)| LOADS.contains(&name.as_str()))
+        .flat_map(|(name, value)| {
+            // PHP looks for a bare name in its own directory.
+            let is_path = move |value: &String| value.contains('/') || name == "extension_dir";
+            let paths = value.entries().into_iter().filter(is_path);
+            paths.map(|path| path.trim_matches('"').into())
+        })
+}
+
+/// Whether a pool runs on `fpm`. `engine` is the name on the command line.
+fn runs_fpm(config: &Config, engine: Option<&str>) -> bool {
+    let pools = config.pool.values().map(|pool| pool.engine.as_deref());
+    [engine, config.engine.name.as_deref()]
+        .into_iter()
+        .chain(pools)
+        .any(|name| name == Some("fpm"))
 }
 
 /// An error if a configuration that another user than root can replace names root, or what root
 /// runs. The environment may name it.
 fn refuse_what_root_runs(path: &Path, loaded: &Loaded) -> anyhow::Result<()> {
-    let is_named = |setting: &String| {
+    let is_named = |setting: &&str| {
         let variable = setting.to_uppercase().replace('.', "_");
-        setting.starts_with('[') || std::env::var_os(format!("SURUS_{variable}")).is_none()
+        std::env::var_os(format!("SURUS_{variable}")).is_none()
     };
     let config = &loaded.config;
     let engine = engines::find_user(&config.engine).ok().flatten();
@@ -156,22 +163,14 @@ fn refuse_what_root_runs(path: &Path, loaded: &Loaded) -> anyhow::Result<()> {
         ("engine.user", engine.is_some_and(|user| user.uid == 0)),
         (
             "engine.group",
-            config.engine.group.is_some() && engine.is_some_and(|user| user.gid == 0),
+            config.engine.group.is_some() && engine.is_some_and(|user| !is_member(user)),
         ),
         ("http.user", front.is_some_and(|user| user.uid == 0)),
     ];
     let roots = roots.into_iter().filter(|(_, is_root)| *is_root);
-    let roots = roots.map(|(setting, _)| setting.to_string());
-    let programs = named(config).into_iter().map(|(setting, _)| setting);
-    let pools = config.pool.values().map(|pool| &pool.env);
-    let variables = [&config.env]
-        .into_iter()
-        .chain(pools)
-        .flat_map(|env| env.keys());
-    let variables = variables
-        .filter(|name| leads_to_code(name))
-        .map(|name| format!("[env] {name}"));
-    match roots.chain(programs).chain(variables).find(is_named) {
+    let roots = roots.map(|(setting, _)| setting);
+    let programs = programs(config).map(|(setting, _)| setting);
+    match roots.chain(programs).find(is_named) {
         None => Ok(()),
         Some(setting) => bail!(
             "{} sets {setting}, but another user than root can replace the file; let it and its \
@@ -180,6 +179,15 @@ fn refuse_what_root_runs(path: &Path, loaded: &Loaded) -> anyhow::Result<()> {
             path.display()
         ),
     }
+}
+
+/// Whether the group that PHP runs with is one of its user's own. Others, such as `shadow` and
+/// `disk`, may be as good as root.
+fn is_member(user: &User) -> bool {
+    let Ok(Some(own)) = process::find_user(&user.name, None) else {
+        return false;
+    };
+    process::groups(&own).is_ok_and(|groups| user.gid != 0 && groups.contains(&user.gid))
 }
 
 /// An error if one of the users can exchange a directory on the way to a file.
@@ -250,7 +258,7 @@ fn as_user<T>(user: &User, look: impl FnOnce() -> T) -> anyhow::Result<T> {
     privileges::with_access_of(&identity, look).with_context(|| {
         format!(
             "cannot become PHP's user {} (engine.user); a server that is started as root needs the \
-             capabilities CAP_SETUID and CAP_SETGID",
+             capabilities CAP_SETUID, CAP_SETGID and CAP_KILL",
             user.name
         )
     })

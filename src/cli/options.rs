@@ -53,13 +53,14 @@ impl Project {
 
     /// The configuration for the engine of the command line.
     fn load_for(&self, engine: Option<&str>) -> anyhow::Result<Loaded> {
-        let loaded = config::load(
+        let mut loaded = config::load(
             &self.directory()?,
             self.config.as_deref(),
             config::env::of_process()?.into_iter(),
             engine,
         )?;
-        config_trust::check(&loaded)?;
+        config_trust::check(&loaded, engine)?;
+        loaded.config.engine.is_replaceable = config_trust::replaceable(&loaded).is_some();
         Ok(loaded)
     }
 }

@@ -55,7 +55,7 @@ pub fn master(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Result<
     let [control, inbox, board, waiting, rings, bell, stdout, stderr] = &theirs;
     let are_sockets = [control, inbox, waiting].map(|fd| process::kind(fd) == Kind::Seqpacket);
     let are_pipes = [stdout, stderr].map(|fd| process::kind(fd) == Kind::Pipe);
-    // A process that is still root maps them, and must not find them shorter than expected.
+    // The master process must not find them shorter than expected.
     let board_size = Scoreboard::size(spec.workers, requests.into()) as u64;
     let is_board = shared_memory::is_sealed(board.as_fd(), board_size);
     let are_rings = shared_memory::is_sealed(rings.as_fd(), Rings::size(spec.workers) as u64);
@@ -67,8 +67,7 @@ pub fn master(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Result<
             && process::is_event(bell),
         "a master process with descriptors of another kind"
     );
-    let groups = master::groups_file(groups)?;
-    Ok(master::launch(spec, requests, theirs, Some(groups))?.id())
+    Ok(master::launch(spec, requests, theirs, groups)?.id())
 }
 
 /// Prepares what starts an installed PHP of a pool. `front` is the front end's user; `groups` are

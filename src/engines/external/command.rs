@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use surus_sys::process::{self, Orphan, User};
 
 use super::runtime_dir::{Home, Own};
-use super::{Spec, Way, file_names};
+use super::{Spec, Way, file_names, fpm};
 use crate::launcher::{Child, Launcher, Role};
 
 /// Starts PHP.
@@ -94,6 +94,8 @@ pub struct Starter {
     env: BTreeMap<OsString, OsString>,
     home: PathBuf,
     may_be_root: bool,
+    /// The sockets of a php-fpm that starts as PHP's user.
+    listeners: Vec<OwnedFd>,
     /// What `roadrunner` runs.
     worker: Option<WorkerScript>,
 }
@@ -145,6 +147,10 @@ impl Starter {
             may_be_root: user.as_ref().is_some_and(|(user, _)| user.uid == 0),
             user,
             env,
+            listeners: match spec.way {
+                Way::Fpm => fpm::listeners(spec, home)?,
+                _ => Vec::new(),
+            },
             home: home.path(""),
         })
     }
@@ -206,16 +212,25 @@ impl Starter {
                 if self.may_be_root {
                     command.arg("--allow-to-run-as-root");
                 }
+                if self.is_unprivileged() {
+                    let count = self.listeners.len();
+                    let (name, value) = fpm::inherited(&self.home, count, FIRST_LISTENER);
+                    command.arg("--force-stderr").env(name, value);
+                }
             }
             (way, role) => bail!("engine {way:?} does not support role {role:?}"),
         }
         let [stdin, stdout, stderr] = stdio;
         command.stdin(stdin).stdout(stdout).stderr(stderr);
         let driver = extra.driver.into_iter().flatten();
-        let fds = driver.zip([DRIVER_VARIABLES, DRIVER_HEAD]).collect();
-        // php-fpm opens its log and sockets as the current user; its children change to the
-        // configured user.
-        let user = self.user.as_ref().filter(|_| self.way != Way::Fpm);
+        let mut fds: Vec<_> = driver.zip([DRIVER_VARIABLES, DRIVER_HEAD]).collect();
+        for (listener, fd) in self.listeners.iter().zip(FIRST_LISTENER..) {
+            fds.push((listener.try_clone()?, fd));
+        }
+        // Another php-fpm opens its log and sockets as the current user; its children change to
+        // the configured user.
+        let user = self.user.as_ref();
+        let user = user.filter(|_| self.way != Way::Fpm || self.is_unprivileged());
         let orphan = match self.way {
             Way::Fpm => Orphan::Terminated,
             _ => Orphan::Killed,
@@ -224,7 +239,15 @@ impl Starter {
         process::child(&mut command, user, orphan, fds)?;
         Ok(command)
     }
+
+    /// Whether php-fpm starts as PHP's user.
+    fn is_unprivileged(&self) -> bool {
+        !self.listeners.is_empty()
+    }
 }
+
+/// The first file descriptor of php-fpm's sockets.
+const FIRST_LISTENER: RawFd = 3;
 
 /// The file descriptors of the `cli` driver.
 const DRIVER_VARIABLES: i32 = 3;
@@ -248,7 +271,8 @@ fn driver_settings(disabled: &str) -> [String; 4] {
     ]
 }
 
-fn groups(user: &User) -> anyhow::Result<Vec<u32>> {
+/// The numbers of all groups of PHP's user. Looking them up may need the network.
+pub fn groups(user: &User) -> anyhow::Result<Vec<u32>> {
     process::groups(user).with_context(|| {
         format!(
             "cannot read the supplementary groups of user {} (engine.user)",

@@ -76,6 +76,8 @@ pub struct Spec {
     /// How many events one process serves; 0 for no limit.
     pub max_requests: u64,
     pub user: Option<User>,
+    /// See [`Settings`](crate::engines::Settings::is_replaceable).
+    pub is_replaceable: bool,
     pub ini_file: Option<PathBuf>,
     pub ini: Vec<(String, String)>,
     pub clear_env: bool,

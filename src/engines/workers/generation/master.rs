@@ -1,28 +1,26 @@
 //! Starts the master process and parses its messages.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
-use surus_sys::process::{self, User};
-use surus_sys::scoreboard::Scoreboard;
-use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
-use tracing::error;
-
 use crate::engine::Report;
+use crate::engines::external::command::groups;
 use crate::engines::php_ini;
 use crate::engines::workers::ipc::doorbell::RingPoller;
 use crate::engines::workers::ipc::requests;
 use crate::event::Event;
 use crate::launcher::{Child, Launch, MASTER_DESCRIPTORS};
+use anyhow::{Context, anyhow};
+use surus_sys::process::{self, User};
+use surus_sys::scoreboard::Scoreboard;
+use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
 
 /// How to run PHP; the same for every generation.
 #[derive(Clone)]
@@ -133,7 +131,8 @@ pub async fn start(
         Some(launch) => launch.by.master(launch.pool, theirs.into()).await?,
         None => {
             let groups = spec.user.as_ref().map(groups).transpose()?;
-            Child::Plain(launch(spec, requests, theirs, groups)?)
+            let groups = groups.unwrap_or_default();
+            Child::Plain(launch(spec, requests, theirs, &groups)?)
         }
     };
     Ok(StartedMaster {
@@ -146,15 +145,15 @@ pub async fn start(
 }
 
 /// Starts the master process as a child of this process, with descriptors in the order of
-/// [`MASTER_DESCRIPTORS`]. `groups` contains those of the user.
+/// [`MASTER_DESCRIPTORS`]. `groups` are those of the user.
 pub fn launch(
     spec: &Spec,
     requests: u16,
     theirs: [OwnedFd; MASTER_DESCRIPTORS],
-    groups: Option<OwnedFd>,
+    groups: &[u32],
 ) -> anyhow::Result<std::process::Child> {
     let boot = spec.script.as_ref().map(|find| find()).transpose()?;
-    let settings = process::memory_file(&encode(spec, boot.as_ref(), requests)?)
+    let settings = process::memory_file(&encode(spec, boot.as_ref(), requests, groups)?)
         .context("cannot write the master process's settings to memory")?;
     let [
         control,
@@ -167,23 +166,25 @@ pub fn launch(
         stderr,
     ] = theirs;
     let mut command = command(spec);
+    if spec.user.is_none() {
+        // The dynamic linker and libraries read some before the settings can be read. A process
+        // that still has to give up root gets them only afterwards.
+        command.envs(&spec.env);
+    }
     command
         .arg("master")
-        // Workers get them with their settings, but libraries read some while PHP starts, such as
-        // OPENSSL_CONF.
-        .envs(&spec.env)
         .stdin(Stdio::null())
         .stdout(stdout)
         .stderr(stderr);
-    // The numbers are those of sapi/base/exit_status.h.
+    // The numbers are those of sapi/base/descriptors.h.
     let mut fds: Vec<(OwnedFd, i32)> = vec![
         (control, 3),
         (inbox, 4),
         (board, 5),
         (settings, 6),
         (waiting, 9),
-        (rings, 11),
-        (doorbell, 12),
+        (rings, 10),
+        (doorbell, 11),
     ];
     if let Some(boot) = boot.as_ref().filter(|boot| !boot.warmup.is_empty()) {
         let messages = process::memory_file(&warmups(boot)?)
@@ -193,45 +194,10 @@ pub fn launch(
     if let Some(profile) = &spec.profile {
         fds.push((profile.try_clone()?.into(), 8));
     }
-    fds.extend(groups.map(|groups| (groups, 10)));
     process::spawn(command, fds).with_context(|| match &spec.loader {
         Some(loader) => format!("cannot start {} (engine.dynamic_loader)", loader.display()),
         None => format!("cannot start {}", spec.program.display()),
     })
-}
-
-/// A file with the groups of a user, as the master process reads them.
-pub fn groups_file(groups: &[u32]) -> io::Result<OwnedFd> {
-    let bytes: Vec<u8> = groups
-        .iter()
-        .flat_map(|group| group.to_ne_bytes())
-        .collect();
-    process::memory_file(&bytes)
-}
-
-/// A pipe that will contain the groups of a user. Looking them up may need the network and takes
-/// milliseconds at least; PHP starts meanwhile.
-fn groups(user: &User) -> anyhow::Result<OwnedFd> {
-    let (theirs, mut ours) = std::io::pipe().context(
-        "cannot create a pipe for the groups \
-        (engine.user)",
-    )?;
-    let user = user.clone();
-    let look_up = move || match process::groups(&user) {
-        Ok(groups) => {
-            let bytes: Vec<u8> = groups.into_iter().flat_map(u32::to_ne_bytes).collect();
-            // A master process that has exited does not need them.
-            let _ = ours.write_all(&bytes);
-        }
-        // The pipe stays empty then, which the master process reports, too.
-        Err(error) => error!(user = user.name, %error, "cannot read the user's supplementary \
-            groups (engine.user)"),
-    };
-    thread::Builder::new()
-        .name("groups".into())
-        .spawn(look_up)
-        .context("cannot start a thread that reads the groups (engine.user)")?;
-    Ok(theirs.into())
 }
 
 /// `surus-php`, without arguments.
@@ -252,7 +218,12 @@ fn command(spec: &Spec) -> Command {
 }
 
 /// NUL-terminated `key=value`, as sapi/base/settings.c reads them.
-fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec<u8>> {
+fn encode(
+    spec: &Spec,
+    boot: Option<&Boot>,
+    requests: u16,
+    groups: &[u32],
+) -> anyhow::Result<Vec<u8>> {
     let mut settings = Vec::new();
     let mut put = |key: &str, value: &str| {
         if value.contains('\0') {
@@ -295,11 +266,11 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
         put("user", &user.name)?;
         put("uid", &user.uid.to_string())?;
         put("gid", &user.gid.to_string())?;
+        for group in groups {
+            put("group", &group.to_string())?;
+        }
     }
     if let Some(file) = &spec.ini_file {
-        // PHP itself would silently continue without the file.
-        std::fs::File::open(file)
-            .with_context(|| format!("cannot read {} (engine.ini_file)", file.display()))?;
         put(
             "ini_file",
             file.to_str().context("the path of php.ini is not UTF-8")?,

@@ -1,5 +1,5 @@
-//! Detects stopped processes (SIGSTOP) by their state in `/proc`. PHP scripts can stop workers, and
-//! on `fork` and `rewind` the booted master process, since these run as PHP's user.
+//! Detects stopped processes (SIGSTOP) by their state in `/proc`. PHP scripts can stop workers and
+//! the master process, since these run as PHP's user.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

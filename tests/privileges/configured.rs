@@ -1,0 +1,219 @@
+//! Tests that what a configuration gives PHP never reaches a process with root's rights.
+
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::Surus;
+use crate::server::{app, get, id_of, is_root, start, status, until};
+
+/// Writes the rights of the process that loads it. `DROP` is a directory, `NAME` the way it came.
+const LIBRARY: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+__attribute__((constructor)) static void loaded(void)
+{
+	char path[512], text[8192];
+	snprintf(path, sizeof(path), "%s/%s-%d", DROP, NAME, (int)getpid());
+	int from = open("/proc/self/status", O_RDONLY);
+	int to = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+	ssize_t len = read(from, text, sizeof(text));
+	if (len < 0 || write(to, text, (size_t)len) != len) {
+		perror(path);
+	}
+	close(from);
+	close(to);
+}
+"#;
+
+fn compile(dir: &Path, name: &str) -> String {
+    let (source, library) = (dir.join("library.c"), dir.join(format!("{name}.so")));
+    std::fs::write(&source, LIBRARY).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o"])
+        .args([&library, &source]);
+    cc.arg(format!("-DNAME=\"{name}\""));
+    cc.arg(format!("-DDROP=\"{}\"", dir.join("drop").display()));
+    assert!(cc.status().unwrap().success());
+    library.display().to_string()
+}
+
+/// What has left the rights of its process in the directory, without the process ids.
+fn loaded(dir: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(dir.join("drop")).unwrap().flatten();
+    let mut ways = Vec::new();
+    for file in files {
+        let name = file.file_name().into_string().unwrap();
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_default().trim().to_string()
+        };
+        for ids in ["Uid:", "Gid:"] {
+            let ids = value(ids);
+            let is_roots = ids.split_whitespace().any(|id| id == "0");
+            assert!(!ids.is_empty() && !is_roots, "{name}: {text}");
+        }
+        assert_eq!(value("CapPrm:"), "0000000000000000", "{name}");
+        ways.extend(name.split('-').next().map(String::from));
+    }
+    ways.sort();
+    ways.dedup();
+    ways
+}
+
+const ENGINES: [&str; 9] = [
+    "classic", "worker", "standby", "fork", "rewind", "fpm", "cgi", "cli", "builtin",
+];
+
+/// PHP's warnings about the libraries may follow.
+fn assert_says_hello(surus: &Surus, engine: &str) {
+    let (status, body) = get(surus, "/").unwrap();
+    assert!(status == 200 && body.contains("hello"), "{engine} {body}");
+}
+
+/// Another user owns the configuration and names everything by which PHP finds code.
+pub fn replaceable_configuration_runs_no_code_as_root() {
+    if !is_root() {
+        return;
+    }
+    let dir = app(&[]);
+    let drop = dir.path().join("drop");
+    std::fs::create_dir(&drop).unwrap();
+    set_permissions(&drop, Permissions::from_mode(0o1777)).unwrap();
+    let [preload, extension, zend, by_ini, scanned] =
+        ["preload", "extension", "zend", "ini", "scanned"].map(|name| compile(dir.path(), name));
+    let write = |name: &str| {
+        let file = dir.path().join(format!("{name}.php"));
+        let text = format!(
+            "<?php @copy('/proc/self/status', '{}/{name}-' . getmypid());",
+            drop.display()
+        );
+        std::fs::write(&file, text).unwrap();
+        file.display().to_string()
+    };
+    let [prepended, preloaded] = ["prepended", "preloaded"].map(write);
+    let ini = dir.path().join("ini");
+    for (name, library) in [("php.ini", &by_ini), ("scanned/a.ini", &scanned)] {
+        let file = ini.join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, format!("extension={library}\n")).unwrap();
+    }
+    let hostile = [
+        format!(
+            "[env]\nLD_PRELOAD = '{preload}'\n\
+             [php]\nextension = '{extension}'\nzend_extension = '{zend}'\n\
+             auto_prepend_file = '{prepended}'\n'opcache.enable_cli' = true\n\
+             'opcache.preload' = '{preloaded}'\n'opcache.preload_user' = 'root'\n"
+        ),
+        format!(
+            "[env]\nPHPRC = '{0}'\nPHP_INI_SCAN_DIR = '{0}/scanned'\n",
+            ini.display()
+        ),
+    ];
+    for engine in ENGINES {
+        let is_booted = ["worker", "standby", "fork", "rewind"].contains(&engine);
+        let text = match is_booted {
+            true => "<?php surus_serve(function () { echo 'hello'; });",
+            false => "<?php echo 'hello';",
+        };
+        let project = app(&[("index.php", text)]);
+        for (text, expected) in hostile.iter().zip([
+            &["extension", "prepended", "zend"][..],
+            &["ini", "scanned"][..],
+        ]) {
+            let file = project.path().join("surus.toml");
+            std::fs::write(&file, text).unwrap();
+            chown(&file, Some(id_of("daemon")), None).unwrap();
+            let surus = start(project.path(), &["--engine", engine], &[]);
+            assert_says_hello(&surus, engine);
+            let ways = loaded(dir.path());
+            // They would have run as root otherwise: each has run at all.
+            let is_surus_php = is_booted || engine == "classic";
+            let other = match expected.contains(&"extension") {
+                false => None,
+                true if is_surus_php || engine == "fpm" => Some("preloaded"),
+                true => Some("preload"),
+            };
+            for way in expected.iter().copied().chain(other) {
+                assert!(
+                    ways.iter().any(|one| *one == way),
+                    "{engine} {way}: {ways:?}"
+                );
+            }
+            surus.signal("USR2");
+            surus.wait_for_log(|log| log.contains("reloaded"));
+            assert_says_hello(&surus, engine);
+            std::mem::drop(surus);
+            loaded(dir.path());
+            for file in std::fs::read_dir(&drop).unwrap().flatten() {
+                std::fs::remove_file(file.path()).unwrap();
+            }
+        }
+    }
+}
+
+pub fn every_process_of_surus_php_runs_as_phps_user() {
+    if !is_root() {
+        return;
+    }
+    let php = id_of("www-data");
+    for engine in ["classic", "worker", "standby", "fork", "rewind"] {
+        let text = match engine {
+            "classic" => "<?php echo 'hello';",
+            _ => "<?php surus_serve(function () { echo 'hello'; });",
+        };
+        let project = app(&[("index.php", text)]);
+        let surus = start(project.path(), &["--engine", engine], &[]);
+        assert_eq!(get(&surus, "/"), Some((200, "hello".into())), "{engine}");
+        let all = crate::server::descendants(surus.pid());
+        let name = |pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let master = all.iter().find(|pid| name(**pid) == "surus master\n");
+        let master = *master.unwrap();
+        for ids in ["Uid", "Gid"] {
+            let ids = status(master, ids);
+            assert!(
+                ids.split_whitespace().all(|id| id == php.to_string()),
+                "{engine} {ids}"
+            );
+        }
+        assert_eq!(status(master, "CapPrm"), "0000000000000000");
+        // Scripts of the same user can read neither its memory nor its environment.
+        let environ = std::fs::metadata(format!("/proc/{master}/environ")).unwrap();
+        assert_eq!(std::os::unix::fs::MetadataExt::uid(&environ), 0, "{engine}");
+        // A script can stop it, which is noticed and mended.
+        surus_sys::process::kill(master).unwrap();
+        until("another master process serves", || {
+            get(&surus, "/") == Some((200, "hello".into()))
+        });
+    }
+}
+
+/// What only root can read would be left out silently otherwise, `disable_functions` for example.
+pub fn ini_file_unreadable_to_php_is_rejected_with_its_name() {
+    if !is_root() {
+        return;
+    }
+    let project = app(&[("index.php", "<?php echo 'hello';")]);
+    let settings = app(&[("php.ini", "memory_limit=111M\n"), ("more.ini", "")]);
+    let named = settings.path().join("php.ini");
+    let scanned = settings.path().join("more.ini");
+    let path = settings.path().to_str().unwrap();
+    for (file, env) in [
+        (&named, ("SURUS_ENGINE_INI_FILE", named.to_str().unwrap())),
+        (&scanned, ("PHP_INI_SCAN_DIR", path)),
+    ] {
+        set_permissions(file, Permissions::from_mode(0o600)).unwrap();
+        let log = Surus::spawn(project.path(), &["--engine", "classic"], &[env]);
+        let log = log.err().unwrap_or_else(|| panic!("{}", file.display()));
+        assert!(
+            log.contains("cannot read") && log.contains(&file.display().to_string()),
+            "{log}"
+        );
+        set_permissions(file, Permissions::from_mode(0o644)).unwrap();
+        let surus = start(project.path(), &["--engine", "classic"], &[env]);
+        assert_eq!(get(&surus, "/"), Some((200, "hello".into())));
+    }
+}
