@@ -5,6 +5,7 @@ use std::io::ErrorKind::{Interrupted, WouldBlock};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{Level, debug, error, info, trace, warn};
 
 use super::message::Message;
+use super::rate_limit::LineRate;
 
 /// Logs a message that PHP sent through its SAPI: an error, or `error_log()`.
 pub fn message(message: Message, pid: u32, request_id: Option<u64>) {
@@ -303,17 +305,32 @@ fn is_in_stack_trace(line: &[u8], whole: &[u8]) -> bool {
         || (begins(&["Next "]) || line.trim_ascii_end().is_empty()) && in_trace()
 }
 
-/// Logs what a prototype process writes, and keeps its first lines.
+/// Logs what php-fpm's master process writes, and keeps its first lines.
 pub async fn follow_master(stream: OwnedFd, first: FirstLines) {
+    follow_each(stream, |line| {
+        warn!(target: "php", "{line}");
+        first.add(line);
+    })
+    .await;
+}
+
+/// The same for the master process of surus-php, whose workers have a stream each. It could write a
+/// line for each fork that fails.
+pub async fn follow_surus_php(stream: OwnedFd, first: FirstLines) {
+    let rate = LineRate::new();
+    follow_each(stream, |line| {
+        rate.log(Instant::now(), |left_out| {
+            warn!(target: "php", left_out, "{line}");
+        });
+        first.add(line);
+    })
+    .await;
+}
+
+async fn follow_each(stream: OwnedFd, with: impl FnMut(&str)) {
     match pipe::Receiver::from_owned_fd(stream) {
-        Ok(stream) => {
-            each_line(stream, |line| {
-                warn!(target: "php", "{line}");
-                first.add(line);
-            })
-            .await;
-        }
-        Err(error) => error!(%error, "cannot read the output of the prototype process"),
+        Ok(stream) => each_line(stream, with).await,
+        Err(error) => error!(%error, "cannot read the output of the master process"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Rate limit for log lines that every request could cause.
+//! Rate limits for log lines that PHP or every request could cause.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,6 +26,50 @@ impl Rarely {
     }
 }
 
+/// How many lines [`LineRate`] allows at once; a start may explain itself at length.
+const BURST: u64 = 500;
+
+/// Limits log lines to a burst and then one a second, and counts those that it leaves out.
+#[derive(Debug, Default)]
+pub struct LineRate(Mutex<Rate>);
+
+#[derive(Debug, Default)]
+struct Rate {
+    /// Lines logged and not made up for by time.
+    ahead: u64,
+    since: Option<Instant>,
+    left_out: u64,
+}
+
+impl LineRate {
+    pub const fn new() -> LineRate {
+        LineRate(Mutex::new(Rate {
+            ahead: 0,
+            since: None,
+            left_out: 0,
+        }))
+    }
+
+    /// Calls `log` if a line may be logged now, with the number of lines left out since the last
+    /// one, if any.
+    pub fn log(&self, now: Instant, log: impl FnOnce(Option<u64>)) {
+        let left_out = {
+            let mut rate = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let since = *rate.since.get_or_insert(now);
+            let seconds = now.saturating_duration_since(since).as_secs();
+            rate.ahead = rate.ahead.saturating_sub(seconds);
+            rate.since = Some(since + Duration::from_secs(seconds));
+            if rate.ahead >= BURST {
+                rate.left_out += 1;
+                return;
+            }
+            rate.ahead += 1;
+            std::mem::take(&mut rate.left_out)
+        };
+        log((left_out > 0).then_some(left_out));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,5 +82,25 @@ mod tests {
         assert!(!rarely.is_time(now + PAUSE / 2));
         assert!(rarely.is_time(now + PAUSE));
         assert!(!rarely.is_time(now + PAUSE));
+    }
+
+    #[test]
+    fn flood_of_lines_is_limited_and_counted() {
+        let (rate, start) = (LineRate::new(), Instant::now());
+        let mut logged = Vec::new();
+        // Forty lines a second for a minute.
+        for n in 0..2400 {
+            rate.log(start + Duration::from_millis(n * 25), |left_out| {
+                logged.push(left_out);
+            });
+        }
+        let all = logged.len() as u64 + logged.iter().flatten().sum::<u64>();
+        assert!(logged.len() < BURST as usize + 65, "{}", logged.len());
+        assert!((2360..=2400).contains(&all), "{all}");
+        // After a quiet time, a burst is allowed again.
+        let later = start + Duration::from_secs(3600);
+        let mut count = 0;
+        (0..BURST).for_each(|_| rate.log(later, |_| count += 1));
+        assert_eq!(count, BURST);
     }
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use crate::booted::{BOOT, boot_in};
 use crate::shared_memory::{
-    ENGINES, SOON, answers_within, counted, post_counted, ready, repairs, site,
+    ENGINES, SOON, TOOLS, answers_within, counted, post_counted, ready, repairs, site,
 };
-use crate::site::{kill, lives, until};
+use crate::site::{app, kill, lives, until};
 
 #[test]
 fn request_socket_shut_down_by_a_script_is_replaced() {
@@ -43,7 +44,7 @@ fn request_socket_shut_down_by_a_script_is_replaced() {
 
 #[test]
 fn master_process_stopped_by_a_script_is_replaced() {
-    for engine in ["fork", "rewind"] {
+    for engine in ENGINES {
         let site = site(
             engine,
             &[(
@@ -72,7 +73,10 @@ fn master_process_stopped_by_a_script_is_replaced() {
 #[test]
 fn master_process_killed_by_a_script_is_replaced() {
     // The second one is a real-time signal, which few programs know.
-    for (engine, signal) in [("fork", 9), ("rewind", 9), ("fork", 40), ("rewind", 40)] {
+    for (engine, signal) in ENGINES
+        .into_iter()
+        .flat_map(|engine| [(engine, 9), (engine, 40)])
+    {
         let code = format!("libc()->kill(libc()->getppid(), {signal}); echo 'done';");
         let site = site(engine, &[("lie.php", &code)], &[]);
         let template = site.template();
@@ -94,8 +98,8 @@ fn master_process_killed_by_a_script_is_replaced() {
 
 /// PHP takes it for the end of max_execution_time.
 #[test]
-fn sigprof_to_the_prototype_process_does_no_harm() {
-    for engine in ["fork", "rewind"] {
+fn sigprof_to_the_master_process_does_no_harm() {
+    for engine in ENGINES {
         let code = "libc()->kill(libc()->getppid(), 27); echo 'done';";
         let site = site(engine, &[("lie.php", code)], &[]);
         let template = site.template();
@@ -109,6 +113,44 @@ fn sigprof_to_the_prototype_process_does_no_harm() {
         answers_within(&site, SOON, engine);
         assert_eq!(site.template(), template, "{engine}");
     }
+}
+
+/// All workers of one master process look idle and take nothing, and so do those that replace them.
+#[test]
+fn requests_of_workers_that_take_nothing_go_to_the_next_generation() {
+    let boot = format!(
+        "require_once __DIR__ . '/tools.php'; \
+         if (@file_get_contents(__DIR__ . '/writable/deaf') === (string) libc()->getppid()) {{ \
+         poke(own_line(), pack('V', 1)); while (true) sleep(1); }} {BOOT}"
+    );
+    let dir = app();
+    std::fs::write(dir.path().join("tools.php"), format!("<?php {TOOLS}")).unwrap();
+    let code = "require_once __DIR__ . '/tools.php'; count_me(); echo $_GET['n'];";
+    std::fs::write(dir.path().join("counted.php"), format!("<?php {code}")).unwrap();
+    let env = [
+        ("SURUS_PHP_FFI__ENABLE", "true"),
+        ("SURUS_ENGINE_QUEUE_TIMEOUT", "60s"),
+    ];
+    let site = boot_in(dir, "worker", &boot, &["--workers", "4"], &env)
+        .unwrap_or_else(|log| panic!("{log}"));
+    let (template, before) = (site.template(), site.workers());
+    let deaf = site.dir.path().join("writable/deaf");
+    std::fs::write(deaf, template.to_string()).unwrap();
+    before.iter().for_each(|pid| kill(*pid, "KILL"));
+    until("others have come", || {
+        let workers = site.workers();
+        workers.len() >= 4 && !workers.iter().any(|pid| before.contains(pid))
+    });
+    for (number, answer) in post_counted(&site, 0..8, 0) {
+        assert_eq!(
+            (answer.status, answer.body),
+            (200, number.to_string()),
+            "{}",
+            site.surus.log()
+        );
+        assert_eq!(counted(&site, number), 1);
+    }
+    until("its processes have ended", || !lives(template));
 }
 
 #[test]

@@ -19,6 +19,7 @@ use crate::engines::workers::generation::master::{MasterMessage, OpcacheBlocked}
 use crate::engines::workers::ipc::responses::Outbox;
 use crate::launcher::{Child, Pid};
 use crate::observe::php_log;
+use crate::observe::rate_limit::LineRate;
 
 impl GenerationState {
     /// Handles messages until the master process exits.
@@ -218,13 +219,17 @@ impl GenerationState {
             false => {
                 let event = exit.held.and_then(|held| self.event_of(exit.state, held));
                 let how = process::describe_exit(wait_status);
-                warn!(
-                    pid,
-                    request_id = event,
-                    reason = why.label,
-                    how,
-                    "worker crashed"
-                )
+                static REPORTED: LineRate = LineRate::new();
+                REPORTED.log(Instant::now(), |left_out| {
+                    warn!(
+                        pid,
+                        request_id = event,
+                        reason = why.label,
+                        how,
+                        left_out,
+                        "worker crashed"
+                    );
+                });
             }
         }
         if let Some(hear) = worker.and_then(|worker| worker.exit) {

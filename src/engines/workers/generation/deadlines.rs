@@ -20,6 +20,7 @@ use super::suspects::Suspects;
 use crate::engines::workers::exit_reason::Killed;
 use crate::engines::workers::ipc::requests::Inbox;
 use crate::event::Failure;
+use crate::observe::rate_limit::LineRate;
 
 /// The interval of sweeps. A sweep costs about a microsecond; timeouts are seconds.
 const TICK: Duration = Duration::from_millis(50);
@@ -173,7 +174,13 @@ impl Sweeper {
         shared.poller.poll_all();
         shared.poller.doorbell.reset();
         if shared.poller.rings.rewrite() {
-            warn!("a script has written to the request ring's memory; repaired");
+            static REPORTED: LineRate = LineRate::new();
+            REPORTED.log(Instant::now(), |left_out| {
+                warn!(
+                    left_out,
+                    "a script has written to the request ring's memory; repaired"
+                );
+            });
             shared.repaired("ring");
         }
         if let Some(inbox) = inbox {
@@ -298,10 +305,13 @@ impl Sweeper {
             Finding::KillTimeout(stopping) => self.kill(key, event, stopping),
             Finding::Lost(..) => {
                 if shared.take_back(key, "its message was lost on the way to a worker") {
-                    warn!(
-                        request_id = event,
-                        "a request was lost on the way to a worker; resending it"
-                    );
+                    static REPORTED: LineRate = LineRate::new();
+                    REPORTED.log(Instant::now(), |left_out| {
+                        warn!(
+                            request_id = event,
+                            left_out, "a request was lost on the way to a worker; resending it"
+                        );
+                    });
                     shared.repaired("request");
                 }
             }

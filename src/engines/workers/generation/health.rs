@@ -48,6 +48,20 @@ impl GenerationState {
         }
     }
 
+    /// No worker takes any event: those that wait go to the next generation, once there is one.
+    pub fn hand_over(&self, why: &'static str) {
+        self.hands_over.store(true, Ordering::SeqCst);
+        if self.is_retiring() {
+            self.send_to_next_generation();
+        } else if self.request_replacement(why) {
+            self.repaired("stuck");
+        }
+    }
+
+    pub fn hands_over(&self) -> bool {
+        self.hands_over.load(Ordering::SeqCst)
+    }
+
     pub fn is_inbox_closed(&self) -> bool {
         self.is_inbox_closed.load(Ordering::Acquire)
     }

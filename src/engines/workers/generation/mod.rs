@@ -80,7 +80,10 @@ impl Generation {
         let words = php_log::FirstLines::default();
         let mut streams = Vec::new();
         for stream in output {
-            streams.push(tokio::spawn(php_log::follow_master(stream, words.clone())));
+            streams.push(tokio::spawn(php_log::follow_surus_php(
+                stream,
+                words.clone(),
+            )));
         }
         tokio::spawn(shared.clone().listen(control, child));
         let inbox = Arc::new(Inbox::new(inbox, poller)?);
@@ -263,9 +266,12 @@ impl Generation {
     /// [`GenerationState::ended`].
     pub fn retire(&self) -> Arc<GenerationState> {
         self.shared.retire();
-        if self.shared.is_inbox_closed() {
-            // The workers exit when they have nothing to do.
+        if self.shared.is_inbox_closed() || self.shared.hands_over() {
+            // The workers exit when they have nothing to do, or take nothing.
             self.shared.send_to_next_generation();
+        }
+        if self.shared.hands_over() && self.shared.in_flight.is_empty() {
+            self.shared.dropped.cancel();
         }
         self.shared.clone()
     }

@@ -72,6 +72,8 @@ pub struct GenerationState {
     pub is_socket_read: AtomicBool,
     /// Events wait, and no worker takes any.
     pub is_stuck: AtomicBool,
+    /// The next generation gets the events that wait here.
+    pub(crate) hands_over: AtomicBool,
     /// Cancelled when another generation must take this one's place.
     pub replace: CancellationToken,
     /// Reasons for replacing a worker that have been logged.
@@ -148,6 +150,7 @@ impl GenerationState {
             is_inbox_closed: AtomicBool::new(false),
             is_socket_read: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
+            hands_over: AtomicBool::new(false),
             replace: CancellationToken::new(),
             said: Mutex::default(),
             ended: CancellationToken::new(),

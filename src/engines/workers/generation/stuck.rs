@@ -132,8 +132,8 @@ impl StallDetector {
         if claimed > 0 {
             // Other workers serve. Of the free ones, one that must exit may take its time.
             free.retain(is_idle);
-        } else if shared.request_replacement(why) {
-            shared.repaired("stuck");
+        } else {
+            shared.hand_over(why);
         }
         self.unresponsive = free;
         self.unmoved = None;
