@@ -19,8 +19,8 @@ pub enum Kind {
     Opener,
     /// The master process of a pool.
     Master(u16),
-    /// Reports the disabled functions, for the directory with this number.
-    Probe(u32),
+    /// Reports about a pool's PHP, for the directory with this number.
+    Probe { pool: u16, home: u32 },
     /// A pool's installed PHP that serves one request.
     Event(u16),
     /// A pool's installed PHP that serves many requests. Its process group is killed when it exits.
@@ -64,7 +64,7 @@ impl Processes {
                     let room = MOST_ORPHANS.saturating_sub(self.orphans.len());
                     self.orphans.extend(process::members(*pid, room));
                 }
-                Kind::Opener | Kind::Probe(_) | Kind::Event(_) => {}
+                Kind::Opener | Kind::Probe { .. } | Kind::Event(_) => {}
             }
             let (pid, kind) = (*pid, *kind);
             all.extend(fork::reap(pid).map(|wait_status| Ended {
@@ -82,6 +82,12 @@ impl Processes {
     pub fn count(&self, kind: Kind) -> usize {
         let of_kind = self.children.values().filter(|other| **other == kind);
         of_kind.count()
+    }
+
+    /// The number of a pool's probes that run.
+    pub fn probes(&self, pool: u16) -> usize {
+        let is_one = |kind: &&Kind| matches!(kind, Kind::Probe { pool: of, .. } if *of == pool);
+        self.children.values().filter(is_one).count()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -143,7 +149,7 @@ impl Processes {
             let _ = match kind {
                 // The server terminates its own children.
                 Kind::Server(_) => process::terminate(*pid),
-                Kind::Event(_) | Kind::Probe(_) => process::kill_group(*pid),
+                Kind::Event(_) | Kind::Probe { .. } => process::kill_group(*pid),
                 Kind::Master(_) | Kind::Opener => Ok(()),
             };
         }

@@ -22,6 +22,9 @@ const MAX_MASTERS: usize = 16;
 const MOST_HOMES: usize = 16;
 /// The limit of openers: one for each version of the directories that is still in use.
 const MOST_OPENERS: usize = 16;
+/// The limit of running processes that report about PHP, per pool: boots need one at a time.
+const MOST_PROBES: usize = 4;
+
 /// The operations for the running front end, and the resources that it holds.
 pub(super) struct Services<D: Duties> {
     duties: D,
@@ -93,14 +96,14 @@ impl<D: Duties> Services<D> {
                     }
                 }
             }
-            Kind::Probe(home) if wait_status == 0 => {
+            Kind::Probe { home, .. } if wait_status == 0 => {
                 if let Some((_, home)) = self.homes.get_mut(&home)
                     && let Err(error) = self.duties.probed(home)
                 {
                     warn!("cannot read which functions PHP's settings disable: {error:#}");
                 }
             }
-            Kind::Probe(_) | Kind::Master(_) | Kind::Event(_) | Kind::Server(_) => {}
+            Kind::Probe { .. } | Kind::Master(_) | Kind::Event(_) | Kind::Server(_) => {}
         }
     }
 
@@ -259,7 +262,16 @@ impl<D: Duties> Services<D> {
         let kind = match role {
             Role::Request => kinds[0],
             Role::Server => kinds[1],
-            Role::Probe => Kind::Probe(number),
+            Role::Probe => {
+                ensure!(
+                    self.processes.probes(*pool) < MOST_PROBES,
+                    "{MOST_PROBES} processes report about this pool's PHP already"
+                );
+                Kind::Probe {
+                    pool: *pool,
+                    home: number,
+                }
+            }
         };
         let pid = self.duties.php(*pool, home, role, fds)?;
         self.processes.started(pid, kind);

@@ -28,7 +28,52 @@ pub fn compromised_front_end_cannot_change_the_disabled_functions() {
     assert!(keeper.status.success(), "{said}");
 }
 
+/// A front end can close the directory of each and make another.
+pub fn compromised_front_end_cannot_start_probes_without_end() {
+    if !crate::server::is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(dir.path().join("index.php"), "<?php").unwrap();
+    let php = dir.path().join("php");
+    std::fs::write(&php, "#!/bin/sh\nexec sleep 60\n").unwrap();
+    set_permissions(&php, Permissions::from_mode(0o755)).unwrap();
+    let keeper = Command::new(std::env::current_exe().unwrap())
+        .env("HOSTILE_SURUS_FRONT", dir.path())
+        .env("HOSTILE_SURUS_FOREIGN", "0")
+        .env("SURUS_ENGINE_NAME", "cli")
+        .env("SURUS_ENGINE_PHP_CLI", &php)
+        .output();
+    let keeper = keeper.unwrap();
+    let said = String::from_utf8_lossy(&keeper.stdout);
+    println!("{said}");
+    assert!(keeper.status.success(), "{said}");
+}
+
 impl Attacker<'_> {
+    pub fn attack_with_probes(&mut self) {
+        let mut started = 0;
+        for _ in 0..64 {
+            let asked = self.ask_keeper(|id| Request::Home { id, pool: 0 }, &[]);
+            let Reply::Done { number: home, .. } = asked else {
+                panic!("{asked:?}");
+            };
+            let (_out, their_out) = std::io::pipe().unwrap();
+            let fds = [
+                surus_sys::process::memory_file(b"").unwrap(),
+                their_out.try_clone().unwrap().into(),
+                their_out.into(),
+            ];
+            let role = Role::Probe;
+            let reply = self.ask_keeper(|id| Request::Php { id, home, role }, &fds);
+            started += usize::from(matches!(reply, Reply::Started { .. }));
+            self.send_raw(&Request::CloseHome { home }.encode(), &[]);
+        }
+        assert!(started > 0);
+        self.refused(&format!("start {started} probes at once"), started < 10);
+    }
+
     /// How a child exits.
     fn exit_of(&mut self, pid: u32) -> i32 {
         let mut buffer = vec![0; 64 * 1024];

@@ -127,8 +127,11 @@ pub fn be_keeper(project: &Path) -> ExitCode {
         .unwrap();
     let kept = surus::cli::keep_other(project, |front| {
         let mut attacker = Attacker::new(project, front, foreign);
-        if std::env::var_os("SURUS_ENGINE").is_some() {
-            attacker.attack_command_line_php();
+        if std::env::vars_os().any(|(name, _)| name.to_string_lossy().starts_with("SURUS_ENGINE")) {
+            match std::env::var_os("SURUS_ENGINE_PHP_CLI") {
+                Some(_) => attacker.attack_with_probes(),
+                None => attacker.attack_command_line_php(),
+            }
             return match attacker.succeeded {
                 0 => Ok(()),
                 some => anyhow::bail!("{some} attacks succeeded"),
