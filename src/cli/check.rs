@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::engine::Report;
 use crate::engines::{self, Entry};
 use crate::fronts::admin;
+use crate::keeper;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::system::Machine;
@@ -54,6 +55,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let loaded = args.load()?;
     let mut findings = Findings::default();
     if let Err(error) = loaded.config.log.filter() {
+        findings.stop(&error);
+    }
+    if surus_sys::process::has_other_users()
+        && let Err(error) = keeper::check_capabilities()
+    {
         findings.stop(&error);
     }
     // Before there is another thread.

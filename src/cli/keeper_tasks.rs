@@ -117,7 +117,8 @@ impl Duties for Kept {
         if self.php.uid != 0 {
             privileges::with_access_of(&self.php, || reopen(&mut found))
                 .context(
-                    "cannot become PHP's user (engine.user); a server that is started as root needs the capabilities CAP_SETUID and CAP_SETGID",
+                    "cannot become PHP's user (engine.user); a server that is started as root needs the \
+                     capabilities CAP_SETUID, CAP_SETGID and CAP_KILL",
                 )?
                 .with_context(|| {
                     format!(
@@ -332,6 +333,7 @@ pub fn reach(config: &Config, place: &keeper::Place, plans: &[Planned]) -> anyho
 
 /// PHP's user and the front end's.
 pub fn users(config: &Config) -> anyhow::Result<(Identity, Identity)> {
+    keeper::check_capabilities()?;
     let php = engines::find_user(&config.engine)?.context("only root has a keeper")?;
     let confinement = confinement(config);
     let front = keeper::identity(&confinement, php.uid)?;

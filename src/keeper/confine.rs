@@ -60,6 +60,20 @@ pub fn identity(settings: &Confinement, php: u32) -> anyhow::Result<Identity> {
     identity.with_context(|| format!("cannot look up the groups of {} (http.user)", user.name))
 }
 
+/// An error if this process lacks a capability that a keeper needs.
+pub fn check_capabilities() -> anyhow::Result<()> {
+    let lacking = privileges::lacking().context("cannot read /proc/self/status")?;
+    if !lacking.is_empty() {
+        bail!(
+            "root lacks {}: a server that is started as root needs CAP_SETUID and CAP_SETGID to \
+             start processes of other users, and CAP_KILL to end them; add what is missing \
+             (--cap-add), or start Surus as a user",
+            lacking.join(" and ")
+        );
+    }
+    Ok(())
+}
+
 /// Permanently drops all privileges that serving does not need. Called in the front end, which has
 /// one thread at this point.
 pub fn confine(
@@ -72,7 +86,7 @@ pub fn confine(
     let is_bounded = privileges::give_up(identity).with_context(|| {
         format!(
             "cannot become {identity} (http.user); a server started as root needs the \
-                 capabilities CAP_SETUID and CAP_SETGID"
+                 capabilities CAP_SETUID, CAP_SETGID and CAP_KILL"
         )
     })?;
     privileges::end_with(keeper).context("the keeper has exited")?;

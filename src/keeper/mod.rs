@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use client::Client;
-pub use confine::{Confinement, confine, identity, reach};
+pub use confine::{Confinement, check_capabilities, confine, identity, reach};
 pub use run::{Front, Keeper, Outcome};
 
 use crate::launcher::Role;

@@ -39,6 +39,9 @@ const SETTLED: Duration = Duration::from_secs(60);
 /// The delay before the next front end starts: first and longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
+/// The wait status of a process that a signal has killed is the signal's number (wait(2)).
+const SIGKILL: i32 = 9;
+
 /// What a front end's process receives from the keeper.
 pub struct Front {
     /// Connected to the keeper.
@@ -164,7 +167,11 @@ impl<D: Duties> Keeper<D> {
                     pid,
                     "the front end did not exit in time (http.shutdown_timeout); it is killed"
                 );
-                let _ = process::kill(front.pid);
+                if let Err(error) = process::kill(front.pid) {
+                    // It ends when its socket is closed.
+                    error!(pid, %error, "cannot kill the front end; it is left alone");
+                    break ExitStatus::from_raw(SIGKILL);
+                }
                 self.end = Some(Instant::now() + AT_ONCE);
             }
             self.serve_requests(&mut front);
@@ -213,10 +220,10 @@ impl<D: Duties> Keeper<D> {
                         None => now + self.services.grace() + RESERVE,
                         Some(end) => end.min(now + AT_ONCE),
                     });
-                    let _ = pid.map(process::terminate);
+                    signal(pid, process::terminate);
                 }
                 Told::Reload => {
-                    let _ = pid.map(process::hang_up);
+                    signal(pid, process::hang_up);
                 }
                 Told::Reopen => match (self.logs.reopen(), &mut front) {
                     (Ok(fds), Some(front)) => front.send(&Reply::Reopen, fds.into()),
@@ -286,6 +293,14 @@ impl<D: Duties> Keeper<D> {
                 }
             }
         }
+    }
+}
+
+/// Signals the front end, if one runs.
+fn signal(pid: Option<u32>, send: impl FnOnce(u32) -> io::Result<()>) {
+    let Some(pid) = pid else { return };
+    if let Err(error) = send(pid) {
+        error!(pid, %error, "cannot signal the front end");
     }
 }
 

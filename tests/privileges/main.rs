@@ -7,9 +7,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod answers;
+mod capabilities;
 #[path = "../common/mod.rs"]
 mod common;
 
+mod configured;
 mod exchanged;
 mod failures;
 mod hostile;
@@ -154,8 +156,36 @@ const TESTS: &[Test] = &[
         trust::php_fpm_behind_a_link_of_another_user_is_rejected_for_root,
     ),
     (
+        "root_without_a_needed_capability_is_rejected_with_its_name",
+        capabilities::root_without_a_needed_capability_is_rejected_with_its_name,
+    ),
+    (
+        "root_with_the_needed_capabilities_ends_its_processes",
+        capabilities::root_with_the_needed_capabilities_ends_its_processes,
+    ),
+    (
+        "every_engine_serves_with_the_capabilities_of_the_systemd_unit",
+        capabilities::every_engine_serves_with_the_capabilities_of_the_systemd_unit,
+    ),
+    (
+        "replaceable_configuration_runs_no_code_as_root",
+        configured::replaceable_configuration_runs_no_code_as_root,
+    ),
+    (
+        "every_process_of_surus_php_runs_as_phps_user",
+        configured::every_process_of_surus_php_runs_as_phps_user,
+    ),
+    (
+        "ini_file_unreadable_to_php_is_rejected_with_its_name",
+        configured::ini_file_unreadable_to_php_is_rejected_with_its_name,
+    ),
+    (
         "compromised_front_end_cannot_change_the_disabled_functions",
         hostile::command_line::compromised_front_end_cannot_change_the_disabled_functions,
+    ),
+    (
+        "compromised_front_end_cannot_start_probes_without_end",
+        hostile::command_line::compromised_front_end_cannot_start_probes_without_end,
     ),
     (
         "compromised_front_end_reaches_nothing",

@@ -39,6 +39,22 @@ impl fmt::Display for Identity {
 /// The upper limit of capability numbers: sets have 64 bits.
 const CAPABILITIES: libc::c_ulong = 64;
 
+/// What a server needs whose PHP has another user: to become that user, and to end its processes
+/// (linux/capability.h).
+const NEEDED: [(u32, &str); 3] = [(5, "CAP_KILL"), (6, "CAP_SETGID"), (7, "CAP_SETUID")];
+
+/// The needed capabilities that this process lacks.
+pub fn lacking() -> io::Result<Vec<&'static str>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    let bits = bits.ok_or(io::ErrorKind::InvalidData)?;
+    let lacking = NEEDED
+        .iter()
+        .filter(|(number, _)| bits & (1 << number) == 0);
+    Ok(lacking.map(|(_, name)| *name).collect())
+}
+
 /// Makes this process run as `identity` without capabilities. It can never gain rights
 /// (`no_new_privs`), and only root can inspect it (not dumpable, no core dumps). The process must
 /// be single-threaded. Returns whether the capability bounding set was cleared, too.
