@@ -2,6 +2,7 @@
 //! functions.
 #![warn(missing_docs)]
 
+pub mod acl;
 pub mod confine;
 pub mod dir_lock;
 pub mod eventfd;

@@ -1,11 +1,14 @@
 //! The directory with settings, scripts and sockets for an external PHP. It is removed with its
 //! boot, or by the next start if Surus was killed.
 
+use std::fs::File;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use surus_sys::acl;
 use surus_sys::dir_lock::{DirLock, hold};
 use surus_sys::process;
 
@@ -132,9 +135,26 @@ impl Own {
         let path = self.path(name);
         let create = || {
             std::fs::create_dir(&path)?;
-            chown(&path, self.front, self.gid)?;
-            // The group of a file is that of the directory.
-            allow(&path, if self.gid.is_some() { 0o2770 } else { 0o700 })
+            let Some(gid) = self.gid else {
+                allow(&path, 0o700)?;
+                return chown(&path, self.front, None);
+            };
+            allow(&path, 0o770)?;
+            let is_shared = acl::share_new_files(File::open(&path)?, gid)?;
+            chown(&path, self.front, Some(gid))?;
+            if is_shared {
+                return Ok(());
+            }
+            // A new file then has the group of the directory.
+            allow(&path, 0o2770)?;
+            match path.metadata()?.mode() & 0o2000 {
+                0 => Err(io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    "PHP's group gets no access to its files: the file system has no access control \
+                     lists, and a setgid bit needs CAP_FSETID",
+                )),
+                _ => Ok(()),
+            }
         };
         create().with_context(|| format!("cannot create {}", path.display()))
     }
