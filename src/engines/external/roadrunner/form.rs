@@ -30,8 +30,8 @@ pub struct Form {
 #[derive(Default)]
 pub struct Uploads {
     _files: Vec<tempfile::TempPath>,
-    /// Their share of the budget of temporary files.
-    _taken: Option<Taken>,
+    /// The form's shares of the budgets of temporary files and of memory.
+    _taken: Vec<Taken>,
 }
 
 /// Where uploaded files are stored.
@@ -76,15 +76,20 @@ pub async fn of(
         if body.len() > MAX_FIELDS {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
+        let mut memory = Taken::none(&budget::MEMORY);
+        grow(&mut memory, body.len())?;
         let mut text = Vec::new();
         Content::of(body).read_to_end(&mut text)?;
         if tree::levels(&text) > MAX_LEVELS {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         return Ok(Some(Form {
-            fields: serde_json::to_vec(&tree::urlencoded(&text))?,
+            fields: json(&tree::urlencoded(&text), &mut memory)?,
             files: None,
-            uploads: Uploads::default(),
+            uploads: Uploads {
+                _taken: vec![memory],
+                ..Uploads::default()
+            },
         }));
     }
     if !kind.contains("multipart/form-data") {
@@ -106,18 +111,34 @@ fn multipart(body: Content, boundary: &str, directory: Directory) -> io::Result<
         fields_len: 0,
         files: Tree::default(),
         uploads: Vec::new(),
+        levels: 0,
         taken: Taken::none(&budget::SPOOL),
+        memory: Taken::none(&budget::MEMORY),
         open: None,
     };
     multipart::parse(body, boundary, &mut form)?;
     Ok(Form {
-        fields: serde_json::to_vec(&form.fields)?,
-        files: Some(serde_json::to_vec(&form.files)?),
+        fields: json(&form.fields, &mut form.memory)?,
+        files: Some(json(&form.files, &mut form.memory)?),
         uploads: Uploads {
             _files: form.uploads,
-            _taken: Some(form.taken),
+            _taken: vec![form.taken, form.memory],
         },
     })
+}
+
+/// Takes bytes of a form from the budget of memory.
+fn grow(memory: &mut Taken, bytes: u64) -> io::Result<()> {
+    match memory.try_grow(bytes) {
+        true => Ok(()),
+        false => Err(io::ErrorKind::OutOfMemory.into()),
+    }
+}
+
+fn json(tree: &impl Serialize, memory: &mut Taken) -> io::Result<Vec<u8>> {
+    let text = serde_json::to_vec(tree)?;
+    grow(memory, text.len() as u64)?;
+    Ok(text)
 }
 
 /// A file as RoadRunner describes it.
@@ -134,10 +155,14 @@ struct Upload {
 struct Collected {
     directory: Directory,
     fields: Tree<String>,
+    /// Bytes of all fields, and of the names and types of all parts.
     fields_len: u64,
+    /// The levels of all names.
+    levels: usize,
     files: Tree<Upload>,
     uploads: Vec<tempfile::TempPath>,
     taken: Taken,
+    memory: Taken,
     open: Option<(Head, Part)>,
 }
 
@@ -148,8 +173,21 @@ enum Part {
     Empty,
 }
 
+impl Collected {
+    fn count(&mut self, bytes: usize) -> io::Result<()> {
+        self.fields_len += bytes as u64;
+        if self.fields_len > MAX_FIELDS || self.levels > MAX_LEVELS {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        grow(&mut self.memory, bytes as u64)
+    }
+}
+
 impl Parts for Collected {
     fn begin(&mut self, head: Head) -> io::Result<()> {
+        self.levels += 1 + head.name.matches('[').count();
+        let file_name = head.file_name.as_ref().map_or(0, String::len);
+        self.count(head.name.len() + file_name + head.media_type.len())?;
         let part = match head.file_name.as_deref() {
             None => Part::Field(Vec::new()),
             Some("") => Part::Empty,
@@ -160,14 +198,11 @@ impl Parts for Collected {
     }
 
     fn data(&mut self, piece: &[u8]) -> io::Result<()> {
+        if let Some((_, Part::Field(_))) = self.open {
+            self.count(piece.len())?;
+        }
         match &mut self.open {
-            Some((_, Part::Field(value))) => {
-                self.fields_len += piece.len() as u64;
-                if self.fields_len > MAX_FIELDS {
-                    return Err(io::ErrorKind::FileTooLarge.into());
-                }
-                value.extend_from_slice(piece);
-            }
+            Some((_, Part::Field(value))) => value.extend_from_slice(piece),
             Some((_, Part::Upload(file, size))) => {
                 if !self.taken.try_grow(piece.len() as u64) {
                     let full = "temporary files have reached their limit (http.max_temp_size)";
@@ -267,5 +302,49 @@ impl Read for Content {
         };
         self.at += read as u64;
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn parse(names: usize, values: usize) -> io::Result<Form> {
+        let part = |n: usize| {
+            let (name, value) = ("n".repeat(names), "v".repeat(values));
+            format!("--b\r\nContent-Disposition: form-data; name={n}{name}\r\n\r\n{value}\r\n")
+        };
+        let body = (0..1000).map(part).collect::<String>() + "--b--\r\n";
+        let directory = Directory {
+            path: std::env::temp_dir(),
+            is_shared: false,
+        };
+        let body = Body::Memory(body.into());
+        multipart(Content::of(&body), "b", directory)
+    }
+
+    #[test]
+    fn names_of_parts_count_as_fields() {
+        assert!(parse(100, 100).is_ok());
+        // Neither exceeds the limit alone.
+        for (names, values, is_taken) in [(7000, 1, true), (1, 7000, true), (7000, 7000, false)] {
+            let parsed = parse(names, values).map(drop);
+            assert_eq!(parsed.is_ok(), is_taken, "{names} {values} {parsed:?}");
+        }
+    }
+
+    #[test]
+    fn levels_of_names_are_limited() {
+        let body = "--b\r\nContent-Disposition: form-data; name=a".to_owned()
+            + &"[]".repeat(120)
+            + "\r\n\r\n1\r\n";
+        let body = Body::Memory(body.repeat(1000).into());
+        let directory = Directory {
+            path: std::env::temp_dir(),
+            is_shared: false,
+        };
+        let error = multipart(Content::of(&body), "b", directory).map(drop);
+        assert_eq!(error.unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }
 }

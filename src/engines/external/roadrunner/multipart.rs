@@ -127,10 +127,15 @@ impl<R: Read> Input<R> {
             if self.buffer.starts_with(b"--") {
                 return Ok(None);
             }
-            if let Some(end) = memchr::memmem::find(&self.buffer, b"\r\n\r\n") {
+            let end = memchr::memmem::find(&self.buffer, b"\r\n\r\n");
+            // Several heads are in the buffer at once.
+            if end.unwrap_or(self.buffer.len()) > MAX_HEAD {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            if let Some(end) = end {
                 break end;
             }
-            if self.buffer.len() > MAX_HEAD || !self.fill()? {
+            if !self.fill()? {
                 return Ok(None);
             }
         };
@@ -306,6 +311,21 @@ mod tests {
         );
         assert_eq!(seen[1], file);
         assert_eq!(seen[2].1.as_deref(), Some(""));
+    }
+
+    #[test]
+    fn long_head_is_rejected_whatever_the_pieces() {
+        for at_once in [10, 5000, ROOM] {
+            let parsed = |len: usize| {
+                let head = "Content-Disposition: form-data; name=";
+                let name = "n".repeat(len - head.len());
+                let body = part(&format!("{head}{name}"), b"1");
+                parse(Slow(&body, at_once), "b", &mut Collected::default())
+            };
+            assert!(parsed(MAX_HEAD - 2).is_ok(), "{at_once}");
+            let error = parsed(MAX_HEAD + 1).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::FileTooLarge, "{at_once}");
+        }
     }
 
     #[test]

@@ -57,6 +57,9 @@ impl Request {
             io::ErrorKind::FileTooLarge => {
                 Failure::TooLarge("the fields of the form exceed 10 MiB")
             }
+            io::ErrorKind::OutOfMemory => {
+                Failure::Busy("buffers have reached their limit (http.buffer_memory)")
+            }
             _ => Failure::Died(format!("cannot store the uploaded files: {error}")),
         })?;
         let context = context(event, payloads, form.as_ref());
