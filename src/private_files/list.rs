@@ -238,6 +238,7 @@ pub(super) static CLASSES: &[Class] = &[
         patterns: &[
             "*.sql",
             "*.sql.*",
+            "*.sql-[0-9]*",
             // Programs and templates that generate SQL.
             "!*.sql.js",
             "!*.sql.php",
@@ -272,8 +273,11 @@ pub(super) static CLASSES: &[Class] = &[
         patterns: &[
             "*.log",
             "*.log.[0-9]*",
+            "*.log-[0-9]*",
             "*.log.gz",
+            "*.log.old*",
             "error_log",
+            "error_log[-.][0-9]*",
             "php_errorlog",
         ],
     },

@@ -60,6 +60,12 @@ fn private_name_in_any_directory_belongs_to_a_class() {
         ("docker-compose.prod.yml", "container, CI and build files"),
         ("makefile", "container, CI and build files"),
         ("wp-content/debug.log", "logs"),
+        ("app.log-20240101", "logs"),
+        ("app.log-20240101.gz", "logs"),
+        ("access.log.old.1", "logs"),
+        ("error_log-20240101", "logs"),
+        ("error_log.1", "logs"),
+        ("a.sql-1", "dumps and databases"),
         (".git/config", "version control"),
         (".env.local", "local environment files"),
     ] {
