@@ -45,7 +45,11 @@ pub fn apply(
         else {
             continue;
         };
-        let (section, key) = split(name);
+        let (section, mut key) = split(name);
+        if section == "engine" && !text.trim_start().starts_with('{') {
+            // The variable that tells an application which engine serves it.
+            key = key.or_else(|| Some("name".into()));
+        }
         let mut errors = Vec::new();
         let mut value = None;
         for candidate in candidates(&section, key.as_deref(), &text) {
@@ -63,7 +67,10 @@ pub fn apply(
             let error = errors
                 .iter()
                 .min_by_key(|(candidate, _)| is_guess(candidate))
-                .map_or_else(String::new, |(_, error)| error.message().to_string());
+                .map_or_else(
+                    || "name one setting of the section, or write it as a TOML table".into(),
+                    |(_, error)| error.message().to_string(),
+                );
             if variable == "SURUS_HANDLER" {
                 bail!(
                     "environment variable {variable}=`{text}`: Surus itself sets it for PHP; \
@@ -138,6 +145,14 @@ fn candidates(section: &str, key: Option<&str>, text: &str) -> Vec<toml::Value> 
         // part of the value.
         false if section != "php" && list.len() > 1 => values.extend([list.into(), text.into()]),
         false => values.extend([text.into(), list.into()]),
+    }
+    if key.is_none() {
+        // serde would take a list for the values of a section, in the order of its fields.
+        let is_section = |value: &toml::Value| match value {
+            toml::Value::Array(tables) => tables.iter().all(toml::Value::is_table),
+            value => value.is_table(),
+        };
+        values.retain(is_section);
     }
     values
 }
@@ -214,6 +229,18 @@ mod tests {
         assert_eq!(config.pool["debug"].workers, Some(2));
         assert_eq!(config.pool["debug"].env["A"], "b");
         assert_eq!(config.route.len(), 1);
+    }
+
+    #[test]
+    fn name_of_the_engine_replaces_no_other_setting() {
+        let name = ("SURUS_ENGINE", "cli");
+        let user = ("SURUS_ENGINE_USER", "nobody");
+        for variables in [[name, user], [user, name]] {
+            let engine = config(&variables).unwrap().engine;
+            assert_eq!(engine.name.as_deref(), Some("cli"));
+            assert_eq!(engine.user.as_deref(), Some("nobody"));
+        }
+        assert!(config(&[("SURUS_HTTP", "127.0.0.1:81")]).is_err());
     }
 
     #[test]
