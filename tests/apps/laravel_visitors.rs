@@ -76,8 +76,21 @@ const WARMUP: &str =
     "/page,/api/json?q=warm,/who?q=warm,/guarded,/notes/9,/change,/dies,/transaction";
 
 fn site(libraries: &str) -> Site {
+    of_parts(overlay(laravel_without_libraries(), "laravel"), libraries)
+}
+
+/// The same application without anything of Surus.
+fn unmodified(libraries: &str) -> Site {
+    let library = ",\n        \"surus/surus\": \"@dev\"";
+    let site = overlay(laravel_without_libraries(), "laravel")
+        .remove("surus.toml")
+        .remove("worker.php")
+        .replace("composer.json", library, "");
+    of_parts(site, libraries)
+}
+
+fn of_parts(site: Site, libraries: &str) -> Site {
     extension("pdo_sqlite", "php-sqlite3");
-    let site = overlay(laravel_without_libraries(), "laravel");
     let site = match libraries {
         "laravel8" => site.vendor(),
         newer => site.vendor_from(&framework(newer)),
@@ -144,6 +157,22 @@ fn every_engine_answers_as_classic(libraries: &str) {
             !log.contains("surus: "),
             "{what}: unexpected finding: {log}"
         );
+    }
+}
+
+#[test]
+fn unmodified_laravel_is_booted_by_one_word() {
+    let site = unmodified("laravel10");
+    let serve = |engine| site.serve_with(&["--engine", engine, "--workers", "2"], &[]);
+    let terminated = || {
+        let _ = std::fs::remove_file(site.www().join("storage/terminated"));
+    };
+    let classic = talk(&serve("classic"), CONVERSATION, TOKEN);
+    for engine in ["rewind", "worker"] {
+        terminated();
+        let surus = serve(engine);
+        surus.wait_for_log(|log| log.contains("script=\"surus://boot/laravel.php\""));
+        same(&classic, &talk(&surus, CONVERSATION, TOKEN), engine);
     }
 }
 
