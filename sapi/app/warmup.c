@@ -93,8 +93,6 @@ _Noreturn static void try_in_fork(int result, off_t at, uint32_t len, bool is_si
 	dup2(null, STDERR_FILENO);
 	if (read_request(at, len)) {
 		pages[0] = ask(handler, cache);
-		/* The user did not ask for this one, so it must not make the boot fail. */
-		pages[0].survived &= !is_silent || !surus_boot_check();
 	}
 	if (!is_silent) {
 		dup2(log, STDERR_FILENO);

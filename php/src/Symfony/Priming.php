@@ -7,6 +7,8 @@ use Symfony\Component\DependencyInjection\Container;
 use Symfony\Component\EventDispatcher\EventDispatcher;
 use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\HttpKernel\Kernel;
+use Symfony\Component\Routing\Router;
+use Symfony\Component\Translation\Translator;
 
 /**
  * Creates in the serving kernel, by their names, the services that warm-ups have needed in another
@@ -21,10 +23,17 @@ final class Priming
     /** They hold requests, or are the kernel itself. */
     private const NEVER = ['kernel', 'request_stack', 'service_container'];
 
+    /** Properties that are created when they are first used. */
+    private const PARTS = [
+        EventDispatcher::class => ['optimized'],
+        Router::class => ['matcher', 'generator'],
+        Translator::class => ['catalogues'],
+    ];
+
     /** @var array<string, string> why, by service */
     private array $leftOut = [];
 
-    /** @param array<string, list<string>> $names */
+    /** @param array<string, array<mixed>> $names of services, and of their parts by service */
     private function __construct(private readonly array $names)
     {
     }
@@ -40,11 +49,11 @@ final class Priming
         }
         $container = $used->getContainer();
         $all = self::services($container);
-        $names = ['services' => array_values(array_diff(array_keys($all), self::NEVER)), 'events' => []];
+        $names = ['services' => array_values(array_diff(array_keys($all), self::NEVER))];
         foreach ($all as $id => $service) {
-            if ($service instanceof EventDispatcher) {
-                foreach (array_keys(self::read($service, EventDispatcher::class, 'optimized') ?? []) as $event) {
-                    $names['events'][] = "$id\n$event";
+            foreach (self::PARTS as $class => $parts) {
+                foreach ($service instanceof $class ? $parts : [] as $part) {
+                    $names[$part][$id] = self::namesOf(self::read($service, $class, $part));
                 }
             }
         }
@@ -65,7 +74,7 @@ final class Priming
             $this->create($kernel->getContainer());
             $this->compare(self::fingerprints($kernel), ...$visitors);
             if (\count($this->leftOut) === $before) {
-                $this->listen($kernel->getContainer());
+                $this->createParts($kernel->getContainer());
                 $this->log($kernel, (hrtime(true) - $begun) / 1e6);
 
                 return;
@@ -187,21 +196,38 @@ final class Priming
         }
     }
 
-    /** Sorts listeners of events. It creates no listener. */
-    private function listen(object $container): void
+    /** Creates parts of services, none of which is of a request. */
+    private function createParts(object $container): void
     {
         $services = self::services($container);
-        foreach ($this->names['events'] as $name) {
-            [$id, $event] = explode("\n", $name, 2);
-            $sort = static function (EventDispatcher $dispatcher) use ($event): void {
+        $create = [
+            'matcher' => static fn (Router $router) => $router->getMatcher(),
+            'generator' => static fn (Router $router) => $router->getGenerator(),
+            'catalogues' => static fn (Translator $translator, string $locale) => $translator->getCatalogue($locale),
+            // This creates no listener.
+            'optimized' => \Closure::bind(static function (EventDispatcher $dispatcher, string $event): void {
                 if (!isset($dispatcher->optimized[$event]) && !empty($dispatcher->listeners[$event])) {
                     $dispatcher->optimizeListeners($event);
                 }
-            };
-            if (($services[$id] ?? null) instanceof EventDispatcher) {
-                \Closure::bind($sort, null, EventDispatcher::class)($services[$id]);
+            }, null, EventDispatcher::class),
+        ];
+        foreach ($create as $part => $one) {
+            foreach ($this->names[$part] ?? [] as $id => $names) {
+                foreach (isset($services[$id]) ? $names : [] as $name) {
+                    try {
+                        $one($services[$id], $name);
+                    } catch (\Throwable $e) {
+                        $this->leftOut["$id ($part)"] = $e::class.': '.$e->getMessage();
+                    }
+                }
             }
         }
+    }
+
+    /** @return list<string> */
+    private static function namesOf(mixed $part): array
+    {
+        return array_map('strval', \is_array($part) ? array_keys($part) : array_filter([\is_object($part) ? 'it' : '']));
     }
 
     private function log(Kernel $kernel, float $milliseconds): void

@@ -79,8 +79,7 @@ final class Server
         if ($warmup && $this->inner instanceof Kernel) {
             // A clone is unbooted, even of a booted kernel.
             $this->rehearsal ??= clone $this->inner;
-            // Not where a fork of the process tries the warm-up.
-            $this->primes = $this->primes || (Warmup::isAutomatic() && getmypid() === $this->pid);
+            $this->primes = $this->primes || Warmup::isAutomatic();
             Warmup::afterwards(fn () => $this->afterWarmup($warmup->isLast()));
             $this->interrupted = true;
             $this->handle($this->rehearsal);
@@ -147,7 +146,8 @@ final class Server
         if (\PHP_SESSION_ACTIVE === session_status()) {
             session_abort();
         }
-        $priming = $last && $this->primes ? $this->priming() : null;
+        // Not where a fork of the process tries the warm-up.
+        $priming = $last && $this->primes && getmypid() === $this->pid ? $this->priming() : null;
         if ($last || $this->interrupted) {
             $this->rehearsal->shutdown();
             $this->interrupted = false;
