@@ -99,6 +99,9 @@ int surus_boot_run(void)
 	zend_first_try {
 		fill_request_info();
 		if (php_request_startup() == SUCCESS) {
+			/* As OPcache does: code must not contain constants that surus_renew_constant() may
+			 * change. */
+			CG(compiler_options) |= ZEND_COMPILE_NO_CONSTANT_SUBSTITUTION;
 			surus_opcache_boot_begin();
 			surus_boot_time_begin();
 			surus_user_ini_activate(path, surus_settings.document_root);

@@ -4,27 +4,10 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::engine_setup;
-use crate::app::detect::{self, Application, Framework, Kind};
+use crate::app::detect::{Application, Framework, Kind};
 use crate::app::site::routes::Rule;
 use crate::config::Config;
 use crate::engines::{Code, Entry};
-
-/// Looks at the application, and adds what its boot script needs to the configuration. What the
-/// user has configured wins.
-pub fn complete(project: &Path, config: &mut Config) {
-    config.application = match engine_setup::has_own_boot(project, config) {
-        true => Application::Own,
-        false => match engine_setup::front(project, config) {
-            Some(front) => detect::look(project, &front),
-            None => Application::Unknown,
-        },
-    };
-    let boots = engine_setup::chosen(project, config).is_ok_and(|entry| entry.boots_script);
-    if let (true, Application::Known(framework)) = (boots, &config.application) {
-        config.route.extend(routes(framework.kind));
-    }
-}
 
 /// Why an engine cannot boot the application, whose framework has a boot script. `classic` then
 /// serves it.
@@ -60,7 +43,7 @@ pub fn is_checkpoint(framework: &Framework) -> bool {
 }
 
 /// Requests that need a process which has not loaded the application.
-fn routes(kind: Kind) -> Vec<Rule> {
+pub fn routes(kind: Kind) -> Vec<Rule> {
     if kind != Kind::WordPress {
         return Vec::new();
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 
 use super::{boot_script, stub, warm_ups};
-use crate::app::detect::{Application, Framework};
+use crate::app::detect::{self, Application, Framework};
 use crate::app::site::Site;
 use crate::app::site::routes::Routes;
 use crate::config::Config;
@@ -14,6 +14,22 @@ use crate::engine::Engine;
 use crate::engines::{self, Boot, Entry, FindScript, Plan};
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
+
+/// Looks at the application, and adds what its boot script needs to the configuration. What the
+/// user has configured wins.
+pub fn look_at_application(project: &Path, config: &mut Config) {
+    config.application = match has_own_boot(project, config) {
+        true => Application::Own,
+        false => match front(project, config) {
+            Some(front) => detect::look(project, &front),
+            None => Application::Unknown,
+        },
+    };
+    let boots = chosen(project, config).is_ok_and(|entry| entry.boots_script);
+    if let (true, Application::Known(framework)) = (boots, &config.application) {
+        config.route.extend(boot_script::routes(framework.kind));
+    }
+}
 
 /// Opens the application's directory.
 pub fn open_site(project: &Path, config: &Config) -> anyhow::Result<Site> {

@@ -15,7 +15,6 @@ use tracing::info;
 
 use super::{compiled, writable};
 use crate::app::Application;
-use crate::cli::boot_script;
 use crate::cli::engine_setup;
 use crate::cli::engine_setup::Asked;
 use crate::cli::options::Project;
@@ -116,7 +115,7 @@ fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)
     let Loaded {
         mut config, file, ..
     } = project.load()?;
-    boot_script::complete(&directory, &mut config);
+    engine_setup::look_at_application(&directory, &mut config);
     if config.engine.warmup == Warmup::Auto {
         // It would take longer than it saves a function that serves few events.
         config.engine.warmup = Warmup::off();
