@@ -47,7 +47,7 @@ serve: build ## Serve the demo application at http://127.0.0.1:8080
 test: setup static ## Run all tests
 	scripts/php-source
 	scripts/elasticmq
-	scripts/frameworks laravel10 symfony5 symfony7
+	scripts/frameworks laravel10 symfony5 symfony7 wordpress6
 	python3 -m unittest --quiet tests/php/stock/cli_driver.py
 	cargo test --workspace
 

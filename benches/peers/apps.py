@@ -58,7 +58,7 @@ def _wordpress(project: Path, scratch: Path, stack: contextlib.ExitStack) -> Non
     # Debian's package is full of links, some of which lead to packages that are only recommended.
     shutil.copytree(WORDPRESS, root, ignore_dangling_symlinks=True, ignore=shutil.ignore_patterns("wp-config.php"))
     shutil.copytree(REPOSITORY / "tests/apps/theme", root / "wp-content/themes/alps")
-    shutil.copy(REPOSITORY / "examples/wordpress/worker.php", project)
+    shutil.copy(REPOSITORY / "php/boot/wordpress.php", project / "worker.php")
     socket = database.start(scratch, "wordpress", stack)
     (root / "wp-config.php").write_text((HERE / "conf/wp-config.php").read_text().replace("@socket@", str(socket)))
     subprocess.run(["php8.2", "-d", "sendmail_path=/bin/true", HERE / "install_wordpress.php", root, APPS["wordpress"].host], check=True)

@@ -44,6 +44,23 @@ static void fill_request_info(void)
 	SG(request_info).path_translated = surus_settings.script;
 }
 
+/* Names what to run: the script, or the code that Surus has sent in its place. OPcache does not
+ * cache code with such a name. */
+static void open_script(zend_file_handle *handle, char *path)
+{
+	const char *code = surus_settings.code;
+
+	zend_stream_init_filename(handle, code ? surus_settings.code_name : path);
+	if (code) {
+		size_t len = strlen(code);
+		/* as zend_stream_fixup() does; zend_destroy_file_handle() frees it */
+		handle->buf = ecalloc(1, len + ZEND_MMAP_AHEAD);
+		handle->len = len;
+		memcpy(handle->buf, code, len);
+	}
+	handle->primary_script = 1;
+}
+
 static void execute(char *path)
 {
 	char directory[MAXPATHLEN];
@@ -64,8 +81,7 @@ static void execute(char *path)
 	if (is_rejected) {
 		return;
 	}
-	zend_stream_init_filename(&surus_boot_script, path);
-	surus_boot_script.primary_script = 1;
+	open_script(&surus_boot_script, path);
 	surus_serve_script_ended(php_execute_script(&surus_boot_script));
 	zend_destroy_file_handle(&surus_boot_script);
 }
@@ -83,6 +99,9 @@ int surus_boot_run(void)
 	zend_first_try {
 		fill_request_info();
 		if (php_request_startup() == SUCCESS) {
+			/* As OPcache does: code must not contain constants that surus_renew_constant() may
+			 * change. */
+			CG(compiler_options) |= ZEND_COMPILE_NO_CONSTANT_SUBSTITUTION;
 			surus_opcache_boot_begin();
 			surus_boot_time_begin();
 			surus_user_ini_activate(path, surus_settings.document_root);
@@ -122,11 +141,12 @@ int surus_boot_run(void)
 		        "surus-php: %s ended with a fatal error or an uncaught exception before it served "
 		        "a request\n", path);
 	} else {
+		const char *name = surus_settings.code ? surus_settings.code_name : path;
 		fprintf(stderr,
 		        "surus-php: %s has ended without serving anything; a script that the engine boots "
 		        "must call surus_serve($handler); otherwise choose the engine `classic` "
 		        "(engine.name)\n",
-		        path);
+		        name);
 	}
 	if (surus_engine_boots_in_prototype()) {
 		surus_php_shutdown();

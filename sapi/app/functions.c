@@ -32,6 +32,38 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers_send, 0, 0, IS_LONG, 0)
 	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, status, IS_LONG, 0, "200")
 ZEND_END_ARG_INFO()
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_renew_constant, 0, 2, _IS_BOOL, 0)
+
+	ZEND_ARG_TYPE_INFO(0, name, IS_STRING, 0)
+	ZEND_ARG_TYPE_INFO(0, value, IS_DOUBLE, 0)
+ZEND_END_ARG_INFO()
+
+/* surus_renew_constant(string $name, float $value): bool. Gives a constant in which the boot has
+ * kept a time, as a float or a whole number, the time of the request. False: there is none. */
+static PHP_FUNCTION(surus_renew_constant)
+{
+	zend_string *name;
+	zend_constant *constant;
+	double value;
+
+	ZEND_PARSE_PARAMETERS_START(2, 2)
+		Z_PARAM_STR(name)
+		Z_PARAM_DOUBLE(value)
+	ZEND_PARSE_PARAMETERS_END();
+	constant = zend_hash_find_ptr(EG(zend_constants), name);
+	if (!constant || ZEND_CONSTANT_MODULE_NUMBER(constant) != PHP_USER_CONSTANT) {
+		RETURN_FALSE;
+	}
+	if (Z_TYPE(constant->value) == IS_LONG) {
+		Z_LVAL(constant->value) = zend_dval_to_lval(value);
+	} else if (Z_TYPE(constant->value) == IS_DOUBLE) {
+		Z_DVAL(constant->value) = value;
+	} else {
+		RETURN_FALSE;
+	}
+	RETURN_TRUE;
+}
+
 /* fastcgi_finish_request(): bool. Ends the response; PHP continues. */
 static PHP_FUNCTION(fastcgi_finish_request)
 {
@@ -100,6 +132,7 @@ static PHP_FUNCTION(surus_form)
 }
 
 static const zend_function_entry functions[] = {
+	PHP_FE(surus_renew_constant, arginfo_surus_renew_constant)
 	PHP_FE(fastcgi_finish_request, arginfo_fastcgi_finish_request)
 	PHP_FE(apache_request_headers, arginfo_apache_request_headers)
 	PHP_FALIAS(getallheaders, apache_request_headers, arginfo_apache_request_headers)

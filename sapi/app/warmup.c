@@ -37,6 +37,12 @@ static bool read_exactly(off_t *from, void *to, size_t len)
 	return true;
 }
 
+/* Whether Surus asks for this warm-up by itself. It is left out where it fails. */
+static bool is_automatic(void)
+{
+	return SURUS_VAR(surus_request, "SURUS_WARMUP_AUTO") != NULL;
+}
+
 /* Reads a message of `len` bytes. */
 static bool read_request(off_t at, uint32_t len)
 {
@@ -76,9 +82,9 @@ static bool is_another(const struct page *first, const struct page *again)
 }
 
 /* Runs the request twice, the first time without output, because the prototype process will report
- * the same errors. */
-_Noreturn static void try_in_fork(int result, off_t at, uint32_t len, zend_fcall_info *handler,
-        zend_fcall_info_cache *cache)
+ * the same errors; an automatic one both times, because the user has not asked for it. */
+_Noreturn static void try_in_fork(int result, off_t at, uint32_t len, bool is_silent,
+        zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
 	struct page pages[2] = {{0}};
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC), log =
@@ -88,7 +94,9 @@ _Noreturn static void try_in_fork(int result, off_t at, uint32_t len, zend_fcall
 	if (read_request(at, len)) {
 		pages[0] = ask(handler, cache);
 	}
-	dup2(log, STDERR_FILENO);
+	if (!is_silent) {
+		dup2(log, STDERR_FILENO);
+	}
 	if (is_good(&pages[0]) && read_request(at, len)) {
 		pages[1] = ask(handler, cache);
 	}
@@ -101,8 +109,13 @@ static bool changes_responses(off_t at, uint32_t len, zend_fcall_info *handler,
         zend_fcall_info_cache *cache)
 {
 	struct page pages[2] = {{0}};
+	bool may_fail = false;
 	int result[2];
 
+	if (read_request(at, len)) {
+		may_fail = is_automatic();
+		surus_request_close(surus_request);
+	}
 	if (!surus_engine_boots_in_prototype() || pipe2(result, O_CLOEXEC) != 0) {
 		return false;
 	}
@@ -111,15 +124,21 @@ static bool changes_responses(off_t at, uint32_t len, zend_fcall_info *handler,
 	pid_t pid = fork();
 	surus_process->forks_workers = false;
 	if (pid == 0) {
-		try_in_fork(result[1], at, len, handler, cache);
+		try_in_fork(result[1], at, len, may_fail, handler, cache);
 	}
 	close(result[1]);
 	bool is_known = pid > 0 && read(result[0], pages, sizeof(pages)) == sizeof(pages);
 	close(result[0]);
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
 	}
+	bool is_bad = !is_known || !is_good(&pages[0]);
+	if (may_fail && (is_bad || is_another(&pages[0], &pages[1]))) {
+		fprintf(stderr, "surus-php: the application cannot be warmed up by a page that does not "
+		        "exist; name pages in engine.warmup\n");
+		return true;
+	}
 	/* A warm-up that fails the first time fails in the prototype process, too, which reports it. */
-	if (!is_known || !is_good(&pages[0]) || !is_another(&pages[0], &pages[1])) {
+	if (is_bad || !is_another(&pages[0], &pages[1])) {
 		return false;
 	}
 	if (read_request(at, len)) {
@@ -142,6 +161,7 @@ static bool warm_up(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 	char uri[256];
 
 	snprintf(uri, sizeof(uri), "%s", SURUS_VAR(surus_request, "REQUEST_URI"));
+	bool may_fail = is_automatic();
 	struct page page = ask(handler, cache);
 	const char *why =
 	        page.survived && surus_engine_boots_in_prototype() ? surus_boot_check() : NULL;
@@ -149,7 +169,7 @@ static bool warm_up(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 		fprintf(stderr, "surus-php: after the warm-up %s: %s\n", uri, why);
 		return false;
 	}
-	if (!is_good(&page)) {
+	if (!is_good(&page) && !(may_fail && page.survived)) {
 		fprintf(stderr,
 		        "surus-php: the warm-up %s %s; see the lines above, or take it out of "
 		        "engine.warmup\n", uri,

@@ -115,6 +115,10 @@ bool surus_settings_read(int fd)
 			}
 		} else if (IS("script")) {
 			surus_settings.script = value;
+		} else if (IS("code")) {
+			surus_settings.code = value;
+		} else if (IS("code_name")) {
+			surus_settings.code_name = value;
 		} else if (IS("document_root")) {
 			surus_settings.document_root = value;
 		} else if (IS("warms_up")) {

@@ -12,6 +12,10 @@ enum surus_engine { SURUS_CLASSIC, SURUS_WORKER, SURUS_STANDBY, SURUS_FORK, SURU
 struct surus_settings {
 	enum surus_engine engine;
 	char *script; /* the script to boot; NULL on `classic` */
+	/* A boot script of Surus, which runs in place of `script`; NULL: there is none. It is never a
+	 * file, so that no user can change it and open_basedir need not allow it. */
+	char *code;
+	char *code_name; /* its name in messages */
 	char *document_root; /* DOCUMENT_ROOT during the boot */
 	bool warms_up; /* there are warm-ups */
 	char **sockets; /* peers whose connections the workers may share; NULL-terminated */

@@ -2,6 +2,7 @@
 //! rejection.
 
 pub mod compression;
+pub mod detect;
 mod entity_tag;
 pub mod forwarded;
 pub(crate) mod response;

@@ -13,7 +13,7 @@ use super::engine_setup;
 use super::engine_setup::Asked;
 use super::exposed_files::NoPages;
 use super::options::Args;
-use super::{config_trust, file_access, htaccess, serve, spool_access, user_ini};
+use super::{boot_script, config_trust, file_access, htaccess, serve, spool_access, user_ini};
 use crate::app::site::routes::Routes;
 use crate::app::site::{Resolution, Site};
 use crate::cli::stdout::say;
@@ -124,6 +124,11 @@ async fn check(project: &Path, config: &Config, findings: &mut Findings) {
     if !config.route.is_empty() {
         findings.fine("routes", config.route.len());
     }
+    if let Some(obstacle) = boot_script::configured_obstacle(config) {
+        findings.note(format_args!(
+            "the application cannot be booted, and `classic` will serve it: {obstacle}"
+        ));
+    }
     match engine_setup::asked_for(project, config, &routes) {
         Ok(all) => {
             for name in config.pool.keys() {
@@ -196,6 +201,11 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
     one.config.engine.workers = Some(1);
     let pool = match engine_setup::boot_one(&one, project, &Arc::new(Metrics::default())).await {
         Ok(pool) => pool,
+        Err(error) if one.may_be_unbooted() => {
+            return findings.note(format_args!(
+                "the application cannot be booted, and `classic` will serve it: {error:#}"
+            ));
+        }
         Err(error) => return findings.stop(&error),
     };
     let report = pool.report();
@@ -205,6 +215,10 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
         "engine",
         format_args!("{}: {}", one.name, one.entry.what_happens),
     );
+    if let Some(framework) = one.framework() {
+        let script = boot_script::name(framework.kind);
+        findings.fine("boot script", format_args!("{script}, for {framework}"));
+    }
     let why = match config.engine.workers {
         Some(_) => "engine.workers".to_string(),
         None => format!(
@@ -226,7 +240,7 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
     for sentence in contradictions(&facts) {
         findings.note(sentence);
     }
-    if !one.entry.boots_script && !config.engine.warmup.is_empty() {
+    if !one.entry.boots_script && !config.engine.warmup.urls().is_empty() {
         findings.note(format_args!(
             "engine.warmup has no effect: `{}` boots no script that could be warmed up; `rewind`, \
              `fork`, `standby` and `worker` do",

@@ -1,22 +1,35 @@
 //! Decides which engines a configuration needs and what they boot, and boots them.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use http::{HeaderValue, Request, Uri, header};
 
-use super::stub;
+use super::{boot_script, stub, warm_ups};
+use crate::app::detect::{self, Application, Framework};
+use crate::app::site::Site;
 use crate::app::site::routes::Routes;
-use crate::app::site::{Resolution, Site};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engines::{self, Boot, Entry, FindScript, Plan};
-use crate::event::{Address, Body, Event, Origin};
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
+
+/// Looks at the application, and adds what its boot script needs to the configuration. What the
+/// user has configured wins.
+pub fn look_at_application(project: &Path, config: &mut Config) {
+    config.application = match has_own_boot(project, config) {
+        true => Application::Own,
+        false => match front(project, config) {
+            Some(front) => detect::look(project, &front),
+            None => Application::Unknown,
+        },
+    };
+    let boots = chosen(project, config).is_ok_and(|entry| entry.boots_script);
+    if let (true, Application::Known(framework)) = (boots, &config.application) {
+        config.route.extend(boot_script::routes(framework.kind));
+    }
+}
 
 /// Opens the application's directory.
 pub fn open_site(project: &Path, config: &Config) -> anyhow::Result<Site> {
@@ -74,13 +87,27 @@ fn boots_script(project: &Path, config: &Config) -> anyhow::Result<bool> {
 /// The engine for requests for which no route names another.
 pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Entry> {
     if let Some(name) = &config.engine.name {
-        return engines::find(name);
+        return bootable(engines::find(name)?, config);
     }
     let Some(entry) = script(project, config).or_else(|| front(project, config)) else {
         return engines::find("classic");
     };
     let boots = runtime(config).is_some() || serves(&entry);
     engines::find(if boots { "rewind" } else { "classic" })
+}
+
+/// The engine, or `classic` if it cannot boot the application.
+fn bootable(entry: &'static Entry, config: &Config) -> anyhow::Result<&'static Entry> {
+    match boot_script::obstacle(entry, &config.application) {
+        Some(_) => engines::find("classic"),
+        None => Ok(entry),
+    }
+}
+
+/// Whether the user decides how the application boots, by a script or a runtime.
+pub fn has_own_boot(project: &Path, config: &Config) -> bool {
+    let front = || front(project, config).is_some_and(|front| serves(&front));
+    config.engine.script.is_some() || runtime_name(config).is_some() || front()
 }
 
 /// The runtime that the application is configured to use. Its entry script then does not call
@@ -96,17 +123,21 @@ enum Runtime {
 
 /// The runtime that `[env]` names, or the environment if PHP gets all of it, as on AWS Lambda.
 fn runtime(config: &Config) -> Option<Runtime> {
-    let inherited = || match config.engine.clear_env {
-        true => None,
-        false => std::env::var(APP_RUNTIME).ok(),
-    };
-    let class = config.env.get(APP_RUNTIME).cloned().or_else(inherited)?;
+    let class = runtime_name(config)?;
     match class.trim_start_matches('\\') {
         r"Surus\Symfony\Runtime" => Some(Runtime::Symfony),
         r"Surus\Laravel\Runtime" => Some(Runtime::Laravel),
         r"Runtime\FrankenPhpSymfony\Runtime" => Some(Runtime::FrankenPhp),
         _ => None,
     }
+}
+
+fn runtime_name(config: &Config) -> Option<String> {
+    let inherited = || match config.engine.clear_env {
+        true => None,
+        false => std::env::var(APP_RUNTIME).ok(),
+    };
+    config.env.get(APP_RUNTIME).cloned().or_else(inherited)
 }
 
 /// The variable from which Symfony's Runtime component takes the name of its class.
@@ -137,7 +168,7 @@ pub fn unconfigured_worker(project: &Path, config: &Config) -> Option<PathBuf> {
 
 /// The document root's `index.php`. If the site cannot be opened, `serve` reports it when it opens
 /// the site.
-fn front(project: &Path, config: &Config) -> Option<PathBuf> {
+pub fn front(project: &Path, config: &Config) -> Option<PathBuf> {
     let site = Site::open(project, &config.site, None).ok()?;
     let front = site.front_controller()?;
     Some(front.filename.to_path_buf())
@@ -202,6 +233,41 @@ pub struct Asked {
     pub config: Config,
 }
 
+impl Asked {
+    /// The framework whose boot script boots the pool. None if a script of the user's does.
+    pub fn framework(&self) -> Option<&Framework> {
+        let boots = self.entry.boots_script && self.entry.runs_scripts();
+        boot_script::of(&self.config.application).filter(|_| boots)
+    }
+
+    /// Whether to warm up without URLs: the boot script then discards what a warm-up leaves.
+    fn warms_up_alone(&self) -> bool {
+        let discards = match self.framework() {
+            Some(framework) => !boot_script::is_checkpoint(framework),
+            None => matches!(
+                runtime(&self.config),
+                Some(Runtime::Symfony | Runtime::Laravel)
+            ),
+        };
+        discards && self.entry.isolates && !self.config.engine.warmup.is_off()
+    }
+
+    /// Whether `classic` serves the application if it cannot be booted. Not if its boot script is
+    /// the user's, who then has to know.
+    pub fn may_be_unbooted(&self) -> bool {
+        let boots = self.entry.boots_script && self.entry.runs_scripts();
+        boots && self.config.application != Application::Own
+    }
+
+    /// The same pool on `classic`.
+    fn unbooted(&self) -> anyhow::Result<Asked> {
+        Ok(Asked {
+            entry: engines::find("classic")?,
+            ..self.clone()
+        })
+    }
+}
+
 /// The configured engine, and the engines and pools that routes name, each once.
 pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Result<Vec<Asked>> {
     let main = chosen(project, config)?;
@@ -226,7 +292,7 @@ pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Re
                     .context("a [[route]] names neither an engine nor a [pool]")?;
                 Asked {
                     name: entry.name,
-                    entry,
+                    entry: bootable(entry, config)?,
                     config: config.clone(),
                 }
             }
@@ -239,6 +305,26 @@ pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Re
 pub struct Planned {
     pub asked: Asked,
     pub plan: Plan,
+    /// The number of the plan to follow if this one's application cannot be booted.
+    pub otherwise: Option<usize>,
+}
+
+/// Plans how to run the pools. Those that are only run instead of others come last.
+pub fn plan_all(asked: Vec<Asked>, project: &Path) -> anyhow::Result<Vec<Planned>> {
+    let plans = asked.into_iter().map(|asked| plan(asked, project));
+    let mut plans = plans.collect::<anyhow::Result<Vec<_>>>()?;
+    for index in 0..plans.len() {
+        if plans[index].asked.may_be_unbooted() {
+            let unbooted = plans[index].asked.unbooted()?;
+            plans[index].otherwise = Some(plans.len());
+            plans.push(Planned {
+                asked: unbooted,
+                plan: plans[index].plan.unbooted(),
+                otherwise: None,
+            });
+        }
+    }
+    Ok(plans)
 }
 
 /// Plans how to run a pool.
@@ -252,7 +338,7 @@ pub fn plan(asked: Asked, project: &Path) -> anyhow::Result<Planned> {
         asked.name,
         asked.entry,
         &settings,
-        finder(project.to_path_buf(), asked.config.clone()),
+        finder(project.to_path_buf(), asked.clone()),
         ini.flat_map(|(name, value)| {
             value
                 .entries()
@@ -263,7 +349,11 @@ pub fn plan(asked: Asked, project: &Path) -> anyhow::Result<Planned> {
         asked.config.env.clone(),
     )
     .with_context(|| format!("engine `{}`", asked.name))?;
-    Ok(Planned { asked, plan })
+    Ok(Planned {
+        asked,
+        plan,
+        otherwise: None,
+    })
 }
 
 /// Plans and boots a pool.
@@ -312,70 +402,27 @@ pub fn script_and_site(project: &Path, config: &Config) -> anyhow::Result<(PathB
     Ok((script, site))
 }
 
-fn finder(project: PathBuf, config: Config) -> FindScript {
+fn finder(project: PathBuf, asked: Asked) -> FindScript {
     Arc::new(move || {
-        let (script, site) = script_and_site(&project, &config)?;
+        let config = &asked.config;
+        let (script, site) = script_and_site(&project, config)?;
         let document_root = site
             .root()
             .to_str()
             .context("the document root is not UTF-8")?;
+        let framework = asked.framework();
+        let warmup = match framework.is_some_and(boot_script::is_checkpoint) {
+            true => Vec::new(),
+            false => warm_ups::of(&config.engine.warmup, asked.warms_up_alone(), &site)?,
+        };
         Ok(Boot {
+            code: framework
+                .map(|framework| boot_script::code(framework, &project))
+                .transpose()?,
             script,
             document_root: document_root.to_string(),
-            warmup: warmups(&config.engine.warmup, &site)?,
+            warmup,
         })
-    })
-}
-
-/// The requests of `engine.warmup`. `SURUS_WARMUP` tells PHP the number of the request and their
-/// total. An application can then skip what only a client's request may cause, and a runner can
-/// clean up after the last.
-fn warmups(urls: &[String], site: &Site) -> anyhow::Result<Vec<Event>> {
-    (1..)
-        .zip(urls)
-        .map(|(number, url)| {
-            let mut event = get(url, site).context("engine.warmup")?;
-            let which = format!("{number}/{}", urls.len());
-            event.variables.push(("SURUS_WARMUP".into(), which));
-            Ok(event)
-        })
-        .collect()
-}
-
-/// A request for `/path?query`, or for a whole URL if the application checks its host.
-pub fn get(url: &str, site: &Site) -> anyhow::Result<Event> {
-    let wrong = || {
-        format!(
-            "engine.warmup has {url:?}; expected a URL such as \"/\" or \
-             \"https://example.org/login\""
-        )
-    };
-    let uri: Uri = url.parse().with_context(wrong)?;
-    let host = uri.authority().map_or("localhost", |host| host.as_str());
-    let Resolution::Script(script) = site.resolve(uri.path()) else {
-        bail!("engine.warmup has {url:?}, which PHP does not answer");
-    };
-    let mut request = Request::get(uri.path_and_query().map_or("/", |path| path.as_str()))
-        .body(Body::Empty)
-        .with_context(wrong)?;
-    let host = HeaderValue::from_str(host).with_context(wrong)?;
-    request.headers_mut().insert(header::HOST, host);
-    let local = Address::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-    Ok(Event {
-        id: 0,
-        request,
-        script,
-        origin: Origin {
-            client: Some(local.clone()),
-            server: Some(local),
-            https: uri.scheme_str() == Some("https"),
-        },
-        variables: Vec::new(),
-        deadline: Instant::now() + Duration::from_secs(3600),
-        patience: None,
-        spool: None,
-        hold: None,
-        early_hints: None,
     })
 }
 

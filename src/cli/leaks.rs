@@ -9,6 +9,7 @@ use http_body_util::BodyExt;
 use super::engine_setup;
 use super::engine_setup::Asked;
 use super::options::Args;
+use super::warm_ups;
 use crate::app::site::Site;
 use crate::cli::stdout::say;
 use crate::engine::Engine;
@@ -53,7 +54,7 @@ pub fn run(leaks: Leaks) -> anyhow::Result<()> {
         for url in &leaks.urls {
             let mut status = StatusCode::OK;
             for _ in 0..=leaks.before {
-                status = ask(&*pool, engine_setup::get(url, &site)?)
+                status = ask(&*pool, warm_ups::get(url, &site)?)
                     .await
                     .with_context(|| format!("GET {url}"))?
                     .0;
@@ -72,7 +73,7 @@ pub fn run(leaks: Leaks) -> anyhow::Result<()> {
 
 /// What the previous request left behind; `None` if its process has exited.
 async fn leavings(pool: &dyn Engine, url: &str, site: &Site) -> anyhow::Result<Option<String>> {
-    let mut event = engine_setup::get(url, site)?;
+    let mut event = warm_ups::get(url, site)?;
     let headers = event.request.headers_mut();
     headers.insert("surus-leaks", HeaderValue::from_static("1"));
     let (status, text) = ask(pool, event).await?;

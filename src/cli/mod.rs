@@ -2,6 +2,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
+mod boot_engines;
+mod boot_script;
 mod check;
 mod config_lint;
 mod config_trust;
@@ -22,6 +24,7 @@ mod status;
 mod stdout;
 mod stub;
 mod user_ini;
+mod warm_ups;
 
 pub use serve::keep_other;
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use super::config_trust;
+use super::{config_trust, engine_setup};
 use crate::config::{self, Config, IniValue, Loaded};
 use crate::engines;
 use crate::fronts::http::Address;
@@ -94,6 +94,7 @@ impl Args {
     pub fn load(&self) -> anyhow::Result<Loaded> {
         let mut loaded = self.project.load_for(self.engine.as_deref())?;
         self.apply(&mut loaded.config)?;
+        engine_setup::look_at_application(&self.project.directory()?, &mut loaded.config);
         Ok(loaded)
     }
 

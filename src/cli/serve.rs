@@ -13,14 +13,15 @@ use tracing::{error, info, warn};
 
 use super::engine_setup::Planned;
 use super::options::Args;
-use super::{config_lint, config_trust, engine_setup, keeper_tasks, memory_trim, spool_access};
+use super::{
+    boot_engines, boot_script, config_trust, engine_setup, keeper_tasks, memory_trim, spool_access,
+};
 use crate::app::site::file_opener::Opener;
 use crate::app::site::routes::Routes;
 use crate::app::x_sendfile::SendFile;
 use crate::app::{Application, DocumentTree};
 use crate::cli::stdout;
 use crate::config::Config;
-use crate::engine::Engine;
 use crate::engines;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http;
@@ -29,7 +30,6 @@ use crate::fronts::http::{
     AccessLog, Accounting, Address, Admission, Bound, Listener, Mode, Service,
 };
 use crate::keeper::{self, Client, Keeper, Outcome, confine};
-use crate::launcher::Launch;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::reopen::Logs;
@@ -77,11 +77,14 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let admin = config.admin.bind(&project)?;
     let place = open_place(&project, &config)?;
     let asked = engine_setup::asked_for(&project, &config, &place.routes)?;
-    let plans = asked
-        .into_iter()
-        .map(|asked| engine_setup::plan(asked, &project));
-    let plans: Arc<Vec<Planned>> = Arc::new(plans.collect::<Result<_, _>>()?);
+    let plans = Arc::new(engine_setup::plan_all(asked, &project)?);
     let main = engine_setup::chosen(&project, &config)?.name;
+    if let Some(obstacle) = boot_script::configured_obstacle(&config) {
+        warn!(
+            application = obstacle,
+            "the application cannot be booted; `classic` serves it instead"
+        );
+    }
     if !is_kept {
         return run_front(Front {
             project,
@@ -145,10 +148,7 @@ pub fn keep_other(
     log::start_direct(&config.config.log)?;
     let place = open_place(project, &config.config)?;
     let asked = engine_setup::asked_for(project, &config.config, &place.routes)?;
-    let plans = asked
-        .into_iter()
-        .map(|asked| engine_setup::plan(asked, project));
-    let plans = Arc::new(plans.collect::<Result<_, _>>()?);
+    let plans = Arc::new(engine_setup::plan_all(asked, project)?);
     keep(project, &config.config, plans, front)
 }
 
@@ -265,7 +265,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
     }
     let metrics = Arc::new(Metrics::default());
     let engines = tokio::select! {
-        booted = boot_all(&plans, &keeper, &metrics) => booted?,
+        booted = boot_engines::boot(&plans, &keeper, &metrics) => booted?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
         _ = quit.recv() => return Ok(()),
@@ -455,46 +455,4 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Docu
         send_file,
         routes,
     })
-}
-
-type Engines = BTreeMap<&'static str, Arc<dyn Engine>>;
-
-async fn boot_all(
-    plans: &[Planned],
-    keeper: &Option<Arc<Client>>,
-    metrics: &Arc<Metrics>,
-) -> anyhow::Result<Engines> {
-    let mut booted: Engines = BTreeMap::new();
-    for (planned, number) in plans.iter().zip(0..) {
-        let asked = &planned.asked;
-        let name = asked.name;
-        let launch = keeper.clone().map(|by| Launch { by, pool: number });
-        let pool = engine_setup::boot_planned(planned, launch, metrics).await?;
-        let report = pool.report();
-        match report.get("opcache") {
-            "on" => {}
-            _ if !asked.entry.is_standing() || !asked.entry.runs_scripts() => {}
-            "file cache only" => warn!(
-                "OPcache uses no shared memory (opcache.file_cache_only), so every request reads \
-                 its compiled files from disk"
-            ),
-            state => warn!(
-                opcache = state,
-                "PHP runs without OPcache, so every request compiles its files"
-            ),
-        }
-        for setting in config_lint::unknown_settings(&report, &asked.config) {
-            warn!(engine = name, "{}", config_lint::unknown_setting(setting));
-        }
-        info!(
-            engine = name,
-            php = report.get("php_running"),
-            ini = report.get("ini_file"),
-            opcache = report.get("opcache"),
-            workers = pool.status().workers.len(),
-            "PHP is ready"
-        );
-        booted.insert(name, pool);
-    }
-    Ok(booted)
 }

@@ -11,6 +11,7 @@ use anyhow::Context;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::app::detect::Application;
 use crate::app::site;
 use crate::engines;
 use crate::fronts::{admin, http, lambda};
@@ -38,6 +39,9 @@ pub struct Config {
     pub access_log: http::request::access_log::Settings,
     pub admin: admin::Settings,
     pub lambda: lambda::Settings,
+    /// What the application is, for the choice of a boot script.
+    #[serde(skip)]
+    pub application: Application,
     pub package: package::Settings,
 }
 
@@ -126,6 +130,9 @@ impl Config {
         let engine = &mut config.engine;
         engine.name = pool.engine.or(engine.name.take());
         engine.workers = pool.workers.or(engine.workers);
+        if pool.script.is_some() {
+            config.application = Application::Own;
+        }
         engine.script = pool.script.or(engine.script.take());
         config.php.extend(pool.php);
         config.env.extend(pool.env);

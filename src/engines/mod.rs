@@ -8,6 +8,7 @@ mod overload;
 mod php_ini;
 mod queue;
 mod response_spool;
+mod warmup;
 pub mod workers;
 
 use std::collections::BTreeMap;
@@ -32,7 +33,8 @@ use queue::Bounds;
 use workers::{Limits, Pool, Spec};
 
 pub use catalogue::{CATALOGUE, Entry, Runs, find, known};
-pub use workers::{Boot, FindScript, observe_parking};
+pub use warmup::Warmup;
+pub use workers::{Boot, Code, FindScript, observe_parking};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -57,9 +59,10 @@ pub struct Settings {
     /// Whether another user than root can replace the configuration of a server that root starts.
     #[serde(skip)]
     pub is_replaceable: bool,
-    /// URLs to request once after the boot, so that all later events find their code loaded:
-    /// `["/", "/login"]`.
-    pub warmup: Vec<String>,
+    /// What to request once after the boot, so that all later events find their code loaded: with
+    /// `auto` a page that does not exist, where Surus knows the framework; `["/", "/login"]` adds
+    /// URLs, and `[]` turns it off.
+    pub warmup: Warmup,
     /// The number of PHP processes; by default derived from CPUs and memory.
     #[serde(deserialize_with = "workers_of")]
     pub workers: Option<usize>,
@@ -142,7 +145,7 @@ impl Default for Settings {
             relay: RelayKind::default(),
             project: None,
             is_replaceable: false,
-            warmup: Vec::new(),
+            warmup: Warmup::Auto,
             workers: None,
             shared_sockets: Vec::new(),
             verify_restore: false,
@@ -183,6 +186,9 @@ pub fn restrict_process(settings: &Settings) -> anyhow::Result<()> {
     }
 }
 
+/// Tells the application which engine serves it.
+const ENGINE: &str = "SURUS_ENGINE";
+
 /// How to run a pool, derived from its settings.
 #[derive(Clone)]
 pub enum Plan {
@@ -220,8 +226,7 @@ pub fn plan(
     ini: Vec<(String, String)>,
     mut env: BTreeMap<String, String>,
 ) -> anyhow::Result<Plan> {
-    // Tells the application which engine serves it.
-    env.entry("SURUS_ENGINE".into())
+    env.entry(ENGINE.into())
         .or_insert_with(|| entry.name.into());
     if let Runs::External(way) = entry.runs {
         let spec = external::Spec {
@@ -289,6 +294,17 @@ pub fn plan(
 }
 
 impl Plan {
+    /// The same pool on `classic`.
+    pub fn unbooted(&self) -> Plan {
+        let mut plan = self.clone();
+        if let Plan::SurusPhp { spec, .. } = &mut plan {
+            spec.engine = "classic";
+            spec.script = None;
+            spec.env.insert(ENGINE.into(), spec.engine.into());
+        }
+        plan
+    }
+
     /// Whether workers connect to sockets of this process.
     pub fn listens(&self) -> bool {
         match self {

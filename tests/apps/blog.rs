@@ -13,6 +13,12 @@ pub const PNG: &[u8] = include_bytes!("elephant.png");
 /// WordPress as Debian ships it, with its own configuration, and a theme because the package has
 /// none. `more` is PHP for the configuration.
 pub fn site(database: &Database, root: &str, more: &str) -> Site {
+    let files = installed("/usr/share/wordpress", "wordpress");
+    site_of(&files, database, root, more)
+}
+
+/// The same with the files of another version.
+pub fn site_of(files: &Path, database: &Database, root: &str, more: &str) -> Site {
     let config = format!(
         r#"<?php
 define('DB_NAME', 'wordpress');
@@ -39,7 +45,7 @@ require ABSPATH.'wp-settings.php';
     );
     let below = |path: &str| format!("{root}{path}");
     Site::new()
-        .copy(&installed("/usr/share/wordpress", "wordpress"), root)
+        .copy(files, root)
         .copy(&fixture("theme"), &below("wp-content/themes/alps"))
         .directory(&below("wp-content/uploads"))
         .write(&below("wp-config.php"), &config)

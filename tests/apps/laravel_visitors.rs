@@ -76,8 +76,21 @@ const WARMUP: &str =
     "/page,/api/json?q=warm,/who?q=warm,/guarded,/notes/9,/change,/dies,/transaction";
 
 fn site(libraries: &str) -> Site {
+    of_parts(overlay(laravel_without_libraries(), "laravel"), libraries)
+}
+
+/// The same application without anything of Surus.
+fn unmodified(libraries: &str) -> Site {
+    let library = ",\n        \"surus/surus\": \"@dev\"";
+    let site = overlay(laravel_without_libraries(), "laravel")
+        .remove("surus.toml")
+        .remove("worker.php")
+        .replace("composer.json", library, "");
+    of_parts(site, libraries)
+}
+
+fn of_parts(site: Site, libraries: &str) -> Site {
     extension("pdo_sqlite", "php-sqlite3");
-    let site = overlay(laravel_without_libraries(), "laravel");
     let site = match libraries {
         "laravel8" => site.vendor(),
         newer => site.vendor_from(&framework(newer)),
@@ -144,6 +157,76 @@ fn every_engine_answers_as_classic(libraries: &str) {
             !log.contains("surus: "),
             "{what}: unexpected finding: {log}"
         );
+    }
+}
+
+#[test]
+fn unmodified_laravel_is_booted_by_one_word() {
+    let site = unmodified("laravel10");
+    let serve = |engine| site.serve_with(&["--engine", engine, "--workers", "2"], &[]);
+    let terminated = || {
+        let _ = std::fs::remove_file(site.www().join("storage/terminated"));
+    };
+    let classic = talk(&serve("classic"), CONVERSATION, TOKEN);
+    for engine in ["rewind", "worker"] {
+        terminated();
+        let surus = serve(engine);
+        surus.wait_for_log(|log| log.contains("script=\"surus://boot/laravel.php\""));
+        same(&classic, &talk(&surus, CONVERSATION, TOKEN), engine);
+    }
+}
+
+/// The front controller of Laravel 10.
+const FRONT: &str = r#"<?php
+
+use Illuminate\Contracts\Http\Kernel;
+use Illuminate\Http\Request;
+
+define('LARAVEL_START', microtime(true));
+
+// If the application is in maintenance mode via the "down" command …
+if (file_exists($maintenance = __DIR__.'/../storage/framework/maintenance.php')) {
+    require $maintenance;
+}
+
+require __DIR__.'/../vendor/autoload.php';
+
+$app = require_once __DIR__.'/../bootstrap/app.php';
+
+$kernel = $app->make(Kernel::class);
+
+$response = $kernel->handle(
+    $request = Request::capture()
+)->send();
+
+$kernel->terminate($request, $response);
+"#;
+
+/// What the front controller does before it creates the request belongs to each request.
+#[test]
+fn laravel_front_controller_start_runs_for_each_request() {
+    let start = "<?php Illuminate\\Support\\Facades\\Route::get('/start', fn () => \
+        [LARAVEL_START - $_SERVER['REQUEST_TIME_FLOAT']]);";
+    let site = unmodified("laravel10")
+        .write("public/index.php", FRONT)
+        .write("routes/api.php", start);
+    let maintenance = site.www().join("storage/framework/maintenance.php");
+    let down = "<?php http_response_code(503); echo 'down'; exit;";
+    for engine in ["rewind", "worker"] {
+        std::fs::create_dir_all(maintenance.parent().unwrap()).unwrap();
+        // It boots in maintenance mode, too.
+        std::fs::write(&maintenance, down).unwrap();
+        let surus = site.serve_with(&["--engine", engine, "--workers", "1"], &[]);
+        surus.wait_for_log(|log| log.contains("script=\"surus://boot/laravel.php\""));
+        let visitor = Client::new(&surus.url);
+        visitor.get("/api/start").status(503).says("down");
+        std::fs::remove_file(&maintenance).unwrap();
+        for _ in 0..2 {
+            let late = visitor.get("/api/start").ok().json()[0].as_f64().unwrap();
+            assert_eq!(late, 0.0, "{engine}");
+        }
+        std::fs::write(&maintenance, down).unwrap();
+        visitor.get("/api/start").status(503).says("down");
     }
 }
 

@@ -20,6 +20,7 @@ mod guides;
 mod jobs;
 mod laravel;
 mod laravel_visitors;
+mod one_word;
 mod phpmyadmin;
 mod plain;
 mod psr15;

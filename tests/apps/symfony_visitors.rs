@@ -80,6 +80,30 @@ fn site(libraries: &str) -> Site {
     overlay(Site::new(), "symfony").vendor_from(&framework(libraries))
 }
 
+/// The same application without anything of Surus.
+fn unmodified(libraries: &str) -> Site {
+    let library = r#", "surus/surus": "@dev""#;
+    overlay(Site::new(), "symfony")
+        .remove("surus.toml")
+        .replace("composer.json", library, "")
+        .vendor_from(&framework(libraries))
+}
+
+/// A front controller from before the Runtime component.
+const WITHOUT_RUNTIME: &str = "<?php
+
+use App\\Kernel;
+use Symfony\\Component\\HttpFoundation\\Request;
+
+require dirname(__DIR__).'/vendor/autoload.php';
+
+$kernel = new Kernel($_SERVER['APP_ENV'], (bool) $_SERVER['APP_DEBUG']);
+$request = Request::createFromGlobals();
+$response = $kernel->handle($request);
+$response->send();
+$kernel->terminate($request, $response);
+";
+
 fn serve(site: &Site, engine: &str, workers: &str, warmup: &str) -> Surus {
     site.serve_with(
         &["--engine", engine, "--workers", workers],
@@ -122,6 +146,97 @@ fn every_engine_answers_as_classic(libraries: &str) {
             "{what}: unexpected finding: {log}"
         );
     }
+}
+
+/// Compares engines that boot an unmodified application with `classic`.
+fn one_word_boots(site: &Site, script: &str) {
+    let production = [("SURUS_ENV_APP_ENV", "prod"), ("SURUS_ENV_APP_DEBUG", "0")];
+    let serve = |engine| site.serve_with(&["--engine", engine, "--workers", "2"], &production);
+    let all = [CONVERSATION, CHANGES];
+    let surus = serve("classic");
+    let classic = all.map(|steps| talk(&surus, steps, TOKEN));
+    drop(surus);
+    for (engine, asked) in [("rewind", 2), ("worker", 1)] {
+        let surus = serve(engine);
+        surus.wait_for_log(|log| log.contains(&format!("script=\"surus://boot/{script}\"")));
+        for (steps, classic) in all.iter().zip(&classic).take(asked) {
+            same(classic, &talk(&surus, steps, TOKEN), engine);
+        }
+    }
+}
+
+/// The default warm-up creates services ahead, but none that a request would find different.
+#[test]
+fn symfony_service_whose_constructor_looks_at_the_visitor_is_left_to_requests() {
+    let site = unmodified("symfony7");
+    for warmup in ["auto", "/born,/page,/who"] {
+        let surus = site.serve_with(
+            &["--engine", "rewind", "--workers", "1"],
+            &[
+                ("SURUS_ENV_APP_ENV", "prod"),
+                ("SURUS_ENV_APP_DEBUG", "0"),
+                ("SURUS_ENGINE_WARMUP", warmup),
+            ],
+        );
+        // Seconds later, a time from the boot would show.
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        let mut cast = std::collections::BTreeSet::new();
+        for agent in ["one", "two", "three"] {
+            let visitor = Client::new(&surus.url);
+            let born = visitor
+                .get_as("/born", &[("user-agent", agent)])
+                .ok()
+                .json();
+            assert_eq!(born[0], agent, "{warmup}");
+            assert!(cast.insert(born[1].as_u64().unwrap()), "{warmup}: {cast:?}");
+            assert!(born[2].as_i64().unwrap() >= 0, "{warmup}: {born}");
+        }
+        let log = surus.log();
+        assert!(log.contains("services created ahead"), "{log}");
+        let listener = r"App\Service\Listener is created by each request";
+        assert!(log.replace(r"\\", r"\").contains(listener), "{log}");
+        if warmup != "auto" {
+            // The container makes them inside of the controller.
+            let controller = r"App\Controller\Visitor is created by each request";
+            assert!(log.replace(r"\\", r"\").contains(controller), "{log}");
+        }
+    }
+}
+
+/// A boot must not leave a connection open.
+#[test]
+fn symfony_service_that_connects_to_a_server_is_left_to_requests() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // A listener of every request needs it, so the warm-up does, too.
+    let connect = format!(
+        "public mixed $connection;\n    public function __construct()\n    {{\n        \
+         $this->connection = stream_socket_client('tcp://{}');",
+        server.local_addr().unwrap()
+    );
+    let agent = "src/Service/Agent.php";
+    let site = unmodified("symfony7")
+        .replace(agent, "public function __construct()\n    {", &connect)
+        .replace(
+            "src/Service/Listener.php",
+            "public function __construct(",
+            "public function __construct(public Agent $agent, ",
+        );
+    let env = [("SURUS_ENV_APP_ENV", "prod"), ("SURUS_ENV_APP_DEBUG", "0")];
+    let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &env);
+    surus.wait_for_log(|log| log.contains("PHP is ready engine=\"rewind\""));
+    assert!(!surus.log().contains("cannot be booted"), "{}", surus.log());
+    Client::new(&surus.url).get("/born").ok();
+}
+
+#[test]
+fn unmodified_symfony_is_booted_by_one_word() {
+    one_word_boots(&unmodified("symfony7"), "symfony-runtime.php");
+}
+
+#[test]
+fn unmodified_symfony_without_runtime_is_booted_by_one_word() {
+    let site = unmodified("symfony5").write("public/index.php", WITHOUT_RUNTIME);
+    one_word_boots(&site, "symfony.php");
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::net::TcpListener;
 use regex::Regex;
 use serde_json::json;
 
-use super::blog::{PNG, database, install, site};
+use super::blog::{PNG, database, install, site, site_of};
 use super::browser::Browser;
 use super::client::{Answer, Client, Upload};
 use super::database::Database;
-use super::site::{Site, example};
+use super::site::{Site, example, framework};
 use crate::common::Surus;
 
 /// The example, with `classic` selected by a request header.
@@ -17,9 +17,7 @@ pub fn both(database: &Database) -> Site {
     let config = std::fs::read_to_string(example("wordpress/surus.toml")).unwrap();
     let classic = "\n[[route]]\nprefix = \"/\"\nheader = \"x-classic\"\nengine = \"classic\"\n";
     let proxy = "\n[http]\ntrusted_proxies = [\"127.0.0.1/32\"]\n";
-    site(database, "wordpress/", "")
-        .copy(&example("wordpress/worker.php"), "worker.php")
-        .write("surus.toml", &format!("{config}{classic}{proxy}"))
+    site(database, "wordpress/", "").write("surus.toml", &format!("{config}{classic}{proxy}"))
 }
 
 /// A free address, which WordPress must know before its server starts.
@@ -72,6 +70,20 @@ fn booted_wordpress_answers_like_classic() {
         // WordPress limits how often comments may be posted.
         database.run("DELETE FROM wordpress.wp_comments WHERE comment_author = 'Hasdrubal'");
     }
+}
+
+/// Nothing but the routes to compare with is configured.
+#[test]
+fn unmodified_wordpress_6_8_is_booted_by_one_word() {
+    let database = database();
+    let files = framework("wordpress6").with_file_name("wordpress");
+    let route = "[[route]]\nprefix = \"/\"\nheader = \"x-classic\"\nengine = \"classic\"\n";
+    let site = site_of(&files, &database, "", "").write("surus.toml", route);
+    let host = host();
+    install(&site.www(), &host);
+    let surus = site.serve_with(&["--engine", "rewind", "--listen", &host], &[]);
+    surus.wait_for_log(|log| log.contains("script=\"surus://boot/wordpress.php\""));
+    compare(&format!("http://{host}"), "rewind", &surus, &database);
 }
 
 fn compare(base: &str, engine: &str, surus: &Surus, database: &Database) {

@@ -83,6 +83,7 @@ impl Workers {
                 Ok(Boot {
                     script: found.0.clone(),
                     document_root: found.1.clone(),
+                    code: None,
                     warmup: Vec::new(),
                 })
             }),

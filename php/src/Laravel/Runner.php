@@ -86,8 +86,21 @@ final class Runner
         }
     }
 
+    /** Does for a request what public/index.php has done for the boot. */
+    private function beginAsFrontController(): void
+    {
+        if (\function_exists('surus_renew_constant')) {
+            surus_renew_constant('LARAVEL_START', (float) $_SERVER['REQUEST_TIME_FLOAT']);
+        }
+        $maintenance = $this->app->basePath('storage/framework/maintenance.php');
+        if (is_file($maintenance)) {
+            require $maintenance;
+        }
+    }
+
     private function handle(): void
     {
+        $this->beginAsFrontController();
         $request = Request::capture();
         $response = $this->kernel->handle($request);
         $response->send();

@@ -30,6 +30,10 @@ final class Server
     private readonly ExceptionHandler $exceptions;
     private ?Retained $retained = null;
 
+    /** Whether the services that warm-ups need are created in the serving kernel, too. */
+    private bool $primes = false;
+    private readonly int $pid;
+
     /** Whether exit() ended the previous request inside the kernel. */
     private bool $interrupted = false;
 
@@ -39,10 +43,27 @@ final class Server
         $this->inner = $inner instanceof KernelInterface ? $inner : null;
         $this->inner?->boot();
         $this->process = new Process();
+        $this->pid = getmypid();
         $this->exceptions = new ExceptionHandler();
         if (!Engine::forgets() && $this->inner) {
             $this->retained = $this->retained($this->inner);
         }
+    }
+
+    /**
+     * The kernel among the variables of a front controller; Symfony's HTTP cache comes before the
+     * kernel that it wraps.
+     *
+     * @param array<string, mixed> $variables
+     */
+    public static function find(array $variables): HttpKernelInterface
+    {
+        $kernels = array_filter($variables, static fn (mixed $value) => $value instanceof HttpKernelInterface);
+        $caches = array_filter($kernels, static fn (HttpKernelInterface $kernel) => $kernel instanceof HttpCache);
+
+        return end($caches) ?: end($kernels) ?: throw new \LogicException(
+            'the front controller has no kernel in a variable when it creates the request',
+        );
     }
 
     public static function serve(HttpKernelInterface $kernel): void
@@ -58,6 +79,7 @@ final class Server
         if ($warmup && $this->inner instanceof Kernel) {
             // A clone is unbooted, even of a booted kernel.
             $this->rehearsal ??= clone $this->inner;
+            $this->primes = $this->primes || Warmup::isAutomatic();
             Warmup::afterwards(fn () => $this->afterWarmup($warmup->isLast()));
             $this->interrupted = true;
             $this->handle($this->rehearsal);
@@ -124,6 +146,8 @@ final class Server
         if (\PHP_SESSION_ACTIVE === session_status()) {
             session_abort();
         }
+        // Not where a fork of the process tries the warm-up.
+        $priming = $last && $this->primes && getmypid() === $this->pid ? $this->priming() : null;
         if ($last || $this->interrupted) {
             $this->rehearsal->shutdown();
             $this->interrupted = false;
@@ -134,8 +158,20 @@ final class Server
             // Bundles may have stored the discarded container in static properties.
             $this->inner->shutdown();
             $this->inner->boot();
+            $priming?->apply($this->inner);
+            $this->disconnect($this->inner);
         }
         $this->restoreProcess();
+    }
+
+    /** Null in debug mode, in which each boot of a kernel looks for changed files. */
+    private function priming(): ?Priming
+    {
+        $inner = $this->inner;
+
+        return $inner instanceof Kernel && !$inner->isDebug() && self::container($this->rehearsal)
+            ? Priming::of($this->rehearsal)
+            : null;
     }
 
     /**

@@ -19,6 +19,7 @@ use crate::cli::engine_setup;
 use crate::cli::engine_setup::Asked;
 use crate::cli::options;
 use crate::cli::stdout::{self, say};
+use crate::cli::warm_ups;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::event::{Event, Script};
@@ -104,7 +105,7 @@ enum First {
 impl First {
     fn event(&self) -> anyhow::Result<Event> {
         match self {
-            First::Url(url, site) => engine_setup::get(url, site).context("--url"),
+            First::Url(url, site) => warm_ups::get(url, site).context("--url"),
             First::Event(payload, script) => Ok(Event {
                 id: 0,
                 request: lambda::event_request(payload.clone()),

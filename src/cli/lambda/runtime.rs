@@ -21,7 +21,7 @@ use crate::cli::options::Project;
 use crate::cli::serve::open_place;
 use crate::config::{Config, Loaded};
 use crate::engine::Engine;
-use crate::engines;
+use crate::engines::{self, Warmup};
 use crate::event::Script;
 use crate::fronts::lambda::batch::{self, Batches};
 use crate::fronts::lambda::{self, Environment, Function, Handler, Initialization};
@@ -115,6 +115,11 @@ fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)
     let Loaded {
         mut config, file, ..
     } = project.load()?;
+    engine_setup::look_at_application(&directory, &mut config);
+    if config.engine.warmup == Warmup::Auto {
+        // It would take longer than it saves a function that serves few events.
+        config.engine.warmup = Warmup::off();
+    }
     // Lambda's default is `Text`. Managed instances accept only JSON.
     let says = |name, word: &str| text(name).is_some_and(|said| said == word);
     let asks_for_json = says("AWS_LAMBDA_LOG_FORMAT", "JSON")
@@ -273,7 +278,7 @@ pub(super) fn for_events(
 ) -> anyhow::Result<Asked> {
     let mut config = config.of_pool(EVENTS).unwrap_or_else(|| config.clone());
     config.engine.script = Some(script.to_path_buf());
-    config.engine.warmup.clear();
+    config.engine.warmup = Warmup::off();
     if config.engine.name.is_none() && is_library(script) {
         // The handler's file creates objects once, including connections, with which `rewind`
         // cannot boot.

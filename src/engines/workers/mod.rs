@@ -17,7 +17,7 @@ use tokio::sync::watch as watch_channel;
 use tracing::{error, info};
 
 pub use generation::Limits;
-pub use generation::master::{Boot, FindScript, Spec};
+pub use generation::master::{Boot, Code, FindScript, Spec};
 pub use ipc::doorbell::observe_parking;
 
 use crate::engine::{Engine, Pending, Prepared, Report};

@@ -121,6 +121,7 @@ impl Subject {
                 Ok(Boot {
                     script: boot.clone(),
                     document_root: document_root.clone(),
+                    code: None,
                     warmup: Vec::new(),
                 })
             }),

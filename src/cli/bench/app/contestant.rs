@@ -9,6 +9,7 @@ use surus_measure::{Latencies, Usage, rounds};
 use super::answers::{Answers, Requests};
 use super::server::{Failure, Launch, Server};
 use crate::cli::engine_setup;
+use crate::cli::warm_ups;
 use crate::config::Config;
 use crate::engines::Entry;
 
@@ -84,7 +85,7 @@ impl Contestant {
             false => engine_setup::script_without_boot(project, &config),
         };
         let needs_boot = script.is_none() && engine_setup::needs_boot(project, &config);
-        let warmup = match entry.boots_script && config.engine.warmup.is_empty() {
+        let warmup = match entry.boots_script && config.engine.warmup.urls().is_empty() {
             true => warmup(project, &config, requests),
             false => Vec::new(),
         };
@@ -163,6 +164,6 @@ fn warmup(project: &Path, config: &Config, requests: &Requests) -> Vec<String> {
         host => format!("http://{host}{path}"),
     };
     let urls = requests.paths.iter().map(url);
-    urls.filter(|url| engine_setup::get(url, &site).is_ok())
+    urls.filter(|url| warm_ups::get(url, &site).is_ok())
         .collect()
 }

@@ -80,10 +80,21 @@ impl Spec {
 pub struct Boot {
     /// Absolute path of the PHP file.
     pub script: PathBuf,
+    /// A boot script of Surus that runs in its place.
+    pub code: Option<Code>,
     /// `DOCUMENT_ROOT` while it boots.
     pub document_root: String,
     /// Served once after the boot, before the first event.
     pub warmup: Vec<Event>,
+}
+
+/// A script that is part of Surus. PHP gets its text and not a file, so that PHP's user cannot
+/// change it, and `open_basedir` need not allow it.
+#[derive(Debug, Clone)]
+pub struct Code {
+    /// Its name in PHP's messages. OPcache caches no script whose name is a URL.
+    pub name: String,
+    pub text: String,
 }
 
 /// Finds what to boot. Called for each boot, because a symbolic link may have changed before a
@@ -240,6 +251,10 @@ fn encode(
                 .to_str()
                 .context("the path of the script is not UTF-8")?,
         )?;
+        if let Some(code) = &boot.code {
+            put("code", &code.text)?;
+            put("code_name", &code.name)?;
+        }
         put("document_root", &boot.document_root)?;
         put("warms_up", if boot.warmup.is_empty() { "0" } else { "1" })?;
     }

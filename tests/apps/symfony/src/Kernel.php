@@ -61,7 +61,7 @@ final class Kernel extends HttpKernel
     private function configureRoutes(RoutingConfigurator $routes): void
     {
         $add = static fn (string $name, string $path, string $method) => $routes->add($name, $path)->controller(['App\Controller\Visitor', $method]);
-        foreach (['page', 'who', 'flash', 'form', 'change', 'keeps', 'dies', 'throws', 'json', 'guarded'] as $name) {
+        foreach (['page', 'who', 'flash', 'form', 'change', 'keeps', 'dies', 'throws', 'json', 'guarded', 'born'] as $name) {
             $add($name, "/$name", $name);
         }
         $add('localized', '/{_locale}/page', 'page')->requirements(['_locale' => 'de|en']);

@@ -4,7 +4,10 @@ namespace App\Controller;
 
 use App\Bundle;
 use App\Form\EntryType;
+use App\Service\Agent;
+use App\Service\Clock;
 use App\Service\Counter;
+use App\Service\Dice;
 use App\Service\Keeper;
 use Symfony\Component\Form\FormFactoryInterface;
 use Symfony\Component\HttpFoundation\JsonResponse;
@@ -33,6 +36,9 @@ final class Visitor
         private FormFactoryInterface $forms,
         private AuthenticationUtils $login,
         private KernelInterface $kernel,
+        private Clock $clock,
+        private Dice $dice,
+        private Agent $agent,
     ) {
     }
 
@@ -111,6 +117,12 @@ final class Visitor
     public function json(Request $request): Response
     {
         return new JsonResponse([$request->query->get('q'), $request->hasPreviousSession()]);
+    }
+
+    /** What services have found when they were constructed. */
+    public function born(): Response
+    {
+        return new JsonResponse([$this->agent->name, $this->dice->cast, $this->clock->at - $_SERVER['REQUEST_TIME']]);
     }
 
     public function guarded(): Response

@@ -40,6 +40,7 @@ final class Surus_Checkpoint {
 		// The order is that of wp-settings.php.
 		wp_fix_server_vars();
 		wp_maintenance();
+		surus_renew_constant( 'WP_START_TIMESTAMP', microtime( true ) );
 		timer_start();
 		wp_debug_mode();
 		self::connect();
@@ -81,7 +82,7 @@ final class Surus_Checkpoint {
 	private static function refuse(): void {
 		if ( preg_match( SURUS_CLASSIC, $_SERVER['SCRIPT_NAME'] ) ) {
 			http_response_code( 500 );
-			error_log( $_SERVER['SCRIPT_NAME'] . ' belongs to the engine `classic`; surus.toml beside this script has the [[route]].' );
+			error_log( $_SERVER['SCRIPT_NAME'] . ' needs a process that has not loaded WordPress; a [[route]] with engine = "classic" must cover this URL' );
 			exit;
 		}
 	}

@@ -1,0 +1,22 @@
+<?php
+
+namespace Surus\Boot;
+
+use Symfony\Component\HttpFoundation\Request;
+
+/**
+ * Ends the boot where a front controller creates the request. What the front controller has done
+ * until then is the boot; it does not go on afterwards.
+ */
+final class RequestCapture
+{
+    /** @param \Closure(): void $serve serves all requests */
+    public static function then(\Closure $serve): void
+    {
+        Request::setFactory(static function () use ($serve): never {
+            Request::setFactory(null);
+            Failure::reportOf($serve);
+            exit;
+        });
+    }
+}

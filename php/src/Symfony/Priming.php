@@ -1,0 +1,274 @@
+<?php
+
+namespace Surus\Symfony;
+
+use Surus\Fingerprint;
+use Symfony\Component\DependencyInjection\Container;
+use Symfony\Component\EventDispatcher\EventDispatcher;
+use Symfony\Component\HttpFoundation\Request;
+use Symfony\Component\HttpKernel\Kernel;
+use Symfony\Component\Routing\Router;
+use Symfony\Component\Translation\Translator;
+
+/**
+ * Creates in the serving kernel, by their names, the services that warm-ups have needed in another
+ * one. Nothing of a request is in them: a service whose constructor depends on the request, on the
+ * time or on random numbers is left out.
+ */
+final class Priming
+{
+    /** Rounds in which services are left out; after that, none is created. */
+    private const ROUNDS = 6;
+
+    /** They hold requests, or are the kernel itself. */
+    private const NEVER = ['kernel', 'request_stack', 'service_container'];
+
+    /** Properties that are created when they are first used. */
+    private const PARTS = [
+        EventDispatcher::class => ['optimized'],
+        Router::class => ['matcher', 'generator'],
+        Translator::class => ['catalogues'],
+    ];
+
+    /** @var array<string, string> why, by service */
+    private array $leftOut = [];
+
+    /** @param array<string, array<mixed>> $names of services, and of their parts by service */
+    private function __construct(private readonly array $names)
+    {
+    }
+
+    /**
+     * Notes what exists in a kernel that has handled the warm-ups. Null where nothing tells which
+     * services connect to servers: a boot must not leave a connection open.
+     */
+    public static function of(Kernel $used): ?self
+    {
+        if (null === self::connections()) {
+            return null;
+        }
+        $container = $used->getContainer();
+        $all = self::services($container);
+        $names = ['services' => array_values(array_diff(array_keys($all), self::NEVER))];
+        foreach ($all as $id => $service) {
+            foreach (self::PARTS as $class => $parts) {
+                foreach ($service instanceof $class ? $parts : [] as $part) {
+                    $names[$part][$id] = self::namesOf(self::read($service, $class, $part));
+                }
+            }
+        }
+
+        return new self($names);
+    }
+
+    /** Creates the services in a kernel that has handled no request. It is booted again for that. */
+    public function apply(Kernel $kernel): void
+    {
+        $begun = hrtime(true);
+        $visitors = [$this->rehearse($kernel, 'a'), $this->rehearse($kernel, 'b')];
+        for ($round = 1; $round <= self::ROUNDS; ++$round) {
+            // Bundles may have stored another container in static properties.
+            $kernel->shutdown();
+            $kernel->boot();
+            $before = \count($this->leftOut);
+            $this->create($kernel->getContainer());
+            $this->compare(self::fingerprints($kernel), ...$visitors);
+            if (\count($this->leftOut) === $before) {
+                $this->createParts($kernel->getContainer());
+                $this->log($kernel, (hrtime(true) - $begun) / 1e6);
+
+                return;
+            }
+        }
+        $kernel->shutdown();
+        $kernel->boot();
+        error_log('warm-up: no service is created ahead, because they depend on each other and on the request');
+    }
+
+    /**
+     * Creates the services while one of two different visitors is served, and returns their
+     * fingerprints.
+     *
+     * @return array<string, string>
+     */
+    private function rehearse(Kernel $kernel, string $visitor): array
+    {
+        $kept = [$_SERVER, $_GET, $_POST, $_COOKIE, $_REQUEST];
+        $probe = clone $kernel;
+        $probe->boot();
+        $container = $probe->getContainer();
+        $secret = $visitor.bin2hex(random_bytes(8));
+        $_GET = $_POST = $_COOKIE = $_REQUEST = ['surus' => $secret, session_name() => $secret];
+        $request = Request::create("http://$secret.test/$secret?surus=$secret", 'a' === $visitor ? 'GET' : 'POST', [], $_COOKIE);
+        $_SERVER = $request->server->all() + $kept[0];
+        try {
+            $requests = $container->has('request_stack') ? $container->get('request_stack') : null;
+            $requests?->push($request);
+            $this->create($container);
+            $requests?->pop();
+
+            return self::fingerprints($probe);
+        } finally {
+            [$_SERVER, $_GET, $_POST, $_COOKIE, $_REQUEST] = $kept;
+            $probe->shutdown();
+        }
+    }
+
+    private function create(object $container): void
+    {
+        foreach ($this->names['services'] as $id) {
+            if (isset($this->leftOut[$id]) || isset(self::services($container)[$id])) {
+                continue;
+            }
+            $open = self::connections();
+            try {
+                $this->createOne($container, $id);
+            } catch (\Throwable $e) {
+                $this->leftOut[$id] = $e::class.': '.$e->getMessage();
+            }
+            if (\PHP_SESSION_ACTIVE === session_status()) {
+                session_abort();
+                $this->leftOut[$id] = 'it starts a session';
+            }
+            if (array_diff(self::connections() ?? [], $open ?? [])) {
+                $this->leftOut[$id] = 'it connects to a server';
+            }
+            $this->findNeeded($container, $id);
+        }
+    }
+
+    /** Leaves out what needs a service that is left out. */
+    private function findNeeded(object $container, string $id): void
+    {
+        $needed = array_intersect_key(self::services($container), $this->leftOut);
+        unset($needed[$id]);
+        if ($needed) {
+            $this->leftOut[$id] ??= 'it needs '.array_key_first($needed);
+            $needed[$id] = true;
+            $remove = static function (Container $container) use ($needed): void {
+                $container->services = array_diff_key($container->services, $needed);
+                $container->privates = array_diff_key($container->privates, $needed);
+            };
+            // The next one that needs it creates it again. This container is discarded.
+            \Closure::bind($remove, null, Container::class)($container);
+        }
+    }
+
+    /** Private services come from the container's own factory methods and files. */
+    private function createOne(object $container, string $id): void
+    {
+        if ($container->has($id)) {
+            $container->get($id);
+
+            return;
+        }
+        $name = strrpos($id, '\\');
+        $name = Container::camelize(false !== $name && isset($id[1 + $name]) ? substr($id, 1 + $name) : $id);
+        $method = 'get'.preg_replace('/[^a-zA-Z0-9_\x7f-\xff]/', '', $name).'Service';
+        $create = static function (Container $container) use ($method): void {
+            if (method_exists($container, $method)) {
+                $function = new \ReflectionMethod($container, $method);
+                $function->isStatic() ? $container::$method($container) : $container->$method();
+            } elseif (isset($container->containerDir) && is_file("$container->containerDir/$method.php")) {
+                $container->load($method);
+            }
+        };
+        \Closure::bind($create, null, $container::class)($container);
+    }
+
+    /**
+     * @param array<string, string> $served of the services without a request
+     * @param array<string, string> $one
+     * @param array<string, string> $other
+     */
+    private function compare(array $served, array $one, array $other): void
+    {
+        foreach ($served as $id => $fingerprint) {
+            if (\in_array($id, self::NEVER, true) || isset($this->leftOut[$id])) {
+                continue;
+            }
+            $others = [$one[$id] ?? $fingerprint, $other[$id] ?? $fingerprint];
+            if (str_contains($fingerprint, Fingerprint::TIME)) {
+                $this->leftOut[$id] = 'it keeps the time';
+            } elseif ([$fingerprint, $fingerprint] !== $others) {
+                $this->leftOut[$id] = 'it depends on the request, on the time or on random numbers';
+            }
+        }
+    }
+
+    /** Creates parts of services, none of which is of a request. */
+    private function createParts(object $container): void
+    {
+        $services = self::services($container);
+        $create = [
+            'matcher' => static fn (Router $router) => $router->getMatcher(),
+            'generator' => static fn (Router $router) => $router->getGenerator(),
+            'catalogues' => static fn (Translator $translator, string $locale) => $translator->getCatalogue($locale),
+            // This creates no listener.
+            'optimized' => \Closure::bind(static function (EventDispatcher $dispatcher, string $event): void {
+                if (!isset($dispatcher->optimized[$event]) && !empty($dispatcher->listeners[$event])) {
+                    $dispatcher->optimizeListeners($event);
+                }
+            }, null, EventDispatcher::class),
+        ];
+        foreach ($create as $part => $one) {
+            foreach ($this->names[$part] ?? [] as $id => $names) {
+                foreach (isset($services[$id]) ? $names : [] as $name) {
+                    try {
+                        $one($services[$id], $name);
+                    } catch (\Throwable $e) {
+                        $this->leftOut["$id ($part)"] = $e::class.': '.$e->getMessage();
+                    }
+                }
+            }
+        }
+    }
+
+    /** @return list<string> */
+    private static function namesOf(mixed $part): array
+    {
+        return array_map('strval', \is_array($part) ? array_keys($part) : array_filter([\is_object($part) ? 'it' : '']));
+    }
+
+    private function log(Kernel $kernel, float $milliseconds): void
+    {
+        $created = array_intersect_key(self::services($kernel->getContainer()), array_flip($this->names['services']));
+        error_log(\sprintf('warm-up: %d services created ahead in %d ms', \count($created), $milliseconds));
+        foreach ($this->leftOut as $id => $why) {
+            error_log("warm-up: the service $id is created by each request: $why");
+        }
+    }
+
+    /** @return ?list<string> sockets and pipes of this process */
+    private static function connections(): ?array
+    {
+        $descriptors = @scandir('/proc/self/fd');
+        if (!$descriptors) {
+            return null;
+        }
+        $open = array_map(static fn (string $number) => (string) @readlink("/proc/self/fd/$number"), $descriptors);
+
+        return array_values(preg_grep('/^(socket|pipe):/', $open));
+    }
+
+    /** @return array<string, string> */
+    private static function fingerprints(Kernel $kernel): array
+    {
+        $container = $kernel->getContainer();
+
+        return Fingerprint::ofServices(self::services($container), ['service_container' => $container, 'kernel' => $kernel]);
+    }
+
+    /** @return array<string, object> */
+    private static function services(object $container): array
+    {
+        $all = static fn (Container $container): array => $container->services + $container->privates;
+
+        return array_filter(\Closure::bind($all, null, Container::class)($container), 'is_object');
+    }
+
+    private static function read(object $object, string $class, string $property): mixed
+    {
+        return \Closure::bind(static fn (object $object) => $object->$property ?? null, null, $class)($object);
+    }
+}

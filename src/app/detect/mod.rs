@@ -1,0 +1,266 @@
+//! Recognises the framework of an application by its files, without running any of them.
+
+mod front_controller;
+mod packages;
+
+use std::fmt::{self, Display, Formatter};
+use std::io::Read;
+use std::path::Path;
+
+/// An application as its files show it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Application {
+    /// It has a boot script of its own, or chooses a runtime.
+    Own,
+    /// Surus has a boot script for it.
+    Known(Framework),
+    /// Surus has a boot script for its framework, but this application cannot be booted.
+    NotBootable { framework: Framework, why: String },
+    #[default]
+    Unknown,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Framework {
+    pub kind: Kind,
+    /// As Composer or WordPress names it.
+    pub version: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// With its Runtime component.
+    SymfonyRuntime,
+    /// With a front controller that creates the request itself.
+    Symfony,
+    Laravel,
+    Slim,
+    WordPress,
+}
+
+impl Display for Framework {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        out.write_str(match self.kind {
+            Kind::SymfonyRuntime | Kind::Symfony => "Symfony",
+            Kind::Laravel => "Laravel",
+            Kind::Slim => "Slim",
+            Kind::WordPress => "WordPress",
+        })?;
+        match &self.version {
+            Some(version) => write!(out, " {version}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Looks at the application in `project` whose front controller is `front`.
+pub fn look(project: &Path, front: &Path) -> Application {
+    let Some(text) = read(front) else {
+        return Application::Unknown;
+    };
+    let code = front_controller::without_comments(&text);
+    let front_name = front.strip_prefix(project).unwrap_or(front).display();
+    let found = |kind, version, why: Option<String>| {
+        let framework = Framework { kind, version };
+        match why {
+            Some(why) => Application::NotBootable { framework, why },
+            None => Application::Known(framework),
+        }
+    };
+    if code.contains("wp-blog-header.php") {
+        let root = front.parent().unwrap_or(project);
+        return found(Kind::WordPress, wordpress_version(root), wordpress(root));
+    }
+    let version = |package: &str| packages::version(project, package);
+    let autoloads = project.join("vendor/autoload.php").is_file();
+    let lacks_libraries =
+        || (!autoloads).then(|| "vendor/autoload.php is missing (composer install)".to_string());
+    if code.contains("vendor/autoload_runtime.php") {
+        let runtime = read(&project.join("vendor/autoload_runtime.php"));
+        let why = match &runtime {
+            None => Some("vendor/autoload_runtime.php is missing (composer install)".to_string()),
+            Some(text) if !text.contains(r"Component\\Runtime\\SymfonyRuntime'") => {
+                return Application::Own;
+            }
+            Some(_) => None,
+        };
+        return found(Kind::SymfonyRuntime, version("symfony/http-kernel"), why);
+    }
+    let unusual = |call| {
+        front_controller::after_request(&code, call).map(|rest| {
+            format!(
+                "{front_name} goes on with `{rest}` after {call}), which a boot would leave out"
+            )
+        })
+    };
+    if code.contains("bootstrap/app.php") && code.contains("Request::capture(") {
+        let why = lacks_libraries().or_else(|| unusual("Request::capture("));
+        return found(Kind::Laravel, version("laravel/framework"), why);
+    }
+    if code.contains("Request::createFromGlobals(") && code.contains("->handle(") {
+        let why = lacks_libraries().or_else(|| unusual("Request::createFromGlobals("));
+        return found(Kind::Symfony, version("symfony/http-kernel"), why);
+    }
+    match version("slim/slim") {
+        Some(version) if version.starts_with("4.") && autoloads => {
+            found(Kind::Slim, Some(version), None)
+        }
+        Some(version) => {
+            let why = match autoloads {
+                true => "only Slim 4 lets the boot say where requests come from".to_string(),
+                false => "vendor/autoload.php is missing (composer install)".to_string(),
+            };
+            found(Kind::Slim, Some(version), Some(why))
+        }
+        None => Application::Unknown,
+    }
+}
+
+/// Why WordPress cannot be booted.
+fn wordpress(root: &Path) -> Option<String> {
+    if !root.join("wp-load.php").is_file() {
+        return Some("WordPress is not in the document root (site.root)".to_string());
+    }
+    // WordPress looks for it there, too.
+    let configured = [root.join("wp-config.php"), root.join("../wp-config.php")];
+    (!configured.iter().any(|file| file.is_file()))
+        .then(|| "it is not configured yet: wp-config.php is missing".to_string())
+}
+
+fn wordpress_version(root: &Path) -> Option<String> {
+    let text = read(&root.join("wp-includes/version.php"))?;
+    let (_, rest) = text.split_once("$wp_version = '")?;
+    Some(rest.split_once('\'')?.0.to_string())
+}
+
+/// A text file, unless it is too large to be one of those that are looked at here.
+fn read(path: &Path) -> Option<String> {
+    const LARGEST: u64 = 16 << 20;
+    if !path.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).ok()?;
+    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// An application of these files, whose front controller is public/index.php.
+    fn look_at(files: &[(&str, &str)]) -> Application {
+        let project = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = project.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        look(project.path(), &project.path().join("public/index.php"))
+    }
+
+    fn known(kind: Kind, version: Option<&str>) -> Application {
+        let version = version.map(str::to_string);
+        Application::Known(Framework { kind, version })
+    }
+
+    fn why(application: Application) -> String {
+        match application {
+            Application::NotBootable { why, .. } => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const AUTOLOAD: (&str, &str) = ("vendor/autoload.php", "<?php");
+
+    const LARAVEL: &str = "<?php
+use Illuminate\\Http\\Request;
+define('LARAVEL_START', microtime(true));
+require __DIR__.'/../vendor/autoload.php';
+(require_once __DIR__.'/../bootstrap/app.php')
+    ->handleRequest(Request::capture()); // serve";
+
+    #[test]
+    fn laravel_is_recognised_with_its_version() {
+        let lock = r#"{"packages": [{"name": "laravel/framework", "version": "v12.3.1"}]}"#;
+        let files = [("public/index.php", LARAVEL), AUTOLOAD];
+        assert_eq!(look_at(&files), known(Kind::Laravel, None));
+        let files = [&files[..], &[("composer.lock", lock)]].concat();
+        assert_eq!(look_at(&files), known(Kind::Laravel, Some("12.3.1")));
+    }
+
+    #[test]
+    fn laravel_without_libraries_is_not_bootable() {
+        let reason = why(look_at(&[("public/index.php", LARAVEL)]));
+        assert!(reason.contains("composer install"), "{reason}");
+    }
+
+    #[test]
+    fn front_controller_with_other_code_after_the_request_is_not_bootable() {
+        let index = format!("{LARAVEL}\nstatistics();");
+        let reason = why(look_at(&[("public/index.php", &index), AUTOLOAD]));
+        assert!(reason.contains("`statistics()`"), "{reason}");
+    }
+
+    #[test]
+    fn symfony_is_recognised_with_and_without_the_runtime() {
+        let with = "<?php require_once dirname(__DIR__).'/vendor/autoload_runtime.php';
+            return fn (array $context) => new Kernel($context['APP_ENV'], false);";
+        let runtime = |class: &str| format!("<?php $runtime = $_SERVER['APP_RUNTIME'] ?? {class};");
+        let standard = runtime(r"'Symfony\\Component\\Runtime\\SymfonyRuntime'");
+        let files = |text| {
+            [
+                ("public/index.php", with),
+                ("vendor/autoload_runtime.php", text),
+            ]
+        };
+        assert_eq!(
+            look_at(&files(&standard)),
+            known(Kind::SymfonyRuntime, None)
+        );
+        let other = runtime(r"'Runtime\\FrankenPhpSymfony\\Runtime'");
+        assert_eq!(look_at(&files(&other)), Application::Own);
+
+        let without = "<?php require dirname(__DIR__).'/vendor/autoload.php';
+            $kernel = new Kernel('prod', false);
+            $request = Request::createFromGlobals();
+            $response = $kernel->handle($request);
+            $response->send();
+            $kernel->terminate($request, $response);";
+        let files = [("public/index.php", without), AUTOLOAD];
+        assert_eq!(look_at(&files), known(Kind::Symfony, None));
+    }
+
+    #[test]
+    fn wordpress_is_bootable_once_it_is_configured() {
+        let index = "<?php require __DIR__ . '/wp-blog-header.php';";
+        let files = [
+            ("public/index.php", index),
+            ("public/wp-load.php", "<?php"),
+            (
+                "public/wp-includes/version.php",
+                "<?php\n$wp_version = '6.8.1';",
+            ),
+        ];
+        assert!(why(look_at(&files)).contains("wp-config.php"));
+        for place in ["public/wp-config.php", "wp-config.php"] {
+            let files = [&files[..], &[(place, "<?php")]].concat();
+            assert_eq!(look_at(&files), known(Kind::WordPress, Some("6.8.1")));
+        }
+    }
+
+    #[test]
+    fn slim_is_bootable_from_version_4_on() {
+        let index = ("public/index.php", "<?php require 'app.php'; $app->run();");
+        let of = |version: &str| {
+            let lock =
+                format!(r#"{{"packages": [{{"name": "slim/slim", "version": "{version}"}}]}}"#);
+            look_at(&[index, AUTOLOAD, ("composer.lock", &lock)])
+        };
+        assert_eq!(of("4.14.0"), known(Kind::Slim, Some("4.14.0")));
+        assert!(why(of("3.12.4")).contains("Slim 4"));
+        assert_eq!(look_at(&[index]), Application::Unknown);
+    }
+}

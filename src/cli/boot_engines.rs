@@ -1,0 +1,89 @@
+//! Boots the engines of `surus serve`, and reports how each runs PHP.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tracing::{info, warn};
+
+use super::engine_setup::Planned;
+use super::{boot_script, config_lint, engine_setup};
+use crate::engine::Engine;
+use crate::keeper::Client;
+use crate::launcher::Launch;
+use crate::observe::metrics::Metrics;
+
+type Engines = BTreeMap<&'static str, Arc<dyn Engine>>;
+
+/// Boots all pools. `keeper` starts their processes, if there is one. An application that cannot be
+/// booted is served by `classic`.
+pub async fn boot(
+    plans: &[Planned],
+    keeper: &Option<Arc<Client>>,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Engines> {
+    let mut booted: Engines = BTreeMap::new();
+    for planned in plans {
+        let name = planned.asked.name;
+        if booted.contains_key(name) {
+            continue; // A plan for the case that an application cannot be booted.
+        }
+        let boot = async |planned: &Planned| {
+            let number = plans.iter().position(|plan| std::ptr::eq(plan, planned));
+            let pool = number.and_then(|number| u16::try_from(number).ok());
+            let by = keeper.clone().zip(pool);
+            let launch = by.map(|(by, pool)| Launch { by, pool });
+            engine_setup::boot_planned(planned, launch, metrics).await
+        };
+        let otherwise = planned.otherwise.and_then(|number| plans.get(number));
+        let (asked, pool) = match (boot(planned).await, otherwise) {
+            (Ok(pool), _) => {
+                if let Some(framework) = planned.asked.framework() {
+                    info!(
+                        engine = name,
+                        application = %framework,
+                        script = boot_script::name(framework.kind),
+                        "application booted by Surus's script"
+                    );
+                }
+                (&planned.asked, pool)
+            }
+            (Err(error), Some(otherwise)) => {
+                warn!(
+                    engine = name,
+                    error = format!("{error:#}"),
+                    "the application cannot be booted; `classic` serves it instead. The lines above \
+                     have PHP's reason; a boot script of the application's own is named in \
+                     engine.script"
+                );
+                (&otherwise.asked, boot(otherwise).await?)
+            }
+            (Err(error), None) => return Err(error),
+        };
+        let report = pool.report();
+        match report.get("opcache") {
+            "on" => {}
+            _ if !asked.entry.is_standing() || !asked.entry.runs_scripts() => {}
+            "file cache only" => warn!(
+                "OPcache uses no shared memory (opcache.file_cache_only), so every request reads \
+                 its compiled files from disk"
+            ),
+            state => warn!(
+                opcache = state,
+                "PHP runs without OPcache, so every request compiles its files"
+            ),
+        }
+        for setting in config_lint::unknown_settings(&report, &asked.config) {
+            warn!(engine = name, "{}", config_lint::unknown_setting(setting));
+        }
+        info!(
+            engine = name,
+            php = report.get("php_running"),
+            ini = report.get("ini_file"),
+            opcache = report.get("opcache"),
+            workers = pool.status().workers.len(),
+            "PHP is ready"
+        );
+        booted.insert(name, pool);
+    }
+    Ok(booted)
+}

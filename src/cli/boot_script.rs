@@ -1,0 +1,212 @@
+//! Chooses the boot script that is part of Surus for an application without one of its own.
+
+use std::path::Path;
+
+use anyhow::Context;
+
+use crate::app::detect::{Application, Framework, Kind};
+use crate::app::site::routes::Rule;
+use crate::config::Config;
+use crate::engines::{Code, Entry};
+
+/// Why an engine cannot boot the application, whose framework has a boot script. `classic` then
+/// serves it.
+pub fn obstacle(entry: &Entry, application: &Application) -> Option<String> {
+    let (framework, why) = match application {
+        _ if !entry.boots_script || !entry.runs_scripts() => return None,
+        Application::NotBootable { framework, why } => (framework, why.as_str()),
+        Application::Known(framework) if framework.kind == Kind::WordPress && !entry.isolates => {
+            (framework, "it keeps the visitor in constants and globals")
+        }
+        _ => return None,
+    };
+    Some(format!("{framework}: {why}"))
+}
+
+/// Why the configured engine does not boot the application.
+pub fn configured_obstacle(config: &Config) -> Option<String> {
+    let name = config.engine.name.as_deref()?;
+    obstacle(crate::engines::find(name).ok()?, &config.application)
+}
+
+/// The boot script of an application. None if it has its own, or if there is none for it.
+pub fn of(application: &Application) -> Option<&Framework> {
+    match application {
+        Application::Known(framework) => Some(framework),
+        _ => None,
+    }
+}
+
+/// Whether the rest of the script serves the request, so that there can be no warm-ups.
+pub fn is_checkpoint(framework: &Framework) -> bool {
+    matches!(framework.kind, Kind::Slim | Kind::WordPress)
+}
+
+/// Requests that need a process which has not loaded the application.
+pub fn routes(kind: Kind) -> Vec<Rule> {
+    if kind != Kind::WordPress {
+        return Vec::new();
+    }
+    let to_classic = || Rule {
+        engine: Some("classic".into()),
+        ..Rule::default()
+    };
+    // Plugins look at the constants that these define before they load WordPress.
+    let entries = r"^/(wp-admin(/|$)|wp-(activate|cron|mail|signup)\.php|xmlrpc\.php)";
+    let mut rules = vec![Rule {
+        regex: Some(entries.into()),
+        ..to_classic()
+    }];
+    // The customizer previews another theme than the one that is booted.
+    rules.extend(
+        ["customize_changeset_uuid", "wp_customize"].map(|parameter| Rule {
+            prefix: Some("/".into()),
+            query: Some(parameter.into()),
+            ..to_classic()
+        }),
+    );
+    rules
+}
+
+/// The name of a boot script in the log and in PHP's messages.
+pub fn name(kind: Kind) -> String {
+    format!("surus://boot/{}", script(kind).0)
+}
+
+fn script(kind: Kind) -> (&'static str, &'static str) {
+    macro_rules! script {
+        ($name:literal) => {
+            ($name, include_str!(concat!("../../php/boot/", $name)))
+        };
+    }
+    match kind {
+        Kind::SymfonyRuntime => script!("symfony-runtime.php"),
+        Kind::Symfony => script!("symfony.php"),
+        Kind::Laravel => script!("laravel.php"),
+        Kind::Slim => script!("slim.php"),
+        Kind::WordPress => script!("wordpress.php"),
+    }
+}
+
+/// The classes that boot scripts use, by name.
+const CLASSES: &[(&str, &str)] = &{
+    macro_rules! classes {
+        ($($path:literal),* $(,)?) => {
+            [$(($path, include_str!(concat!("../../php/src/", $path, ".php")))),*]
+        };
+    }
+    classes![
+        "Boot/Failure",
+        "Boot/RequestCapture",
+        "Boot/SlimRequests",
+        "Checkpoint",
+        "Engine",
+        "Fingerprint",
+        "Lambda/Context",
+        "Lambda/Hook",
+        "Laravel/BootRequest",
+        "Laravel/Databases",
+        "Laravel/Isolation",
+        "Laravel/Octane",
+        "Laravel/Runner",
+        "Laravel/Source",
+        "Laravel/Visitor",
+        "Process",
+        "Retained",
+        "Symfony/ExceptionHandler",
+        "Symfony/Priming",
+        "Symfony/Runner",
+        "Symfony/Runtime",
+        "Symfony/Server",
+        "Symfony/Visitor",
+        "Warmup",
+    ]
+};
+
+/// The boot script with the classes that it loads, as one text. The application's own copy of a
+/// class, from the Composer package, comes first.
+pub fn code(framework: &Framework, project: &Path) -> anyhow::Result<Code> {
+    let project = project
+        .to_str()
+        .context("the project's path is not UTF-8")?;
+    let classes: String = (CLASSES.iter())
+        .map(|(path, php)| {
+            let class = format!("Surus\\{}", path.replace('/', "\\"));
+            format!("{}=>{},", quote(&class), quote(&format!("?>{php}")))
+        })
+        .collect();
+    let script = script(framework.kind).1;
+    let script = script.strip_prefix("<?php").unwrap_or(script);
+    // In the first line, so that PHP's messages have the line numbers of the script.
+    let text = format!(
+        "<?php namespace Surus\\Boot{{const PROJECT={};\
+         spl_autoload_register(static function(string $class):void{{\
+         static $classes=[{classes}];if(isset($classes[$class])){{eval($classes[$class]);}}}});}}\
+         namespace{{{script}\n}}",
+        quote(project)
+    );
+    Ok(Code {
+        name: name(framework.kind),
+        text,
+    })
+}
+
+/// A PHP string in double quotes, on one line.
+fn quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + text.len() / 8);
+    quoted.push('"');
+    for character in text.chars() {
+        match character {
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '"' | '\\' | '$' => quoted.extend(['\\', character]),
+            _ => quoted.push(character),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boot_scripts_have_all_classes_that_they_use() {
+        let imported = regex::Regex::new(r"use Surus\\([\w\\]+);").unwrap();
+        let beside = regex::Regex::new(r"(?:new |[^\w$\\>:])([A-Z]\w+)(?:::|\()").unwrap();
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("php/src");
+        let is_known = |class: &str| CLASSES.iter().any(|(known, _)| *known == class);
+        for (path, php) in CLASSES {
+            for class in imported.captures_iter(php) {
+                let class = class[1].replace('\\', "/");
+                assert!(is_known(&class), "{path} uses {class}");
+            }
+            for class in beside.captures_iter(php) {
+                let class = Path::new(path).with_file_name(&class[1]);
+                let is_there = sources.join(&class).with_extension("php").is_file();
+                let class = class.to_str().unwrap();
+                assert!(!is_there || is_known(class), "{path} uses {class}");
+            }
+        }
+    }
+
+    #[test]
+    fn quoted_text_is_one_line_without_variables() {
+        assert_eq!(quote("$a = \"b\\c\";\n"), r#""\$a = \"b\\c\";\n""#);
+    }
+
+    #[test]
+    fn wordpress_is_not_booted_on_worker() {
+        let framework = Framework {
+            kind: Kind::WordPress,
+            version: None,
+        };
+        let application = Application::Known(framework);
+        let entry = |name| crate::engines::find(name).unwrap();
+        assert!(obstacle(entry("worker"), &application).is_some());
+        assert_eq!(obstacle(entry("rewind"), &application), None);
+        assert_eq!(obstacle(entry("classic"), &application), None);
+    }
+}

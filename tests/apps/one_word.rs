@@ -1,0 +1,149 @@
+//! Tests how an engine that boots finds the boot script of an application without one of its own.
+
+use super::client::Client;
+use super::site::Site;
+
+/// Slim 4's way to requests. Debian has no package of it.
+const SLIM: &str = r#"<?php
+namespace Slim\Interfaces {
+    interface ServerRequestCreatorInterface { function createServerRequestFromGlobals(): \Psr\Http\Message\ServerRequestInterface; }
+}
+namespace Psr\Http\Message {
+    interface ServerRequestInterface {}
+}
+namespace Slim\Factory {
+    use Slim\Interfaces\ServerRequestCreatorInterface;
+    final class Creator implements ServerRequestCreatorInterface {
+        function createServerRequestFromGlobals(): \Psr\Http\Message\ServerRequestInterface {
+            return new class implements \Psr\Http\Message\ServerRequestInterface {};
+        }
+    }
+    class ServerRequestCreatorFactory {
+        protected static ?ServerRequestCreatorInterface $serverRequestCreator = null;
+        protected static bool $slimHttpDecoratorsAutomaticDetectionEnabled = true;
+        static function create(): ServerRequestCreatorInterface { return self::determineServerRequestCreator(); }
+        static function determineServerRequestCreator(): ServerRequestCreatorInterface { return self::$serverRequestCreator ?? new Creator(); }
+        static function setServerRequestCreator(ServerRequestCreatorInterface $creator): void { self::$serverRequestCreator = $creator; }
+    }
+}
+namespace Slim {
+    class App {
+        public int $handled = 0;
+        function run(): void {
+            $request = Factory\ServerRequestCreatorFactory::create()->createServerRequestFromGlobals();
+            echo $_GET['q'] ?? 'nothing', ' ', ++$this->handled, ' ', getcwd() === __DIR__ ? '' : basename(getcwd());
+        }
+    }
+}
+"#;
+
+const SLIM_LOCK: &str = r#"{"packages": [{"name": "slim/slim", "version": "4.14.0"}]}"#;
+
+const SLIM_INDEX: &str = "<?php require __DIR__.'/../vendor/autoload.php';
+    $booted = microtime(true); $app = new Slim\\App(); $app->run(); echo ' end';";
+
+fn slim() -> Site {
+    Site::new()
+        .write("vendor/autoload.php", SLIM)
+        .write("composer.lock", SLIM_LOCK)
+        .write(
+            "public/index.php",
+            &SLIM_INDEX.replace("require", "require_once"),
+        )
+}
+
+/// The lines of the log that warn about the boot.
+fn warnings(log: &str) -> Vec<&str> {
+    log.lines()
+        .filter(|line| line.contains("cannot be booted"))
+        .collect()
+}
+
+#[test]
+fn unmodified_slim_is_booted_by_one_word() {
+    let site = slim();
+    for engine in ["rewind", "fork", "standby", "worker"] {
+        let surus = site.serve_with(&["--engine", engine, "--workers", "1"], &[]);
+        surus.wait_for_log(|log| log.contains("script=\"surus://boot/slim.php\""));
+        for round in 1..=2 {
+            let said = Client::new(&surus.url).get("/?q=a").ok().text();
+            // The front controller goes on after the request, but not in a loop.
+            let expected = match engine {
+                "worker" => format!("a {round} public"),
+                _ => "a 1 public end".to_string(),
+            };
+            assert_eq!(said, expected, "{engine}");
+        }
+    }
+}
+
+/// The boot script is no file, so `open_basedir` need not allow one.
+#[test]
+fn boot_script_runs_within_open_basedir_and_without_opcache() {
+    let site = slim();
+    let allowed = format!("open_basedir={}", site.www().parent().unwrap().display());
+    for setting in [allowed.as_str(), "opcache.enable=0"] {
+        let surus = site.serve_with(&["--engine", "rewind", "-d", setting], &[]);
+        surus.wait_for_log(|log| log.contains("script=\"surus://boot/slim.php\""));
+        assert_eq!(
+            Client::new(&surus.url).get("/").ok().text(),
+            "nothing 1 public end"
+        );
+    }
+}
+
+#[test]
+fn script_of_the_application_wins() {
+    let serves = "<?php surus_serve(function () { echo 'own'; });";
+    let with_script = slim().write("boot.php", serves);
+    let script = with_script.www().join("boot.php").display().to_string();
+    let args = ["--engine", "rewind", "--script", &script];
+    let surus = with_script.serve_with(&args, &[]);
+    assert_eq!(Client::new(&surus.url).get("/").ok().text(), "own");
+    let with_front = slim().write("public/index.php", serves);
+    let surus = with_front.serve_with(&["--engine", "rewind"], &[]);
+    assert_eq!(Client::new(&surus.url).get("/").ok().text(), "own");
+    assert!(!surus.log().contains("surus://boot"), "{}", surus.log());
+}
+
+#[test]
+fn application_that_is_known_not_to_boot_is_served_by_classic_with_one_warning() {
+    let index = "<?php if (false) { require __DIR__.'/../bootstrap/app.php'; Request::capture(); }
+        echo 'classic ', $_GET['q'];";
+    let site = Site::new()
+        .write("public/index.php", index)
+        .write("vendor/autoload.php", "<?php");
+    let surus = site.serve_with(&["--engine", "rewind"], &[]);
+    assert_eq!(
+        Client::new(&surus.url).get("/?q=1").ok().text(),
+        "classic 1"
+    );
+    let log = surus.log();
+    assert_eq!(warnings(&log).len(), 1, "{log}");
+    assert!(log.contains("public/index.php goes on with `}`"), "{log}");
+}
+
+#[test]
+fn application_whose_boot_fails_is_served_by_classic_with_one_warning() {
+    let unknown = Site::new().write("index.php", "<?php echo 'classic ', $_GET['q'] ?? '';");
+    let throws = SLIM_INDEX.replace("require", "require_once").replace(
+        "$booted",
+        "isset($_GET['q']) || throw new Error('why'); $booted",
+    );
+    for (site, reason) in [
+        (unknown, "ended without serving"),
+        (slim().write("public/index.php", &throws), "why"),
+    ] {
+        for engine in ["rewind", "worker"] {
+            let surus = site.serve_with(&["--engine", engine, "--workers", "1"], &[]);
+            let said = Client::new(&surus.url).get("/?q=1").ok().text();
+            assert!(
+                ["classic 1", "1 1 public end"].contains(&said.as_str()),
+                "{said}"
+            );
+            let log = surus.log();
+            assert_eq!(warnings(&log).len(), 1, "{log}");
+            assert!(log.contains(reason), "{log}");
+        }
+    }
+}
