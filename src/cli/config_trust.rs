@@ -19,7 +19,7 @@ use crate::engines::{self, Settings};
 /// That is the configured user, and the one without configuration, because the file itself may name
 /// another. A file that any other user can replace may name neither root nor what root runs. For a
 /// process with one thread.
-pub(super) fn check(loaded: &Loaded) -> anyhow::Result<()> {
+pub(super) fn check(loaded: &Loaded, project: &Path) -> anyhow::Result<()> {
     if !process::has_other_users() {
         return Ok(());
     }
@@ -35,21 +35,29 @@ pub(super) fn check(loaded: &Loaded) -> anyhow::Result<()> {
         .filter_map(|settings| engines::find_user(settings).ok().flatten())
         .filter(|user| user.uid != 0)
         .collect();
-    for (_, path) in named(&loaded.config) {
+    let programs = named(&loaded.config)
+        .into_iter()
+        .map(|(_, path)| (path, RUN));
+    let keys = keys(&loaded.config).map(|(_, path)| (project.join(path), SERVE));
+    for (path, danger) in programs.chain(keys) {
         // One that cannot be opened is reported elsewhere.
         if let Ok(file) = File::open(&path) {
-            refuse(&path, &file, &users)?;
-            refuse_directories(&path, &users)?;
+            refuse(&path, &file, &users, danger)?;
+            refuse_directories(&path, &users, danger)?;
         }
     }
     for (path, file) in files(loaded) {
-        refuse(path, file, &users)?;
+        refuse(path, file, &users, RUN)?;
         if !is_roots(path, file) {
             refuse_what_root_runs(path, loaded)?;
         }
     }
     Ok(())
 }
+
+/// What a user who may change a file can do.
+const RUN: &str = "have root run any program";
+const SERVE: &str = "have Surus serve any key and certificate that root may read";
 
 /// A warning if another user than root can replace the configuration.
 pub(super) fn warning(loaded: &Loaded) -> Option<String> {
@@ -114,6 +122,22 @@ fn named(config: &Config) -> Vec<(String, PathBuf)> {
     programs.chain(libraries).collect()
 }
 
+/// The files of `[tls]`, which root reads for the front end.
+fn keys(config: &Config) -> impl Iterator<Item = (String, &PathBuf)> {
+    let tls = &config.tls;
+    let of = |setting: &str, paths| (setting.to_string(), paths);
+    let certificates = tls
+        .certificate
+        .iter()
+        .map(move |path| of("tls.certificate", path));
+    let keys = tls.key.iter().map(move |path| of("tls.key", path));
+    let authorities = tls
+        .client_ca
+        .iter()
+        .map(move |path| of("tls.client_ca", path));
+    certificates.chain(keys).chain(authorities)
+}
+
 /// php.ini entries whose code PHP loads before it gives up root.
 const LOADS: [&str; 4] = [
     "extension",
@@ -163,6 +187,7 @@ fn refuse_what_root_runs(path: &Path, loaded: &Loaded) -> anyhow::Result<()> {
     let roots = roots.into_iter().filter(|(_, is_root)| *is_root);
     let roots = roots.map(|(setting, _)| setting.to_string());
     let programs = named(config).into_iter().map(|(setting, _)| setting);
+    let keys = keys(config).map(|(setting, _)| setting);
     let pools = config.pool.values().map(|pool| &pool.env);
     let variables = [&config.env]
         .into_iter()
@@ -171,7 +196,12 @@ fn refuse_what_root_runs(path: &Path, loaded: &Loaded) -> anyhow::Result<()> {
     let variables = variables
         .filter(|name| leads_to_code(name))
         .map(|name| format!("[env] {name}"));
-    match roots.chain(programs).chain(variables).find(is_named) {
+    match roots
+        .chain(programs)
+        .chain(keys)
+        .chain(variables)
+        .find(is_named)
+    {
         None => Ok(()),
         Some(setting) => bail!(
             "{} sets {setting}, but another user than root can replace the file; let it and its \
@@ -183,7 +213,7 @@ fn refuse_what_root_runs(path: &Path, loaded: &Loaded) -> anyhow::Result<()> {
 }
 
 /// An error if one of the users can exchange a directory on the way to a file.
-fn refuse_directories(path: &Path, users: &[User]) -> anyhow::Result<()> {
+fn refuse_directories(path: &Path, users: &[User], danger: &str) -> anyhow::Result<()> {
     let path = std::path::absolute(path)?;
     let real = path.canonicalize()?;
     let ways = [&path, &real];
@@ -194,8 +224,8 @@ fn refuse_directories(path: &Path, users: &[User]) -> anyhow::Result<()> {
             let owns = opened.metadata()?.uid() == user.uid;
             if owns || (!is_sticky && may_write_directory(&opened, user)?) {
                 bail!(
-                    "PHP's user {} may change {}, and so have root run any program as {}; let the \
-                     directory belong to root, with mode 755",
+                    "PHP's user {} may change {}, and so {danger} as {}; let the directory belong \
+                     to root, with mode 755",
                     user.name,
                     directory.display(),
                     path.display()
@@ -206,12 +236,12 @@ fn refuse_directories(path: &Path, users: &[User]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn refuse(path: &Path, file: &File, users: &[User]) -> anyhow::Result<()> {
+fn refuse(path: &Path, file: &File, users: &[User], danger: &str) -> anyhow::Result<()> {
     for user in users {
         if may_change(file, user)? {
             bail!(
-                "PHP's user {} may change {}, and so have root run any program; let it belong to \
-                 root, with mode 644, or start Surus as {}",
+                "PHP's user {} may change {}, and so {danger}; let it belong to root, and let \
+                 only root write to it, or start Surus as {}",
                 user.name,
                 path.display(),
                 user.name

@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod addresses;
 mod bench;
 mod check;
 mod config_lint;
@@ -21,6 +22,7 @@ mod spool_access;
 mod status;
 mod stdout;
 mod stub;
+mod tls;
 mod user_ini;
 
 pub use serve::keep_other;

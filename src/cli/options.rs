@@ -59,7 +59,7 @@ impl Project {
             config::env::of_process()?.into_iter(),
             engine,
         )?;
-        config_trust::check(&loaded)?;
+        config_trust::check(&loaded, &self.directory()?)?;
         Ok(loaded)
     }
 }
