@@ -127,6 +127,8 @@ impl Loaded {
         config.alpn_protocols = [&b"h2"[..], b"http/1.1", b"http/1.0"]
             .map(Vec::from)
             .to_vec();
+        // The order of the suites is then that of the server, as scanners ask for.
+        config.ignore_client_order = true;
         // A resumed session does not present its client certificate again, so tickets must not
         // outlive the authorities that it was checked against.
         let kept = before.filter(|before| before.files.client_ca == files.client_ca);
