@@ -77,7 +77,8 @@ impl Tls {
         Ok((files != self.current.load().files).then_some(files))
     }
 
-    /// Checks what was read. The current certificates stay until [`change_over`](Self::change_over).
+    /// Checks what was read. The current certificates stay until
+    /// [`change_over`](Self::change_over).
     pub fn prepare(&self, files: Files) -> anyhow::Result<Loaded> {
         Loaded::new(&self.settings, files, Some(&self.current.load()))
     }
