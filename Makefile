@@ -80,6 +80,12 @@ check-templates: setup ## Validate the templates of `surus lambda template` with
 	cargo build
 	scripts/check-templates $(TARGET)/debug/surus $(TARGET)/templates
 
+.PHONY: check-tls
+check-tls: ## Have testssl.sh and sslyze judge the TLS of `surus serve`; needs pip, three minutes
+	scripts/install serve tls
+	cargo build
+	scripts/check-tls $(TARGET)/debug/surus $(TARGET)/tls
+
 .PHONY: check-image
 check-image: ## Build the Dockerfile of `surus lambda package` with buildah, on a base by debootstrap, and ask it; needs root, 1 GB
 	scripts/install serve image

@@ -13,7 +13,9 @@ use super::engine_setup;
 use super::engine_setup::Asked;
 use super::exposed_files::NoPages;
 use super::options::Args;
-use super::{boot_script, config_trust, file_access, htaccess, serve, spool_access, user_ini};
+use super::{
+    addresses, boot_script, config_trust, file_access, htaccess, serve, spool_access, user_ini,
+};
 use crate::app::site::routes::Routes;
 use crate::app::site::{Resolution, Site};
 use crate::cli::stdout::say;
@@ -21,6 +23,8 @@ use crate::config::Config;
 use crate::engine::Report;
 use crate::engines::{self, Entry};
 use crate::fronts::admin;
+use crate::fronts::http::tls::Loaded;
+use crate::fronts::http::tls::files::Files;
 use crate::keeper;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
@@ -28,23 +32,23 @@ use crate::observe::system::Machine;
 
 /// Prints findings, and counts those that would stop the start.
 #[derive(Default)]
-struct Findings {
+pub(super) struct Findings {
     stops: usize,
 }
 
 impl Findings {
     /// Reports what works.
-    fn fine(&self, what: &str, is: impl std::fmt::Display) {
+    pub fn fine(&self, what: &str, is: impl std::fmt::Display) {
         say!("✓ {what:<17}{is}");
     }
 
     /// Reports what works differently from what the user may expect.
-    fn note(&self, text: impl std::fmt::Display) {
+    pub fn note(&self, text: impl std::fmt::Display) {
         say!("! {text}");
     }
 
     /// Reports what would stop the start.
-    fn stop(&mut self, error: &anyhow::Error) {
+    pub fn stop(&mut self, error: &anyhow::Error) {
         self.stops += 1;
         say!("✗ {error:#}");
     }
@@ -102,7 +106,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 }
 
 async fn check(project: &Path, config: &Config, findings: &mut Findings) {
-    addresses(project, config, findings).await;
+    bind(project, config, findings).await;
+    certificates(project, config, findings);
     let routes = match serve::open_place(project, config) {
         Ok(place) => {
             site(project, &place.site, findings);
@@ -146,20 +151,40 @@ async fn check(project: &Path, config: &Config, findings: &mut Findings) {
     }
 }
 
-async fn addresses(project: &Path, config: &Config, findings: &mut Findings) {
-    let names: Vec<_> = config.http.listen.iter().map(ToString::to_string).collect();
+async fn bind(project: &Path, config: &Config, findings: &mut Findings) {
+    let names = addresses::configured(config);
     let address = config.admin.address(project);
     let asked = admin::ask(&address, project, Method::GET, "/-/health");
     if asked.await.is_ok() {
-        findings.fine("listens at", names.join(", "));
+        findings.fine("listens at", names);
         findings.note(format_args!(
             "surus is already running for this project (admin listener: {address})"
         ));
         return;
     }
-    match serve::bind(config).and_then(|_| config.admin.bind(project)) {
-        Ok(_) => findings.fine("listens at", names.join(", ")),
+    match addresses::bind(config).and_then(|_| config.admin.bind(project)) {
+        Ok(_) => findings.fine("listens at", names),
         Err(error) => findings.stop(&error),
+    }
+}
+
+/// Reads the certificates of `[tls]`.
+fn certificates(project: &Path, config: &Config, findings: &mut Findings) {
+    if config.tls.listen.is_empty() {
+        return;
+    }
+    let files = Files::read(&config.tls, project);
+    let loaded = match files.and_then(|files| Loaded::new(&config.tls, files, None)) {
+        Ok(loaded) => loaded,
+        Err(error) => return findings.stop(&error),
+    };
+    for served in loaded.certificates() {
+        let names = served.about.names.join(", ");
+        let ends = httpdate::fmt_http_date(served.ends());
+        findings.fine("certificate", format_args!("{names}, until {ends}"));
+    }
+    for trouble in loaded.troubles() {
+        findings.note(trouble);
     }
 }
 

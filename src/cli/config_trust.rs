@@ -19,7 +19,7 @@ use crate::engines::{self, Settings};
 /// That is the configured user, and the one without configuration, because the file itself may name
 /// another. A file that any other user can replace may name neither root nor what root runs. For a
 /// process with one thread.
-pub(super) fn check(loaded: &Loaded, engine: Option<&str>) -> anyhow::Result<()> {
+pub(super) fn check(loaded: &Loaded, project: &Path, engine: Option<&str>) -> anyhow::Result<()> {
     if !process::has_other_users() {
         return Ok(());
     }
@@ -38,15 +38,17 @@ pub(super) fn check(loaded: &Loaded, engine: Option<&str>) -> anyhow::Result<()>
     let config = &loaded.config;
     let libraries = libraries(config).filter(|_| runs_fpm(config, engine));
     let programs = programs(config).map(|(_, path)| path.to_path_buf());
-    for path in programs.chain(libraries) {
+    let run = programs.chain(libraries).map(|path| (path, RUN));
+    let keys = keys(config).map(|(_, path)| (project.join(path), SERVE));
+    for (path, danger) in run.chain(keys) {
         // One that cannot be opened is reported elsewhere.
         if let Ok(file) = File::open(&path) {
-            refuse(&path, &file, &users)?;
-            refuse_directories(&path, &users)?;
+            refuse(&path, &file, &users, danger)?;
+            refuse_directories(&path, &users, danger)?;
         }
     }
     for (path, file) in files(loaded) {
-        refuse(path, file, &users)?;
+        refuse(path, file, &users, RUN)?;
         if !is_roots(path, file) {
             refuse_what_root_runs(path, loaded)?;
         }
@@ -54,7 +56,11 @@ pub(super) fn check(loaded: &Loaded, engine: Option<&str>) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The warning if another user than root can replace the configuration.
+/// What a user who may change a file can do.
+const RUN: &str = "have root run any program";
+const SERVE: &str = "have Surus serve any key and certificate that root may read";
+
+/// A warning if another user than root can replace the configuration.
 pub(super) fn warning(loaded: &Loaded) -> Option<String> {
     let path = replaceable(loaded)?;
     Some(format!(
@@ -114,6 +120,16 @@ fn programs(config: &Config) -> impl Iterator<Item = (&'static str, &Path)> {
     })
 }
 
+/// The files of `[tls]`, which root reads for the front end.
+fn keys(config: &Config) -> impl Iterator<Item = (&'static str, &PathBuf)> {
+    let tls = &config.tls;
+    let settings = [("tls.certificate", &tls.certificate), ("tls.key", &tls.key)];
+    let files = settings
+        .into_iter()
+        .flat_map(|(setting, paths)| paths.iter().map(move |path| (setting, path)));
+    files.chain(tls.client_ca.iter().map(|path| ("tls.client_ca", path)))
+}
+
 /// The libraries that php-fpm's master process loads as root. Other PHP processes have given up
 /// root before they read what to load.
 fn libraries(config: &Config) -> impl Iterator<Item = PathBuf> {
@@ -170,7 +186,8 @@ fn refuse_what_root_runs(path: &Path, loaded: &Loaded) -> anyhow::Result<()> {
     let roots = roots.into_iter().filter(|(_, is_root)| *is_root);
     let roots = roots.map(|(setting, _)| setting);
     let programs = programs(config).map(|(setting, _)| setting);
-    match roots.chain(programs).find(is_named) {
+    let keys = keys(config).map(|(setting, _)| setting);
+    match roots.chain(programs).chain(keys).find(is_named) {
         None => Ok(()),
         Some(setting) => bail!(
             "{} sets {setting}, but another user than root can replace the file; let it and its \
@@ -191,7 +208,7 @@ fn is_member(user: &User) -> bool {
 }
 
 /// An error if one of the users can exchange a directory on the way to a file.
-fn refuse_directories(path: &Path, users: &[User]) -> anyhow::Result<()> {
+fn refuse_directories(path: &Path, users: &[User], danger: &str) -> anyhow::Result<()> {
     let path = std::path::absolute(path)?;
     let real = path.canonicalize()?;
     let ways = [&path, &real];
@@ -202,8 +219,8 @@ fn refuse_directories(path: &Path, users: &[User]) -> anyhow::Result<()> {
             let owns = opened.metadata()?.uid() == user.uid;
             if owns || (!is_sticky && may_write_directory(&opened, user)?) {
                 bail!(
-                    "PHP's user {} may change {}, and so have root run any program as {}; let the \
-                     directory belong to root, with mode 755",
+                    "PHP's user {} may change {}, and so {danger} as {}; let the directory belong \
+                     to root, with mode 755",
                     user.name,
                     directory.display(),
                     path.display()
@@ -214,12 +231,12 @@ fn refuse_directories(path: &Path, users: &[User]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn refuse(path: &Path, file: &File, users: &[User]) -> anyhow::Result<()> {
+fn refuse(path: &Path, file: &File, users: &[User], danger: &str) -> anyhow::Result<()> {
     for user in users {
         if may_change(file, user)? {
             bail!(
-                "PHP's user {} may change {}, and so have root run any program; let it belong to \
-                 root, with mode 644, or start Surus as {}",
+                "PHP's user {} may change {}, and so {danger}; let it belong to root, and let \
+                 only root write to it, or start Surus as {}",
                 user.name,
                 path.display(),
                 user.name

@@ -18,6 +18,7 @@ use tracing::{error, warn};
 
 use super::engine_setup;
 use super::engine_setup::Planned;
+use super::tls;
 use crate::app::DocumentTree;
 use crate::app::site::file_opener;
 use crate::app::site::file_opener::Opener;
@@ -179,6 +180,10 @@ impl Duties for Kept {
 
     fn probed(&mut self, home: &mut keeper_tasks::Home) -> anyhow::Result<()> {
         keeper_tasks::probed(home)
+    }
+
+    fn certificates(&mut self) -> anyhow::Result<Vec<u8>> {
+        tls::read(&self.project, &self.config)
     }
 
     fn connect(&mut self, pool: u16) -> anyhow::Result<OwnedFd> {

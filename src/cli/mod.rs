@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod addresses;
 mod bench;
 mod boot_engines;
 mod boot_script;
@@ -23,6 +24,7 @@ mod spool_access;
 mod status;
 mod stdout;
 mod stub;
+mod tls;
 mod user_ini;
 mod warm_ups;
 

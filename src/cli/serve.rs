@@ -11,24 +11,23 @@ use surus_sys::signals::Signals;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
+use super::addresses::{self, Addresses};
 use super::engine_setup::Planned;
 use super::options::Args;
 use super::{
     boot_engines, boot_script, config_trust, engine_setup, keeper_tasks, memory_trim, spool_access,
+    tls,
 };
 use crate::app::site::file_opener::Opener;
 use crate::app::site::routes::Routes;
 use crate::app::x_sendfile::SendFile;
 use crate::app::{Application, DocumentTree};
-use crate::cli::stdout;
 use crate::config::Config;
 use crate::engines;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http;
 use crate::fronts::http::request::access_log;
-use crate::fronts::http::{
-    AccessLog, Accounting, Address, Admission, Bound, Listener, Mode, Service,
-};
+use crate::fronts::http::{AccessLog, Accounting, Bound, Https, Service};
 use crate::keeper::{self, Client, Keeper, Outcome, confine};
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
@@ -73,7 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             );
         }
     }
-    let listeners = bind(&config)?;
+    let listeners = addresses::bind(&config)?;
     let admin = config.admin.bind(&project)?;
     let place = open_place(&project, &config)?;
     let asked = engine_setup::asked_for(&project, &config, &place.routes)?;
@@ -103,7 +102,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         let (mut listeners, mut admin) =
             sockets.take().context("the front end was started twice")?;
         // The keeper removes the socket files.
-        listeners.iter_mut().for_each(Bound::leave_file);
+        listeners.leave_files();
         admin.leave_file();
         let (place, opener) = keeper_tasks::adopt(&config, front.place)?;
         log::start_writer(&config.log)?;
@@ -181,7 +180,7 @@ fn keep(
 struct Front {
     project: PathBuf,
     config: Config,
-    listeners: Vec<Bound>,
+    listeners: Addresses<Bound>,
     admin: Bound,
     place: DocumentTree,
     plans: Arc<Vec<Planned>>,
@@ -236,10 +235,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
         keeper,
     } = front;
     config.http.set_budgets();
-    let listeners: Vec<Listener> = listeners
-        .into_iter()
-        .map(Bound::listen)
-        .collect::<Result<_, _>>()?;
+    let listeners = listeners.listen()?;
     let admin_listener = admin.listen()?;
     let keeper = match keeper {
         None => None,
@@ -264,6 +260,8 @@ async fn serve(front: Front) -> anyhow::Result<()> {
         warn!("{trouble}");
     }
     let metrics = Arc::new(Metrics::default());
+    // Before PHP boots, which takes longer.
+    let tls = tls::start(&project, &config, keeper.clone(), &metrics).await?;
     let engines = tokio::select! {
         booted = boot_engines::boot(&plans, &keeper, &metrics) => booted?,
         _ = terminate.recv() => return Ok(()),
@@ -283,18 +281,20 @@ async fn serve(front: Front) -> anyhow::Result<()> {
             metrics.clone(),
             AccessLog::start(config.access_log.format)?,
         )),
+        https: Https::new(&config.http, &config.tls),
         spool: config.http.response_spool(),
         settings: config.http.clone(),
     });
     let reload = {
         let service = service.clone();
         let (config, project) = (config.clone(), project.clone());
-        let keeper = keeper.clone();
+        let (keeper, tls) = (keeper.clone(), tls.clone());
         Arc::new(
             move || -> crate::engine::Pending<'static, anyhow::Result<()>> {
                 let (service, config) = (service.clone(), config.clone());
-                let (project, keeper) = (project.clone(), keeper.clone());
+                let (project, keeper, tls) = (project.clone(), keeper.clone(), tls.clone());
                 Box::pin(async move {
+                    let certificates = tls::prepare(&tls).await?;
                     // A symbolic link to the project may have changed, so the site is opened again.
                     // It is switched only after every engine.
                     let place = match &keeper {
@@ -314,6 +314,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
                         prepared.change_over()?;
                     }
                     service.application.tree.store(Arc::new(place));
+                    tls::change_over(&tls, certificates);
                     info!("reloaded");
                     Ok(())
                 })
@@ -333,16 +334,15 @@ async fn serve(front: Front) -> anyhow::Result<()> {
     tokio::spawn(memory_trim::run());
     info!(socket = admin_listener.name(), "admin listener");
     let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
-    for listener in &listeners {
-        // A reader of JSON lines on stdout cannot parse another line.
-        match config.access_log.format {
-            access_log::Format::Json => info!(address = listener.name(), "listening"),
-            _ => stdout::announce(format_args!("listening on {}", listener.name())),
-        }
-    }
+    listeners.announce(matches!(config.access_log.format, access_log::Format::Json));
     let draining = tokio_util::sync::CancellationToken::new();
+    let https = listeners
+        .https
+        .into_iter()
+        .map(|listener| (listener, tls.clone()));
+    let http = listeners.http.into_iter().map(|listener| (listener, None));
     let front = tokio::spawn(http::run(
-        listeners,
+        http.chain(https).collect(),
         service.clone(),
         draining.clone().cancelled_owned(),
     ));
@@ -409,28 +409,6 @@ async fn serve(front: Front) -> anyhow::Result<()> {
         log.end();
     }
     Ok(())
-}
-
-/// Binds the addresses of the application.
-pub(super) fn bind(config: &Config) -> anyhow::Result<Vec<Bound>> {
-    let listen = &config.http.listen;
-    if config.http.proxy_protocol && config.http.trusted_proxies.is_empty() {
-        bail!(
-            "http.proxy_protocol is on but http.trusted_proxies is empty, so no client could \
-             connect; name the proxies there"
-        );
-    }
-    let is_unix = |address: &Address| matches!(address, Address::Unix(_));
-    let mut admission = Admission::default();
-    if listen.iter().any(is_unix) {
-        admission.group = engines::user(&config.engine)?.map(|user| user.gid);
-        let default = admission.group.map(|_| Mode(0o660));
-        admission.mode = config.http.socket_mode.or(default);
-    }
-    listen
-        .iter()
-        .map(|address| Bound::bind(address, "--listen or http.listen", admission))
-        .collect()
 }
 
 /// Opens the application's directory, and the directories from which routes send files.

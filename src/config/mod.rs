@@ -24,6 +24,7 @@ use crate::package;
 pub struct Config {
     pub site: site::Settings,
     pub http: http::Settings,
+    pub tls: http::tls::Settings,
     pub compress: crate::app::compression::Settings,
     pub x_sendfile: crate::app::x_sendfile::Settings,
     pub engine: engines::Settings,

@@ -102,11 +102,18 @@ impl Client {
     pub async fn place(&self) -> anyhow::Result<Place> {
         match self.ask(|id| Request::Place { id }, Vec::new()).await? {
             Answer::Done(number, _, mut fds) if !fds.is_empty() => {
-                let mut file = std::fs::File::from(fds.remove(0));
-                let mut text = Vec::new();
-                io::Read::read_to_end(&mut file, &mut text)?;
+                let text = content(fds.remove(0))?;
                 Ok(Place { number, text, fds })
             }
+            _ => Err(confused()),
+        }
+    }
+
+    /// Asks the keeper for the configured certificates and keys.
+    pub async fn certificates(&self) -> anyhow::Result<Vec<u8>> {
+        let asked = self.ask(|id| Request::Certificates { id }, Vec::new());
+        match asked.await? {
+            Answer::Done(_, _, mut fds) if fds.len() == 1 => Ok(content(fds.remove(0))?),
             _ => Err(confused()),
         }
     }
@@ -235,6 +242,13 @@ impl Client {
             _ => Err(confused()),
         }
     }
+}
+
+/// What the keeper has written into a memory file.
+fn content(file: OwnedFd) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    io::Read::read_to_end(&mut std::fs::File::from(file), &mut content)?;
+    Ok(content)
 }
 
 fn confused() -> anyhow::Error {

@@ -33,6 +33,8 @@ pub enum Request {
     Place { id: u32 },
     /// Start a new opener for the directories of a place, and kill the current one.
     Opener { id: u32, place: u32 },
+    /// Read the configured certificates and keys.
+    Certificates { id: u32 },
     /// The application has booted and is served from now on.
     Ready,
 }
@@ -145,6 +147,10 @@ impl Request {
                 to.extend_from_slice(&id.to_le_bytes());
             }
             Request::Ready => to.push(8),
+            Request::Certificates { id } => {
+                to.push(10);
+                to.extend_from_slice(&id.to_le_bytes());
+            }
             Request::Opener { id, place } => {
                 to.push(9);
                 to.extend_from_slice(&id.to_le_bytes());
@@ -162,6 +168,7 @@ impl Request {
             | Request::Php { id, .. }
             | Request::Connect { id, .. }
             | Request::Place { id }
+            | Request::Certificates { id }
             | Request::Opener { id, .. } => Some(*id),
             Request::CloseHome { .. } | Request::Signal { .. } | Request::Ready => None,
         }
@@ -214,6 +221,7 @@ impl Request {
                 id: rest.u32()?,
                 place: rest.u32()?,
             },
+            10 => Request::Certificates { id: rest.u32()? },
             _ => return Err(NoMessage),
         };
         whole(request, &rest)
@@ -314,6 +322,7 @@ mod tests {
             (any::<u32>(), which).prop_map(|(pid, which)| Request::Signal { pid, which }),
             any::<(u32, u16)>().prop_map(|(id, pool)| Request::Connect { id, pool }),
             any::<u32>().prop_map(|id| Request::Place { id }),
+            any::<u32>().prop_map(|id| Request::Certificates { id }),
             any::<(u32, u32)>().prop_map(|(id, place)| Request::Opener { id, place }),
             Just(Request::Ready),
         ]

@@ -86,6 +86,9 @@ pub trait Duties {
     /// Called when the process of [`Role::Probe`] has exited successfully.
     fn probed(&mut self, home: &mut Self::Home) -> anyhow::Result<()>;
 
+    /// Reads the configured certificates and keys.
+    fn certificates(&mut self) -> anyhow::Result<Vec<u8>>;
+
     /// Connects to the php-fpm that the pool's configuration names.
     fn connect(&mut self, pool: u16) -> anyhow::Result<OwnedFd>;
 }

@@ -44,6 +44,23 @@ struct Workers {
     state: &'static str,
 }
 
+/// The TLS version, and whether an earlier session was resumed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Handshake {
+    version: &'static str,
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HandshakeFailure {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Certificate {
+    certificate: String,
+}
+
 /// A byte budget.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Buffer {
@@ -74,6 +91,9 @@ pub struct Metrics {
     pub connections: Gauge,
     pub connections_refused: Counter<u64, AtomicU64>,
     pub early_hints_dropped: Counter<u64, AtomicU64>,
+    tls_handshakes: Family<Handshake, Counter>,
+    tls_failures: Family<HandshakeFailure, Counter>,
+    certificate_ends: Family<Certificate, Gauge>,
     log_messages_cut: Counter<u64, AtomicU64>,
     buffered: Family<Buffer, Gauge>,
     buffer_limits: Family<Buffer, Gauge>,
@@ -98,6 +118,9 @@ impl Default for Metrics {
             connections: Gauge::default(),
             connections_refused: Counter::default(),
             early_hints_dropped: Counter::default(),
+            tls_handshakes: Family::default(),
+            tls_failures: Family::default(),
+            certificate_ends: Family::default(),
             log_messages_cut: Counter::default(),
             buffered: Family::default(),
             buffer_limits: Family::default(),
@@ -160,6 +183,22 @@ impl Default for Metrics {
             "early_hints_dropped",
             "Early hints dropped because their request had sent too many",
             metrics.early_hints_dropped.clone(),
+        );
+        registry.register(
+            "tls_handshakes",
+            "TLS handshakes by version, and by whether a session was resumed",
+            metrics.tls_handshakes.clone(),
+        );
+        registry.register(
+            "tls_handshake_failures",
+            "TLS handshakes that failed, by reason",
+            metrics.tls_failures.clone(),
+        );
+        registry.register_with_unit(
+            "tls_certificate_not_after",
+            "When a certificate ends, since 1970",
+            Unit::Seconds,
+            metrics.certificate_ends.clone(),
         );
         registry.register(
             "log_messages_cut",
@@ -249,6 +288,39 @@ impl Metrics {
         self.repairs.get_or_create(&Reason { engine, reason }).inc();
     }
 
+    /// Registers these reasons with 0, as [`expect_no_exit`](Self::expect_no_exit) does.
+    pub fn expect_no_tls_failure(&self, reasons: &[&'static str]) {
+        for reason in reasons {
+            drop(
+                self.tls_failures
+                    .get_or_create(&HandshakeFailure { reason }),
+            );
+        }
+    }
+
+    pub fn tls_failed(&self, reason: &'static str) {
+        self.tls_failures
+            .get_or_create(&HandshakeFailure { reason })
+            .inc();
+    }
+
+    pub fn tls_succeeded(&self, version: &'static str, is_resumed: bool) {
+        let kind = if is_resumed { "resumed" } else { "full" };
+        self.tls_handshakes
+            .get_or_create(&Handshake { version, kind })
+            .inc();
+    }
+
+    /// Sets the served certificates: paths, and ends in seconds since 1970.
+    pub fn set_certificates(&self, ends: impl Iterator<Item = (String, i64)>) {
+        self.certificate_ends.clear();
+        for (certificate, end) in ends {
+            self.certificate_ends
+                .get_or_create(&Certificate { certificate })
+                .set(end);
+        }
+    }
+
     /// The text for Prometheus, with the current workers.
     pub fn text(&self, engines: &[EngineStatus]) -> String {
         for status in engines {
@@ -313,6 +385,9 @@ mod tests {
         metrics.worker_exited("classic", "single_use");
         metrics.opcache_blocked("classic", "full");
         metrics.repaired("classic", "ring");
+        metrics.tls_succeeded("TLSv1.3", false);
+        metrics.tls_failed("timeout");
+        metrics.set_certificates([("a.pem".to_string(), 1)].into_iter());
         let text = metrics.text(&[EngineStatus {
             engine: "classic".into(),
             php: "8.2.0".into(),
@@ -324,7 +399,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next())
             .collect();
-        assert_eq!(names.len(), 15, "{text}");
+        assert_eq!(names.len(), 18, "{text}");
         for name in names {
             let mut written = ["", "_total"]
                 .map(|end| format!("| `{name}{end}`"))

@@ -1,6 +1,7 @@
 //! Starts and stops the `surus` under test.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod certificates;
 pub mod engines;
 pub mod executable;
 pub mod function_url;
@@ -93,7 +94,12 @@ impl Surus {
 
     /// Waits until `condition` holds for the log; panics with the log after ten seconds.
     pub fn wait_for_log(&self, condition: impl Fn(&str) -> bool) {
-        for _ in 0..1000 {
+        self.wait_for_log_within(10, condition);
+    }
+
+    /// The same, after this many seconds.
+    pub fn wait_for_log_within(&self, seconds: u32, condition: impl Fn(&str) -> bool) {
+        for _ in 0..seconds * 100 {
             if condition(&self.log.lock().unwrap()) {
                 return;
             }

@@ -18,5 +18,6 @@ mod overload;
 mod proxies;
 mod tags;
 mod timeouts;
+mod tls;
 mod unreadable;
 mod wire;

@@ -50,9 +50,15 @@ pub fn serve(dir: &Path, settings: &[(&str, &str)]) -> Surus {
 }
 
 pub struct Wire {
-    stream: TcpStream,
+    socket: TcpStream,
+    /// The socket, or TLS over it.
+    stream: Box<dyn Stream>,
     read: Vec<u8>,
 }
+
+pub trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
 
 #[derive(Debug)]
 pub struct Answer {
@@ -88,8 +94,14 @@ impl Wire {
         let stream = TcpStream::connect(&surus.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
+        Wire::over(stream.try_clone().unwrap(), stream)
+    }
+
+    /// A client on an encrypted connection over this socket.
+    pub fn over(socket: TcpStream, stream: impl Stream + 'static) -> Wire {
         Wire {
-            stream,
+            socket,
+            stream: Box::new(stream),
             read: Vec::new(),
         }
     }
@@ -100,7 +112,7 @@ impl Wire {
     }
 
     pub fn close_sending(&mut self) {
-        self.stream.shutdown(Shutdown::Write).unwrap();
+        self.socket.shutdown(Shutdown::Write).unwrap();
     }
 
     /// The next response, 1xx included. None if the connection has ended.

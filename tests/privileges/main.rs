@@ -15,6 +15,7 @@ mod configured;
 mod exchanged;
 mod failures;
 mod hostile;
+mod keys;
 mod processes;
 mod server;
 mod signals;
@@ -64,6 +65,14 @@ const TESTS: &[Test] = &[
     (
         "php_fpm_unreachable_for_the_front_end_is_connected_by_the_keeper",
         answers::php_fpm_unreachable_for_the_front_end_is_connected_by_the_keeper,
+    ),
+    (
+        "key_of_root_is_served_and_unreadable_for_the_front_end",
+        keys::key_of_root_is_served_and_unreadable_for_the_front_end,
+    ),
+    (
+        "key_that_php_may_replace_is_rejected",
+        keys::key_that_php_may_replace_is_rejected,
     ),
     ("quit_drains", signals::quit_drains),
     ("usr2_reloads", signals::usr2_reloads),

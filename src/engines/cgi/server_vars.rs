@@ -10,8 +10,8 @@ use crate::event::Event;
 
 pub const SERVER_SOFTWARE: &str = concat!("surus/", env!("CARGO_PKG_VERSION"));
 
-/// The variables of [`each`] that are not headers.
-const NAMES: [&str; 23] = [
+/// The variables of a request that are not headers.
+const NAMES: [&str; 36] = [
     "CONTENT_LENGTH",
     "CONTENT_TYPE",
     "DOCUMENT_ROOT",
@@ -35,9 +35,22 @@ const NAMES: [&str; 23] = [
     "SERVER_PORT",
     "SERVER_PROTOCOL",
     "SERVER_SOFTWARE",
+    "SSL_CIPHER",
+    "SSL_CIPHER_ALGKEYSIZE",
+    "SSL_CIPHER_USEKEYSIZE",
+    "SSL_CLIENT_CERT",
+    "SSL_CLIENT_I_DN",
+    "SSL_CLIENT_M_SERIAL",
+    "SSL_CLIENT_S_DN",
+    "SSL_CLIENT_VERIFY",
+    "SSL_CLIENT_V_END",
+    "SSL_CLIENT_V_START",
+    "SSL_PROTOCOL",
+    "SSL_SESSION_RESUMED",
+    "SSL_TLS_SNI",
 ];
 
-/// Whether [`each`] can produce a variable of this name. No library reads these by itself.
+/// Whether a request can have a variable of this name. No library reads these by itself.
 pub fn is_cgi(name: &str) -> bool {
     let is_header = name.starts_with("HTTP_") && name != "HTTP_PROXY";
     is_header || NAMES.contains(&name)

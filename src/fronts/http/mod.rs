@@ -3,6 +3,7 @@
 mod connection;
 pub mod listener;
 pub(crate) mod request;
+pub mod tls;
 pub mod transport;
 
 use std::future::Future;
@@ -16,7 +17,9 @@ use tracing::info;
 
 pub use listener::{Address, Admission, Bound, Listener, Mode};
 pub use request::access_log::AccessLog;
+pub use request::https::Https;
 pub use request::{Accounting, Service};
+pub use tls::Tls;
 
 use crate::app::forwarded::Proxy;
 use crate::budget;
@@ -28,8 +31,10 @@ use listener::connection_limit::ConnectionLimiter;
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Where to listen: `127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`.
-    #[serde(deserialize_with = "listen_at")]
+    #[serde(deserialize_with = "units::one_or_more")]
     pub listen: Vec<Address>,
+    /// Requests without TLS are redirected to HTTPS.
+    pub redirect_to_https: bool,
     /// The permissions of unix sockets. By default `0660` for root, otherwise what the umask
     /// leaves.
     pub socket_mode: Option<Mode>,
@@ -98,6 +103,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             listen: vec![Address::Tcp(([127, 0, 0, 1], 8080).into())],
+            redirect_to_https: false,
             socket_mode: None,
             user: None,
             landlock: true,
@@ -143,15 +149,6 @@ impl Settings {
     }
 }
 
-fn listen_at<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Address>, D::Error> {
-    let addresses = units::one_or_more(from)?;
-    if addresses.is_empty() {
-        let text = "http.listen is empty; the application would be unreachable";
-        return Err(serde::de::Error::custom(text));
-    }
-    Ok(addresses)
-}
-
 fn timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
     units::wait("http.request_timeout", from)
 }
@@ -187,21 +184,27 @@ fn max_connections<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error
 }
 
 /// Serves until `shutdown` resolves. Then accepts no connections, lets requests in flight finish
-/// within the grace period, and returns.
+/// within the grace period, and returns. A listener with `Tls` is for HTTPS.
 pub async fn run(
-    listeners: Vec<Listener>,
+    listeners: Vec<(Listener, Option<Arc<Tls>>)>,
     service: Arc<Service>,
     shutdown: impl Future<Output = ()>,
 ) {
+    if listeners.iter().any(|(_, tls)| tls.is_some()) {
+        let reasons = &connection::handshake::REASONS;
+        service.application.metrics.expect_no_tls_failure(reasons);
+    }
     let draining = CancellationToken::new();
     let connections = TaskTracker::new();
-    let limiter = Arc::new(ConnectionLimiter::new(service.settings.max_connections));
+    let most = service.settings.max_connections;
+    let limiter = Arc::new(ConnectionLimiter::new(most, "http.max_connections"));
     let grace = service.settings.shutdown_timeout.0;
     let accepting: Vec<_> = listeners
         .into_iter()
-        .map(|listener| {
+        .map(|(listener, tls)| {
             tokio::spawn(connection::accept(
                 listener,
+                tls,
                 service.clone(),
                 connections.clone(),
                 limiter.clone(),

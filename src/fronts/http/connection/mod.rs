@@ -2,6 +2,7 @@
 
 mod alarm;
 mod h2;
+pub mod handshake;
 mod parse_error;
 mod protocol;
 
@@ -20,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use self::alarm::Alarm;
+use self::handshake::Handshake;
 use self::protocol::ServerConnection;
 use super::Settings;
 use super::listener::Listener;
@@ -27,23 +29,25 @@ use super::listener::connection_limit::{ConnectionLimiter, ConnectionPermit};
 use super::listener::proxy_protocol;
 use super::listener::proxy_protocol::Header;
 use super::request::Service;
-use super::transport::io::{ConnectionState, Io, Socket};
+use super::tls::Tls;
+use super::transport::io::{ConnectionState, Io};
+use super::transport::socket::Socket;
 use super::transport::timeouts::{ConnectionLimits, Timeout};
 use crate::app::forwarded::{self, Peer};
 use crate::event::Address;
 use crate::observe::rate_limit::Rarely;
 
 /// Accepts connections until `draining`. Then accepts those that the kernel has already completed,
-/// and returns.
+/// and returns. With `tls`, connections are encrypted.
 pub async fn accept(
     listener: Listener,
+    tls: Option<Arc<Tls>>,
     service: Arc<Service>,
     connections: TaskTracker,
     limiter: Arc<ConnectionLimiter>,
     draining: CancellationToken,
 ) {
     static REPORTED: Rarely = Rarely::new();
-    static NONE_IDLE: Rarely = Rarely::new();
     let mut server = None;
     loop {
         let accepted = tokio::select! {
@@ -66,25 +70,49 @@ pub async fn accept(
         };
         // Boxed, because a future keeps the space of its arguments for its whole life.
         let io = Box::new(Io::new(socket, service.settings.max_uri.0));
-        let mut permit = limiter.enter(io.shared());
-        if permit.is_none() {
-            if NONE_IDLE.is_time(Instant::now()) {
-                warn!(
-                    limit = service.settings.max_connections,
-                    "http.max_connections reached and no connection is idle; new connections wait"
-                );
-            }
-            permit = limiter.wait(&io.shared(), &draining).await;
-        }
-        let Some(permit) = permit else {
+        let permits = async {
+            let permit = enter(&limiter, &io, &draining).await?;
+            let Some(tls) = tls.clone() else {
+                return Some((permit, None));
+            };
+            let of_handshake = enter(&tls.handshakes, &io, &draining).await?;
+            Some((
+                permit,
+                Some(Box::new(Handshake {
+                    tls,
+                    permit: of_handshake,
+                })),
+            ))
+        };
+        let Some((permit, handshake)) = permits.await else {
             service.application.metrics.connections_refused.inc();
             continue;
         };
         let service = service.clone();
         let draining = draining.clone();
         let open = Open::new(&service.application.metrics.connections);
-        connections.spawn(serve(io, peer, service, permit, draining, open));
+        connections.spawn(serve(io, peer, handshake, service, permit, draining, open));
     }
+}
+
+/// Waits for a place among the limiter's connections. None if there is none in time.
+async fn enter(
+    limiter: &Arc<ConnectionLimiter>,
+    io: &Io,
+    draining: &CancellationToken,
+) -> Option<ConnectionPermit> {
+    static NONE_IDLE: Rarely = Rarely::new();
+    if let Some(permit) = limiter.enter(io.shared()) {
+        return Some(permit);
+    }
+    if NONE_IDLE.is_time(Instant::now()) {
+        warn!(
+            setting = limiter.setting,
+            limit = limiter.limit,
+            "limit reached and no connection is idle; new connections wait"
+        );
+    }
+    limiter.wait(&io.shared(), draining).await
 }
 
 /// Counts a connection until it is dropped.
@@ -183,6 +211,7 @@ async fn read_proxy_header(
 async fn serve(
     mut io: Box<Io>,
     mut peer: Peer,
+    handshake: Option<Box<Handshake>>,
     service: Arc<Service>,
     permit: ConnectionPermit,
     draining: CancellationToken,
@@ -206,6 +235,18 @@ async fn serve(
         };
         peer = client;
         io.begin_with(first.freeze());
+    }
+    if let Some(handshake) = handshake {
+        let metrics = &service.application.metrics;
+        // Boxed, so that an idle connection does not have its size.
+        if !Box::pin(handshake::run(
+            *handshake, &mut io, &peer, &draining, metrics,
+        ))
+        .await
+        {
+            return;
+        }
+        peer.https = true;
     }
     let mut limits = ConnectionLimits {
         head: settings.header_timeout.0,

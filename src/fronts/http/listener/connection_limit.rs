@@ -17,7 +17,9 @@ use crate::observe::rate_limit::Rarely;
 
 /// The connections of all listeners.
 pub struct ConnectionLimiter {
-    limit: usize,
+    pub limit: usize,
+    /// The setting that limits them.
+    pub setting: &'static str,
     permits: Mutex<Permits>,
     /// Notified when a connection has closed.
     closed: Notify,
@@ -61,9 +63,10 @@ pub struct ConnectionPermit {
 }
 
 impl ConnectionLimiter {
-    pub fn new(limit: usize) -> ConnectionLimiter {
+    pub fn new(limit: usize, setting: &'static str) -> ConnectionLimiter {
         ConnectionLimiter {
             limit,
+            setting,
             permits: Mutex::default(),
             closed: Notify::new(),
         }
@@ -80,7 +83,7 @@ impl ConnectionLimiter {
     ) -> Option<ConnectionPermit> {
         let mut permits = self.permits();
         while permits.open.len() - permits.closing.len() >= self.limit {
-            permits.evict_longest_idle()?;
+            permits.evict_longest_idle(self.setting)?;
         }
         permits.next += 1;
         let number = permits.next;
@@ -135,7 +138,7 @@ impl Drop for ConnectionPermit {
 }
 
 impl Permits {
-    fn evict_longest_idle(&mut self) -> Option<()> {
+    fn evict_longest_idle(&mut self, setting: &str) -> Option<()> {
         loop {
             while let Some((since, number)) = self.longest.pop() {
                 if let Some(connection) = self.open.get(&number)
@@ -146,12 +149,12 @@ impl Permits {
                     return Some(());
                 }
             }
-            self.scan()?;
+            self.scan(setting)?;
         }
     }
 
     /// Finds the longest idle connections. None if there are none.
-    fn scan(&mut self) -> Option<()> {
+    fn scan(&mut self, setting: &str) -> Option<()> {
         let now = Instant::now();
         if self.none_idle_at.is_some_and(|then| now - then < ALL_BUSY) {
             return None;
@@ -178,7 +181,8 @@ impl Permits {
         static REPORTED: Rarely = Rarely::new();
         if REPORTED.is_time(now) {
             warn!(
-                "http.max_connections reached; closing the connections that have been idle longest"
+                setting,
+                "limit reached; closing the connections that have been idle longest"
             );
         }
         Some(())

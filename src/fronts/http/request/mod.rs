@@ -3,6 +3,7 @@
 pub mod access_log;
 mod accounting;
 mod body;
+pub mod https;
 pub(crate) mod response_body;
 pub(crate) mod response_memory;
 mod validate;
@@ -20,6 +21,7 @@ use tracing::{debug, error};
 
 pub use self::accounting::Accounting;
 use self::body::BodyError;
+use self::https::Https;
 use self::response_body::{RequestGuard, TrackedBody};
 use self::validate::{check, ends_connection};
 use super::Settings;
@@ -37,6 +39,7 @@ use crate::spool::Spool;
 pub struct Service {
     pub application: Application,
     pub settings: Settings,
+    pub https: Https,
     /// The spool of responses to slow clients.
     pub spool: Option<Arc<Spool>>,
     pub accounting: Arc<Accounting>,
@@ -67,7 +70,7 @@ impl Service {
         let is_head = request.method() == Method::HEAD;
         // Everything that need not wait happens here, because it would make the future larger.
         let (head, incoming) = request.into_parts();
-        let dispatch = self.begin(head, peer, early_hints, &guard);
+        let dispatch = self.begin(head, peer, &connection, early_hints, &guard);
         // Most requests have no body.
         let awaits = matches!(dispatch, Dispatch::Event { .. }) && !incoming.is_end_stream();
         let body = awaits.then_some(incoming);
@@ -127,7 +130,13 @@ impl Service {
             // Only the end of the connection can end a body of unknown length: HTTP/1.0 has no
             // chunks.
             is_last |= version == Version::HTTP_10 && !is_head && !has_length(&response);
+            let is_encrypted = connection.tls.get().is_some();
+            if is_encrypted {
+                self.https.extend(response.headers_mut());
+            }
+            // The kernel does not encrypt.
             if version <= Version::HTTP_11
+                && !is_encrypted
                 && let Some(file) = response.extensions_mut().remove::<FileRange>()
             {
                 *response.body_mut() = ResponseBody::stream(SendfileBody::new(file, connection));
@@ -154,16 +163,25 @@ impl Service {
         &self,
         mut head: http::request::Parts,
         peer: &Peer,
+        connection: &ConnectionState,
         early_hints: Option<Weak<dyn EarlyHints>>,
         guard: &RequestGuard,
     ) -> Dispatch {
         let proxies = &self.settings.trusted_proxies;
         let trusted = forwarded::is_trusted(peer, proxies);
-        if let Err(rejection) = check(&mut head, &self.settings, trusted) {
+        if let Err(rejection) = check(&mut head, &self.settings, trusted || peer.https) {
             return Dispatch::Rejected(rejection);
         }
         if head.method == Method::OPTIONS && head.uri.path() == "*" {
             return Dispatch::Answer(no_content());
+        }
+        let redirected = self
+            .https
+            .redirect(&head, || forwarded::origin(peer, &head.headers, proxies));
+        match redirected {
+            None => {}
+            Some(Ok(response)) => return Dispatch::Answer(response),
+            Some(Err(rejection)) => return Dispatch::Rejected(rejection),
         }
         let timeout = self.settings.request_timeout.0;
         let origin = |headers: &HeaderMap| forwarded::origin(peer, headers, proxies).origin;
@@ -178,7 +196,10 @@ impl Service {
                     request: Request::from_parts(head, Body::Empty),
                     script,
                     origin: forwarded.origin,
-                    variables: Vec::new(),
+                    variables: match connection.tls.get() {
+                        Some(tls) => tls.variables.to_vec(),
+                        None => Vec::new(),
+                    },
                     deadline: guard.began + timeout,
                     patience: Some(timeout),
                     spool: self.spool.clone(),

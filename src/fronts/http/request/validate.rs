@@ -10,7 +10,7 @@ use crate::fronts::http::Settings;
 pub fn check(
     head: &mut http::request::Parts,
     settings: &Settings,
-    trusted: bool,
+    may_be_https: bool,
 ) -> Result<(), RequestRejection> {
     let bad = |why| Err(reject(StatusCode::BAD_REQUEST, why));
     let target = head
@@ -65,8 +65,9 @@ pub fn check(
             }
             match head.uri.scheme_str() {
                 Some("http") => {}
-                // RFC 9110, 7.4: only a trusted gateway may say that the client used TLS.
-                Some("https") if trusted => {}
+                // RFC 9110, 7.4: only a trusted gateway may say that the client used TLS, unless
+                // this connection does.
+                Some("https") if may_be_https => {}
                 Some("https") => {
                     return Err(reject(
                         StatusCode::MISDIRECTED_REQUEST,

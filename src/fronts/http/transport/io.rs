@@ -1,19 +1,17 @@
-//! The bytes of a connection over TCP or a unix socket: records progress for timeouts, and sends
-//! early hints and files.
+//! The bytes of a connection over TCP, TLS or a unix socket: records progress for timeouts, and
+//! sends early hints and files.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Sleep;
 
@@ -21,103 +19,9 @@ use crate::event::EarlyHints;
 
 use super::file_queue::{FileQueue, is_placeholder};
 use super::request_line::{BodyFraming, RequestLineEncoder};
+use super::socket::{Socket, poll_append};
 use super::timeouts::ConnectionTimers;
-
-/// A client's socket.
-pub enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Socket {
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.try_write(bytes),
-            Socket::Unix(stream) => stream.try_write(bytes),
-        }
-    }
-
-    fn try_write_vectored(&self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.try_write_vectored(bytes),
-            Socket::Unix(stream) => stream.try_write_vectored(bytes),
-        }
-    }
-
-    fn try_send_file(&self, file: &File, offset: u64, most: usize) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.try_io(Interest::WRITABLE, || {
-                surus_sys::seqpacket::send_file(stream.as_fd(), file.as_fd(), offset, most)
-            }),
-            Socket::Unix(stream) => stream.try_io(Interest::WRITABLE, || {
-                surus_sys::seqpacket::send_file(stream.as_fd(), file.as_fd(), offset, most)
-            }),
-        }
-    }
-
-    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Socket::Tcp(stream) => stream.poll_write_ready(cx),
-            Socket::Unix(stream) => stream.poll_write_ready(cx),
-        }
-    }
-
-    /// Waits for bytes and appends them; returns 0 at the end.
-    pub async fn read(&self, to: &mut BytesMut) -> io::Result<usize> {
-        std::future::poll_fn(|cx| self.poll_append(cx, to)).await
-    }
-
-    fn poll_append(&self, cx: &mut Context<'_>, to: &mut BytesMut) -> Poll<io::Result<usize>> {
-        let mut piece = [0; 4096];
-        let mut buffer = ReadBuf::new(&mut piece);
-        let n = ready!(self.poll_read(cx, &mut buffer))?;
-        to.put_slice(buffer.filled());
-        Poll::Ready(Ok(n))
-    }
-
-    fn poll_read(&self, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
-        loop {
-            match self.try_read(to) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.poll_read_ready(cx))?;
-                }
-                result => return Poll::Ready(result),
-            }
-        }
-    }
-
-    /// Reads the available bytes. A read that leaves room has emptied the socket, so the next one
-    /// should wait without trying; tokio learns that only from an attempt that would block.
-    fn try_read(&self, mut buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
-        let room = buffer.remaining();
-        let mut emptied = None;
-        let read = match self {
-            Socket::Tcp(stream) => stream.try_io(Interest::READABLE, || {
-                last(stream.try_read_buf(&mut buffer)?, room, &mut emptied)
-            }),
-            Socket::Unix(stream) => stream.try_io(Interest::READABLE, || {
-                last(stream.try_read_buf(&mut buffer)?, room, &mut emptied)
-            }),
-        };
-        emptied.map_or(read, Ok)
-    }
-
-    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Socket::Tcp(stream) => stream.poll_read_ready(cx),
-            Socket::Unix(stream) => stream.poll_read_ready(cx),
-        }
-    }
-}
-
-/// `WouldBlock` if `read` bytes were all there were; `emptied` then contains the count.
-fn last(read: usize, room: usize, emptied: &mut Option<usize>) -> io::Result<usize> {
-    if read == 0 || read == room {
-        return Ok(read);
-    }
-    *emptied = Some(read);
-    Err(io::ErrorKind::WouldBlock.into())
-}
+use super::tls_session::TlsSession;
 
 /// The stream that hyper reads from and writes to.
 pub struct Io {
@@ -155,6 +59,8 @@ impl FirstLine {
 /// The part of a connection that its requests share.
 pub struct ConnectionState {
     pub socket: Socket,
+    /// Set after the handshake of an encrypted connection.
+    pub tls: OnceLock<Box<TlsSession>>,
     pub timers: ConnectionTimers,
     /// Notified when another connection needs the place.
     pub evict: Notify,
@@ -175,6 +81,7 @@ impl Io {
     pub fn new(socket: Socket, max_uri: u64) -> Io {
         let shared = ConnectionState {
             socket,
+            tls: OnceLock::new(),
             timers: ConnectionTimers::new(),
             evict: Notify::new(),
             body_framing: BodyFraming::default(),
@@ -205,6 +112,11 @@ impl Io {
         self.first = first;
     }
 
+    /// The same bytes, for a protocol below HTTP.
+    pub fn first(&mut self) -> &mut Bytes {
+        &mut self.first
+    }
+
     /// Takes back bytes that hyper has read and not used.
     pub fn take_back(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
@@ -214,7 +126,8 @@ impl Io {
 
     /// Waits until a read would find bytes, the end of the stream or an error.
     pub fn poll_wake(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.ready.is_empty() && self.first.is_empty() {
+        let decrypted = self.shared.tls.get().is_some_and(|tls| tls.has_decrypted());
+        if self.ready.is_empty() && self.first.is_empty() && !decrypted {
             let _ = ready!(self.shared.socket.poll_read_ready(cx));
         }
         Poll::Ready(())
@@ -256,8 +169,17 @@ impl Io {
     /// Whether the client speaks HTTP/2. The bytes read to find out are read again.
     pub fn poll_recognize(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         loop {
+            let selected = self.shared.tls.get().map(|tls| tls.is_http_2);
             let len = self.first.len().min(PREFACE.len());
             if self.first[..len] != PREFACE[..len] {
+                // A client that has selected HTTP/2 must speak it.
+                return Poll::Ready(match selected {
+                    Some(true) => Err(io::ErrorKind::InvalidData.into()),
+                    _ => Ok(false),
+                });
+            }
+            // HTTP/2 over TLS must be selected (RFC 9113, 3.2).
+            if selected == Some(false) && len > 0 {
                 return Poll::Ready(Ok(false));
             }
             if len == PREFACE.len() {
@@ -265,7 +187,7 @@ impl Io {
                 return Poll::Ready(Ok(true));
             }
             let mut come = BytesMut::new();
-            let n = ready!(self.shared.socket.poll_append(cx, &mut come))?;
+            let n = ready!(poll_append(&mut come, |to| self.shared.poll_read(cx, to)))?;
             if n == 0 {
                 return Poll::Ready(Ok(false));
             }
@@ -305,6 +227,9 @@ impl Io {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let Some(tls) = self.shared.tls.get() {
+            return tls.poll_write(&self.shared.socket, &self.shared.timers, cx, parts);
+        }
         let is_file = |part: &IoSlice<'_>| !part.is_empty() && is_placeholder(part);
         let Some(at) = parts.iter().position(is_file) else {
             return poll_write(&self.shared, cx, |socket| socket.try_write_vectored(parts));
@@ -335,7 +260,7 @@ impl Io {
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         while !rest.is_empty() {
-            let n = ready!(poll_write(&self.shared, cx, |socket| socket.try_write(&rest)))?;
+            let n = ready!(self.poll_write_parts(cx, &[IoSlice::new(&rest)]))?;
             rest.drain(..n);
         }
         Poll::Ready(Ok(()))
@@ -355,6 +280,13 @@ const LINGER_DRAINING: Duration = Duration::from_millis(500);
 const LINGER_SENDING: u32 = 5;
 
 impl ConnectionState {
+    fn poll_read(&self, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
+        match self.tls.get() {
+            None => self.socket.poll_read(cx, to),
+            Some(tls) => tls.poll_read(&self.socket, cx, to),
+        }
+    }
+
     /// Whether the connection is between two requests of HTTP/1; false before the first.
     pub fn is_between_requests(&self) -> bool {
         let is_idle = self.timers.idle_since().is_some();
@@ -384,10 +316,10 @@ impl ConnectionState {
     }
 
     fn shut_down(&self) -> io::Result<()> {
-        match &self.socket {
-            Socket::Tcp(stream) => shutdown(stream),
-            Socket::Unix(stream) => shutdown(stream),
+        if let Some(tls) = self.tls.get() {
+            tls.close(&self.socket);
         }
+        self.socket.shut_down()
     }
 }
 
@@ -409,6 +341,10 @@ impl EarlyHints for ConnectionState {
         }
         text.extend_from_slice(b"\r\n");
         if text.len() > MAX_HINTS {
+            return;
+        }
+        if let Some(tls) = self.tls.get() {
+            let _ = tls.try_write(&self.socket, &text);
             return;
         }
         let mut rest = self
@@ -466,7 +402,7 @@ impl AsyncRead for Io {
             if this.may_have_more {
                 ready!(pin!(tokio::task::coop::consume_budget()).poll(cx));
             }
-            let n = ready!(this.shared.socket.poll_read(cx, buffer))?;
+            let n = ready!(this.shared.poll_read(cx, buffer))?;
             this.may_have_more = buffer.remaining() == 0;
             if n == 0 {
                 this.shared.ended.store(true, Ordering::Relaxed);
@@ -525,21 +461,18 @@ impl AsyncWrite for Io {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_pending_hints(cx))?;
+        if let Some(tls) = self.shared.tls.get() {
+            ready!(tls.poll_flush(&self.shared.socket, &self.shared.timers, cx))?;
+        }
         // hyper flushes after it has written everything.
         self.shared.between_responses.store(true, Ordering::Release);
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(tls) = self.shared.tls.get() {
+            ready!(tls.poll_flush(&self.shared.socket, &self.shared.timers, cx))?;
+        }
         Poll::Ready(self.shared.shut_down())
-    }
-}
-
-/// Closes the sending direction.
-fn shutdown(stream: &impl AsFd) -> io::Result<()> {
-    match surus_sys::seqpacket::shutdown_write(stream.as_fd()) {
-        // The client closed first.
-        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
-        other => other,
     }
 }

@@ -1,0 +1,206 @@
+//! Makes certificates and keys from PEM, and selects one for each client (SNI).
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, anyhow, bail};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{InconsistentKeys, RootCertStore};
+
+use super::files::{Pair, PemFile};
+use super::x509;
+
+/// A certificate that can be served.
+#[derive(Debug, Clone)]
+pub struct Served {
+    pub path: PathBuf,
+    pub about: x509::Certificate,
+    key: Arc<CertifiedKey>,
+}
+
+impl Served {
+    pub fn read(pair: &Pair, provider: &CryptoProvider) -> anyhow::Result<Served> {
+        let chain = chain(&pair.certificate, "tls.certificate")?;
+        let key = private_key(&pair.key)?;
+        let path = pair.certificate.path.clone();
+        let about = x509::parse(&chain[0]).with_context(|| {
+            format!(
+                "{} (tls.certificate) has a malformed certificate",
+                path.display()
+            )
+        })?;
+        let key = CertifiedKey::from_der(chain, key, provider);
+        let key = Arc::new(key.map_err(|error| unusable(pair, &error))?);
+        Ok(Served { path, about, key })
+    }
+
+    pub fn ends(&self) -> SystemTime {
+        instant(self.about.not_after)
+    }
+
+    /// What is wrong with the certificate, with its name.
+    pub fn warning(&self) -> Option<String> {
+        let trouble = self.trouble(SystemTime::now())?;
+        let ends = httpdate::fmt_http_date(self.ends());
+        Some(format!("{} (until {ends}): {trouble}", self.path.display()))
+    }
+
+    /// What is wrong with the certificate, though it can be served.
+    fn trouble(&self, now: SystemTime) -> Option<&'static str> {
+        if self.ends() <= now {
+            Some("the certificate has expired; renew it")
+        } else if instant(self.about.not_before) > now {
+            Some("the certificate is not valid yet; check the clock of this machine")
+        } else if self.ends() < now + SOON {
+            Some("the certificate ends within a week; renew it")
+        } else if self.about.names.is_empty() {
+            Some(
+                "the certificate names no host (subject alternative name); browsers reject it, \
+                 and only clients get it for whose host there is no other",
+            )
+        } else {
+            None
+        }
+    }
+}
+
+/// From when on an ending certificate is worth a warning.
+const SOON: Duration = Duration::from_secs(7 * 86400);
+
+fn instant(seconds: i64) -> SystemTime {
+    let since = Duration::from_secs(seconds.unsigned_abs());
+    match seconds {
+        0.. => SystemTime::UNIX_EPOCH + since,
+        _ => SystemTime::UNIX_EPOCH - since,
+    }
+}
+
+/// Certificates, the server's first.
+fn chain(file: &PemFile, setting: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let name = || format!("{} ({setting})", file.path.display());
+    let all = CertificateDer::pem_slice_iter(file.text.as_bytes());
+    let all: Result<Vec<_>, _> = all.collect();
+    let all = all.map_err(|error| anyhow!("{} is damaged: {error}", name()))?;
+    if all.is_empty() {
+        bail!(
+            "{} has no certificate; it must begin with the line `-----BEGIN CERTIFICATE-----`",
+            name()
+        );
+    }
+    Ok(all)
+}
+
+fn private_key(file: &PemFile) -> anyhow::Result<PrivateKeyDer<'static>> {
+    let name = || format!("{} (tls.key)", file.path.display());
+    let is_encrypted = [
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----",
+        "Proc-Type: 4,ENCRYPTED",
+    ];
+    if is_encrypted.iter().any(|mark| file.text.contains(mark)) {
+        bail!(
+            "{} is encrypted, and Surus does not ask for passphrases; decrypt it with \
+             `openssl pkey -in {} -out NEW`, and protect the new file by its mode (0600)",
+            name(),
+            file.path.display()
+        );
+    }
+    PrivateKeyDer::from_pem_slice(file.text.as_bytes()).map_err(|error| match error {
+        rustls::pki_types::pem::Error::NoItemsFound => anyhow!(
+            "{} has no key; it must have a line `-----BEGIN PRIVATE KEY-----` (PKCS#8), \
+             `-----BEGIN RSA PRIVATE KEY-----` or `-----BEGIN EC PRIVATE KEY-----`",
+            name()
+        ),
+        other => anyhow!("{} is damaged: {other}", name()),
+    })
+}
+
+/// Explains why certificate and key cannot be used together.
+fn unusable(pair: &Pair, error: &rustls::Error) -> anyhow::Error {
+    let certificate = pair.certificate.path.display();
+    let key = pair.key.path.display();
+    match error {
+        rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => anyhow!(
+            "the key {key} (tls.key) does not belong to the certificate {certificate} \
+             (tls.certificate); name the keys in the order of their certificates, and begin each \
+             chain with the server's own certificate"
+        ),
+        // What was wrong is not said: it may be part of a key.
+        rustls::Error::General(_) => anyhow!(
+            "the key {key} (tls.key) cannot be used; it must be RSA with 2048 to 8192 bits, ECDSA \
+             with P-256 or P-384, or Ed25519"
+        ),
+        error => anyhow!("the certificate {certificate} (tls.certificate) cannot be used: {error}"),
+    }
+}
+
+/// The authorities whose clients are let in.
+pub fn authorities(file: &PemFile) -> anyhow::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in chain(file, "tls.client_ca")? {
+        let added = roots.add(certificate);
+        added.map_err(|error| {
+            let path = file.path.display();
+            anyhow!("{path} (tls.client_ca) has a certificate that cannot be used: {error}")
+        })?;
+    }
+    Ok(roots)
+}
+
+/// Selects the certificate by the host name that the client asks for. The first certificate is for
+/// all other names, and for clients that name none.
+#[derive(Debug)]
+pub struct ByName {
+    /// Keys of different kinds for a name, in the order of the settings.
+    by_name: HashMap<String, Vec<Arc<CertifiedKey>>>,
+    default: Vec<Arc<CertifiedKey>>,
+}
+
+impl ByName {
+    pub fn new(all: &[Served]) -> ByName {
+        let mut by_name: HashMap<String, Vec<_>> = HashMap::new();
+        for served in all {
+            for name in &served.about.names {
+                by_name
+                    .entry(name.clone())
+                    .or_default()
+                    .push(served.key.clone());
+            }
+        }
+        let first = all.first();
+        let name = first.and_then(|first| first.about.names.first());
+        // With its siblings for the same name, which have other kinds of keys.
+        let default = name.and_then(|name| by_name.get(name)).cloned();
+        let default =
+            default.unwrap_or_else(|| first.iter().map(|first| first.key.clone()).collect());
+        ByName { by_name, default }
+    }
+
+    fn find(&self, name: &str) -> &[Arc<CertifiedKey>] {
+        let name = name.to_ascii_lowercase();
+        let exact = self.by_name.get(&name);
+        let wildcard = || {
+            let (_, parent) = name.split_once('.')?;
+            self.by_name.get(&format!("*.{parent}"))
+        };
+        exact.or_else(wildcard).unwrap_or(&self.default)
+    }
+}
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let keys = hello
+            .server_name()
+            .map_or(&*self.default, |name| self.find(name));
+        let schemes = hello.signature_schemes();
+        let usable = keys
+            .iter()
+            .find(|key| key.key.choose_scheme(schemes).is_some());
+        usable.or(keys.first()).cloned()
+    }
+}

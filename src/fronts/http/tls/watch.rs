@@ -1,0 +1,82 @@
+//! Serves new certificates when their files change.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tracing::warn;
+
+use super::Tls;
+
+/// How often the files are read.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// How often a certificate that ends soon is worth a warning.
+const WARNING_INTERVAL: Duration = Duration::from_secs(12 * 3600);
+
+/// Runs until it is cancelled.
+pub async fn run(tls: Arc<Tls>) {
+    let mut warned = Instant::now();
+    let mut trouble = Trouble::default();
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        let error = reload(&tls).await.err().map(|error| format!("{error:#}"));
+        if let Some(error) = trouble.report(error) {
+            warn!("the certificates stay as they are: {error}");
+        }
+        if warned.elapsed() > WARNING_INTERVAL {
+            warned = Instant::now();
+            tls.warn_of_ends();
+        }
+    }
+}
+
+async fn reload(tls: &Tls) -> anyhow::Result<()> {
+    if let Some(files) = tls.read().await? {
+        tls.change_over(tls.prepare(files)?);
+    }
+    Ok(())
+}
+
+/// Certificate and key are rarely written at the same instant, so an error counts if it is still
+/// there at the next look. It is reported once.
+#[derive(Default)]
+struct Trouble {
+    last: Option<String>,
+    is_reported: bool,
+}
+
+impl Trouble {
+    /// The error, if it must be reported now.
+    fn report(&mut self, error: Option<String>) -> Option<&str> {
+        if error != self.last {
+            self.last = error;
+            self.is_reported = false;
+            return None;
+        }
+        let is_first = !std::mem::replace(&mut self.is_reported, true);
+        self.last.as_deref().filter(|_| is_first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_is_reported_once_when_it_persists() {
+        let mut trouble = Trouble::default();
+        let mut report = |error: Option<&str>| {
+            let reported = trouble.report(error.map(str::to_owned));
+            reported.map(str::to_owned)
+        };
+        for error in [None, Some("a"), None, Some("a"), Some("b")] {
+            assert_eq!(report(error), None, "{error:?}");
+        }
+        assert_eq!(report(Some("b")).as_deref(), Some("b"));
+        assert_eq!(report(Some("b")), None);
+        assert_eq!(report(None), None);
+        assert_eq!(report(None), None);
+        assert_eq!(report(Some("b")), None);
+        assert_eq!(report(Some("b")).as_deref(), Some("b"));
+    }
+}
