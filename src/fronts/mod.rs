@@ -3,3 +3,4 @@
 pub mod admin;
 pub mod http;
 pub mod lambda;
+pub mod records;

@@ -22,7 +22,7 @@ use crate::cli::stdout::{self, say};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::event::{Event, Script};
-use crate::fronts::lambda;
+use crate::fronts::records;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::profile::{self, Measured, Notes, Timeline};
@@ -107,9 +107,9 @@ impl First {
             First::Url(url, site) => engine_setup::get(url, site).context("--url"),
             First::Event(payload, script) => Ok(Event {
                 id: 0,
-                request: lambda::event_request(payload.clone()),
+                request: records::request::request(payload.clone()),
                 script: script.clone(),
-                origin: lambda::event_origin(),
+                origin: records::request::origin(),
                 variables: Vec::new(),
                 deadline: Instant::now() + Duration::from_secs(3600),
                 patience: None,
