@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::app::site;
 use crate::engines;
-use crate::fronts::{admin, http, lambda};
+use crate::fronts::{admin, http, lambda, queue};
 use crate::observe::log;
 use crate::package;
 
@@ -38,6 +38,9 @@ pub struct Config {
     pub access_log: http::request::access_log::Settings,
     pub admin: admin::Settings,
     pub lambda: lambda::Settings,
+    pub work: queue::Settings,
+    /// The queues of `surus work`.
+    pub queue: Vec<queue::Queue>,
     pub package: package::Settings,
 }
 

@@ -50,6 +50,23 @@ struct Buffer {
     buffer: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Queue {
+    queue: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct JobOutcome {
+    queue: String,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueOperation {
+    queue: String,
+    operation: &'static str,
+}
+
 /// The responses of one engine with one outcome.
 struct Answers {
     label: Outcome,
@@ -78,6 +95,10 @@ pub struct Metrics {
     buffered: Family<Buffer, Gauge>,
     buffer_limits: Family<Buffer, Gauge>,
     buffer_refusals: Family<Buffer, Counter<u64, AtomicU64>>,
+    jobs: Family<JobOutcome, Counter>,
+    job_durations: Family<Queue, Histogram>,
+    jobs_running: Family<Queue, Gauge>,
+    queue_errors: Family<QueueOperation, Counter>,
 }
 
 impl Default for Metrics {
@@ -102,6 +123,10 @@ impl Default for Metrics {
             buffered: Family::default(),
             buffer_limits: Family::default(),
             buffer_refusals: Family::default(),
+            jobs: Family::default(),
+            job_durations: Family::new_with_constructor(histogram),
+            jobs_running: Family::default(),
+            queue_errors: Family::default(),
         };
         let registry = &mut metrics.registry;
         registry.register(
@@ -183,6 +208,27 @@ impl Default for Metrics {
             "How often data did not fit within a buffer's limit",
             metrics.buffer_refusals.clone(),
         );
+        registry.register(
+            "jobs",
+            "Runs of jobs by queue and outcome",
+            metrics.jobs.clone(),
+        );
+        registry.register_with_unit(
+            "job_duration",
+            "From a job's start until PHP has finished with it",
+            Unit::Seconds,
+            metrics.job_durations.clone(),
+        );
+        registry.register(
+            "jobs_running",
+            "Jobs that workers run now",
+            metrics.jobs_running.clone(),
+        );
+        registry.register(
+            "queue_errors",
+            "Operations that a broker has failed, by queue and operation",
+            metrics.queue_errors.clone(),
+        );
         metrics
     }
 }
@@ -249,6 +295,35 @@ impl Metrics {
         self.repairs.get_or_create(&Reason { engine, reason }).inc();
     }
 
+    /// Counts a run of a job.
+    pub fn job_ended(&self, queue: &str, outcome: &'static str, took: Duration) {
+        let label = JobOutcome {
+            queue: queue.to_string(),
+            outcome,
+        };
+        self.jobs.get_or_create(&label).inc();
+        let queue = Queue { queue: label.queue };
+        self.job_durations
+            .get_or_create(&queue)
+            .observe(took.as_secs_f64());
+    }
+
+    /// Counts a job that begins (1) or has ended (-1).
+    pub fn jobs_running(&self, queue: &str, change: i64) {
+        let queue = queue.to_string();
+        self.jobs_running
+            .get_or_create(&Queue { queue })
+            .inc_by(change);
+    }
+
+    /// Counts an operation that a broker has failed.
+    pub fn queue_failed(&self, queue: &str, operation: &'static str) {
+        let queue = queue.to_string();
+        self.queue_errors
+            .get_or_create(&QueueOperation { queue, operation })
+            .inc();
+    }
+
     /// The text for Prometheus, with the current workers.
     pub fn text(&self, engines: &[EngineStatus]) -> String {
         for status in engines {
@@ -313,6 +388,9 @@ mod tests {
         metrics.worker_exited("classic", "single_use");
         metrics.opcache_blocked("classic", "full");
         metrics.repaired("classic", "ring");
+        metrics.job_ended("default", "done", Duration::ZERO);
+        metrics.jobs_running("default", 1);
+        metrics.queue_failed("default", "receive");
         let text = metrics.text(&[EngineStatus {
             engine: "classic".into(),
             php: "8.2.0".into(),
@@ -324,7 +402,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next())
             .collect();
-        assert_eq!(names.len(), 15, "{text}");
+        assert_eq!(names.len(), 19, "{text}");
         for name in names {
             let mut written = ["", "_total"]
                 .map(|end| format!("| `{name}{end}`"))

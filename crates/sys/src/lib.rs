@@ -20,3 +20,4 @@ pub mod socket;
 pub mod socket_file;
 pub mod timer;
 pub mod trusted_path;
+pub mod watch;

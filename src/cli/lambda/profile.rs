@@ -15,10 +15,10 @@ use surus_sys::{process, scoreboard::now_micros};
 
 use super::runtime;
 use crate::app::site::Site;
-use crate::cli::engine_setup;
 use crate::cli::engine_setup::Asked;
 use crate::cli::options;
 use crate::cli::stdout::{self, say};
+use crate::cli::{engine_setup, events};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::event::{Event, Script};
@@ -147,9 +147,9 @@ fn subject(args: &Profile, project: &Path, config: Config) -> anyhow::Result<(As
             };
             serde_json::from_slice::<serde::de::IgnoredAny>(&payload)
                 .context("the event is not JSON (--event)")?;
-            let script = runtime::events_script(project, &config)?;
+            let script = events::script(project, &config)?;
             let asked = runtime::for_events(project, &config, &handler, &script, 1)?;
-            let script = runtime::script_of(project, &script)?;
+            let script = events::script_of(project, &script)?;
             Ok((asked, First::Event(payload.into(), script)))
         }
         _ => {
