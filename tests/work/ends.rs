@@ -1,6 +1,7 @@
 //! The end of `surus work`, of its workers, and of its broker: nothing is lost, and nothing is
 //! acknowledged that has not finished.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::plain::Plain;
@@ -70,16 +71,33 @@ fn locked_database_is_waited_for() {
 }
 
 #[test]
+fn reload_runs_later_jobs_with_the_new_code() {
+    let plain = Plain::new("");
+    let work = plain.start(&["--workers", "1"]);
+    plain.push(0, "sleep");
+    work.wait_until(|| plain.count("begins 0") == 1);
+    let handler = plain.site.www().join("jobs.php");
+    let code = std::fs::read_to_string(&handler).unwrap();
+    std::fs::write(&handler, code.replace("'done'", "'newly done'")).unwrap();
+    work.signal("HUP");
+    work.wait_for_log(|log| log.contains("reloaded"));
+    plain.push(1, "");
+    work.wait_until(|| plain.table.is_empty());
+    assert_eq!((plain.count("done 0"), plain.count("newly done 1")), (1, 1));
+}
+
+/// `make test-work` has more jobs.
+#[test]
 fn killed_processes_lose_no_job() {
     let plain = Plain::new("lease = '3s'\ntries = 0\nbackoff = '1s'\n[work]\nmax_losses = 100\n");
-    let jobs = 300;
+    let jobs: usize = std::env::var("WORK_JOBS").map_or(300, |jobs| jobs.parse().unwrap());
     for number in 0..jobs {
         let job = format!(r#"{{"n": {number}, "do": "sleep", "ms": {}}}"#, number % 10);
         plain.table.push("default", &job);
     }
     let mut work = plain.start(&["--workers", "3"]);
     let mut random = 12345_usize;
-    for round in 0..24 {
+    for round in 0..jobs / 12 {
         random = random
             .wrapping_mul(6364136223846793005)
             .wrapping_add(1442695040888963407);
@@ -95,10 +113,18 @@ fn killed_processes_lose_no_job() {
             signal(*pid, "KILL");
         }
     }
+    // Many jobs take longer than `wait_until` waits.
+    for _ in 0..jobs {
+        if plain.table.rows().len() < 100 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
     work.wait_until(|| plain.table.is_empty());
+    let notes: BTreeSet<_> = plain.notes().into_iter().collect();
     for number in 0..jobs {
         assert!(
-            plain.count(&format!("done {number}")) > 0,
+            notes.contains(&format!("done {number}")),
             "{number} was lost"
         );
     }

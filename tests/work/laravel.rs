@@ -54,7 +54,7 @@ const QUEUE: &str = r#"<?php
 return [
     'default' => 'jobs',
     'connections' => ['jobs' => ['driver' => 'database', 'table' => 'jobs', 'queue' => 'mails', 'retry_after' => 30]],
-    'failed' => ['driver' => 'database-uuids', 'database' => 'app', 'table' => 'failed_jobs'],
+    'failed' => ['driver' => 'database-uuids', 'database' => getenv('FAILED_DATABASE') ?: 'app', 'table' => 'failed_jobs'],
 ];
 "#;
 
@@ -259,6 +259,23 @@ fn job_that_ends_its_process_is_tried_again_and_failed_by_laravel() {
     }
     assert_eq!(laravel.table.failed().len(), 3);
     assert!(noted.contains(&"well, attempt 1 of jobs/mails, 0 before".to_string()));
+}
+
+#[test]
+fn failure_that_laravel_cannot_record_is_recorded_by_surus() {
+    let mut laravel = Laravel::new(&debian());
+    laravel
+        .env
+        .push(("FAILED_DATABASE".into(), "missing".into()));
+    laravel.push(&["fail"]);
+    let work = laravel.start(&["--workers", "1"]);
+    work.wait_until(|| laravel.table.is_empty());
+    let failed = laravel.table.failed();
+    assert_eq!(failed.len(), 1, "{}", work.log());
+    assert!(
+        failed[0].2.contains("the job has called fail()"),
+        "{failed:?}"
+    );
 }
 
 #[test]

@@ -26,8 +26,10 @@ use crate::fronts::admin::{self, Admin};
 use crate::fronts::http::Bound;
 use crate::fronts::queue::front::{self, Front, Lane};
 use crate::fronts::queue::{Format, Settings};
+use crate::keeper;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
+use crate::observe::reopen::Logs;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -57,6 +59,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if let Some(engine) = &args.engine {
         engines::find(engine).context("--engine")?;
         config.engine.name = Some(engine.clone());
+    }
+    if let Some(status) = keeper::init::run()? {
+        std::process::exit(status.into());
     }
     let groups = queues::chosen(&project, &config, &args.queues)?;
     let admin = bind_admin(&project, &config.work)?;
@@ -124,6 +129,8 @@ async fn work(
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut quit = signal(SignalKind::quit())?;
     let mut hangup = signal(SignalKind::hangup())?;
+    let mut usr1 = signal(SignalKind::user_defined1())?;
+    let logs = Logs::remember();
     let mut usr2 = signal(SignalKind::user_defined2())?;
     let metrics = Arc::new(Metrics::default());
     let admin_listener = admin.listen()?;
@@ -188,6 +195,11 @@ async fn work(
         tokio::select! {
             _ = hangup.recv() => start_reload(),
             _ = usr2.recv() => start_reload(),
+            _ = usr1.recv() => {
+                if let Err(error) = logs.reopen() {
+                    warn!(%error, "cannot reopen the logs");
+                }
+            }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = quit.recv() => break,

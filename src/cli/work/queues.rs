@@ -172,6 +172,8 @@ pub async fn boot(
         // cannot boot.
         Format::Plain => "worker",
     };
+    // No client waits for a job, so idle workers need not poll.
+    config.engine.busy_poll = false;
     let root = project
         .to_str()
         .context("the project's path is not UTF-8")?;

@@ -5,13 +5,13 @@
 //! result. [`front`] drives them, extends the leases, and settles each job once its fate is known.
 
 mod backoff;
-pub mod format;
+mod format;
 pub mod front;
-pub mod job;
+mod job;
 pub mod runner;
-pub mod scheduler;
+mod scheduler;
 pub mod settings;
-pub mod source;
+mod source;
 pub mod sources;
 
 pub use settings::{Format, Queue, Settings};

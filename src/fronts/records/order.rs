@@ -36,10 +36,11 @@ impl<G: Hash + Eq> Order<G> {
     pub fn push(&mut self, record: usize, group: G, is_suspect: bool) {
         let known = self.groups.contains_key(&group);
         let group = self.groups.entry(group).or_default();
-        if is_suspect && !std::mem::replace(&mut group.is_late, true) {
-            if let Some(next) = group.next.filter(|next| self.ready.remove(next)) {
-                self.late.insert(next);
-            }
+        if is_suspect
+            && !std::mem::replace(&mut group.is_late, true)
+            && let Some(next) = group.next.filter(|next| self.ready.remove(next))
+        {
+            self.late.insert(next);
         }
         match known {
             true => group.behind.push_back(record),
