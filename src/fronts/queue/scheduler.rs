@@ -300,8 +300,6 @@ mod tests {
     #[test]
     fn single_job_next_to_a_long_queue_begins_within_a_round() {
         let mut scheduler = Scheduler::new([share(1), share(1)], 1, false);
-        used(&mut scheduler, &[10, 10], 1000);
-        scheduler.clear();
         for _ in 0..100 {
             scheduler.push(0, None, ());
         }
