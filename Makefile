@@ -56,6 +56,12 @@ test-queue: setup ## Test with ten thousand messages in each kind of queue; a mi
 	scripts/elasticmq
 	cargo test --test lambda -- --ignored --nocapture sqs::
 
+WORK_JOBS ?= 10000
+
+.PHONY: test-work
+test-work: setup ## Test that 10000 jobs, or WORK_JOBS, survive that their processes are killed all the time; minutes
+	WORK_JOBS=$(WORK_JOBS) cargo test --test work -- --nocapture killed_processes
+
 ROUNDS ?= 10000
 
 .PHONY: test-leaks

@@ -10,6 +10,7 @@ mod config_lint;
 mod config_trust;
 mod engine_setup;
 mod engines;
+mod events;
 mod exposed_files;
 mod file_access;
 mod htaccess;
@@ -27,6 +28,8 @@ mod stub;
 mod tls;
 mod user_ini;
 mod warm_ups;
+#[cfg(feature = "sqlite")]
+mod work;
 
 pub use serve::keep_other;
 
@@ -94,6 +97,14 @@ Examples:
   surus bench http://127.0.0.1:8080/ --find-max --p99 20ms
   surus bench http://127.0.0.1:8080/@3 http://127.0.0.1:8080/search --html report.html")]
     Bench(Box<bench::Bench>),
+    #[cfg(feature = "sqlite")]
+    /// Run the jobs of an application's queues
+    #[command(after_help = "\
+Examples:
+  surus work
+  surus work /srv/app --workers 4
+  surus work /srv/app --queue high=3 --queue default")]
+    Work(work::Args),
     /// Run an application as an AWS Lambda function
     Lambda(Box<lambda::Lambda>),
     /// List the engines, which are the ways to run PHP
@@ -122,6 +133,8 @@ fn execute(command: Command) -> anyhow::Result<()> {
         Command::Reload(args) => reload::run(args),
         Command::Leaks(args) => leaks::run(args),
         Command::Bench(args) => bench::run(*args),
+        #[cfg(feature = "sqlite")]
+        Command::Work(args) => work::run(args),
         Command::Lambda(args) => lambda::run(*args),
         Command::Engines => engines::run(),
     }

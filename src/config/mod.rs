@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::app::detect::Application;
 use crate::app::site;
 use crate::engines;
-use crate::fronts::{admin, http, lambda};
+use crate::fronts::{admin, http, lambda, queue};
 use crate::observe::log;
 use crate::package;
 
@@ -43,6 +43,9 @@ pub struct Config {
     /// What the application is, for the choice of a boot script.
     #[serde(skip)]
     pub application: Application,
+    pub work: queue::Settings,
+    /// The queues of `surus work`.
+    pub queue: Vec<queue::Queue>,
     pub package: package::Settings,
 }
 

@@ -3,3 +3,5 @@
 pub mod admin;
 pub mod http;
 pub mod lambda;
+pub mod queue;
+pub mod records;

@@ -67,6 +67,23 @@ struct Buffer {
     buffer: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Queue {
+    queue: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct JobOutcome {
+    queue: String,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueOperation {
+    queue: String,
+    operation: &'static str,
+}
+
 /// The responses of one engine with one outcome.
 struct Answers {
     label: Outcome,
@@ -98,6 +115,10 @@ pub struct Metrics {
     buffered: Family<Buffer, Gauge>,
     buffer_limits: Family<Buffer, Gauge>,
     buffer_refusals: Family<Buffer, Counter<u64, AtomicU64>>,
+    jobs: Family<JobOutcome, Counter>,
+    job_durations: Family<Queue, Histogram>,
+    jobs_running: Family<Queue, Gauge>,
+    queue_errors: Family<QueueOperation, Counter>,
 }
 
 impl Default for Metrics {
@@ -125,6 +146,10 @@ impl Default for Metrics {
             buffered: Family::default(),
             buffer_limits: Family::default(),
             buffer_refusals: Family::default(),
+            jobs: Family::default(),
+            job_durations: Family::new_with_constructor(histogram),
+            jobs_running: Family::default(),
+            queue_errors: Family::default(),
         };
         let registry = &mut metrics.registry;
         registry.register(
@@ -221,6 +246,27 @@ impl Default for Metrics {
             "buffer_refusals",
             "How often data did not fit within a buffer's limit",
             metrics.buffer_refusals.clone(),
+        );
+        registry.register(
+            "jobs",
+            "Runs of jobs by queue and outcome",
+            metrics.jobs.clone(),
+        );
+        registry.register_with_unit(
+            "job_duration",
+            "From a job's start until PHP has finished with it",
+            Unit::Seconds,
+            metrics.job_durations.clone(),
+        );
+        registry.register(
+            "jobs_running",
+            "Jobs that workers run now",
+            metrics.jobs_running.clone(),
+        );
+        registry.register(
+            "queue_errors",
+            "Operations that a broker has failed, by queue and operation",
+            metrics.queue_errors.clone(),
         );
         metrics
     }
@@ -321,6 +367,35 @@ impl Metrics {
         }
     }
 
+    /// Counts a run of a job.
+    pub fn job_ended(&self, queue: &str, outcome: &'static str, took: Duration) {
+        let label = JobOutcome {
+            queue: queue.to_string(),
+            outcome,
+        };
+        self.jobs.get_or_create(&label).inc();
+        let queue = Queue { queue: label.queue };
+        self.job_durations
+            .get_or_create(&queue)
+            .observe(took.as_secs_f64());
+    }
+
+    /// Counts a job that begins (1) or has ended (-1).
+    pub fn jobs_running(&self, queue: &str, change: i64) {
+        let queue = queue.to_string();
+        self.jobs_running
+            .get_or_create(&Queue { queue })
+            .inc_by(change);
+    }
+
+    /// Counts an operation that a broker has failed.
+    pub fn queue_failed(&self, queue: &str, operation: &'static str) {
+        let queue = queue.to_string();
+        self.queue_errors
+            .get_or_create(&QueueOperation { queue, operation })
+            .inc();
+    }
+
     /// The text for Prometheus, with the current workers.
     pub fn text(&self, engines: &[EngineStatus]) -> String {
         for status in engines {
@@ -388,6 +463,9 @@ mod tests {
         metrics.tls_succeeded("TLSv1.3", false);
         metrics.tls_failed("timeout");
         metrics.set_certificates([("a.pem".to_string(), 1)].into_iter());
+        metrics.job_ended("default", "done", Duration::ZERO);
+        metrics.jobs_running("default", 1);
+        metrics.queue_failed("default", "receive");
         let text = metrics.text(&[EngineStatus {
             engine: "classic".into(),
             php: "8.2.0".into(),
@@ -399,7 +477,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next())
             .collect();
-        assert_eq!(names.len(), 18, "{text}");
+        assert_eq!(names.len(), 22, "{text}");
         for name in names {
             let mut written = ["", "_total"]
                 .map(|end| format!("| `{name}{end}`"))

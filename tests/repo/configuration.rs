@@ -7,6 +7,7 @@ use regex::Regex;
 use serde_json::Value;
 use surus::app::site::routes::Rule;
 use surus::config::{Config, Pool};
+use surus::fronts::queue::Queue;
 
 use super::markdown::pages;
 
@@ -84,6 +85,7 @@ fn example_has_every_key_with_its_default() {
     for (section, value) in &all {
         let (heading, keys) = match section.as_str() {
             "route" => ("route", value[0].as_table()),
+            "queue" => ("queue", value[0].as_table()),
             "pool" => ("pool.NAME", value["debug"].as_table()),
             free if FREE.contains(&free) => continue,
             section => (section, value.as_table()),
@@ -113,9 +115,11 @@ fn actual() -> BTreeMap<String, String> {
     let config = serde_json::to_value(Config::default()).unwrap();
     for (section, value) in config.as_object().unwrap() {
         let keys_of_rule = serde_json::to_value(Rule::default()).unwrap();
+        let keys_of_queue = serde_json::to_value(Queue::default()).unwrap();
         let keys_of_pool = serde_json::to_value(Pool::default()).unwrap();
         let (heading, value) = match section.as_str() {
             "route" => ("route", &keys_of_rule),
+            "queue" => ("queue", &keys_of_queue),
             "pool" => ("pool.NAME", &keys_of_pool),
             section => (section, value),
         };

@@ -21,3 +21,4 @@ pub mod socket;
 pub mod socket_file;
 pub mod timer;
 pub mod trusted_path;
+pub mod watch;

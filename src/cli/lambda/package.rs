@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 
 use crate::cli::engine_setup;
 use crate::cli::engine_setup::Asked;
+use crate::cli::events;
 use crate::cli::options::Project;
 use crate::cli::stdout::{self, say};
 use crate::config::{Config, Loaded};
@@ -148,7 +149,7 @@ fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow
             .with_context(|| format!("{}", file.display()))?,
         None => toml::Table::new(),
     };
-    let script = match super::runtime::events_script(project, &loaded.config) {
+    let script = match events::script(project, &loaded.config) {
         Ok(script) => library::add(project, &script, &mut files)?,
         // Only a handler needs this file.
         Err(error) if loaded.config.lambda.handler.is_some() => return Err(error),

@@ -15,15 +15,14 @@ use surus_sys::{process, scoreboard::now_micros};
 
 use super::runtime;
 use crate::app::site::Site;
-use crate::cli::engine_setup;
 use crate::cli::engine_setup::Asked;
 use crate::cli::options;
 use crate::cli::stdout::{self, say};
-use crate::cli::warm_ups;
+use crate::cli::{engine_setup, events, warm_ups};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::event::{Event, Script};
-use crate::fronts::lambda;
+use crate::fronts::records;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::profile::{self, Measured, Notes, Timeline};
@@ -108,9 +107,9 @@ impl First {
             First::Url(url, site) => warm_ups::get(url, site).context("--url"),
             First::Event(payload, script) => Ok(Event {
                 id: 0,
-                request: lambda::event_request(payload.clone()),
+                request: records::request::request(payload.clone()),
                 script: script.clone(),
-                origin: lambda::event_origin(),
+                origin: records::request::origin(),
                 variables: Vec::new(),
                 deadline: Instant::now() + Duration::from_secs(3600),
                 patience: None,
@@ -148,9 +147,9 @@ fn subject(args: &Profile, project: &Path, config: Config) -> anyhow::Result<(As
             };
             serde_json::from_slice::<serde::de::IgnoredAny>(&payload)
                 .context("the event is not JSON (--event)")?;
-            let script = runtime::events_script(project, &config)?;
+            let script = events::script(project, &config)?;
             let asked = runtime::for_events(project, &config, &handler, &script, 1)?;
-            let script = runtime::script_of(project, &script)?;
+            let script = events::script_of(project, &script)?;
             Ok((asked, First::Event(payload.into(), script)))
         }
         _ => {

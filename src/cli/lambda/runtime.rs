@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
@@ -17,12 +17,12 @@ use super::{compiled, writable};
 use crate::app::Application;
 use crate::cli::engine_setup;
 use crate::cli::engine_setup::Asked;
+use crate::cli::events;
 use crate::cli::options::Project;
 use crate::cli::serve::open_place;
 use crate::config::{Config, Loaded};
 use crate::engine::Engine;
 use crate::engines::{self, Warmup};
-use crate::event::Script;
 use crate::fronts::lambda::batch::{self, Batches};
 use crate::fronts::lambda::{self, Environment, Function, Handler, Initialization};
 use crate::observe::log;
@@ -182,7 +182,7 @@ async fn function(
     let handler = match handler {
         None => None,
         Some(file) => {
-            let script = events_script(project, &config)?;
+            let script = events::script(project, &config)?;
             let asked = for_events(project, &config, &file, &script, concurrency)?;
             let workers = engines::worker_count(&asked.config.engine)?;
             let one_by_one = config.lambda.batch == batch::Mode::Record;
@@ -191,7 +191,7 @@ async fn function(
                 takes_requests: AtomicBool::new(false),
                 batches: one_by_one.then(|| Batches::new(&config.lambda, workers)),
                 engine: engine_setup::boot_one(&asked, project, &metrics).await?,
-                script: script_of(project, &script)?,
+                script: events::script_of(project, &script)?,
             })
         }
     };
@@ -242,32 +242,6 @@ fn is_php(file: &Path) -> bool {
     read.is_ok() && (line.starts_with("<?php") || line.starts_with("#!") && line.contains("php"))
 }
 
-/// The script that passes events to the handler.
-pub(super) fn events_script(project: &Path, config: &Config) -> anyhow::Result<PathBuf> {
-    let us = env::current_exe().context("cannot determine the path of the surus executable")?;
-    let beside = us.parent().unwrap_or(Path::new("/"));
-    let places = match &config.lambda.script {
-        Some(script) => vec![project.join(script)],
-        None => vec![
-            project.join("vendor/surus/surus/lambda/events.php"),
-            beside.join("php/lambda/events.php"),
-            beside.join("../share/surus/php/lambda/events.php"),
-        ],
-    };
-    if let Some(found) = places.iter().find_map(|place| place.canonicalize().ok()) {
-        return Ok(found);
-    }
-    let places: Vec<_> = places
-        .iter()
-        .map(|place| place.display().to_string())
-        .collect();
-    bail!(
-        "cannot find the PHP file that passes events to the handler at {}; install it (composer \
-         require surus/surus) or name it in lambda.script",
-        places.join(", ")
-    )
-}
-
 /// Settings of the pool that runs the handler.
 pub(super) fn for_events(
     project: &Path,
@@ -277,50 +251,12 @@ pub(super) fn for_events(
     concurrency: usize,
 ) -> anyhow::Result<Asked> {
     let mut config = config.of_pool(EVENTS).unwrap_or_else(|| config.clone());
-    config.engine.script = Some(script.to_path_buf());
-    config.engine.warmup = Warmup::off();
-    if config.engine.name.is_none() && is_library(script) {
-        // The handler's file creates objects once, including connections, with which `rewind`
-        // cannot boot.
-        config.engine.name = Some("worker".into());
-    }
     // The records of one event use as many workers as the machine has CPU time for.
     if config.lambda.batch == batch::Mode::Whole {
         config.engine.workers.get_or_insert(concurrency);
     }
-    let handler = handler
-        .to_str()
-        .context("the handler's path is not UTF-8")?;
-    config.env.insert(HANDLER.to_string(), handler.to_string());
-    Ok(Asked {
-        name: EVENTS,
-        entry: engine_setup::chosen(project, &config)?,
-        config,
-    })
+    events::pool(project, EVENTS, config, handler, script, "worker")
 }
-
-/// The script that passes events to the handler, for the engine.
-pub(super) fn script_of(project: &Path, script: &Path) -> anyhow::Result<Script> {
-    Ok(Script {
-        root: project
-            .to_str()
-            .context("the project's path is not UTF-8")?
-            .into(),
-        filename: script.into(),
-        name: "/events".into(),
-        path_info: Default::default(),
-        query: None,
-    })
-}
-
-/// Whether it is the Composer package's script. Other scripts may not support booting.
-fn is_library(script: &Path) -> bool {
-    let text = std::fs::read_to_string(script).unwrap_or_default();
-    text.contains(r"Surus\Lambda\Runner::serve(")
-}
-
-/// The variable in which the PHP library finds the handler's file.
-const HANDLER: &str = "SURUS_HANDLER";
 
 /// The environment variables whose names and values are UTF-8.
 #[cfg(feature = "secrets")]

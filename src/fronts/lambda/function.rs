@@ -21,7 +21,7 @@ use super::handler::{self, Handler};
 use super::http_event::{self, HttpEvent, limits};
 use super::invocation::Invocation;
 use super::payload::{error_kind, fitting, result, take, take_result, unsuccessful};
-use super::php_request::{Task, looks_like_event, origin, request};
+use super::php_request::{Task, looks_like_event};
 use super::runtime_api::RuntimeApi;
 use super::streaming::{self, Streaming};
 use super::{Mode, Settings, warm};
@@ -29,6 +29,7 @@ use crate::app::Application;
 use crate::app::response::plain;
 use crate::engine::Engine;
 use crate::event::{Body, Event, Origin, Response, ResponseBody, Script};
+use crate::fronts::records::request::{origin, request};
 use crate::observe::log_context::Names;
 
 /// The PHP code that answers events.

@@ -12,12 +12,13 @@ use super::batch::{self, Batches, PartialBatch, Record};
 use super::error::FunctionError;
 use super::http_event::HttpEvent;
 use super::payload::{error_kind, fitting, result, take_result};
-use super::php_request::{Task, origin, request};
+use super::php_request::Task;
 use crate::app::fit;
 use crate::app::response::plain;
 use crate::app::validate::check_relayed;
 use crate::engine::Engine;
 use crate::event::{Event, Failure, Response, ResponseBody, Script};
+use crate::fronts::records::request::{origin, request};
 
 /// The PHP handler.
 pub struct Handler {

@@ -29,7 +29,6 @@ use serde::{Deserialize, Serialize};
 
 pub use function::Function;
 pub use handler::Handler;
-pub use php_request::{origin as event_origin, request as event_request};
 pub use runtime::{Environment, Initialization, run};
 
 use crate::app::forwarded::Proxy;

@@ -1,23 +1,21 @@
 //! Converts PHP's response to the payload that Lambda accepts.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::StatusCode;
 use http::response::Parts;
-use http_body_util::BodyExt;
 
 use super::error;
 use super::error::{FunctionError, LARGEST};
 use crate::event::ResponseBody;
-
-/// The header in which the PHP library reports an error's kind.
-const KIND: &str = "lambda-runtime-function-error-type";
+use crate::fronts::records::request::ERROR_KIND;
+use crate::fronts::records::response::collect;
 
 /// Errors are read up to this size.
 const LARGEST_ERROR: usize = 8 * LARGEST;
 
 /// The kind of the error that the PHP library reports, if it does.
 pub fn error_kind(head: &Parts) -> Option<&str> {
-    head.headers.get(KIND)?.to_str().ok()
+    head.headers.get(ERROR_KIND)?.to_str().ok()
 }
 
 /// The result of an event that is not HTTP.
@@ -68,29 +66,10 @@ pub async fn take_result(head: &Parts, body: ResponseBody) -> Result<Bytes, Func
 }
 
 async fn take_up_to(most: usize, body: ResponseBody) -> Result<Bytes, FunctionError> {
-    let mut body = match body {
-        ResponseBody::Full(bytes) => return Ok(bytes),
-        body => body,
-    };
-    let mut taken = BytesMut::new();
-    let mut size = 0;
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame
-            .map_err(|failure| FunctionError::of(&failure))?
-            .into_data()
-        else {
-            continue;
-        };
-        size += data.len();
-        match size > most {
-            true => taken = BytesMut::new(),
-            false => taken.extend_from_slice(&data),
-        }
-    }
-    match size > most {
-        true => Err(FunctionError::too_large(size as u64, LARGEST as u64)),
-        false => Ok(taken.freeze()),
-    }
+    let collected = collect(body, most).await;
+    collected
+        .map_err(|failure| FunctionError::of(&failure))?
+        .map_err(|size| FunctionError::too_large(size as u64, LARGEST as u64))
 }
 
 /// Rejects a payload above Lambda's limit.

@@ -1,17 +1,15 @@
 //! Converts an event of Lambda to an [`Event`] for PHP.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::HeaderName;
 use http::{Method, Request};
 use tokio_util::task::TaskTracker;
 
 use super::invocation::Invocation;
 use crate::app::site::normalize;
-use crate::event::{Address, Body, Event, Origin, Script};
+use crate::event::{Body, Event, Origin, Script};
+use crate::fronts::records::request::PATH;
 use crate::observe::log_context::Named;
 
 /// What every event has, whatever its type.
@@ -31,9 +29,6 @@ pub struct Task<'a> {
     /// Empty once no worker has work left for the event.
     pub workers: &'a TaskTracker,
 }
-
-/// The path of events that are not HTTP; AWS's Lambda Web Adapter uses the same.
-pub const PATH: &str = "/events";
 
 impl Task<'_> {
     /// Builds the event for an engine.
@@ -85,29 +80,6 @@ fn overrides_method<B>(request: &Request<B>) -> bool {
     // PHP sees `-` and `_` as the same.
     let mut names = request.headers().keys().map(HeaderName::as_str);
     names.any(|name| METHOD_OVERRIDES.contains(&name.replace('_', "-").as_str()))
-}
-
-/// An event as a request.
-pub fn request(payload: Bytes) -> Request<Body> {
-    let mut request = Request::new(Body::Memory(payload));
-    *request.method_mut() = Method::POST;
-    *request.uri_mut() = http::Uri::from_static(PATH);
-    let headers = request.headers_mut();
-    headers.insert(header::HOST, HeaderValue::from_static("localhost"));
-    let json = HeaderValue::from_static("application/json");
-    headers.insert(header::CONTENT_TYPE, json);
-    request
-}
-
-/// The origin of events that did not come over HTTP.
-pub fn origin() -> Origin {
-    static LOCAL: LazyLock<Address> =
-        LazyLock::new(|| Address::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
-    Origin {
-        client: Some(LOCAL.clone()),
-        server: Some(LOCAL.clone()),
-        https: false,
-    }
 }
 
 #[cfg(test)]

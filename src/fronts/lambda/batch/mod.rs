@@ -8,7 +8,6 @@
 mod read;
 mod report;
 mod schedule;
-mod suspects;
 #[cfg(test)]
 mod tests;
 
@@ -25,8 +24,9 @@ pub use report::succeeded;
 
 use super::Settings;
 use crate::event::Failure;
+use crate::fronts::records::now;
+use crate::fronts::records::suspects::Suspects;
 use schedule::{Rule, Schedule};
-use suspects::Suspects;
 
 /// How the records of an event reach the handler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,17 +162,11 @@ impl Batches {
                 }
                 Err(failure) => {
                     let source = batch.source.name();
-                    let costs_worker = match &failure {
-                        Failure::Died(_) => true,
-                        Failure::TimedOut => has_time,
-                        _ => false,
-                    };
                     let how = match &failure {
                         Failure::Died(how) => Some(&how[..]),
                         _ => None,
                     };
-                    if costs_worker {
-                        let workers = self.suspects.note(id);
+                    if let Some(workers) = self.suspects.judge(id, &failure, has_time) {
                         error!(
                             event,
                             record = id,
@@ -228,9 +222,4 @@ impl Batches {
             read::Source::Kinesis | read::Source::DynamoDb => Rule::Checkpoint,
         }
     }
-}
-
-/// The runtime's clock, which tests can pause.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }

@@ -1,6 +1,8 @@
 //! Scheduling of a batch: which record may begin next.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
+
+use crate::fronts::records::order::Order;
 
 /// Which records a failed record stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,12 +34,9 @@ pub struct Schedule {
     /// The record to begin with. After the last record the schedule continues with the first.
     start: usize,
     states: Vec<State>,
-    partitions: Vec<Partition>,
     partition_of: Vec<usize>,
-    /// The next record of each partition, if it may begin.
-    ready: BTreeSet<usize>,
-    /// The same for partitions with a suspect. Their records run last, each alone.
-    late: BTreeSet<usize>,
+    /// Records that wait. Partitions with a suspect run last, each of their records alone.
+    order: Order<usize>,
     /// Suspects that keep their position but run alone. Only with [`Rule::Checkpoint`]: if one ran
     /// last and failed, everything done before it would come again.
     suspects: BTreeSet<usize>,
@@ -47,14 +46,7 @@ pub struct Schedule {
     end: usize,
 }
 
-#[derive(Debug, Default)]
-struct Partition {
-    behind: VecDeque<usize>,
-    is_late: bool,
-}
-
 impl Schedule {
-    /// Each number in `partition_of` is less than the number of records.
     pub fn new(
         partition_of: impl Iterator<Item = usize>,
         rule: Rule,
@@ -63,39 +55,28 @@ impl Schedule {
         is_suspect: impl Fn(usize) -> bool,
     ) -> Schedule {
         let partition_of: Vec<usize> = partition_of.collect();
-        let mut schedule = Schedule {
+        let mut order = Order::default();
+        let mut suspects = BTreeSet::new();
+        for (index, &partition) in partition_of.iter().enumerate() {
+            let is_suspect = is_suspect(index);
+            let keeps_position = rule == Rule::Checkpoint;
+            order.push(index, partition, is_suspect && !keeps_position);
+            if is_suspect && keeps_position {
+                suspects.insert(index);
+            }
+        }
+        Schedule {
             rule,
             workers,
             start,
             states: vec![State::Waiting; partition_of.len()],
-            partitions: Vec::new(),
-            ready: BTreeSet::new(),
-            late: BTreeSet::new(),
-            suspects: BTreeSet::new(),
+            order,
+            suspects,
             running: 0,
             is_one_alone: false,
             end: partition_of.len(),
             partition_of,
-        };
-        let partitions = &mut schedule.partitions;
-        for (index, &number) in schedule.partition_of.iter().enumerate() {
-            if number >= partitions.len() {
-                partitions.resize_with(number + 1, Partition::default);
-            }
-            let partition = &mut partitions[number];
-            partition.behind.push_back(index);
-            if is_suspect(index) {
-                if rule == Rule::Checkpoint {
-                    schedule.suspects.insert(index);
-                } else {
-                    partition.is_late = true;
-                }
-            }
         }
-        for number in 0..schedule.partitions.len() {
-            schedule.advance(number);
-        }
-        schedule
     }
 
     /// The record that begins now. None while it must wait for running records, and at the end.
@@ -103,11 +84,8 @@ impl Schedule {
         if self.is_one_alone || self.running >= self.workers {
             return None;
         }
-        let first_of = |set: &BTreeSet<usize>| {
-            let from_start = set.range(self.start..).next();
-            from_start.or(set.first()).copied()
-        };
-        let (index, alone) = match (first_of(&self.ready), first_of(&self.late)) {
+        let ready = self.order.ready(self.start);
+        let (index, alone) = match (ready, self.order.late(self.start)) {
             (Some(index), _) => (index, self.suspects.contains(&index)),
             (None, Some(index)) => (index, true),
             (None, None) => return None,
@@ -115,8 +93,7 @@ impl Schedule {
         if alone && self.running > 0 {
             return None;
         }
-        self.ready.remove(&index);
-        self.late.remove(&index);
+        self.order.begin(index, &self.partition_of[index]);
         self.states[index] = State::Begun;
         self.running += 1;
         self.is_one_alone = alone;
@@ -132,22 +109,21 @@ impl Schedule {
         } else {
             match self.rule {
                 Rule::Alone => {}
-                Rule::Partition => self.partitions[self.partition_of[index]].behind.clear(),
+                Rule::Partition => drop(self.order.abandon(&self.partition_of[index])),
                 Rule::All => self.cut(),
                 Rule::Checkpoint => {
                     self.end = self.end.min(index);
-                    self.ready.split_off(&self.end);
+                    self.order.cut(self.end);
                 }
             }
         }
-        self.advance(self.partition_of[index]);
+        self.order.ended(self.partition_of[index], self.end);
     }
 
     /// Stops all further records.
     pub fn cut(&mut self) {
         self.end = 0;
-        self.ready.clear();
-        self.late.clear();
+        self.order.cut(0);
     }
 
     /// The records that must come again, in order.
@@ -163,22 +139,6 @@ impl Schedule {
         let all = self.states.iter().enumerate();
         all.filter(move |(_, state)| is(**state))
             .map(|(index, _)| index)
-    }
-
-    /// Lets the next record of a partition begin.
-    fn advance(&mut self, number: usize) {
-        let partition = &mut self.partitions[number];
-        let Some(index) = partition.behind.pop_front() else {
-            return;
-        };
-        if index >= self.end {
-            return;
-        }
-        if partition.is_late {
-            self.late.insert(index);
-        } else {
-            self.ready.insert(index);
-        }
     }
 }
 

@@ -1,12 +1,14 @@
-//! Records that have crashed workers in this environment, or have blocked them until their timeout.
+//! Records that have crashed workers of this process, or have blocked them until their timeout.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use crate::event::Failure;
+
 /// From this many lost workers on, a record runs last and alone. A single loss may be the fault of
 /// another record that ran at the same time.
 const SUSPECT: u32 = 2;
-/// Limit of remembered records. If more records fail, the function crashes on any input.
+/// Limit of remembered records. If more records fail, PHP crashes on any input.
 const REMEMBERED: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -15,6 +17,16 @@ pub struct Suspects(Mutex<HashMap<String, u32>>);
 impl Suspects {
     pub fn is_suspect(&self, id: &str) -> bool {
         self.with(|workers| workers.get(id).is_some_and(|times| *times >= SUSPECT))
+    }
+
+    /// How many workers the record has cost so far, if this failure has cost one. `has_time`: the
+    /// record's own timeout has passed, not the time of others.
+    pub fn judge(&self, id: &str, failure: &Failure, has_time: bool) -> Option<u32> {
+        match failure {
+            Failure::Died(_) => Some(self.note(id)),
+            Failure::TimedOut if has_time => Some(self.note(id)),
+            _ => None,
+        }
     }
 
     /// Counts one more lost worker and returns the count.

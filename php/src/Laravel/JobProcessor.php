@@ -1,0 +1,66 @@
+<?php
+
+namespace Surus\Laravel;
+
+use Illuminate\Contracts\Console\Kernel;
+use Illuminate\Contracts\Debug\ExceptionHandler;
+use Illuminate\Contracts\Foundation\Application;
+use Illuminate\Contracts\Queue\Job;
+use Illuminate\Queue\Events\JobFailed;
+use Illuminate\Queue\WorkerOptions;
+use Illuminate\Support\Facades\Facade;
+
+/**
+ * Runs jobs with Laravel's own worker, which decides about tries, backoff and failures. The caller
+ * then tells the broker.
+ */
+final class JobProcessor
+{
+    /** Why Laravel could not record the failure of the last job. The caller must keep the job. */
+    public ?\Throwable $unrecorded = null;
+
+    public function __construct(private readonly Application $app)
+    {
+        if (!$app->hasBeenBootstrapped()) {
+            $app->make(Kernel::class)->bootstrap();
+        }
+        // As `queue:work` does; the worker leaves this to its callers.
+        $app->make('events')->listen(JobFailed::class, function (JobFailed $failed) use ($app): void {
+            try {
+                $app->make('queue.failer')->log($failed->connectionName, $failed->job->getQueue(), $failed->job->getRawBody(), $failed->exception);
+            } catch (\Throwable $thrown) {
+                $this->unrecorded = $thrown;
+                $app->make(ExceptionHandler::class)->report($thrown);
+            }
+        });
+        $worker = $app->make('queue.worker');
+        if ($app->bound('cache')) {
+            $worker->setCache($app->make('cache')->driver());
+        }
+    }
+
+    /** Forgets what the last job has left in the container. */
+    public function begin(): void
+    {
+        $this->unrecorded = null;
+        if (method_exists($this->app, 'forgetScopedInstances')) {
+            $this->app->forgetScopedInstances();
+        }
+        Facade::clearResolvedInstances();
+    }
+
+    /** Runs a job. What it has thrown is reported and returned. */
+    public function process(string $connection, Job $job, WorkerOptions $options): ?\Throwable
+    {
+        $this->begin();
+        try {
+            $this->app->make('queue.worker')->process($connection, $job, $options);
+        } catch (\Throwable $thrown) {
+            $this->app->make(ExceptionHandler::class)->report($thrown);
+
+            return $thrown;
+        }
+
+        return null;
+    }
+}

@@ -1,0 +1,48 @@
+<?php
+
+namespace Surus\Laravel;
+
+use Illuminate\Container\Container;
+use Illuminate\Contracts\Queue\Job as JobContract;
+use Illuminate\Queue\Jobs\Job;
+
+/** A job that `surus work` has reserved, and deletes or releases as Laravel has decided. */
+final class WorkJob extends Job implements JobContract
+{
+    /** Seconds until it comes again; null if it does not. */
+    public ?int $releasedFor = null;
+
+    public function __construct(
+        Container $container,
+        string $connection,
+        string $queue,
+        private readonly string $id,
+        private readonly string $body,
+        private readonly int $attempts,
+    ) {
+        $this->container = $container;
+        $this->connectionName = $connection;
+        $this->queue = $queue;
+    }
+
+    public function getJobId(): string
+    {
+        return $this->id;
+    }
+
+    public function getRawBody(): string
+    {
+        return $this->body;
+    }
+
+    public function attempts(): int
+    {
+        return $this->attempts;
+    }
+
+    public function release($delay = 0): void
+    {
+        parent::release($delay);
+        $this->releasedFor = max(0, (int) $delay);
+    }
+}

@@ -1,0 +1,276 @@
+//! `surus work`: runs the jobs of an application's queues until a signal stops it.
+
+mod brokers;
+mod laravel;
+mod queues;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use surus_sys::privileges::{self, Identity};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use self::brokers::Brokers;
+use self::queues::{Group, Weighted};
+use super::options::Project;
+use super::{config_trust, engine_setup, events, memory_trim, stdout};
+use crate::config::Config;
+use crate::engine::{Engine, Pending};
+use crate::engines;
+use crate::fronts::admin::{self, Admin};
+use crate::fronts::http::Bound;
+use crate::fronts::queue::front::{self, Front, Lane};
+use crate::fronts::queue::{Format, Settings};
+use crate::keeper;
+use crate::observe::log;
+use crate::observe::metrics::Metrics;
+use crate::observe::reopen::Logs;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    project: Project,
+    /// Queue to serve, with its weight relative to the others; may be repeated (default: all
+    /// [[queue]] tables, else the default queue of the Laravel application)
+    #[arg(long = "queue", value_name = "NAME[=WEIGHT]")]
+    queues: Vec<Weighted>,
+    /// Number of PHP processes
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Engine that runs PHP; `surus engines` lists all (default: rewind for Laravel's jobs, else
+    /// worker)
+    #[arg(long, value_name = "NAME")]
+    engine: Option<String>,
+}
+
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let project = args.project.directory()?;
+    let loaded = args.project.load()?;
+    let distrust = config_trust::warning(&loaded);
+    let mut config = loaded.config;
+    if args.workers.is_some() {
+        config.engine.workers = args.workers;
+    }
+    if let Some(engine) = &args.engine {
+        engines::find(engine).context("--engine")?;
+        config.engine.name = Some(engine.clone());
+    }
+    if let Some(status) = keeper::init::run()? {
+        std::process::exit(status.into());
+    }
+    let groups = queues::chosen(&project, &config, &args.queues)?;
+    let admin = bind_admin(&project, &config.work)?;
+    let user = give_up_root(&mut config)?;
+    log::start(&config.log)?;
+    if let Some(distrust) = distrust {
+        warn!("{distrust}");
+    }
+    if let Some(user) = user {
+        info!(
+            user,
+            "started as root; continues as this user (engine.user)"
+        );
+    }
+    surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
+    engines::restrict_process(&config.engine)?;
+    if let Some(file) = &loaded.file {
+        info!(file = %file.display(), "configuration read");
+    }
+    config.http.set_budgets();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let worked = runtime.block_on(work(&project, config, groups, admin));
+    runtime.shutdown_background();
+    worked
+}
+
+/// The listener for health checks, metrics and reloads. It has another socket than that of
+/// `surus serve`, which may run for the same project.
+fn bind_admin(project: &Path, settings: &Settings) -> anyhow::Result<Bound> {
+    let settings = admin::Settings {
+        listen: settings.listen.clone(),
+    };
+    let bound = settings.bind(&project.join("work"));
+    bound.context("the admin listener of `surus work` (work.listen)")
+}
+
+/// Becomes the user of PHP: nothing here needs root, and the files of databases must be PHP's.
+fn give_up_root(config: &mut Config) -> anyhow::Result<Option<String>> {
+    let Some(user) = engines::find_user(&config.engine)? else {
+        return Ok(None);
+    };
+    let identity = Identity::of(&user).with_context(|| {
+        format!(
+            "cannot read the supplementary groups of user {} (engine.user)",
+            user.name
+        )
+    })?;
+    privileges::give_up(&identity)
+        .with_context(|| format!("cannot become user {} (engine.user)", user.name))?;
+    config.engine.user = None;
+    config.engine.group = None;
+    Ok(Some(user.name))
+}
+
+async fn work(
+    project: &Path,
+    config: Config,
+    groups: Vec<Group>,
+    admin: Bound,
+) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut quit = signal(SignalKind::quit())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut usr1 = signal(SignalKind::user_defined1())?;
+    let logs = Logs::remember();
+    let mut usr2 = signal(SignalKind::user_defined2())?;
+    let metrics = Arc::new(Metrics::default());
+    let admin_listener = admin.listen()?;
+    let booted = tokio::select! {
+        booted = boot(project, &config, groups, &metrics) => booted?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+        _ = quit.recv() => return Ok(()),
+    };
+    let engines: Vec<Arc<dyn Engine>> = booted
+        .iter()
+        .map(|front| front.runner.engine.clone())
+        .collect();
+    let reload = {
+        let engines = engines.clone();
+        Arc::new(move || -> Pending<'static, anyhow::Result<()>> {
+            let engines = engines.clone();
+            Box::pin(async move {
+                let mut prepared = Vec::new();
+                for engine in &engines {
+                    prepared.push(engine.prepare().await?);
+                }
+                for prepared in prepared {
+                    prepared.change_over()?;
+                }
+                info!("reloaded");
+                Ok(())
+            })
+        })
+    };
+    let admin = Arc::new(Admin {
+        project: PathBuf::from(project),
+        engines,
+        metrics,
+        draining: AtomicBool::new(false),
+        reload: {
+            let reload = reload.clone();
+            Box::new(move || reload())
+        },
+    });
+    info!(socket = admin_listener.name(), "admin listener");
+    let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
+    tokio::spawn(memory_trim::run());
+    let stop = CancellationToken::new();
+    let mut fronts = JoinSet::new();
+    for front in booted {
+        for lane in &front.lanes {
+            let (queue, weight) = (&lane.queue.name, lane.queue.weight);
+            stdout::announce(format_args!("working on queue {queue} (weight {weight})"));
+        }
+        fronts.spawn(front::run(front, stop.clone()));
+    }
+    loop {
+        let start_reload = || {
+            let reload = reload();
+            tokio::spawn(async move {
+                if let Err(error) = reload.await {
+                    error!("{error:#}");
+                }
+            });
+        };
+        tokio::select! {
+            _ = hangup.recv() => start_reload(),
+            _ = usr2.recv() => start_reload(),
+            _ = usr1.recv() => {
+                if let Err(error) = logs.reopen() {
+                    warn!(%error, "cannot reopen the logs");
+                }
+            }
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = quit.recv() => break,
+            Some(ended) = fronts.join_next() => {
+                drop(ended.context("the front end of a queue failed")?);
+            }
+        }
+    }
+    info!("shutting down: running jobs finish; a second signal exits immediately");
+    admin.draining.store(true, Ordering::Release);
+    stop.cancel();
+    let mut interrupted = Vec::new();
+    let ended = async {
+        while let Some(ended) = fronts.join_next().await {
+            match ended {
+                Ok(left) => interrupted.push(left),
+                Err(error) => error!(%error, "the front end of a queue failed"),
+            }
+        }
+    };
+    tokio::select! {
+        () = ended => {}
+        _ = terminate.recv() => warn!("second signal received; exiting immediately"),
+        _ = interrupt.recv() => warn!("second signal received; exiting immediately"),
+        _ = quit.recv() => warn!("second signal received; exiting immediately"),
+    }
+    drop(fronts);
+    // Aborting the task removes the socket file. With the last engine, PHP's processes end.
+    admin_task.abort();
+    let _ = admin_task.await;
+    drop((admin, reload));
+    for left in interrupted {
+        left.release().await;
+    }
+    Ok(())
+}
+
+/// Boots PHP and opens the brokers of all queues.
+async fn boot(
+    project: &Path,
+    config: &Config,
+    groups: Vec<Group>,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Vec<Arc<Front>>> {
+    let mut brokers = Brokers::new(project);
+    let mut fronts = Vec::new();
+    for group in groups {
+        let runner = queues::boot(project, config, &group, metrics).await?;
+        let application = match group.format {
+            Format::Laravel => Some(laravel::ask(&runner).await?),
+            Format::Plain => None,
+        };
+        let mut lanes: Vec<Lane> = Vec::new();
+        for queue in group.queues {
+            lanes.push(brokers.lane(queue, application.as_ref())?);
+        }
+        let status = runner.engine.status();
+        info!(
+            php = status.php,
+            workers = group.workers,
+            queues = lanes.len(),
+            "PHP is ready"
+        );
+        fronts.push(Arc::new(Front {
+            runner,
+            workers: group.workers,
+            lanes,
+            settings: config.work.clone(),
+            metrics: metrics.clone(),
+            suspects: Default::default(),
+        }));
+    }
+    Ok(fronts)
+}

@@ -1,0 +1,298 @@
+//! What a job means to PHP, and what its result means to the broker.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::backoff;
+use super::job::{Fate, Job};
+use super::runner::{Answer, Runner};
+use super::settings::{Format, Queue};
+use crate::event::Failure;
+use crate::fronts::records::suspects::Suspects;
+
+/// How a run has ended.
+#[derive(Debug, PartialEq)]
+pub struct Verdict {
+    pub fate: Fate,
+    pub outcome: Outcome,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Outcome {
+    Done,
+    /// The job has asked to come again.
+    Released,
+    /// It has failed and comes again.
+    Retried(String),
+    /// It has failed and does not come again.
+    Failed(String),
+    /// No worker could take it.
+    Busy(String),
+}
+
+impl Outcome {
+    /// Its name in metrics.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Outcome::Done => "done",
+            Outcome::Released => "released",
+            Outcome::Retried(_) => "retried",
+            Outcome::Failed(_) => "failed",
+            Outcome::Busy(_) => "busy",
+        }
+    }
+}
+
+/// Runs the jobs of one queue.
+pub struct Jobs<'a> {
+    pub runner: &'a Runner,
+    pub queue: &'a Queue,
+    /// The name of Laravel's connection.
+    pub connection: &'a str,
+    pub suspects: &'a Suspects,
+    pub max_losses: usize,
+}
+
+/// How long PHP may take to record what became of a job that has lost its worker.
+const RECORD: Duration = Duration::from_secs(30);
+/// The time limit of jobs that have none, for Laravel a timeout of 0.
+const NO_LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long a job rests that no worker could take.
+const BUSY: Duration = Duration::from_secs(1);
+
+impl Jobs<'_> {
+    pub async fn run(&self, job: &Job) -> Verdict {
+        match self.queue.format() {
+            Format::Plain => self.plain(job).await,
+            Format::Laravel => self.laravel(job).await,
+        }
+    }
+
+    async fn plain(&self, job: &Job) -> Verdict {
+        let id = &job.lease.id;
+        let timeout = self.queue.timeout.0;
+        let (why, losses) = match self.runner.ask(job.payload.clone(), id, timeout).await {
+            Ok(Answer::Result(_)) => {
+                self.suspects.forget(&self.name(job));
+                return Verdict::done();
+            }
+            Ok(Answer::Error { kind, message }) => (message, self.ended_php(job, &kind)),
+            Err(failure) if failure.is_busy() => return Verdict::busy(&failure),
+            Err(failure) => (failure.to_string(), self.losses(job, &failure)),
+        };
+        let tries = self.queue.tries.unwrap_or(3);
+        if let Some(why) = self.poison(losses, &why) {
+            return Verdict::buried(why);
+        }
+        if tries > 0 && job.attempts >= tries {
+            return Verdict::buried(format!("try {} of {tries} failed: {why}", job.attempts));
+        }
+        let own = self.queue.backoff.map(|pause| pause.0);
+        let pause = own.unwrap_or_else(|| backoff::before_try(job.attempts));
+        Verdict {
+            fate: Fate::Release(pause),
+            outcome: Outcome::Retried(why),
+        }
+    }
+
+    async fn laravel(&self, job: &Job) -> Verdict {
+        let Ok(payload) = std::str::from_utf8(&job.payload) else {
+            return Verdict::buried("the payload is not UTF-8".into());
+        };
+        let told = Told::read(payload);
+        let timeout = match told.timeout {
+            None => self.queue.timeout.0,
+            Some(0) => NO_LIMIT,
+            Some(seconds) => Duration::from_secs(seconds).min(NO_LIMIT),
+        };
+        let (why, losses, timed_out) = match self.pass(job, payload, None, timeout).await {
+            Ok(Ok(decision)) => {
+                self.suspects.forget(&self.name(job));
+                return decision.verdict(None);
+            }
+            // Laravel itself catches exceptions: only a call of exit() or a fatal error ends here.
+            Ok(Err(message)) => (message, Some(self.suspects.note(&self.name(job))), false),
+            Err(failure) if failure.is_busy() => return Verdict::busy(&failure),
+            Err(failure) => {
+                let losses = self.losses(job, &failure);
+                let timed_out = matches!(failure, Failure::TimedOut);
+                (failure.to_string(), losses, timed_out)
+            }
+        };
+        let poison = self.poison(losses, &why);
+        let lost = Lost {
+            why: poison.as_deref().unwrap_or(&why),
+            timed_out,
+            fail: poison.is_some(),
+        };
+        match self.pass(job, payload, Some(lost), RECORD).await {
+            Ok(Ok(decision)) => decision.verdict(Some(poison.unwrap_or(why))),
+            // Even that has failed: its class may crash PHP when it is unserialized.
+            _ => match poison {
+                Some(why) => Verdict::buried(why),
+                None => Verdict {
+                    fate: Fate::Release(backoff::before_try(job.attempts)),
+                    outcome: Outcome::Retried(why),
+                },
+            },
+        }
+    }
+
+    /// Passes a job to Laravel's adapter. The inner error is the message of a PHP that has ended.
+    async fn pass(
+        &self,
+        job: &Job,
+        payload: &str,
+        lost: Option<Lost<'_>>,
+        timeout: Duration,
+    ) -> Result<Result<Decision, String>, Failure> {
+        let envelope = Envelope {
+            connection: self.connection,
+            queue: &self.queue.name,
+            id: &job.lease.id,
+            attempts: job.attempts,
+            payload,
+            tries: self.queue.tries,
+            backoff: self.queue.backoff.map(|pause| pause.0.as_secs()),
+            timeout: timeout.as_secs(),
+            lost,
+        };
+        let envelope = serde_json::to_vec(&envelope).unwrap_or_default();
+        let id = &job.lease.id;
+        Ok(match self.runner.ask(envelope.into(), id, timeout).await? {
+            Answer::Error { message, .. } => Err(message),
+            Answer::Result(json) => serde_json::from_slice(&json)
+                .map_err(|error| format!("the adapter's result is not one: {error}")),
+        })
+    }
+
+    fn losses(&self, job: &Job, failure: &Failure) -> Option<u32> {
+        self.suspects.judge(&self.name(job), failure, true)
+    }
+
+    /// `exit()` and fatal errors end a PHP process elsewhere, so they count as its death.
+    fn ended_php(&self, job: &Job, kind: &str) -> Option<u32> {
+        let has_ended = ["Exit", "FatalError"].contains(&kind);
+        has_ended.then(|| self.suspects.note(&self.name(job)))
+    }
+
+    /// Why a job must not run any more, if it has cost too many workers.
+    fn poison(&self, losses: Option<u32>, why: &str) -> Option<String> {
+        let losses = losses? as usize;
+        let is_poison = losses >= self.max_losses;
+        is_poison.then(|| format!("it has cost {losses} workers (work.max_losses): {why}"))
+    }
+
+    fn name(&self, job: &Job) -> String {
+        format!("{}/{}", self.queue.name, stable(job))
+    }
+}
+
+/// An id that a job keeps when it is released: Laravel writes released jobs as new rows.
+fn stable(job: &Job) -> String {
+    let told = std::str::from_utf8(&job.payload).map(Told::read);
+    let uuid = told.ok().and_then(|told| told.uuid);
+    uuid.unwrap_or_else(|| job.lease.id.clone())
+}
+
+/// What Laravel's payload says to queues.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Told {
+    timeout: Option<u64>,
+    uuid: Option<String>,
+}
+
+impl Told {
+    fn read(payload: &str) -> Told {
+        serde_json::from_str(payload).unwrap_or_default()
+    }
+}
+
+/// A job for Laravel's adapter, `Surus\Laravel\Jobs`.
+#[derive(Serialize)]
+struct Envelope<'a> {
+    connection: &'a str,
+    queue: &'a str,
+    id: &'a str,
+    attempts: u32,
+    payload: &'a str,
+    tries: Option<u32>,
+    backoff: Option<u64>,
+    timeout: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<Lost<'a>>,
+}
+
+/// The job has lost its worker: it does not run, Laravel only decides what becomes of it.
+#[derive(Serialize)]
+struct Lost<'a> {
+    why: &'a str,
+    timed_out: bool,
+    /// It must fail now.
+    fail: bool,
+}
+
+/// What Laravel has decided.
+#[derive(Debug, Deserialize)]
+struct Decision {
+    /// Pause in seconds before it comes again; None if it does not.
+    release: Option<u64>,
+    /// It has failed, and Laravel could not record that: Surus does it.
+    #[serde(default)]
+    unrecorded: bool,
+    /// Why it has failed, or comes again.
+    error: Option<String>,
+}
+
+impl Decision {
+    fn verdict(self, lost: Option<String>) -> Verdict {
+        let why = self.error.or(lost);
+        match (self.release, why) {
+            (None, Some(why)) if self.unrecorded => Verdict::buried(why),
+            (Some(pause), why) => Verdict {
+                fate: Fate::Release(Duration::from_secs(pause)),
+                outcome: why.map_or(Outcome::Released, Outcome::Retried),
+            },
+            (None, None) => Verdict::done(),
+            // Laravel has recorded it.
+            (None, Some(why)) => Verdict {
+                fate: Fate::Done,
+                outcome: Outcome::Failed(why),
+            },
+        }
+    }
+}
+
+impl Verdict {
+    fn done() -> Verdict {
+        Verdict {
+            fate: Fate::Done,
+            outcome: Outcome::Done,
+        }
+    }
+
+    fn buried(why: String) -> Verdict {
+        Verdict {
+            fate: Fate::Bury(why.clone()),
+            outcome: Outcome::Failed(why),
+        }
+    }
+
+    fn busy(failure: &Failure) -> Verdict {
+        Verdict {
+            fate: Fate::Release(BUSY),
+            outcome: Outcome::Busy(failure.to_string()),
+        }
+    }
+}
+
+/// The group of a `plain` job: the value of the configured key.
+pub fn group(queue: &Queue, payload: &Bytes) -> Option<String> {
+    let key = queue.group.as_ref()?;
+    let json: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(payload).ok()?;
+    let value = json.get(key)?;
+    Some(value.as_str().map_or_else(|| value.to_string(), Into::into))
+}

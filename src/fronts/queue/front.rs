@@ -1,0 +1,405 @@
+//! Takes jobs, has them run, extends their leases, and settles them.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use super::backoff;
+use super::format::{self, Jobs, Outcome, Verdict};
+use super::job::{Fate, Job, Lease};
+use super::runner::Runner;
+use super::scheduler::{Begun, Scheduler, Share};
+use super::settings::{Queue, Settings};
+use super::source::Source;
+use crate::fronts::records::now;
+use crate::fronts::records::suspects::Suspects;
+use crate::observe::metrics::Metrics;
+
+/// A queue and its broker.
+pub struct Lane {
+    pub queue: Queue,
+    /// The name of Laravel's connection.
+    pub connection: String,
+    pub source: Arc<dyn Source>,
+    pub lease: Duration,
+}
+
+/// The queues whose jobs the same workers run.
+pub struct Front {
+    pub runner: Runner,
+    pub workers: usize,
+    pub lanes: Vec<Lane>,
+    pub settings: Settings,
+    pub metrics: Arc<Metrics>,
+    pub suspects: Suspects,
+}
+
+/// Jobs that were still running when the grace period was over.
+#[must_use]
+pub struct Interrupted(Vec<(Arc<dyn Source>, Job)>);
+
+type Work<T> = FuturesUnordered<Pin<Box<dyn Future<Output = T> + Send>>>;
+
+struct Ended {
+    begun: Begun,
+    job: Job,
+    took: Duration,
+    verdict: Verdict,
+}
+
+/// The state of a front at work.
+struct Drive {
+    front: Arc<Front>,
+    stop: CancellationToken,
+    scheduler: Scheduler<Job>,
+    /// The leases of all jobs in hand, by queue and job id.
+    leases: Vec<HashMap<String, Lease>>,
+    running: Work<Ended>,
+    /// Running jobs by number, for the end of the grace period.
+    begun: HashMap<usize, (usize, Job)>,
+    receiving: Work<(usize, anyhow::Result<Vec<Job>>)>,
+    is_receiving: Vec<bool>,
+    failures: Vec<u32>,
+    settling: Work<(usize, Job)>,
+    extending: Work<(usize, anyhow::Result<Vec<Lease>>)>,
+    /// Jobs of groups that are tried again.
+    pausing: Work<(Begun, Job, Duration)>,
+    is_draining: bool,
+}
+
+/// Runs jobs until `stop` is cancelled, then finishes the running ones within the grace period and
+/// gives the others back. Afterwards the caller ends PHP's processes and releases what is left.
+pub async fn run(front: Arc<Front>, stop: CancellationToken) -> Interrupted {
+    let shares = front.lanes.iter().map(|lane| Share {
+        weight: lane.queue.weight,
+        concurrency: lane.queue.concurrency.unwrap_or(usize::MAX).max(1),
+    });
+    let count = front.lanes.len();
+    let drive = Drive {
+        scheduler: Scheduler::new(shares, front.workers, front.settings.strict),
+        leases: vec![HashMap::new(); count],
+        running: Work::new(),
+        begun: HashMap::new(),
+        receiving: Work::new(),
+        is_receiving: vec![false; count],
+        failures: vec![0; count],
+        settling: Work::new(),
+        extending: Work::new(),
+        pausing: Work::new(),
+        is_draining: false,
+        front,
+        stop,
+    };
+    drive.run().await
+}
+
+impl Drive {
+    async fn run(mut self) -> Interrupted {
+        let stop = self.stop.clone();
+        let shortest = self.front.lanes.iter().map(|lane| lane.lease).min();
+        let mut extend = tokio::time::interval(shortest.unwrap_or(Duration::from_secs(30)) / 3);
+        let mut grace = None;
+        loop {
+            self.begin();
+            self.receive();
+            let is_over = self.running.is_empty()
+                && self.receiving.is_empty()
+                && self.settling.is_empty()
+                && self.pausing.is_empty();
+            if self.is_draining && is_over {
+                break;
+            }
+            let end_of_grace = async {
+                match grace {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some((queue, received)) = self.receiving.next() => self.received(queue, received),
+                Some(ended) = self.running.next() => self.ended(ended),
+                Some((queue, job)) = self.settling.next() => self.settled(queue, &job),
+                Some((queue, extended)) = self.extending.next() => self.extended(queue, extended),
+                Some((begun, job, left)) = self.pausing.next() => self.resume(begun, job, left),
+                _ = extend.tick() => self.extend(),
+                () = stop.cancelled(), if !self.is_draining => {
+                    self.drain();
+                    let limit = self.front.settings.shutdown_timeout.0;
+                    grace = Some(tokio::time::Instant::now() + limit);
+                }
+                () = end_of_grace => {
+                    warn!(
+                        jobs = self.running.len(),
+                        unsettled = self.settling.len(),
+                        "grace period exceeded (work.shutdown_timeout); running jobs are released"
+                    );
+                    break;
+                }
+            }
+        }
+        let lanes = &self.front.lanes;
+        let left = self
+            .begun
+            .drain()
+            .map(|(_, (queue, job))| (lanes[queue].source.clone(), job));
+        Interrupted(left.collect())
+    }
+
+    fn begin(&mut self) {
+        while !self.is_draining
+            && let Some((begun, job)) = self.scheduler.next()
+        {
+            self.begun.insert(begun.id(), (begun.queue, job.clone()));
+            self.front
+                .metrics
+                .jobs_running(&self.front.lanes[begun.queue].queue.name, 1);
+            self.running
+                .push(Box::pin(ended(self.front.clone(), begun, job)));
+        }
+    }
+
+    fn receive(&mut self) {
+        for queue in 0..self.front.lanes.len() {
+            let room = match self.is_draining || self.is_receiving[queue] {
+                true => 0,
+                false => self.scheduler.room(queue),
+            };
+            if room == 0 {
+                continue;
+            }
+            self.is_receiving[queue] = true;
+            let (front, stop) = (self.front.clone(), self.stop.clone());
+            let failures = self.failures[queue];
+            self.receiving.push(Box::pin(async move {
+                if failures > 0 {
+                    tokio::select! {
+                        () = tokio::time::sleep(backoff::pause(failures)) => {}
+                        () = stop.cancelled() => return (queue, Ok(Vec::new())),
+                    }
+                }
+                (queue, front.lanes[queue].source.receive(room, &stop).await)
+            }));
+        }
+    }
+
+    fn received(&mut self, queue: usize, received: anyhow::Result<Vec<Job>>) {
+        self.is_receiving[queue] = false;
+        let lane = &self.front.lanes[queue];
+        let jobs = match received {
+            Ok(jobs) => jobs,
+            Err(error) => {
+                self.failed(queue, "receive", &error);
+                return;
+            }
+        };
+        if std::mem::take(&mut self.failures[queue]) > 0 {
+            info!(queue = lane.queue.name, "the broker answers again");
+        }
+        for job in jobs {
+            self.leases[queue].insert(job.lease.id.clone(), job.lease.clone());
+            match self.is_draining {
+                true => self.settle(queue, job, Fate::Return),
+                false => {
+                    let group = format::group(&self.front.lanes[queue].queue, &job.payload);
+                    self.scheduler.push(queue, group, job);
+                }
+            }
+        }
+    }
+
+    /// A broker that cannot be reached is logged once until it answers again.
+    fn failed(&mut self, queue: usize, what: &'static str, error: &anyhow::Error) {
+        let lane = &self.front.lanes[queue].queue;
+        self.front.metrics.queue_failed(&lane.name, what);
+        self.failures[queue] += 1;
+        if self.failures[queue] == 1 {
+            warn!(queue = lane.name, "cannot {what}: {error:#}; trying again");
+        }
+    }
+
+    fn ended(&mut self, ended: Ended) {
+        let Ended {
+            begun,
+            job,
+            took,
+            verdict,
+        } = ended;
+        let queue = begun.queue;
+        self.begun.remove(&begun.id());
+        let lane = &self.front.lanes[queue].queue;
+        self.front.metrics.jobs_running(&lane.name, -1);
+        self.front
+            .metrics
+            .job_ended(&lane.name, verdict.outcome.name(), took);
+        let (id, attempts) = (&job.lease.id, job.attempts);
+        match &verdict.outcome {
+            Outcome::Done | Outcome::Released => {}
+            Outcome::Retried(why) => {
+                warn!(
+                    queue = lane.name,
+                    job = id,
+                    attempts,
+                    "job failed, it will run again: {why}"
+                );
+            }
+            Outcome::Failed(why) => {
+                error!(
+                    queue = lane.name,
+                    job = id,
+                    attempts,
+                    "job failed for good: {why}"
+                );
+            }
+            Outcome::Busy(why) => {
+                warn!(queue = lane.name, job = id, "job given back: {why}");
+            }
+        }
+        match verdict.fate {
+            // Its group waits for it, so it stays in hand.
+            Fate::Release(pause) if lane.group.is_some() && !self.is_draining => {
+                self.scheduler.paused(&begun, took);
+                let stop = self.stop.clone();
+                self.pausing.push(Box::pin(async move {
+                    let until = now() + pause;
+                    tokio::select! {
+                        () = tokio::time::sleep_until(until.into()) => {}
+                        () = stop.cancelled() => {}
+                    }
+                    (begun, job, until.saturating_duration_since(now()))
+                }));
+            }
+            fate => {
+                self.scheduler.ended(begun, took);
+                self.settle(queue, job, fate);
+            }
+        }
+    }
+
+    fn resume(&mut self, begun: Begun, mut job: Job, left: Duration) {
+        if self.is_draining {
+            self.settle(begun.queue, job, Fate::Release(left));
+            return;
+        }
+        job.attempts += 1;
+        self.scheduler.again(begun, job);
+    }
+
+    fn settle(&mut self, queue: usize, job: Job, fate: Fate) {
+        let front = self.front.clone();
+        self.settling.push(Box::pin(async move {
+            let lane = &front.lanes[queue];
+            let mut failures = 0;
+            while let Err(error) = lane.source.settle(job.clone(), fate.clone()).await {
+                front.metrics.queue_failed(&lane.queue.name, "settle");
+                failures += 1;
+                if failures == 1 {
+                    let (queue, job) = (&lane.queue.name, &job.lease.id);
+                    warn!(queue, job, "cannot settle a job: {error:#}; trying again");
+                }
+                tokio::time::sleep(backoff::pause(failures)).await;
+            }
+            (queue, job)
+        }));
+    }
+
+    fn settled(&mut self, queue: usize, job: &Job) {
+        let leases = &mut self.leases[queue];
+        if leases.get(&job.lease.id) == Some(&job.lease) {
+            leases.remove(&job.lease.id);
+        }
+    }
+
+    fn extend(&mut self) {
+        if !self.extending.is_empty() {
+            return;
+        }
+        for (queue, leases) in self
+            .leases
+            .iter()
+            .enumerate()
+            .filter(|(_, all)| !all.is_empty())
+        {
+            let leases = leases.values().cloned().collect();
+            let front = self.front.clone();
+            self.extending.push(Box::pin(async move {
+                (queue, front.lanes[queue].source.extend(leases).await)
+            }));
+        }
+    }
+
+    fn extended(&mut self, queue: usize, extended: anyhow::Result<Vec<Lease>>) {
+        match extended {
+            Ok(lost) => {
+                for lease in lost {
+                    // Settled since, or lost.
+                    if self.leases[queue].get(&lease.id) == Some(&lease) {
+                        self.leases[queue].remove(&lease.id);
+                        let (queue, job) = (&self.front.lanes[queue].queue.name, lease.id);
+                        warn!(queue, job, "another worker has got this job meanwhile");
+                    }
+                }
+            }
+            Err(error) => self.failed(queue, "extend leases", &error),
+        }
+    }
+
+    fn drain(&mut self) {
+        self.is_draining = true;
+        for (queue, job) in self.scheduler.clear() {
+            self.settle(queue, job, Fate::Return);
+        }
+    }
+}
+
+async fn ended(front: Arc<Front>, begun: Begun, job: Job) -> Ended {
+    let began = Instant::now();
+    let lane = &front.lanes[begun.queue];
+    let jobs = Jobs {
+        runner: &front.runner,
+        queue: &lane.queue,
+        connection: &lane.connection,
+        suspects: &front.suspects,
+        max_losses: front.settings.max_losses,
+    };
+    let verdict = AssertUnwindSafe(jobs.run(&job)).catch_unwind().await;
+    let verdict = verdict.unwrap_or_else(|panic| bug(&*panic));
+    Ended {
+        begun,
+        job,
+        took: began.elapsed(),
+        verdict,
+    }
+}
+
+/// A panic costs one job's run, as a crash of PHP does.
+fn bug(panic: &(dyn Any + Send)) -> Verdict {
+    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    Verdict {
+        fate: Fate::Release(Duration::from_secs(60)),
+        outcome: Outcome::Retried(format!("a bug in surus: {}", text.unwrap_or_default())),
+    }
+}
+
+impl Interrupted {
+    /// Gives the jobs back, once PHP no longer runs them.
+    pub async fn release(self) {
+        for (source, job) in self.0 {
+            let id = job.lease.id.clone();
+            let settled = source.settle(job, Fate::Interrupt);
+            match tokio::time::timeout(Duration::from_secs(5), settled).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => warn!(job = id, "cannot release a job: {error:#}"),
+                Err(_) => warn!(job = id, "cannot release a job in time"),
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! A job in hand, and what may become of it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+/// A job that a source has reserved for this process.
+#[derive(Debug, Clone)]
+pub struct Job {
+    pub lease: Lease,
+    /// The message as its producer wrote it.
+    pub payload: Bytes,
+    /// How often it has been received, this time included.
+    pub attempts: u32,
+}
+
+/// What a source needs to extend or settle a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The broker's id of the job.
+    pub id: String,
+    /// Changes with each reservation, so that a late settlement does not touch another's.
+    pub token: u64,
+}
+
+/// What becomes of a job. Until it is settled, its lease is extended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It is done, or another component has recorded it as failed: the broker forgets it.
+    Done,
+    /// It has not begun: the broker gets it back as if it had never been received.
+    Return,
+    /// It has begun and was interrupted by the shutdown: the broker delivers it again at once.
+    Interrupt,
+    /// It comes again after a pause.
+    Release(Duration),
+    /// It does not come again; the reason is kept with it.
+    Bury(String),
+}

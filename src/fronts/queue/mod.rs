@@ -1,0 +1,17 @@
+//! Queues: `surus work`.
+//!
+//! A source takes jobs from a broker under a lease. The scheduler decides which job begins next, a
+//! format makes it an [`Event`](crate::event::Event) for PHP and understands the result. [`front`]
+//! drives them, extends the leases, and settles each job once its fate is known.
+
+mod backoff;
+mod format;
+pub mod front;
+mod job;
+pub mod runner;
+mod scheduler;
+pub mod settings;
+mod source;
+pub mod sources;
+
+pub use settings::{Format, Queue, Settings};

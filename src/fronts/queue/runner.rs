@@ -1,0 +1,139 @@
+//! Has PHP run a job and waits until no worker has work left for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio_util::task::TaskTracker;
+
+use crate::engine::Engine;
+use crate::event::{Event, Failure, Script};
+use crate::fronts::records::now;
+use crate::fronts::records::request::{ERROR_KIND, origin, request};
+use crate::fronts::records::response::collect;
+
+/// The workers of one format.
+pub struct Runner {
+    pub engine: Arc<dyn Engine>,
+    /// The Composer package's script that passes events to a handler.
+    pub script: Script,
+    next_event: AtomicU64,
+}
+
+/// What PHP responded.
+#[derive(Debug)]
+pub enum Answer {
+    /// The handler's result as JSON.
+    Result(Bytes),
+    /// The handler has thrown, called `exit()`, or ended with a fatal error.
+    Error { kind: String, message: String },
+}
+
+/// Results above this size are not results of jobs.
+const MOST: usize = 8 << 20;
+/// How long after its deadline an engine may take to end a job.
+const LATE: Duration = Duration::from_secs(30);
+
+impl Runner {
+    pub fn new(engine: Arc<dyn Engine>, script: Script) -> Runner {
+        Runner {
+            engine,
+            script,
+            next_event: AtomicU64::new(1),
+        }
+    }
+
+    /// Passes `payload` to the handler. `id` is the job's, for PHP's context.
+    pub async fn ask(
+        &self,
+        payload: Bytes,
+        id: &str,
+        timeout: Duration,
+    ) -> Result<Answer, Failure> {
+        let workers = TaskTracker::new();
+        workers.close();
+        let deadline = now() + timeout;
+        let event = Event {
+            id: self.next_event.fetch_add(1, Ordering::Relaxed),
+            request: request(payload),
+            script: self.script.clone(),
+            origin: origin(),
+            variables: vec![("LAMBDA_INVOCATION_CONTEXT".into(), context(id, timeout))],
+            deadline,
+            patience: None,
+            spool: None,
+            hold: Some(workers.token()),
+            early_hints: None,
+        };
+        let latest = deadline + LATE;
+        let answer = tokio::time::timeout_at(latest.into(), self.answer(event)).await;
+        // PHP may still run shutdown functions, or be about to be killed.
+        let _ = tokio::time::timeout_at(latest.into(), workers.wait()).await;
+        answer.unwrap_or(Err(Failure::TimedOut))
+    }
+
+    async fn answer(&self, event: Event) -> Result<Answer, Failure> {
+        let (head, body) = self.engine.handle(Box::new(event)).await?.into_parts();
+        let body = collect(body, MOST).await?.map_err(|size| {
+            Failure::Malformed(format!("the result has {size} bytes, at most {MOST} fit"))
+        })?;
+        let kind = head
+            .headers
+            .get(ERROR_KIND)
+            .and_then(|kind| kind.to_str().ok());
+        Ok(match kind {
+            Some(kind) => Answer::error(kind, &body),
+            None if head.status.is_success() => Answer::Result(body),
+            None => {
+                let text = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
+                Answer::Error {
+                    kind: "Status".into(),
+                    message: format!("PHP responded with status {}: {text}", head.status),
+                }
+            }
+        })
+    }
+}
+
+impl Answer {
+    fn error(kind: &str, body: &[u8]) -> Answer {
+        #[derive(Deserialize, Default)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Reported {
+            error_type: String,
+            error_message: String,
+        }
+        let reported: Reported = serde_json::from_slice(body).unwrap_or_default();
+        Answer::Error {
+            kind: kind.trim_start_matches("Function.").into(),
+            message: match reported.error_type.is_empty() {
+                true => reported.error_message,
+                false => format!("{}: {}", reported.error_type, reported.error_message),
+            },
+        }
+    }
+}
+
+/// The context as the Lambda front passes it.
+fn context(id: &str, timeout: Duration) -> String {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Context<'a> {
+        aws_request_id: &'a str,
+        deadline_ms: u64,
+        invoked_function_arn: &'static str,
+        trace_id: &'static str,
+    }
+    let epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let deadline = epoch.unwrap_or_default() + timeout;
+    let context = Context {
+        aws_request_id: id,
+        deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
+        invoked_function_arn: "",
+        trace_id: "",
+    };
+    // Strings and numbers always serialize.
+    serde_json::to_string(&context).unwrap_or_default()
+}

@@ -1,0 +1,135 @@
+//! Settings of `surus work`: `[work]` and `[[queue]]`.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::fronts::http::Address;
+use crate::units::{self, Time};
+
+/// `[work]`: what all queues share.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Where to listen for health checks, metrics and reloads; a unix socket named after the
+    /// project when not set.
+    pub listen: Option<Address>,
+    /// Serve the queues strictly in their order instead of by weight: a job begins only if all
+    /// queues before its own are empty.
+    pub strict: bool,
+    /// How long running jobs may take to finish after SIGTERM.
+    pub shutdown_timeout: Time,
+    /// A job that has killed or blocked this many workers is buried.
+    #[serde(deserialize_with = "losses")]
+    pub max_losses: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            listen: None,
+            strict: false,
+            shutdown_timeout: Time::seconds(30),
+            max_losses: 3,
+        }
+    }
+}
+
+/// One `[[queue]]`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Queue {
+    /// The queue's name at its broker.
+    pub name: String,
+    /// The broker: `sqlite:database/database.sqlite`. Not set: that of the Laravel application.
+    pub source: Option<String>,
+    /// The table of waiting jobs, in Laravel's format. Not set: Laravel's, else `jobs`.
+    pub table: Option<String>,
+    /// The table of buried jobs. Not set: Laravel's, else `failed_jobs`.
+    pub failed_table: Option<String>,
+    /// What the jobs are. Not set: `plain` if there is a handler, else `laravel`.
+    pub format: Option<Format>,
+    /// The PHP file that handles `plain` jobs: the same as `lambda.handler`.
+    pub handler: Option<PathBuf>,
+    /// The share of PHP's time that this queue gets while others have jobs, too.
+    #[serde(deserialize_with = "weight")]
+    pub weight: usize,
+    /// How many jobs of this queue may run at once. Not set: as many as there are workers.
+    pub concurrency: Option<usize>,
+    /// Time limit of a job that has none of its own.
+    #[serde(deserialize_with = "timeout")]
+    pub timeout: Time,
+    /// How long a job stays reserved if this process dies; it is extended while the job waits or
+    /// runs. Not set: Laravel's `retry_after`, else 90 s.
+    #[serde(deserialize_with = "lease")]
+    pub lease: Option<Time>,
+    /// How often a job is tried that does not say it itself; 0 for no limit. Not set: 3 for
+    /// `plain`, 1 for `laravel`.
+    pub tries: Option<u32>,
+    /// The pause before the next try of a job that does not say it itself. Not set: for `plain`
+    /// 1 s, doubled with each try up to an hour; none for `laravel`.
+    pub backoff: Option<Time>,
+    /// On `plain`: jobs with the same value of this key run in order, also when one fails and is
+    /// tried again.
+    pub group: Option<String>,
+}
+
+/// What the jobs of a queue are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// JSON for a handler of the Lambda front.
+    Plain,
+    /// Laravel's jobs.
+    Laravel,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue {
+            name: "default".into(),
+            source: None,
+            table: None,
+            failed_table: None,
+            format: None,
+            handler: None,
+            weight: 1,
+            concurrency: None,
+            timeout: Time::seconds(60),
+            lease: None,
+            tries: None,
+            backoff: None,
+            group: None,
+        }
+    }
+}
+
+impl Queue {
+    pub fn format(&self) -> Format {
+        let plain = || self.handler.as_ref().map(|_| Format::Plain);
+        self.format.or_else(plain).unwrap_or(Format::Laravel)
+    }
+}
+
+fn losses<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
+    units::number("work.max_losses", 1..=100, from)
+}
+
+fn weight<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
+    units::number("queue.weight", 1..=1000, from)
+}
+
+fn timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+    units::wait("queue.timeout", from)
+}
+
+/// Tables have whole seconds, and a lease must be extended before it ends.
+fn lease<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Time>, D::Error> {
+    units::checked_if_set(from, |lease: &Time| {
+        anyhow::ensure!(
+            *lease >= Time::seconds(3),
+            "queue.lease is {lease}; it can be 3s or longer"
+        );
+        Ok(())
+    })
+}

@@ -1,0 +1,27 @@
+//! The interface of every broker.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tokio_util::sync::CancellationToken;
+
+use super::job::{Fate, Job, Lease};
+
+/// A future that a [`Source`] returns.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + Send + 'a>>;
+
+/// One queue of a broker. An error means that the broker cannot be reached or refuses; the caller
+/// tries again after a pause.
+pub trait Source: Send + Sync {
+    /// Reserves up to `most` jobs for this process, and waits until there is one. Returns nothing
+    /// once `stop` is cancelled. Do not drop the future before its end: jobs may be reserved
+    /// already.
+    fn receive<'a>(&'a self, most: usize, stop: &'a CancellationToken) -> Pending<'a, Vec<Job>>;
+
+    /// Extends reservations, which then last for a whole lease from now on. Returns the jobs that
+    /// have been lost to others.
+    fn extend(&self, leases: Vec<Lease>) -> Pending<'_, Vec<Lease>>;
+
+    /// Ends a reservation. Settling a job that is no longer reserved for this process does no harm.
+    fn settle(&self, job: Job, fate: Fate) -> Pending<'_, ()>;
+}

@@ -1,0 +1,136 @@
+//! The end of `surus work`, of its workers, and of its broker: nothing is lost, and nothing is
+//! acknowledged that has not finished.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::plain::Plain;
+use super::work::{descendants, signal};
+
+#[test]
+fn sigterm_finishes_the_running_job_and_gives_back_the_others() {
+    let plain = Plain::new("");
+    for number in 0..6 {
+        plain.push(number, "sleep");
+    }
+    let mut work = plain.start(&["--workers", "1"]);
+    work.wait_until(|| plain.count("begins 0") == 1);
+    work.signal("TERM");
+    assert!(work.wait().success(), "{}", work.log());
+    assert_eq!(plain.count("done 0"), 1);
+    let rows = plain.table.rows();
+    assert_eq!(rows.len(), 5, "{rows:?}");
+    for row in rows {
+        assert!(
+            !row.is_reserved && row.attempts == 0,
+            "as if never taken: {row:?}"
+        );
+    }
+}
+
+#[test]
+fn job_that_outlasts_the_grace_period_is_released_at_once() {
+    let plain = Plain::new("timeout = '60s'\n[work]\nshutdown_timeout = '1s'\n");
+    plain.push(0, "hang");
+    let mut work = plain.start(&["--workers", "1"]);
+    work.wait_until(|| plain.count("begins 0") == 1);
+    work.signal("TERM");
+    assert!(work.wait().success(), "{}", work.log());
+    let rows = plain.table.rows();
+    assert!(!rows[0].is_reserved && rows[0].attempts == 1, "{rows:?}");
+}
+
+#[test]
+fn lease_is_extended_while_a_job_runs() {
+    let plain = Plain::new("lease = '3s'\n");
+    plain
+        .table
+        .push("default", r#"{"n": 0, "do": "sleep", "ms": 6000}"#);
+    let work = plain.start(&["--workers", "1"]);
+    work.wait_until(|| plain.count("begins 0") == 1);
+    // Another process with the same queue would take an expired reservation.
+    let other = plain.start(&["--workers", "1"]);
+    work.wait_until(|| plain.table.is_empty());
+    assert_eq!(plain.count("begins 0"), 1);
+    drop(other);
+}
+
+#[test]
+fn locked_database_is_waited_for() {
+    let plain = Plain::new("");
+    let work = plain.start(&["--workers", "1"]);
+    plain.push(0, "sleep");
+    work.wait_until(|| plain.count("begins 0") == 1);
+    plain.table.run("begin exclusive");
+    // Longer than the job runs, and than Surus waits for a lock.
+    work.wait_for_log(|log| log.contains("cannot settle a job"));
+    plain.table.run("commit");
+    plain.push(1, "");
+    work.wait_until(|| plain.table.is_empty());
+    assert_eq!((plain.count("begins 0"), plain.count("done 1")), (1, 1));
+}
+
+#[test]
+fn reload_runs_later_jobs_with_the_new_code() {
+    let plain = Plain::new("");
+    let work = plain.start(&["--workers", "1"]);
+    plain.push(0, "sleep");
+    work.wait_until(|| plain.count("begins 0") == 1);
+    let handler = plain.site.www().join("jobs.php");
+    let code = std::fs::read_to_string(&handler).unwrap();
+    std::fs::write(&handler, code.replace("'done'", "'newly done'")).unwrap();
+    work.signal("HUP");
+    work.wait_for_log(|log| log.contains("reloaded"));
+    plain.push(1, "");
+    work.wait_until(|| plain.table.is_empty());
+    assert_eq!((plain.count("done 0"), plain.count("newly done 1")), (1, 1));
+}
+
+/// `make test-work` has more jobs.
+#[test]
+fn killed_processes_lose_no_job() {
+    let plain = Plain::new("lease = '3s'\ntries = 0\nbackoff = '1s'\n[work]\nmax_losses = 100\n");
+    let jobs: usize = std::env::var("WORK_JOBS").map_or(300, |jobs| jobs.parse().unwrap());
+    for number in 0..jobs {
+        let job = format!(r#"{{"n": {number}, "do": "sleep", "ms": {}}}"#, number % 10);
+        plain.table.push("default", &job);
+    }
+    let mut work = plain.start(&["--workers", "3"]);
+    let mut random = 12345_usize;
+    for round in 0..jobs / 12 {
+        random = random
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        std::thread::sleep(Duration::from_millis((random >> 33) as u64 % 60));
+        if round % 8 == 7 {
+            signal(work.pid(), "KILL");
+            work = plain.start(&["--workers", "3"]);
+            continue;
+        }
+        let processes = descendants(work.pid());
+        // The first is the master process of the workers.
+        if let Some(pid) = processes.get(1 + (random >> 40) % processes.len().max(1)) {
+            signal(*pid, "KILL");
+        }
+    }
+    // Many jobs take longer than `wait_until` waits.
+    for _ in 0..jobs {
+        if plain.table.rows().len() < 100 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    work.wait_until(|| plain.table.is_empty());
+    let notes: BTreeSet<_> = plain.notes().into_iter().collect();
+    for number in 0..jobs {
+        assert!(
+            notes.contains(&format!("done {number}")),
+            "{number} was lost"
+        );
+    }
+    assert!(
+        plain.table.failed().is_empty(),
+        "{:?}",
+        plain.table.failed()
+    );
+}

@@ -1,0 +1,294 @@
+//! Laravel's jobs without configuration: pushed by Laravel, decided by Laravel.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::site::{Site, example, framework, installed};
+use super::table::Table;
+use super::work::{Work, notes};
+use crate::common::php::cli;
+
+const JOB: &str = r#"<?php
+namespace App;
+use Illuminate\Bus\Queueable;
+use Illuminate\Contracts\Queue\ShouldQueue;
+use Illuminate\Queue\InteractsWithQueue;
+final class Work implements ShouldQueue
+{
+    use InteractsWithQueue, Queueable;
+    public $tries = 2;
+    public $backoff;
+    public $timeout = 20;
+    private static int $inProcess = 0;
+    public function __construct(private string $do) {
+        $this->backoff = $do === 'back off' ? 3600 : 0;
+        $this->timeout = $do === 'hang' ? 1 : 20;
+    }
+    public function handle(): void
+    {
+        $others = self::$inProcess++;
+        Notes::note("$this->do, attempt {$this->attempts()} of {$this->job->getConnectionName()}/{$this->job->getQueue()}, $others before");
+        match ($this->do) {
+            'throw', 'back off' => throw new \RuntimeException('thrown by the job'),
+            'release' => $this->attempts() === 1 && $this->release(0),
+            'fail' => $this->fail(new \RuntimeException('failed by the job')),
+            'exit' => exit(3),
+            'kill' => posix_kill(getmypid(), SIGKILL),
+            'hang' => sleep(600),
+            'well' => null,
+        };
+    }
+    public function failed(\Throwable $why): void { Notes::note("$this->do failed: {$why->getMessage()}"); }
+}
+"#;
+
+const NOTES: &str = r#"<?php
+namespace App;
+final class Notes
+{
+    public static function note(string $line): void { file_put_contents(getenv('NOTES'), "$line\n", FILE_APPEND | LOCK_EX); }
+}
+"#;
+
+const QUEUE: &str = r#"<?php
+return [
+    'default' => 'jobs',
+    'connections' => ['jobs' => ['driver' => 'database', 'table' => 'jobs', 'queue' => 'mails', 'retry_after' => 30]],
+    'failed' => ['driver' => 'database-uuids', 'database' => getenv('FAILED_DATABASE') ?: 'app', 'table' => 'failed_jobs'],
+];
+"#;
+
+const DATABASE: &str = r#"<?php
+return [
+    'default' => 'app',
+    'connections' => ['app' => ['driver' => 'sqlite', 'database' => getenv('DATABASE'), 'prefix' => '']],
+];
+"#;
+
+/// Pushes the jobs that its arguments name.
+const PUSH: &str = r#"<?php
+require __DIR__.'/vendor/autoload.php';
+$app = require __DIR__.'/bootstrap/app.php';
+$app->make(Illuminate\Contracts\Console\Kernel::class)->bootstrap();
+foreach (array_slice($argv, 1) as $what) {
+    $app->make('queue')->connection()->push(new App\Work($what));
+}
+"#;
+
+/// The example application, with a database and queues.
+struct Laravel {
+    site: Site,
+    table: Table,
+    notes: PathBuf,
+    env: Vec<(String, String)>,
+}
+
+impl Laravel {
+    fn new(libraries: &Path) -> Laravel {
+        let parts = [
+            "app",
+            "bootstrap/app.php",
+            "composer.json",
+            "config",
+            "resources",
+            "routes",
+        ];
+        let site = parts
+            .iter()
+            .fold(Site::new(), |site, part| {
+                site.copy(&example("laravel").join(part), part)
+            })
+            .directory("bootstrap/cache")
+            .directory("public")
+            .replace(
+                "config/app.php",
+                "Illuminate\\Pipeline",
+                "Illuminate\\Database\\DatabaseServiceProvider::class,\n        \
+                 Illuminate\\Queue\\QueueServiceProvider::class,\n        Illuminate\\Pipeline",
+            )
+            .replace(
+                "bootstrap/app.php",
+                "return $app;",
+                "$app->singleton(Illuminate\\Contracts\\Console\\Kernel::class, \
+                 Illuminate\\Foundation\\Console\\Kernel::class);\nreturn $app;",
+            )
+            .write("config/queue.php", QUEUE)
+            .write("config/database.php", DATABASE)
+            .write("app/Work.php", JOB)
+            .write("app/Notes.php", NOTES)
+            .write("push.php", PUSH)
+            .write("artisan", "<?php // only its presence counts here\n")
+            .vendor_from(libraries);
+        let table = Table::create(&site.tmp().join("app.sqlite"));
+        let notes = site.tmp().join("notes");
+        let path = |path: &Path| path.to_str().unwrap().to_string();
+        let env = [
+            ("NOTES", path(&notes)),
+            ("DATABASE", path(&table.file)),
+            ("APP_STORAGE", path(&site.tmp().join("storage"))),
+        ];
+        let env = env.map(|(name, value)| (name.to_string(), value)).into();
+        Laravel {
+            site,
+            table,
+            notes,
+            env,
+        }
+    }
+
+    fn start(&self, args: &[&str]) -> Work {
+        let set = |(name, value): &(String, String)| (format!("SURUS_ENV_{name}"), value.clone());
+        let env: Vec<_> = self.env.iter().map(set).collect();
+        let env: Vec<_> = env
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        Work::start(&self.site, args, &env)
+    }
+
+    fn push(&self, jobs: &[&str]) {
+        let output = Command::new(cli())
+            .arg(self.site.www().join("push.php"))
+            .args(jobs)
+            .envs(self.env.iter().cloned())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        // Created by root, where tests run as root.
+        self.site.stored();
+    }
+
+    fn notes(&self) -> Vec<String> {
+        notes(&self.notes)
+    }
+}
+
+fn debian() -> PathBuf {
+    installed(
+        "/usr/share/php/Illuminate/autoload.php",
+        "php-laravel-framework",
+    );
+    PathBuf::from("/usr/share/php")
+}
+
+#[test]
+fn jobs_of_an_unconfigured_application_run_as_laravel_decides() {
+    for (libraries, engines) in [
+        (debian(), &["rewind", "worker"][..]),
+        (framework("laravel10"), &["rewind"][..]),
+    ] {
+        for engine in engines {
+            let laravel = Laravel::new(&libraries);
+            laravel.push(&["well", "throw", "release", "fail", "well"]);
+            let mut args = vec!["--workers", "1"];
+            // The default needs no option.
+            if *engine != "rewind" {
+                args.extend(["--engine", engine]);
+            }
+            let work = laravel.start(&args);
+            work.wait_until(|| laravel.table.is_empty());
+            let runs = [
+                "well, attempt 1",
+                "throw, attempt 1",
+                "release, attempt 1",
+                "fail, attempt 1",
+                "fail failed: failed by the job",
+                "well, attempt 1",
+                "throw, attempt 2",
+                "throw failed: thrown by the job",
+                "release, attempt 2",
+            ];
+            let mut noted = laravel.notes();
+            if *engine == "rewind" {
+                let clean = noted
+                    .iter()
+                    .filter(|note| note.ends_with(" of jobs/mails, 0 before"));
+                assert_eq!(
+                    clean.count(),
+                    7,
+                    "a job sees nothing of the others: {noted:?}"
+                );
+            }
+            for note in &mut noted {
+                let run = note.split(" of jobs/mails").next().unwrap().len();
+                note.truncate(run);
+            }
+            // A released job is a new row, which may be reserved before or after others end.
+            noted.sort();
+            let mut runs = runs.map(str::to_string).to_vec();
+            runs.sort();
+            assert_eq!(noted, runs, "{engine} {}", libraries.display());
+            let failed = laravel.table.failed();
+            assert_eq!(failed.len(), 2, "recorded by Laravel: {failed:?}");
+            for (queue, payload, _) in &failed {
+                assert_eq!(queue, "mails");
+                assert!(
+                    payload.contains(r#""displayName":"App\\Work""#),
+                    "{payload}"
+                );
+            }
+            assert!(
+                failed[0].2.contains("RuntimeException: failed by the job"),
+                "{failed:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn job_that_ends_its_process_is_tried_again_and_failed_by_laravel() {
+    let laravel = Laravel::new(&debian());
+    laravel.push(&["exit", "kill", "hang", "well"]);
+    let work = laravel.start(&["--workers", "2"]);
+    work.wait_until(|| laravel.table.is_empty());
+    let noted = laravel.notes();
+    for what in ["exit", "kill", "hang"] {
+        let runs = noted
+            .iter()
+            .filter(|note| note.starts_with(&format!("{what}, attempt")));
+        assert_eq!(runs.count(), 2, "{noted:?}");
+        let failed = format!("{what} failed: App\\Work: ");
+        assert!(
+            noted.iter().any(|note| note.starts_with(&failed)),
+            "{noted:?}"
+        );
+    }
+    assert_eq!(laravel.table.failed().len(), 3);
+    assert!(noted.contains(&"well, attempt 1 of jobs/mails, 0 before".to_string()));
+}
+
+#[test]
+fn failure_that_laravel_cannot_record_is_recorded_by_surus() {
+    let mut laravel = Laravel::new(&debian());
+    laravel
+        .env
+        .push(("FAILED_DATABASE".into(), "missing".into()));
+    laravel.push(&["fail"]);
+    let work = laravel.start(&["--workers", "1"]);
+    work.wait_until(|| laravel.table.is_empty());
+    let failed = laravel.table.failed();
+    assert_eq!(failed.len(), 1, "{}", work.log());
+    assert!(
+        failed[0].2.contains("the job has called fail()"),
+        "{failed:?}"
+    );
+}
+
+#[test]
+fn released_and_reserved_rows_are_those_of_laravel() {
+    let laravel = Laravel::new(&debian());
+    laravel.push(&["back off"]);
+    let work = laravel.start(&["--workers", "1"]);
+    work.wait_until(|| laravel.table.rows().iter().any(|row| row.id == 2));
+    let rows = laravel.table.rows();
+    let due = rows[0].available_at - super::table::now();
+    assert!(
+        rows.len() == 1 && rows[0].attempts == 1 && !rows[0].is_reserved,
+        "{rows:?}"
+    );
+    assert!((3500..=3600).contains(&due), "{due}");
+}

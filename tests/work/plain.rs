@@ -1,0 +1,287 @@
+//! Jobs for a handler: done, failed, delayed, in groups.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::site::Site;
+use super::table::{Table, now};
+use super::work::{Work, notes};
+use crate::common::tree;
+
+/// Does what the job says, and notes when it begins and when it is done.
+const HANDLER: &str = r#"<?php
+return static function (array $job, Surus\Lambda\Context $context): void {
+    $note = static fn (string $what) => file_put_contents(getenv('NOTES'), "$what $job[n]\n", FILE_APPEND | LOCK_EX);
+    $note('begins');
+    switch ($job['do'] ?? '') {
+        case 'kill':
+            posix_kill(getmypid(), SIGKILL);
+        case 'hang':
+            while (true) {
+                sleep(600);
+            }
+        case 'throw':
+            throw new RuntimeException('as told');
+        case 'throw once':
+            if (1 === substr_count(file_get_contents(getenv('NOTES')), "begins $job[n]\n")) {
+                throw new RuntimeException('as told');
+            }
+            break;
+        case 'exit':
+            exit(3);
+        case 'memory':
+            str_repeat('x', 1 << 40);
+        case 'sleep':
+            usleep($job['ms'] * 1000);
+            break;
+        case 'context':
+            $context->remainingMs() > 50000 || throw new RuntimeException('no deadline');
+            $note("id $context->awsRequestId of");
+            break;
+        case 'late':
+            register_shutdown_function(static function () use ($note): void {
+                usleep(300000);
+                $note('shut down');
+            });
+    }
+    $note('done');
+};
+"#;
+
+/// A site with a handler, a table of jobs, and notes.
+pub struct Plain {
+    pub site: Site,
+    pub table: Table,
+    pub notes: PathBuf,
+}
+
+impl Plain {
+    /// `settings` are those of the queue `default`, then further tables.
+    pub fn new(settings: &str) -> Plain {
+        let config = format!(
+            "[lambda]\nscript = 'surus/lambda/events.php'\n[[queue]]\nhandler = 'jobs.php'\n\
+             source = 'sqlite:../tmp/jobs.sqlite'\n{settings}"
+        );
+        let site = Site::new()
+            .write("jobs.php", HANDLER)
+            .write("surus.toml", &config);
+        tree::copy_library(&site.www().join("surus"));
+        let table = Table::create(&site.tmp().join("jobs.sqlite"));
+        let notes = site.tmp().join("notes");
+        Plain { site, table, notes }
+    }
+
+    pub fn start(&self, args: &[&str]) -> Work {
+        let notes = ("SURUS_ENV_NOTES", self.notes.to_str().unwrap());
+        Work::start(&self.site, args, &[notes])
+    }
+
+    /// Queues a job that does something.
+    pub fn push(&self, number: usize, what: &str) -> i64 {
+        let job = json!({ "n": number, "do": what, "ms": 1500 });
+        self.table.push("default", &job.to_string())
+    }
+
+    pub fn notes(&self) -> Vec<String> {
+        notes(&self.notes)
+    }
+
+    pub fn count(&self, note: &str) -> usize {
+        self.notes().iter().filter(|it| *it == note).count()
+    }
+}
+
+#[test]
+fn jobs_run_once_and_are_deleted() {
+    let plain = Plain::new("");
+    for number in 0..20 {
+        plain.push(number, "");
+    }
+    let id = plain.push(20, "context");
+    let work = plain.start(&["--workers", "3"]);
+    work.wait_until(|| plain.table.is_empty());
+    // Jobs that arrive while the worker waits.
+    for number in 21..30 {
+        plain.push(number, "");
+    }
+    work.wait_until(|| plain.table.is_empty());
+    for number in 0..30 {
+        assert_eq!(
+            plain.count(&format!("done {number}")),
+            1,
+            "{:?}",
+            plain.notes()
+        );
+    }
+    assert_eq!(plain.count(&format!("id {id} of 20")), 1);
+    assert!(plain.table.failed().is_empty());
+}
+
+#[test]
+fn failing_job_is_tried_again_and_buried_with_its_reason() {
+    let plain = Plain::new("tries = 2\nbackoff = '1s'\n");
+    plain.push(1, "throw");
+    plain.push(2, "throw once");
+    let work = plain.start(&["--workers", "2"]);
+    work.wait_until(|| plain.table.is_empty());
+    assert_eq!(plain.count("begins 1"), 2);
+    assert_eq!((plain.count("begins 2"), plain.count("done 2")), (2, 1));
+    let failed = plain.table.failed();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    let (queue, payload, exception) = &failed[0];
+    assert_eq!(queue, "default");
+    assert!(payload.contains(r#""n":1"#), "{payload}");
+    assert!(
+        exception.contains("try 2 of 2 failed") && exception.contains("as told"),
+        "{exception}"
+    );
+}
+
+#[test]
+fn job_that_crashes_exits_or_never_ends_harms_no_other() {
+    let plain = Plain::new("tries = 1\ntimeout = '1s'\n");
+    for (number, what) in ["kill", "exit", "memory", "hang", "throw"]
+        .into_iter()
+        .enumerate()
+    {
+        plain.push(number, what);
+        plain.push(10 + number, "");
+    }
+    let work = plain.start(&["--workers", "2"]);
+    work.wait_until(|| plain.table.is_empty());
+    for number in 0..5 {
+        assert_eq!(plain.count(&format!("begins {number}")), 1);
+        assert_eq!(plain.count(&format!("done {}", 10 + number)), 1);
+    }
+    let failed = plain.table.failed();
+    let reasons: Vec<_> = failed
+        .iter()
+        .map(|(_, _, reason)| reason.as_str())
+        .collect();
+    for reason in [
+        "the PHP process exited",
+        "exit()",
+        "Allowed memory size",
+        "no response before the deadline",
+        "as told",
+    ] {
+        assert!(
+            reasons.iter().any(|it| it.contains(reason)),
+            "{reason}: {reasons:?}"
+        );
+    }
+}
+
+#[test]
+fn job_that_kills_its_workers_is_buried() {
+    let plain = Plain::new("tries = 0\nbackoff = '1s'\n[work]\nmax_losses = 2\n");
+    plain.push(1, "kill");
+    let work = plain.start(&["--workers", "2"]);
+    work.wait_until(|| plain.table.is_empty());
+    assert_eq!(plain.count("begins 1"), 2);
+    let failed = plain.table.failed();
+    assert!(failed[0].2.contains("it has cost 2 workers"), "{failed:?}");
+}
+
+#[test]
+fn job_is_not_done_before_its_shutdown_functions() {
+    let plain = Plain::new("");
+    plain.push(1, "late");
+    let work = plain.start(&["--workers", "1"]);
+    work.wait_until(|| plain.count("done 1") == 1);
+    work.wait_until(|| {
+        let is_empty = plain.table.is_empty();
+        assert!(
+            !is_empty || plain.count("shut down 1") == 1,
+            "{:?}",
+            plain.notes()
+        );
+        is_empty
+    });
+}
+
+#[test]
+fn group_runs_in_order_even_if_a_job_fails() {
+    let plain = Plain::new("group = 'customer'\nbackoff = '1s'\n");
+    for number in 0..9 {
+        let what = if number == 0 { "throw once" } else { "" };
+        let job = json!({ "n": number, "do": what, "customer": number % 3 });
+        plain.table.push("default", &job.to_string());
+    }
+    let work = plain.start(&["--workers", "4"]);
+    work.wait_until(|| plain.table.is_empty());
+    let notes = plain.notes();
+    for customer in 0..3 {
+        let done = notes
+            .iter()
+            .filter_map(|note| note.strip_prefix("done ")?.parse::<usize>().ok());
+        let done: Vec<_> = done.filter(|number| number % 3 == customer).collect();
+        assert_eq!(done, [customer, customer + 3, customer + 6], "{notes:?}");
+    }
+    let at = |note: &str| notes.iter().position(|it| it == note);
+    assert!(
+        at("done 7") < at("done 0"),
+        "other groups do not wait: {notes:?}"
+    );
+}
+
+#[test]
+fn delayed_job_and_expired_reservation_run_when_they_are_due() {
+    let plain = Plain::new("lease = '3s'\n");
+    let due = now() + 2;
+    plain.table.push_at("default", r#"{"n": 1}"#, due);
+    plain.push(2, "");
+    plain.push(3, "");
+    // Another worker has died with one, and works on the other.
+    plain.table.run(&format!(
+        "update jobs set reserved_at = {}, attempts = 1 where id = 2; \
+         update jobs set reserved_at = {}, attempts = 1 where id = 3;",
+        now() - 60,
+        now() + 60
+    ));
+    let work = plain.start(&["--workers", "1"]);
+    work.wait_until(|| plain.count("done 2") == 1 && plain.count("done 1") == 1);
+    assert!(now() >= due, "not before it is due");
+    assert_eq!(plain.count("begins 3"), 0, "reserved by another worker");
+}
+
+#[test]
+fn small_queue_does_not_wait_for_a_large_one() {
+    let plain = Plain::new(
+        "name = 'large'\n[[queue]]\nname = 'small'\nhandler = 'jobs.php'\n\
+         source = 'sqlite:../tmp/jobs.sqlite'\n",
+    );
+    plain.table.run(
+        "with recursive n(i) as (select 1 union all select i + 1 from n where i < 3000) \
+         insert into jobs (queue, payload, attempts, available_at, created_at) \
+         select 'large', '{\"n\": ' || i || '}', 0, 0, 0 from n",
+    );
+    let work = plain.start(&["--workers", "2"]);
+    work.wait_until(|| plain.count("done 1") == 1);
+    plain.table.push("small", r#"{"n": 9999}"#);
+    work.wait_until(|| plain.count("done 9999") == 1);
+    assert!(
+        !plain.table.is_empty(),
+        "it has not waited for the large queue"
+    );
+}
+
+#[test]
+fn mistake_in_the_configuration_stops_the_start() {
+    for (settings, error) in [
+        ("[[queue]]\nname = 'a'\nformat = 'plain'\n", "queue.handler"),
+        (
+            "[[queue]]\nname = 'a'\nhandler = 'jobs.php'\n",
+            "queue.source",
+        ),
+        ("[[queue]]\nname = 'a'\n", "artisan"),
+        ("table = 'nothing'\n", "has no table nothing"),
+        ("lease = '1s'\n", "queue.lease is 1s"),
+    ] {
+        let plain = Plain::new(settings);
+        let mut work = Work::spawn(&plain.site, &["--workers", "1"], &[]);
+        assert_eq!(work.wait().code(), Some(1), "{settings}");
+        work.wait_for_log(|log| log.contains(error));
+    }
+}
