@@ -1,0 +1,188 @@
+//! An experiment: who is compared, under which loads, in how many rounds.
+
+use std::collections::BTreeMap;
+
+use anyhow::ensure;
+use serde::Deserialize;
+use surus_load::{Expectations, Mix, Pace, Plan, Request, Schedule, Url};
+
+use crate::files::{Places, read};
+use crate::length::{BySize, Length, Size};
+use crate::quantity::Quantity;
+
+/// A file of `lab/experiments/`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// The file's name.
+    #[serde(skip)]
+    pub name: String,
+    pub title: String,
+    /// What a reader must know before the numbers.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Directory of `lab/applications/` that the contestants serve. Without one, each contestant
+    /// has its own.
+    pub application: Option<String>,
+    /// The contestant that the others are compared with.
+    pub reference: String,
+    /// Columns of the report.
+    pub columns: Vec<Quantity>,
+    pub rounds: BySize<usize>,
+    #[serde(rename = "contestant")]
+    pub contestants: Vec<Entry>,
+    #[serde(rename = "load")]
+    pub loads: Vec<Load>,
+}
+
+/// A contestant of an experiment.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// Its name in this experiment and in the results.
+    pub name: String,
+    /// Its name in the report.
+    pub title: String,
+    /// Its directory of `lab/contestants/`.
+    pub uses: String,
+    /// Values for words of its manifest.
+    #[serde(default)]
+    pub values: BTreeMap<String, String>,
+}
+
+/// A load.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    pub name: String,
+    pub title: String,
+    pub path: String,
+    pub connections: usize,
+    /// Requests per second that are due (open loop). Without it, each connection sends its next
+    /// request when it has the response to the previous one (closed loop).
+    pub rate: Option<f64>,
+    #[serde(default = "yes")]
+    pub keep_alive: bool,
+    pub warm_up: BySize<Length>,
+    pub length: BySize<Length>,
+    /// Text that every body must contain.
+    pub body: String,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Experiment {
+    pub fn read(places: &Places, name: &str) -> anyhow::Result<Experiment> {
+        let file = places.find("experiments", name, ".toml")?;
+        let mut experiment: Experiment = read(&file)?;
+        experiment.name = name.to_string();
+        experiment
+            .check()
+            .map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
+        Ok(experiment)
+    }
+
+    /// The contestants' names in their order.
+    pub fn names(&self) -> Vec<&str> {
+        self.contestants
+            .iter()
+            .map(|entry| entry.name.as_str())
+            .collect()
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let names = self.names();
+        ensure!(
+            names.contains(&self.reference.as_str()),
+            "reference = \"{}\" is no contestant; use one of {}",
+            self.reference,
+            names.join(", ")
+        );
+        for (index, name) in names.iter().enumerate() {
+            let is_new = !names[..index].contains(name);
+            ensure!(
+                is_new,
+                "two contestants are called `{name}`; give one another name"
+            );
+        }
+        for size in [Size::Small, Size::Full] {
+            ensure!(
+                *self.rounds.of(size) > 0,
+                "rounds.{size} = 0; at least 1 is needed"
+            );
+        }
+        for (index, load) in self.loads.iter().enumerate() {
+            let mut before = self.loads[..index].iter();
+            ensure!(
+                before.all(|other| other.name != load.name),
+                "two loads are called `{}`; give one another name",
+                load.name
+            );
+            load.check()
+                .map_err(|error| anyhow::anyhow!("load `{}`: {error}", load.name))?;
+        }
+        Ok(())
+    }
+}
+
+impl Load {
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.path.starts_with('/'),
+            "path = \"{}\" must begin with /",
+            self.path
+        );
+        ensure!(
+            self.connections > 0,
+            "connections = 0; at least 1 is needed"
+        );
+        let rate_is_valid = self.rate.is_none_or(|rate| rate > 0.0);
+        ensure!(
+            rate_is_valid,
+            "rate must be above 0; leave it out for the highest rate"
+        );
+        Ok(())
+    }
+
+    /// What is sent to a server on this port.
+    pub fn plan(&self, port: u16, size: Size) -> anyhow::Result<Plan> {
+        let url = Url::parse(&format!("127.0.0.1:{port}{}", self.path))?;
+        let mix = Mix::new(&[Request::get(url)], self.keep_alive).map_err(anyhow::Error::msg)?;
+        Ok(Plan {
+            concurrency: self.connections,
+            pace: self
+                .rate
+                .map_or(Pace::Closed, |rate| Pace::Open(Schedule::constant(rate))),
+            stop: self.length.of(size).stop(),
+            keeps_alive: self.keep_alive,
+            expectations: Expectations {
+                body: Some(self.body.clone()),
+                ..Default::default()
+            },
+            ..Plan::new(mix)
+        })
+    }
+
+    /// The load in one line.
+    pub fn describe(&self, size: Size) -> String {
+        let pace = self
+            .rate
+            .map_or("as fast as responses come".to_string(), |rate| {
+                format!("{rate} requests/s due")
+            });
+        let alive = if self.keep_alive {
+            "keep-alive"
+        } else {
+            "no keep-alive"
+        };
+        format!(
+            "GET {}, {} connections, {alive}, {pace}, {} after a warm-up of {}",
+            self.path,
+            self.connections,
+            self.length.of(size),
+            self.warm_up.of(size)
+        )
+    }
+}

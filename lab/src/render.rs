@@ -1,0 +1,163 @@
+//! Renders results as Markdown and as an HTML page: each measured number with the published one
+//! that it stands beside.
+
+mod tables;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use surus_measure::{BarNumbers, Bars, Measured, Report};
+
+use crate::experiment::Experiment;
+use crate::files::Places;
+use crate::length::Size;
+use crate::published::Table;
+use crate::quantity::Quantity;
+use crate::results::Results;
+
+/// Renders the newest results of an experiment in `directory`, if there are any. Those of the full
+/// form come first.
+pub fn newest(places: &Places, experiment: &Experiment, directory: &Path) -> anyhow::Result<()> {
+    let Some(file) = newest_file(&directory.join(&experiment.name)) else {
+        return Ok(());
+    };
+    let results = Results::read(&file)?;
+    let published = Table::read(places, experiment)?;
+    let report = report(experiment, &results, published.as_ref());
+    let name = &experiment.name;
+    let json = file.file_name().unwrap_or_default().to_string_lossy();
+    let links = format!("\n[Charts]({name}.html), [every sample]({name}/{json}).\n");
+    let html = report.html(&serde_json::to_value(&results)?);
+    for (end, text) in [("md", report.markdown() + &links), ("html", html)] {
+        let file = directory.join(format!("{name}.{end}"));
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        eprintln!("  {}", file.display());
+    }
+    Ok(())
+}
+
+/// By date, of the full form if there is one.
+fn newest_file(directory: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(directory).ok()?.flatten();
+    let files = entries.map(|entry| entry.path());
+    let files = files.filter(|file| file.extension().is_some_and(|end| end == "json"));
+    files.max_by_key(|file| {
+        let name = file
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        (name.ends_with("-full"), name)
+    })
+}
+
+fn report(experiment: &Experiment, results: &Results, published: Option<&Table>) -> Report {
+    let mut tables: Vec<_> = experiment
+        .loads
+        .iter()
+        .map(|load| tables::load(experiment, load, results, published))
+        .collect();
+    tables.extend(tables::ratios(experiment, results));
+    tables.push(tables::contestants(experiment, results));
+    tables.push(tables::machine(experiment, results));
+    Report {
+        title: experiment.title.clone(),
+        subtitle: format!(
+            "For readers who want numbers: {} form, {} rounds in which the contestants take turns, \
+             {}, revision {}. `{}` repeats it.",
+            results.size,
+            results.rounds.len(),
+            results.date,
+            results.revision,
+            results.command
+        ),
+        machine: results.machine.clone(),
+        notes: notes(experiment, results, published),
+        tables,
+        charts: Vec::new(),
+        bars: bars(experiment, results, published),
+        advice: None,
+    }
+}
+
+fn notes(experiment: &Experiment, results: &Results, published: Option<&Table>) -> Vec<String> {
+    let mut notes = experiment.notes.clone();
+    if results.size == Size::Small {
+        notes.push(
+            "Small form: it shows that everything works. Its rounds are too short and too few to \
+             quote."
+                .into(),
+        );
+    }
+    if let Some(table) = published {
+        let Table {
+            source,
+            url,
+            date,
+            hardware,
+            not_comparable,
+            ..
+        } = table;
+        notes.push(format!(
+            "Numbers in [brackets] are not measured here. {source} has published them ({url}, \
+             {date}, {hardware}). {not_comparable}"
+        ));
+    }
+    for entry in &experiment.contestants {
+        let turns: Vec<_> = results.turns(&entry.name).collect();
+        let failures = turns.iter().filter_map(|turn| turn.failure.as_ref());
+        // One that was never measured says so in its rows.
+        if turns.iter().any(|turn| !turn.samples.is_empty())
+            && let Some(first) = failures.clone().next()
+        {
+            let (failed, all) = (failures.count(), turns.len());
+            notes.push(format!(
+                "{}: not measured in {failed} of {all} rounds: {first}",
+                entry.title
+            ));
+        }
+    }
+    notes
+}
+
+/// Two charts for each load, with the experiment's first column: measured, and published.
+fn bars(experiment: &Experiment, results: &Results, published: Option<&Table>) -> Vec<Bars> {
+    let mut all = Vec::new();
+    let Some(quantity) = experiment.columns.first().copied() else {
+        return all;
+    };
+    for load in &experiment.loads {
+        // At a fixed rate, all answer the same number.
+        let quantity = if load.rate.is_some() {
+            Quantity::P99
+        } else {
+            quantity
+        };
+        let measured = experiment.contestants.iter().filter_map(|entry| {
+            let samples = results.samples(&entry.name, &load.name, quantity);
+            let samples: Vec<_> = samples.into_iter().flatten().collect();
+            Some((
+                entry.title.clone(),
+                Measured::median(&samples, quantity.unit())?,
+            ))
+        });
+        let title = format!("{}: {}", load.title, quantity.label());
+        all.push(Bars {
+            title: title.clone(),
+            numbers: BarNumbers::Measured(measured.collect()),
+        });
+        let beside = published
+            .into_iter()
+            .flat_map(|table| table.beside(&load.name));
+        let beside = beside.filter_map(|beside| {
+            let number = beside.numbers.get(&quantity)?.clone();
+            Some((beside.title.to_string(), number))
+        });
+        all.push(Bars {
+            title,
+            numbers: BarNumbers::Published(beside.collect()),
+        });
+    }
+    all.retain(|bars| !bars.is_empty());
+    all
+}
