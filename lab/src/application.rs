@@ -1,6 +1,7 @@
 //! An application that several contestants serve, each run from a fresh copy.
 
 use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 
 use anyhow::Context;
 use serde::Deserialize;
@@ -24,6 +25,13 @@ pub struct Application {
     /// Commands that complete the copy (`@app@`).
     #[serde(default)]
     prepare: Vec<Vec<String>>,
+    /// What the application needs while it is served, such as a database. Its CPU time is not
+    /// counted.
+    #[serde(default)]
+    serve: Vec<Vec<String>>,
+    /// Commands that run once `serve` has been started.
+    #[serde(default)]
+    complete: Vec<Vec<String>>,
     /// Requests for engines that boot (`engine.warmup`).
     #[serde(default)]
     warm_up: Vec<String>,
@@ -37,20 +45,60 @@ impl Application {
         Ok(application)
     }
 
-    /// Makes a copy in `to` and sets the words that lead to it.
-    pub fn make(&self, places: &Places, to: &Path, words: &mut Words) -> anyhow::Result<()> {
+    /// Checks that every word of every command has a value.
+    pub fn check_words(&self, words: &Words) -> anyhow::Result<()> {
+        let commands = self.prepare.iter().chain(&self.serve).chain(&self.complete);
+        for part in commands.flatten() {
+            words
+                .fill(part)
+                .with_context(|| self.directory.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Makes a copy in `to` and sets the words that lead to it. To be called from the main thread:
+    /// what it starts ends with the thread that starts it.
+    pub fn make(&self, places: &Places, to: &Path, words: &mut Words) -> anyhow::Result<Services> {
         if let Some(from) = &self.from {
             copy_directory(&places.repository.join(from), to)?;
         }
         copy_directory(&self.directory, to)?;
+        // All contestants that run PHP have the same settings.
+        let ini = places.lab.join("applications/php.ini");
+        if ini.exists() {
+            std::fs::copy(&ini, to.join("php.ini"))?;
+        }
         words.set("app", to.display());
         words.set("root", to.join("public").display());
         words.set("script", to.join("worker.php").display());
         words.set("warmup", serde_json::to_string(&self.warm_up)?);
+        let context = || format!("cannot prepare {}", self.directory.display());
         for command in &self.prepare {
-            build::run(&words.command(command)?, to)
-                .with_context(|| format!("cannot prepare {}", self.directory.display()))?;
+            build::run(&words.command(command)?, to).with_context(context)?;
         }
-        Ok(())
+        let mut services = Services(Vec::new());
+        for command in &self.serve {
+            let mut command = build::program(&words.command(command)?);
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            services.0.push(command.spawn().with_context(context)?);
+        }
+        for command in &self.complete {
+            build::run(&words.command(command)?, to).with_context(context)?;
+        }
+        Ok(services)
+    }
+}
+
+/// Running processes of an application.
+#[derive(Debug)]
+pub struct Services(Vec<Child>);
+
+impl Drop for Services {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // Their data is thrown away, so they need not finish.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }

@@ -130,8 +130,11 @@ fn list(places: &Places) -> anyhow::Result<()> {
 fn check(places: &Places) -> anyhow::Result<()> {
     for experiment in experiments(places, &Names { names: Vec::new() })? {
         Table::read(places, &experiment)?;
-        if let Some(name) = &experiment.application {
-            Application::read(places, name)?;
+        for load in &experiment.loads {
+            let application = experiment.application(load);
+            if !application.is_empty() {
+                Application::read(places, application)?.check_words(&Words::of_a_run())?;
+            }
         }
         for entry in &experiment.contestants {
             check_entry(places, entry).with_context(|| {

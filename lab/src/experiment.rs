@@ -21,9 +21,9 @@ pub struct Experiment {
     /// What a reader must know before the numbers.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Directory of `lab/applications/` that the contestants serve. Without one, each contestant
-    /// has its own.
-    pub application: Option<String>,
+    /// Directory of `lab/applications/` that contestants serve, unless a load names another one.
+    /// Without one, each contestant has its own.
+    application: Option<String>,
     /// The contestant that the others are compared with.
     pub reference: String,
     /// Columns of the report.
@@ -56,7 +56,14 @@ pub struct Entry {
 pub struct Load {
     pub name: String,
     pub title: String,
+    /// The application, if it is not the experiment's.
+    application: Option<String>,
+    /// Contestants that cannot be measured under it, with the reason.
+    #[serde(default)]
+    pub skips: BTreeMap<String, String>,
     pub path: String,
+    /// The value of `Host`, for applications that answer only by their name.
+    pub host: Option<String>,
     pub connections: usize,
     /// Requests per second that are due (open loop). Without it, each connection sends its next
     /// request when it has the response to the previous one (closed loop).
@@ -92,6 +99,12 @@ impl Experiment {
             .collect()
     }
 
+    /// The application of a load; empty if each contestant has its own.
+    pub fn application<'a>(&'a self, load: &'a Load) -> &'a str {
+        let name = load.application.as_ref().or(self.application.as_ref());
+        name.map_or("", String::as_str)
+    }
+
     fn check(&self) -> anyhow::Result<()> {
         let names = self.names();
         ensure!(
@@ -120,6 +133,14 @@ impl Experiment {
                 "two loads are called `{}`; give one another name",
                 load.name
             );
+            for name in load.skips.keys() {
+                let is_known = names.contains(&name.as_str());
+                ensure!(
+                    is_known,
+                    "load `{}`: skips.{name} is no contestant",
+                    load.name
+                );
+            }
             load.check()
                 .map_err(|error| anyhow::anyhow!("load `{}`: {error}", load.name))?;
         }
@@ -149,7 +170,12 @@ impl Load {
     /// What is sent to a server on this port.
     pub fn plan(&self, port: u16, size: Size) -> anyhow::Result<Plan> {
         let url = Url::parse(&format!("127.0.0.1:{port}{}", self.path))?;
-        let mix = Mix::new(&[Request::get(url)], self.keep_alive).map_err(anyhow::Error::msg)?;
+        let mut request = Request::get(url);
+        let host = self.host.iter().cloned();
+        request
+            .headers
+            .extend(host.map(|host| ("Host".into(), host)));
+        let mix = Mix::new(&[request], self.keep_alive).map_err(anyhow::Error::msg)?;
         Ok(Plan {
             concurrency: self.connections,
             pace: self

@@ -11,6 +11,7 @@ mod files;
 mod interrupt;
 mod length;
 mod measuring;
+mod progress;
 mod published;
 mod quantity;
 mod render;

@@ -104,17 +104,22 @@ fn notes(experiment: &Experiment, results: &Results, published: Option<&Table>) 
         ));
     }
     for entry in &experiment.contestants {
-        let turns: Vec<_> = results.turns(&entry.name).collect();
-        let failures = turns.iter().filter_map(|turn| turn.failure.as_ref());
-        // One that was never measured says so in its rows.
-        if turns.iter().any(|turn| !turn.samples.is_empty())
-            && let Some(first) = failures.clone().next()
-        {
-            let (failed, all) = (failures.count(), turns.len());
-            notes.push(format!(
-                "{}: not measured in {failed} of {all} rounds: {first}",
-                entry.title
-            ));
+        for load in &experiment.loads {
+            let turns: Vec<_> = results.turns(&entry.name).collect();
+            let failures = turns
+                .iter()
+                .filter_map(|turn| turn.failures.get(&load.name));
+            let Some(first) = failures.clone().next() else {
+                continue;
+            };
+            // One that was never measured says so in its row.
+            if results.has_sample(&entry.name, &load.name) {
+                let (title, failed, all) = (&entry.title, failures.count(), turns.len());
+                notes.push(format!(
+                    "{title}, {}: not measured in {failed} of {all} rounds: {first}",
+                    load.title
+                ));
+            }
         }
     }
     notes

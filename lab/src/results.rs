@@ -60,9 +60,19 @@ pub struct Turn {
     pub contestant: String,
     /// By load.
     pub samples: BTreeMap<String, Sample>,
-    /// Why it was not measured, or not under all loads.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failure: Option<String>,
+    /// By load, why it was not measured.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failures: BTreeMap<String, String>,
+}
+
+impl Turn {
+    pub fn new(contestant: &str) -> Turn {
+        Turn {
+            contestant: contestant.into(),
+            samples: BTreeMap::new(),
+            failures: BTreeMap::new(),
+        }
+    }
 }
 
 impl Results {
@@ -90,6 +100,12 @@ impl Results {
     pub fn turns<'a>(&'a self, contestant: &'a str) -> impl Iterator<Item = &'a Turn> {
         let turns = self.rounds.iter().flat_map(|round| &round.turns);
         turns.filter(move |turn| turn.contestant == contestant)
+    }
+
+    /// Whether a contestant was measured under a load in any round.
+    pub fn has_sample(&self, contestant: &str, load: &str) -> bool {
+        self.turns(contestant)
+            .any(|turn| turn.samples.contains_key(load))
     }
 
     /// Samples of one quantity under one load; none of a round without it.

@@ -4,20 +4,20 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use surus_measure::{Machine, Rounds};
 
-use crate::application::Application;
+use crate::application::{Application, Services};
 use crate::build;
 use crate::contestant::Manifest;
-use crate::experiment::{Entry, Experiment};
+use crate::experiment::{Entry, Experiment, Load};
 use crate::files::Places;
 use crate::interrupt;
 use crate::length::Size;
 use crate::measuring::measure;
-use crate::quantity::Quantity;
+use crate::progress::Progress;
+use crate::quantity::{Quantity, Sample};
 use crate::results::{Facts, Results, Round, Turn};
 use crate::server::Server;
 use crate::words::Words;
@@ -26,7 +26,8 @@ use crate::words::Words;
 struct Ready<'a> {
     entry: &'a Entry,
     manifest: Manifest,
-    words: Words,
+    /// Its words by application; the error says why an application cannot be served.
+    words: BTreeMap<&'a str, Result<Words, String>>,
 }
 
 /// Runs an experiment to its end, from the last finished round on unless `is_fresh`.
@@ -39,34 +40,18 @@ pub fn run(
     // PHP changes its user, who must be able to read what it runs.
     let scratch = tempfile::Builder::new().prefix("surus-lab-").tempdir()?;
     std::fs::set_permissions(scratch.path(), std::fs::Permissions::from_mode(0o755))?;
-    let mut words = words(places);
-    let application = application(places, experiment, scratch.path(), &mut words)?;
+    let mut services = Vec::new();
+    let applications = applications(places, experiment, scratch.path(), &mut services)?;
     let mut facts = BTreeMap::new();
     let mut ready = Vec::new();
     for entry in &experiment.contestants {
         interrupt::check()?;
-        let manifest = Manifest::read(places, &entry.uses)?;
-        let to = places.work.join("contestants").join(&entry.uses);
-        words.set("build", to.display());
-        let words = manifest.words(entry, &words)?;
-        let absent = match &application {
-            Err(reason) => Some(reason.clone()),
-            Ok(()) => absent(&manifest, &words, &to)?,
-        };
-        if let Some(reason) = &absent {
+        let (fact, contestant) = prepare(places, entry, &applications)?;
+        if let Some(reason) = &fact.absent {
             eprintln!("  {}: not measured: {reason}", entry.name);
         }
-        facts.insert(
-            entry.name.clone(),
-            describe(entry, &manifest, &words, absent.clone())?,
-        );
-        if absent.is_none() {
-            ready.push(Ready {
-                entry,
-                manifest,
-                words,
-            });
-        }
+        facts.insert(entry.name.clone(), fact);
+        ready.extend(contestant);
     }
     let state = state_file(places, experiment, size);
     let mut results = begin(places, experiment, size, facts, &state, is_fresh)?;
@@ -86,6 +71,46 @@ pub fn run(
     Ok(results)
 }
 
+/// Builds a contestant. Without `Ready`, the facts say why it cannot be measured.
+fn prepare<'a>(
+    places: &Places,
+    entry: &'a Entry,
+    applications: &BTreeMap<&'a str, Result<Words, String>>,
+) -> anyhow::Result<(Facts, Option<Ready<'a>>)> {
+    let manifest = Manifest::read(places, &entry.uses)?;
+    let to = places.work.join("contestants").join(&entry.uses);
+    let mut words = BTreeMap::new();
+    for (name, application) in applications {
+        let filled = match application {
+            Err(reason) => Err(reason.clone()),
+            Ok(run) => {
+                let mut run = run.clone();
+                run.set("build", to.display());
+                Ok(manifest.words(entry, &run)?)
+            }
+        };
+        words.insert(*name, filled);
+    }
+    let any = words.values().find_map(|words| words.as_ref().ok());
+    let (absent, versions) = match any {
+        None => (
+            words.values().find_map(|words| words.clone().err()),
+            Vec::new(),
+        ),
+        Some(words) => match absent(&manifest, words, &to)? {
+            Some(reason) => (Some(reason), Vec::new()),
+            None => (None, versions(&manifest, words)?),
+        },
+    };
+    let facts = describe(entry, &manifest, versions, absent);
+    let ready = facts.absent.is_none().then_some(Ready {
+        entry,
+        manifest,
+        words,
+    });
+    Ok((facts, ready))
+}
+
 /// Where an unfinished run is kept.
 pub fn state_file(places: &Places, experiment: &Experiment, size: Size) -> PathBuf {
     places.work.join(format!("{}-{size}.json", experiment.name))
@@ -98,33 +123,70 @@ fn words(places: &Places) -> Words {
     words.set("repository", places.repository.display());
     words.set("cpus", cpus);
     words.set("php", php_version());
+    words.set("extensions", php_config("--extension-dir"));
     words
 }
 
 /// The version of the PHP that Surus was built for, such as 8.2: Debian's programs have it in their
 /// names.
 fn php_version() -> String {
-    let config = std::env::var("PHP_CONFIG").unwrap_or_else(|_| "php-config".into());
-    let version = build::first_line(&[config, "--version".into()]);
+    let version = php_config("--version");
     version.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
-/// Makes the application; the inner error says what it lacks.
-fn application(
+fn php_config(option: &str) -> String {
+    let program = std::env::var("PHP_CONFIG").unwrap_or_else(|_| "php-config".into());
+    build::first_line(&[program, option.into()])
+}
+
+/// Makes each application that a load names. Its words lead to it; the error says what it lacks.
+fn applications<'a>(
     places: &Places,
-    experiment: &Experiment,
+    experiment: &'a Experiment,
     scratch: &Path,
+    services: &mut Vec<Services>,
+) -> anyhow::Result<BTreeMap<&'a str, Result<Words, String>>> {
+    let mut made = BTreeMap::new();
+    for load in &experiment.loads {
+        let name = experiment.application(load);
+        if made.contains_key(name) {
+            continue;
+        }
+        interrupt::check()?;
+        let mut words = words(places);
+        let lacks = match name {
+            "" => None,
+            name => match make(places, name, &scratch.join(name), &mut words)? {
+                Ok(running) => {
+                    services.push(running);
+                    None
+                }
+                Err(reason) => Some(reason),
+            },
+        };
+        if let Some(reason) = &lacks {
+            eprintln!("  application {name}: {reason}");
+        }
+        made.insert(name, lacks.map_or(Ok(words), Err));
+    }
+    Ok(made)
+}
+
+/// Makes an application; the inner error says what it lacks.
+fn make(
+    places: &Places,
+    name: &str,
+    to: &Path,
     words: &mut Words,
-) -> anyhow::Result<Result<(), String>> {
-    let Some(name) = &experiment.application else {
-        return Ok(Ok(()));
-    };
+) -> anyhow::Result<Result<Services, String>> {
     let application = Application::read(places, name)?;
     if let Some(reason) = build::missing(&application.needs, words)? {
         return Ok(Err(reason));
     }
-    application.make(places, &scratch.join("app"), words)?;
-    Ok(Ok(()))
+    eprintln!("  preparing {name}");
+    let made = application.make(places, to, words);
+    interrupt::check()?;
+    Ok(made.map_err(|error| format!("{error:#}")))
 }
 
 /// Why a contestant cannot be measured; `None` once it is built.
@@ -139,28 +201,24 @@ fn absent(manifest: &Manifest, words: &Words, to: &Path) -> anyhow::Result<Optio
         .map(|error| format!("cannot be built: {error:#}")))
 }
 
+fn versions(manifest: &Manifest, words: &Words) -> anyhow::Result<Vec<String>> {
+    let version = |command: &Vec<String>| Ok(build::first_line(&words.command(command)?));
+    manifest.version.iter().map(version).collect()
+}
+
 fn describe(
     entry: &Entry,
     manifest: &Manifest,
-    words: &Words,
+    versions: Vec<String>,
     absent: Option<String>,
-) -> anyhow::Result<Facts> {
-    let version = |command: &Vec<String>| Ok(build::first_line(&words.command(command)?));
-    let versions = match &absent {
-        None => manifest
-            .version
-            .iter()
-            .map(version)
-            .collect::<anyhow::Result<_>>()?,
-        Some(_) => Vec::new(),
-    };
+) -> Facts {
     // Paths of this machine say nothing; values of the experiment do.
     let mut values = Words::default();
     for (word, value) in manifest.values.iter().chain(&entry.values) {
         values.set(word, value);
     }
     let commands = manifest.start.iter();
-    Ok(Facts {
+    Facts {
         title: entry.title.clone(),
         licence: manifest.licence.clone(),
         home: manifest.home.clone(),
@@ -169,7 +227,7 @@ fn describe(
             .map(|command| values.fill_file(&command.join(" ")))
             .collect(),
         absent,
-    })
+    }
 }
 
 /// The state of an interrupted run of the same kind, or a new one.
@@ -229,8 +287,14 @@ fn fingerprint(
     contestants: &BTreeMap<String, Facts>,
 ) -> anyhow::Result<String> {
     let mut paths = vec![places.find("experiments", &experiment.name, ".toml")?];
-    if let Some(name) = &experiment.application {
-        paths.push(places.lab.join("applications").join(name));
+    for load in &experiment.loads {
+        let application = places
+            .lab
+            .join("applications")
+            .join(experiment.application(load));
+        if application.exists() && !paths.contains(&application) {
+            paths.push(application);
+        }
     }
     for entry in &experiment.contestants {
         paths.push(places.lab.join("contestants").join(&entry.uses));
@@ -262,22 +326,29 @@ fn one_round(
     for index in Rounds::order(ready.len(), number) {
         let contestant = &ready[index];
         let name = &contestant.entry.name;
-        // One that has never been measured is not tried again.
-        let has_failed = number > 0 && results.turns(name).all(|turn| turn.samples.is_empty());
-        let mut turn = Turn {
-            contestant: name.clone(),
-            samples: BTreeMap::new(),
-            failure: None,
-        };
-        if !has_failed {
-            let directory = scratch.join(format!("{name}-{number}"));
-            let done = one_turn(
-                experiment, size, contestant, &directory, &mut turn, progress,
-            );
+        let mut turn = Turn::new(name);
+        for (application, words) in &contestant.words {
+            // What has never been measured is not tried again.
+            let loads = experiment.loads.iter().filter(|load| {
+                experiment.application(load) == *application
+                    && !load.skips.contains_key(name)
+                    && (number == 0 || results.has_sample(name, &load.name))
+            });
+            let loads: Vec<_> = loads.collect();
+            let directory = scratch.join(format!("{name}-{application}-{number}"));
+            let words = words.as_ref().map_err(|reason| anyhow::anyhow!("{reason}"));
+            let done = words.and_then(|words| {
+                one_start(
+                    contestant, words, &loads, size, &directory, &mut turn, progress,
+                )
+            });
             interrupt::check()?;
-            turn.failure = done.err().map(|error| format!("{error:#}"));
-            if let Some(failure) = &turn.failure {
-                progress.say(name, &format!("not measured: {failure}"));
+            if let Err(error) = done {
+                let reason = format!("{error:#}");
+                progress.say(name, &format!("not measured: {reason}"));
+                for load in &loads {
+                    turn.failures.insert(load.name.clone(), reason.clone());
+                }
             }
             // What a server writes is of no use after its turn.
             let _ = std::fs::remove_dir_all(&directory);
@@ -290,38 +361,54 @@ fn one_round(
 }
 
 /// Starts a contestant, measures it under each load, and stops it: it is alone on the machine.
-fn one_turn(
-    experiment: &Experiment,
-    size: Size,
+fn one_start(
     contestant: &Ready,
+    words: &Words,
+    loads: &[&Load],
+    size: Size,
     directory: &Path,
     turn: &mut Turn,
     progress: &Progress,
 ) -> anyhow::Result<()> {
-    let first = experiment.loads.first().map_or("/", |load| &load.path);
-    let server = Server::start(&contestant.manifest, &contestant.words, directory, first)?;
-    for load in &experiment.loads {
-        let plan = load.plan(server.port, size)?;
-        let mut warm_up = plan.clone();
-        warm_up.stop = load.warm_up.of(size).stop();
-        let said = || format!("{}; it said: {}", load.name, server.said());
-        measure(&warm_up, server.pids()).with_context(said)?;
-        let mut sample = measure(&plan, server.pids()).with_context(said)?;
-        sample.insert(Quantity::Start, server.start.as_secs_f64() * 1000.0);
-        let text = |quantity: Quantity| {
-            let value = sample.get(&quantity);
-            value.map_or("?".into(), |value| quantity.unit().write(*value))
-        };
-        let (rate, p99) = (text(Quantity::Rate), text(Quantity::P99));
-        let line = format!(
-            "{}: {rate}, p99 {p99}, CPU {}",
-            load.name,
-            text(Quantity::Cpu)
-        );
-        progress.say(&contestant.entry.name, &line);
-        turn.samples.insert(load.name.clone(), sample);
+    let Some(first) = loads.first() else {
+        return Ok(());
+    };
+    let server = Server::start(&contestant.manifest, words, directory, first)?;
+    for load in loads {
+        let name = &contestant.entry.name;
+        match one_load(&server, load, size) {
+            Ok(sample) => {
+                progress.say(name, &describe_sample(&load.name, &sample));
+                turn.samples.insert(load.name.clone(), sample);
+            }
+            Err(error) => {
+                interrupt::check()?;
+                let reason = format!("{error:#}; it said: {}", server.said());
+                progress.say(name, &format!("{}: not measured: {reason}", load.name));
+                turn.failures.insert(load.name.clone(), reason);
+            }
+        }
     }
     Ok(())
+}
+
+fn one_load(server: &Server, load: &Load, size: Size) -> anyhow::Result<Sample> {
+    let plan = load.plan(server.port, size)?;
+    let mut warm_up = plan.clone();
+    warm_up.stop = load.warm_up.of(size).stop();
+    measure(&warm_up, server.pids()).context("warm-up")?;
+    let mut sample = measure(&plan, server.pids())?;
+    sample.insert(Quantity::Start, server.start.as_secs_f64() * 1000.0);
+    Ok(sample)
+}
+
+fn describe_sample(load: &str, sample: &Sample) -> String {
+    let text = |quantity: Quantity| {
+        let value = sample.get(&quantity);
+        value.map_or("?".into(), |value| quantity.unit().write(*value))
+    };
+    let (rate, p99) = (text(Quantity::Rate), text(Quantity::P99));
+    format!("{load}: {rate}, p99 {p99}, CPU {}", text(Quantity::Cpu))
 }
 
 fn load_average() -> f64 {
@@ -331,61 +418,4 @@ fn load_average() -> f64 {
         .next()
         .and_then(|number| number.parse().ok());
     first.unwrap_or(0.0)
-}
-
-/// Says on stderr what has been measured and how much is left.
-struct Progress {
-    round: usize,
-    wanted: usize,
-    turns: usize,
-    /// Turns of this process, which says how long one takes.
-    ended: usize,
-    turn: usize,
-    began: Instant,
-}
-
-impl Progress {
-    fn new(results: &Results, turns: usize) -> Progress {
-        let (round, wanted) = (results.rounds.len(), results.wanted);
-        Progress {
-            round,
-            wanted,
-            turns,
-            ended: 0,
-            turn: 0,
-            began: Instant::now(),
-        }
-    }
-
-    fn say(&self, contestant: &str, line: &str) {
-        let (round, turn) = (self.round + 1, self.turn + 1);
-        let left = self.left().map_or(String::new(), |left| {
-            format!(
-                "  [{}:{:02} left]",
-                left.as_secs() / 60,
-                left.as_secs() % 60
-            )
-        });
-        let (wanted, turns) = (self.wanted, self.turns);
-        eprintln!("  round {round}/{wanted}  {turn}/{turns} {contestant}  {line}{left}");
-    }
-
-    fn left(&self) -> Option<Duration> {
-        let all = self.wanted.saturating_sub(self.round) * self.turns;
-        let each = self
-            .began
-            .elapsed()
-            .checked_div(u32::try_from(self.ended).ok()?)?;
-        Some(each * u32::try_from(all.saturating_sub(self.turn)).ok()?)
-    }
-
-    fn turn_ended(&mut self) {
-        self.turn += 1;
-        self.ended += 1;
-    }
-
-    fn round_ended(&mut self) {
-        self.round += 1;
-        self.turn = 0;
-    }
 }

@@ -13,6 +13,7 @@ use surus_sys::process;
 
 use crate::build::{self, list};
 use crate::contestant::{Manifest, Stop};
+use crate::experiment::Load;
 use crate::interrupt;
 use crate::words::Words;
 
@@ -34,13 +35,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Fills in its files in `directory`, starts it and waits until it answers `path`. To be called
+    /// Fills in its files in `directory`, starts it and waits until it answers a load's path. To be called
     /// from the main thread: it ends with the thread that starts it.
     pub fn start(
         manifest: &Manifest,
         words: &Words,
         directory: &Path,
-        path: &str,
+        load: &Load,
     ) -> anyhow::Result<Server> {
         let mut words = words.clone();
         let port = free_port()?;
@@ -78,7 +79,10 @@ impl Server {
                 .children
                 .push(child.with_context(|| format!("cannot start {}", parts[0]))?);
         }
-        server.wait(manifest.ready.as_deref().unwrap_or(path))?;
+        server.wait(
+            manifest.ready.as_deref().unwrap_or(&load.path),
+            load.host.as_deref(),
+        )?;
         server.start = began.elapsed();
         Ok(server)
     }
@@ -109,7 +113,7 @@ impl Server {
         }
     }
 
-    fn wait(&mut self, path: &str) -> anyhow::Result<()> {
+    fn wait(&mut self, path: &str, host: Option<&str>) -> anyhow::Result<()> {
         let deadline = Instant::now() + TO_START;
         loop {
             interrupt::check()?;
@@ -121,7 +125,7 @@ impl Server {
                     );
                 }
             }
-            let answer = status_of(self.port, path);
+            let answer = status_of(self.port, path, host.unwrap_or("127.0.0.1"));
             if matches!(answer, Ok(200..=299)) {
                 return Ok(());
             }
@@ -197,10 +201,9 @@ fn free_port() -> anyhow::Result<u16> {
 }
 
 /// The status with which a path is answered.
-fn status_of(port: u16, path: &str) -> std::io::Result<u16> {
+fn status_of(port: u16, path: &str, host: &str) -> std::io::Result<u16> {
     let mut connection = TcpStream::connect(("127.0.0.1", port))?;
     connection.set_read_timeout(Some(TO_START))?;
-    let host = format!("127.0.0.1:{port}");
     write!(
         connection,
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"

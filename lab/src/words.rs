@@ -15,22 +15,10 @@ impl Words {
 
     /// The words of every run, with empty values, to check files without a run.
     pub fn of_a_run() -> Words {
-        let names = [
-            "app",
-            "build",
-            "cpus",
-            "dir",
-            "php",
-            "port",
-            "repository",
-            "root",
-        ];
-        let names = names.into_iter().chain(["script", "surus", "warmup"]);
-        Words(
-            names
-                .map(|name| (name.to_string(), String::new()))
-                .collect(),
-        )
+        const NAMES: &str =
+            "app build cpus dir extensions php port repository root script surus warmup";
+        let words = NAMES.split(' ').map(|name| (name.into(), String::new()));
+        Words(words.collect())
     }
 
     /// Fills in a part of a command. A word without a value is an error.

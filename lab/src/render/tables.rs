@@ -90,11 +90,11 @@ fn measured(experiment: &Experiment, entry: &Entry, load: &Load, results: &Resul
     let absent = results
         .contestants
         .get(&entry.name)
-        .and_then(|facts| facts.absent.clone());
-    let failure = results
-        .turns(&entry.name)
-        .find_map(|turn| turn.failure.clone());
-    let reason = absent.or(failure).unwrap_or_else(|| "not measured".into());
+        .and_then(|facts| facts.absent.as_ref());
+    let mut turns = results.turns(&entry.name);
+    let failure = turns.find_map(|turn| turn.failures.get(&load.name));
+    let reason = load.skips.get(&entry.name).or(absent).or(failure).cloned();
+    let reason = reason.unwrap_or_else(|| "not measured".into());
     let mut cells = vec![Cell::missing("–"); medians.len()];
     cells[0] = Cell::missing(reason);
     cells

@@ -150,7 +150,7 @@ fn contestant_with_another_response_is_a_row_that_says_what_came() {
     );
     let said = tiny.succeed(&["run"]);
     assert_eq!(
-        said.matches("second  not measured").count(),
+        said.matches("second  hello: not measured").count(),
         1,
         "tried again: {said}"
     );
