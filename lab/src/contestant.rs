@@ -121,14 +121,17 @@ impl Manifest {
         Ok(())
     }
 
-    /// The words of an experiment's entry: the defaults of this manifest, and what the entry
-    /// changes. Words of the run are filled in.
+    /// The words of an experiment's entry: those of the run, the defaults of this manifest, and
+    /// what the entry changes.
     pub fn words(&self, entry: &Entry, run: &Words) -> anyhow::Result<Words> {
         let mut words = run.clone();
         for (word, default) in &self.values {
-            let value = entry.values.get(word).unwrap_or(default);
-            let place = || format!("contestant `{}`, values.{word}", entry.name);
-            words.set(word, run.fill(value).with_context(place)?);
+            ensure!(
+                !run.has(word),
+                "{}: values.{word} would hide a word of every run; give it another name",
+                self.directory.join("manifest.toml").display()
+            );
+            words.set(word, entry.values.get(word).unwrap_or(default));
         }
         for word in entry.values.keys() {
             let known: Vec<_> = self.values.keys().map(String::as_str).collect();

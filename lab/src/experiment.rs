@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::ensure;
 use serde::Deserialize;
-use surus_load::{Expectations, Mix, Pace, Plan, Request, Schedule, Url};
+use surus_load::{Expectations, Mix, Pace, Plan, Request, Schedule, StatusSet, Stop, Url};
 
 use crate::files::{Places, read};
 use crate::length::{BySize, Length, Size};
@@ -62,6 +62,8 @@ pub struct Load {
     #[serde(default)]
     pub skips: BTreeMap<String, String>,
     pub path: String,
+    /// A JSON body, which is sent by POST. Without one, the request is a GET.
+    pub post: Option<String>,
     /// The value of `Host`, for applications that answer only by their name.
     pub host: Option<String>,
     pub connections: usize,
@@ -169,26 +171,46 @@ impl Load {
 
     /// What is sent to a server on this port.
     pub fn plan(&self, port: u16, size: Size) -> anyhow::Result<Plan> {
-        let url = Url::parse(&format!("127.0.0.1:{port}{}", self.path))?;
-        let mut request = Request::get(url);
-        let host = self.host.iter().cloned();
-        request
-            .headers
-            .extend(host.map(|host| ("Host".into(), host)));
-        let mix = Mix::new(&[request], self.keep_alive).map_err(anyhow::Error::msg)?;
+        let schedule = self.rate.map(Schedule::constant);
         Ok(Plan {
             concurrency: self.connections,
-            pace: self
-                .rate
-                .map_or(Pace::Closed, |rate| Pace::Open(Schedule::constant(rate))),
+            pace: schedule.map_or(Pace::Closed, Pace::Open),
             stop: self.length.of(size).stop(),
             keeps_alive: self.keep_alive,
             expectations: Expectations {
                 body: Some(self.body.clone()),
-                ..Default::default()
+                ..Expectations::default()
             },
-            ..Plan::new(mix)
+            ..Plan::new(self.mix(port, &self.path)?)
         })
+    }
+
+    /// One request, to see whether a server answers with 2xx; to another path if one is named.
+    pub fn hello(&self, port: u16, path: Option<&str>) -> anyhow::Result<Plan> {
+        Ok(Plan {
+            concurrency: 1,
+            stop: Stop::Requests(1),
+            keeps_alive: false,
+            expectations: Expectations {
+                status: StatusSet::parse("2xx").map_err(anyhow::Error::msg)?,
+                body: None,
+            },
+            ..Plan::new(self.mix(port, path.unwrap_or(&self.path))?)
+        })
+    }
+
+    fn mix(&self, port: u16, path: &str) -> anyhow::Result<Mix> {
+        let mut request = Request::get(Url::parse(&format!("127.0.0.1:{port}{path}"))?);
+        if let Some(host) = &self.host {
+            request.headers.push(("Host".into(), host.clone()));
+        }
+        if let Some(body) = &self.post {
+            let kind = "application/json".into();
+            request.method = "POST".into();
+            request.headers.push(("Content-Type".into(), kind));
+            request.body = body.clone().into_bytes().into();
+        }
+        Mix::new(&[request], self.keep_alive).map_err(anyhow::Error::msg)
     }
 
     /// The load in one line.
@@ -203,8 +225,9 @@ impl Load {
         } else {
             "no keep-alive"
         };
+        let method = if self.post.is_some() { "POST" } else { "GET" };
         format!(
-            "GET {}, {} connections, {alive}, {pace}, {} after a warm-up of {}",
+            "{method} {}, {} connections, {alive}, {pace}, {} after a warm-up of {}",
             self.path,
             self.connections,
             self.length.of(size),

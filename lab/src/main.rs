@@ -9,6 +9,7 @@ mod contestant;
 mod experiment;
 mod files;
 mod interrupt;
+mod lambda_reports;
 mod length;
 mod measuring;
 mod progress;

@@ -20,6 +20,12 @@ pub enum Quantity {
     Failed,
     /// Highest memory of all server processes together (PSS).
     Memory,
+    /// Of a Lambda function: from the event to the request for the next one; average, minimum, p99.
+    Billed,
+    BilledMin,
+    BilledP99,
+    /// Of a Lambda function: its initialization and its first event.
+    Cold,
     /// From the start of the processes to the first response.
     Start,
     /// CPU of the load generator, of one.
@@ -36,9 +42,15 @@ impl Quantity {
         match self {
             Quantity::Rate => Unit::PerSecond,
             Quantity::Cpu => Unit::Us,
-            Quantity::Mean | Quantity::P50 | Quantity::P99 | Quantity::Max | Quantity::Start => {
-                Unit::Ms
-            }
+            Quantity::Mean
+            | Quantity::P50
+            | Quantity::P99
+            | Quantity::Max
+            | Quantity::Billed
+            | Quantity::BilledMin
+            | Quantity::BilledP99
+            | Quantity::Cold
+            | Quantity::Start => Unit::Ms,
             Quantity::Failed => Unit::Count,
             Quantity::Memory => Unit::Bytes,
             Quantity::Generator | Quantity::Others => Unit::Percent,
@@ -56,6 +68,10 @@ impl Quantity {
             Quantity::Max => "max",
             Quantity::Failed => "failed",
             Quantity::Memory => "memory (PSS)",
+            Quantity::Billed => "billed, average",
+            Quantity::BilledMin => "billed, minimum",
+            Quantity::BilledP99 => "billed, p99",
+            Quantity::Cold => "cold start",
             Quantity::Start => "first response",
             Quantity::Generator => "generator's CPU",
             Quantity::Others => "other processes' CPU",

@@ -14,6 +14,7 @@ use crate::contestant::Manifest;
 use crate::experiment::{Entry, Experiment, Load};
 use crate::files::Places;
 use crate::interrupt;
+use crate::lambda_reports;
 use crate::length::Size;
 use crate::measuring::measure;
 use crate::progress::Progress;
@@ -397,8 +398,17 @@ fn one_load(server: &Server, load: &Load, size: Size) -> anyhow::Result<Sample> 
     let mut warm_up = plan.clone();
     warm_up.stop = load.warm_up.of(size).stop();
     measure(&warm_up, server.pids()).context("warm-up")?;
+    let before = lambda_reports::of(server.log());
     let mut sample = measure(&plan, server.pids())?;
     sample.insert(Quantity::Start, server.start.as_secs_f64() * 1000.0);
+    // The first event was the one that tells whether the server is ready.
+    if let Some(first) = before.first() {
+        sample.insert(Quantity::Cold, first.init + first.duration);
+        lambda_reports::add(
+            &mut sample,
+            &lambda_reports::of(server.log())[before.len()..],
+        );
+    }
     Ok(sample)
 }
 

@@ -1,13 +1,13 @@
 //! A started contestant, from the first process to the last. It never outlives this process.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use surus_load::Plan;
 use surus_measure::probe;
 use surus_sys::process;
 
@@ -79,10 +79,7 @@ impl Server {
                 .children
                 .push(child.with_context(|| format!("cannot start {}", parts[0]))?);
         }
-        server.wait(
-            manifest.ready.as_deref().unwrap_or(&load.path),
-            load.host.as_deref(),
-        )?;
+        server.wait(&load.hello(port, manifest.ready.as_deref())?)?;
         server.start = began.elapsed();
         Ok(server)
     }
@@ -93,6 +90,11 @@ impl Server {
             .iter()
             .map(|child| child.id().cast_signed())
             .collect()
+    }
+
+    /// The file with everything that it has written.
+    pub fn log(&self) -> &Path {
+        &self.log
     }
 
     /// The last lines that it has written.
@@ -113,10 +115,10 @@ impl Server {
         }
     }
 
-    fn wait(&mut self, path: &str, host: Option<&str>) -> anyhow::Result<()> {
+    /// Asks until it answers as expected.
+    fn wait(&mut self, hello: &Plan) -> anyhow::Result<()> {
         let deadline = Instant::now() + TO_START;
         loop {
-            interrupt::check()?;
             for child in &mut self.children {
                 if let Some(status) = child.try_wait()? {
                     bail!(
@@ -125,16 +127,19 @@ impl Server {
                     );
                 }
             }
-            let answer = status_of(self.port, path, host.unwrap_or("127.0.0.1"));
-            if matches!(answer, Ok(200..=299)) {
+            let totals = surus_load::run(hello, None, interrupt::received())?.totals;
+            interrupt::check()?;
+            if totals.responses == 1 {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                let answer = answer.map_or_else(|error| error.to_string(), |s| s.to_string());
-                bail!(
-                    "{path} does not answer with 2xx ({answer}): {}",
-                    self.said()
-                );
+                let unexpected = totals
+                    .unexpected
+                    .map(|it| format!("{}, {}", it.status, it.body));
+                let answer = unexpected
+                    .or(totals.first_error)
+                    .unwrap_or("no response".into());
+                bail!("it answers with {answer}; it said: {}", self.said());
             }
             std::thread::sleep(LOOK);
         }
@@ -198,22 +203,4 @@ fn fill_files(manifest: &Manifest, words: &Words, directory: &Path) -> anyhow::R
 
 fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-/// The status with which a path is answered.
-fn status_of(port: u16, path: &str, host: &str) -> std::io::Result<u16> {
-    let mut connection = TcpStream::connect(("127.0.0.1", port))?;
-    connection.set_read_timeout(Some(TO_START))?;
-    write!(
-        connection,
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
-    )?;
-    let mut answer = Vec::new();
-    connection.read_to_end(&mut answer)?;
-    let line = String::from_utf8_lossy(&answer);
-    let status = line
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    status.ok_or_else(|| std::io::Error::other("no HTTP response"))
 }

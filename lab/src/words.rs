@@ -21,9 +21,14 @@ impl Words {
         Words(words.collect())
     }
 
+    pub fn has(&self, word: &str) -> bool {
+        self.0.contains_key(word)
+    }
+
     /// Fills in a part of a command. A word without a value is an error.
     pub fn fill(&self, text: &str) -> anyhow::Result<String> {
-        let filled = self.replace(text);
+        // Twice, because a value may contain words.
+        let filled = self.replace(&self.replace(text).text);
         match filled.unknown {
             None => Ok(filled.text),
             Some(word) => {
@@ -43,7 +48,7 @@ impl Words {
 
     /// Fills in a file. What has no value is none of these words, and stays.
     pub fn fill_file(&self, text: &str) -> String {
-        self.replace(text).text
+        self.replace(&self.replace(text).text).text
     }
 
     fn replace(&self, text: &str) -> Filled {
@@ -94,6 +99,13 @@ mod tests {
             .fill("a@b.example @port@:@port@ @")
             .unwrap_or_default();
         assert_eq!(filled, "a@b.example 8080:8080 @");
+    }
+
+    #[test]
+    fn value_may_contain_words() {
+        let mut words = words();
+        words.set("listen", "--listen @port@");
+        assert_eq!(words.fill_file("@listen@"), "--listen 8080");
     }
 
     #[test]

@@ -199,6 +199,70 @@ fn contestant_that_cannot_be_built_is_a_row_with_the_last_line() {
     );
 }
 
+#[test]
+fn load_serves_its_application_and_skips_contestants_that_cannot() {
+    let tiny = Tiny::new();
+    let page = tiny.path("lab/applications/page");
+    std::fs::create_dir_all(&page).unwrap();
+    let application = r#"# A page for this test.
+prepare = [["sh", "-c", "echo prepared >@app@/word"]]
+serve = [["tail", "-f", "@app@/word"]]
+complete = [["sh", "-c", "echo completed >>@app@/word"]]
+"#;
+    std::fs::write(page.join("application.toml"), application).unwrap();
+    let index = "lab/contestants/php/index.php";
+    tiny.change(
+        index,
+        "@message@'",
+        "@message@', file_get_contents('@app@/word')",
+    );
+    let experiment = "lab/experiments/tiny.toml";
+    let body = "body = \"hello and hello\nprepared\ncompleted\"";
+    tiny.change(experiment, "body = \"hello\"", &body.replace('\n', "\\n"));
+    let path = "application = \"page\"\nskips = { second = \"it has no pages\" }\npath";
+    tiny.change(experiment, "path", path);
+
+    let mut run = start(&tiny);
+    let mut said = String::new();
+    run.stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    assert!(run.wait().unwrap().success(), "{said}");
+    assert!(!said.contains("not measured: it"), "{said}");
+    let markdown = tiny.read("target/lab/results/tiny.md");
+    assert!(
+        markdown.contains("| php -S, twice | it has no pages | "),
+        "{markdown}"
+    );
+    assert!(
+        !is_named(tiny.directory.path()),
+        "a service outlives the run"
+    );
+}
+
+#[test]
+fn application_that_lacks_a_program_is_the_reason_in_each_row() {
+    let tiny = Tiny::new();
+    let page = tiny.path("lab/applications/page");
+    std::fs::create_dir_all(&page).unwrap();
+    let needs =
+        "# A page for this test.\nneeds = [{ program = \"elephants\", install = \"walk\" }]\n";
+    std::fs::write(page.join("application.toml"), needs).unwrap();
+    tiny.change(
+        "lab/experiments/tiny.toml",
+        "path",
+        "application = \"page\"\npath",
+    );
+    tiny.succeed(&["run"]);
+    let markdown = tiny.read("target/lab/results/tiny.md");
+    assert!(
+        markdown.contains("| php -S | elephants is not installed: walk | "),
+        "{markdown}"
+    );
+}
+
 /// Starts a run whose temporary files are below the test's directory.
 fn start(tiny: &Tiny) -> Child {
     let mut command = tiny.command(&["run"]);

@@ -169,3 +169,16 @@ fn unknown_word_in_a_command_is_rejected_before_anything_runs() {
     let said = after(MANIFEST, "127.0.0.1:@port@", "127.0.0.1:@prot@");
     assert_says(&said, &["no value for @prot@; known: ", "message", "port"]);
 }
+
+#[test]
+fn value_that_hides_a_word_of_every_run_is_rejected() {
+    let said = after(
+        MANIFEST,
+        "message = \"hello\"",
+        "message = \"hello\"\nport = \"1\"",
+    );
+    assert_says(
+        &said,
+        &["values.port would hide a word of every run; give it another name"],
+    );
+}
