@@ -1,4 +1,4 @@
-//! An experiment: who is compared, under which loads, in how many rounds.
+//! An experiment: contestants, loads and the number of rounds.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! `lab`: measures contestants in rounds that take turns, and publishes what it has measured beside
-//! what others have published.
+//! `lab`: measures contestants in rounds that take turns, and prints the numbers next to those that
+//! others have published.
 #![forbid(unsafe_code)]
 
 mod application;

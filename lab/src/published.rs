@@ -28,9 +28,9 @@ pub struct Table {
 struct Row {
     /// What was measured, in the source's words.
     title: String,
-    /// The contestant that it stands beside, if there is one.
+    /// The contestant that it stands next to, if there is one.
     contestant: Option<String>,
-    /// The load that it stands beside.
+    /// The load that it stands next to.
     load: String,
     /// Whether the source calls its numbers estimates.
     #[serde(default)]
@@ -47,15 +47,15 @@ enum OneOrRange {
     Range([f64; 2]),
 }
 
-/// Numbers that stand beside a contestant's.
-pub struct Beside<'a> {
+/// Numbers that stand next to a contestant's.
+pub struct Companion<'a> {
     pub title: &'a str,
     pub contestant: Option<&'a str>,
     pub numbers: BTreeMap<Quantity, Published>,
 }
 
 impl Table {
-    /// The file with the experiment's name; `None` if nobody has published numbers.
+    /// The file with the experiment's name; `None` if there are no published numbers.
     pub fn read(places: &Places, experiment: &Experiment) -> anyhow::Result<Option<Table>> {
         let file = places
             .lab
@@ -88,12 +88,12 @@ impl Table {
         Ok(Some(table))
     }
 
-    /// What stands beside the measured numbers of a load.
-    pub fn beside<'a>(&'a self, load: &'a str) -> impl Iterator<Item = Beside<'a>> {
+    /// What stands next to the measured numbers of a load.
+    pub fn companions<'a>(&'a self, load: &'a str) -> impl Iterator<Item = Companion<'a>> {
         self.rows
             .iter()
             .filter(move |row| row.load == load)
-            .map(|row| Beside {
+            .map(|row| Companion {
                 title: &row.title,
                 contestant: row.contestant.as_deref(),
                 numbers: row

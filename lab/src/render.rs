@@ -1,5 +1,5 @@
-//! Renders results as Markdown and as an HTML page: each measured number with the published one
-//! that it stands beside.
+//! Renders results as Markdown and as an HTML page: each measured number next to the published
+//! one.
 
 mod tables;
 
@@ -151,16 +151,16 @@ fn bars(experiment: &Experiment, results: &Results, published: Option<&Table>) -
             title: title.clone(),
             numbers: BarNumbers::Measured(measured.collect()),
         });
-        let beside = published
+        let theirs = published
             .into_iter()
-            .flat_map(|table| table.beside(&load.name));
-        let beside = beside.filter_map(|beside| {
-            let number = beside.numbers.get(&quantity)?.clone();
-            Some((beside.title.to_string(), number))
+            .flat_map(|table| table.companions(&load.name));
+        let theirs = theirs.filter_map(|theirs| {
+            let number = theirs.numbers.get(&quantity)?.clone();
+            Some((theirs.title.to_string(), number))
         });
         all.push(Bars {
             title,
-            numbers: BarNumbers::Published(beside.collect()),
+            numbers: BarNumbers::Published(theirs.collect()),
         });
     }
     all.retain(|bars| !bars.is_empty());

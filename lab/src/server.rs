@@ -35,8 +35,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Fills in its files in `directory`, starts it and waits until it answers a load's path. To be called
-    /// from the main thread: it ends with the thread that starts it.
+    /// Fills in its files in `directory`, starts it and waits until it answers a load's path. To be
+    /// called from the main thread: it ends with the thread that starts it.
     pub fn start(
         manifest: &Manifest,
         words: &Words,

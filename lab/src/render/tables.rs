@@ -14,20 +14,20 @@ const LEAST_ROUNDS: usize = 6;
 /// What is compared with the reference.
 const COMPARED: [Quantity; 3] = [Quantity::Rate, Quantity::Cpu, Quantity::P99];
 
-/// A load: the medians of each contestant, and what was published beside them.
+/// A load: the medians of each contestant, and what was published next to them.
 pub fn load(
     experiment: &Experiment,
     load: &Load,
     results: &Results,
     published: Option<&published::Table>,
 ) -> Table {
-    let beside: Vec<_> = published
+    let companions: Vec<_> = published
         .into_iter()
-        .flat_map(|table| table.beside(&load.name))
+        .flat_map(|table| table.companions(&load.name))
         .collect();
-    let theirs: BTreeSet<_> = beside
+    let theirs: BTreeSet<_> = companions
         .iter()
-        .flat_map(|beside| beside.numbers.keys())
+        .flat_map(|companion| companion.numbers.keys())
         .collect();
     let ours = experiment
         .columns
@@ -49,14 +49,14 @@ pub fn load(
     };
     let mut rows = Vec::new();
     for entry in &experiment.contestants {
-        let mut theirs = beside
+        let mut theirs = companions
             .iter()
             .filter(|row| row.contestant == Some(&entry.name));
         let mut cells = measured(experiment, entry, load, results);
         cells.extend(published(theirs.next().map(|row| &row.numbers)));
         rows.push(Row::new(&entry.name, &entry.title, cells));
     }
-    for (index, other) in beside
+    for (index, other) in companions
         .iter()
         .filter(|row| row.contestant.is_none())
         .enumerate()
@@ -160,7 +160,7 @@ fn ratio(results: &Results, load: &Load, quantity: Quantity, of: &str, to: &str)
     rounds.ratio(0, 1).filter(|_| is_enough)
 }
 
-/// Who was compared, in which versions, started by which commands.
+/// The contestants, their versions, and the commands that start them.
 pub fn contestants(experiment: &Experiment, results: &Results) -> Table {
     let text = |text: String| Cell::Text { text };
     let rows = experiment.contestants.iter().filter_map(|entry| {
