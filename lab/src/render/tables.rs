@@ -75,17 +75,19 @@ pub fn load(
 
 /// The medians of a contestant; its first cell says why there are none.
 fn measured(experiment: &Experiment, entry: &Entry, load: &Load, results: &Results) -> Vec<Cell> {
-    let cell = |quantity: &Quantity| {
+    let median = |quantity: &Quantity| {
         let samples = results.samples(&entry.name, &load.name, *quantity);
         let samples: Vec<_> = samples.into_iter().flatten().collect();
         Measured::median(&samples, quantity.unit())
     };
-    let medians: Vec<_> = experiment.columns.iter().map(cell).collect();
-    if medians.iter().any(Option::is_some) {
-        let or_none = |number: Option<Measured>| {
-            number.map_or_else(|| Cell::missing("too little to measure"), Cell::measured)
-        };
-        return medians.into_iter().map(or_none).collect();
+    let cell = |quantity: &Quantity| match median(quantity) {
+        Some(number) => Cell::measured(number),
+        // The clock of `/proc` counts in hundredths of a second.
+        None if *quantity == Quantity::Cpu => Cell::missing("too little to measure"),
+        None => Cell::missing("–"),
+    };
+    if results.has_sample(&entry.name, &load.name) {
+        return experiment.columns.iter().map(cell).collect();
     }
     let absent = results
         .contestants
@@ -95,7 +97,7 @@ fn measured(experiment: &Experiment, entry: &Entry, load: &Load, results: &Resul
     let failure = turns.find_map(|turn| turn.failures.get(&load.name));
     let reason = load.skips.get(&entry.name).or(absent).or(failure).cloned();
     let reason = reason.unwrap_or_else(|| "not measured".into());
-    let mut cells = vec![Cell::missing("–"); medians.len()];
+    let mut cells = vec![Cell::missing("–"); experiment.columns.len()];
     cells[0] = Cell::missing(reason);
     cells
 }
