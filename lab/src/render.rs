@@ -15,6 +15,9 @@ use crate::published::Table;
 use crate::quantity::Quantity;
 use crate::results::Results;
 
+/// Percent of the CPUs that other processes may use without a note.
+const BUSY: f64 = 10.0;
+
 /// Renders the newest results of an experiment in `directory`, if there are any. Those of the full
 /// form come first.
 pub fn newest(places: &Places, experiment: &Experiment, directory: &Path) -> anyhow::Result<()> {
@@ -89,6 +92,13 @@ fn notes(experiment: &Experiment, results: &Results, published: Option<&Table>) 
                 .into(),
         );
     }
+    if others(experiment, results) > BUSY {
+        notes.push(
+            "Other processes used the CPUs during this run (see the last table): rates and \
+             latencies say little, CPU per request says more."
+                .into(),
+        );
+    }
     if let Some(table) = published {
         let Table {
             source,
@@ -123,6 +133,18 @@ fn notes(experiment: &Experiment, results: &Results, published: Option<&Table>) 
         }
     }
     notes
+}
+
+/// The share of the CPUs that other processes used, in percent; the median of all samples.
+fn others(experiment: &Experiment, results: &Results) -> f64 {
+    let mut samples = Vec::new();
+    for entry in &experiment.contestants {
+        for load in &experiment.loads {
+            let found = results.samples(&entry.name, &load.name, Quantity::Others);
+            samples.extend(found.into_iter().flatten());
+        }
+    }
+    surus_measure::rounds::median(&samples).unwrap_or(0.0)
 }
 
 /// Two charts for each load, with the experiment's first column: measured, and published.

@@ -304,11 +304,10 @@ fn fingerprint(
         paths.push(places.surus.clone());
     }
     let paths: Vec<_> = paths.iter().map(PathBuf::as_path).collect();
-    Ok(format!(
-        "{} {}",
-        build::hash(&paths)?,
-        serde_json::to_string(contestants)?.len()
-    ))
+    // One that is absent has no versions.
+    let version = |(name, facts): (&String, &Facts)| format!("{name} {:?}", facts.versions);
+    let versions: Vec<_> = contestants.iter().map(version).collect();
+    Ok(format!("{} {}", build::hash(&paths)?, versions.join(" ")))
 }
 
 fn one_round(
