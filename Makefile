@@ -33,7 +33,7 @@ $(TARGET)/tools/h2spec: tests/http/h2spec/go.mod
 .PHONY: build
 build: ## Build surus and surus-php for production
 	scripts/install serve
-	cargo build --release --workspace
+	cargo build --release
 
 # Started as root, PHP runs as the owner of the application here and not as www-data, who may not enter a home directory.
 .PHONY: serve
@@ -97,6 +97,13 @@ check-image: ## Build the Dockerfile of `surus lambda package` with buildah, on 
 	scripts/install serve image
 	cargo build --workspace
 	scripts/check-image $(TARGET)/debug/surus $(TARGET)/debug/surus-php8.? $(TARGET)/image
+
+# Needs root, because servers change their user, and a machine on which nothing else runs.
+.PHONY: lab
+lab: build ## Measure Surus and others as the published tables did, small; or in full: make lab EXPERIMENT=spdy FULL=1
+	scripts/install bench test
+	cargo build --release -p surus-lab
+	$(TARGET)/release/lab run $(EXPERIMENT) $(if $(FULL),--full) --work $(TARGET)/lab --surus $(TARGET)/release/surus
 
 .PHONY: bench
 bench: build ## Measure beside nginx + php-fpm and Apache mod_php (root, a quiet machine); BENCH=--quick for a try

@@ -14,5 +14,5 @@ pub use machine::Machine;
 pub use number::{Measured, Number, Published, Unit};
 pub use probe::{Probe, Usage};
 pub use recorder::{Latencies, Recorder, Second};
-pub use report::{Advice, Cell, Chart, Line, Report, Row, Scale, Table};
+pub use report::{Advice, BarNumbers, Bars, Cell, Chart, Line, Report, Row, Scale, Table};
 pub use rounds::{Ratio, Rounds};

@@ -2,10 +2,10 @@
 
 use std::fs::read_to_string;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Where a number was measured.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {
     /// Number of CPUs that this process may use.
     pub cpus: usize,

@@ -91,8 +91,13 @@ impl Measured {
 /// A number that others have published.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Published {
-    /// The number.
+    /// The number, or the lower end of a range.
     pub value: f64,
+    /// The upper end of a range.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub up_to: Option<f64>,
+    /// Whether its source calls it an estimate.
+    pub is_estimate: bool,
     /// What it counts.
     pub unit: Unit,
     /// Where it was published.
@@ -123,6 +128,14 @@ impl Number {
             Number::Published(number) => number.value,
         }
     }
+
+    /// What it counts.
+    pub fn unit(&self) -> Unit {
+        match self {
+            Number::Measured(number) => number.unit,
+            Number::Published(number) => number.unit,
+        }
+    }
 }
 
 impl std::fmt::Display for Number {
@@ -136,7 +149,14 @@ impl std::fmt::Display for Number {
                 Ok(())
             }
             Number::Published(number) => {
-                write!(f, "{} [{}]", number.unit.write(number.value), number.source)
+                if number.is_estimate {
+                    f.write_str("estimated ")?;
+                }
+                f.write_str(&number.unit.write(number.value))?;
+                if let Some(high) = number.up_to {
+                    write!(f, " to {}", number.unit.write(high))?;
+                }
+                write!(f, " [{}]", number.source)
             }
         }
     }

@@ -1,10 +1,12 @@
 //! A report: tables of numbers with their origin, charts and notes; printed as text, Markdown, JSON
 //! or an HTML page.
 
+mod bars;
 mod html;
 mod plain;
 mod svg;
 
+pub use bars::{BarNumbers, Bars};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -26,6 +28,8 @@ pub struct Report {
     pub tables: Vec<Table>,
     /// The charts of the HTML page.
     pub charts: Vec<Chart>,
+    /// The bar charts of the HTML page, ahead of the others.
+    pub bars: Vec<Bars>,
     /// What follows from the numbers.
     pub advice: Option<Advice>,
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use proptest::prelude::*;
 use serde_json::json;
 use surus_measure::{
-    Advice, Cell, Chart, Line, Machine, Measured, Probe, Published, Recorder, Report, Rounds, Row,
-    Scale, Table, Unit, probe,
+    Advice, BarNumbers, Bars, Cell, Chart, Line, Machine, Measured, Number, Probe, Published,
+    Recorder, Report, Rounds, Row, Scale, Table, Unit, probe,
 };
 
 #[test]
@@ -151,6 +151,8 @@ fn listening_process_is_found_by_its_port_and_by_its_socket() {
 fn report() -> Report {
     let published = Published {
         value: 12.0,
+        up_to: None,
+        is_estimate: false,
         unit: Unit::Ms,
         source: "a talk".into(),
         date: "2019".into(),
@@ -183,7 +185,7 @@ fn report() -> Report {
                     "p99",
                     vec![
                         Cell::measured(Measured::once(3.456, Unit::Ms)),
-                        Cell::published(published),
+                        Cell::published(published.clone()),
                     ],
                 )],
             },
@@ -197,6 +199,10 @@ fn report() -> Report {
                 name: "</script>".into(),
                 points: vec![(0.0, 1.0), (0.99, 5.0)],
             }],
+        }],
+        bars: vec![Bars {
+            title: "Requests <per> second".into(),
+            numbers: BarNumbers::Published(vec![("they & we".into(), published.clone())]),
         }],
         advice: Some(Advice {
             title: "Do <this>".into(),
@@ -235,6 +241,28 @@ fn report_as_text_and_markdown_has_numbers_with_units() {
         markdown.contains("| p99 | 3.46 ms | 12.0 ms [a talk] |"),
         "{markdown}"
     );
+}
+
+#[test]
+fn published_range_and_estimate_are_printed_as_such() {
+    let Cell::Number(Number::Published(published)) = &report().tables[1].rows[0].cells[1] else {
+        panic!("no published number");
+    };
+    let estimate = Published {
+        up_to: Some(24.0),
+        is_estimate: true,
+        ..published.clone()
+    };
+    let text = Number::Published(estimate).to_string();
+    assert_eq!(text, "estimated 12.0 ms to 24.0 ms [a talk]");
+}
+
+#[test]
+fn bar_chart_says_whose_numbers_it_shows() {
+    let page = report().html(&json!({}));
+    let caption = "Requests &lt;per&gt; second<span class=\"legend\">published by others</span>";
+    assert!(page.contains(caption), "{page}");
+    assert!(page.contains("they &amp; we") && page.contains("class=\"bar published\""));
 }
 
 #[test]

@@ -87,6 +87,7 @@ pub fn run(args: &Compare) -> anyhow::Result<()> {
             rows: quantities.iter().filter_map(row).collect(),
         }],
         charts: Vec::new(),
+        bars: Vec::new(),
         advice: None,
     };
     args.output.print(&report, None)

@@ -74,6 +74,7 @@ pub fn run(args: &Run, urls: &[String], p99: Duration) -> anyhow::Result<()> {
             },
         ],
         charts: Vec::new(),
+        bars: Vec::new(),
         advice: None,
     };
     args.output.print(&report, None)?;

@@ -29,6 +29,7 @@ pub fn report(title: String, load: String, plan: &Plan, result: &Result) -> Repo
         notes: notes(plan, result),
         tables,
         charts: charts(result),
+        bars: Vec::new(),
         advice: None,
     }
 }

@@ -25,6 +25,15 @@ pub fn page(report: &Report, data: &Value) -> String {
         write_advice(&mut out, advice);
     }
     out.push_str("<div class=\"charts\">\n");
+    for bars in &report.bars {
+        let (title, origin) = (escape(&bars.title), bars.origin());
+        let chart = bars.draw();
+        let _ = write!(
+            out,
+            "<figure>\n<figcaption>{title}<span class=\"legend\">{origin}</span></figcaption>\n\
+             {chart}\n</figure>\n"
+        );
+    }
     for chart in &report.charts {
         let _ = write!(out, "<figure>\n<figcaption>{}", escape(&chart.title));
         if chart.lines.len() > 1 {

@@ -75,6 +75,7 @@ pub fn report(contest: &Contest) -> Report {
         notes: notes(contest),
         tables,
         charts: chart(&sorted).into_iter().collect(),
+        bars: Vec::new(),
         advice: advice::advice(contest),
     }
 }

@@ -1,0 +1,3 @@
+<?php
+
+return static fn (array $event): string => 'Hello World!';

@@ -1,0 +1,4 @@
+<?php
+
+header('Content-Type: application/json');
+echo json_encode(['hello' => 'world']);

@@ -1,0 +1,8 @@
+from fastapi import FastAPI
+
+app = FastAPI(openapi_url=None)
+
+
+@app.get("/")
+async def hello() -> dict[str, str]:
+    return {"message": "Hello World!"}

@@ -1,0 +1,195 @@
+//! The command line of `lab`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use clap::{Args, Parser, Subcommand};
+
+use crate::application::Application;
+use crate::contestant::Manifest;
+use crate::experiment::{Entry, Experiment};
+use crate::files::Places;
+use crate::length::Size;
+use crate::published::Table;
+use crate::results::Results;
+use crate::words::Words;
+use crate::{interrupt, render, rounds};
+
+/// Measure Surus and others in rounds that take turns, and publish the numbers
+#[derive(Debug, Parser)]
+#[command(name = "lab")]
+pub struct Lab {
+    #[command(subcommand)]
+    command: Command,
+    /// Directory of experiments, contestants, applications and published numbers
+    #[arg(long, global = true, value_name = "DIR", default_value = "lab")]
+    lab: PathBuf,
+    /// Directory for builds and unfinished runs
+    #[arg(long, global = true, value_name = "DIR", default_value = "target/lab")]
+    work: PathBuf,
+    /// The surus to measure
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        default_value = "target/release/surus"
+    )]
+    surus: PathBuf,
+    /// Directory for results; for the small form, the default is `results` in --work
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        default_value = "docs/results"
+    )]
+    results: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List experiments
+    List,
+    /// Check every file of the lab without measuring
+    Check,
+    /// Run experiments, or continue interrupted ones
+    Run(Run),
+    /// Print Markdown and HTML of results again
+    Render(Names),
+}
+
+#[derive(Debug, Args)]
+struct Names {
+    /// Experiments; all if none is named
+    #[arg(value_name = "EXPERIMENT")]
+    names: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    #[command(flatten)]
+    names: Names,
+    /// Run the full form, as the published tables' rules ask; it can take hours
+    #[arg(long)]
+    full: bool,
+    /// Publish the small form, too, in --results
+    #[arg(long)]
+    publish: bool,
+    /// Begin again instead of continuing an interrupted run
+    #[arg(long)]
+    fresh: bool,
+}
+
+pub fn run(lab: &Lab) -> anyhow::Result<()> {
+    let absolute = |path: &Path| {
+        let path = std::path::absolute(path);
+        path.context("cannot read the working directory")
+    };
+    let places = Places {
+        lab: absolute(&lab.lab)?,
+        work: absolute(&lab.work)?,
+        repository: absolute(Path::new("."))?,
+        surus: absolute(&lab.surus)?,
+    };
+    match &lab.command {
+        Command::List => list(&places),
+        Command::Check => check(&places),
+        Command::Run(run) => run_all(&places, run, &lab.results),
+        Command::Render(names) => {
+            for experiment in experiments(&places, names)? {
+                render::newest(&places, &experiment, &lab.results)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn experiments(places: &Places, names: &Names) -> anyhow::Result<Vec<Experiment>> {
+    let names = match names.names.is_empty() {
+        true => places.names("experiments")?,
+        false => names.names.clone(),
+    };
+    ensure!(
+        !names.is_empty(),
+        "there is no experiment in {} (--lab)",
+        places.lab.display()
+    );
+    names
+        .iter()
+        .map(|name| Experiment::read(places, name))
+        .collect()
+}
+
+fn list(places: &Places) -> anyhow::Result<()> {
+    for experiment in experiments(places, &Names { names: Vec::new() })? {
+        println!("{:<18} {}", experiment.name, experiment.title);
+    }
+    Ok(())
+}
+
+/// Reads every file, those included that no experiment uses.
+fn check(places: &Places) -> anyhow::Result<()> {
+    for experiment in experiments(places, &Names { names: Vec::new() })? {
+        Table::read(places, &experiment)?;
+        for load in &experiment.loads {
+            let application = experiment.application(load);
+            if !application.is_empty() {
+                Application::read(places, application)?.check_words(&Words::of_a_run())?;
+            }
+        }
+        for entry in &experiment.contestants {
+            check_entry(places, entry).with_context(|| {
+                let file = places.lab.join("experiments").join(&experiment.name);
+                file.with_extension("toml").display().to_string()
+            })?;
+        }
+    }
+    for name in places.names("contestants")? {
+        Manifest::read(places, &name)?;
+    }
+    for name in places.names("applications")? {
+        Application::read(places, &name)?;
+    }
+    Ok(())
+}
+
+fn check_entry(places: &Places, entry: &Entry) -> anyhow::Result<()> {
+    let manifest = Manifest::read(places, &entry.uses)?;
+    manifest.check_words(&manifest.words(entry, &Words::of_a_run())?)
+}
+
+fn run_all(places: &Places, run: &Run, results: &Path) -> anyhow::Result<()> {
+    let experiments = experiments(places, &run.names)?;
+    check(places)?;
+    ensure!(
+        places.surus.is_file(),
+        "there is no {}; run `make build`, or name the program with --surus",
+        places.surus.display()
+    );
+    interrupt::remember()?;
+    let size = if run.full { Size::Full } else { Size::Small };
+    let to = match run.full || run.publish {
+        true => results.to_path_buf(),
+        false => places.work.join("results"),
+    };
+    for experiment in experiments {
+        eprintln!("{} ({size}): {}", experiment.name, experiment.title);
+        let state = rounds::state_file(places, &experiment, size);
+        let results = rounds::run(places, &experiment, size, run.fresh)?;
+        publish(places, &experiment, &results, &to)?;
+        std::fs::remove_file(&state)
+            .with_context(|| format!("cannot remove {}", state.display()))?;
+    }
+    Ok(())
+}
+
+fn publish(
+    places: &Places,
+    experiment: &Experiment,
+    results: &Results,
+    to: &Path,
+) -> anyhow::Result<()> {
+    let name = format!("{}-{}.json", results.date, results.size);
+    let file = to.join(&experiment.name).join(name);
+    results.write(&file)?;
+    render::newest(places, experiment, to)
+}

@@ -1,0 +1,237 @@
+//! An experiment: contestants, loads and the number of rounds.
+
+use std::collections::BTreeMap;
+
+use anyhow::ensure;
+use serde::Deserialize;
+use surus_load::{Expectations, Mix, Pace, Plan, Request, Schedule, StatusSet, Stop, Url};
+
+use crate::files::{Places, read};
+use crate::length::{BySize, Length, Size};
+use crate::quantity::Quantity;
+
+/// A file of `lab/experiments/`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// The file's name.
+    #[serde(skip)]
+    pub name: String,
+    pub title: String,
+    /// What a reader must know before the numbers.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Directory of `lab/applications/` that contestants serve, unless a load names another one.
+    /// Without one, each contestant has its own.
+    application: Option<String>,
+    /// The contestant that the others are compared with.
+    pub reference: String,
+    /// Columns of the report.
+    pub columns: Vec<Quantity>,
+    pub rounds: BySize<usize>,
+    #[serde(rename = "contestant")]
+    pub contestants: Vec<Entry>,
+    #[serde(rename = "load")]
+    pub loads: Vec<Load>,
+}
+
+/// A contestant of an experiment.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// Its name in this experiment and in the results.
+    pub name: String,
+    /// Its name in the report.
+    pub title: String,
+    /// Its directory of `lab/contestants/`.
+    pub uses: String,
+    /// Values for words of its manifest.
+    #[serde(default)]
+    pub values: BTreeMap<String, String>,
+}
+
+/// A load.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    pub name: String,
+    pub title: String,
+    /// The application, if it is not the experiment's.
+    application: Option<String>,
+    /// Contestants that cannot be measured under it, with the reason.
+    #[serde(default)]
+    pub skips: BTreeMap<String, String>,
+    pub path: String,
+    /// A JSON body, which is sent by POST. Without one, the request is a GET.
+    pub post: Option<String>,
+    /// The value of `Host`, for applications that answer only by their name.
+    pub host: Option<String>,
+    pub connections: usize,
+    /// Requests per second that are due (open loop). Without it, each connection sends its next
+    /// request when it has the response to the previous one (closed loop).
+    pub rate: Option<f64>,
+    #[serde(default = "yes")]
+    pub keep_alive: bool,
+    pub warm_up: BySize<Length>,
+    pub length: BySize<Length>,
+    /// Text that every body must contain.
+    pub body: String,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Experiment {
+    pub fn read(places: &Places, name: &str) -> anyhow::Result<Experiment> {
+        let file = places.find("experiments", name, ".toml")?;
+        let mut experiment: Experiment = read(&file)?;
+        experiment.name = name.to_string();
+        experiment
+            .check()
+            .map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
+        Ok(experiment)
+    }
+
+    /// The contestants' names in their order.
+    pub fn names(&self) -> Vec<&str> {
+        self.contestants
+            .iter()
+            .map(|entry| entry.name.as_str())
+            .collect()
+    }
+
+    /// The application of a load; empty if each contestant has its own.
+    pub fn application<'a>(&'a self, load: &'a Load) -> &'a str {
+        let name = load.application.as_ref().or(self.application.as_ref());
+        name.map_or("", String::as_str)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let names = self.names();
+        ensure!(
+            names.contains(&self.reference.as_str()),
+            "reference = \"{}\" is no contestant; use one of {}",
+            self.reference,
+            names.join(", ")
+        );
+        for (index, name) in names.iter().enumerate() {
+            let is_new = !names[..index].contains(name);
+            ensure!(
+                is_new,
+                "two contestants are called `{name}`; give one another name"
+            );
+        }
+        for size in [Size::Small, Size::Full] {
+            ensure!(
+                *self.rounds.of(size) > 0,
+                "rounds.{size} = 0; at least 1 is needed"
+            );
+        }
+        for (index, load) in self.loads.iter().enumerate() {
+            let mut before = self.loads[..index].iter();
+            ensure!(
+                before.all(|other| other.name != load.name),
+                "two loads are called `{}`; give one another name",
+                load.name
+            );
+            for name in load.skips.keys() {
+                let is_known = names.contains(&name.as_str());
+                ensure!(
+                    is_known,
+                    "load `{}`: skips.{name} is no contestant",
+                    load.name
+                );
+            }
+            load.check()
+                .map_err(|error| anyhow::anyhow!("load `{}`: {error}", load.name))?;
+        }
+        Ok(())
+    }
+}
+
+impl Load {
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.path.starts_with('/'),
+            "path = \"{}\" must begin with /",
+            self.path
+        );
+        ensure!(
+            self.connections > 0,
+            "connections = 0; at least 1 is needed"
+        );
+        let rate_is_valid = self.rate.is_none_or(|rate| rate > 0.0);
+        ensure!(
+            rate_is_valid,
+            "rate must be above 0; leave it out for the highest rate"
+        );
+        Ok(())
+    }
+
+    /// What is sent to a server on this port.
+    pub fn plan(&self, port: u16, size: Size) -> anyhow::Result<Plan> {
+        let schedule = self.rate.map(Schedule::constant);
+        Ok(Plan {
+            concurrency: self.connections,
+            pace: schedule.map_or(Pace::Closed, Pace::Open),
+            stop: self.length.of(size).stop(),
+            keeps_alive: self.keep_alive,
+            expectations: Expectations {
+                body: Some(self.body.clone()),
+                ..Expectations::default()
+            },
+            ..Plan::new(self.mix(port, &self.path)?)
+        })
+    }
+
+    /// One request, to see whether a server answers with 2xx; to another path if one is named.
+    pub fn hello(&self, port: u16, path: Option<&str>) -> anyhow::Result<Plan> {
+        Ok(Plan {
+            concurrency: 1,
+            stop: Stop::Requests(1),
+            keeps_alive: false,
+            expectations: Expectations {
+                status: StatusSet::parse("2xx").map_err(anyhow::Error::msg)?,
+                body: None,
+            },
+            ..Plan::new(self.mix(port, path.unwrap_or(&self.path))?)
+        })
+    }
+
+    fn mix(&self, port: u16, path: &str) -> anyhow::Result<Mix> {
+        let mut request = Request::get(Url::parse(&format!("127.0.0.1:{port}{path}"))?);
+        if let Some(host) = &self.host {
+            request.headers.push(("Host".into(), host.clone()));
+        }
+        if let Some(body) = &self.post {
+            let kind = "application/json".into();
+            request.method = "POST".into();
+            request.headers.push(("Content-Type".into(), kind));
+            request.body = body.clone().into_bytes().into();
+        }
+        Mix::new(&[request], self.keep_alive).map_err(anyhow::Error::msg)
+    }
+
+    /// The load in one line.
+    pub fn describe(&self, size: Size) -> String {
+        let pace = self
+            .rate
+            .map_or("as fast as responses come".to_string(), |rate| {
+                format!("{rate} requests/s due")
+            });
+        let alive = if self.keep_alive {
+            "keep-alive"
+        } else {
+            "no keep-alive"
+        };
+        let method = if self.post.is_some() { "POST" } else { "GET" };
+        format!(
+            "{method} {}, {} connections, {alive}, {pace}, {} after a warm-up of {}",
+            self.path,
+            self.connections,
+            self.length.of(size),
+            self.warm_up.of(size)
+        )
+    }
+}

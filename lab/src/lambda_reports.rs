@@ -1,0 +1,112 @@
+//! Reads the REPORT lines of an emulated Lambda: how long each event took until the function asked
+//! for the next one, which is what AWS bills.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::quantity::{Quantity, Sample};
+
+/// How long the log of a function that has answered may take to become complete.
+const LONGEST: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(50);
+
+/// One event.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Report {
+    /// Milliseconds until the function asked for its next event.
+    pub duration: f64,
+    /// Milliseconds of the initialization ahead of it.
+    pub init: f64,
+}
+
+/// All reports of a log, once no more of them come. None of a server that is no function.
+pub fn of(log: &Path) -> Vec<Report> {
+    let read = || {
+        parse(&String::from_utf8_lossy(
+            &std::fs::read(log).unwrap_or_default(),
+        ))
+    };
+    let deadline = Instant::now() + LONGEST;
+    let mut reports = read();
+    while !reports.is_empty() && Instant::now() < deadline {
+        std::thread::sleep(LOOK);
+        let now = read();
+        if now.len() == reports.len() {
+            break;
+        }
+        reports = now;
+    }
+    reports
+}
+
+fn parse(log: &str) -> Vec<Report> {
+    let reports = log
+        .lines()
+        .filter(|line| line.contains("REPORT RequestId: "));
+    let report = |line: &str| {
+        Some(Report {
+            duration: field(line, "\tDuration: ")?,
+            init: field(line, "\tInit Duration: ").unwrap_or(0.0),
+        })
+    };
+    reports.filter_map(report).collect()
+}
+
+fn field(line: &str, name: &str) -> Option<f64> {
+    let (_, value) = line.split_once(name)?;
+    value.split(' ').next()?.parse().ok()
+}
+
+/// Adds what the events of a load were billed for.
+pub fn add(sample: &mut Sample, reports: &[Report]) {
+    let mut durations: Vec<_> = reports.iter().map(|report| report.duration).collect();
+    durations.sort_by(f64::total_cmp);
+    let (Some(least), Some(last)) = (durations.first(), durations.len().checked_sub(1)) else {
+        return;
+    };
+    let average = durations.iter().sum::<f64>() / durations.len() as f64;
+    sample.insert(Quantity::Billed, average);
+    sample.insert(Quantity::BilledMin, *least);
+    let p99 = (last as f64 * 0.99).round() as usize;
+    sample.insert(Quantity::BilledP99, durations[p99]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Report, Sample, add, parse};
+    use crate::quantity::Quantity;
+
+    const LOG: &str = "\
+        START RequestId: 1 Version: $LATEST\n\
+        REPORT RequestId: 1\tDuration: 1.23 ms\tBilled Duration: 103 ms\tMemory Size: 128 MB\t\
+        Max Memory Used: 30 MB\tInit Duration: 101.01 ms\t\n\
+        REPORT RequestId: 2\tDuration: 0.77 ms\tBilled Duration: 1 ms\tMemory Size: 128 MB\t\n";
+
+    #[test]
+    fn reports_are_read_with_the_initialization() {
+        let first = Report {
+            duration: 1.23,
+            init: 101.01,
+        };
+        let second = Report {
+            duration: 0.77,
+            init: 0.0,
+        };
+        assert_eq!(parse(LOG), [first, second]);
+    }
+
+    #[test]
+    fn billed_average_and_minimum_are_those_of_all_events() {
+        let mut sample = Sample::new();
+        add(&mut sample, &parse(LOG));
+        assert_eq!(sample.get(&Quantity::Billed), Some(&1.0));
+        assert_eq!(sample.get(&Quantity::BilledMin), Some(&0.77));
+    }
+
+    #[test]
+    fn server_that_is_no_function_adds_nothing() {
+        let mut sample = Sample::new();
+        add(&mut sample, &parse("a log\n"));
+        assert!(sample.is_empty());
+    }
+}

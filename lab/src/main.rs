@@ -1,0 +1,34 @@
+//! `lab`: measures contestants in rounds that take turns, and prints the numbers next to those that
+//! others have published.
+#![forbid(unsafe_code)]
+
+mod application;
+mod build;
+mod commands;
+mod contestant;
+mod experiment;
+mod files;
+mod interrupt;
+mod lambda_reports;
+mod length;
+mod measuring;
+mod progress;
+mod published;
+mod quantity;
+mod render;
+mod results;
+mod rounds;
+mod server;
+mod words;
+
+use clap::Parser;
+
+fn main() -> std::process::ExitCode {
+    match commands::run(&commands::Lab::parse()) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lab: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Measures one load on one contestant.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use surus_load::{Failure, Outcome, Plan, Watch};
+use surus_measure::{Probe, Usage};
+
+use crate::interrupt;
+use crate::quantity::{Quantity, Sample};
+
+/// CPU time above the resolution of `/proc`, so that a quotient makes sense.
+const LEAST_CPU: f64 = 0.05;
+
+/// Runs a plan against the processes `pids`. The error says what went wrong.
+pub fn measure(plan: &Plan, pids: Vec<i32>) -> anyhow::Result<Sample> {
+    let (seconds, received) = channel();
+    let watch = Watch {
+        ended: Arc::new(AtomicU64::new(0)),
+        seconds,
+    };
+    let mut probe = Probe::begin(pids).context("its processes have ended")?;
+    let (busy, began) = (busy_seconds(), Instant::now());
+    let thread = {
+        let plan = plan.clone();
+        let thread = std::thread::Builder::new().name("load".into());
+        thread.spawn(move || surus_load::run(&plan, Some(watch), interrupt::received()))?
+    };
+    // The generator drops the sender when it ends.
+    loop {
+        match received.recv_timeout(Duration::from_secs(1)) {
+            Ok(_) | Err(RecvTimeoutError::Timeout) => drop(probe.sample()),
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let usage = probe.end();
+    let took = began.elapsed().as_secs_f64();
+    let busy = busy_seconds()
+        .zip(busy)
+        .map(|(after, before)| after - before);
+    let outcome = thread
+        .join()
+        .map_err(|_| anyhow!("the load generator panicked"))?
+        .context("cannot send requests")?;
+    interrupt::check()?;
+    check(&outcome)?;
+    let mut sample = sample(&outcome, &usage);
+    if let Some(busy) = busy {
+        let others = busy - usage.cpu() - outcome.own_cpu.as_secs_f64();
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+        sample.insert(Quantity::Others, (others / took / cpus * 100.0).max(0.0));
+    }
+    Ok(sample)
+}
+
+/// A contestant that gives other responses than expected does other work.
+fn check(outcome: &Outcome) -> anyhow::Result<()> {
+    let totals = &outcome.totals;
+    if let Some(unexpected) = &totals.unexpected {
+        let count = totals.failures_of(Failure::Status) + totals.failures_of(Failure::Body);
+        let (request, status, body) = (&unexpected.request, unexpected.status, &unexpected.body);
+        bail!("{count} unexpected responses; the first to {request}: {status}, {body}");
+    }
+    if totals.responses == 0 {
+        let error = totals.first_error.as_deref().unwrap_or("no response");
+        bail!("none of {} requests was answered: {error}", totals.requests);
+    }
+    Ok(())
+}
+
+fn sample(outcome: &Outcome, usage: &Usage) -> Sample {
+    let latencies = &outcome.latencies;
+    let mut sample = Sample::from([
+        (Quantity::Rate, outcome.rate()),
+        (Quantity::Mean, latencies.mean_ms()),
+        (Quantity::P50, latencies.percentile_ms(50.0)),
+        (Quantity::P99, latencies.percentile_ms(99.0)),
+        (Quantity::Max, latencies.max_ms()),
+        (Quantity::Failed, failed(outcome)),
+        (Quantity::Generator, outcome.own_busy() * 100.0),
+    ]);
+    if usage.cpu() >= LEAST_CPU {
+        let per_request = usage.cpu() * 1e6 / outcome.totals.requests.max(1) as f64;
+        sample.insert(Quantity::Cpu, per_request);
+    }
+    if let Some(pss) = usage.peak_pss() {
+        sample.insert(Quantity::Memory, pss as f64);
+    }
+    sample
+}
+
+/// Requests without an expected response, those included that were due and never sent.
+fn failed(outcome: &Outcome) -> f64 {
+    let unsent = outcome.offered.map_or(0, |offered| offered.unsent);
+    (outcome.totals.failed() + unsent) as f64
+}
+
+/// CPU time that all processes and the kernel have used since the boot, on all CPUs.
+fn busy_seconds() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    let fields = text.lines().next()?.split_whitespace().skip(1);
+    // proc(5): user, nice, system, idle, iowait, irq, softirq, steal.
+    let ticks: Vec<f64> = fields.map_while(|field| field.parse().ok()).collect();
+    let [user, nice, system, _, _, irq, softirq, steal, ..] = ticks[..] else {
+        return None;
+    };
+    // USER_HZ is 100 on every architecture that Surus supports.
+    Some((user + nice + system + irq + softirq + steal) / 100.0)
+}

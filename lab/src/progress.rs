@@ -1,0 +1,62 @@
+//! Says on stderr what has been measured, and how much time is left.
+
+use std::time::{Duration, Instant};
+
+use crate::results::Results;
+
+/// The progress of a run.
+pub struct Progress {
+    round: usize,
+    wanted: usize,
+    turns: usize,
+    /// Turns of this process, which says how long one takes.
+    ended: usize,
+    turn: usize,
+    began: Instant,
+}
+
+impl Progress {
+    pub fn new(results: &Results, turns: usize) -> Progress {
+        let (round, wanted) = (results.rounds.len(), results.wanted);
+        Progress {
+            round,
+            wanted,
+            turns,
+            ended: 0,
+            turn: 0,
+            began: Instant::now(),
+        }
+    }
+
+    pub fn say(&self, contestant: &str, line: &str) {
+        let (round, turn) = (self.round + 1, self.turn + 1);
+        let left = self.left().map_or(String::new(), |left| {
+            format!(
+                "  [{}:{:02} left]",
+                left.as_secs() / 60,
+                left.as_secs() % 60
+            )
+        });
+        let (wanted, turns) = (self.wanted, self.turns);
+        eprintln!("  round {round}/{wanted}  {turn}/{turns} {contestant}  {line}{left}");
+    }
+
+    fn left(&self) -> Option<Duration> {
+        let all = self.wanted.saturating_sub(self.round) * self.turns;
+        let each = self
+            .began
+            .elapsed()
+            .checked_div(u32::try_from(self.ended).ok()?)?;
+        Some(each * u32::try_from(all.saturating_sub(self.turn)).ok()?)
+    }
+
+    pub fn turn_ended(&mut self) {
+        self.turn += 1;
+        self.ended += 1;
+    }
+
+    pub fn round_ended(&mut self) {
+        self.round += 1;
+        self.turn = 0;
+    }
+}

@@ -1,0 +1,80 @@
+//! What is measured of a load.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use surus_measure::Unit;
+
+/// A measured quantity. The order is that of the columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantity {
+    /// Expected responses per second.
+    Rate,
+    /// CPU time of all server processes per request.
+    Cpu,
+    Mean,
+    P50,
+    P99,
+    Max,
+    Failed,
+    /// Highest memory of all server processes together (PSS).
+    Memory,
+    /// Of a Lambda function: from the event to the request for the next one; average, minimum, p99.
+    Billed,
+    BilledMin,
+    BilledP99,
+    /// Of a Lambda function: its initialization and its first event.
+    Cold,
+    /// From the start of the processes to the first response.
+    Start,
+    /// CPU of the load generator, of one.
+    Generator,
+    /// CPU of everything else on the machine, of all.
+    Others,
+}
+
+/// One sample of each quantity.
+pub type Sample = BTreeMap<Quantity, f64>;
+
+impl Quantity {
+    pub fn unit(self) -> Unit {
+        match self {
+            Quantity::Rate => Unit::PerSecond,
+            Quantity::Cpu => Unit::Us,
+            Quantity::Mean
+            | Quantity::P50
+            | Quantity::P99
+            | Quantity::Max
+            | Quantity::Billed
+            | Quantity::BilledMin
+            | Quantity::BilledP99
+            | Quantity::Cold
+            | Quantity::Start => Unit::Ms,
+            Quantity::Failed => Unit::Count,
+            Quantity::Memory => Unit::Bytes,
+            Quantity::Generator | Quantity::Others => Unit::Percent,
+        }
+    }
+
+    /// The head of its column.
+    pub fn label(self) -> &'static str {
+        match self {
+            Quantity::Rate => "requests/s",
+            Quantity::Cpu => "CPU per request",
+            Quantity::Mean => "mean",
+            Quantity::P50 => "p50",
+            Quantity::P99 => "p99",
+            Quantity::Max => "max",
+            Quantity::Failed => "failed",
+            Quantity::Memory => "memory (PSS)",
+            Quantity::Billed => "billed, average",
+            Quantity::BilledMin => "billed, minimum",
+            Quantity::BilledP99 => "billed, p99",
+            Quantity::Cold => "cold start",
+            Quantity::Start => "first response",
+            Quantity::Generator => "generator's CPU",
+            Quantity::Others => "other processes' CPU",
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Renders results as Markdown and as an HTML page: each measured number next to the published
+//! one.
+
+mod tables;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use surus_measure::{BarNumbers, Bars, Measured, Report};
+
+use crate::experiment::Experiment;
+use crate::files::Places;
+use crate::length::Size;
+use crate::published::Table;
+use crate::quantity::Quantity;
+use crate::results::Results;
+
+/// Percent of the CPUs that other processes may use without a note.
+const BUSY: f64 = 10.0;
+
+/// Renders the newest results of an experiment in `directory`, if there are any. Those of the full
+/// form come first.
+pub fn newest(places: &Places, experiment: &Experiment, directory: &Path) -> anyhow::Result<()> {
+    let Some(file) = newest_file(&directory.join(&experiment.name)) else {
+        return Ok(());
+    };
+    let results = Results::read(&file)?;
+    let published = Table::read(places, experiment)?;
+    let report = report(experiment, &results, published.as_ref());
+    let name = &experiment.name;
+    let json = file.file_name().unwrap_or_default().to_string_lossy();
+    let links = format!("\n[Charts]({name}.html), [every sample]({name}/{json}).\n");
+    let html = report.html(&serde_json::to_value(&results)?);
+    for (end, text) in [("md", report.markdown() + &links), ("html", html)] {
+        let file = directory.join(format!("{name}.{end}"));
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        eprintln!("  {}", file.display());
+    }
+    Ok(())
+}
+
+/// By date, of the full form if there is one.
+fn newest_file(directory: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(directory).ok()?.flatten();
+    let files = entries.map(|entry| entry.path());
+    let files = files.filter(|file| file.extension().is_some_and(|end| end == "json"));
+    files.max_by_key(|file| {
+        let name = file
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        (name.ends_with("-full"), name)
+    })
+}
+
+fn report(experiment: &Experiment, results: &Results, published: Option<&Table>) -> Report {
+    let mut tables: Vec<_> = experiment
+        .loads
+        .iter()
+        .map(|load| tables::load(experiment, load, results, published))
+        .collect();
+    tables.extend(tables::ratios(experiment, results));
+    tables.push(tables::contestants(experiment, results));
+    tables.push(tables::machine(experiment, results));
+    Report {
+        title: experiment.title.clone(),
+        subtitle: format!(
+            "For readers who want numbers: {} form, {} rounds in which the contestants take turns, \
+             {}, revision {}. `{}` repeats it.",
+            results.size,
+            results.rounds.len(),
+            results.date,
+            results.revision,
+            results.command
+        ),
+        machine: results.machine.clone(),
+        notes: notes(experiment, results, published),
+        tables,
+        charts: Vec::new(),
+        bars: bars(experiment, results, published),
+        advice: None,
+    }
+}
+
+fn notes(experiment: &Experiment, results: &Results, published: Option<&Table>) -> Vec<String> {
+    let mut notes = experiment.notes.clone();
+    if results.size == Size::Small {
+        notes.push(
+            "Small form: it shows that everything works. Its rounds are too short and too few to \
+             quote."
+                .into(),
+        );
+    }
+    if others(experiment, results) > BUSY {
+        notes.push(
+            "Other processes used the CPUs during this run (see the last table): rates and \
+             latencies say little, CPU per request says more."
+                .into(),
+        );
+    }
+    if let Some(table) = published {
+        let Table {
+            source,
+            url,
+            date,
+            hardware,
+            not_comparable,
+            ..
+        } = table;
+        notes.push(format!(
+            "Numbers in [brackets] are not measured here. {source} has published them ({url}, \
+             {date}, {hardware}). {not_comparable}"
+        ));
+    }
+    for entry in &experiment.contestants {
+        for load in &experiment.loads {
+            let turns: Vec<_> = results.turns(&entry.name).collect();
+            let failures = turns
+                .iter()
+                .filter_map(|turn| turn.failures.get(&load.name));
+            let Some(first) = failures.clone().next() else {
+                continue;
+            };
+            // One that was never measured says so in its row.
+            if results.has_sample(&entry.name, &load.name) {
+                let (title, failed, all) = (&entry.title, failures.count(), turns.len());
+                notes.push(format!(
+                    "{title}, {}: not measured in {failed} of {all} rounds: {first}",
+                    load.title
+                ));
+            }
+        }
+    }
+    notes
+}
+
+/// The share of the CPUs that other processes used, in percent; the median of all samples.
+fn others(experiment: &Experiment, results: &Results) -> f64 {
+    let mut samples = Vec::new();
+    for entry in &experiment.contestants {
+        for load in &experiment.loads {
+            let found = results.samples(&entry.name, &load.name, Quantity::Others);
+            samples.extend(found.into_iter().flatten());
+        }
+    }
+    surus_measure::rounds::median(&samples).unwrap_or(0.0)
+}
+
+/// Two charts for each load, with the experiment's first column: measured, and published.
+fn bars(experiment: &Experiment, results: &Results, published: Option<&Table>) -> Vec<Bars> {
+    let mut all = Vec::new();
+    let Some(quantity) = experiment.columns.first().copied() else {
+        return all;
+    };
+    for load in &experiment.loads {
+        // At a fixed rate, all answer the same number.
+        let quantity = if load.rate.is_some() {
+            Quantity::P99
+        } else {
+            quantity
+        };
+        let measured = experiment.contestants.iter().filter_map(|entry| {
+            let samples = results.samples(&entry.name, &load.name, quantity);
+            let samples: Vec<_> = samples.into_iter().flatten().collect();
+            Some((
+                entry.title.clone(),
+                Measured::median(&samples, quantity.unit())?,
+            ))
+        });
+        let title = format!("{}: {}", load.title, quantity.label());
+        all.push(Bars {
+            title: title.clone(),
+            numbers: BarNumbers::Measured(measured.collect()),
+        });
+        let theirs = published
+            .into_iter()
+            .flat_map(|table| table.companions(&load.name));
+        let theirs = theirs.filter_map(|theirs| {
+            let number = theirs.numbers.get(&quantity)?.clone();
+            Some((theirs.title.to_string(), number))
+        });
+        all.push(Bars {
+            title,
+            numbers: BarNumbers::Published(theirs.collect()),
+        });
+    }
+    all.retain(|bars| !bars.is_empty());
+    all
+}

@@ -1,0 +1,125 @@
+//! What a run has measured so far. The state of an unfinished run and the result of a finished one
+//! are the same file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use surus_measure::Machine;
+
+use crate::length::Size;
+use crate::quantity::Sample;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Results {
+    pub experiment: String,
+    pub size: Size,
+    /// Day on which the run began.
+    pub date: String,
+    /// The command that repeats it.
+    pub command: String,
+    /// Revision of this repository.
+    pub revision: String,
+    pub machine: Machine,
+    /// By the contestant's name.
+    pub contestants: BTreeMap<String, Facts>,
+    /// Everything that the numbers depend on; a run is resumed only if it is the same.
+    pub fingerprint: String,
+    /// Rounds that are wanted.
+    pub wanted: usize,
+    /// Finished rounds.
+    pub rounds: Vec<Round>,
+}
+
+/// What was compared.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Facts {
+    pub title: String,
+    pub licence: String,
+    pub home: String,
+    pub versions: Vec<String>,
+    /// Its commands, with the words that differ in each start.
+    pub commands: Vec<String>,
+    /// Why it could not be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub absent: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Round {
+    /// Load average over the last minute when the round began.
+    pub load_average: f64,
+    /// In the order in which they were measured.
+    pub turns: Vec<Turn>,
+}
+
+/// A contestant's turn of a round.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Turn {
+    pub contestant: String,
+    /// By load.
+    pub samples: BTreeMap<String, Sample>,
+    /// By load, why it was not measured.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failures: BTreeMap<String, String>,
+}
+
+impl Turn {
+    pub fn new(contestant: &str) -> Turn {
+        Turn {
+            contestant: contestant.into(),
+            samples: BTreeMap::new(),
+            failures: BTreeMap::new(),
+        }
+    }
+}
+
+impl Results {
+    pub fn read(file: &Path) -> anyhow::Result<Results> {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("{} holds no results of the lab", file.display()))
+    }
+
+    /// Writes a new file and renames it, so that no crash leaves a part of it.
+    pub fn write(&self, file: &Path) -> anyhow::Result<()> {
+        let context = || format!("cannot write {}", file.display());
+        if let Some(directory) = file.parent() {
+            std::fs::create_dir_all(directory).with_context(context)?;
+        }
+        let new = file.with_extension("new");
+        let mut text = serde_json::to_string_pretty(self)?;
+        text.push('\n');
+        std::fs::write(&new, text).with_context(context)?;
+        std::fs::rename(&new, file).with_context(context)
+    }
+
+    /// The turns of a contestant, by round.
+    pub fn turns<'a>(&'a self, contestant: &'a str) -> impl Iterator<Item = &'a Turn> {
+        let turns = self.rounds.iter().flat_map(|round| &round.turns);
+        turns.filter(move |turn| turn.contestant == contestant)
+    }
+
+    /// Whether a contestant was measured under a load in any round.
+    pub fn has_sample(&self, contestant: &str, load: &str) -> bool {
+        self.turns(contestant)
+            .any(|turn| turn.samples.contains_key(load))
+    }
+
+    /// Samples of one quantity under one load; none of a round without it.
+    pub fn samples(
+        &self,
+        contestant: &str,
+        load: &str,
+        quantity: crate::quantity::Quantity,
+    ) -> Vec<Option<f64>> {
+        let sample = |round: &Round| {
+            let mut turns = round.turns.iter();
+            let turn = turns.find(|turn| turn.contestant == contestant)?;
+            turn.samples.get(load)?.get(&quantity).copied()
+        };
+        self.rounds.iter().map(sample).collect()
+    }
+}

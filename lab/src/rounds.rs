@@ -1,0 +1,430 @@
+//! Runs an experiment: prepares its contestants, then lets them take turns, round by round. Each
+//! finished round is kept, so that an interrupted run continues.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use surus_measure::{Machine, Rounds};
+
+use crate::application::{Application, Services};
+use crate::build;
+use crate::contestant::Manifest;
+use crate::experiment::{Entry, Experiment, Load};
+use crate::files::Places;
+use crate::interrupt;
+use crate::lambda_reports;
+use crate::length::Size;
+use crate::measuring::measure;
+use crate::progress::Progress;
+use crate::quantity::{Quantity, Sample};
+use crate::results::{Facts, Results, Round, Turn};
+use crate::server::Server;
+use crate::words::Words;
+
+/// A contestant that can be measured.
+struct Ready<'a> {
+    entry: &'a Entry,
+    manifest: Manifest,
+    /// Its words by application; the error says why an application cannot be served.
+    words: BTreeMap<&'a str, Result<Words, String>>,
+}
+
+/// Runs an experiment to its end, from the last finished round on unless `is_fresh`.
+pub fn run(
+    places: &Places,
+    experiment: &Experiment,
+    size: Size,
+    is_fresh: bool,
+) -> anyhow::Result<Results> {
+    // PHP changes its user, who must be able to read what it runs.
+    let scratch = tempfile::Builder::new().prefix("surus-lab-").tempdir()?;
+    std::fs::set_permissions(scratch.path(), std::fs::Permissions::from_mode(0o755))?;
+    let mut services = Vec::new();
+    let applications = applications(places, experiment, scratch.path(), &mut services)?;
+    let mut facts = BTreeMap::new();
+    let mut ready = Vec::new();
+    for entry in &experiment.contestants {
+        interrupt::check()?;
+        let (fact, contestant) = prepare(places, entry, &applications)?;
+        if let Some(reason) = &fact.absent {
+            eprintln!("  {}: not measured: {reason}", entry.name);
+        }
+        facts.insert(entry.name.clone(), fact);
+        ready.extend(contestant);
+    }
+    let state = state_file(places, experiment, size);
+    let mut results = begin(places, experiment, size, facts, &state, is_fresh)?;
+    let mut progress = Progress::new(&results, ready.len());
+    while results.rounds.len() < results.wanted {
+        let round = one_round(
+            experiment,
+            size,
+            &ready,
+            &results,
+            scratch.path(),
+            &mut progress,
+        )?;
+        results.rounds.push(round);
+        results.write(&state)?;
+    }
+    Ok(results)
+}
+
+/// Builds a contestant. Without `Ready`, the facts say why it cannot be measured.
+fn prepare<'a>(
+    places: &Places,
+    entry: &'a Entry,
+    applications: &BTreeMap<&'a str, Result<Words, String>>,
+) -> anyhow::Result<(Facts, Option<Ready<'a>>)> {
+    let manifest = Manifest::read(places, &entry.uses)?;
+    let to = places.work.join("contestants").join(&entry.uses);
+    let mut words = BTreeMap::new();
+    for (name, application) in applications {
+        let filled = match application {
+            Err(reason) => Err(reason.clone()),
+            Ok(run) => {
+                let mut run = run.clone();
+                run.set("build", to.display());
+                Ok(manifest.words(entry, &run)?)
+            }
+        };
+        words.insert(*name, filled);
+    }
+    let any = words.values().find_map(|words| words.as_ref().ok());
+    let (absent, versions) = match any {
+        None => (
+            words.values().find_map(|words| words.clone().err()),
+            Vec::new(),
+        ),
+        Some(words) => match absent(&manifest, words, &to)? {
+            Some(reason) => (Some(reason), Vec::new()),
+            None => (None, versions(&manifest, words)?),
+        },
+    };
+    let facts = describe(entry, &manifest, versions, absent);
+    let ready = facts.absent.is_none().then_some(Ready {
+        entry,
+        manifest,
+        words,
+    });
+    Ok((facts, ready))
+}
+
+/// Where an unfinished run is kept.
+pub fn state_file(places: &Places, experiment: &Experiment, size: Size) -> PathBuf {
+    places.work.join(format!("{}-{size}.json", experiment.name))
+}
+
+fn words(places: &Places) -> Words {
+    let mut words = Words::default();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    words.set("surus", places.surus.display());
+    words.set("repository", places.repository.display());
+    words.set("cpus", cpus);
+    words.set("php", php_version());
+    words.set("extensions", php_config("--extension-dir"));
+    words
+}
+
+/// The version of the PHP that Surus was built for, such as 8.2: Debian's programs have it in their
+/// names.
+fn php_version() -> String {
+    let version = php_config("--version");
+    version.split('.').take(2).collect::<Vec<_>>().join(".")
+}
+
+fn php_config(option: &str) -> String {
+    let program = std::env::var("PHP_CONFIG").unwrap_or_else(|_| "php-config".into());
+    build::first_line(&[program, option.into()])
+}
+
+/// Makes each application that a load names. Its words lead to it; the error says what it lacks.
+fn applications<'a>(
+    places: &Places,
+    experiment: &'a Experiment,
+    scratch: &Path,
+    services: &mut Vec<Services>,
+) -> anyhow::Result<BTreeMap<&'a str, Result<Words, String>>> {
+    let mut made = BTreeMap::new();
+    for load in &experiment.loads {
+        let name = experiment.application(load);
+        if made.contains_key(name) {
+            continue;
+        }
+        interrupt::check()?;
+        let mut words = words(places);
+        let lacks = match name {
+            "" => None,
+            name => match make(places, name, &scratch.join(name), &mut words)? {
+                Ok(running) => {
+                    services.push(running);
+                    None
+                }
+                Err(reason) => Some(reason),
+            },
+        };
+        if let Some(reason) = &lacks {
+            eprintln!("  application {name}: {reason}");
+        }
+        made.insert(name, lacks.map_or(Ok(words), Err));
+    }
+    Ok(made)
+}
+
+/// Makes an application; the inner error says what it lacks.
+fn make(
+    places: &Places,
+    name: &str,
+    to: &Path,
+    words: &mut Words,
+) -> anyhow::Result<Result<Services, String>> {
+    let application = Application::read(places, name)?;
+    if let Some(reason) = build::missing(&application.needs, words)? {
+        return Ok(Err(reason));
+    }
+    eprintln!("  preparing {name}");
+    let made = application.make(places, to, words);
+    interrupt::check()?;
+    Ok(made.map_err(|error| format!("{error:#}")))
+}
+
+/// Why a contestant cannot be measured; `None` once it is built.
+fn absent(manifest: &Manifest, words: &Words, to: &Path) -> anyhow::Result<Option<String>> {
+    if let Some(reason) = build::missing(&manifest.needs, words)? {
+        return Ok(Some(reason));
+    }
+    let built = build::build(manifest, words, to);
+    interrupt::check()?;
+    Ok(built
+        .err()
+        .map(|error| format!("cannot be built: {error:#}")))
+}
+
+fn versions(manifest: &Manifest, words: &Words) -> anyhow::Result<Vec<String>> {
+    let version = |command: &Vec<String>| Ok(build::first_line(&words.command(command)?));
+    manifest.version.iter().map(version).collect()
+}
+
+fn describe(
+    entry: &Entry,
+    manifest: &Manifest,
+    versions: Vec<String>,
+    absent: Option<String>,
+) -> Facts {
+    // Paths of this machine say nothing; values of the experiment do.
+    let mut values = Words::default();
+    for (word, value) in manifest.values.iter().chain(&entry.values) {
+        values.set(word, value);
+    }
+    let commands = manifest.start.iter();
+    Facts {
+        title: entry.title.clone(),
+        licence: manifest.licence.clone(),
+        home: manifest.home.clone(),
+        versions,
+        commands: commands
+            .map(|command| values.fill_file(&command.join(" ")))
+            .collect(),
+        absent,
+    }
+}
+
+/// The state of an interrupted run of the same kind, or a new one.
+fn begin(
+    places: &Places,
+    experiment: &Experiment,
+    size: Size,
+    contestants: BTreeMap<String, Facts>,
+    state: &Path,
+    is_fresh: bool,
+) -> anyhow::Result<Results> {
+    let fingerprint = fingerprint(places, experiment, &contestants)?;
+    if state.exists() && !is_fresh {
+        let found = Results::read(state)
+            .with_context(|| format!("remove {} or use --fresh", state.display()))?;
+        if found.fingerprint == fingerprint {
+            eprintln!(
+                "  continuing after round {} of {}",
+                found.rounds.len(),
+                found.wanted
+            );
+            return Ok(found);
+        }
+        let old = state.with_extension("old.json");
+        std::fs::rename(state, &old)?;
+        eprintln!(
+            "  beginning again: the experiment, a contestant or surus has changed; the earlier \
+             rounds are in {}",
+            old.display()
+        );
+    }
+    let full = if size == Size::Full { " FULL=1" } else { "" };
+    Ok(Results {
+        experiment: experiment.name.clone(),
+        size,
+        date: build::first_line(&["date".into(), "-u".into(), "+%F".into()]),
+        command: format!("make lab EXPERIMENT={}{full}", experiment.name),
+        revision: revision(places),
+        machine: Machine::this(),
+        contestants,
+        fingerprint,
+        wanted: *experiment.rounds.of(size),
+        rounds: Vec::new(),
+    })
+}
+
+fn revision(places: &Places) -> String {
+    let repository = places.repository.display().to_string();
+    let command = ["git", "-C", &repository, "describe", "--always", "--dirty"];
+    build::first_line(&command.map(String::from))
+}
+
+/// A hash of everything that the numbers depend on.
+fn fingerprint(
+    places: &Places,
+    experiment: &Experiment,
+    contestants: &BTreeMap<String, Facts>,
+) -> anyhow::Result<String> {
+    let mut paths = vec![places.find("experiments", &experiment.name, ".toml")?];
+    for load in &experiment.loads {
+        let application = places
+            .lab
+            .join("applications")
+            .join(experiment.application(load));
+        if application.exists() && !paths.contains(&application) {
+            paths.push(application);
+        }
+    }
+    for entry in &experiment.contestants {
+        paths.push(places.lab.join("contestants").join(&entry.uses));
+    }
+    if places.surus.is_file() {
+        paths.push(places.surus.clone());
+    }
+    let paths: Vec<_> = paths.iter().map(PathBuf::as_path).collect();
+    // One that is absent has no versions.
+    let version = |(name, facts): (&String, &Facts)| format!("{name} {:?}", facts.versions);
+    let versions: Vec<_> = contestants.iter().map(version).collect();
+    Ok(format!("{} {}", build::hash(&paths)?, versions.join(" ")))
+}
+
+fn one_round(
+    experiment: &Experiment,
+    size: Size,
+    ready: &[Ready],
+    results: &Results,
+    scratch: &Path,
+    progress: &mut Progress,
+) -> anyhow::Result<Round> {
+    let number = results.rounds.len();
+    let mut round = Round {
+        load_average: load_average(),
+        turns: Vec::new(),
+    };
+    for index in Rounds::order(ready.len(), number) {
+        let contestant = &ready[index];
+        let name = &contestant.entry.name;
+        let mut turn = Turn::new(name);
+        for (application, words) in &contestant.words {
+            // What has never been measured is not tried again.
+            let loads = experiment.loads.iter().filter(|load| {
+                experiment.application(load) == *application
+                    && !load.skips.contains_key(name)
+                    && (number == 0 || results.has_sample(name, &load.name))
+            });
+            let loads: Vec<_> = loads.collect();
+            let directory = scratch.join(format!("{name}-{application}-{number}"));
+            let words = words.as_ref().map_err(|reason| anyhow::anyhow!("{reason}"));
+            let done = words.and_then(|words| {
+                one_start(
+                    contestant, words, &loads, size, &directory, &mut turn, progress,
+                )
+            });
+            interrupt::check()?;
+            if let Err(error) = done {
+                let reason = format!("{error:#}");
+                progress.say(name, &format!("not measured: {reason}"));
+                for load in &loads {
+                    turn.failures.insert(load.name.clone(), reason.clone());
+                }
+            }
+            // What a server writes is of no use after its turn.
+            let _ = std::fs::remove_dir_all(&directory);
+        }
+        progress.turn_ended();
+        round.turns.push(turn);
+    }
+    progress.round_ended();
+    Ok(round)
+}
+
+/// Starts a contestant, measures it under each load, and stops it: it is alone on the machine.
+fn one_start(
+    contestant: &Ready,
+    words: &Words,
+    loads: &[&Load],
+    size: Size,
+    directory: &Path,
+    turn: &mut Turn,
+    progress: &Progress,
+) -> anyhow::Result<()> {
+    let Some(first) = loads.first() else {
+        return Ok(());
+    };
+    let server = Server::start(&contestant.manifest, words, directory, first)?;
+    for load in loads {
+        let name = &contestant.entry.name;
+        match one_load(&server, load, size) {
+            Ok(sample) => {
+                progress.say(name, &describe_sample(&load.name, &sample));
+                turn.samples.insert(load.name.clone(), sample);
+            }
+            Err(error) => {
+                interrupt::check()?;
+                let reason = format!("{error:#}; it said: {}", server.said());
+                progress.say(name, &format!("{}: not measured: {reason}", load.name));
+                turn.failures.insert(load.name.clone(), reason);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn one_load(server: &Server, load: &Load, size: Size) -> anyhow::Result<Sample> {
+    let plan = load.plan(server.port, size)?;
+    let mut warm_up = plan.clone();
+    warm_up.stop = load.warm_up.of(size).stop();
+    measure(&warm_up, server.pids()).context("warm-up")?;
+    let before = lambda_reports::of(server.log());
+    let mut sample = measure(&plan, server.pids())?;
+    sample.insert(Quantity::Start, server.start.as_secs_f64() * 1000.0);
+    // The first event was the one that tells whether the server is ready.
+    if let Some(first) = before.first() {
+        sample.insert(Quantity::Cold, first.init + first.duration);
+        lambda_reports::add(
+            &mut sample,
+            &lambda_reports::of(server.log())[before.len()..],
+        );
+    }
+    Ok(sample)
+}
+
+fn describe_sample(load: &str, sample: &Sample) -> String {
+    let text = |quantity: Quantity| {
+        let value = sample.get(&quantity);
+        value.map_or("?".into(), |value| quantity.unit().write(*value))
+    };
+    let (rate, p99) = (text(Quantity::Rate), text(Quantity::P99));
+    format!("{load}: {rate}, p99 {p99}, CPU {}", text(Quantity::Cpu))
+}
+
+fn load_average() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let first = text
+        .split(' ')
+        .next()
+        .and_then(|number| number.parse().ok());
+    first.unwrap_or(0.0)
+}
