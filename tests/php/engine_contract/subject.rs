@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::exceptions::is_exempt;
+use crate::common::php::few_extensions;
 
 /// An engine of the catalogue, running or not booted yet.
 pub struct Subject {
@@ -76,7 +77,7 @@ impl Subject {
                 ("log_errors".into(), "1".into()),
                 ("output_buffering".into(), "0".into()),
             ],
-            env: BTreeMap::new(),
+            env: BTreeMap::from([("PHP_INI_SCAN_DIR".into(), few_extensions().into())]),
             dir: Arc::new(dir),
             boot: match entry.runs_scripts() {
                 true => BOOT,
