@@ -49,7 +49,7 @@ test: setup static ## Run all tests
 	scripts/elasticmq
 	scripts/frameworks laravel10 symfony5 symfony7
 	python3 -m unittest --quiet tests/php/stock/cli_driver.py
-	cargo test --workspace
+	cargo test --workspace --lib --bins --tests
 
 .PHONY: test-queue
 test-queue: setup ## Test with ten thousand messages in each kind of queue; a minute

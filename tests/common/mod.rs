@@ -92,9 +92,9 @@ impl Surus {
         self.log.lock().unwrap().clone()
     }
 
-    /// Waits until `condition` holds for the log; panics with the log after ten seconds.
+    /// Waits until `condition` holds for the log; panics with the log after a minute.
     pub fn wait_for_log(&self, condition: impl Fn(&str) -> bool) {
-        for _ in 0..1000 {
+        for _ in 0..6000 {
             if condition(&self.log.lock().unwrap()) {
                 return;
             }

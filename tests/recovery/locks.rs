@@ -48,7 +48,7 @@ fn open_transaction_on_a_boot_connection_ends_with_its_request() {
                 ),
             ],
         );
-        let other = Site::start(&["--workers", "1"], &[]);
+        let other = Site::start(&["--workers", "1"], &[all_extensions()]);
         let database = site.dir.path().join("writable/db");
         let probe = format!(
             "$db = new PDO('sqlite:{}', null, null, [PDO::ATTR_TIMEOUT => 0]); $db->exec('begin immediate');

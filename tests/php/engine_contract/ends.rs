@@ -66,7 +66,7 @@ engine_contract! {
             let began = Instant::now();
             let over = engine.answer(engine.php(code).timeout(Duration::from_millis(300))).await;
             assert!(matches!(over, Err(Failure::TimedOut)), "{code}: {over:?}");
-            assert!(began.elapsed() < Duration::from_secs(5));
+            assert!(began.elapsed() < Duration::from_secs(25));
             assert_eq!(engine.text("echo 'next';").await, "next");
         }
         if engine.process_goes_on() {

@@ -403,7 +403,7 @@ impl Answer {
 
 /// Polls until `condition` holds.
 pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..4000 {
+    for _ in 0..12_000 {
         if condition() {
             return;
         }

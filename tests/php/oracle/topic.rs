@@ -99,6 +99,10 @@ impl Trial<'_> {
                 say(Name::Fpm, what);
             }
             for &who in &others {
+                // A php-cgi has no request before.
+                if who == Name::Cgi && number >= steps.len() {
+                    continue;
+                }
                 match self.ask(who, step) {
                     Err(error) => say(who, error),
                     Ok(answer) => {
