@@ -62,6 +62,12 @@ ROUNDS ?= 10000
 test-leaks: setup ## Test that requests leave nothing behind in 10000 rounds, or ROUNDS, on all that isolate, or ENGINES; hours
 	LEAK_ROUNDS=$(ROUNDS) cargo test --release --test rewind -- --nocapture after_rounds
 
+RANDOM ?= 10000
+
+.PHONY: test-random
+test-random: setup ## Test that no random number repeats in 10000 requests, or RANDOM, on every engine; minutes
+	RANDOM_REQUESTS=$(RANDOM) cargo test --release --test php -- --nocapture random::
+
 SHARED_MEMORY_SECONDS ?= 600
 
 .PHONY: test-shared-memory
