@@ -118,7 +118,7 @@ impl Bench {
             }
             (None, None) => return Err("has no script".into()),
         };
-        let (bytes, method) = request::request(test)?;
+        let request = request::request(test)?;
         let mut ini: Vec<String> = INI.map(String::from).into();
         for line in test.text("INI").unwrap_or_default().lines() {
             let line = line
@@ -131,7 +131,7 @@ impl Bench {
         let scan_dir = self.scan_dir(test, &dir, &ini)?;
         let file = dir.join(test.script());
         std::fs::write(&file, script).unwrap();
-        let outcome = self.ask(&dir, &file, &ini, &bytes, &method, scan_dir, test);
+        let outcome = self.ask(&dir, &file, &ini, &request, scan_dir, test);
         if let Some(code) = test.get("CLEAN") {
             let name = test.script().replace(".php", ".clean.php");
             self.php(&dir, &name, code, &ini, scan_dir);
@@ -169,8 +169,7 @@ impl Bench {
         dir: &Path,
         file: &Path,
         ini: &[String],
-        bytes: &[u8],
-        method: &str,
+        (bytes, method): &(Vec<u8>, String),
         scan_dir: &str,
         test: &Phpt,
     ) -> Result<Outcome, String> {
