@@ -49,7 +49,7 @@ test: setup static ## Run all tests
 	scripts/elasticmq
 	scripts/frameworks laravel10 symfony5 symfony7 wordpress6
 	python3 -m unittest --quiet tests/php/stock/cli_driver.py
-	cargo test --workspace
+	cargo test --workspace --lib --bins --tests
 
 .PHONY: test-queue
 test-queue: setup ## Test with ten thousand messages in each kind of queue; a minute
@@ -67,6 +67,12 @@ ROUNDS ?= 10000
 .PHONY: test-leaks
 test-leaks: setup ## Test that requests leave nothing behind in 10000 rounds, or ROUNDS, on all that isolate, or ENGINES; hours
 	LEAK_ROUNDS=$(ROUNDS) cargo test --release --test rewind -- --nocapture after_rounds
+
+RANDOM ?= 10000
+
+.PHONY: test-random
+test-random: setup ## Test that no random number repeats in 10000 requests, or RANDOM, on every engine; minutes
+	RANDOM_REQUESTS=$(RANDOM) cargo test --release --test php -- --nocapture random::
 
 SHARED_MEMORY_SECONDS ?= 600
 

@@ -114,12 +114,11 @@ fn closed_connection_holds_no_descriptor_while_php_continues() {
     let before = sockets(&surus);
     let wire = busy(&surus);
     assert_eq!(sockets(&surus), before + 1);
-    let began = Instant::now();
     drop(wire);
     while sockets(&surus) > before {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(began.elapsed() < Duration::from_millis(2500));
+    assert!(!surus.log().contains("slept"), "{}", surus.log());
 }
 
 const STATIC: &str = "GET /static.txt HTTP/1.1\r\nHost: a\r\n\r\n";

@@ -20,7 +20,7 @@ if (isset($query['drip'])) {
     for ($i = 0; $i < $query['drip']; $i++) { usleep(300000); echo 'drip'; flush(); }
     exit;
 }
-if (isset($query['sleep'])) { error_log('begun'); usleep($query['sleep'] * 1000); }
+if (isset($query['sleep'])) { error_log('begun'); usleep($query['sleep'] * 1000); error_log('slept'); }
 header('Content-Type: application/json');
 $body = file_get_contents('php://input');
 echo json_encode(['body' => $body] + $_SERVER, JSON_UNESCAPED_SLASHES | JSON_INVALID_UTF8_SUBSTITUTE);

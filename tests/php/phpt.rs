@@ -55,17 +55,20 @@ fn php_passes_its_own_web_tests() {
         .filter(|test| test.path.contains(&word))
         .collect();
     let exceptions: Exceptions = toml::from_str(include_str!("phpt/exceptions.toml")).unwrap();
-    let mut failures = Vec::new();
     // The other engines share the code of these two; ENGINES selects them.
     let by_default =
         |name: &str| std::env::var_os("ENGINES").is_some() || matches!(name, "classic" | "rewind");
-    for subject in subjects()
-        .into_iter()
-        .filter(|subject| by_default(subject.name))
-    {
-        let outcomes = run_all(&source, subject, &tests);
-        failures.extend(report(subject, &outcomes, &exceptions));
-    }
+    let subjects = subjects().into_iter();
+    let chosen: Vec<_> = subjects.filter(|it| by_default(it.name)).collect();
+    let failures = std::thread::scope(|threads| {
+        let run = |subject| report(subject, &run_all(&source, subject, &tests), &exceptions);
+        let running = chosen
+            .into_iter()
+            .map(|subject| threads.spawn(move || run(subject)));
+        let running: Vec<_> = running.collect();
+        let failed = running.into_iter().flat_map(|it| it.join().unwrap());
+        failed.collect::<Vec<_>>()
+    });
     assert!(failures.is_empty(), "\n{}", failures.join("\n\n"));
 }
 
@@ -86,13 +89,13 @@ fn source() -> Option<PathBuf> {
     dir.join("run-tests.php").exists().then_some(dir)
 }
 
-/// Three at a time, because a test mostly waits for a server to start and stop.
+/// Two at a time, because a test mostly waits for a server to start and stop.
 fn run_all<'a>(source: &Path, subject: Subject, tests: &'a [Phpt]) -> BTreeMap<&'a str, Outcome> {
     let bench = Bench::new(source, subject, tests);
     let outcomes = Mutex::new(BTreeMap::new());
     let next = AtomicUsize::new(0);
     std::thread::scope(|threads| {
-        for _ in 0..3 {
+        for _ in 0..2 {
             threads.spawn(|| {
                 while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = bench.run(test);

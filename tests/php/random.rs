@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::common::engines::{Home, subjects};
+use crate::common::engines::{Home, Subject, subjects};
 use crate::common::extension_files;
 use crate::common::php::lacks;
 use hello::Listener;
@@ -96,85 +96,95 @@ impl Exceptions {
 
 #[test]
 fn random_value_never_repeats_across_workers() {
-    let asked = std::env::var("RANDOM_REQUESTS").map(|text| text.parse().unwrap());
     let exceptions: Exceptions = toml::from_str(include_str!("random/exceptions.toml")).unwrap();
-    let mut failures = Vec::new();
-    for subject in subjects() {
-        // Processes that share a booted state could also share its random numbers.
-        let shares = matches!(subject.name, "fork" | "rewind");
-        let requests: usize = asked.clone().unwrap_or(if shares { 1000 } else { 200 });
-        let home = Home::of("php/random");
-        let args = ["-d", "ffi.enable=1", "-d", "opcache.enable=1"];
-        let scan_dir = extension_files(home.root.parent().unwrap(), "gd gmp imagick ldap uuid xsl");
-        // Without the OpenSSL configuration that names all certificates, because reading them
-        // dominates the run time.
-        let env = [
-            ("PHP_INI_SCAN_DIR", scan_dir.as_str()),
-            ("SURUS_ENV_LDAPNOINIT", "1"),
-        ];
-        let surus = home.serve_in(subject, "worker.php", "front.php", 2, &args, &env);
-        let listeners = ["stream", "curl", "ldap", "form"].map(Listener::start);
-        let query: Vec<_> = listeners.iter().map(Listener::query).collect();
-        let url = format!("{}/draw?{}", surus.url, query.join("&"));
-        let drawn = Mutex::new(Drawn::default());
-        let workers = Mutex::new(BTreeSet::new());
-
-        let draw = |times: usize| {
-            std::thread::scope(|threads| {
-                for _ in 0..2 {
-                    threads.spawn(|| {
-                        let agent = ureq::agent();
-                        for _ in 0..times / 2 {
-                            let mut answer = agent.get(&url).call().unwrap_or_else(|error| {
-                                panic!("{}: {error}\n{}", subject.name, surus.log())
-                            });
-                            let text = answer.body_mut().read_to_string().unwrap();
-                            let answer: Answer = serde_json::from_str(&text).expect(&text);
-                            workers.lock().unwrap().insert(answer.worker);
-                            let mut drawn = drawn.lock().unwrap();
-                            for (source, value) in &answer.draws {
-                                drawn.add(source, value);
-                            }
-                        }
-                    });
-                }
-            });
-        };
-        draw(requests);
-        let before = workers.lock().unwrap().clone();
-        assert!(before.len() >= 2, "{}: {before:?}", subject.name);
-        if subject.keeps_workers {
-            // If workers were replaced after each request, nothing would repeat, and the test would
-            // show nothing.
-            assert_eq!(before.len(), 2, "{}\n{}", subject.name, surus.log());
-            for pid in &before {
-                let pid = pid.to_string();
-                let _ = Command::new("kill").args(["-s", "KILL", &pid]).status();
-            }
-            // The first replacement worker may answer many requests before the second exists.
-            let until = Instant::now() + Duration::from_secs(30);
-            loop {
-                draw(requests / 10);
-                let after = workers.lock().unwrap().len();
-                if after >= before.len() + 2 {
-                    break;
-                }
-                assert!(Instant::now() < until, "{}: {after}", subject.name);
-            }
-        }
-
-        let mut drawn = drawn.into_inner().unwrap();
-        for listener in &listeners {
-            for (source, value) in listener.heard() {
-                drawn.add(&source, &value);
-            }
-        }
-        assert_complete(&drawn, requests);
-        let sources = drawn.0.len();
-        println!("{}: {sources} sources, {requests} requests", subject.name);
-        failures.extend(exceptions.judge(subject.name, &drawn.repeated()));
-    }
+    let exceptions = &exceptions;
+    let failures = std::thread::scope(|threads| {
+        let drawing: Vec<_> = subjects()
+            .into_iter()
+            .map(|subject| threads.spawn(move || repetitions(subject, exceptions)))
+            .collect();
+        let drawn = drawing.into_iter().flat_map(|drawn| drawn.join().unwrap());
+        drawn.collect::<Vec<_>>()
+    });
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+/// Draws on one engine; returns what repeats unexpectedly.
+fn repetitions(subject: Subject, exceptions: &Exceptions) -> Vec<String> {
+    let asked = std::env::var("RANDOM_REQUESTS").map(|text| text.parse().unwrap());
+    // Processes that share a booted state could also share its random numbers.
+    let shares = matches!(subject.name, "fork" | "rewind");
+    let requests: usize = asked.unwrap_or(if shares { 400 } else { 200 });
+    let home = Home::of("php/random");
+    let args = ["-d", "ffi.enable=1", "-d", "opcache.enable=1"];
+    let scan_dir = extension_files(home.root.parent().unwrap(), "gd gmp imagick ldap uuid xsl");
+    // Without the OpenSSL configuration that names all certificates, because reading them
+    // dominates the run time.
+    let env = [
+        ("PHP_INI_SCAN_DIR", scan_dir.as_str()),
+        ("SURUS_ENV_LDAPNOINIT", "1"),
+    ];
+    let surus = home.serve_in(subject, "worker.php", "front.php", 2, &args, &env);
+    let listeners = ["stream", "curl", "ldap", "form"].map(Listener::start);
+    let query: Vec<_> = listeners.iter().map(Listener::query).collect();
+    let url = format!("{}/draw?{}", surus.url, query.join("&"));
+    let drawn = Mutex::new(Drawn::default());
+    let workers = Mutex::new(BTreeSet::new());
+
+    let draw = |times: usize| {
+        std::thread::scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    let agent = ureq::agent();
+                    for _ in 0..times / 2 {
+                        let mut answer = agent.get(&url).call().unwrap_or_else(|error| {
+                            panic!("{}: {error}\n{}", subject.name, surus.log())
+                        });
+                        let text = answer.body_mut().read_to_string().unwrap();
+                        let answer: Answer = serde_json::from_str(&text).expect(&text);
+                        workers.lock().unwrap().insert(answer.worker);
+                        let mut drawn = drawn.lock().unwrap();
+                        for (source, value) in &answer.draws {
+                            drawn.add(source, value);
+                        }
+                    }
+                });
+            }
+        });
+    };
+    draw(requests);
+    let before = workers.lock().unwrap().clone();
+    assert!(before.len() >= 2, "{}: {before:?}", subject.name);
+    if subject.keeps_workers {
+        // If workers were replaced after each request, nothing would repeat, and the test would
+        // show nothing.
+        assert_eq!(before.len(), 2, "{}\n{}", subject.name, surus.log());
+        for pid in &before {
+            let pid = pid.to_string();
+            let _ = Command::new("kill").args(["-s", "KILL", &pid]).status();
+        }
+        // The first replacement worker may answer many requests before the second exists.
+        let until = Instant::now() + Duration::from_secs(30);
+        loop {
+            draw(requests / 10);
+            let after = workers.lock().unwrap().len();
+            if after >= before.len() + 2 {
+                break;
+            }
+            assert!(Instant::now() < until, "{}: {after}", subject.name);
+        }
+    }
+
+    let mut drawn = drawn.into_inner().unwrap();
+    for listener in &listeners {
+        for (source, value) in listener.heard() {
+            drawn.add(&source, &value);
+        }
+    }
+    assert_complete(&drawn, requests);
+    let sources = drawn.0.len();
+    println!("{}: {sources} sources, {requests} requests", subject.name);
+    exceptions.judge(subject.name, &drawn.repeated())
 }
 
 /// PHP 8.2 seeds it with the microsecond and the process id. A worker that seeded it in each

@@ -22,6 +22,8 @@ mod signals;
 mod trust;
 
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 type Test = (&'static str, fn());
 
@@ -211,25 +213,43 @@ fn main() -> ExitCode {
         return hostile::be_keeper(project.as_ref());
     }
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let list = words.iter().any(|word| word == "--list");
     let filters: Vec<_> = words.iter().filter(|word| !word.starts_with('-')).collect();
-    let mut failed = Vec::new();
-    for (name, test) in TESTS {
-        if !filters.is_empty() && !filters.iter().any(|filter| name.contains(filter.as_str())) {
-            continue;
-        }
-        if list {
-            println!("{name}: test");
-            continue;
-        }
-        println!("test {name} ...");
-        if std::panic::catch_unwind(test).is_err() {
-            failed.push(*name);
-        }
+    let chosen = |(name, _): &&Test| {
+        filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()))
+    };
+    let tests: Vec<_> = TESTS.iter().filter(chosen).collect();
+    if words.iter().any(|word| word == "--list") {
+        tests.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
     }
+    let failed = run(&tests);
     if failed.is_empty() {
         return ExitCode::SUCCESS;
     }
     println!("failed: {failed:?}");
     ExitCode::FAILURE
+}
+
+/// Runs `RUST_TEST_THREADS` tests at once, as the test harness does; returns the names of those
+/// that failed.
+fn run(tests: &[&Test]) -> Vec<&'static str> {
+    let threads = std::env::var("RUST_TEST_THREADS").ok();
+    let threads = threads
+        .and_then(|threads| threads.parse().ok())
+        .unwrap_or(2);
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((name, test)) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let passed = std::panic::catch_unwind(test).is_ok();
+                    println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+                    if !passed {
+                        failed.lock().unwrap().push(*name);
+                    }
+                }
+            });
+        }
+    });
+    failed.into_inner().unwrap()
 }

@@ -53,11 +53,11 @@ fn client_that_disconnects_at_any_time_does_no_harm() {
         .unwrap();
     stream.read_exact(&mut [0; 10_000]).unwrap();
     drop(stream);
-    // The 16 MiB of that script would take 4 seconds.
+    // That script would take a minute.
     let began = std::time::Instant::now();
     assert_eq!(site.get("/hello.php").body, "hello");
     assert!(
-        began.elapsed() < Duration::from_secs(3),
+        began.elapsed() < Duration::from_secs(50),
         "{:?}",
         began.elapsed()
     );

@@ -1,6 +1,7 @@
 //! Tests locks that a request takes on files of the boot and does not release.
 
 use crate::booted::{BOOT, try_booted};
+use crate::common::php::all_extensions;
 use crate::site::{Site, until};
 
 fn write(site: &Site, files: &[(&str, &str)]) {
@@ -23,7 +24,7 @@ fn open_transaction_on_a_boot_connection_ends_with_its_request() {
             $db->exec('pragma journal_mode = {journal}; create table t (a)');
             {BOOT}"
         );
-        let site = try_booted(engine, &boot, &["--workers", "1"], &[])
+        let site = try_booted(engine, &boot, &["--workers", "1"], &[all_extensions()])
             .unwrap_or_else(|log| panic!("{engine}: {log}"));
         write(
             &site,
@@ -47,7 +48,7 @@ fn open_transaction_on_a_boot_connection_ends_with_its_request() {
                 ),
             ],
         );
-        let other = Site::start(&["--workers", "1"], &[]);
+        let other = Site::start(&["--workers", "1"], &[all_extensions()]);
         let database = site.dir.path().join("writable/db");
         let probe = format!(
             "$db = new PDO('sqlite:{}', null, null, [PDO::ATTR_TIMEOUT => 0]); $db->exec('begin immediate');

@@ -226,7 +226,7 @@ fn survives(engine: &str) {
         (0..20).all(|_| ask_once(&site) == Some(200))
     });
     assert!(
-        ended.elapsed() < Duration::from_secs(15),
+        ended.elapsed() < Duration::from_secs(50),
         "{:?}",
         ended.elapsed()
     );

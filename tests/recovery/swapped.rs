@@ -1,11 +1,12 @@
 //! Tests changes of a request that keep sizes and numbers: they must not pass for unchanged.
 
 use crate::booted::try_booted;
+use crate::common::php::all_extensions;
 use crate::site::Site;
 
 fn booted(boot: &str, args: &[&str]) -> Site {
     let args = [&["--workers", "1"], args].concat();
-    try_booted("rewind", boot, &args, &[]).unwrap_or_else(|log| panic!("{log}"))
+    try_booted("rewind", boot, &args, &[all_extensions()]).unwrap_or_else(|log| panic!("{log}"))
 }
 
 fn ask(site: &Site, query: &str) -> String {

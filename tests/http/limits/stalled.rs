@@ -45,7 +45,8 @@ async fn stall(page: &str, settings: &[(&str, &str)]) -> (u64, u64) {
         ("SURUS_ACCESS_LOG_FORMAT", "off"),
         ("SURUS_ENGINE_WORKERS", "4"),
         ("SURUS_ENGINE_MAX_QUEUE", "10000"),
-        ("SURUS_ENGINE_QUEUE_TIMEOUT", "60s"),
+        ("SURUS_ENGINE_QUEUE_TIMEOUT", "10m"),
+        ("SURUS_HTTP_REQUEST_TIMEOUT", "10m"),
         ("SURUS_ENGINE_QUEUE_INTERVAL", "10m"),
         // Takes longer under other load; the clients disconnect by themselves.
         ("SURUS_HTTP_SEND_TIMEOUT", "10m"),

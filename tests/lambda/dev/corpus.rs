@@ -87,7 +87,7 @@ const FUNCTION: &str = "WHOisFUN";
 
 /// Panics with all differences of the topic.
 fn check(topic: &str, text: &str, mode: Mode, fronts: &[Front]) {
-    let Topic { ini, cases } = load(topic, text);
+    let Topic { ini, cases, .. } = load(topic, text);
     let home = Home::empty();
     write_scripts(&home.root.join("scripts"));
     cases

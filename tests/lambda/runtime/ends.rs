@@ -193,7 +193,7 @@ fn sigterm_does_not_wait_for_a_hanging_script() {
     assert!(function.end().success());
     // Workers get 250 ms; slow machines need more time to end processes.
     assert!(
-        began.elapsed() < Duration::from_secs(5),
+        began.elapsed() < Duration::from_secs(30),
         "{:?}",
         began.elapsed()
     );
@@ -217,7 +217,7 @@ fn script_within_the_shutdown_time_finishes() {
     function.dir.write("gate", "");
     assert!(function.end().success());
     assert!(
-        began.elapsed() < Duration::from_secs(5),
+        began.elapsed() < Duration::from_secs(30),
         "{:?}",
         began.elapsed()
     );

@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::exceptions::is_exempt;
+use crate::common::php::few_extensions;
 
 /// An engine of the catalogue, running or not booted yet.
 pub struct Subject {
@@ -58,6 +59,9 @@ pub fn subject(entry: &'static Entry) -> Subject {
     let settings = Settings {
         workers: Some(2),
         spare_workers: 0,
+        // A busy machine rejects no request, except where a test wants that.
+        queue_timeout: time(600_000),
+        queue_interval: time(600_000),
         // As for the program: the one built with the sanitizers.
         surus_php: std::env::var_os("SURUS_ENGINE_SURUS_PHP").map(Into::into),
         ..Settings::default()
@@ -76,7 +80,7 @@ impl Subject {
                 ("log_errors".into(), "1".into()),
                 ("output_buffering".into(), "0".into()),
             ],
-            env: BTreeMap::new(),
+            env: BTreeMap::from([("PHP_INI_SCAN_DIR".into(), few_extensions().into())]),
             dir: Arc::new(dir),
             boot: match entry.runs_scripts() {
                 true => BOOT,
@@ -193,7 +197,7 @@ impl Subject {
                 path_info: std::ffi::OsString::new(),
                 query: None,
             },
-            timeout: Duration::from_secs(40),
+            timeout: Duration::from_secs(120),
             patience: true,
             hold: None,
         }
@@ -403,7 +407,7 @@ impl Answer {
 
 /// Polls until `condition` holds.
 pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..4000 {
+    for _ in 0..12_000 {
         if condition() {
             return;
         }

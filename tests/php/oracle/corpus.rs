@@ -18,6 +18,9 @@ pub struct Topic {
     /// `.user.ini`.
     #[serde(default)]
     pub ini: String,
+    /// Whether cases need more extensions than other tests.
+    #[serde(default)]
+    pub all_extensions: bool,
     #[serde(rename = "case")]
     pub cases: Vec<Case>,
 }

@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::answer::Answer;
+use super::corpus::Topic;
 use super::request::Request;
 use super::vars::cgi_variables;
 use super::watch::Watch;
 use super::{cgi, fastcgi, http};
 use crate::common::Surus;
-use crate::common::php::minor;
+use crate::common::php::{few_extensions, minor};
 
-/// The paths of Debian's php-fpm, php-cgi and php-fpm configuration for this PHP version.
+/// The paths of Debian's php-fpm, php-cgi and php.ini for this PHP version.
 struct Installed {
     fpm: String,
     cgi: String,
     ini: String,
-    scan_dir: String,
 }
 
 impl Installed {
@@ -31,7 +31,6 @@ impl Installed {
             fpm: format!("/usr/sbin/php-fpm{minor}"),
             cgi: format!("/usr/bin/php-cgi{minor}"),
             ini: format!("/etc/php/{minor}/fpm/php.ini"),
-            scan_dir: format!("/etc/php/{minor}/fpm/conf.d"),
         };
         for program in [&found.fpm, &found.cgi] {
             assert!(
@@ -65,9 +64,11 @@ impl Name {
     }
 }
 
-/// The oracles in `ORACLES` to compare with php-fpm, the reference; all by default.
-fn chosen() -> Vec<Name> {
+/// The oracles in `ORACLES` to compare with php-fpm, the reference. By default that is Surus, and
+/// php-cgi once for each topic.
+fn chosen(engine: &str) -> Vec<Name> {
     match std::env::var("ORACLES") {
+        Err(_) if engine != "classic" => vec![Name::Surus],
         Err(_) => vec![Name::Cgi, Name::Surus],
         Ok(words) => words
             .split(',')
@@ -114,9 +115,9 @@ pub struct Oracles {
 }
 
 impl Oracles {
-    /// Starts all oracles. `ini` is added to every php.ini. `fill` writes the document root, its
-    /// first argument; scripts may write to the second.
-    pub fn start(engine: &str, ini: &str, fill: impl FnOnce(&Path, &Path)) -> Oracles {
+    /// Starts all oracles. The topic's `ini` is added to every php.ini. `fill` writes the document
+    /// root, its first argument; scripts may write to the second.
+    pub fn start(engine: &str, topic: &Topic, fill: impl FnOnce(&Path, &Path)) -> Oracles {
         let installed = Installed::find();
         let dir = tempfile::Builder::new().prefix("oracle").tempdir().unwrap();
         let home = dir.path().canonicalize().unwrap();
@@ -124,14 +125,18 @@ impl Oracles {
         for dir in [&root, &state, &added] {
             std::fs::create_dir(dir).unwrap();
         }
-        std::fs::write(added.join("oracle.ini"), ini).unwrap();
-        let scan_dir = format!("{}:{}", installed.scan_dir, added.display());
+        std::fs::write(added.join("oracle.ini"), &topic.ini).unwrap();
+        let extensions = match topic.all_extensions {
+            true => &format!("/etc/php/{}/fpm/conf.d", minor()),
+            false => few_extensions(),
+        };
+        let scan_dir = format!("{extensions}:{}", added.display());
         fill(&root, &state);
         // php-fpm's workers run as another user.
         std::fs::set_permissions(&home, PermissionsExt::from_mode(0o755)).unwrap();
         std::fs::set_permissions(&state, PermissionsExt::from_mode(0o777)).unwrap();
 
-        let chosen = chosen();
+        let chosen = chosen(engine);
         let surus = chosen.contains(&Name::Surus).then(|| {
             // Compression belongs to the HTTP front end, not to PHP.
             let mut env = vec![

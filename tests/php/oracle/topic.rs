@@ -4,7 +4,7 @@ use regex::bytes::Regex;
 
 use super::answer::Answer;
 use super::compare::{Blind, differences};
-use super::corpus::{Case, Step, Topic, Touch, load, write_scripts};
+use super::corpus::{Case, Step, Touch, load, write_scripts};
 use super::exceptions::{self, Exceptions};
 use super::oracles::{Name, Oracles, eventually};
 use super::watch::Watch;
@@ -12,8 +12,9 @@ use crate::common::php::is_since;
 
 /// Panics with all differences of the topic when Surus uses `engine`.
 pub fn check(engine: &str, topic: &str, text: &str) {
-    let Topic { ini, cases } = load(topic, text);
-    let mut oracles = Oracles::start(engine, &ini, |root, state| {
+    let read = load(topic, text);
+    let cases = &read.cases;
+    let mut oracles = Oracles::start(engine, &read, |root, state| {
         write_scripts(&root.join("scripts"));
         cases.iter().for_each(|case| case.write(root, state));
     });
@@ -98,6 +99,10 @@ impl Trial<'_> {
                 say(Name::Fpm, what);
             }
             for &who in &others {
+                // A php-cgi has no request before.
+                if who == Name::Cgi && number >= steps.len() {
+                    continue;
+                }
                 match self.ask(who, step) {
                     Err(error) => say(who, error),
                     Ok(answer) => {

@@ -11,6 +11,7 @@ use super::request;
 use super::sections::Phpt;
 use crate::common::Surus;
 use crate::common::engines::Subject;
+use crate::common::php::{all_extensions, few_extensions, is_few};
 use crate::oracle::http;
 
 pub enum Outcome {
@@ -117,7 +118,7 @@ impl Bench {
             }
             (None, None) => return Err("has no script".into()),
         };
-        let (bytes, method) = request::request(test)?;
+        let request = request::request(test)?;
         let mut ini: Vec<String> = INI.map(String::from).into();
         for line in test.text("INI").unwrap_or_default().lines() {
             let line = line
@@ -127,33 +128,40 @@ impl Bench {
                 ini.push(format!("{}={}", name.trim(), value.trim()));
             }
         }
-        if let Some(code) = test.get("SKIPIF") {
-            let said = self.php(
-                &dir,
-                &test.script().replace(".php", ".skip.php"),
-                code,
-                &ini,
-            );
-            if said.to_ascii_lowercase().starts_with("skip") {
-                let reason = said.lines().next().unwrap_or_default();
-                return Err(reason
-                    .trim_start_matches(['s', 'k', 'i', 'p', ':', ' ', '-'])
-                    .into());
-            }
-        }
+        let scan_dir = self.scan_dir(test, &dir, &ini)?;
         let file = dir.join(test.script());
         std::fs::write(&file, script).unwrap();
-        let outcome = self.ask(&dir, &file, &ini, &bytes, &method, test);
+        let outcome = self.ask(&dir, &file, &ini, &request, scan_dir, test);
         if let Some(code) = test.get("CLEAN") {
-            self.php(
-                &dir,
-                &test.script().replace(".php", ".clean.php"),
-                code,
-                &ini,
-            );
+            let name = test.script().replace(".php", ".clean.php");
+            self.php(&dir, &name, code, &ini, scan_dir);
         }
         let _ = std::fs::remove_file(&file);
         outcome
+    }
+
+    /// The directory with the extensions that the test needs. An error says why it is skipped.
+    fn scan_dir(&self, test: &Phpt, dir: &Path, ini: &[String]) -> Result<&str, String> {
+        let needed = test.text("EXTENSIONS").unwrap_or_default();
+        let few = needed.lines().all(|name| is_few(name.trim()));
+        let mut reason = String::new();
+        for scan_dir in [few_extensions(), all_extensions().1][usize::from(!few)..]
+            .iter()
+            .copied()
+        {
+            let Some(code) = test.get("SKIPIF") else {
+                return Ok(scan_dir);
+            };
+            let name = test.script().replace(".php", ".skip.php");
+            let said = self.php(dir, &name, code, ini, scan_dir);
+            if !said.to_ascii_lowercase().starts_with("skip") {
+                return Ok(scan_dir);
+            }
+            reason = said.lines().next().unwrap_or_default().to_string();
+        }
+        Err(reason
+            .trim_start_matches(['s', 'k', 'i', 'p', ':', ' ', '-'])
+            .into())
     }
 
     fn ask(
@@ -161,8 +169,8 @@ impl Bench {
         dir: &Path,
         file: &Path,
         ini: &[String],
-        bytes: &[u8],
-        method: &str,
+        (bytes, method): &(Vec<u8>, String),
+        scan_dir: &str,
         test: &Phpt,
     ) -> Result<Outcome, String> {
         let mut args = vec!["--engine", self.subject.name, "--workers", "1"];
@@ -177,6 +185,7 @@ impl Bench {
         // directory.
         let admin = format!("unix:{}.admin", file.display());
         let env = [
+            ("PHP_INI_SCAN_DIR", scan_dir),
             ("SURUS_ADMIN_LISTEN", admin.as_str()),
             ("SURUS_ACCESS_LOG_FORMAT", "off"),
             ("SURUS_COMPRESS_ENABLED", "false"),
@@ -185,7 +194,7 @@ impl Bench {
         let env = if self.subject.boots {
             &env[..]
         } else {
-            &env[..3]
+            &env[..4]
         };
         let surus = match Surus::spawn(dir, &args, env) {
             Ok(surus) => surus,
@@ -205,7 +214,7 @@ impl Bench {
     }
 
     /// The output of the test's own helper script.
-    fn php(&self, dir: &Path, name: &str, code: &[u8], ini: &[String]) -> String {
+    fn php(&self, dir: &Path, name: &str, code: &[u8], ini: &[String], scan_dir: &str) -> String {
         let file = dir.join(name);
         std::fs::write(&file, code).unwrap();
         let mut command = Command::new("php-cgi");
@@ -216,6 +225,7 @@ impl Bench {
         let output = command
             .arg(&file)
             .current_dir(dir)
+            .env("PHP_INI_SCAN_DIR", scan_dir)
             .stdin(Stdio::null())
             .output()
             .unwrap();
