@@ -285,7 +285,6 @@ fn encode(spec: &Spec, boot: Option<&Boot>, requests: u16) -> anyhow::Result<Vec
         "direct_binding",
         if spec.direct_binding { "1" } else { "0" },
     )?;
-    put("busy_poll", &spec.busy_poll.as_micros().to_string())?;
     put("workers", &spec.workers.to_string())?;
     put("requests", &requests.to_string())?;
     put("max_requests", &spec.max_requests.to_string())?;

@@ -17,7 +17,7 @@ use tracing::debug;
 use super::attention::Attention;
 use super::in_flight::{Holder, InFlightRequest, InFlightRequests, Key, Progress};
 use super::master::Spec;
-use crate::busy_poll::PollBudget;
+use crate::busy_poll::PollPolicy;
 use crate::engine::Report;
 use crate::engines::workers::exit_reason;
 use crate::engines::workers::exit_reason::Killed;
@@ -37,7 +37,7 @@ pub struct GenerationState {
     pub in_flight: InFlightRequests,
     pub attention: Attention,
     pub warm_worker: WarmWorkerHint,
-    pub poll_budget: PollBudget,
+    pub polling: PollPolicy,
     pub metrics: Arc<Metrics>,
     pub queue_wait: Histogram,
     pub(crate) engine: &'static str,
@@ -127,7 +127,7 @@ impl GenerationState {
             in_flight: InFlightRequests::new(requests),
             attention: Attention::default(),
             warm_worker: WarmWorkerHint::default(),
-            poll_budget: PollBudget::new(spec.busy_poll),
+            polling: PollPolicy::new(spec.busy_poll),
             queue_wait: metrics.queue_duration(spec.name),
             metrics,
             engine: spec.name,
