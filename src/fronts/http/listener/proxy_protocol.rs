@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use bytes::BytesMut;
 use ppp::{PartialResult, v1, v2};
 
-use crate::fronts::http::transport::io::Socket;
+use crate::fronts::http::transport::socket::Socket;
 
 /// The content of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

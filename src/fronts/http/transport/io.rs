@@ -1,9 +1,7 @@
-//! The bytes of a connection over TCP or a unix socket: records progress for timeouts, and sends
-//! early hints and files.
+//! The bytes of a connection: records progress for timeouts, and sends early hints and files.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -12,8 +10,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::HeaderMap;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Sleep;
 
@@ -21,103 +18,8 @@ use crate::event::EarlyHints;
 
 use super::file_queue::{FileQueue, is_placeholder};
 use super::request_line::{BodyFraming, RequestLineEncoder};
+use super::socket::Socket;
 use super::timeouts::ConnectionTimers;
-
-/// A client's socket.
-pub enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Socket {
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.try_write(bytes),
-            Socket::Unix(stream) => stream.try_write(bytes),
-        }
-    }
-
-    fn try_write_vectored(&self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.try_write_vectored(bytes),
-            Socket::Unix(stream) => stream.try_write_vectored(bytes),
-        }
-    }
-
-    fn try_send_file(&self, file: &File, offset: u64, most: usize) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.try_io(Interest::WRITABLE, || {
-                surus_sys::seqpacket::send_file(stream.as_fd(), file.as_fd(), offset, most)
-            }),
-            Socket::Unix(stream) => stream.try_io(Interest::WRITABLE, || {
-                surus_sys::seqpacket::send_file(stream.as_fd(), file.as_fd(), offset, most)
-            }),
-        }
-    }
-
-    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Socket::Tcp(stream) => stream.poll_write_ready(cx),
-            Socket::Unix(stream) => stream.poll_write_ready(cx),
-        }
-    }
-
-    /// Waits for bytes and appends them; returns 0 at the end.
-    pub async fn read(&self, to: &mut BytesMut) -> io::Result<usize> {
-        std::future::poll_fn(|cx| self.poll_append(cx, to)).await
-    }
-
-    fn poll_append(&self, cx: &mut Context<'_>, to: &mut BytesMut) -> Poll<io::Result<usize>> {
-        let mut piece = [0; 4096];
-        let mut buffer = ReadBuf::new(&mut piece);
-        let n = ready!(self.poll_read(cx, &mut buffer))?;
-        to.put_slice(buffer.filled());
-        Poll::Ready(Ok(n))
-    }
-
-    fn poll_read(&self, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
-        loop {
-            match self.try_read(to) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.poll_read_ready(cx))?;
-                }
-                result => return Poll::Ready(result),
-            }
-        }
-    }
-
-    /// Reads the available bytes. A read that leaves room has emptied the socket, so the next one
-    /// should wait without trying; tokio learns that only from an attempt that would block.
-    fn try_read(&self, mut buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
-        let room = buffer.remaining();
-        let mut emptied = None;
-        let read = match self {
-            Socket::Tcp(stream) => stream.try_io(Interest::READABLE, || {
-                last(stream.try_read_buf(&mut buffer)?, room, &mut emptied)
-            }),
-            Socket::Unix(stream) => stream.try_io(Interest::READABLE, || {
-                last(stream.try_read_buf(&mut buffer)?, room, &mut emptied)
-            }),
-        };
-        emptied.map_or(read, Ok)
-    }
-
-    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Socket::Tcp(stream) => stream.poll_read_ready(cx),
-            Socket::Unix(stream) => stream.poll_read_ready(cx),
-        }
-    }
-}
-
-/// `WouldBlock` if `read` bytes were all there were; `emptied` then contains the count.
-fn last(read: usize, room: usize, emptied: &mut Option<usize>) -> io::Result<usize> {
-    if read == 0 || read == room {
-        return Ok(read);
-    }
-    *emptied = Some(read);
-    Err(io::ErrorKind::WouldBlock.into())
-}
 
 /// The stream that hyper reads from and writes to.
 pub struct Io {
@@ -365,7 +267,7 @@ impl ConnectionState {
     /// bytes resets it, which would destroy the response that says why (RFC 9112, 9.6).
     pub async fn linger(&self) {
         // hyper has done so, unless it takes the connection for a tunnel.
-        if self.shut_down().is_err() || self.ended.load(Ordering::Relaxed) {
+        if self.socket.shut_down().is_err() || self.ended.load(Ordering::Relaxed) {
             return;
         }
         let silence = match self.timers.is_draining() {
@@ -381,13 +283,6 @@ impl ConnectionState {
             }
         };
         let _ = tokio::time::timeout(silence * LINGER_SENDING, silent).await;
-    }
-
-    fn shut_down(&self) -> io::Result<()> {
-        match &self.socket {
-            Socket::Tcp(stream) => shutdown(stream),
-            Socket::Unix(stream) => shutdown(stream),
-        }
     }
 }
 
@@ -531,15 +426,6 @@ impl AsyncWrite for Io {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.shared.shut_down())
-    }
-}
-
-/// Closes the sending direction.
-fn shutdown(stream: &impl AsFd) -> io::Result<()> {
-    match surus_sys::seqpacket::shutdown_write(stream.as_fd()) {
-        // The client closed first.
-        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
-        other => other,
+        Poll::Ready(self.shared.socket.shut_down())
     }
 }

@@ -6,4 +6,5 @@ mod file_queue;
 pub(crate) mod io;
 mod request_line;
 pub(crate) mod sendfile_body;
+pub(crate) mod socket;
 pub(crate) mod timeouts;

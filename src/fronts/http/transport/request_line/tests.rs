@@ -12,7 +12,8 @@ use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::super::io::{ConnectionState, Io, Socket};
+use super::super::io::{ConnectionState, Io};
+use super::super::socket::Socket;
 use super::*;
 
 fn read_in_pieces(text: &[u8], size: usize) -> Vec<u8> {
