@@ -209,7 +209,8 @@ fn laravel_jobs_run_and_failed_ones_are_reported() {
         notes.are(&["release, attempt 1, d of jobs"]);
         surus.wait_for_log(|log| {
             log.contains(
-                "cannot delay App\\Work (d) by 60 s, so it comes again after the visibility timeout",
+                "cannot delay App\\Work (d) by 60 s, so it comes again after the visibility \
+                    timeout",
             )
         });
         assert_eq!(alone(&surus, &message("e", &payload("fail"), 1)), Ok(()));
@@ -443,7 +444,8 @@ fn symfony_application_consumes_its_messages() {
         .iter()
         .fold(Site::new(), |site, part| site.copy(&example("symfony").join(part), part))
         .replace("composer.json", "\"debian\": [", "\"debian\": [\"Symfony/Component/Messenger\", ")
-        .replace("src/Kernel.php", "'http_method_override'", "'messenger' => ['transports' => ['async' => 'in-memory://']], 'http_method_override'")
+        .replace("src/Kernel.php", "'http_method_override'", "'messenger' => ['transports' => \
+            ['async' => 'in-memory://']], 'http_method_override'")
         .replace(
             "src/Kernel.php",
             "$services->load('App\\\\Form\\\\'",
@@ -457,7 +459,8 @@ fn symfony_application_consumes_its_messages() {
             ]);
             $services->load('App\\\\Form\\\\'",
         )
-        .write("src/Greet.php", "<?php namespace App; final class Greet { public function __construct(public string $name) {} }")
+        .write("src/Greet.php", "<?php namespace App; final class Greet { public function \
+            __construct(public string $name) {} }")
         .write("src/Greeter.php", greeter)
         .write("src/Notes.php", NOTES)
         .write("handler.php", OF_THE_KERNEL)

@@ -26,7 +26,8 @@ fn every_answer_is(site: &Site, engine: &str, body: &str) {
 fn child_forked_by_the_boot_serves_no_request() {
     for engine in BOOTED {
         let boot = "if (pcntl_fork() === 0) { surus_serve(fn () => print 'CHILD'); exit; }
-            pcntl_wait($how); error_log('it ended with ' . pcntl_wexitstatus($how)); surus_serve(fn () => print 'PARENT');";
+            pcntl_wait($how); error_log('it ended with ' . pcntl_wexitstatus($how)); \
+            surus_serve(fn () => print 'PARENT');";
         let site = site(engine, boot);
         every_answer_is(&site, engine, "PARENT");
         site.surus.wait_for_log(|log| {
@@ -39,7 +40,8 @@ fn child_forked_by_the_boot_serves_no_request() {
 #[test]
 fn child_forked_by_a_warm_up_serves_no_request() {
     for engine in ["worker", "fork", "rewind"] {
-        let boot = "surus_serve(function () { $child = pcntl_fork(); if ($child === 0) return; pcntl_waitpid($child, $how); echo 'PARENT'; });";
+        let boot = "surus_serve(function () { $child = pcntl_fork(); if ($child === 0) return; \
+            pcntl_waitpid($child, $how); echo 'PARENT'; });";
         let site = try_booted(
             engine,
             boot,
@@ -55,10 +57,12 @@ fn child_forked_by_a_warm_up_serves_no_request() {
 fn children_forked_in_loops_and_script_rests_serve_no_request() {
     let fork = "if (pcntl_fork() === 0) { echo 'CHILD'; flush();";
     let loops = format!(
-        "while (frankenphp_handle_request(function () {{ {fork} return; }} usleep(10000); echo 'PARENT'; }})) {{ pcntl_fork(); }}"
+        "while (frankenphp_handle_request(function () {{ {fork} return; }} usleep(10000); echo \
+            'PARENT'; }})) {{ pcntl_fork(); }}"
     );
     let returns = format!(
-        "surus_serve(function () {{ {fork} return; }} usleep(10000); echo 'PARENT'; }}); touch('after');"
+        "surus_serve(function () {{ {fork} return; }} usleep(10000); echo 'PARENT'; }}); \
+            touch('after');"
     );
     let rest = format!("surus_checkpoint(); {fork} exit; }} usleep(10000); echo 'PARENT';");
     for engine in BOOTED {
@@ -78,7 +82,8 @@ fn children_forked_in_loops_and_script_rests_serve_no_request() {
 fn surviving_child_does_not_delay_the_shutdown_and_its_output_is_logged() {
     for engine in OURS {
         let handler = "function () { $child = pcntl_fork();
-            if ($child === 0) { usleep(2500000); echo 'LATE'; error_log('the child has logged'); throw new Exception('in the child'); }
+            if ($child === 0) { usleep(2500000); echo 'LATE'; error_log('the child has logged'); \
+            throw new Exception('in the child'); }
             echo $child; }";
         let mut site = match engine {
             "classic" => {
