@@ -22,8 +22,8 @@ const PAUSE: RangeInclusive<u64> = 8..=8192;
 const MOST_LOAD: u32 = 256;
 const LOAD_OF_EACH: u32 = 4;
 
-/// The polling policy of a pool: one for Surus and its workers. Concurrent updates may get lost; the
-/// estimates tolerate it.
+/// The polling policy of a pool: one for Surus and its workers. Concurrent updates may get lost,
+/// which the estimates tolerate.
 pub struct PollPolicy {
     /// The longest poll; zero disables polling.
     most: Duration,
@@ -88,7 +88,7 @@ impl PollPolicy {
         }
     }
 
-    /// A worker has become idle.
+    /// A worker has answered, or has become idle after that.
     pub fn request_ended(&self, now: Instant) {
         self.ended.store(self.micros(now), Relaxed);
     }

@@ -107,8 +107,8 @@ fn memory(site: &Site) -> File {
     File::options().read(true).write(true).open(rings).unwrap()
 }
 
-/// The offset of the doorbells (sapi/ipc/rings.h), which follow two cache lines: four bytes for each
-/// worker.
+/// The offset of the doorbells (sapi/ipc/rings.h), which follow two cache lines: four bytes for
+/// each worker.
 const DOORBELLS: u64 = 64 * 2;
 /// What a polling worker's doorbell says, and the doorbells of two workers that block.
 const POLLING: u32 = 1;

@@ -49,7 +49,7 @@ pub struct Inbox {
     workers: Workers,
 }
 
-/// Those that wait for events. Dropping it wakes all of them.
+/// The workers that wait for events. Wakes all of them when dropped.
 struct Workers(Arc<RingPoller>);
 
 impl Drop for Workers {

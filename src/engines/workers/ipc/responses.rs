@@ -138,8 +138,10 @@ impl Outbox {
                 // Counted before the client has the response, because it may send its next request
                 // at once.
                 if self.answered.is_none() {
+                    let now = Instant::now();
                     self.shared.warm_worker.begin();
-                    self.answered = Some(Instant::now());
+                    self.shared.polling.request_ended(now);
+                    self.answered = Some(now);
                 }
                 self.end_response().await;
                 // What follows has no time limit, as under php-fpm; on Lambda the deadline stays.
