@@ -6,7 +6,7 @@ use super::{OUTBOX, Rings};
 use crate::scoreboard::now_micros;
 
 /// Bytes before each response frame: its length, its writer's process id, and its event's number.
-pub(super) const FRAME_HEADER: usize = 16;
+const FRAME_HEADER: usize = 16;
 
 /// A response ring contains what no worker writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use proptest::prelude::*;
 
 use super::requests::{AWAKE, BLOCKED, EVENT_HEADER, EVENT_MOST, IN_SOCKET, POLLING};
-use super::responses::{FRAME_HEADER, size_of_frame};
+use super::responses::size_of_frame;
 use super::*;
 use crate::futex;
 
