@@ -194,7 +194,7 @@ fn calls_serve(php: &str) -> bool {
 
 /// A pool of PHP processes that the configuration asks for.
 #[derive(Clone)]
-pub struct Asked {
+pub struct PoolConfig {
     /// The pool's name, or its engine's.
     pub name: &'static str,
     pub entry: &'static Entry,
@@ -203,9 +203,13 @@ pub struct Asked {
 }
 
 /// The configured engine, and the engines and pools that routes name, each once.
-pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Result<Vec<Asked>> {
+pub fn asked_for(
+    project: &Path,
+    config: &Config,
+    routes: &Routes,
+) -> anyhow::Result<Vec<PoolConfig>> {
     let main = chosen(project, config)?;
-    let mut all = vec![Asked {
+    let mut all = vec![PoolConfig {
         name: main.name,
         entry: main,
         config: config.clone(),
@@ -215,7 +219,7 @@ pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Re
             continue;
         }
         all.push(match config.of_pool(name) {
-            Some(config) => Asked {
+            Some(config) => PoolConfig {
                 // Leaked because pool names, like engine names, are needed until the program exits.
                 name: name.to_string().leak(),
                 entry: chosen(project, &config)?,
@@ -224,7 +228,7 @@ pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Re
             None => {
                 let entry = engines::find(name)
                     .context("a [[route]] names neither an engine nor a [pool]")?;
-                Asked {
+                PoolConfig {
                     name: entry.name,
                     entry,
                     config: config.clone(),
@@ -236,13 +240,13 @@ pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Re
 }
 
 /// A pool and its plan.
-pub struct Planned {
-    pub asked: Asked,
+pub struct PlannedPool {
+    pub asked: PoolConfig,
     pub plan: Plan,
 }
 
 /// Plans how to run a pool.
-pub fn plan(asked: Asked, project: &Path) -> anyhow::Result<Planned> {
+pub fn plan(asked: PoolConfig, project: &Path) -> anyhow::Result<PlannedPool> {
     let ini = asked.config.php.iter();
     let settings = engines::Settings {
         project: Some(project.to_path_buf()),
@@ -263,12 +267,12 @@ pub fn plan(asked: Asked, project: &Path) -> anyhow::Result<Planned> {
         asked.config.env.clone(),
     )
     .with_context(|| format!("engine `{}`", asked.name))?;
-    Ok(Planned { asked, plan })
+    Ok(PlannedPool { asked, plan })
 }
 
 /// Plans and boots a pool.
 pub async fn boot_one(
-    asked: &Asked,
+    asked: &PoolConfig,
     project: &Path,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Arc<dyn Engine>> {
@@ -278,7 +282,7 @@ pub async fn boot_one(
 
 /// Boots a pool. `launch` starts its processes, or this process does.
 pub async fn boot_planned(
-    planned: &Planned,
+    planned: &PlannedPool,
     launch: Option<Launch>,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Arc<dyn Engine>> {

@@ -11,7 +11,7 @@ use surus_sys::signals::Signals;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
-use super::engine_setup::Planned;
+use super::engine_setup::PlannedPool;
 use super::options::Args;
 use super::{config_lint, config_trust, engine_setup, keeper_tasks, memory_trim, spool_access};
 use crate::app::site::file_opener::Opener;
@@ -80,7 +80,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let plans = asked
         .into_iter()
         .map(|asked| engine_setup::plan(asked, &project));
-    let plans: Arc<Vec<Planned>> = Arc::new(plans.collect::<Result<_, _>>()?);
+    let plans: Arc<Vec<PlannedPool>> = Arc::new(plans.collect::<Result<_, _>>()?);
     let main = engine_setup::chosen(&project, &config)?.name;
     if !is_kept {
         return run_front(Front {
@@ -112,7 +112,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             place,
             plans: plans.clone(),
             main,
-            keeper: Some(Kept {
+            keeper: Some(KeeperHandle {
                 socket: front.socket,
                 opener,
                 signals: front.signals,
@@ -157,11 +157,11 @@ pub fn keep_other(
 fn keep(
     project: &Path,
     config: &Config,
-    plans: Arc<Vec<Planned>>,
+    plans: Arc<Vec<PlannedPool>>,
     run: impl FnOnce(keeper::Front) -> anyhow::Result<()>,
 ) -> anyhow::Result<u8> {
     let (php, user) = keeper_tasks::users(config)?;
-    let kept = keeper_tasks::Kept::new(project, config, plans.clone(), user.clone(), php);
+    let kept = keeper_tasks::ProjectKeeper::new(project, config, plans.clone(), user.clone(), php);
     match Keeper::new(kept)?.run()? {
         Outcome::Ended(status) => Ok(status),
         Outcome::Front(front) => {
@@ -184,14 +184,14 @@ struct Front {
     listeners: Vec<Bound>,
     admin: Bound,
     place: DocumentTree,
-    plans: Arc<Vec<Planned>>,
+    plans: Arc<Vec<PlannedPool>>,
     /// The engine for requests for which no route names another.
     main: &'static str,
-    keeper: Option<Kept>,
+    keeper: Option<KeeperHandle>,
 }
 
 /// What a front of a keeper has from it.
-struct Kept {
+struct KeeperHandle {
     socket: OwnedFd,
     /// See [`keeper_tasks::attend`].
     opener: (u32, Arc<Opener>),
@@ -460,7 +460,7 @@ pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<Docu
 type Engines = BTreeMap<&'static str, Arc<dyn Engine>>;
 
 async fn boot_all(
-    plans: &[Planned],
+    plans: &[PlannedPool],
     keeper: &Option<Arc<Client>>,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Engines> {

@@ -22,14 +22,14 @@ use tracing::error;
 
 use super::command;
 use super::connection::{Address, Stream};
-use super::daemon::{Daemon, End};
+use super::daemon::{Daemon, ExitHandle};
 use super::exchange::{Exchange, Reply};
-use super::runtime_dir::{Home, Own};
+use super::runtime_dir::{Home, OwnDir};
 use super::slots::{ProcessSlot, ProcessSlots};
 use super::{Php, Spec, no_slot};
 use crate::engine::Pending;
 use crate::event::{Body, Event, Failure};
-use crate::launcher::{Launch, Which};
+use crate::launcher::{Launch, ProcessSignal};
 use crate::observe::message::Message;
 use crate::observe::php_log;
 use crate::observe::php_log::FirstLines;
@@ -108,7 +108,7 @@ fn socket(index: usize) -> String {
 }
 
 /// The content of the configuration file.
-pub fn configuration(spec: &Spec, home: &Own) -> anyhow::Result<String> {
+pub fn configuration(spec: &Spec, home: &OwnDir) -> anyhow::Result<String> {
     let mut text = String::from(
         "[global]\nerror_log = /proc/self/fd/2\nlog_level = warning\nlog_limit = 65536\n",
     );
@@ -194,7 +194,7 @@ impl Inner {
         }
         match &self.launch {
             None => drop(process::kill(pid)),
-            Some(launch) => launch.by.signal(pid, None, Which::Kill),
+            Some(launch) => launch.by.signal(pid, None, ProcessSignal::Kill),
         }
     }
 
@@ -272,7 +272,7 @@ impl Php for Fpm {
         self.0.slots.status()
     }
 
-    fn its_end(&self) -> Option<End> {
+    fn its_end(&self) -> Option<ExitHandle> {
         self.0.daemon.as_ref().map(Daemon::its_end)
     }
 

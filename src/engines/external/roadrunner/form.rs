@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::multipart::{self, Head, Parts};
 use super::tree::{self, Tree};
-use crate::budget::{self, Taken};
+use crate::budget::{self, Reservation};
 use crate::event::{Body, Event};
 use crate::spool::TempFile;
 
@@ -31,7 +31,7 @@ pub struct Form {
 pub struct Uploads {
     _files: Vec<tempfile::TempPath>,
     /// Their share of the budget of temporary files.
-    _taken: Option<Taken>,
+    _taken: Option<Reservation>,
 }
 
 /// Where uploaded files are stored.
@@ -106,7 +106,7 @@ fn multipart(body: Content, boundary: &str, directory: Directory) -> io::Result<
         fields_len: 0,
         files: Tree::default(),
         uploads: Vec::new(),
-        taken: Taken::none(&budget::SPOOL),
+        taken: Reservation::none(&budget::SPOOL),
         open: None,
     };
     multipart::parse(body, boundary, &mut form)?;
@@ -137,7 +137,7 @@ struct Collected {
     fields_len: u64,
     files: Tree<Upload>,
     uploads: Vec<tempfile::TempPath>,
-    taken: Taken,
+    taken: Reservation,
     open: Option<(Head, Part)>,
 }
 

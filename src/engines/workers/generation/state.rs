@@ -24,7 +24,7 @@ use crate::engines::workers::exit_reason::Killed;
 use crate::engines::workers::ipc::doorbell::RingPoller;
 use crate::engines::workers::warm_worker::WarmWorkerHint;
 use crate::event::Failure;
-use crate::launcher::{Launcher, Pid, Which};
+use crate::launcher::{Launcher, Pid, ProcessSignal};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{WorkerState, WorkerStatus};
 use prometheus_client::metrics::histogram::Histogram;
@@ -256,13 +256,13 @@ impl GenerationState {
     }
 
     /// Signals the master process, whose id `master` has just returned.
-    pub fn signal_master(&self, pid: u32, which: Which) -> io::Result<()> {
+    pub fn signal_master(&self, pid: u32, which: ProcessSignal) -> io::Result<()> {
         match (&self.launcher, which) {
             (Some(launcher), _) => {
                 launcher.signal(pid, None, which);
                 Ok(())
             }
-            (None, Which::Resume) => process::resume(pid),
+            (None, ProcessSignal::Resume) => process::resume(pid),
             (None, _) => process::kill(pid),
         }
     }

@@ -24,7 +24,7 @@ use crate::event::Failure;
 use crate::launcher::Pid;
 use crate::observe::message::Message;
 use crate::observe::php_log;
-use crate::observe::php_log::Written;
+use crate::observe::php_log::WorkerLog;
 use crate::observe::rate_limit::Rarely;
 
 /// The reader of one worker's response ring and socket.
@@ -51,7 +51,7 @@ pub struct Outbox {
     /// Bytes of early hints of the current event.
     pub(super) hinted: usize,
     /// The reader of the worker's stdout and stderr.
-    written: Written,
+    written: WorkerLog,
 }
 
 impl Outbox {
@@ -61,7 +61,7 @@ impl Outbox {
         index: usize,
         pid: Arc<Pid>,
         exited: oneshot::Receiver<Exit>,
-        written: Written,
+        written: WorkerLog,
     ) -> Outbox {
         Outbox {
             reader: shared.poller.reader(index),
