@@ -74,8 +74,8 @@ impl Rings {
         (self.ends(0).head.0.load(SeqCst), tail)
     }
 
-    /// Puts an event, gathered from `parts`, into the request ring. Returns its position. Fails with
-    /// [`io::ErrorKind::WouldBlock`] if there is no room.
+    /// Puts an event, gathered from `parts`, into the request ring. Returns its position. Fails
+    /// with [`io::ErrorKind::WouldBlock`] if there is no room.
     pub fn put(&self, parts: &[IoSlice<'_>]) -> io::Result<u64> {
         self.put_after(parts, || Ok(()))
     }

@@ -157,8 +157,8 @@ impl Rings {
     pub(super) fn posted_words(&self) -> impl Iterator<Item = (usize, &AtomicU64)> {
         (0..self.layout.workers.div_ceil(64)).map(|index| {
             let at = self.layout.posted + index * size_of::<AtomicU64>();
-            // SAFETY: inside the mapping by the layout, which has room for a bit for each worker, in
-            // whole cache lines; aligned as a cache line plus a multiple of 8.
+            // SAFETY: inside the mapping by the layout, which has room for a bit for each worker,
+            // in whole cache lines; aligned as a cache line plus a multiple of 8.
             let word = unsafe { self.memory.base().add(at).cast::<AtomicU64>().as_ref() };
             (index, word)
         })
