@@ -5,10 +5,10 @@ use std::time::Instant;
 use bytes::Bytes;
 use tracing::warn;
 
-use super::responses::Outbox;
+use super::responses::{Outbox, Reply};
 use crate::engines::cgi::response;
 use crate::engines::cgi::response::{Block, Head, Split, TooLarge};
-use crate::engines::response_spool::{self, ClientClosed, SpoolWriter, WriteError};
+use crate::engines::response_spool::{self, ClientClosed, WriteError};
 use crate::engines::workers::generation::in_flight::{InFlightRequest, Key, Progress};
 use crate::engines::workers::response_stream::Stream;
 use crate::event::{Failure, Response, ResponseBody};
@@ -18,27 +18,6 @@ const AT_ONCE: usize = 16;
 
 /// Bytes of early hints that one event may send.
 const MAX_HINTS: usize = 64 * 1024;
-
-/// How much of the response to the current event has arrived.
-pub(super) enum Reply {
-    /// No response has begun.
-    None,
-    /// The header block is not complete.
-    Head { key: Key, block: Block },
-    /// The headers are complete. The caller has not been answered yet, because the rest of the body
-    /// may arrive in a moment.
-    Ready {
-        key: Key,
-        head: Head,
-        /// Usually all of the body.
-        first: Bytes,
-        more: Vec<Bytes>,
-    },
-    /// The body streams to the client.
-    Streaming { key: Key, spool: SpoolWriter },
-    /// The caller has the response, or the client has disconnected; the rest is discarded.
-    Done,
-}
 
 impl Outbox {
     pub(super) async fn output(&mut self, key: Key, content: Bytes) {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use futures_util::task::AtomicWaker;
 use surus_sys::process;
 use surus_sys::scoreboard::Ticket;
@@ -13,10 +13,11 @@ use tokio::sync::oneshot;
 use tracing::{debug, error, warn};
 
 use super::requests;
-use super::response_delivery::Reply;
 use super::response_order::ResponseSequence;
 use crate::engines::cgi::fastcgi;
 use crate::engines::cgi::fastcgi::Record;
+use crate::engines::cgi::response::{Block, Head};
+use crate::engines::response_spool::SpoolWriter;
 use crate::engines::workers::exit_reason::Killed;
 use crate::engines::workers::generation::in_flight::{Key, Progress};
 use crate::engines::workers::generation::state::{Exit, GenerationState};
@@ -52,6 +53,27 @@ pub struct Outbox {
     pub(super) hinted: usize,
     /// The reader of the worker's stdout and stderr.
     written: WorkerLog,
+}
+
+/// How much of the response to the current event has arrived.
+pub(super) enum Reply {
+    /// No response has begun.
+    None,
+    /// The header block is not complete.
+    Head { key: Key, block: Block },
+    /// The headers are complete. The caller has not been answered yet, because the rest of the body
+    /// may arrive in a moment.
+    Ready {
+        key: Key,
+        head: Head,
+        /// Usually all of the body.
+        first: Bytes,
+        more: Vec<Bytes>,
+    },
+    /// The body streams to the client.
+    Streaming { key: Key, spool: SpoolWriter },
+    /// The caller has the response, or the client has disconnected; the rest is discarded.
+    Done,
 }
 
 impl Outbox {
