@@ -63,15 +63,15 @@ impl Budget {
     }
 
     /// Takes bytes if they fit.
-    pub fn try_take(&'static self, bytes: u64) -> Option<Taken> {
-        let mut taken = Taken::none(self);
+    pub fn try_take(&'static self, bytes: u64) -> Option<Reservation> {
+        let mut taken = Reservation::none(self);
         taken.try_grow(bytes).then_some(taken)
     }
 
     /// Takes bytes that cannot be refused, even if they do not fit.
-    pub fn take(&'static self, bytes: u64) -> Taken {
+    pub fn take(&'static self, bytes: u64) -> Reservation {
         self.used.fetch_add(bytes, Ordering::AcqRel);
-        Taken {
+        Reservation {
             budget: self,
             bytes,
         }
@@ -110,14 +110,14 @@ impl Budget {
 
 /// Bytes taken from a budget, given back when dropped.
 #[derive(Debug)]
-pub struct Taken {
+pub struct Reservation {
     budget: &'static Budget,
     bytes: u64,
 }
 
-impl Taken {
-    pub const fn none(budget: &'static Budget) -> Taken {
-        Taken { budget, bytes: 0 }
+impl Reservation {
+    pub const fn none(budget: &'static Budget) -> Reservation {
+        Reservation { budget, bytes: 0 }
     }
 
     /// Takes more bytes if they fit.
@@ -146,7 +146,7 @@ impl Taken {
 }
 
 /// The same bytes, which keep their part of [`MEMORY`] until the last reference to them is gone.
-pub fn hold(bytes: Bytes, taken: Taken) -> Bytes {
+pub fn hold(bytes: Bytes, taken: Reservation) -> Bytes {
     match bytes.is_empty() {
         true => bytes,
         false => Bytes::from_owner(Held {
@@ -172,7 +172,7 @@ pub fn hold_anyway(bytes: Bytes) -> Bytes {
 
 struct Held {
     bytes: Bytes,
-    _taken: Taken,
+    _taken: Reservation,
 }
 
 impl AsRef<[u8]> for Held {
@@ -181,7 +181,7 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-impl Drop for Taken {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.shrink(self.bytes);
     }

@@ -1,12 +1,12 @@
-//! Adaptive busy polling: polls for up to 100 µs before blocking if recent waits were short.
+//! Adaptive busy polling: decides who polls for up to 100 µs before it blocks, and for what.
 //!
 //! On an idle CPU of a virtual machine, waking a sleeping thread costs about 30 µs of latency and
-//! 15 µs of the waker's CPU, which is longer than a short script takes. Surus therefore polls for
-//! the response to a request (`engines/workers/ipc/await_response.rs`). A worker polls for its next
-//! request (`sapi/ipc/inbox.c`) while no other request is in flight.
+//! 15 µs of the waker's CPU, which is longer than a short script takes. If one request comes at a
+//! time, Surus therefore polls for its response (`engines/workers/ipc/await_response.rs`), and the
+//! worker then for the next request. Workers get their budget with the rings (`sapi/ipc/inbox.c`).
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// The longest poll. There is no polling if waits are usually longer than this. A debug build gets
@@ -14,90 +14,174 @@ use std::time::{Duration, Instant};
 pub const LONGEST_POLL: Duration =
     Duration::from_micros(if cfg!(debug_assertions) { 1_000 } else { 100 });
 
-/// How many polls are skipped after one during which other threads wanted the CPU.
+/// How many requests go without polling after a poll during which other threads wanted the CPU.
 const PAUSE: RangeInclusive<u64> = 8..=8192;
 
-/// Decides whether to poll for something that happens again and again.
-pub struct PollBudget {
-    /// The longest poll.
-    pub most: Duration,
-    /// The usual wait in microseconds: about four out of five waits are shorter.
-    usual: AtomicU64,
-    /// The upper bound of `usual`, and its value before the first wait.
-    long: u64,
-    /// How many polls to skip the next time other threads want the CPU, and how many of the current
-    /// pause remain.
+/// The load while all requests are concurrent, and what each one adds. Each other request subtracts
+/// one.
+const MOST_LOAD: u32 = 256;
+const LOAD_OF_EACH: u32 = 4;
+
+/// The polling policy of a pool: one for Surus and its workers. Concurrent updates may get lost,
+/// which the estimates tolerate.
+pub struct PollPolicy {
+    /// The longest poll; zero disables polling.
+    most: Duration,
+    began: Instant,
+    /// From a request to its response.
+    response: UsualWait,
+    /// From the end of a request to the next one, while none is in flight.
+    request: UsualWait,
+    /// When the last request ended, in microseconds from `began` on.
+    ended: AtomicU64,
+    /// How often requests were recently concurrent.
+    load: AtomicU32,
+    batches: AtomicBool,
+    /// How many requests go without polling the next time other threads want the CPU, and how many
+    /// of the current pause remain.
     pause: AtomicU64,
     pause_left: AtomicU64,
 }
 
-impl PollBudget {
-    /// Polls for at most `most`; zero disables polling.
-    pub fn new(most: Duration) -> PollBudget {
-        let long = most.as_micros() as u64 * 10;
-        PollBudget {
+/// What to do about one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Polls {
+    /// Surus polls for the response.
+    pub for_response: bool,
+    /// For how long workers poll for the next request.
+    pub for_next_request: Duration,
+    /// Requests arrive together, so workers should not preempt Surus.
+    pub batches: bool,
+}
+
+impl PollPolicy {
+    pub fn new(most: Duration) -> PollPolicy {
+        PollPolicy {
             most,
-            usual: AtomicU64::new(long),
-            long,
+            began: Instant::now(),
+            response: UsualWait::new(most),
+            request: UsualWait::new(most),
+            ended: AtomicU64::new(0),
+            load: AtomicU32::new(0),
+            batches: AtomicBool::new(false),
             pause: AtomicU64::new(*PAUSE.start()),
             pause_left: AtomicU64::new(0),
         }
     }
 
-    /// Whether to poll this time.
-    pub fn should_poll(&self) -> bool {
-        self.is_short() && !self.is_pausing()
-    }
-
-    fn is_short(&self) -> bool {
-        self.usual.load(Ordering::Relaxed) < self.most.as_micros() as u64
-    }
-
-    fn is_pausing(&self) -> bool {
-        let left = self.pause_left.load(Ordering::Relaxed);
-        if left > 0 {
-            self.pause_left.store(left - 1, Ordering::Relaxed);
+    /// A request is about to be sent. `is_concurrent`: others are in flight.
+    pub fn request(&self, now: Instant, is_concurrent: bool) -> Polls {
+        if !is_concurrent {
+            let idle = self.micros(now).saturating_sub(self.ended.load(Relaxed));
+            self.request.record(idle);
         }
-        left > 0
+        let load = self.record_load(is_concurrent);
+        let is_pausing = self.is_pausing();
+        let polls_for = |wait: &UsualWait| !is_pausing && wait.is_shorter_than(self.most);
+        Polls {
+            for_response: !is_concurrent && polls_for(&self.response),
+            for_next_request: match load == 0 && polls_for(&self.request) {
+                true => self.most,
+                false => Duration::ZERO,
+            },
+            batches: self.batches.load(Relaxed),
+        }
     }
 
-    /// Records a wait of `took` or longer by a caller that polled.
-    pub fn record_polled(&self, took: Duration) {
-        let usual = self.usual.load(Ordering::Relaxed);
-        let usual = match took.as_micros() < u128::from(usual) {
-            true => usual - usual.div_ceil(16),
-            false => (usual + usual / 4 + 1).min(self.long),
+    /// A worker has answered, or has become idle after that.
+    pub fn request_ended(&self, now: Instant) {
+        self.ended.store(self.micros(now), Relaxed);
+    }
+
+    /// Records that a response took this long or longer. A poll would have been shorter by the time
+    /// that the two wake-ups take.
+    pub fn record_response(&self, took: Duration, has_polled: bool) {
+        let wake_ups = if has_polled {
+            Duration::ZERO
+        } else {
+            self.most * 3 / 4
         };
-        // A concurrent update may get lost; the estimate tolerates it.
-        self.usual.store(usual, Ordering::Relaxed);
+        let took = took.saturating_sub(wake_ups).as_micros();
+        self.response
+            .record(u64::try_from(took).unwrap_or(u64::MAX));
     }
 
-    /// Records a wait by a caller that blocked. A poll would have been shorter by the time that the
-    /// two wake-ups take.
-    pub fn record_parked(&self, took: Duration) {
-        self.record_polled(took.saturating_sub(self.most * 3 / 4));
-    }
-
-    /// Records the longest time for which a poll yielded the CPU. A caller that lost a whole time
-    /// slice (milliseconds) could have been woken fifty times instead. The pause doubles each time
-    /// this happens.
-    fn record_preemption(&self, longest: Duration) {
-        let pause = self.pause.load(Ordering::Relaxed);
+    /// Records for how long one poll was without the CPU. One that lost a whole time slice
+    /// (milliseconds) could have been woken fifty times instead. The pause doubles each time this
+    /// happens.
+    pub fn record_preemption(&self, longest: Duration) {
+        let pause = self.pause.load(Relaxed);
         let next = match longest < self.most * 5 {
             true => pause - pause.div_ceil(64),
             false => {
-                self.pause_left.store(pause, Ordering::Relaxed);
+                self.pause_left.store(pause, Relaxed);
                 pause * 2
             }
         };
         let next = next.clamp(*PAUSE.start(), *PAUSE.end());
-        self.pause.store(next, Ordering::Relaxed);
+        self.pause.store(next, Relaxed);
+    }
+
+    fn record_load(&self, is_concurrent: bool) -> u32 {
+        let load = self.load.load(Relaxed);
+        let load = match is_concurrent {
+            true => (load + LOAD_OF_EACH).min(MOST_LOAD),
+            false => load.saturating_sub(1),
+        };
+        self.load.store(load, Relaxed);
+        if load == 0 || load == MOST_LOAD {
+            self.batches.store(load > 0, Relaxed);
+        }
+        load
+    }
+
+    fn is_pausing(&self) -> bool {
+        let left = self.pause_left.load(Relaxed);
+        if left > 0 {
+            self.pause_left.store(left - 1, Relaxed);
+        }
+        left > 0
+    }
+
+    fn micros(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.began).as_micros() as u64
+    }
+}
+
+/// How long a wait usually takes.
+struct UsualWait {
+    /// In microseconds: about four out of five waits are shorter.
+    usual: AtomicU64,
+    /// The upper bound of `usual`, and its value before the first wait.
+    long: u64,
+}
+
+impl UsualWait {
+    fn new(most: Duration) -> UsualWait {
+        let long = most.as_micros() as u64 * 10;
+        UsualWait {
+            usual: AtomicU64::new(long),
+            long,
+        }
+    }
+
+    fn is_shorter_than(&self, most: Duration) -> bool {
+        self.usual.load(Relaxed) < most.as_micros() as u64
+    }
+
+    fn record(&self, micros: u64) {
+        let usual = self.usual.load(Relaxed);
+        let usual = match micros < usual {
+            true => usual - usual.div_ceil(16),
+            false => (usual + usual / 4 + 1).min(self.long),
+        };
+        self.usual.store(usual, Relaxed);
     }
 }
 
 /// One poll. Dropping it ends the poll, successful or not.
 pub struct PollLoop<'a> {
-    budget: &'a PollBudget,
+    policy: &'a PollPolicy,
     since: Instant,
     now: Instant,
     /// The longest time for which it yielded the CPU.
@@ -106,10 +190,10 @@ pub struct PollLoop<'a> {
 
 impl<'a> PollLoop<'a> {
     /// Starts polling now.
-    pub fn begin(budget: &'a PollBudget) -> PollLoop<'a> {
+    pub fn begin(policy: &'a PollPolicy) -> PollLoop<'a> {
         let now = Instant::now();
         PollLoop {
-            budget,
+            policy,
             since: now,
             now,
             longest: Duration::ZERO,
@@ -118,7 +202,7 @@ impl<'a> PollLoop<'a> {
 
     /// Whether the poll has used up its time.
     pub fn is_over(&self) -> bool {
-        self.now - self.since > self.budget.most
+        self.now - self.since > self.policy.most
     }
 
     /// Yields to the other threads of this CPU.
@@ -138,7 +222,7 @@ impl<'a> PollLoop<'a> {
 
 impl Drop for PollLoop<'_> {
     fn drop(&mut self) {
-        self.budget.record_preemption(self.longest);
+        self.policy.record_preemption(self.longest);
     }
 }
 
@@ -146,49 +230,110 @@ impl Drop for PollLoop<'_> {
 mod tests {
     use super::*;
 
+    const MOST: Duration = Duration::from_micros(100);
+
+    fn after(policy: &PollPolicy, micros: u64) -> Instant {
+        policy.began + Duration::from_micros(micros)
+    }
+
+    /// Requests that come one at a time, each this long after the last one has ended. Returns the
+    /// last decision.
+    fn requests(policy: &PollPolicy, gaps: impl Iterator<Item = u64>) -> Option<Polls> {
+        let mut last = None;
+        for gap in gaps {
+            policy.request_ended(after(policy, 1_000_000));
+            last = Some(policy.request(after(policy, 1_000_000 + gap), false));
+        }
+        last
+    }
+
+    fn responses(policy: &PollPolicy, count: usize, micros: u64, has_polled: bool) {
+        for _ in 0..count {
+            policy.record_response(Duration::from_micros(micros), has_polled);
+        }
+    }
+
+    fn polls_for_response(policy: &PollPolicy) -> bool {
+        policy.request(policy.began, false).for_response
+    }
+
     #[test]
-    fn polling_is_worth_it_only_if_waits_are_usually_short() {
-        let budget = PollBudget::new(Duration::from_micros(100));
-        assert!(!budget.should_poll(), "nothing is known yet");
+    fn surus_polls_only_if_responses_are_usually_quick() {
+        let policy = PollPolicy::new(MOST);
+        assert!(!polls_for_response(&policy), "nothing is known yet");
+        responses(&policy, 100, 50, true);
+        assert!(polls_for_response(&policy));
+        responses(&policy, 1, 1_000_000, true);
+        assert!(
+            polls_for_response(&policy),
+            "one slow response changes nothing"
+        );
         for _ in 0..100 {
-            budget.record_polled(Duration::from_micros(50));
+            responses(&policy, 1, 50, true);
+            responses(&policy, 1, 500, true);
         }
-        assert!(budget.should_poll());
-        budget.record_polled(Duration::from_secs(1));
-        assert!(budget.should_poll(), "one long wait changes nothing");
-        for _ in 0..100 {
-            budget.record_polled(Duration::from_micros(50));
-            budget.record_polled(Duration::from_micros(500));
-        }
-        assert!(!budget.should_poll(), "every other wait is long");
-        for _ in 0..100 {
-            budget.record_polled(Duration::ZERO);
-        }
-        assert!(budget.should_poll());
-        let budget = PollBudget::new(Duration::ZERO);
-        for _ in 0..100 {
-            budget.record_polled(Duration::ZERO);
-        }
-        assert!(!budget.should_poll(), "polling is disabled");
+        assert!(!polls_for_response(&policy), "every other response is slow");
+        responses(&policy, 100, 0, true);
+        assert!(polls_for_response(&policy));
+        assert!(!policy.request(policy.began, true).for_response);
+        let policy = PollPolicy::new(Duration::ZERO);
+        responses(&policy, 100, 0, true);
+        assert!(!polls_for_response(&policy), "polling is disabled");
     }
 
     #[test]
     fn parked_wait_is_corrected_by_wakeup_latency() {
         for (took, is_short) in [(105, true), (300, false)] {
-            let budget = PollBudget::new(Duration::from_micros(100));
-            for _ in 0..100 {
-                budget.record_parked(Duration::from_micros(took));
-            }
-            assert_eq!(budget.should_poll(), is_short, "{took} us");
+            let policy = PollPolicy::new(MOST);
+            responses(&policy, 100, took, false);
+            assert_eq!(polls_for_response(&policy), is_short, "{took} us");
         }
     }
 
     #[test]
+    fn workers_poll_only_if_the_next_request_usually_comes_soon() {
+        let policy = PollPolicy::new(MOST);
+        let budget = |gaps: &[u64]| {
+            let gaps = gaps.iter().copied().cycle().take(100);
+            requests(&policy, gaps).map(|polls| polls.for_next_request)
+        };
+        assert_eq!(budget(&[50]), Some(MOST));
+        assert_eq!(budget(&[50, 500]), Some(Duration::ZERO));
+        assert_eq!(budget(&[50]), Some(MOST));
+    }
+
+    #[test]
+    fn concurrent_requests_end_polling_at_once_and_batching_later() {
+        let policy = PollPolicy::new(MOST);
+        let one = |is_concurrent| {
+            policy.request_ended(policy.began);
+            policy.request(policy.began, is_concurrent)
+        };
+        for _ in 0..100 {
+            one(false);
+        }
+        assert_eq!(one(false).for_next_request, MOST);
+        let concurrent = one(true);
+        assert_eq!(concurrent.for_next_request, Duration::ZERO);
+        assert!(!concurrent.batches);
+        for _ in 0..100 {
+            one(true);
+        }
+        assert!(one(true).batches && one(false).batches);
+        for _ in 0..MOST_LOAD {
+            one(false);
+        }
+        assert!(!one(false).batches && one(false).for_next_request == MOST);
+    }
+
+    #[test]
     fn lost_time_slice_pauses_polling() {
-        let budget = PollBudget::new(Duration::from_micros(100));
+        let policy = PollPolicy::new(MOST);
+        responses(&policy, 100, 0, true);
         let paused = |took: u64| {
-            budget.record_preemption(Duration::from_micros(took));
-            std::iter::from_fn(|| budget.is_pausing().then_some(())).count()
+            policy.record_preemption(Duration::from_micros(took));
+            let paused = || (!polls_for_response(&policy)).then_some(());
+            std::iter::from_fn(paused).count()
         };
         assert_eq!(paused(50), 0);
         assert_eq!(paused(150), 0, "a poll that timed out is no lost slice");

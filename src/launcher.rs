@@ -26,7 +26,7 @@ pub enum Role {
 
 /// A signal to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub enum ProcessSignal {
     /// Makes a worker check whether its request must stop.
     Stop,
     /// Continues a stopped process (`SIGCONT`).
@@ -67,7 +67,7 @@ pub trait Launcher: fmt::Debug + Send + Sync {
     fn php(&self, home: u32, role: Role, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>>;
 
     /// Signals a started process or its child. Does not report whether the process existed.
-    fn signal(&self, pid: u32, pidfd: Option<BorrowedFd<'_>>, which: Which);
+    fn signal(&self, pid: u32, pidfd: Option<BorrowedFd<'_>>, which: ProcessSignal);
 
     /// Connects to the php-fpm that the pool's configuration names.
     fn connect(&self, pool: u16) -> Pending<'_, anyhow::Result<OwnedFd>>;
@@ -88,12 +88,12 @@ pub enum Child {
     /// A child of this process that is only polled for its exit.
     Plain(std::process::Child),
     /// A child of the launcher.
-    Kept(Kept),
+    Launched(LaunchedChild),
 }
 
 /// A child of a launcher.
 #[derive(Debug)]
-pub struct Kept {
+pub struct LaunchedChild {
     pub pid: u32,
     pub by: Arc<dyn Launcher>,
     /// The wait status, once the child has exited.
@@ -106,7 +106,7 @@ impl Child {
         match self {
             Child::Own(child) => child.id().unwrap_or(0),
             Child::Plain(child) => child.id(),
-            Child::Kept(kept) => kept.pid,
+            Child::Launched(launched) => launched.pid,
         }
     }
 
@@ -115,8 +115,8 @@ impl Child {
         match self {
             Child::Own(child) => child.wait().await,
             Child::Plain(child) => child.wait(),
-            Child::Kept(kept) => {
-                let ended = kept.exit.wait_for(Option::is_some).await;
+            Child::Launched(launched) => {
+                let ended = launched.exit.wait_for(Option::is_some).await;
                 let status = ended.ok().and_then(|status| *status);
                 let status = status.ok_or(io::ErrorKind::BrokenPipe)?;
                 Ok(ExitStatus::from_raw(status))
@@ -129,7 +129,7 @@ impl Child {
         match self {
             Child::Own(child) => child.try_wait(),
             Child::Plain(child) => child.try_wait(),
-            Child::Kept(kept) => Ok(kept.exit.borrow().map(ExitStatus::from_raw)),
+            Child::Launched(launched) => Ok(launched.exit.borrow().map(ExitStatus::from_raw)),
         }
     }
 
@@ -141,7 +141,9 @@ impl Child {
         match self {
             Child::Own(child) => drop(child.start_kill()),
             Child::Plain(child) => drop(child.kill()),
-            Child::Kept(kept) => kept.by.signal(kept.pid, None, Which::Kill),
+            Child::Launched(launched) => {
+                launched.by.signal(launched.pid, None, ProcessSignal::Kill)
+            }
         }
     }
 
@@ -167,7 +169,11 @@ impl Child {
                 let _ = child.id().map(process::terminate);
             }
             Child::Plain(child) => drop(process::terminate(child.id())),
-            Child::Kept(kept) => kept.by.signal(kept.pid, None, Which::Terminate),
+            Child::Launched(launched) => {
+                launched
+                    .by
+                    .signal(launched.pid, None, ProcessSignal::Terminate)
+            }
         }
     }
 
@@ -181,7 +187,11 @@ impl Child {
                 let _ = child.id().map(process::kill_group);
             }
             Child::Plain(child) => drop(process::kill_group(child.id())),
-            Child::Kept(kept) => kept.by.signal(kept.pid, None, Which::KillGroup),
+            Child::Launched(launched) => {
+                launched
+                    .by
+                    .signal(launched.pid, None, ProcessSignal::KillGroup)
+            }
         }
     }
 }
@@ -205,26 +215,26 @@ impl Pid {
         self.process.get()
     }
 
-    fn signal(&self, which: Which) -> io::Result<()> {
+    fn signal(&self, which: ProcessSignal) -> io::Result<()> {
         match (&self.by, which) {
             (Some(_), _) if self.process.has_ended() => Err(io::ErrorKind::NotFound.into()),
             (Some(by), _) => {
                 by.signal(self.get(), self.process.pidfd(), which);
                 Ok(())
             }
-            (None, Which::Stop) => self.process.stop(),
-            (None, Which::Resume) => self.process.resume(),
+            (None, ProcessSignal::Stop) => self.process.stop(),
+            (None, ProcessSignal::Resume) => self.process.resume(),
             (None, _) => self.process.kill(),
         }
     }
 
     /// Sends the signal that makes a worker check the `stop` flag in its scoreboard line.
     pub fn stop(&self) -> io::Result<()> {
-        self.signal(Which::Stop)
+        self.signal(ProcessSignal::Stop)
     }
 
     /// Kills the process.
     pub fn kill(&self) -> io::Result<()> {
-        self.signal(Which::Kill)
+        self.signal(ProcessSignal::Kill)
     }
 }

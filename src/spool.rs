@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use crate::budget::{self, Taken};
+use crate::budget::{self, Reservation};
 
 /// Where to buffer what the client of a response does not read yet.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub struct Spool {
 #[derive(Debug)]
 pub struct TempFile {
     file: File,
-    taken: Mutex<Taken>,
+    taken: Mutex<Reservation>,
 }
 
 impl TempFile {
@@ -50,7 +50,8 @@ impl TempFile {
     /// Empties the file.
     pub fn clear(&self) -> io::Result<()> {
         self.file.set_len(0)?;
-        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Taken::none(&budget::SPOOL);
+        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) =
+            Reservation::none(&budget::SPOOL);
         Ok(())
     }
 }
@@ -59,7 +60,7 @@ impl From<File> for TempFile {
     fn from(file: File) -> TempFile {
         TempFile {
             file,
-            taken: Mutex::new(Taken::none(&budget::SPOOL)),
+            taken: Mutex::new(Reservation::none(&budget::SPOOL)),
         }
     }
 }

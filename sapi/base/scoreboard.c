@@ -33,15 +33,3 @@ void surus_set_state(enum surus_state state)
 	atomic_store_explicit(&surus_process->line->since, surus_process->since, memory_order_relaxed);
 	atomic_store_explicit(&surus_process->line->state, state, memory_order_release);
 }
-
-bool surus_scoreboard_others_busy(void)
-{
-	for (uint32_t i = 0; i < surus_settings.workers; i++) {
-		uint32_t state = atomic_load_explicit(&surus_lines[i].state, memory_order_relaxed);
-		if (&surus_lines[i] != surus_process->line && state != SURUS_IDLE &&
-		        state != SURUS_STARTING && state != SURUS_RETIRED) {
-			return true;
-		}
-	}
-	return false;
-}

@@ -145,8 +145,6 @@ bool surus_settings_read(int fd)
 			surus_settings.clear_env = *value == '1';
 		} else if (IS("ini")) {
 			add_ini(value);
-		} else if (IS("busy_poll")) {
-			surus_settings.busy_poll = (uint32_t)strtoul(value, NULL, 10);
 		} else if (IS("direct_binding")) {
 			surus_settings.direct_binding = *value == '1';
 		} else if (IS("verify_restore")) {

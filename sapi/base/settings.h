@@ -24,8 +24,6 @@ struct surus_settings {
 	bool reports_leaks;
 	bool direct_binding; /* bind calls inside PHP's library directly */
 	bool profiles; /* trace the start */
-	/* microseconds for which a worker may poll for its next request before it blocks */
-	uint32_t busy_poll;
 	uint32_t workers;
 	uint32_t requests; /* request ids are 1..requests-1 */
 	uint64_t max_requests; /* requests after which a worker exits; 0: no limit */

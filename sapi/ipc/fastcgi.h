@@ -23,10 +23,7 @@ enum { FCGI_VERSION_1 = 1, FCGI_HEADER_LEN = 8, FCGI_MAX_CONTENT = 65535 };
 /* The content of a REQUEST record, big-endian. Rust calls the type EVENT. */
 struct surus_request_record {
 	unsigned char deadline[8], body_len[8]; /* as in struct surus_request */
-	/* 1 + the index of the worker that the message wakes, or 0. Four such bytes alone are a
-	 * message, too: a kick, which says that the request ring has an entry. */
-	unsigned char wakes[4];
-	unsigned char is_concurrent; /* Surus has other requests in flight, and not only slow ones */
+	unsigned char batches; /* requests arrive together; see inbox.c */
 	unsigned char tag[4]; /* the lower half of the request's ticket (scoreboard_layout.h) */
 };
 

@@ -255,7 +255,7 @@ static bool write_to_ring(struct records records)
 	}
 	if (surus_rings_must_notify()) {
 		unsigned char before = surus_syscall_watch_pause();
-		surus_rings_ring_doorbell();
+		surus_rings_wake_surus();
 		surus_syscall_watch_resume(before);
 	}
 	return true;

@@ -112,7 +112,7 @@ const char *surus_request_parse(struct surus_request *request, size_t len)
 				request->id = id;
 				request->deadline = get_u64(record->deadline);
 				request->body_len = get_u64(record->body_len);
-				request->is_concurrent = record->is_concurrent;
+				request->batches = record->batches;
 				request->tag = fcgi_get_u32(record->tag);
 				break;
 			}

@@ -27,7 +27,7 @@ struct surus_request {
 	uint64_t body_read;
 	const char *body; /* the body, if it came in the message */
 	int body_fd; /* the body, if it came as a file; else -1 */
-	bool is_concurrent; /* Surus has other requests in flight */
+	bool batches; /* requests arrive together; see inbox.c */
 	uint32_t var_count;
 	struct surus_var vars[SURUS_MAX_VARS];
 };

@@ -1,11 +1,13 @@
-/* Request ring and response rings: takes requests, writes responses, tracks waiting workers. */
+/* Request ring, response rings and doorbells: takes requests, writes responses, waits. */
 #include "ipc/rings.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -16,22 +18,29 @@
 #include "base/settings.h"
 
 static struct surus_rings *rings;
-static _Atomic uint64_t *waiting, *polling, *posted; /* a bit for each worker */
+static _Atomic uint32_t *doorbells; /* enum surus_doorbell of each worker */
+static _Atomic uint64_t *posted; /* a bit for each worker */
 static struct surus_ring *inbox, *outboxes;
 static unsigned char *inbox_bytes, *outbox_bytes;
 static size_t inbox_size;
 
+static size_t padded(size_t len, size_t unit)
+{
+	return (len + unit - 1) / unit * unit;
+}
+
 bool surus_rings_open(int fd)
 {
 	size_t workers = surus_settings.workers;
-	size_t words = (workers + SURUS_RINGS_LINE * 8 - 1) / (SURUS_RINGS_LINE * 8) * SURUS_RINGS_LINE;
+	size_t bells = padded(workers * sizeof(*doorbells), SURUS_RINGS_LINE);
+	size_t bits = padded((workers + 7) / 8, SURUS_RINGS_LINE);
 	struct stat file;
 
 	for (inbox_size = SURUS_INBOX_RING_LEAST;
 	        inbox_size < workers * SURUS_INBOX_RING_EACH && inbox_size < SURUS_INBOX_RING_MOST;) {
 		inbox_size *= 2;
 	}
-	size_t size = sizeof(*rings) + 3 * words + (1 + workers) * sizeof(*inbox) + inbox_size +
+	size_t size = sizeof(*rings) + bells + bits + (1 + workers) * sizeof(*inbox) + inbox_size +
 	        workers * SURUS_OUTBOX_RING;
 	if (fstat(fd, &file) != 0 || (size_t)file.st_size != size) {
 		fprintf(stderr,
@@ -46,12 +55,10 @@ bool surus_rings_open(int fd)
 	}
 	rings = (struct surus_rings *)at;
 	at += sizeof(*rings);
-	waiting = (_Atomic uint64_t *)at;
-	at += words;
-	polling = (_Atomic uint64_t *)at;
-	at += words;
+	doorbells = (_Atomic uint32_t *)at;
+	at += bells;
 	posted = (_Atomic uint64_t *)at;
-	at += words;
+	at += bits;
 	inbox = (struct surus_ring *)at;
 	outboxes = inbox + 1;
 	inbox_bytes = (unsigned char *)(outboxes + workers);
@@ -59,35 +66,11 @@ bool surus_rings_open(int fd)
 	return true;
 }
 
-static uint64_t own_bit(void)
-{
-	return (uint64_t)1 << surus_process->place % 64;
-}
-
-static void set(_Atomic uint64_t *bits)
-{
-	atomic_fetch_or(&bits[surus_process->place / 64], own_bit());
-}
-
-/* Returns whether it was set. */
-static bool clear(_Atomic uint64_t *bits)
-{
-	_Atomic uint64_t *word = &bits[surus_process->place / 64];
-
-	return atomic_load(word) & own_bit() && atomic_fetch_and(word, ~own_bit()) & own_bit();
-}
-
 void surus_rings_begin(void)
 {
 	/* The previous worker with this index may have exited at any point. */
-	clear(waiting);
-	clear(polling);
+	surus_rings_set_doorbell(SURUS_AWAKE);
 	surus_process->ring_claimed = false;
-}
-
-static size_t padded(size_t len, size_t unit)
-{
-	return (len + unit - 1) / unit * unit;
 }
 
 static void copy_out(const unsigned char *bytes, size_t size, uint64_t from, void *to, size_t len)
@@ -140,61 +123,32 @@ size_t surus_rings_take(unsigned char *to, size_t room)
 	return request.len;
 }
 
-uint64_t surus_rings_sent_by_socket(bool *maybe)
-{
-	uint64_t count = atomic_load(&rings->by_socket);
-
-	*maybe = atomic_load(&rings->received) < count;
-	return count;
-}
-
-void surus_rings_ack_socket(uint64_t count)
-{
-	uint64_t known = atomic_load(&rings->received);
-
-	while (known < count && !atomic_compare_exchange_weak(&rings->received, &known, count)) {
-	}
-}
-
-void surus_rings_begin_wait(void)
-{
-	set(waiting);
-}
-
-bool surus_rings_end_wait(void)
-{
-	return clear(waiting);
-}
-
-static bool has_request(void)
+bool surus_rings_has_entry(void)
 {
 	return atomic_load(&inbox->head) != atomic_load(&inbox->tail);
 }
 
-void surus_rings_begin_polling(void)
+void surus_rings_set_doorbell(enum surus_doorbell state)
 {
-	set(polling);
+	atomic_store(&doorbells[surus_process->place], state);
 }
 
-void surus_rings_end_polling(void)
+bool surus_rings_wait(void)
 {
-	if (!clear(polling) && has_request()) {
-		surus_rings_ring_doorbell();
-	}
+	/* EAGAIN: the doorbell has changed. */
+	return syscall(SYS_futex, &doorbells[surus_process->place], FUTEX_WAIT, SURUS_BLOCKED, NULL,
+	               NULL, 0) == 0 || errno == EAGAIN;
 }
 
-void surus_rings_ack_wakeup(uint32_t place)
+uint32_t surus_rings_poll_budget(void)
 {
-	if (place != surus_process->place && place < surus_settings.workers) {
-		atomic_fetch_or(&waiting[place / 64], (uint64_t)1 << place % 64);
-		/* Requests that arrived since the bit was cleared have woken no worker. */
-		if (has_request()) {
-			surus_rings_ring_doorbell();
-		}
-	}
+	enum { MOST = 1000 }; /* a script can write any number there */
+	uint32_t budget = atomic_load(&rings->poll_budget);
+
+	return budget < MOST ? budget : MOST;
 }
 
-void surus_rings_ring_doorbell(void)
+void surus_rings_wake_surus(void)
 {
 	const uint64_t one = 1;
 
@@ -237,6 +191,6 @@ bool surus_rings_write_response(const unsigned char *content, size_t len)
 	copy_in(bytes, SURUS_OUTBOX_RING, tail, &frame, sizeof(frame));
 	copy_in(bytes, SURUS_OUTBOX_RING, tail + sizeof(frame), content, len);
 	atomic_store(&outbox->tail, tail + size);
-	set(posted);
+	atomic_fetch_or(&posted[surus_process->place / 64], (uint64_t)1 << surus_process->place % 64);
 	return true;
 }

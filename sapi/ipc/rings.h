@@ -1,8 +1,7 @@
-/* Request ring and response rings: shared memory between the workers of a pool and Surus.
+/* Request ring, response rings and doorbells: memory that a pool's workers share with Surus.
  *
- * While the receiver polls, neither side needs a system call. The sockets carry what does not fit
- * and wake receivers that block. crates/sys/src/rings.rs repeats the layout; both assert the
- * sizes. */
+ * While the receiver is awake, neither side needs a system call. The sockets carry what does not
+ * fit. crates/sys/src/rings.rs repeats the layout; both assert the sizes. */
 #ifndef SURUS_RINGS_H
 #define SURUS_RINGS_H
 
@@ -19,6 +18,7 @@ enum {
 	SURUS_INBOX_RING_LEAST = 64 * 1024,
 	SURUS_INBOX_RING_MOST = 4 * 1024 * 1024,
 	SURUS_INBOX_RING_EACH = 32 * 1024,
+	SURUS_IN_SOCKET = 1, /* length of an entry that announces a message in the request socket */
 };
 
 enum surus_wakeup {
@@ -27,19 +27,23 @@ enum surus_wakeup {
 	SURUS_WAKEUP_ALWAYS = 2, /* each response frame must wake Surus */
 };
 
-/* The header. Three arrays with one bit per worker follow it: workers that wait, workers that poll,
- * workers that have put a frame into their response ring. Surus clears a waiting worker's bit when
- * it sends a message to wake it. The message names that worker; a worker that gets another's
- * message sets the bit again. So a bit that is wrong after a process was killed is right again once
- * its worker has waited. */
+/* What a worker does about the request ring; the worker's doorbell. For a request Surus resets the
+ * doorbell of one worker that polls, or else of one that blocks, which it then wakes. */
+enum surus_doorbell {
+	SURUS_AWAKE = 0, /* serves a request, or looks into the ring before it does anything else */
+	SURUS_POLLING = 1, /* looks into the ring again and again */
+	SURUS_BLOCKED = 2, /* waits by futex(2) until its doorbell changes, or is about to */
+};
+
+/* The header. An array of doorbells follows it (enum surus_doorbell, one for each worker), and one
+ * with a bit for each worker that has put a frame into its response ring. */
 struct surus_rings {
 	_Alignas(SURUS_RINGS_LINE) _Atomic uint32_t need_wakeup; /* enum surus_wakeup */
 	/* when Surus last polled, in microseconds of CLOCK_MONOTONIC */
 	_Atomic uint64_t polled_at;
-	/* Messages that Surus has sent through the socket without waking a particular worker, and how
-	 * many of them have certainly been received. */
-	_Alignas(SURUS_RINGS_LINE) _Atomic uint64_t by_socket;
-	_Atomic uint64_t received;
+	/* microseconds for which a worker polls for its next request before it blocks; Surus decides
+	 * (src/busy_poll.rs) */
+	_Alignas(SURUS_RINGS_LINE) _Atomic uint32_t poll_budget;
 };
 _Static_assert(sizeof(struct surus_rings) == 128, "two cache lines");
 
@@ -74,32 +78,24 @@ _Static_assert(sizeof(struct surus_ring_frame) == 16, "as in rings.rs");
 bool surus_rings_open(int fd);
 /* In a worker at its start. */
 void surus_rings_begin(void);
-/* Takes the next entry of the request ring, of at most `room` bytes. 0: the ring is empty. */
+/* Takes the next entry of the request ring, of at most `room` bytes. 0: the ring is empty. An entry
+ * of SURUS_IN_SOCKET bytes says that the request socket has a message. */
 size_t surus_rings_take(unsigned char *to, size_t room);
-/* How many messages Surus has sent through the socket without waking a particular worker. `maybe`:
- * some of them may not have been received. */
-uint64_t surus_rings_sent_by_socket(bool *maybe);
-/* Called when the socket was empty: this many messages have been received. */
-void surus_rings_ack_socket(uint64_t count);
-/* Announces that this worker must be woken for a request. The caller polls once more before it
- * blocks. */
-void surus_rings_begin_wait(void);
-/* Ends the wait. False: Surus has sent, or was about to send, a message to wake this worker. */
-bool surus_rings_end_wait(void);
-/* Announces that this worker polls the request ring. Surus clears its bit for a request that it has
- * put there. */
-void surus_rings_begin_polling(void);
-/* Ends polling. If Surus counted on this worker for a request that is still in the ring, others are
- * woken. */
-void surus_rings_end_polling(void);
-/* Called for a message that was to wake worker `place`. If that is another worker, it still waits;
- * Surus is notified if the ring has a request for it. */
-void surus_rings_ack_wakeup(uint32_t place);
+/* Whether the request ring has an entry. */
+bool surus_rings_has_entry(void);
+/* Sets this worker's doorbell. After SURUS_POLLING and SURUS_BLOCKED, Surus may count on this
+ * worker for a request. So the worker sets SURUS_AWAKE and takes what is in the ring before it
+ * polls, blocks or does anything else. */
+void surus_rings_set_doorbell(enum surus_doorbell state);
+/* Waits until the doorbell is not SURUS_BLOCKED. False: interrupted by a signal. */
+bool surus_rings_wait(void);
+/* Microseconds for which to poll for a request before blocking. */
+uint32_t surus_rings_poll_budget(void);
 /* Puts a frame about the current request into the response ring. False: there is no room. */
 bool surus_rings_write_response(const unsigned char *frame, size_t len);
-/* After that: whether this worker must wake Surus. If true, the caller must ring the doorbell. */
+/* After that: whether this worker must wake Surus. If true, the caller must do so. */
 bool surus_rings_must_notify(void);
 /* Wakes Surus. */
-void surus_rings_ring_doorbell(void);
+void surus_rings_wake_surus(void);
 
 #endif

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 
 use super::entity_tag::marked;
-use crate::budget::{self, MEMORY, Taken};
+use crate::budget::{self, MEMORY, Reservation};
 use crate::event::{Failure, Response, ResponseBody};
 use crate::units::Size;
 
@@ -384,7 +384,7 @@ struct Compressed {
     /// Frames to be sent before the inner body is polled again.
     ready: VecDeque<Result<Frame<Bytes>, Failure>>,
     ended: bool,
-    _memory: Taken,
+    _memory: Reservation,
 }
 
 /// How many bytes are compressed before the client gets some of them and the thread may run other
@@ -395,7 +395,7 @@ impl Compressed {
     fn new(
         body: Pin<Box<dyn Body<Data = Bytes, Error = Failure> + Send>>,
         coding: Coding,
-        memory: Taken,
+        memory: Reservation,
     ) -> Self {
         Self {
             body,

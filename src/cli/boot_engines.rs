@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tracing::{info, warn};
 
-use super::engine_setup::Planned;
+use super::engine_setup::PlannedPool;
 use super::{boot_script, config_lint, engine_setup};
 use crate::engine::Engine;
 use crate::keeper::Client;
@@ -17,7 +17,7 @@ type Engines = BTreeMap<&'static str, Arc<dyn Engine>>;
 /// Boots all pools. `keeper` starts their processes, if there is one. An application that cannot be
 /// booted is served by `classic`.
 pub async fn boot(
-    plans: &[Planned],
+    plans: &[PlannedPool],
     keeper: &Option<Arc<Client>>,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Engines> {
@@ -27,7 +27,7 @@ pub async fn boot(
         if booted.contains_key(name) {
             continue; // A plan for the case that an application cannot be booted.
         }
-        let boot = async |planned: &Planned| {
+        let boot = async |planned: &PlannedPool| {
             let number = plans.iter().position(|plan| std::ptr::eq(plan, planned));
             let pool = number.and_then(|number| u16::try_from(number).ok());
             let by = keeper.clone().zip(pool);

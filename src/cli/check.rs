@@ -8,9 +8,9 @@ use anyhow::bail;
 use http::Method;
 
 use super::config_lint;
-use super::config_lint::{Facts, contradictions, missing_extensions};
+use super::config_lint::{LintInput, contradictions, missing_extensions};
 use super::engine_setup;
-use super::engine_setup::Asked;
+use super::engine_setup::PoolConfig;
 use super::exposed_files::NoPages;
 use super::options::Args;
 use super::{
@@ -212,14 +212,14 @@ fn site(project: &Path, site: &Site, findings: &Findings) {
 }
 
 /// Boots PHP like `surus serve`, with one worker.
-async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
+async fn engine(asked: PoolConfig, project: &Path, findings: &mut Findings) {
     let config = &asked.config;
     let machine = Machine::read();
     let workers = match engines::worker_count(&config.engine) {
         Ok(workers) => workers,
         Err(error) => return findings.stop(&error),
     };
-    let mut one = Asked {
+    let mut one = PoolConfig {
         config: config.clone(),
         ..asked
     };
@@ -254,7 +254,7 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
     };
     findings.fine("workers", format_args!("{workers} ({why})"));
     php(one.entry, &report, config, findings);
-    let facts = Facts {
+    let facts = LintInput {
         config,
         php: &|name| report.get(name).to_string(),
         workers,
@@ -290,7 +290,7 @@ async fn engine(asked: Asked, project: &Path, findings: &mut Findings) {
 }
 
 /// Reports .user.ini files that no request reads, although the user may expect it.
-fn unread_settings(project: &Path, asked: &Asked, name: &str, findings: &Findings) {
+fn unread_settings(project: &Path, asked: &PoolConfig, name: &str, findings: &Findings) {
     // The engine has booted, so the script exists.
     let Ok((script, site)) = engine_setup::script_and_site(project, &asked.config) else {
         return;
@@ -309,7 +309,7 @@ fn unread_settings(project: &Path, asked: &Asked, name: &str, findings: &Finding
 
 /// Reports files that PHP runs around every request, such as firewalls. They do not run in the
 /// boot.
-fn auto_files(project: &Path, asked: &Asked, report: &Report, findings: &Findings) {
+fn auto_files(project: &Path, asked: &PoolConfig, report: &Report, findings: &Findings) {
     let Ok((script, site)) = engine_setup::script_and_site(project, &asked.config) else {
         return;
     };

@@ -6,8 +6,8 @@ use crate::config::Config;
 use crate::engine::Report;
 use crate::units::Size;
 
-/// Facts that are known once PHP has started.
-pub(super) struct Facts<'a> {
+/// LintInput that are known once PHP has started.
+pub(super) struct LintInput<'a> {
     pub config: &'a Config,
     /// A value of PHP's report.
     pub php: &'a dyn Fn(&str) -> String,
@@ -19,7 +19,7 @@ pub(super) struct Facts<'a> {
 }
 
 /// One sentence for each contradiction: the problem, and the fix.
-pub(super) fn contradictions(facts: &Facts<'_>) -> Vec<String> {
+pub(super) fn contradictions(facts: &LintInput<'_>) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(sizes(facts));
     found.extend(memory(facts));
@@ -46,7 +46,7 @@ pub(super) fn contradictions(facts: &Facts<'_>) -> Vec<String> {
     found
 }
 
-fn sizes(facts: &Facts<'_>) -> Vec<String> {
+fn sizes(facts: &LintInput<'_>) -> Vec<String> {
     let mut found = Vec::new();
     let body = facts.config.http.max_body_size;
     let size = |name: &str| php_size(&(facts.php)(name));
@@ -81,7 +81,7 @@ fn sizes(facts: &Facts<'_>) -> Vec<String> {
     found
 }
 
-fn memory(facts: &Facts<'_>) -> Vec<String> {
+fn memory(facts: &LintInput<'_>) -> Vec<String> {
     let mut found = Vec::new();
     let Some(limit) = php_size(&(facts.php)("memory_limit")) else {
         found.push(
@@ -110,7 +110,7 @@ fn memory(facts: &Facts<'_>) -> Vec<String> {
     found
 }
 
-fn times(facts: &Facts<'_>) -> Vec<String> {
+fn times(facts: &LintInput<'_>) -> Vec<String> {
     let mut found = Vec::new();
     let (timeout, grace) = (
         facts.config.http.request_timeout,
@@ -140,7 +140,7 @@ fn times(facts: &Facts<'_>) -> Vec<String> {
     found
 }
 
-fn connections(facts: &Facts<'_>) -> Option<String> {
+fn connections(facts: &LintInput<'_>) -> Option<String> {
     let (limit, files) = (facts.config.http.max_connections, facts.open_files);
     (limit as u64 >= files).then(|| {
         format!(
@@ -216,7 +216,7 @@ mod tests {
             };
             set.unwrap_or(default).to_string()
         };
-        let facts = Facts {
+        let facts = LintInput {
             config,
             php: &php,
             workers: 4,

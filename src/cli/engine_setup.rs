@@ -225,7 +225,7 @@ fn calls_serve(php: &str) -> bool {
 
 /// A pool of PHP processes that the configuration asks for.
 #[derive(Clone)]
-pub struct Asked {
+pub struct PoolConfig {
     /// The pool's name, or its engine's.
     pub name: &'static str,
     pub entry: &'static Entry,
@@ -233,7 +233,7 @@ pub struct Asked {
     pub config: Config,
 }
 
-impl Asked {
+impl PoolConfig {
     /// The framework whose boot script boots the pool. None if a script of the user's does.
     pub fn framework(&self) -> Option<&Framework> {
         let boots = self.entry.boots_script && self.entry.runs_scripts();
@@ -260,8 +260,8 @@ impl Asked {
     }
 
     /// The same pool on `classic`.
-    fn unbooted(&self) -> anyhow::Result<Asked> {
-        Ok(Asked {
+    fn unbooted(&self) -> anyhow::Result<PoolConfig> {
+        Ok(PoolConfig {
             entry: engines::find("classic")?,
             ..self.clone()
         })
@@ -269,9 +269,13 @@ impl Asked {
 }
 
 /// The configured engine, and the engines and pools that routes name, each once.
-pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Result<Vec<Asked>> {
+pub fn asked_for(
+    project: &Path,
+    config: &Config,
+    routes: &Routes,
+) -> anyhow::Result<Vec<PoolConfig>> {
     let main = chosen(project, config)?;
-    let mut all = vec![Asked {
+    let mut all = vec![PoolConfig {
         name: main.name,
         entry: main,
         config: config.clone(),
@@ -281,7 +285,7 @@ pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Re
             continue;
         }
         all.push(match config.of_pool(name) {
-            Some(config) => Asked {
+            Some(config) => PoolConfig {
                 // Leaked because pool names, like engine names, are needed until the program exits.
                 name: name.to_string().leak(),
                 entry: chosen(project, &config)?,
@@ -290,7 +294,7 @@ pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Re
             None => {
                 let entry = engines::find(name)
                     .context("a [[route]] names neither an engine nor a [pool]")?;
-                Asked {
+                PoolConfig {
                     name: entry.name,
                     entry: bootable(entry, config)?,
                     config: config.clone(),
@@ -302,22 +306,22 @@ pub fn asked_for(project: &Path, config: &Config, routes: &Routes) -> anyhow::Re
 }
 
 /// A pool and its plan.
-pub struct Planned {
-    pub asked: Asked,
+pub struct PlannedPool {
+    pub asked: PoolConfig,
     pub plan: Plan,
     /// The number of the plan to follow if this one's application cannot be booted.
     pub otherwise: Option<usize>,
 }
 
 /// Plans how to run the pools. Those that are only run instead of others come last.
-pub fn plan_all(asked: Vec<Asked>, project: &Path) -> anyhow::Result<Vec<Planned>> {
+pub fn plan_all(asked: Vec<PoolConfig>, project: &Path) -> anyhow::Result<Vec<PlannedPool>> {
     let plans = asked.into_iter().map(|asked| plan(asked, project));
     let mut plans = plans.collect::<anyhow::Result<Vec<_>>>()?;
     for index in 0..plans.len() {
         if plans[index].asked.may_be_unbooted() {
             let unbooted = plans[index].asked.unbooted()?;
             plans[index].otherwise = Some(plans.len());
-            plans.push(Planned {
+            plans.push(PlannedPool {
                 asked: unbooted,
                 plan: plans[index].plan.unbooted(),
                 otherwise: None,
@@ -328,7 +332,7 @@ pub fn plan_all(asked: Vec<Asked>, project: &Path) -> anyhow::Result<Vec<Planned
 }
 
 /// Plans how to run a pool.
-pub fn plan(asked: Asked, project: &Path) -> anyhow::Result<Planned> {
+pub fn plan(asked: PoolConfig, project: &Path) -> anyhow::Result<PlannedPool> {
     let ini = asked.config.php.iter();
     let settings = engines::Settings {
         project: Some(project.to_path_buf()),
@@ -349,7 +353,7 @@ pub fn plan(asked: Asked, project: &Path) -> anyhow::Result<Planned> {
         asked.config.env.clone(),
     )
     .with_context(|| format!("engine `{}`", asked.name))?;
-    Ok(Planned {
+    Ok(PlannedPool {
         asked,
         plan,
         otherwise: None,
@@ -358,7 +362,7 @@ pub fn plan(asked: Asked, project: &Path) -> anyhow::Result<Planned> {
 
 /// Plans and boots a pool.
 pub async fn boot_one(
-    asked: &Asked,
+    asked: &PoolConfig,
     project: &Path,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Arc<dyn Engine>> {
@@ -368,7 +372,7 @@ pub async fn boot_one(
 
 /// Boots a pool. `launch` starts its processes, or this process does.
 pub async fn boot_planned(
-    planned: &Planned,
+    planned: &PlannedPool,
     launch: Option<Launch>,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Arc<dyn Engine>> {
@@ -402,7 +406,7 @@ pub fn script_and_site(project: &Path, config: &Config) -> anyhow::Result<(PathB
     Ok((script, site))
 }
 
-fn finder(project: PathBuf, asked: Asked) -> FindScript {
+fn finder(project: PathBuf, asked: PoolConfig) -> FindScript {
     Arc::new(move || {
         let config = &asked.config;
         let (script, site) = script_and_site(&project, config)?;

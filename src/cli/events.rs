@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use super::engine_setup::{self, Asked};
+use super::engine_setup::{self, PoolConfig};
 use crate::config::Config;
 use crate::engines::Warmup;
 use crate::event::Script;
@@ -44,7 +44,7 @@ pub fn pool(
     handler: &Path,
     script: &Path,
     default: &str,
-) -> anyhow::Result<Asked> {
+) -> anyhow::Result<PoolConfig> {
     config.engine.script = Some(script.to_path_buf());
     config.engine.warmup = Warmup::off();
     if config.engine.name.is_none() && is_library(script) {
@@ -54,7 +54,7 @@ pub fn pool(
         .to_str()
         .context("the handler's path is not UTF-8")?;
     config.env.insert(HANDLER.to_string(), handler.to_string());
-    Ok(Asked {
+    Ok(PoolConfig {
         name,
         entry: engine_setup::chosen(project, &config)?,
         config,

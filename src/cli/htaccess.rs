@@ -105,7 +105,7 @@ fn route(url: &str, about: &Scope) -> Option<String> {
             }
         }
     };
-    // What `regex` does not take, a route could not have, either.
+    // A route cannot have an expression that `regex` rejects.
     regex::Regex::new(&regex).ok()?;
     Some(format!(
         "    [[route]]\n    regex = {}\n    deny = true\n",

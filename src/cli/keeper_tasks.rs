@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
-use surus_sys::confine::Reach;
+use surus_sys::confine::AccessRules;
 use surus_sys::fork;
 use surus_sys::openat2;
 use surus_sys::privileges::{self, Identity};
@@ -17,7 +17,7 @@ use surus_sys::seqpacket::Seqpacket;
 use tracing::{error, warn};
 
 use super::engine_setup;
-use super::engine_setup::Planned;
+use super::engine_setup::PlannedPool;
 use super::tls;
 use crate::app::DocumentTree;
 use crate::app::site::file_opener;
@@ -29,7 +29,7 @@ use crate::app::x_sendfile::SendFile;
 use crate::config::Config;
 use crate::engines;
 use crate::engines::{Plan, external, keeper_tasks};
-use crate::keeper::{self, Client, Directories, Duties};
+use crate::keeper::{self, Client, Directories, PrivilegedOperations};
 use crate::launcher::Role;
 
 /// What the front end learns of the directories whose descriptors it gets.
@@ -45,24 +45,24 @@ struct Layout {
 type Found = (Described, OwnedFd);
 
 /// The keeper of a project.
-pub struct Kept {
+pub struct ProjectKeeper {
     project: PathBuf,
     config: Config,
-    plans: Arc<Vec<Planned>>,
+    plans: Arc<Vec<PlannedPool>>,
     front: Identity,
     /// PHP's user, with its groups as they were at the start: a look-up may need the network.
     php: Identity,
 }
 
-impl Kept {
+impl ProjectKeeper {
     pub fn new(
         project: &Path,
         config: &Config,
-        plans: Arc<Vec<Planned>>,
+        plans: Arc<Vec<PlannedPool>>,
         front: Identity,
         php: Identity,
-    ) -> Kept {
-        Kept {
+    ) -> ProjectKeeper {
+        ProjectKeeper {
             project: project.to_path_buf(),
             config: config.clone(),
             plans,
@@ -103,7 +103,7 @@ impl Kept {
     }
 }
 
-impl Duties for Kept {
+impl PrivilegedOperations for ProjectKeeper {
     type Home = keeper_tasks::Home;
     type Trees = Vec<file_opener::Tree>;
 
@@ -263,7 +263,7 @@ pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
 /// [`attend`] takes, too.
 pub fn adopt(
     config: &Config,
-    place: keeper::Place,
+    place: keeper::ServedDirectories,
 ) -> anyhow::Result<(DocumentTree, (u32, Arc<Opener>))> {
     let number = place.number;
     let Layout { described, fronts } = serde_json::from_slice(&place.text)?;
@@ -305,7 +305,11 @@ pub fn adopt(
 }
 
 /// What the front end of a project reaches.
-pub fn reach(config: &Config, place: &keeper::Place, plans: &[Planned]) -> anyhow::Result<Reach> {
+pub fn reach(
+    config: &Config,
+    place: &keeper::ServedDirectories,
+    plans: &[PlannedPool],
+) -> anyhow::Result<AccessRules> {
     let Layout { described, .. } = serde_json::from_slice(&place.text)?;
     let mut reach = keeper::reach();
     // The first descriptor is the socket to the opener.
@@ -320,7 +324,9 @@ pub fn reach(config: &Config, place: &keeper::Place, plans: &[Planned]) -> anyho
     let mut ports = Some(Vec::new());
     for planned in plans {
         match &planned.plan {
-            Plan::External { spec, .. } if spec.way == external::Way::Builtin => ports = None,
+            Plan::External { spec, .. } if spec.way == external::ProgramKind::Builtin => {
+                ports = None
+            }
             Plan::External { spec, .. } => {
                 if let (Some(external::Address::Tcp(address)), Some(ports)) =
                     (&spec.address, &mut ports)

@@ -7,7 +7,7 @@ use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 
 use super::engine_setup;
-use super::engine_setup::Asked;
+use super::engine_setup::PoolConfig;
 use super::options::Args;
 use super::warm_ups;
 use crate::app::site::Site;
@@ -44,7 +44,7 @@ pub fn run(leaks: Leaks) -> anyhow::Result<()> {
     config.engine.max_requests = 0;
     config.engine.reports_leaks = true;
     let site = engine_setup::open_site(&project, &config)?;
-    let asked = Asked {
+    let asked = PoolConfig {
         name: "worker",
         entry: engines::find("worker")?,
         config,

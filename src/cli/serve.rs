@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use super::addresses::{self, Addresses};
-use super::engine_setup::Planned;
+use super::engine_setup::PlannedPool;
 use super::options::Args;
 use super::{
     boot_engines, boot_script, config_trust, engine_setup, keeper_tasks, memory_trim, spool_access,
@@ -114,7 +114,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             place,
             plans: plans.clone(),
             main,
-            keeper: Some(Kept {
+            keeper: Some(KeeperHandle {
                 socket: front.socket,
                 opener,
                 signals: front.signals,
@@ -156,11 +156,11 @@ pub fn keep_other(
 fn keep(
     project: &Path,
     config: &Config,
-    plans: Arc<Vec<Planned>>,
+    plans: Arc<Vec<PlannedPool>>,
     run: impl FnOnce(keeper::Front) -> anyhow::Result<()>,
 ) -> anyhow::Result<u8> {
     let (php, user) = keeper_tasks::users(config)?;
-    let kept = keeper_tasks::Kept::new(project, config, plans.clone(), user.clone(), php);
+    let kept = keeper_tasks::ProjectKeeper::new(project, config, plans.clone(), user.clone(), php);
     match Keeper::new(kept)?.run()? {
         Outcome::Ended(status) => Ok(status),
         Outcome::Front(front) => {
@@ -183,14 +183,14 @@ struct Front {
     listeners: Addresses<Bound>,
     admin: Bound,
     place: DocumentTree,
-    plans: Arc<Vec<Planned>>,
+    plans: Arc<Vec<PlannedPool>>,
     /// The engine for requests for which no route names another.
     main: &'static str,
-    keeper: Option<Kept>,
+    keeper: Option<KeeperHandle>,
 }
 
 /// What a front of a keeper has from it.
-struct Kept {
+struct KeeperHandle {
     socket: OwnedFd,
     /// See [`keeper_tasks::attend`].
     opener: (u32, Arc<Opener>),

@@ -20,7 +20,7 @@ use super::extension_api;
 use super::function::{Function, Initialization};
 use super::identifier::{rfc3339, since_epoch};
 use super::invoke_response::{Answer, AnswerBody, FunctionError, Outcome, Piece, error_kind};
-use super::reply::{Body, Broken, Reply, accepted, collect, json, reply, text};
+use super::reply::{Body, ReadBodyError, Reply, accepted, collect, json, reply, text};
 use super::sandbox::Sandbox;
 use super::state::{AnswerCall, Delivery, Next, Ticket};
 use super::variables::CREDENTIALS;
@@ -236,14 +236,14 @@ async fn response(
             });
             Ok(accepted())
         }
-        Err(Broken::TooLarge) => Err(failed(
+        Err(ReadBodyError::TooLarge) => Err(failed(
             sandbox,
             id,
             ticket,
             FunctionError::too_large(),
             ApiError::too_large(),
         )),
-        Err(Broken::Truncated) => Err(failed(
+        Err(ReadBodyError::Truncated) => Err(failed(
             sandbox,
             id,
             ticket,
@@ -312,8 +312,8 @@ async fn error(sandbox: &Sandbox, id: &str, request: Request<Incoming>) -> Resul
         .answer(AnswerCall::Error, id, nonce(&head.headers))?;
     let error = match collect(body, MAX_PAYLOAD).await {
         Ok((bytes, _)) => reported_error(&head.headers, bytes),
-        Err(Broken::Truncated) => FunctionError::truncated(),
-        Err(Broken::TooLarge) => {
+        Err(ReadBodyError::Truncated) => FunctionError::truncated(),
+        Err(ReadBodyError::TooLarge) => {
             let error = FunctionError::too_large();
             return Err(failed(sandbox, id, ticket, error, ApiError::too_large()));
         }
@@ -363,8 +363,8 @@ async fn reported(request: Request<Incoming>) -> Result<FunctionError, ApiError>
     let (head, body) = request.into_parts();
     match collect(body, MAX_PAYLOAD).await {
         Ok((bytes, _)) => Ok(reported_error(&head.headers, bytes)),
-        Err(Broken::TooLarge) => Err(ApiError::too_large()),
-        Err(Broken::Truncated) => Err(ApiError::truncated()),
+        Err(ReadBodyError::TooLarge) => Err(ApiError::too_large()),
+        Err(ReadBodyError::Truncated) => Err(ApiError::truncated()),
     }
 }
 

@@ -118,22 +118,22 @@ impl Faults {
     }
 
     /// The faults of the next event.
-    pub fn draw(&self) -> Drawn {
+    pub fn draw(&self) -> EventFaults {
         if self.injections.is_empty() {
-            return Drawn(Vec::new());
+            return EventFaults(Vec::new());
         }
         let number = self.events.fetch_add(1, Ordering::Relaxed) + 1;
         let due = self.injections.iter();
         let due = due.filter(|injection| number.is_multiple_of(injection.every));
-        Drawn(due.map(|injection| injection.fault).collect())
+        EventFaults(due.map(|injection| injection.fault).collect())
     }
 }
 
 /// The faults of one event.
 #[derive(Debug, Clone, Default)]
-pub struct Drawn(Vec<Fault>);
+pub struct EventFaults(Vec<Fault>);
 
-impl Drawn {
+impl EventFaults {
     pub fn has(&self, fault: Fault) -> bool {
         self.0.contains(&fault)
     }

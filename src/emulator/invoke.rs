@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::environment::{Environment, InitFailure};
-use super::fault_injection::{Drawn, Fault};
+use super::fault_injection::{EventFaults, Fault};
 use super::identifier;
 use super::invoke_request::Request;
 use super::invoke_response::{FunctionError, Outcome};
@@ -32,7 +32,7 @@ impl Environment {
     pub async fn run(
         &self,
         request: Request,
-        drawn: &Drawn,
+        drawn: &EventFaults,
         outcome: oneshot::Sender<Outcome>,
     ) -> Report {
         let id = request.id.clone().unwrap_or_else(identifier::uuid);
@@ -111,7 +111,7 @@ impl Environment {
         id: &str,
         request: Request,
         deadline: Instant,
-        drawn: &Drawn,
+        drawn: &EventFaults,
         is_noticed: bool,
     ) -> Arc<Delivery> {
         let nonce = identifier::uuid();
@@ -166,7 +166,7 @@ impl Environment {
 
     /// Applies the faults that kill a process, until the returned handle is dropped at the end of
     /// the event.
-    fn inject(&self, sandbox: &Arc<Sandbox>, drawn: &Drawn) -> Option<AbortOnDropHandle<()>> {
+    fn inject(&self, sandbox: &Arc<Sandbox>, drawn: &EventFaults) -> Option<AbortOnDropHandle<()>> {
         let (worker, memory) = (drawn.has(Fault::KillWorker), drawn.has(Fault::OutOfMemory));
         if !worker && !memory {
             return None;

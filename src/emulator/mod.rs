@@ -234,7 +234,7 @@ impl Emulator {
             let (discarded, _) = oneshot::channel();
             again.id = Some(id);
             environment
-                .run(again, &fault_injection::Drawn::default(), discarded)
+                .run(again, &fault_injection::EventFaults::default(), discarded)
                 .await;
         }
         if !is_managed {

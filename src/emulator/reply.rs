@@ -12,7 +12,7 @@ pub type Body = http_body_util::Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infalli
 pub type Reply = Response<Body>;
 
 /// Why a request body cannot be read.
-pub enum Broken {
+pub enum ReadBodyError {
     TooLarge,
     Truncated,
 }
@@ -21,13 +21,13 @@ pub enum Broken {
 pub async fn collect(
     mut body: Incoming,
     limit: usize,
-) -> Result<(Bytes, Option<HeaderMap>), Broken> {
+) -> Result<(Bytes, Option<HeaderMap>), ReadBodyError> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     let mut trailers = None;
     let mut is_too_large = false;
     while let Some(frame) = body.frame().await {
-        match frame.map_err(|_| Broken::Truncated)?.into_data() {
+        match frame.map_err(|_| ReadBodyError::Truncated)?.into_data() {
             Ok(data) => {
                 is_too_large |= first.len() + all.len() + data.len() > limit;
                 if is_too_large {
@@ -42,7 +42,7 @@ pub async fn collect(
         }
     }
     if is_too_large {
-        return Err(Broken::TooLarge);
+        return Err(ReadBodyError::TooLarge);
     }
     if all.is_empty() {
         return Ok((first, trailers));

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer};
 
-use super::external::Way;
+use super::external::ProgramKind;
 
 /// An engine with the properties that users compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,13 +29,13 @@ pub enum Runs {
     /// `surus-php`.
     SurusPhp,
     /// An installed PHP.
-    External(Way),
+    External(ProgramKind),
 }
 
 impl Entry {
     /// Whether requests run PHP files or functions. Workers of RoadRunner get them as messages.
     pub fn runs_scripts(&self) -> bool {
-        self.runs != Runs::External(Way::RoadRunner)
+        self.runs != Runs::External(ProgramKind::RoadRunner)
     }
 
     /// Whether its processes wait for events instead of being started for each.
@@ -108,7 +108,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: false,
         serves_one: false,
         isolates: true,
-        runs: Runs::External(Way::Fpm),
+        runs: Runs::External(ProgramKind::Fpm),
     },
     Entry {
         name: "builtin",
@@ -118,7 +118,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: false,
         serves_one: false,
         isolates: true,
-        runs: Runs::External(Way::Builtin),
+        runs: Runs::External(ProgramKind::Builtin),
     },
     Entry {
         name: "cgi",
@@ -128,7 +128,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: false,
         serves_one: true,
         isolates: true,
-        runs: Runs::External(Way::Cgi),
+        runs: Runs::External(ProgramKind::Cgi),
     },
     Entry {
         name: "cli",
@@ -138,7 +138,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: false,
         serves_one: true,
         isolates: true,
-        runs: Runs::External(Way::Cli),
+        runs: Runs::External(ProgramKind::Cli),
     },
     Entry {
         name: "roadrunner",
@@ -148,7 +148,7 @@ pub const CATALOGUE: &[Entry] = &[
         boots_script: true,
         serves_one: false,
         isolates: false,
-        runs: Runs::External(Way::RoadRunner),
+        runs: Runs::External(ProgramKind::RoadRunner),
     },
 ];
 

@@ -16,8 +16,8 @@ use super::Plan;
 use super::cgi::server_vars;
 use super::external::command::{Extra, Starter};
 use super::external::furnish;
-use super::external::runtime_dir::Own;
-use super::external::{Address, Way};
+use super::external::runtime_dir::OwnDir;
+use super::external::{Address, ProgramKind};
 use super::workers::generation;
 use super::workers::generation::master;
 use crate::launcher::{MASTER_DESCRIPTORS, Role};
@@ -29,7 +29,7 @@ const MOST_DISABLED: usize = 32 * 1024;
 
 /// What starts an installed PHP of a pool.
 pub struct Home {
-    own: Own,
+    own: OwnDir,
     starter: Starter,
     disabled: Disabled,
 }
@@ -114,7 +114,7 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
     };
     // A process that may be root gets no standard input.
     let stdin = match (spec.way, role) {
-        (Way::RoadRunner, Role::Server) => next(&[Kind::Pipe])?,
+        (ProgramKind::RoadRunner, Role::Server) => next(&[Kind::Pipe])?,
         (_, Role::Request) => next(&[Kind::File, Kind::Other])?,
         (_, Role::Probe | Role::Server) => {
             next(&[Kind::File, Kind::Other])?;
@@ -125,7 +125,7 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
     let mut env = Vec::new();
     let mut extra = Extra::default();
     match (spec.way, role) {
-        (Way::Cgi, Role::Request) => {
+        (ProgramKind::Cgi, Role::Request) => {
             let file = next(&[Kind::File])?;
             ensure!(
                 shared_memory::is_sealed_content(file.as_fd()),
@@ -140,7 +140,7 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
             );
             extra.env = &env;
         }
-        (Way::RoadRunner, Role::Server) => {
+        (ProgramKind::RoadRunner, Role::Server) => {
             if let Ok(file) = next(&[Kind::File]) {
                 ensure!(
                     shared_memory::is_sealed_content(file.as_fd()),
@@ -152,14 +152,14 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
                 extra.env = &env;
             }
         }
-        (Way::Cli, Role::Request) => {
+        (ProgramKind::Cli, Role::Request) => {
             let Disabled::Known(disabled) = &home.disabled else {
                 bail!("it is not known yet which functions PHP's settings disable");
             };
             extra.disabled = disabled;
             extra.driver = Some([next(&[Kind::File])?, next(&[Kind::Pipe])?]);
         }
-        (Way::Cli, Role::Probe) => {
+        (ProgramKind::Cli, Role::Probe) => {
             ensure!(
                 matches!(home.disabled, Disabled::Unknown),
                 "this PHP has been asked already which functions its settings disable"

@@ -28,7 +28,7 @@ use crate::observe::metrics::Metrics;
 use crate::observe::system::Machine;
 use crate::units::{self, Size, Time};
 use external::roadrunner::{Payloads, RelayKind};
-use external::{Address, ExternalEngine, Way};
+use external::{Address, ExternalEngine, ProgramKind};
 use queue::Bounds;
 use workers::{Limits, Pool, Spec};
 
@@ -243,7 +243,7 @@ pub fn plan(
             clear_env: settings.clear_env,
             env,
             boot_timeout: settings.boot_timeout.0,
-            roadrunner: (way == Way::RoadRunner).then(|| external::roadrunner::Spec {
+            roadrunner: (way == ProgramKind::RoadRunner).then(|| external::roadrunner::Spec {
                 script,
                 arguments: settings.script_args.clone(),
                 directory: settings.project.clone(),
@@ -357,15 +357,15 @@ pub fn program_of(entry: &Entry, settings: &Settings) -> anyhow::Result<PathBuf>
 }
 
 /// Finds the installed PHP of an external engine.
-fn find_external(way: Way, settings: &Settings) -> anyhow::Result<PathBuf> {
+fn find_external(way: ProgramKind, settings: &Settings) -> anyhow::Result<PathBuf> {
     let (configured, setting, name, package) = match way {
-        Way::Cgi => (&settings.php_cgi, "engine.php_cgi", "php-cgi", "php-cgi"),
-        Way::Fpm => (&settings.php_fpm, "engine.php_fpm", "php-fpm", "php-fpm"),
-        Way::Cli | Way::Builtin | Way::RoadRunner => {
+        ProgramKind::Cgi => (&settings.php_cgi, "engine.php_cgi", "php-cgi", "php-cgi"),
+        ProgramKind::Fpm => (&settings.php_fpm, "engine.php_fpm", "php-fpm", "php-fpm"),
+        ProgramKind::Cli | ProgramKind::Builtin | ProgramKind::RoadRunner => {
             (&settings.php_cli, "engine.php_cli", "php", "php-cli")
         }
     };
-    if way == Way::Fpm && settings.php_fpm_address.is_some() {
+    if way == ProgramKind::Fpm && settings.php_fpm_address.is_some() {
         return Ok("php-fpm".into());
     }
     // Distributions that support several versions have the version in the name; try the newest

@@ -15,10 +15,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
-use super::Place;
+use super::ServedDirectories;
 use super::message::{MOST_BYTES, Reply, Request};
 use crate::engine::Pending;
-use crate::launcher::{Child, Home, Kept, Launcher, Role, Which};
+use crate::launcher::{Child, Home, LaunchedChild, Launcher, ProcessSignal, Role};
 use crate::observe::reopen;
 
 /// How long the front end waits for a reply of the keeper.
@@ -44,7 +44,7 @@ struct State {
 }
 
 enum Answer {
-    Started(Kept),
+    Started(LaunchedChild),
     Done(u32, String, Vec<OwnedFd>),
     Failed(String),
 }
@@ -99,11 +99,11 @@ impl Client {
     }
 
     /// Asks the keeper to open the served directories again.
-    pub async fn place(&self) -> anyhow::Result<Place> {
+    pub async fn place(&self) -> anyhow::Result<ServedDirectories> {
         match self.ask(|id| Request::Place { id }, Vec::new()).await? {
             Answer::Done(number, _, mut fds) if !fds.is_empty() => {
                 let text = content(fds.remove(0))?;
-                Ok(Place { number, text, fds })
+                Ok(ServedDirectories { number, text, fds })
             }
             _ => Err(confused()),
         }
@@ -186,9 +186,9 @@ impl Client {
                 };
                 self.lock().children.insert(pid, ended);
                 let by: Arc<dyn Launcher> = by;
-                let kept = Kept { pid, by, exit };
+                let kept = LaunchedChild { pid, by, exit };
                 if let Err(Answer::Started(kept)) = self.give(id, Answer::Started(kept)) {
-                    kept.by.signal(pid, None, Which::KillGroup);
+                    kept.by.signal(pid, None, ProcessSignal::KillGroup);
                 }
             }
             Reply::Done { id, number, text } => {
@@ -238,7 +238,7 @@ impl Client {
         fds: Vec<OwnedFd>,
     ) -> anyhow::Result<Child> {
         match self.ask(request, fds).await? {
-            Answer::Started(kept) => Ok(Child::Kept(kept)),
+            Answer::Started(kept) => Ok(Child::Launched(kept)),
             _ => Err(confused()),
         }
     }
@@ -281,7 +281,7 @@ impl Launcher for Client {
         Box::pin(self.start(move |id| Request::Php { id, home, role }, fds))
     }
 
-    fn signal(&self, pid: u32, pidfd: Option<BorrowedFd<'_>>, which: Which) {
+    fn signal(&self, pid: u32, pidfd: Option<BorrowedFd<'_>>, which: ProcessSignal) {
         // Without a pidfd, the keeper opens one itself.
         let pidfd = pidfd.and_then(|fd| fd.try_clone_to_owned().ok());
         self.post(Request::Signal { pid, which }, pidfd.into_iter().collect());

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use surus_sys::confine::{Held, Reach};
+use surus_sys::confine::{AccessRules, Enforcement};
 use surus_sys::privileges::{self, Identity};
 use surus_sys::process;
 use tracing::{info, warn};
@@ -80,7 +80,7 @@ pub fn confine(
     settings: &Confinement,
     identity: &Identity,
     keeper: u32,
-    reach: &Reach,
+    reach: &AccessRules,
 ) -> anyhow::Result<()> {
     privileges::leave_terminal().context("cannot leave the keeper's process group")?;
     let is_bounded = privileges::give_up(identity).with_context(|| {
@@ -105,17 +105,17 @@ pub fn confine(
     match settings.landlock {
         false => info!("front end: Landlock is switched off (http.landlock)"),
         true => match surus_sys::confine::landlock(reach) {
-            Ok(Held::Wholly) => info!(
+            Ok(Enforcement::Full) => info!(
                 reads = ?reads,
                 writes = ?reach.writes,
                 "front end: Landlock restricts files, ports and signals"
             ),
-            Ok(Held::Partly) => info!(
+            Ok(Enforcement::Partial) => info!(
                 reads = ?reads,
                 writes = ?reach.writes,
                 "front end: Landlock restricts files; this kernel supports only part of it"
             ),
-            Ok(Held::No) => {
+            Ok(Enforcement::None) => {
                 info!("front end: this kernel has no Landlock; files are not restricted")
             }
             Err(error) => bail!("cannot restrict the front end (http.landlock): {error}"),
@@ -141,8 +141,8 @@ fn is_missing(error: &std::io::Error) -> bool {
 }
 
 /// What every front end can access in addition to its own directories.
-pub fn reach() -> Reach {
-    Reach {
+pub fn reach() -> AccessRules {
+    AccessRules {
         reads: [
             "/proc",
             "/sys/fs/cgroup",

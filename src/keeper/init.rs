@@ -8,7 +8,7 @@ use std::process::ExitStatus;
 use surus_sys::fork::{self, Forked};
 use surus_sys::privileges;
 use surus_sys::process;
-use surus_sys::signals::{self, Signals, Told};
+use surus_sys::signals::{self, SignalAction, Signals};
 
 /// In process 1, forks the server. Returns `None` in the child and in any other process; in process
 /// 1, returns the exit status.
@@ -30,10 +30,10 @@ pub fn run() -> anyhow::Result<Option<u8>> {
         while let Some(told) = signals.read() {
             // A server that has just exited is reaped below.
             let _ = match told {
-                Told::Child => Ok(()),
-                Told::End | Told::Drain => process::terminate(server),
-                Told::Reload => process::hang_up(server),
-                Told::Reopen => process::reopen(server),
+                SignalAction::Child => Ok(()),
+                SignalAction::End | SignalAction::Drain => process::terminate(server),
+                SignalAction::Reload => process::hang_up(server),
+                SignalAction::Reopen => process::reopen(server),
             };
         }
         while let Some((pid, status)) = fork::reap_any() {

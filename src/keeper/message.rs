@@ -7,7 +7,7 @@
 
 use std::io;
 
-use crate::launcher::{Role, Which};
+use crate::launcher::{ProcessSignal, Role};
 
 /// Longer messages are rejected before they are parsed.
 pub const MOST_BYTES: usize = 32 * 1024;
@@ -26,7 +26,7 @@ pub enum Request {
     /// descriptors.
     Php { id: u32, home: u32, role: Role },
     /// Signal a process that the keeper started, or its child. May carry its pidfd.
-    Signal { pid: u32, which: Which },
+    Signal { pid: u32, which: ProcessSignal },
     /// Connect to the php-fpm that the pool's configuration names.
     Connect { id: u32, pool: u16 },
     /// Open the configured directories again.
@@ -130,11 +130,11 @@ impl Request {
                 to.push(5);
                 to.extend_from_slice(&pid.to_le_bytes());
                 to.push(match which {
-                    Which::Stop => 1,
-                    Which::Resume => 2,
-                    Which::Terminate => 3,
-                    Which::Kill => 4,
-                    Which::KillGroup => 5,
+                    ProcessSignal::Stop => 1,
+                    ProcessSignal::Resume => 2,
+                    ProcessSignal::Terminate => 3,
+                    ProcessSignal::Kill => 4,
+                    ProcessSignal::KillGroup => 5,
                 });
             }
             Request::Connect { id, pool } => {
@@ -203,11 +203,11 @@ impl Request {
             5 => Request::Signal {
                 pid: rest.u32()?,
                 which: match rest.u8()? {
-                    1 => Which::Stop,
-                    2 => Which::Resume,
-                    3 => Which::Terminate,
-                    4 => Which::Kill,
-                    5 => Which::KillGroup,
+                    1 => ProcessSignal::Stop,
+                    2 => ProcessSignal::Resume,
+                    3 => ProcessSignal::Terminate,
+                    4 => ProcessSignal::Kill,
+                    5 => ProcessSignal::KillGroup,
                     _ => return Err(NoMessage),
                 },
             },
@@ -304,11 +304,11 @@ mod tests {
     fn request() -> impl Strategy<Value = Request> {
         let role = prop_oneof![Just(Role::Probe), Just(Role::Request), Just(Role::Server)];
         let which = prop_oneof![
-            Just(Which::Stop),
-            Just(Which::Resume),
-            Just(Which::Terminate),
-            Just(Which::Kill),
-            Just(Which::KillGroup)
+            Just(ProcessSignal::Stop),
+            Just(ProcessSignal::Resume),
+            Just(ProcessSignal::Terminate),
+            Just(ProcessSignal::Kill),
+            Just(ProcessSignal::KillGroup)
         ];
         prop_oneof![
             any::<(u32, u16)>().prop_map(|(id, pool)| Request::Master { id, pool }),

@@ -3,8 +3,8 @@
 //!
 //! The front end is forked from the keeper and gives up root before it reads the first byte of a
 //! request. The keeper treats everything that the front end sends as hostile. `message.rs` has the
-//! closed set of messages, `services.rs` decides which requests are allowed, and [`Duties`] perform
-//! them from the configuration that the keeper has read itself.
+//! closed set of messages, `services.rs` decides which requests are allowed, and
+//! [`PrivilegedOperations`] perform them from the configuration that the keeper has read itself.
 
 pub mod client;
 pub mod confine;
@@ -27,7 +27,7 @@ use crate::launcher::Role;
 
 /// The opened directories that a front end serves from.
 #[derive(Debug)]
-pub struct Place {
+pub struct ServedDirectories {
     /// The keeper's number for these directories.
     pub number: u32,
     /// What the front end needs to know about them.
@@ -36,7 +36,7 @@ pub struct Place {
     pub fds: Vec<OwnedFd>,
 }
 
-/// The same, as returned by [`Duties::place`].
+/// The same, as returned by [`PrivilegedOperations::place`].
 pub struct Directories<T> {
     pub text: Vec<u8>,
     pub fds: Vec<OwnedFd>,
@@ -45,7 +45,7 @@ pub struct Directories<T> {
 }
 
 /// The privileged operations, as configured. A pool's number is its index in the configuration.
-pub trait Duties {
+pub trait PrivilegedOperations {
     /// What an installed PHP is started with. Dropping it removes the directory.
     type Home;
 

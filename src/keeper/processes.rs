@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use surus_sys::fork;
 use surus_sys::process::{self, Pid};
 
-use crate::launcher::Which;
+use crate::launcher::ProcessSignal;
 
 /// Background processes of PHP scripts count as orphans, too.
 const MOST_ORPHANS: usize = 256;
@@ -102,10 +102,10 @@ impl Processes {
     }
 
     /// Signals a child, a child's child, or a worker that outlived its master process.
-    pub fn signal(&self, pid: u32, pidfd: Option<OwnedFd>, which: Which) -> io::Result<()> {
+    pub fn signal(&self, pid: u32, pidfd: Option<OwnedFd>, which: ProcessSignal) -> io::Result<()> {
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
         let is_child = self.children.contains_key(&pid);
-        if which == Which::KillGroup {
+        if which == ProcessSignal::KillGroup {
             return match is_child {
                 true => process::kill_group(pid),
                 false => Err(denied()),
@@ -164,12 +164,12 @@ impl Processes {
     }
 }
 
-fn send(process: &Pid, which: Which) -> io::Result<()> {
+fn send(process: &Pid, which: ProcessSignal) -> io::Result<()> {
     match which {
-        Which::Stop => process.stop(),
-        Which::Resume => process.resume(),
-        Which::Terminate => process.terminate(),
-        Which::Kill | Which::KillGroup => process.kill(),
+        ProcessSignal::Stop => process.stop(),
+        ProcessSignal::Resume => process.resume(),
+        ProcessSignal::Terminate => process.terminate(),
+        ProcessSignal::Kill | ProcessSignal::KillGroup => process.kill(),
     }
 }
 
@@ -180,12 +180,12 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
 
-    const ALL: [Which; 5] = [
-        Which::Stop,
-        Which::Resume,
-        Which::Terminate,
-        Which::Kill,
-        Which::KillGroup,
+    const ALL: [ProcessSignal; 5] = [
+        ProcessSignal::Stop,
+        ProcessSignal::Resume,
+        ProcessSignal::Terminate,
+        ProcessSignal::Kill,
+        ProcessSignal::KillGroup,
     ];
 
     #[test]
@@ -225,25 +225,33 @@ mod tests {
         let pidfd = |pid| process::pidfd(pid).unwrap();
         let own = std::fs::File::open("/dev/null").unwrap();
         for wrong in [pidfd(foreign.id()), Some(own.into())] {
-            assert!(processes.signal(below, wrong, Which::Kill).is_err());
+            assert!(processes.signal(below, wrong, ProcessSignal::Kill).is_err());
         }
-        assert!(processes.signal(below, pidfd(below), Which::Resume).is_ok());
-        assert!(processes.signal(child.id(), None, Which::Kill).is_ok());
+        assert!(
+            processes
+                .signal(below, pidfd(below), ProcessSignal::Resume)
+                .is_ok()
+        );
+        assert!(
+            processes
+                .signal(child.id(), None, ProcessSignal::Kill)
+                .is_ok()
+        );
         reap_one(&mut processes);
         assert!(child.wait().is_err(), "the child is reaped");
         // Its parent is gone; it was in the master process's group.
         let orphans = processes.orphans.iter().map(Pid::get);
         assert_eq!(orphans.collect::<Vec<_>>(), [below]);
-        assert!(processes.signal(below, None, Which::Kill).is_ok());
+        assert!(processes.signal(below, None, ProcessSignal::Kill).is_ok());
         assert!(
             processes
-                .signal(child.id(), None, Which::KillGroup)
+                .signal(child.id(), None, ProcessSignal::KillGroup)
                 .is_err()
         );
         until(|| processes.orphans[0].has_ended());
         // Another process that gets this process id is not signalled.
         processes.reap();
-        assert!(processes.signal(below, None, Which::Kill).is_err());
+        assert!(processes.signal(below, None, ProcessSignal::Kill).is_err());
         assert!(foreign.try_wait().unwrap().is_none());
         foreign.kill().unwrap();
         foreign.wait().unwrap();
@@ -255,12 +263,20 @@ mod tests {
         let mut processes = Processes::default();
         processes.started(child.id(), Kind::Server(0));
         until(|| fork::has_ended(child.id()));
-        assert!(processes.signal(child.id(), None, Which::Resume).is_ok());
+        assert!(
+            processes
+                .signal(child.id(), None, ProcessSignal::Resume)
+                .is_ok()
+        );
         assert!(processes.children.contains_key(&child.id()));
         let ended = processes.reap();
         assert_eq!((ended.len(), ended[0].pid), (1, child.id()));
         assert!(processes.is_empty() && child.wait().is_err());
-        assert!(processes.signal(child.id(), None, Which::Resume).is_err());
+        assert!(
+            processes
+                .signal(child.id(), None, ProcessSignal::Resume)
+                .is_err()
+        );
     }
 
     fn until(condition: impl Fn() -> bool) {

@@ -12,14 +12,14 @@ use surus_sys::fork::{self, Forked};
 use surus_sys::privileges;
 use surus_sys::process;
 use surus_sys::seqpacket::Seqpacket;
-use surus_sys::signals::{self, Signals, Told};
+use surus_sys::signals::{self, SignalAction, Signals};
 use tracing::{debug, error, warn};
 
 use super::message::{MOST_BYTES, Reply, Request};
 use super::processes::Ended;
 use super::running::Running;
 use super::services::Services;
-use super::{Duties, Place};
+use super::{PrivilegedOperations, ServedDirectories};
 use crate::observe::rate_limit::Rarely;
 use crate::observe::reopen::Logs;
 
@@ -46,7 +46,7 @@ const SIGKILL: i32 = 9;
 pub struct Front {
     /// Connected to the keeper.
     pub socket: OwnedFd,
-    pub place: Place,
+    pub place: ServedDirectories,
     /// The keeper's process id.
     pub keeper: u32,
     /// Signals that arrived since the fork. They stay pending until the front end handles signals.
@@ -61,7 +61,7 @@ pub enum Outcome {
     Ended(u8),
 }
 
-pub struct Keeper<D: Duties> {
+pub struct Keeper<D: PrivilegedOperations> {
     services: Services<D>,
     signals: Signals,
     logs: Logs,
@@ -69,7 +69,7 @@ pub struct Keeper<D: Duties> {
     end: Option<Instant>,
 }
 
-impl<D: Duties> Keeper<D> {
+impl<D: PrivilegedOperations> Keeper<D> {
     /// Takes over signal handling. The process must be single-threaded and remain so.
     pub fn new(duties: D) -> anyhow::Result<Keeper<D>> {
         Ok(Keeper {
@@ -213,8 +213,8 @@ impl<D: Duties> Keeper<D> {
         let mut has_child_ended = false;
         while let Some(told) = self.signals.read() {
             match told {
-                Told::Child => has_child_ended = true,
-                Told::End | Told::Drain => {
+                SignalAction::Child => has_child_ended = true,
+                SignalAction::End | SignalAction::Drain => {
                     let now = Instant::now();
                     self.end = Some(match self.end {
                         None => now + self.services.grace() + RESERVE,
@@ -222,10 +222,10 @@ impl<D: Duties> Keeper<D> {
                     });
                     signal(pid, process::terminate);
                 }
-                Told::Reload => {
+                SignalAction::Reload => {
                     signal(pid, process::hang_up);
                 }
-                Told::Reopen => match (self.logs.reopen(), &mut front) {
+                SignalAction::Reopen => match (self.logs.reopen(), &mut front) {
                     (Ok(fds), Some(front)) => front.send(&Reply::Reopen, fds.into()),
                     (Ok(_), None) => {}
                     (Err(error), _) => warn!(%error, "cannot reopen the logs"),
@@ -307,7 +307,7 @@ fn signal(pid: Option<u32>, send: impl FnOnce(u32) -> io::Result<()>) {
 /// The process in which [`Keeper::start`] returns.
 enum Started {
     Parent(u32, Seqpacket),
-    Child(Place, OwnedFd, u32),
+    Child(ServedDirectories, OwnedFd, u32),
 }
 
 /// The exit status that reports another process's exit.

@@ -12,7 +12,7 @@ use tracing::{debug, warn};
 use super::message::{Reply, Request};
 use super::processes::{Ended, Kind, Processes};
 use super::running::Running;
-use super::{Directories, Duties, Place};
+use super::{Directories, PrivilegedOperations, ServedDirectories};
 use crate::launcher::Role;
 
 /// The limit of running master processes per pool: the current one, a booting one, and some that
@@ -26,7 +26,7 @@ const MOST_OPENERS: usize = 16;
 const MOST_PROBES: usize = 4;
 
 /// The operations for the running front end, and the resources that it holds.
-pub(super) struct Services<D: Duties> {
+pub(super) struct Services<D: PrivilegedOperations> {
     duties: D,
     pub processes: Processes,
     homes: BTreeMap<u32, (u16, D::Home)>,
@@ -44,7 +44,7 @@ struct Opened<T> {
     opener: Option<u32>,
 }
 
-impl<D: Duties> Services<D> {
+impl<D: PrivilegedOperations> Services<D> {
     pub fn new(duties: D) -> Services<D> {
         Services {
             duties,
@@ -184,7 +184,7 @@ impl<D: Duties> Services<D> {
     }
 
     /// Opens the served directories and starts their opener.
-    pub fn place(&mut self) -> anyhow::Result<Place> {
+    pub fn place(&mut self) -> anyhow::Result<ServedDirectories> {
         // A killed opener does not report that its directories are unused.
         if self.places.len() >= MOST_OPENERS {
             self.places.retain(|_, opened| opened.opener.is_some());
@@ -195,7 +195,7 @@ impl<D: Duties> Services<D> {
         let (pid, socket) = self.start_opener(&trees)?;
         let opener = Some(pid);
         self.places.insert(number, Opened { trees, opener });
-        Ok(Place {
+        Ok(ServedDirectories {
             number,
             text,
             fds: [socket].into_iter().chain(fds).collect(),

@@ -29,8 +29,8 @@ struct Entry {
 
 impl Names {
     /// Names an event until the guard is dropped.
-    pub fn name(&self, event: u64, name: &str) -> Named {
-        let named = Named {
+    pub fn name(&self, event: u64, name: &str) -> NameGuard {
+        let named = NameGuard {
             names: self.clone(),
             name: name.into(),
         };
@@ -62,12 +62,12 @@ impl Names {
 
 /// Keeps a name as long as it exists.
 #[derive(Debug)]
-pub struct Named {
+pub struct NameGuard {
     names: Names,
     name: Arc<str>,
 }
 
-impl Named {
+impl NameGuard {
     /// Gives the same name to another event, which processes this record of the first.
     pub fn record(&self, event: u64, record: &str) {
         self.add(event, Some(record.into()));
@@ -82,7 +82,7 @@ impl Named {
     }
 }
 
-impl Drop for Named {
+impl Drop for NameGuard {
     fn drop(&mut self) {
         let mut names = self.names.lock();
         names.retain(|entry| !Arc::ptr_eq(&entry.name, &self.name));

@@ -76,7 +76,7 @@ pub fn follow_worker(
     stream: pipe::Receiver,
     pid: u32,
     request_id: impl Fn() -> Option<u64> + Send + 'static,
-) -> Written {
+) -> WorkerLog {
     let (asked, asks) = mpsc::channel(1);
     tokio::spawn(async move {
         let with = move |line: &str| {
@@ -84,7 +84,7 @@ pub fn follow_worker(
         };
         follow(stream, asks, with).await;
     });
-    Written(asked)
+    WorkerLog(asked)
 }
 
 /// Logs the stderr of an external PHP line by line. `message` extracts the part of a line that is a
@@ -94,7 +94,7 @@ pub fn follow_stock(
     pid: u32,
     request_id: Option<u64>,
     mut message: impl FnMut(&str) -> Option<&str> + Send + 'static,
-) -> Written {
+) -> WorkerLog {
     let (asked, asks) = mpsc::channel(1);
     tokio::spawn(async move {
         let with = move |line: &str| {
@@ -104,7 +104,7 @@ pub fn follow_stock(
         };
         follow(stream, asks, with).await;
     });
-    Written(asked)
+    WorkerLog(asked)
 }
 
 /// Logs what an external PHP writes until it exits; `event` tells which request a line belongs to.
@@ -112,12 +112,12 @@ pub fn follow_with(
     stream: pipe::Receiver,
     pid: u32,
     mut event: impl FnMut(&str) -> Option<u64> + Send + 'static,
-) -> Written {
+) -> WorkerLog {
     let (asked, asks) = mpsc::channel(1);
     tokio::spawn(async move {
         follow(stream, asks, move |line| log_line(line, pid, event(line))).await;
     });
-    Written(asked)
+    WorkerLog(asked)
 }
 
 /// Logs output that a worker mixes with its frames.
@@ -149,9 +149,9 @@ impl Output {
 }
 
 /// The output of a worker on its way to the log.
-pub struct Written(mpsc::Sender<oneshot::Sender<()>>);
+pub struct WorkerLog(mpsc::Sender<oneshot::Sender<()>>);
 
-impl Written {
+impl WorkerLog {
     /// Returns when everything written so far is in the log.
     pub async fn catch_up(&self) {
         let (done, is_done) = oneshot::channel();

@@ -23,11 +23,11 @@ pub struct Measured {
     /// The same for the second request.
     pub second: (u64, u64),
     /// The trace of PHP's start; see `sapi/base/startup_trace.c`.
-    pub notes: Notes,
+    pub notes: StartupTrace,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Notes {
+pub struct StartupTrace {
     pub marks: Vec<(u64, String)>,
     pub files: Vec<File>,
     /// Whether the buffer was too small for all entries.
@@ -44,17 +44,17 @@ pub struct File {
     pub path: String,
 }
 
-impl Notes {
+impl StartupTrace {
     /// Reads the trace memory: a byte count, then lines.
-    pub fn read(memory: &[u8]) -> anyhow::Result<Notes> {
+    pub fn read(memory: &[u8]) -> anyhow::Result<StartupTrace> {
         const HEAD: usize = 8;
         let Some((head, text)) = memory.split_at_checked(HEAD) else {
             bail!("the start-up trace is too short: {} bytes", memory.len());
         };
         let used = usize::try_from(u64::from_ne_bytes(head.try_into()?))?;
-        let mut notes = Notes {
+        let mut notes = StartupTrace {
             is_cut: used > text.len(),
-            ..Notes::default()
+            ..StartupTrace::default()
         };
         let text = &text[..used.min(text.len())];
         // An entry that did not fit leaves zero bytes.
@@ -186,7 +186,12 @@ impl Timeline {
 
 /// Splits the application's time at the end of its autoloader: the first file after it that is
 /// neither a library file nor the script. One phase if there is no autoloader.
-fn parts(notes: &Notes, project: &str, start: u64, end: u64) -> Vec<(&'static str, u64, u64)> {
+fn parts(
+    notes: &StartupTrace,
+    project: &str,
+    start: u64,
+    end: u64,
+) -> Vec<(&'static str, u64, u64)> {
     let mut files = notes
         .files
         .iter()
@@ -260,7 +265,7 @@ pub(crate) mod tests {
             ready: 1100,
             first: (1200, 1300),
             second: (1400, 1410),
-            notes: Notes::read(&memory(NOTES, 4096)).unwrap(),
+            notes: StartupTrace::read(&memory(NOTES, 4096)).unwrap(),
         };
         Timeline::new("shop on rewind".into(), "/app", measured).unwrap()
     }
@@ -297,16 +302,16 @@ pub(crate) mod tests {
 
     #[test]
     fn truncated_trace_drops_the_incomplete_entry() {
-        let notes = Notes::read(&memory(NOTES, NOTES.len())).unwrap();
+        let notes = StartupTrace::read(&memory(NOTES, NOTES.len())).unwrap();
         assert!(!notes.is_cut);
         let mut cut = memory(NOTES, NOTES.len() - 1);
         // The last line was not written, because it did not fit.
         let end = 8 + NOTES.rfind("file").unwrap();
         cut[end..].fill(0);
-        let cut = Notes::read(&cut).unwrap();
+        let cut = StartupTrace::read(&cut).unwrap();
         assert!(cut.is_cut);
         assert_eq!(cut.files.len() + 1, notes.files.len());
-        assert!(Notes::read(&memory("nonsense\n", 100)).is_err());
-        assert!(Notes::read(b"x").is_err());
+        assert!(StartupTrace::read(&memory("nonsense\n", 100)).is_err());
+        assert!(StartupTrace::read(b"x").is_err());
     }
 }

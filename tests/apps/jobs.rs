@@ -9,8 +9,14 @@ use crate::common::Surus;
 
 /// An SQS message as Lambda delivers it, received `received` times.
 fn message(id: &str, body: &str, received: u32) -> Value {
-    json!({ "messageId": id, "body": body, "attributes": { "ApproximateReceiveCount": received.to_string() }, "messageAttributes": {},
-        "eventSource": "aws:sqs", "eventSourceARN": "arn:aws:sqs:eu-west-1:1:jobs" })
+    json!({
+        "messageId": id,
+        "body": body,
+        "attributes": { "ApproximateReceiveCount": received.to_string() },
+        "messageAttributes": {},
+        "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:eu-west-1:1:jobs",
+    })
 }
 
 fn event(messages: &[Value]) -> Value {
@@ -58,10 +64,14 @@ final class Work implements ShouldQueue
     use InteractsWithQueue, Queueable;
     public $tries = 3;
     public $backoff;
-    public function __construct(private string $do) { $this->backoff = $do === 'back off' ? 45 : null; }
+    public function __construct(private string $do)
+    {
+        $this->backoff = $do === 'back off' ? 45 : null;
+    }
     public function handle(): void
     {
-        Notes::note("$this->do, attempt {$this->attempts()}, {$this->job->getJobId()} of {$this->job->getQueue()}");
+        $job = "{$this->job->getJobId()} of {$this->job->getQueue()}";
+        Notes::note("$this->do, attempt {$this->attempts()}, $job");
         match ($this->do) {
             'throw', 'back off' => throw new \RuntimeException('thrown by the job'),
             'release' => $this->release(60),
@@ -78,29 +88,44 @@ const NOTES: &str = r#"<?php
 namespace App;
 final class Notes
 {
-    public static function note(string $line): void { file_put_contents(getenv('NOTES'), "$line\n", FILE_APPEND); }
+    public static function note(string $line): void
+    {
+        file_put_contents(getenv('NOTES'), "$line\n", FILE_APPEND);
+    }
     // Called like Laravel's recorder of failed jobs.
-    public function log($connection, $queue, $payload, $exception): void { self::note("recorded: $connection $queue ".json_decode($payload)->displayName.' '.$exception->getMessage()); }
+    public function log($connection, $queue, $payload, $exception): void
+    {
+        $name = json_decode($payload)->displayName;
+        self::note("recorded: $connection $queue $name {$exception->getMessage()}");
+    }
 }
 "#;
 
 /// The library encodes the jobs: an event that is not a batch asks for the payload.
 const LARAVEL: &str = r#"<?php
 $app = require __DIR__.'/bootstrap/app.php';
-$app->singleton(Illuminate\Contracts\Console\Kernel::class, Illuminate\Foundation\Console\Kernel::class);
+$app->singleton(
+    Illuminate\Contracts\Console\Kernel::class,
+    Illuminate\Foundation\Console\Kernel::class,
+);
 $queue = new Surus\Lambda\Laravel\Queue($app);
 $app->instance('queue.failer', new App\Notes());
 return static function (array $event, $context) use ($app, $queue) {
     if (isset($event['make'])) {
         $null = new Illuminate\Queue\NullQueue();
         $null->setContainer($app);
-        return (new ReflectionMethod($null, 'createPayload'))->invoke($null, new App\Work($event['make']), 'jobs', '');
+        $create = new ReflectionMethod($null, 'createPayload');
+        return $create->invoke($null, new App\Work($event['make']), 'jobs', '');
     }
     if (isset($event['connected'])) {
         require_once __DIR__.'/app/Sqs.php';
         $app['config']->set('queue.connections.sqs', ['driver' => 'sqs']);
         $app['queue']->addConnector('sqs', static fn () => new class {
-            public function connect() { return new Illuminate\Queue\SqsQueue(new Aws\Sqs\SqsClient(), 'default', 'https://sqs.test/1'); }
+            public function connect()
+            {
+                $client = new Aws\Sqs\SqsClient();
+                return new Illuminate\Queue\SqsQueue($client, 'default', 'https://sqs.test/1');
+            }
         });
     }
     return $queue->handle($event, $context);
@@ -115,14 +140,18 @@ class SqsClient
     public function changeMessageVisibility(array $asked): void
     {
         $asked['ReceiptHandle'] !== 'refused' || throw new \RuntimeException('AccessDenied');
-        \App\Notes::note("$asked[ReceiptHandle] of $asked[QueueUrl] in $asked[VisibilityTimeout] s");
+        $receipt = "$asked[ReceiptHandle] of $asked[QueueUrl]";
+        \App\Notes::note("$receipt in $asked[VisibilityTimeout] s");
     }
 }
 "#;
 
 const ARTISAN: &str = r#"<?php
 $app = require __DIR__.'/bootstrap/app.php';
-$app->singleton(Illuminate\Contracts\Console\Kernel::class, Illuminate\Foundation\Console\Kernel::class);
+$app->singleton(
+    Illuminate\Contracts\Console\Kernel::class,
+    Illuminate\Foundation\Console\Kernel::class,
+);
 $kernel = $app->make(Illuminate\Contracts\Console\Kernel::class);
 $kernel->command('greet {name} {--fail}', function () {
     $this->line('Hello, '.$this->argument('name'));
@@ -209,7 +238,8 @@ fn laravel_jobs_run_and_failed_ones_are_reported() {
         notes.are(&["release, attempt 1, d of jobs"]);
         surus.wait_for_log(|log| {
             log.contains(
-                "cannot delay App\\Work (d) by 60 s, so it comes again after the visibility timeout",
+                "cannot delay App\\Work (d) by 60 s, so it comes again after the visibility \
+                    timeout",
             )
         });
         assert_eq!(alone(&surus, &message("e", &payload("fail"), 1)), Ok(()));
@@ -300,19 +330,32 @@ use Symfony\Component\Messenger\Transport\Serialization\SerializerInterface;
 final class Order { public function __construct(public string $do) {} }
 final class Stamps implements MiddlewareInterface {
     public function handle(Envelope $envelope, StackInterface $stack): Envelope {
-        Notes::note(sprintf('%s: received %s, bus %s, id %s, retries %d', $envelope->getMessage()->do, $envelope->last(ReceivedStamp::class)?->getTransportName(),
-            $envelope->last(BusNameStamp::class)?->getBusName(), $envelope->last(TransportMessageIdStamp::class)?->getId(), RedeliveryStamp::getRetryCountFromEnvelope($envelope)));
+        Notes::note(sprintf(
+            '%s: received %s, bus %s, id %s, retries %d',
+            $envelope->getMessage()->do,
+            $envelope->last(ReceivedStamp::class)?->getTransportName(),
+            $envelope->last(BusNameStamp::class)?->getBusName(),
+            $envelope->last(TransportMessageIdStamp::class)?->getId(),
+            RedeliveryStamp::getRetryCountFromEnvelope($envelope),
+        ));
         return $stack->next()->handle($envelope, $stack);
     }
 }
 final class Failed implements SenderInterface {
-    public function send(Envelope $envelope): Envelope { Notes::note('failure transport: '.$envelope->getMessage()->do); return $envelope; }
+    public function send(Envelope $envelope): Envelope
+    {
+        Notes::note('failure transport: '.$envelope->getMessage()->do);
+        return $envelope;
+    }
 }
 /** The real one, which notes what headers come with a message. */
 final class Noting implements SerializerInterface {
     public function __construct(private SerializerInterface $inner) {}
     public function decode(array $encoded): Envelope {
-        if ($encoded['headers']) { ksort($encoded['headers']); Notes::note('headers '.json_encode($encoded['headers'], JSON_UNESCAPED_SLASHES)); }
+        if ($encoded['headers']) {
+            ksort($encoded['headers']);
+            Notes::note('headers '.json_encode($encoded['headers'], JSON_UNESCAPED_SLASHES));
+        }
         return $this->inner->decode($encoded);
     }
     public function encode(Envelope $envelope): array { return $this->inner->encode($envelope); }
@@ -324,10 +367,17 @@ $handle = static fn (Order $order) => match ($order->do) {
     default => null,
 };
 $serializer = new PhpSerializer();
-$bus = new MessageBus([new Stamps(), new HandleMessageMiddleware(new HandlersLocator([Order::class => [$handle]]))]);
-$consumer = new \Surus\Lambda\Messenger\Consumer($bus, new Noting($serializer), 'async', failureTransport: new Failed());
+$handlers = new HandlersLocator([Order::class => [$handle]]);
+$bus = new MessageBus([new Stamps(), new HandleMessageMiddleware($handlers)]);
+$consumer = new \Surus\Lambda\Messenger\Consumer(
+    $bus,
+    new Noting($serializer),
+    'async',
+    failureTransport: new Failed(),
+);
+$order = static fn (string $do) => new Envelope(new Order($do), [new BusNameStamp('orders')]);
 return static fn (array $event, $context) => isset($event['make'])
-    ? $serializer->encode((new Envelope(new Order($event['make'])))->with(new BusNameStamp('orders')))['body']
+    ? $serializer->encode($order($event['make']))['body']
     : $consumer->handle($event, $context);
 "#;
 
@@ -337,8 +387,11 @@ fn messenger_messages_run_and_failed_ones_are_reported() {
         "/usr/share/php/Symfony/Component/Messenger/autoload.php",
         "php-symfony-messenger",
     );
-    let composer = json!({ "require": { "surus/surus": "@dev" }, "autoload": { "psr-4": { "App\\": "app/" } },
-        "extra": { "debian": ["Symfony/Component/Messenger"] } });
+    let composer = json!({
+        "require": { "surus/surus": "@dev" },
+        "autoload": { "psr-4": { "App\\": "app/" } },
+        "extra": { "debian": ["Symfony/Component/Messenger"] },
+    });
     let site = Site::new()
         .write("composer.json", &composer.to_string())
         .write("app/Notes.php", NOTES)
@@ -379,7 +432,10 @@ fn messenger_messages_run_and_failed_ones_are_reported() {
         with_headers["messageAttributes"] = json!({
             "type": { "stringValue": "App\\Order", "dataType": "String" },
             "n": { "stringValue": "1", "dataType": "Number" },
-            "X-Symfony-Messenger": { "stringValue": r#"{"X-Message-Stamp-A\\B":"[]"}"#, "dataType": "String" },
+            "X-Symfony-Messenger": {
+                "stringValue": r#"{"X-Message-Stamp-A\\B":"[]"}"#,
+                "dataType": "String",
+            },
         });
         assert_eq!(alone(&surus, &with_headers), Ok(()));
         notes.are(&[
@@ -416,7 +472,8 @@ return static function (array $event, $context) use ($consumer) {
     }
     $envelope = (new Symfony\Component\Messenger\Envelope(new App\Greet($event['make'])))
         ->with(new Symfony\Component\Messenger\Stamp\BusNameStamp('messenger.bus.default'));
-    return (new Symfony\Component\Messenger\Transport\Serialization\PhpSerializer())->encode($envelope)['body'];
+    $serializer = new Symfony\Component\Messenger\Transport\Serialization\PhpSerializer();
+    return $serializer->encode($envelope)['body'];
 };
 "#;
 
@@ -432,7 +489,9 @@ fn symfony_application_consumes_its_messages() {
     );
     let greeter = r#"<?php
         namespace App;
-        final class Greeter implements \Symfony\Component\Messenger\Handler\MessageHandlerInterface, \Symfony\Contracts\Service\ResetInterface {
+        final class Greeter implements
+            \Symfony\Component\Messenger\Handler\MessageHandlerInterface,
+            \Symfony\Contracts\Service\ResetInterface {
             public function reset(): void { Notes::note('reset'); }
             public function __invoke(Greet $greet): void {
                 Notes::note("Hello, $greet->name");
@@ -441,23 +500,40 @@ fn symfony_application_consumes_its_messages() {
         }"#;
     let site = ["composer.json", "src", "templates"]
         .iter()
-        .fold(Site::new(), |site, part| site.copy(&example("symfony").join(part), part))
-        .replace("composer.json", "\"debian\": [", "\"debian\": [\"Symfony/Component/Messenger\", ")
-        .replace("src/Kernel.php", "'http_method_override'", "'messenger' => ['transports' => ['async' => 'in-memory://']], 'http_method_override'")
+        .fold(Site::new(), |site, part| {
+            site.copy(&example("symfony").join(part), part)
+        })
+        .replace(
+            "composer.json",
+            "\"debian\": [",
+            "\"debian\": [\"Symfony/Component/Messenger\", ",
+        )
+        .replace(
+            "src/Kernel.php",
+            "'http_method_override'",
+            "'messenger' => ['transports' => \
+            ['async' => 'in-memory://']], 'http_method_override'",
+        )
         .replace(
             "src/Kernel.php",
             "$services->load('App\\\\Form\\\\'",
             "$services->set(Greeter::class);
-            $services->set(\\Surus\\Lambda\\Messenger\\Consumer::class)->public()->autowire(false)->args([
-                \\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\service('messenger.routable_message_bus'),
-                \\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\service('messenger.default_serializer'),
+            $service = '\\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\service';
+            $consumer = $services->set(\\Surus\\Lambda\\Messenger\\Consumer::class);
+            $consumer->public()->autowire(false)->args([
+                $service('messenger.routable_message_bus'),
+                $service('messenger.default_serializer'),
                 'async',
-                \\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\service('event_dispatcher'),
-                \\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\service('services_resetter'),
+                $service('event_dispatcher'),
+                $service('services_resetter'),
             ]);
             $services->load('App\\\\Form\\\\'",
         )
-        .write("src/Greet.php", "<?php namespace App; final class Greet { public function __construct(public string $name) {} }")
+        .write(
+            "src/Greet.php",
+            "<?php namespace App; final class Greet { public function \
+            __construct(public string $name) {} }",
+        )
         .write("src/Greeter.php", greeter)
         .write("src/Notes.php", NOTES)
         .write("handler.php", OF_THE_KERNEL)

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use surus::keeper::message::{Reply, Request};
-use surus::launcher::{Role, Which};
+use surus::launcher::{ProcessSignal, Role};
 
 use super::Attacker;
 
@@ -115,7 +115,7 @@ impl Attacker<'_> {
         let early = start(self, first, Role::Request);
         self.refused("run a script before PHP was asked", early.is_none());
         let probe = start(self, first, Role::Probe).unwrap();
-        let which = Which::Kill;
+        let which = ProcessSignal::Kill;
         self.send_raw(&Request::Signal { pid: probe, which }.encode(), &[]);
         let is_killed = self.exit_of(probe) != 0;
         if is_killed {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use surus::keeper::message::{Reply, Request};
-use surus::launcher::{Role, Which};
+use surus::launcher::{ProcessSignal, Role};
 
 use super::Attacker;
 
@@ -120,11 +120,11 @@ impl Attacker<'_> {
         let foreign = self.foreign;
         for pid in pids {
             for which in [
-                Which::Stop,
-                Which::Resume,
-                Which::Terminate,
-                Which::Kill,
-                Which::KillGroup,
+                ProcessSignal::Stop,
+                ProcessSignal::Resume,
+                ProcessSignal::Terminate,
+                ProcessSignal::Kill,
+                ProcessSignal::KillGroup,
             ] {
                 self.send_raw(&Request::Signal { pid, which }.encode(), &[]);
                 self.send_raw(&Request::Signal { pid, which }.encode(), &[null()]);

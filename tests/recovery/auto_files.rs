@@ -44,7 +44,8 @@ const AFTER: &str = "echo 'after ', $from_handler;";
 const DECLARING: &str = "define('FIREWALL_LOG', '/nowhere');
     const FIREWALL = 1;
     class Firewall { static function blocks(): bool { return isset($_GET['attack']); } }
-    function firewall() { if (Firewall::blocks()) { http_response_code(403); echo 'blocked'; exit; } }
+    function firewall() { if (Firewall::blocks()) { http_response_code(403); echo 'blocked'; exit; \
+    } }
     include_once __DIR__.'/rules.php';
     firewall();
     $from_prepended = RULES;
@@ -295,12 +296,14 @@ fn request_with_a_once_per_process_effect_ends_its_worker() {
             static function define() { if (defined('ONCE')) return true; define('ONCE', 1); }
         }
         class Wrapper { public $context; }
-        spl_autoload_register(function ($class) { eval(\"class $class {} function of_$class() {} define('$class', 1);\"); });
+        spl_autoload_register(function ($class) { eval(\"class $class {} function of_$class() {} \
+        define('$class', 1);\"); });
         surus_serve(function () {
             if (isset($_GET['late'])) spl_autoload_register('strlen');
             echo getmypid();
         });";
-    let autoloads = "if (count(spl_autoload_functions()) > 1 && !in_array('strlen', spl_autoload_functions())) return;
+    let autoloads = "if (count(spl_autoload_functions()) > 1 && !in_array('strlen', \
+        spl_autoload_functions())) return;
         spl_autoload_register(function ($class) {}); spl_autoload_register('trim');";
     let calls = "$call = 'call_user_func';";
     for (guard, keeps) in [
@@ -320,7 +323,8 @@ fn request_with_a_once_per_process_effect_ends_its_worker() {
         ),
         (
             &format!(
-                "{calls} if (in_array('waf', stream_get_wrappers())) return; $call('stream_wrapper_register', 'waf', 'Wrapper');"
+                "{calls} if (in_array('waf', stream_get_wrappers())) return; \
+                    $call('stream_wrapper_register', 'waf', 'Wrapper');"
             ),
             false,
         ),
@@ -388,7 +392,8 @@ fn boot_and_warm_ups_run_without_auto_files() {
         let boot = "if (isset($from_prepended)) exit('prepended to the boot');
             $calls = 0;
             surus_serve(function () use (&$calls) {
-                echo ++$calls, ' ', $GLOBALS['from_prepended'] ?? 'alone', ' ', ini_get('auto_append_file');
+                echo ++$calls, ' ', $GLOBALS['from_prepended'] ?? 'alone', ' ', \
+                ini_get('auto_append_file');
                 $GLOBALS['from_handler'] = 'sees the page';
             });";
         let dir = app();

@@ -111,8 +111,10 @@ fn warm_up_that_changes_responses_is_reported_and_skipped() {
     // An include_once responds once.
     let boot = "$warm = 0;
         surus_serve(function () use (&$warm) {
-            if ($_GET['page'] ?? '' === 'good') { $warm++; echo 'warm-ups: ', $warm, str_repeat(' ', rand(0, 5)); }
-            elseif (isset($_GET['fails'])) { static $n = 0; if ($n++) no_such_function(); echo 'fine'; }
+            if ($_GET['page'] ?? '' === 'good') { $warm++; echo 'warm-ups: ', $warm, str_repeat(' \
+            ', rand(0, 5)); }
+            elseif (isset($_GET['fails'])) { static $n = 0; if ($n++) no_such_function(); echo \
+            'fine'; }
             else require_once __DIR__.'/hello.php';
         });";
     for engine in ["rewind", "fork"] {
@@ -146,7 +148,8 @@ fn kept_boot_time_is_reported() {
         function began() { static $at; return $at ??= $_SERVER['REQUEST_TIME_FLOAT']; }
         function fine() { static $at = 3; return $at; }
         Child::set(); began(); fine(); const OTHER = 7;
-        surus_serve(function () { echo $_SERVER['REQUEST_TIME'] - NOW >= 0 ? 'later' : 'before'; });";
+        surus_serve(function () { echo $_SERVER['REQUEST_TIME'] - NOW >= 0 ? 'later' : 'before'; \
+        });";
     for engine in ["rewind", "fork", "standby", "worker"] {
         let site = try_booted(engine, boot, &["--workers", "2"], &[])
             .unwrap_or_else(|log| panic!("{log}"));
@@ -178,7 +181,8 @@ fn worker_is_ready_after_its_warm_ups() {
     )
     .unwrap();
     let boot = format!(
-        "surus_serve(function () {{ fastcgi_finish_request(); usleep(300000); touch('{}/'.getmypid()); }});",
+        "surus_serve(function () {{ fastcgi_finish_request(); usleep(300000); \
+            touch('{}/'.getmypid()); }});",
         place.path().display()
     );
     for engine in ["worker", "standby"] {
@@ -208,7 +212,8 @@ fn unshareable_descriptor_of_the_boot_is_rejected_by_name() {
     let address = tcp.local_addr().unwrap().to_string();
     let connect = |peer: &str| {
         format!(
-            "$s = stream_socket_client('{peer}') or exit; surus_serve(fn () => print fwrite($GLOBALS['s'], 'x'));"
+            "$s = stream_socket_client('{peer}') or exit; surus_serve(fn () => print \
+                fwrite($GLOBALS['s'], 'x'));"
         )
     };
     let unix = format!("unix:{}", path.display());
@@ -237,7 +242,8 @@ fn unshareable_descriptor_of_the_boot_is_rejected_by_name() {
         }
     }
     let lazily = format!(
-        "surus_serve(function () {{ static $s; $s ??= stream_socket_client('tcp://{address}'); echo 'x'; }});"
+        "surus_serve(function () {{ static $s; $s ??= stream_socket_client('tcp://{address}'); \
+            echo 'x'; }});"
     );
     let log = refusal(
         "rewind",
@@ -253,7 +259,8 @@ fn unshareable_descriptor_of_the_boot_is_rejected_by_name() {
     let boot = "$p = proc_open(['sleep', '20'], [], $pipes); surus_serve(fn () => print 'x');";
     let log = refusal("rewind", boot, &[]);
     assert!(log.contains("leaves a child process running"), "{log}");
-    let boot = "$c = FFI::cdef('int pthread_create(unsigned long *thread, void *attributes, void *start, void *argument);
+    let boot = "$c = FFI::cdef('int pthread_create(unsigned long *thread, void *attributes, void \
+        *start, void *argument);
             void *dlsym(void *handle, const char *name);', 'libc.so.6');
         $thread = FFI::cdef()->new('unsigned long');
         $c->pthread_create(FFI::addr($thread), null, $c->dlsym(null, 'pause'), null) === 0 or exit;
@@ -279,7 +286,8 @@ fn pipe_left_open_by_the_boot_is_rejected_by_name() {
     )
     .unwrap();
     let fifo = fifo.display();
-    let pipe = "$c = FFI::cdef('int pipe(int *ends); int close(int fd);', 'libc.so.6'); $ends = $c->new('int[2]'); $c->pipe($ends) === 0 or exit;";
+    let pipe = "$c = FFI::cdef('int pipe(int *ends); int close(int fd);', 'libc.so.6'); $ends = \
+        $c->new('int[2]'); $c->pipe($ends) === 0 or exit;";
     let serve = "surus_serve(fn () => print 'served');";
     for (boot, left) in [
         (
@@ -340,8 +348,10 @@ fn pipe_left_open_by_the_boot_is_rejected_by_name() {
 
 #[test]
 fn descriptor_without_a_file_is_rejected_or_private_to_each_worker() {
-    let c = "$c = FFI::cdef('int eventfd(unsigned, int); int epoll_create1(int); int inotify_init1(int); int timerfd_create(int, int);
-        long read(int, unsigned long *, unsigned long); long write(int, unsigned long *, unsigned long);', 'libc.so.6');";
+    let c = "$c = FFI::cdef('int eventfd(unsigned, int); int epoll_create1(int); int \
+        inotify_init1(int); int timerfd_create(int, int);
+        long read(int, unsigned long *, unsigned long); long write(int, unsigned long *, unsigned \
+        long);', 'libc.so.6');";
     let ffi = [("SURUS_PHP_FFI__ENABLE", "true")];
     for (opened, left) in [
         ("$c->epoll_create1(0)", "an epoll instance open"),
@@ -431,7 +441,8 @@ fn boot_that_cannot_fork_reports_it() {
 
 #[test]
 fn serving_in_a_fiber_forks_for_each_request() {
-    let boot = "(new Fiber(function () { static $n = 0; surus_serve(function () use (&$n) { echo ++$n, getmypid(); }); }))->start();";
+    let boot = "(new Fiber(function () { static $n = 0; surus_serve(function () use (&$n) { echo \
+        ++$n, getmypid(); }); }))->start();";
     let site =
         try_booted("rewind", boot, &["--workers", "1"], &[]).unwrap_or_else(|log| panic!("{log}"));
     let (first, second) = (site.get("/hello.php").body, site.get("/hello.php").body);
@@ -464,7 +475,8 @@ fn surus_serve_twice_in_a_handler_or_on_classic_is_an_error_with_advice() {
             .contains("rewind, worker, standby or fork (engine.name)")
     );
 
-    let nested = "surus_serve(function () { try { surus_serve(fn () => 1); } catch (Error $e) { echo $e->getMessage(); } });";
+    let nested = "surus_serve(function () { try { surus_serve(fn () => 1); } catch (Error $e) { \
+        echo $e->getMessage(); } });";
     let site = try_booted("rewind", nested, &["--workers", "1"], &[])
         .unwrap_or_else(|log| panic!("{log}"));
     for _ in 0..3 {

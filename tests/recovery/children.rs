@@ -24,7 +24,8 @@ fn every_answer_is(site: &Site, engine: &str, body: &str) {
 fn child_forked_by_the_boot_serves_no_request() {
     for engine in BOOTED {
         let boot = "if (pcntl_fork() === 0) { surus_serve(fn () => print 'CHILD'); exit; }
-            pcntl_wait($how); error_log('it ended with ' . pcntl_wexitstatus($how)); surus_serve(fn () => print 'PARENT');";
+            pcntl_wait($how); error_log('it ended with ' . pcntl_wexitstatus($how)); \
+            surus_serve(fn () => print 'PARENT');";
         let site = site(engine, boot);
         every_answer_is(&site, engine, "PARENT");
         site.surus.wait_for_log(|log| {
@@ -37,7 +38,8 @@ fn child_forked_by_the_boot_serves_no_request() {
 #[test]
 fn child_forked_by_a_warm_up_serves_no_request() {
     for engine in ["worker", "fork", "rewind"] {
-        let boot = "surus_serve(function () { $child = pcntl_fork(); if ($child === 0) return; pcntl_waitpid($child, $how); echo 'PARENT'; });";
+        let boot = "surus_serve(function () { $child = pcntl_fork(); if ($child === 0) return; \
+            pcntl_waitpid($child, $how); echo 'PARENT'; });";
         let site = try_booted(
             engine,
             boot,
@@ -53,10 +55,12 @@ fn child_forked_by_a_warm_up_serves_no_request() {
 fn children_forked_in_loops_and_script_rests_serve_no_request() {
     let fork = "if (pcntl_fork() === 0) { echo 'CHILD'; flush();";
     let loops = format!(
-        "while (frankenphp_handle_request(function () {{ {fork} return; }} usleep(10000); echo 'PARENT'; }})) {{ pcntl_fork(); }}"
+        "while (frankenphp_handle_request(function () {{ {fork} return; }} usleep(10000); echo \
+            'PARENT'; }})) {{ pcntl_fork(); }}"
     );
     let returns = format!(
-        "surus_serve(function () {{ {fork} return; }} usleep(10000); echo 'PARENT'; }}); touch('after');"
+        "surus_serve(function () {{ {fork} return; }} usleep(10000); echo 'PARENT'; }}); \
+            touch('after');"
     );
     let rest = format!("surus_checkpoint(); {fork} exit; }} usleep(10000); echo 'PARENT';");
     for engine in BOOTED {

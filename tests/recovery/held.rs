@@ -51,25 +51,31 @@ const KINDS: &[(&str, &str)] = &[
     ),
     (
         "wrapper",
-        "if (!class_exists('W', false)) { class W { public $context; } } stream_wrapper_unregister('data'); stream_wrapper_register('data', 'W');
+        "if (!class_exists('W', false)) { class W { public $context; } } \
+            stream_wrapper_unregister('data'); stream_wrapper_register('data', 'W');
          stream_wrapper_restore('data');",
     ),
     (
         "wrapper_open",
-        "if (!class_exists('O', false)) { class O { public $context; function stream_open() { return true; } function stream_eof() { return true; } function stream_close() {} } }
-         stream_wrapper_unregister('data'); stream_wrapper_register('data', 'O'); $GLOBALS['o'] = fopen('data:,', 'r');",
+        "if (!class_exists('O', false)) { class O { public $context; function stream_open() { \
+            return true; } function stream_eof() { return true; } function stream_close() {} } }
+         stream_wrapper_unregister('data'); stream_wrapper_register('data', 'O'); $GLOBALS['o'] = \
+         fopen('data:,', 'r');",
     ),
     (
         "wrapper_new",
-        "if (!class_exists('N', false)) { class N { public $context; } } stream_wrapper_register('new', 'N') && stream_wrapper_unregister('new');",
+        "if (!class_exists('N', false)) { class N { public $context; } } \
+            stream_wrapper_register('new', 'N') && stream_wrapper_unregister('new');",
     ),
     (
         "ticks",
-        "register_tick_function(function () { static $n; }); register_shutdown_function('register_tick_function', fn () => 1);",
+        "register_tick_function(function () { static $n; }); \
+            register_shutdown_function('register_tick_function', fn () => 1);",
     ),
     (
         "phar",
-        "$f = __DIR__ . '/writable/' . getmypid() . '.tar'; (new PharData($f))->addFromString('a', 'a');
+        "$f = __DIR__ . '/writable/' . getmypid() . '.tar'; (new PharData($f))->addFromString('a', \
+            'a');
          file_get_contents(\"phar://$f/a\"); fopen(\"phar://$f/a\", 'r'); unlink($f);",
     ),
     ("error", "@trigger_error(str_repeat('x', random_int(1, 1000))); strtok('a b', ' ');"),
@@ -121,7 +127,8 @@ fn body(body: &Body) -> String {
     let filled = "x".repeat(body.len);
     match body.content_type.starts_with("multipart") {
         true => format!(
-            "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n{filled}\r\n--b--\r\n"
+            "--b\r\nContent-Disposition: form-data; name=\"f\"; \
+                filename=\"f\"\r\n\r\n{filled}\r\n--b--\r\n"
         ),
         false => format!("a={filled}"),
     }
@@ -130,7 +137,8 @@ fn body(body: &Body) -> String {
 fn send(site: &Site, path: &str, with: &Body) {
     let body = body(with);
     let text = format!(
-        "{} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Type: {}\r\nContent-Length: {}\r\n\r\n{body}",
+        "{} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Type: \
+            {}\r\nContent-Length: {}\r\n\r\n{body}",
         with.method,
         with.content_type,
         body.len()
@@ -203,7 +211,8 @@ fn worker_does_not_grow_with_the_number_of_requests() {
 #[test]
 fn script_that_closes_the_body_of_its_request_does_not_end_the_worker() {
     let dir = app();
-    let code = "<?php foreach (get_resources('stream') as $stream) { is_resource($stream) && @fclose($stream); }
+    let code = "<?php foreach (get_resources('stream') as $stream) { is_resource($stream) && \
+        @fclose($stream); }
         // Reuses the freed memory, whatever its size.
         for ($n = 0; $n < 4000; $n++) $GLOBALS['more'][] = str_repeat('x', 8 + $n % 400);
         echo getmypid();";
@@ -273,7 +282,8 @@ fn body_of_killed_worker_leaves_no_file() {
 #[test]
 fn worker_that_runs_out_of_descriptors_is_replaced() {
     let dir = app();
-    let code = "<?php for ($i = 0; $i < 3; $i++) $GLOBALS['left'][] = fopen(__FILE__, 'r') ?: throw new Exception('full');
+    let code = "<?php for ($i = 0; $i < 3; $i++) $GLOBALS['left'][] = fopen(__FILE__, 'r') ?: \
+        throw new Exception('full');
         echo getmypid();";
     std::fs::write(dir.path().join("leave.php"), code).unwrap();
     let boot = format!("posix_setrlimit(POSIX_RLIMIT_NOFILE, 128, 128); {BOOT}");
@@ -309,7 +319,8 @@ fn cycles_of_a_request_are_destroyed_at_its_end() {
         ("file.php", "$a->left = fopen(__FILE__, 'r');"),
         (
             "lock.php",
-            "$a->left = fopen(__FILE__, 'r'); if (!flock($a->left, LOCK_EX | LOCK_NB)) exit('locked');",
+            "$a->left = fopen(__FILE__, 'r'); if (!flock($a->left, LOCK_EX | LOCK_NB)) \
+                exit('locked');",
         ),
         ("object.php", "$a->left = new SplFileObject(__FILE__);"),
         (
@@ -389,7 +400,8 @@ fn directory_umask_alarm_and_seed_are_restored_after_each_request() {
     );
     let see = (
         "see.php",
-        "echo json_encode([getcwd() === __DIR__, decoct(umask()), mt_rand() === 804318771, pcntl_alarm(0)]);",
+        "echo json_encode([getcwd() === __DIR__, decoct(umask()), mt_rand() === 804318771, \
+            pcntl_alarm(0)]);",
     );
     let site = worker("chdir(__DIR__); umask(027); mt_srand(42);", &[set, see]);
     for _ in 0..3 {

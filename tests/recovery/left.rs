@@ -36,9 +36,11 @@ fn stat_cache_of_the_boot_does_not_reach_requests() {
 
 /// How a boot makes a pair, what one end sends, and what the other end receives.
 const SOCKETS: [&str; 3] = [
-    "[$near, $far] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0); stream_set_blocking($far, false);",
+    "[$near, $far] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0); \
+        stream_set_blocking($far, false);",
     "fwrite($GLOBALS['near'], 'said');",
-    "echo fread($GLOBALS['far'], 9), stream_get_meta_data($GLOBALS['far'])['blocked'] ? 'blocks' : '';",
+    "echo fread($GLOBALS['far'], 9), stream_get_meta_data($GLOBALS['far'])['blocked'] ? 'blocks' : \
+        '';",
 ];
 const DATAGRAMS: [&str; 3] = [
     "socket_create_pair(AF_UNIX, SOCK_DGRAM, 0, $pair); socket_set_nonblock($pair[1]);",
@@ -46,10 +48,12 @@ const DATAGRAMS: [&str; 3] = [
     "echo @socket_read($GLOBALS['pair'][1], 9);",
 ];
 const PIPES: [&str; 3] = [
-    "$c = FFI::cdef('int pipe2(int *ends, int flags); long read(int, void *, unsigned long); long write(int, const char *, unsigned long);', 'libc.so.6');
+    "$c = FFI::cdef('int pipe2(int *ends, int flags); long read(int, void *, unsigned long); long \
+        write(int, const char *, unsigned long);', 'libc.so.6');
      $ends = $c->new('int[2]'); $text = $c->new('char[9]'); $c->pipe2($ends, 04000) === 0 or exit;",
     "$GLOBALS['c']->write($GLOBALS['ends'][1], 'said', 4);",
-    "if ($GLOBALS['c']->read($GLOBALS['ends'][0], $GLOBALS['text'], 9) > 0) { echo FFI::string($GLOBALS['text'], 4); }",
+    "if ($GLOBALS['c']->read($GLOBALS['ends'][0], $GLOBALS['text'], 9) > 0) { echo \
+        FFI::string($GLOBALS['text'], 4); }",
 ];
 
 #[test]
@@ -146,7 +150,8 @@ fn socket_pair_with_unread_data_is_rejected() {
 fn signal_handler_of_the_boot_runs_in_requests() {
     let boot = "pcntl_async_signals(true);
         $heard = [];
-        foreach ([SIGALRM, SIGUSR1, SIGWINCH] as $signal) { pcntl_signal($signal, function ($signal) { $GLOBALS['heard'][] = $signal; }); }
+        foreach ([SIGALRM, SIGUSR1, SIGWINCH] as $signal) { pcntl_signal($signal, function \
+        ($signal) { $GLOBALS['heard'][] = $signal; }); }
         pcntl_alarm(1);
         surus_serve(function () {
             pcntl_alarm(1);
@@ -179,8 +184,10 @@ fn signals_blocked_by_the_boot_stay_blocked_and_pend_for_one_request() {
     let boot = "pcntl_sigprocmask(SIG_BLOCK, [SIGUSR2, SIGTERM]);
         surus_serve(function () {
             // Not by pcntl_sigprocmask(), which replaces the worker.
-            $blocked = implode(preg_grep('/^SigBlk/', file('/proc/self/status', FILE_IGNORE_NEW_LINES)));
-            echo substr($blocked, -4), ' ', getmypid(), ' ', max(0, @pcntl_sigtimedwait([SIGUSR2], $info, 0, 1000));
+            $blocked = implode(preg_grep('/^SigBlk/', file('/proc/self/status', \
+            FILE_IGNORE_NEW_LINES)));
+            echo substr($blocked, -4), ' ', getmypid(), ' ', max(0, @pcntl_sigtimedwait([SIGUSR2], \
+            $info, 0, 1000));
             if ($_SERVER['QUERY_STRING']) { posix_kill(getmypid(), SIGUSR2); }
         });";
     for engine in ["rewind", "fork"] {
@@ -220,8 +227,11 @@ fn boot_that_ignores_sigchld_loses_no_worker() {
 fn changed_stderr_flags_do_not_reach_other_requests() {
     let boot = "$err = fopen('php://stderr', 'w');
         surus_serve(function () use ($err) {
-            echo implode(' ', array_map(fn ($fd) => octdec(substr(file(\"/proc/self/fdinfo/$fd\")[1], 7)) & 04001, $GLOBALS['fds'] ??= array_filter(
-                scandir('/proc/self/fd'), fn ($fd) => @readlink(\"/proc/self/fd/$fd\") === readlink('/proc/self/fd/2'))));
+            echo implode(' ', array_map(fn ($fd) => \
+            octdec(substr(file(\"/proc/self/fdinfo/$fd\")[1], 7)) & 04001, $GLOBALS['fds'] ??= \
+            array_filter(
+                scandir('/proc/self/fd'), fn ($fd) => @readlink(\"/proc/self/fd/$fd\") === \
+                readlink('/proc/self/fd/2'))));
             fwrite($err, 'said by ' . getmypid() . \"\\n\");
             stream_set_blocking($err, false);
             usleep(20000);

@@ -107,19 +107,31 @@ fn memory(site: &Site) -> File {
     File::options().read(true).write(true).open(rings).unwrap()
 }
 
-/// The offset of the bits of polling workers (sapi/ipc/rings.h): after two cache lines, and the
-/// bits of waiting workers.
-const SPINNING: u64 = 64 * 3;
+/// The offset of the doorbells (sapi/ipc/rings.h), which follow two cache lines: four bytes for
+/// each worker.
+const DOORBELLS: u64 = 64 * 2;
+/// What a polling worker's doorbell says, and the doorbells of two workers that block.
+const POLLING: u32 = 1;
+const BOTH_BLOCKED: [u32; 2] = [2, 2];
+
+/// What the doorbells of two workers say.
+fn doorbells(memory: &mut File) -> [u32; 2] {
+    let mut words = [0; 8];
+    memory.seek(SeekFrom::Start(DOORBELLS)).unwrap();
+    memory.read_exact(&mut words).unwrap();
+    let [a, b, c, d, second @ ..] = words;
+    [[a, b, c, d], second].map(u32::from_ne_bytes)
+}
 
 /// The positions of the request ring and of each response ring: the bytes that have passed through
 /// so far.
 fn passed(site: &Site, workers: u64) -> Vec<u64> {
     let mut file = memory(site);
-    // sapi/ipc/rings.h: two cache lines, one for each of three arrays of bits, then two for each
-    // ring.
+    // sapi/ipc/rings.h: two cache lines, one for the doorbells, one for the bits of posted frames,
+    // then two for each ring.
     let tail = |ring: u64| {
         let mut bytes = [0; 8];
-        file.seek(SeekFrom::Start(64 * (5 + 2 * ring + 1))).unwrap();
+        file.seek(SeekFrom::Start(64 * (4 + 2 * ring + 1))).unwrap();
         file.read_exact(&mut bytes).unwrap();
         u64::from_ne_bytes(bytes)
     };
@@ -207,7 +219,7 @@ fn killed_workers_cost_at_most_their_requests() {
     }
 }
 
-/// In any state in which killed workers leave the bits of waiting ones.
+/// In any state in which killed workers leave the doorbells.
 #[test]
 fn request_goes_to_an_idle_worker_when_one_exists() {
     let site = Site::start(&["--workers", "3"], &[]);
@@ -269,7 +281,7 @@ fn single_request_is_answered_when_waiting_workers_are_killed() {
     }
 }
 
-/// A worker whose bit says that it polls gets requests; it may have been stopped or killed
+/// A worker whose doorbell says that it polls gets requests; it may have been stopped or killed
 /// meanwhile.
 #[test]
 fn request_for_a_stopped_polling_worker_goes_to_another() {
@@ -282,9 +294,10 @@ fn request_for_a_stopped_polling_worker_goes_to_another() {
         std::thread::sleep(Duration::from_millis(20));
         let workers = site.workers();
         kill(workers[n / 2 % 2], signal);
-        // Sets the bits of both workers, as if the killed one had not cleared its bit.
-        memory.seek(SeekFrom::Start(SPINNING)).unwrap();
-        memory.write_all(&0b11_u64.to_ne_bytes()).unwrap();
+        // Of both workers, as if the killed one had been polling.
+        memory.seek(SeekFrom::Start(DOORBELLS)).unwrap();
+        let both = [POLLING; 2].map(u32::to_ne_bytes).concat();
+        memory.write_all(&both).unwrap();
         (0..5).for_each(|_| hello(&mut connection));
         kill(workers[n / 2 % 2], "CONT");
     }
@@ -295,18 +308,12 @@ fn request_for_a_stopped_polling_worker_goes_to_another() {
 fn worker_polls_for_its_next_request_on_an_idle_cpu() {
     let site = Site::start(&["--workers", "2"], &[]);
     let mut memory = memory(&site);
-    let mut is_spinning = || {
-        let mut word = [0; 8];
-        memory.seek(SeekFrom::Start(SPINNING)).unwrap();
-        memory.read_exact(&mut word).unwrap();
-        word != [0; 8]
-    };
     let mut seen = false;
     let mut busy = 0_u32;
     load(&site, 1, 1, || {
         let end = Instant::now() + Duration::from_secs(10);
         for looks in 1.. {
-            seen = is_spinning();
+            seen = doorbells(&mut memory).contains(&POLLING);
             if looks % 1000 == 0 && is_cpu_wanted() {
                 busy += 1;
             }
@@ -318,15 +325,15 @@ fn worker_polls_for_its_next_request_on_an_idle_cpu() {
     let may_poll = surus::observe::system::Machine::read().has_spare();
     // A worker that loses its CPU to other programs does not poll.
     assert!(seen == may_poll || (may_poll && busy > 0), "{seen}");
-    until("it sleeps when nothing comes", || !is_spinning());
+    until("both block when nothing comes", || {
+        doorbells(&mut memory) == BOTH_BLOCKED
+    });
     let site = Site::start(&["--workers", "2"], &[("SURUS_ENGINE_BUSY_POLL", "false")]);
     let mut memory = self::memory(&site);
     load(&site, 1, 1, || {
         for _ in 0..1000 {
-            let mut word = [0; 8];
-            memory.seek(SeekFrom::Start(SPINNING)).unwrap();
-            memory.read_exact(&mut word).unwrap();
-            assert_eq!(word, [0; 8], "it has been forbidden");
+            let polls = doorbells(&mut memory).contains(&POLLING);
+            assert!(!polls, "it has been forbidden");
             std::thread::sleep(Duration::from_micros(100));
         }
     });
@@ -409,7 +416,7 @@ fn invalid_response_frame_costs_only_its_writer() {
             std::thread::sleep(Duration::from_millis(300));
             // The tail of the first worker's response ring: far ahead of its head. The worker may
             // repair it before it is read, but not every time.
-            file.seek(SeekFrom::Start(64 * (5 + 2 + 1))).unwrap();
+            file.seek(SeekFrom::Start(64 * (4 + 2 + 1))).unwrap();
             file.write_all(&u64::MAX.to_ne_bytes()).unwrap();
         }
     });

@@ -11,40 +11,61 @@ use crate::site::{Answer, Site, app, ask, kill, lives, metrics, request, until};
 pub const TOOLS: &str = r#"
 function libc() {
     static $libc;
-    return $libc ??= FFI::cdef('int kill(int pid, int signal); int shutdown(int fd, int how); long write(int fd, const char *from, size_t n);
-        int getppid(); long syscall(long n, ...); int epoll_wait(int poll, void *events, int most, int ms); int epoll_create1(int flags); int epoll_ctl(int poll, int what, int fd, const char *event); int getsockopt(int fd, int level, int name, int *value, unsigned *len); void *memcpy(uintptr_t to, const char *from, size_t n);
-        void _exit(int status); int sigprocmask(int how, const char *set, const char *old);', 'libc.so.6');
+    return $libc ??= FFI::cdef('
+        int kill(int pid, int signal); int shutdown(int fd, int how); int getppid();
+        long write(int fd, const char *from, size_t n); long syscall(long n, ...);
+        int getsockopt(int fd, int level, int name, int *value, unsigned *len);
+        void *memcpy(uintptr_t to, const char *from, size_t n); void _exit(int status);
+        int sigprocmask(int how, const char *set, const char *old);', 'libc.so.6');
 }
 function poke(int $to, string $bytes) { libc()->memcpy($to, $bytes, strlen($bytes)); }
-function peek(int $from, int $n): string { return FFI::string(FFI::cast('char *', FFI::cast('void *', number($from))), $n); }
-function number(int $n) { static $kept = []; $kept[] = $c = FFI::new('uintptr_t'); $c->cdata = $n; return $c; }
+function peek(int $from, int $n): string {
+    return FFI::string(FFI::cast('char *', FFI::cast('void *', number($from))), $n);
+}
+function number(int $n) {
+    static $kept = [];
+    $kept[] = $c = FFI::new('uintptr_t');
+    $c->cdata = $n;
+    return $c;
+}
 // Begin and end of a shared mapping by its name.
 function memory(string $name): array {
     foreach (file('/proc/self/maps') as $line) {
-        if (preg_match('~^([0-9a-f]+)-([0-9a-f]+) rw-s .*' . $name . '~', $line, $m)) return [hexdec($m[1]), hexdec($m[2])];
+        if (preg_match('~^([0-9a-f]+)-([0-9a-f]+) rw-s .*' . $name . '~', $line, $m)) {
+            return [hexdec($m[1]), hexdec($m[2])];
+        }
     }
     throw new Exception("no $name in " . file_get_contents('/proc/self/maps'));
 }
 // sapi/base/scoreboard_layout.h and sapi/ipc/rings.h, for four workers.
 function line(int $worker): int { return memory('surus-scoreboard')[0] + 64 * $worker; }
 function own_line(): int {
-    for ($i = 0; $i < 4; $i++) if (unpack('V', peek(line($i) + 48, 4))[1] === getmypid()) return line($i);
+    for ($i = 0; $i < 4; $i++) {
+        if (unpack('V', peek(line($i) + 48, 4))[1] === getmypid()) return line($i);
+    }
     throw new Exception('no line is ours');
 }
-function ring(int $n): int { return memory('surus-rings')[0] + 64 * 5 + 128 * $n; }
+function ring(int $n): int { return memory('surus-rings')[0] + 64 * 4 + 128 * $n; }
 function siblings(): array {
     $own = getmypid();
-    return array_filter(explode(' ', trim(file_get_contents('/proc/' . libc()->getppid() . '/task/' . libc()->getppid() . '/children'))), fn ($pid) => $pid != $own);
+    $master = libc()->getppid();
+    $pids = explode(' ', trim(file_get_contents("/proc/$master/task/$master/children")));
+    return array_filter($pids, fn ($pid) => $pid != $own);
 }
 function outbox(): int {
     for ($fd = 3; $fd < 64; $fd++) {
         $type = FFI::new('int'); $len = FFI::new('unsigned'); $len->cdata = 4;
-        if (libc()->getsockopt($fd, 1, 3, FFI::addr($type), FFI::addr($len)) === 0 && $type->cdata === 1) return $fd;
+        $result = libc()->getsockopt($fd, 1, 3, FFI::addr($type), FFI::addr($len));
+        if ($result === 0 && $type->cdata === 1) return $fd;
     }
     throw new Exception('no outbox');
 }
-function record(int $kind, int $request, string $content): string { return pack('CCnnCC', 1, $kind, $request, strlen($content), 0, 0) . $content; }
-function count_me() { file_put_contents(__DIR__ . '/writable/count', $_GET['n'] . "\n", FILE_APPEND | LOCK_EX); }
+function record(int $kind, int $request, string $content): string {
+    return pack('CCnnCC', 1, $kind, $request, strlen($content), 0, 0) . $content;
+}
+function count_me() {
+    file_put_contents(__DIR__ . '/writable/count', $_GET['n'] . "\n", FILE_APPEND | LOCK_EX);
+}
 "#;
 
 pub const ENGINES: [&str; 4] = ["classic", "worker", "fork", "rewind"];
@@ -57,7 +78,8 @@ pub fn site(engine: &str, files: &[(&str, &str)], env: &[(&str, &str)]) -> Site 
         let code = format!("<?php require_once __DIR__ . '/tools.php'; {code}");
         std::fs::write(dir.path().join(name), code).unwrap();
     }
-    let counted = "require_once __DIR__ . '/tools.php'; count_me(); usleep((int) ($_GET['us'] ?? 0)); echo $_GET['n'];";
+    let counted = "require_once __DIR__ . '/tools.php'; count_me(); usleep((int) ($_GET['us'] ?? \
+        0)); echo $_GET['n'];";
     std::fs::write(dir.path().join("counted.php"), format!("<?php {counted}")).unwrap();
     let admin = format!("unix:{}", dir.path().join("admin.sock").display());
     let mut settings = vec![
@@ -175,7 +197,8 @@ fn lines_overwritten_by_a_script_cost_no_other_request() {
 #[test]
 fn impossible_request_id_in_a_line_costs_only_its_worker_and_repeats_no_request() {
     for engine in ENGINES {
-        let code = "count_me(); poke(own_line() + 4, pack('V', 70000)); libc()->kill(getmypid(), 9); sleep(9);";
+        let code = "count_me(); poke(own_line() + 4, pack('V', 70000)); libc()->kill(getmypid(), \
+            9); sleep(9);";
         let site = site(engine, &[("lie.php", code)], &[]);
         let template = site.template();
         let other = site.begun("/nap.php?ms=2500");
@@ -193,7 +216,8 @@ fn impossible_request_id_in_a_line_costs_only_its_worker_and_repeats_no_request(
 #[test]
 fn hidden_post_is_not_repeated_when_all_processes_are_killed() {
     for engine in ENGINES {
-        let code = "count_me(); poke(own_line(), str_repeat(\"\\0\", 40)); touch($_GET['began']); $end = microtime(true) + 20; while (microtime(true) < $end) {}";
+        let code = "count_me(); poke(own_line(), str_repeat(\"\\0\", 40)); touch($_GET['began']); \
+            $end = microtime(true) + 20; while (microtime(true) < $end) {}";
         let site = site(engine, &[("lie.php", code)], &[]);
         let began = site.dir.path().join("writable/began");
         let asked = request(
@@ -227,9 +251,9 @@ fn ring_positions_written_by_a_script_lose_and_repeat_no_request() {
         ),
         ("ring(0) + 64", "pack('P', -1)"),
         ("ring(0) + 64", "pack('P', 0)"),
-        // The bits of workers that wait, poll and have written response frames.
-        ("memory('surus-rings')[0]", "str_repeat(\"\\xff\", 64 * 5)"),
-        ("memory('surus-rings')[0]", "str_repeat(\"\\0\", 64 * 5)"),
+        // Header, doorbells, and the bits of workers that have written response frames.
+        ("memory('surus-rings')[0]", "str_repeat(\"\\xff\", 64 * 4)"),
+        ("memory('surus-rings')[0]", "str_repeat(\"\\0\", 64 * 4)"),
     ];
     for engine in ENGINES {
         let files: Vec<_> = moves
@@ -271,7 +295,8 @@ fn ring_positions_written_by_a_script_lose_and_repeat_no_request() {
 fn worker_that_hides_its_request_is_killed_after_its_deadline() {
     for engine in ENGINES {
         // And stays empty after the signal that asks for it.
-        let code = "libc()->sigprocmask(0, str_repeat(\"\\xff\", 128), ''); poke(own_line(), pack('VV', 1, 0) . str_repeat(\"\\0\", 32)); \
+        let code = "libc()->sigprocmask(0, str_repeat(\"\\xff\", 128), ''); poke(own_line(), \
+            pack('VV', 1, 0) . str_repeat(\"\\0\", 32)); \
                     ini_set('max_execution_time', 0); touch($_GET['began']); while (true) {}";
         let limits = [
             ("SURUS_HTTP_REQUEST_TIMEOUT", "1s"),
@@ -294,7 +319,8 @@ fn tickets_overwritten_by_a_script_cost_a_second_and_repeat_nothing() {
     for engine in ENGINES {
         for byte in ["\\x00", "\\xff"] {
             let code = format!(
-                "usleep(100000); poke(memory('surus-scoreboard')[0] + 64 * 4, str_repeat(\"{byte}\", 8 * 69)); echo 'done';"
+                "usleep(100000); poke(memory('surus-scoreboard')[0] + 64 * 4, \
+                    str_repeat(\"{byte}\", 8 * 69)); echo 'done';"
             );
             let site = site(engine, &[("lie.php", &code)], &[]);
             let began = Instant::now();
@@ -331,7 +357,8 @@ fn response_to_another_workers_request_is_discarded() {
         for ticket in ["''", "record(130, $id, random_bytes(8))"] {
             let code = format!(
                 "$out = outbox(); for ($id = 1; $id < 40; $id++) {{ \
-                 $bytes = {ticket} . record(6, $id, \"Content-Type: text/plain\\r\\n\\r\\nforged\") . record(3, $id, pack('NN', 0, 0)); \
+                 $bytes = {ticket} . record(6, $id, \"Content-Type: \
+                 text/plain\\r\\n\\r\\nforged\") . record(3, $id, pack('NN', 0, 0)); \
                  libc()->write($out, $bytes, strlen($bytes)); }} echo 'done';"
             );
             let site = site(engine, &[("lie.php", &code)], &[]);
@@ -356,8 +383,10 @@ fn response_to_another_workers_request_is_discarded() {
 /// The table in which workers record expressions for the prototype process.
 #[test]
 fn table_of_expressions_overwritten_by_a_script_does_no_harm() {
-    let table = "foreach (file('/proc/self/maps') as $l) if (preg_match('~^([0-9a-f]+)-([0-9a-f]+) rw-s .*(/dev/zero|zero)~', $l, $m) \
-                 && hexdec($m[2]) - hexdec($m[1]) > 4000000 && hexdec($m[2]) - hexdec($m[1]) < 4400000) $a = hexdec($m[1]); \
+    let table = "foreach (file('/proc/self/maps') as $l) if (preg_match('~^([0-9a-f]+)-([0-9a-f]+) \
+        rw-s .*(/dev/zero|zero)~', $l, $m) \
+                 && hexdec($m[2]) - hexdec($m[1]) > 4000000 && hexdec($m[2]) - hexdec($m[1]) < \
+                 4400000) $a = hexdec($m[1]); \
                  if (!isset($a)) throw new Exception(file_get_contents('/proc/self/maps'));";
     // Its first words: number due, number compiled, time of the next refresh. Then the slots:
     // state, requests, length.
@@ -366,8 +395,12 @@ fn table_of_expressions_overwritten_by_a_script_does_no_harm() {
         "poke($a + 24, pack('VVV', 2, 2, 0x7fffff00));".to_string(),
         "poke($a + 24, str_repeat(\"\\xff\", 4096 * 3));".to_string(),
         // An expression that takes much time and memory to compile.
-        "$r = '/' . str_repeat('(?:a{1,60}){1,60}', 200) . '/'; poke($a + 24, pack('VVVVP', 2, 2, strlen($r), 0, 7) . $r);".to_string(),
-        "$r = '/' . str_repeat('(', 2000) . 'a' . str_repeat(')', 2000) . '/'; poke($a + 24, pack('VVVVP', 2, 2, strlen($r), 0, 7) . $r);".to_string(),
+        "$r = '/' . str_repeat('(?:a{1,60}){1,60}', 200) . '/'; poke($a + 24, pack('VVVVP', 2, 2, \
+            strlen($r), 0, 7) . $r);"
+            .to_string(),
+        "$r = '/' . str_repeat('(', 2000) . 'a' . str_repeat(')', 2000) . '/'; poke($a + 24, \
+            pack('VVVVP', 2, 2, strlen($r), 0, 7) . $r);"
+            .to_string(),
     ];
     for engine in ["fork", "rewind"] {
         for lie in &lies {
@@ -395,7 +428,8 @@ fn tools_of_these_tests_can_write() {
         "classic",
         &[(
             "own.php",
-            "poke(own_line() + 52, 'abcd'); echo peek(own_line() + 52, 4), count(siblings()), outbox() > 2;",
+            "poke(own_line() + 52, 'abcd'); echo peek(own_line() + 52, 4), count(siblings()), \
+                outbox() > 2;",
         )],
         &[],
     );

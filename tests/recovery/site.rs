@@ -36,7 +36,8 @@ const FILES: &[(&str, &str)] = &[
     ("sleep.php", "sleep(60);"),
     (
         "limit.php",
-        "ini_set('display_errors', 0); ini_set('memory_limit', '8M'); $x = str_repeat('x', 64 << 20);",
+        "ini_set('display_errors', 0); ini_set('memory_limit', '8M'); $x = str_repeat('x', 64 << \
+            20);",
     ),
     (
         "eat.php",
@@ -44,7 +45,8 @@ const FILES: &[(&str, &str)] = &[
     ),
     (
         "echo.php",
-        "if (isset($_GET['us'])) usleep((int) $_GET['us']); echo $_GET['n'], str_repeat('.', (int) ($_GET['more'] ?? 0));",
+        "if (isset($_GET['us'])) usleep((int) $_GET['us']); echo $_GET['n'], str_repeat('.', (int) \
+            ($_GET['more'] ?? 0));",
     ),
     (
         "count.php",
@@ -56,11 +58,15 @@ const FILES: &[(&str, &str)] = &[
     ),
     (
         "log.php",
-        "error_log('<'.str_repeat('l', 1 << 20).'>'); file_put_contents('php://stderr', \"to stderr\\n\"); $o = fopen('php://stdout', 'w'); fwrite($o, \"to stdout\\n\"); echo 'logged';",
+        "error_log('<'.str_repeat('l', 1 << 20).'>'); file_put_contents('php://stderr', \"to \
+            stderr\\n\"); $o = fopen('php://stdout', 'w'); fwrite($o, \"to stdout\\n\"); echo \
+            'logged';",
     ),
     (
         "who.php",
-        "echo json_encode([posix_getpwuid(posix_geteuid())['name'], posix_getuid() === posix_geteuid(), getenv('SECRET'), getenv('SURUS_ENV_SECRET'), getenv('CARGO'), array_keys(getenv())]);",
+        "echo json_encode([posix_getpwuid(posix_geteuid())['name'], posix_getuid() === \
+            posix_geteuid(), getenv('SECRET'), getenv('SURUS_ENV_SECRET'), getenv('CARGO'), \
+            array_keys(getenv())]);",
     ),
 ];
 
@@ -185,7 +191,8 @@ pub struct Answer {
 
 pub fn request(method: &str, path: &str, body: &str) -> String {
     format!(
-        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: \
+            {}\r\n\r\n{body}",
         body.len()
     )
 }

@@ -61,7 +61,8 @@ fn library_mapped_in_place_of_another_is_restored() {
 #[test]
 fn fiber_mapped_in_place_of_another_is_restored() {
     let boot = "
-        function deep($n) { return $n ? array_map(fn ($x) => deep($n - 1), [1])[0] : Fiber::suspend('boot'); }
+        function deep($n) { return $n ? array_map(fn ($x) => deep($n - 1), [1])[0] : \
+        Fiber::suspend('boot'); }
         $fiber = new Fiber(fn () => deep(40));
         $fiber->start();
         surus_serve(function () use ($fiber) {
@@ -98,7 +99,8 @@ fn time_limit_set_at_shutdown_does_not_reach_other_requests() {
         stream_wrapper_register('slow', 'Slow');
         surus_serve(function () {
             if (isset($_GET['set'])) { $GLOBALS['stream'] = fopen('slow://x', 'r'); }
-            if (isset($_GET['burn'])) { for ($end = microtime(true) + 2.5; microtime(true) < $end;); }
+            if (isset($_GET['burn'])) { for ($end = microtime(true) + 2.5; microtime(true) < \
+            $end;); }
             echo 'done';
         });";
     let site = booted(boot, &["-d", "max_execution_time=0"]);
@@ -138,7 +140,8 @@ fn socket_connected_elsewhere_does_not_reach_other_requests() {
 fn flags_changed_by_a_program_are_restored() {
     let boot = "surus_serve(function () {
             if (isset($_GET['change'])) {
-                passthru('perl -MFcntl -e \"fcntl(STDERR, F_SETFL, fcntl(STDERR, F_GETFL, 0) | O_NONBLOCK)\"');
+                passthru('perl -MFcntl -e \"fcntl(STDERR, F_SETFL, fcntl(STDERR, F_GETFL, 0) | \
+                O_NONBLOCK)\"');
             }
             echo file('/proc/self/fdinfo/2')[1];
         });";
@@ -152,7 +155,8 @@ fn flags_changed_by_a_program_are_restored() {
 #[test]
 fn guard_page_is_not_read() {
     let boot = "
-        $c = FFI::cdef('intptr_t mmap(intptr_t at, size_t size, int protection, int flags, int fd, long offset);
+        $c = FFI::cdef('intptr_t mmap(intptr_t at, size_t size, int protection, int flags, int fd, \
+        long offset);
             int madvise(intptr_t at, size_t size, int advice);');
         $at = $c->mmap(0, 65536, 3, 0x22, -1, 0);
         $c->madvise($at, 4096, 102);
@@ -167,7 +171,8 @@ fn destructors_run_in_the_order_of_php() {
     let script = "
         class D {
             function __construct(public $name, public $other = null) {}
-            function __destruct() { echo $this->name, $this->other ? ' with ' . $this->other->name : '', ', '; }
+            function __destruct() { echo $this->name, $this->other ? ' with ' . $this->other->name \
+            : '', ', '; }
         }
         $a = new D('a'); $b = new D('b', $a); $c = new D('c'); $d = $c;";
     let site = booted(&format!("surus_checkpoint(); {script}"), &[]);

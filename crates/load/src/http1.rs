@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::connect::Stream;
 use crate::requests::Prepared;
 use crate::response::{Head, Progress, Reader};
-use crate::user::{Answer, Error, Wanted};
+use crate::user::{Answer, Error, Retention};
 
 /// Bytes that one read takes. Pages that small responses do not reach are never touched.
 const BUFFER: usize = 32 << 10;
@@ -58,7 +58,7 @@ impl Connection {
         &mut self,
         request: &Prepared,
         cookies: Option<&str>,
-        wanted: &Wanted<'_>,
+        wanted: &Retention<'_>,
     ) -> Result<Answer, Error> {
         self.received = 0;
         self.reader.begin(request.is_head, wanted.keeps_body);
@@ -89,7 +89,7 @@ impl Connection {
         self.stream.flush().await
     }
 
-    async fn receive(&mut self, wanted: &Wanted<'_>) -> Result<Head, Error> {
+    async fn receive(&mut self, wanted: &Retention<'_>) -> Result<Head, Error> {
         let mut head = None;
         loop {
             let count = self.stream.read(&mut self.buffer).await?;

@@ -6,7 +6,7 @@ use h2::client::SendRequest;
 use crate::connect::Stream;
 use crate::outcome::Failure;
 use crate::requests::Prepared;
-use crate::user::{Answer, Error, Wanted};
+use crate::user::{Answer, Error, Retention};
 
 /// Flow-control windows, so large that the server never waits for the generator.
 const WINDOW: u32 = 16 << 20;
@@ -53,7 +53,7 @@ impl Connection {
         &mut self,
         request: &Prepared,
         cookies: Option<&str>,
-        wanted: &Wanted<'_>,
+        wanted: &Retention<'_>,
     ) -> Result<Answer, Error> {
         self.received = 0;
         self.awaits_head = true;

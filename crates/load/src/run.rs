@@ -16,7 +16,7 @@ use crate::connect::Connector;
 use crate::outcome::{Failure, Offered, Outcome, Totals, Unexpected};
 use crate::pace::{Pace, Pacer, Schedule};
 use crate::plan::{Plan, Stop};
-use crate::user::{Answer, Error, User, Wanted};
+use crate::user::{Answer, Error, Retention, User};
 
 /// How long a connection of a closed loop waits after a failure to connect.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -150,7 +150,7 @@ impl Run {
             }
             let request = self.plan.mix.at(turn.number);
             let prepared = &self.plan.mix.requests[request];
-            let wanted = Wanted {
+            let wanted = Retention {
                 keeps_body: expectations.body.is_some(),
                 sample_unless: Some(&expectations.status),
             };

@@ -30,13 +30,13 @@ pub struct Answer {
 }
 
 /// What of a response is kept.
-pub struct Wanted<'a> {
+pub struct Retention<'a> {
     pub keeps_body: bool,
     /// Keeps the body of a response with another status.
     pub sample_unless: Option<&'a StatusSet>,
 }
 
-impl Wanted<'_> {
+impl Retention<'_> {
     pub fn is_sample(&self, status: u16) -> bool {
         self.sample_unless
             .is_some_and(|expected| !expected.has(status))
@@ -134,7 +134,7 @@ impl User {
     pub async fn ask(
         &mut self,
         request: &Prepared,
-        wanted: &Wanted<'_>,
+        wanted: &Retention<'_>,
         now: Instant,
     ) -> Result<Answer, (Error, u64)> {
         let User { timeout, links } = self;
@@ -161,7 +161,11 @@ impl User {
 }
 
 impl Links {
-    async fn exchange(&mut self, request: &Prepared, wanted: &Wanted<'_>) -> Result<Answer, Error> {
+    async fn exchange(
+        &mut self,
+        request: &Prepared,
+        wanted: &Retention<'_>,
+    ) -> Result<Answer, Error> {
         let origin = request.origin;
         let has_ended = match &self.connections[origin] {
             None => true,

@@ -17,7 +17,7 @@ use seccompiler::{
 
 /// What a restricted process can access.
 #[derive(Debug, Default)]
-pub struct Reach {
+pub struct AccessRules {
     /// Paths below which files can be read.
     pub reads: Vec<PathBuf>,
     /// Opened directories below which files can be read. They are open, because the path may lead
@@ -33,19 +33,19 @@ pub struct Reach {
 
 /// How much of a restriction the kernel supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
+pub enum Enforcement {
     /// Everything that this version of Surus requests.
-    Wholly,
+    Full,
     /// A part of it.
-    Partly,
+    Partial,
     /// Nothing.
-    No,
+    None,
 }
 
 /// Permanently restricts this thread, and all threads and processes that it starts, to these files
 /// and ports (Landlock). If the kernel supports these rules, they can neither bind ports (but
 /// see `listens`) nor signal processes outside. Paths that do not exist are skipped.
-pub fn landlock(reach: &Reach) -> io::Result<Held> {
+pub fn landlock(reach: &AccessRules) -> io::Result<Enforcement> {
     let other = |error: landlock::RulesetError| io::Error::other(error);
     let abi = ABI::V6;
     let mut ruleset = Ruleset::default()
@@ -97,9 +97,9 @@ pub fn landlock(reach: &Reach) -> io::Result<Held> {
     }
     let status = created.restrict_self().map_err(other)?;
     Ok(match status.ruleset {
-        RulesetStatus::FullyEnforced => Held::Wholly,
-        RulesetStatus::PartiallyEnforced => Held::Partly,
-        RulesetStatus::NotEnforced => Held::No,
+        RulesetStatus::FullyEnforced => Enforcement::Full,
+        RulesetStatus::PartiallyEnforced => Enforcement::Partial,
+        RulesetStatus::NotEnforced => Enforcement::None,
     })
 }
 

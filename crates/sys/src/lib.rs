@@ -7,6 +7,7 @@ pub mod confine;
 pub mod dir_lock;
 pub mod eventfd;
 pub mod fork;
+mod futex;
 pub mod memory;
 pub mod openat2;
 pub mod privileges;

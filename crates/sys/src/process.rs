@@ -1,6 +1,9 @@
 //! Child processes: starts them with chosen descriptors, and signals them without a race for the
 //! pid.
 
+mod descriptors;
+mod user;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -8,6 +11,9 @@ use std::process::{Child, Command};
 
 use nix::errno::Errno;
 use nix::libc;
+
+pub use descriptors::{Kind, is_event, kind, memory_file, pipe_size, writable_memory_file};
+pub use user::{User, find_user, groups, has_other_users, is_root, may_write, uid};
 
 /// Starts `command` with each of `fds` at its given number (3 or above) and no other descriptors.
 /// The child gets its own process group, so that a terminal's Ctrl-C reaches only Surus.
@@ -267,43 +273,6 @@ pub fn members(leader: u32, most: usize) -> Vec<Pid> {
         .collect()
 }
 
-/// The kind of a descriptor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A pipe.
-    Pipe,
-    /// A connected `SOCK_SEQPACKET` unix socket, which keeps message boundaries.
-    Seqpacket,
-    /// A regular file, possibly in memory.
-    File,
-    /// Something else.
-    Other,
-}
-
-/// Whether a descriptor is an eventfd.
-pub fn is_event(fd: impl AsFd) -> bool {
-    let number = fd.as_fd().as_raw_fd();
-    let link = std::fs::read_link(format!("/proc/self/fd/{number}"));
-    link.is_ok_and(|link| link.as_os_str() == "anon_inode:[eventfd]")
-}
-
-/// The kind of a descriptor.
-pub fn kind(fd: impl AsFd) -> Kind {
-    use nix::sys::socket::{SockType, getsockopt, sockopt};
-    use nix::sys::stat::SFlag;
-    let Ok(found) = nix::sys::stat::fstat(&fd) else {
-        return Kind::Other;
-    };
-    match SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT {
-        SFlag::S_IFIFO => Kind::Pipe,
-        SFlag::S_IFREG => Kind::File,
-        SFlag::S_IFSOCK if getsockopt(&fd, sockopt::SockType) == Ok(SockType::SeqPacket) => {
-            Kind::Seqpacket
-        }
-        _ => Kind::Other,
-    }
-}
-
 /// Kills a process. The caller knows that its pid has not been reused.
 pub fn kill(pid: u32) -> io::Result<()> {
     let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
@@ -388,112 +357,10 @@ pub fn exit_status(wait_status: i32) -> Option<i32> {
     libc::WIFEXITED(wait_status).then(|| libc::WEXITSTATUS(wait_status))
 }
 
-/// A sealed file in memory that holds `content`, read from its beginning. It is closed on `exec`
-/// unless [`spawn`] passes it on.
-pub fn memory_file(content: &[u8]) -> io::Result<OwnedFd> {
-    use nix::sys::memfd::{MFdFlags, memfd_create};
-    use std::io::{Seek, Write};
-    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-    let mut file = std::fs::File::from(memfd_create(c"surus", flags)?);
-    file.write_all(content)?;
-    file.rewind()?;
-    let file = OwnedFd::from(file);
-    crate::shared_memory::seal(&file, nix::fcntl::SealFlag::F_SEAL_WRITE)?;
-    Ok(file)
-}
-
-/// An empty file in memory, writable through its descriptor. This process never maps it.
-pub fn writable_memory_file() -> io::Result<OwnedFd> {
-    use nix::sys::memfd::{MFdFlags, memfd_create};
-    Ok(memfd_create(c"surus", MFdFlags::MFD_CLOEXEC)?)
-}
-
-/// A user of this machine.
-#[derive(Debug, Clone)]
-pub struct User {
-    /// Its name.
-    pub name: String,
-    /// Its number.
-    pub uid: u32,
-    /// The number of its main group, or of the requested group.
-    pub gid: u32,
-    /// Its home directory.
-    pub home: std::path::PathBuf,
-}
-
-/// Looks up a user by name or number, and the group by name or number; `None` if either does not
-/// exist.
-pub fn find_user(user: &str, group: Option<&str>) -> io::Result<Option<User>> {
-    let found = match user.parse::<u32>() {
-        Ok(uid) => nix::unistd::User::from_uid(uid.into())?,
-        Err(_) => nix::unistd::User::from_name(user)?,
-    };
-    let Some(found) = found else { return Ok(None) };
-    let gid = match group {
-        None => found.gid,
-        Some(group) => {
-            let found = match group.parse::<u32>() {
-                Ok(gid) => nix::unistd::Group::from_gid(gid.into())?,
-                Err(_) => nix::unistd::Group::from_name(group)?,
-            };
-            match found {
-                Some(group) => group.gid,
-                None => return Ok(None),
-            }
-        }
-    };
-    Ok(Some(User {
-        name: found.name,
-        uid: found.uid.as_raw(),
-        gid: gid.as_raw(),
-        home: found.dir,
-    }))
-}
-
-/// The numbers of all groups of a user, including its main group.
-pub fn groups(user: &User) -> io::Result<Vec<u32>> {
-    let name = std::ffi::CString::new(user.name.as_str())?;
-    let found = nix::unistd::getgrouplist(&name, user.gid.into())?;
-    Ok(found.into_iter().map(nix::unistd::Gid::as_raw).collect())
-}
-
 /// Lets new files of this process have all permissions of their group, and none of others.
 pub fn share_new_files() {
     use nix::sys::stat::{Mode, umask};
     umask(Mode::S_IRWXO);
-}
-
-/// The user id of this process.
-pub fn uid() -> u32 {
-    nix::unistd::geteuid().as_raw()
-}
-
-/// Whether this process is root.
-pub fn is_root() -> bool {
-    nix::unistd::geteuid().is_root()
-}
-
-/// Whether the file access of this thread (setfsuid(2)) includes creating entries in a directory.
-pub fn may_write(directory: impl AsFd) -> bool {
-    use nix::fcntl::AtFlags;
-    use nix::unistd::{AccessFlags, faccessat};
-    let access = AccessFlags::W_OK | AccessFlags::X_OK;
-    // AT_EACCESS keeps the kernel from using the real user instead.
-    faccessat(directory, ".", access, AtFlags::AT_EACCESS).is_ok()
-}
-
-/// Whether this process is root and can start processes of other users. In a container without
-/// subordinate ids, root is the only user of its namespace.
-pub fn has_other_users() -> bool {
-    let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}"));
-    // A line each: the first number inside, the first outside, how many.
-    let counts = |map: String| -> u64 {
-        let last = |line: &str| line.split_whitespace().last()?.parse::<u64>().ok();
-        map.lines().filter_map(last).sum()
-    };
-    let has_many = |map| read(map).map_or(true, |map| counts(map) > 1);
-    let is_denied = read("setgroups").is_ok_and(|word| word.trim() == "deny");
-    is_root() && has_many("uid_map") && has_many("gid_map") && !is_denied
 }
 
 /// Raises the limit of open descriptors to the hard limit; returns it.
@@ -514,12 +381,6 @@ pub fn forbid_core_dumps() -> io::Result<()> {
     // stays.
     let limit = |bytes| setrlimit(Resource::RLIMIT_CORE, bytes, bytes);
     Ok(limit(1).or_else(|_| limit(0))?)
-}
-
-/// The capacity of a pipe in bytes (F_GETPIPE_SZ, fcntl(2)).
-pub fn pipe_size(pipe: impl AsFd) -> io::Result<usize> {
-    let size = nix::fcntl::fcntl(pipe, nix::fcntl::FcntlArg::F_GETPIPE_SZ)?;
-    Ok(usize::try_from(size).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -207,20 +207,6 @@ impl AsyncSeqpacket {
         Ok(AsyncSeqpacket(registered?))
     }
 
-    /// Like [`Seqpacket::send`], but waits while the buffer is full. A cancelled call sends
-    /// nothing.
-    pub async fn send(&self, parts: &[IoSlice<'_>], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        loop {
-            match self.0.get_ref().send(parts, fd) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return self.send_when_there_is_room(parts, fd).await;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result,
-            }
-        }
-    }
-
     /// Like [`Seqpacket::send_with`], but waits while the buffer is full. A cancelled call sends
     /// nothing.
     pub async fn send_with(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -231,47 +217,6 @@ impl AsyncSeqpacket {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result,
-            }
-        }
-    }
-
-    /// Like [`Seqpacket::send`], without waiting.
-    pub fn try_send(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.0.get_ref().send(parts, None)
-    }
-
-    /// How much of what was sent the other end has not received yet (`SIOCOUTQ`, in bytes of kernel
-    /// memory).
-    pub fn unreceived(&self) -> io::Result<usize> {
-        let mut bytes: nix::libc::c_int = 0;
-        // SAFETY: SIOCOUTQ, which is TIOCOUTQ, writes one int, which `bytes` is.
-        let result = unsafe {
-            nix::libc::ioctl(
-                self.0.get_ref().as_raw_fd(),
-                nix::libc::TIOCOUTQ,
-                &raw mut bytes,
-            )
-        };
-        nix::errno::Errno::result(result)?;
-        Ok(usize::try_from(bytes).unwrap_or(0))
-    }
-
-    /// Rarely needed, so it may cost a descriptor and a registration.
-    async fn send_when_there_is_room(
-        &self,
-        parts: &[IoSlice<'_>],
-        fd: Option<BorrowedFd<'_>>,
-    ) -> io::Result<()> {
-        let socket = self.0.get_ref();
-        let own = socket.as_fd().try_clone_to_owned()?;
-        // SAFETY: the descriptor is `own`'s, which the AsyncFd keeps, and gives up only after
-        // deregistering it.
-        let room = unsafe { AsyncFd::register_with_interest(own, Interest::WRITABLE) }?;
-        loop {
-            match room.writable().await?.try_io(|_| socket.send(parts, fd)) {
-                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(result) => return result,
-                Err(_would_block) => {}
             }
         }
     }
@@ -394,7 +339,7 @@ mod tests {
         });
         for number in 0..MESSAGES {
             let message = vec![number as u8; 50_000];
-            ours.send(&[IoSlice::new(&message)], None).await.unwrap();
+            ours.send_with(&message, &[]).await.unwrap();
         }
         assert!(reader.join().unwrap());
     }

@@ -29,7 +29,7 @@ pub fn forget_inherited() -> io::Result<()> {
 
 /// What a signal asks a supervisor to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum SignalAction {
     /// Reap a child that has exited.
     Child,
     /// Exit: `SIGTERM`, `SIGINT`.
@@ -72,16 +72,16 @@ impl Signals {
     }
 
     /// The next signal, if any.
-    pub fn read(&mut self) -> Option<Told> {
+    pub fn read(&mut self) -> Option<SignalAction> {
         loop {
             let read = self.fd.read_signal().ok().flatten()?;
             let signal = Signal::try_from(i32::try_from(read.ssi_signo).ok()?).ok()?;
             return Some(match signal {
-                Signal::SIGCHLD => Told::Child,
-                Signal::SIGQUIT => Told::Drain,
-                Signal::SIGHUP | Signal::SIGUSR2 => Told::Reload,
-                Signal::SIGUSR1 => Told::Reopen,
-                Signal::SIGTERM | Signal::SIGINT => Told::End,
+                Signal::SIGCHLD => SignalAction::Child,
+                Signal::SIGQUIT => SignalAction::Drain,
+                Signal::SIGHUP | Signal::SIGUSR2 => SignalAction::Reload,
+                Signal::SIGUSR1 => SignalAction::Reopen,
+                Signal::SIGTERM | Signal::SIGINT => SignalAction::End,
                 _ => continue,
             });
         }

@@ -20,17 +20,17 @@ use crate::trusted_path;
 
 /// The location of a socket's file, which may not exist yet.
 #[derive(Debug)]
-pub struct Place {
+pub struct SocketPath {
     directory: OwnedFd,
     name: OsString,
     /// A path into the opened directory, even if its own path leads elsewhere by now.
     address: PathBuf,
 }
 
-impl Place {
+impl SocketPath {
     /// Opens the directory of an absolute path. Missing directories are created with the mode
     /// `missing`, if it is set.
-    pub fn open(path: &Path, missing: Option<u32>) -> io::Result<Place> {
+    pub fn open(path: &Path, missing: Option<u32>) -> io::Result<SocketPath> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
@@ -41,7 +41,7 @@ impl Place {
             true => path.to_owned(),
             false => Path::new(&format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name),
         };
-        Ok(Place {
+        Ok(SocketPath {
             directory,
             name: name.to_owned(),
             address,
@@ -134,7 +134,7 @@ mod tests {
         let group = (crate::process::uid() == 0).then_some(4711);
         for mode in [0o600, 0o660, 0o666, 0o777] {
             let path = dir.join(format!("{mode:o}"));
-            let place = Place::open(&path, None).unwrap();
+            let place = SocketPath::open(&path, None).unwrap();
             let _listener = place.listen(Some(mode), group).unwrap();
             let metadata = std::fs::metadata(&path).unwrap();
             assert_eq!(metadata.mode() & 0o777, mode);
@@ -152,7 +152,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("surus-sys-replaced-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("in")).unwrap();
         let path = dir.join("in/socket");
-        let place = Place::open(&path, None).unwrap();
+        let place = SocketPath::open(&path, None).unwrap();
         let _listener = place.listen(None, None).unwrap();
         let file = place.find().unwrap().unwrap();
         std::fs::remove_file(&path).unwrap();

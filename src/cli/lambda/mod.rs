@@ -22,7 +22,7 @@ pub struct Lambda {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    function: runtime::Which,
+    function: runtime::AppLocation,
 }
 
 #[derive(clap::Subcommand)]

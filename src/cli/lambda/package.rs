@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 
 use crate::cli::engine_setup;
-use crate::cli::engine_setup::Asked;
+use crate::cli::engine_setup::PoolConfig;
 use crate::cli::events;
 use crate::cli::options::Project;
 use crate::cli::stdout::{self, say};
@@ -203,7 +203,7 @@ async fn ask_php(project: &Path, config: &Config) -> anyhow::Result<Php> {
         config.engine.group = None;
     }
     let program = engines::find_program(config.engine.surus_php.as_deref())?;
-    let asked = Asked {
+    let asked = PoolConfig {
         name: entry.name,
         entry,
         config,

@@ -15,7 +15,7 @@ use surus_sys::{process, scoreboard::now_micros};
 
 use super::runtime;
 use crate::app::site::Site;
-use crate::cli::engine_setup::Asked;
+use crate::cli::engine_setup::PoolConfig;
 use crate::cli::options;
 use crate::cli::stdout::{self, say};
 use crate::cli::{engine_setup, events, warm_ups};
@@ -25,7 +25,7 @@ use crate::event::{Event, Script};
 use crate::fronts::records;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
-use crate::profile::{self, Measured, Notes, Timeline};
+use crate::profile::{self, Measured, StartupTrace, Timeline};
 
 #[derive(Debug, clap::Args)]
 pub struct Profile {
@@ -130,7 +130,7 @@ impl First {
 }
 
 /// The code to start and its events: the handler if an event is given or there is no application.
-fn subject(args: &Profile, project: &Path, config: Config) -> anyhow::Result<(Asked, First)> {
+fn subject(args: &Profile, project: &Path, config: Config) -> anyhow::Result<(PoolConfig, First)> {
     let site = engine_setup::open_site(project, &config);
     let front = site.as_ref().ok().and_then(|site| site.front_controller());
     let is_application = front.is_some() || config.engine.script.is_some();
@@ -155,7 +155,7 @@ fn subject(args: &Profile, project: &Path, config: Config) -> anyhow::Result<(As
         _ => {
             let site = Box::new(site?);
             let entry = engine_setup::chosen(project, &config)?;
-            let asked = Asked {
+            let asked = PoolConfig {
                 name: entry.name,
                 entry,
                 config,
@@ -167,7 +167,7 @@ fn subject(args: &Profile, project: &Path, config: Config) -> anyhow::Result<(As
 
 /// Measures one start with two events. Also returns the PHP version.
 async fn start(
-    asked: &mut Asked,
+    asked: &mut PoolConfig,
     project: &Path,
     asks: &First,
 ) -> anyhow::Result<(Measured, String)> {
@@ -194,7 +194,7 @@ async fn start(
     pool.drain().await;
     let mut bytes = vec![0; usize::try_from(ROOM)?];
     memory.read_exact_at(&mut bytes, 0)?;
-    let notes = Notes::read(&bytes)?;
+    let notes = StartupTrace::read(&bytes)?;
     Ok((
         Measured {
             surus,

@@ -16,7 +16,7 @@ use tracing::info;
 use super::{compiled, writable};
 use crate::app::Application;
 use crate::cli::engine_setup;
-use crate::cli::engine_setup::Asked;
+use crate::cli::engine_setup::PoolConfig;
 use crate::cli::events;
 use crate::cli::options::Project;
 use crate::cli::serve::open_place;
@@ -34,7 +34,7 @@ use crate::units::Time;
 
 /// The application's directory and configuration.
 #[derive(Debug, clap::Args)]
-pub struct Which {
+pub struct AppLocation {
     /// Directory of the application [default: $LAMBDA_TASK_ROOT, else the current directory]
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub struct Which {
 /// The pool for events that are not HTTP; `[pool.events]` overrides its settings.
 pub(super) const EVENTS: &str = "events";
 
-pub fn run(which: Which) -> anyhow::Result<()> {
+pub fn run(which: AppLocation) -> anyhow::Result<()> {
     let began = Instant::now();
     let dir = which
         .dir
@@ -249,7 +249,7 @@ pub(super) fn for_events(
     handler: &Path,
     script: &Path,
     concurrency: usize,
-) -> anyhow::Result<Asked> {
+) -> anyhow::Result<PoolConfig> {
     let mut config = config.of_pool(EVENTS).unwrap_or_else(|| config.clone());
     // The records of one event use as many workers as the machine has CPU time for.
     if config.lambda.batch == batch::Mode::Whole {

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use surus_sys::process::{self, Orphan, User};
 
-use super::runtime_dir::{Home, Own};
-use super::{Spec, Way, file_names, fpm};
+use super::runtime_dir::{Home, OwnDir};
+use super::{ProgramKind, Spec, file_names, fpm};
 use crate::launcher::{Child, Launcher, Role};
 
 /// Starts PHP.
@@ -24,9 +24,9 @@ pub struct Launch {
 
 enum How {
     /// As a child of this process.
-    Own(Box<Starter>),
+    OwnDir(Box<Starter>),
     /// By the keeper, with the directory of this number.
-    Kept(Arc<dyn Launcher>, u32),
+    Keeper(Arc<dyn Launcher>, u32),
 }
 
 /// What PHP gets in addition to stdin, stdout and stderr.
@@ -45,15 +45,15 @@ impl Launch {
         Ok(Launch {
             program: spec.program.clone(),
             how: match home {
-                Home::Own(own) => {
+                Home::OwnDir(own) => {
                     let groups = spec.user.as_ref().map(groups).transpose()?;
-                    How::Own(Box::new(Starter::new(
+                    How::OwnDir(Box::new(Starter::new(
                         spec,
                         own,
                         groups.unwrap_or_default(),
                     )?))
                 }
-                Home::Kept(kept) => How::Kept(kept.launch.by.clone(), kept.home.number),
+                Home::Keeper(kept) => How::Keeper(kept.launch.by.clone(), kept.home.number),
             },
         })
     }
@@ -66,7 +66,7 @@ impl Launch {
         stdio: [OwnedFd; 3],
     ) -> anyhow::Result<Child> {
         match &self.how {
-            How::Own(starter) => {
+            How::OwnDir(starter) => {
                 let command = starter.command(role, extra, stdio)?;
                 let mut command = tokio::process::Command::from(command);
                 let child = command.kill_on_drop(role != Role::Server).spawn();
@@ -74,7 +74,7 @@ impl Launch {
                     child.with_context(|| format!("cannot start {}", self.program.display()))?;
                 Ok(Child::Own(Box::new(child)))
             }
-            How::Kept(keeper, home) => {
+            How::Keeper(keeper, home) => {
                 let mut fds = Vec::from(stdio);
                 if !extra.env.is_empty() {
                     fds.push(process::memory_file(extra.env)?);
@@ -88,7 +88,7 @@ impl Launch {
 
 /// Starts PHP as a child of this process with the configured user.
 pub struct Starter {
-    way: Way,
+    way: ProgramKind,
     program: PathBuf,
     user: Option<(User, Vec<u32>)>,
     env: BTreeMap<OsString, OsString>,
@@ -108,7 +108,7 @@ struct WorkerScript {
 
 impl Starter {
     /// `groups` are the supplementary groups of the user.
-    pub fn new(spec: &Spec, home: &Own, groups: Vec<u32>) -> anyhow::Result<Starter> {
+    pub fn new(spec: &Spec, home: &OwnDir, groups: Vec<u32>) -> anyhow::Result<Starter> {
         let user = spec.user.clone().map(|user| (user, groups));
         let mut env = environment(spec);
         // An empty name means PHP's compiled-in directory. Surus's own variable applies, as for
@@ -122,7 +122,7 @@ impl Starter {
         env.insert(SCANNED.into(), scanned);
         // php -S would fork worker processes that Surus does not know.
         env.remove(OsStr::new("PHP_CLI_SERVER_WORKERS"));
-        if spec.way == Way::RoadRunner {
+        if spec.way == ProgramKind::RoadRunner {
             env.insert("RR_MODE".into(), "http".into());
             env.insert("RR_RELAY".into(), "pipes".into());
         }
@@ -148,7 +148,7 @@ impl Starter {
             user,
             env,
             listeners: match spec.way {
-                Way::Fpm => fpm::listeners(spec, home)?,
+                ProgramKind::Fpm => fpm::listeners(spec, home)?,
                 _ => Vec::new(),
             },
             home: home.path(""),
@@ -174,12 +174,12 @@ impl Starter {
         match (self.way, role) {
             // No arguments: php-cgi would treat a query that begins with `-` and has no `=` as an
             // option.
-            (Way::Cgi, Role::Request) => {}
-            (Way::RoadRunner, Role::Probe) => {
+            (ProgramKind::Cgi, Role::Request) => {}
+            (ProgramKind::RoadRunner, Role::Probe) => {
                 command.args(["-d", "display_errors=stderr", "-f"]);
                 command.arg(self.home.join(file_names::REPORT));
             }
-            (Way::RoadRunner, Role::Server) => {
+            (ProgramKind::RoadRunner, Role::Server) => {
                 let worker = self.worker.as_ref().context("no worker script")?;
                 command.arg("-f").arg(&worker.script).arg("--");
                 command.args(&worker.arguments);
@@ -187,26 +187,26 @@ impl Starter {
                     command.current_dir(directory);
                 }
             }
-            (Way::Cli, Role::Probe) => {
+            (ProgramKind::Cli, Role::Probe) => {
                 // Keep startup errors out of the output.
                 for setting in ["display_startup_errors=0", "display_errors=stderr"] {
                     command.args(["-d", setting]);
                 }
                 command.args(["-r", "echo ini_get('disable_functions');"]);
             }
-            (Way::Cli, Role::Request) => {
+            (ProgramKind::Cli, Role::Request) => {
                 for setting in driver_settings(extra.disabled) {
                     command.args(["-d", &setting]);
                 }
                 command.arg("-f").arg(self.home.join(file_names::DRIVER));
             }
-            (Way::Builtin, Role::Server) => {
+            (ProgramKind::Builtin, Role::Server) => {
                 // Port 0 selects a free port.
                 command.args(["-S", "127.0.0.1:0", "-t"]);
                 command.arg(self.home.join("."));
                 command.arg(self.home.join(file_names::ROUTER));
             }
-            (Way::Fpm, Role::Server) => {
+            (ProgramKind::Fpm, Role::Server) => {
                 command.arg("--nodaemonize").arg("--fpm-config");
                 command.arg(self.home.join(file_names::CONFIGURATION));
                 if self.may_be_root {
@@ -230,9 +230,9 @@ impl Starter {
         // Another php-fpm opens its log and sockets as the current user; its children change to
         // the configured user.
         let user = self.user.as_ref();
-        let user = user.filter(|_| self.way != Way::Fpm || self.is_unprivileged());
+        let user = user.filter(|_| self.way != ProgramKind::Fpm || self.is_unprivileged());
         let orphan = match self.way {
-            Way::Fpm => Orphan::Terminated,
+            ProgramKind::Fpm => Orphan::Terminated,
             _ => Orphan::Killed,
         };
         let user = user.map(|(user, groups)| (user, groups.as_slice()));

@@ -31,9 +31,9 @@ impl Drop for Group {
 }
 
 /// A handle to wait for the process's exit without keeping the process alive.
-pub struct End(Arc<State>);
+pub struct ExitHandle(Arc<State>);
 
-impl End {
+impl ExitHandle {
     pub fn has_come(&self) -> bool {
         self.0.ended.is_cancelled()
     }
@@ -130,8 +130,8 @@ impl Daemon {
         self.how()
     }
 
-    pub fn its_end(&self) -> End {
-        End(self.state.clone())
+    pub fn its_end(&self) -> ExitHandle {
+        ExitHandle(self.state.clone())
     }
 
     pub fn is_running(&self) -> bool {

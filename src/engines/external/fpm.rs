@@ -28,14 +28,14 @@ use tracing::error;
 
 use super::command;
 use super::connection::{Address, Stream};
-use super::daemon::{Daemon, End};
+use super::daemon::{Daemon, ExitHandle};
 use super::exchange::{Exchange, Reply};
-use super::runtime_dir::{Home, Own};
+use super::runtime_dir::{Home, OwnDir};
 use super::slots::{ProcessSlot, ProcessSlots};
 use super::{Php, Spec, no_slot};
 use crate::engine::Pending;
 use crate::event::{Body, Event, Failure};
-use crate::launcher::{Launch, Which};
+use crate::launcher::{Launch, ProcessSignal};
 use crate::observe::message::Message;
 use crate::observe::php_log;
 use crate::observe::php_log::FirstLines;
@@ -121,7 +121,7 @@ pub fn is_unprivileged(spec: &Spec) -> bool {
 }
 
 /// The sockets of a php-fpm that may not create them, in the order of the pools.
-pub fn listeners(spec: &Spec, home: &Own) -> anyhow::Result<Vec<OwnedFd>> {
+pub fn listeners(spec: &Spec, home: &OwnDir) -> anyhow::Result<Vec<OwnedFd>> {
     let listen = |index| {
         let path = home.path(&socket(index));
         let bind = || {
@@ -151,7 +151,7 @@ pub fn inherited(home: &Path, count: usize, first: RawFd) -> (&'static str, OsSt
 }
 
 /// The content of the configuration file.
-pub fn configuration(spec: &Spec, home: &Own) -> anyhow::Result<String> {
+pub fn configuration(spec: &Spec, home: &OwnDir) -> anyhow::Result<String> {
     // A process that is not root cannot open the pipe of its stderr, and writes there by
     // `--force-stderr`.
     let log = match is_unprivileged(spec) {
@@ -244,7 +244,7 @@ impl Inner {
         }
         match &self.launch {
             None => drop(process::kill(pid)),
-            Some(launch) => launch.by.signal(pid, None, Which::Kill),
+            Some(launch) => launch.by.signal(pid, None, ProcessSignal::Kill),
         }
     }
 
@@ -322,7 +322,7 @@ impl Php for Fpm {
         self.0.slots.status()
     }
 
-    fn its_end(&self) -> Option<End> {
+    fn its_end(&self) -> Option<ExitHandle> {
         self.0.daemon.as_ref().map(Daemon::its_end)
     }
 

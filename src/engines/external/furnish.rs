@@ -1,21 +1,21 @@
 //! Creates the files that an external PHP needs to start.
 
 use super::file_names::{CONFIGURATION, DRIVER, KEY, REPORT, ROUTER, UPLOADS, variables};
-use super::runtime_dir::Own;
-use super::{Spec, Way, builtin, cli, fpm};
+use super::runtime_dir::OwnDir;
+use super::{ProgramKind, Spec, builtin, cli, fpm};
 
 /// Creates a directory with everything that PHP needs to start. `front` is the user of the front
 /// end, if different.
-pub fn furnish(spec: &Spec, front: Option<u32>) -> anyhow::Result<Own> {
-    let home = Own::make(&spec.ini, spec.user.as_ref().map(|user| user.gid), front)?;
+pub fn furnish(spec: &Spec, front: Option<u32>) -> anyhow::Result<OwnDir> {
+    let home = OwnDir::make(&spec.ini, spec.user.as_ref().map(|user| user.gid), front)?;
     home.put(REPORT, include_str!("report.php"))?;
     match spec.way {
-        Way::Cgi => {}
-        Way::Cli => drop(home.put(DRIVER, cli::DRIVER)?),
-        Way::Fpm if spec.address.is_some() => {}
-        Way::Fpm => drop(home.put(CONFIGURATION, &fpm::configuration(spec, &home)?)?),
-        Way::RoadRunner => home.directory_for_front(UPLOADS)?,
-        Way::Builtin => {
+        ProgramKind::Cgi => {}
+        ProgramKind::Cli => drop(home.put(DRIVER, cli::DRIVER)?),
+        ProgramKind::Fpm if spec.address.is_some() => {}
+        ProgramKind::Fpm => drop(home.put(CONFIGURATION, &fpm::configuration(spec, &home)?)?),
+        ProgramKind::RoadRunner => home.directory_for_front(UPLOADS)?,
+        ProgramKind::Builtin => {
             home.put(ROUTER, builtin::ROUTER)?;
             home.put_for_front(KEY)?;
             for index in 0..spec.workers {

@@ -41,13 +41,13 @@ use crate::event::{self, Body, Event, Failure, Origin, Response, Script};
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{EngineStatus, WorkerStatus};
-use daemon::End;
+use daemon::ExitHandle;
 use exchange::Exchange;
 use runtime_dir::Home;
 
 /// The PHP program that runs events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum ProgramKind {
     Cli,
     Cgi,
     Fpm,
@@ -55,10 +55,10 @@ pub enum Way {
     RoadRunner,
 }
 
-impl Way {
+impl ProgramKind {
     /// Whether each event gets its own process.
     pub fn starts_per_request(self) -> bool {
-        [Way::Cli, Way::Cgi].contains(&self)
+        [ProgramKind::Cli, ProgramKind::Cgi].contains(&self)
     }
 }
 
@@ -67,7 +67,7 @@ impl Way {
 pub struct Spec {
     /// The name in metrics, logs and the status.
     pub name: &'static str,
-    pub way: Way,
+    pub way: ProgramKind,
     pub program: PathBuf,
     /// The address of a php-fpm that already runs.
     pub address: Option<Address>,
@@ -99,7 +99,7 @@ trait Php: Send + Sync {
     fn workers(&self) -> Vec<WorkerStatus>;
 
     /// The exit that ends this PHP, if it has a long-running process.
-    fn its_end(&self) -> Option<End> {
+    fn its_end(&self) -> Option<ExitHandle> {
         None
     }
 
@@ -255,19 +255,19 @@ impl Inner {
 /// Starts PHP and requests its report.
 async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::Result<Boot> {
     let home = match &spec.launch {
-        None => Home::Own(furnish::furnish(spec, None)?),
-        Some(launch) => Home::Kept(runtime_dir::Kept {
+        None => Home::OwnDir(furnish::furnish(spec, None)?),
+        Some(launch) => Home::Keeper(runtime_dir::KeeperDir {
             home: launch.by.home(launch.pool).await?,
             launch: launch.clone(),
         }),
     };
     let script = home.path(file_names::REPORT);
     let php: Box<dyn Php> = match spec.way {
-        Way::Cli => Box::new(cli::Cli::new(spec, home).await?),
-        Way::Cgi => Box::new(cgi::Cgi::new(spec, home)?),
-        Way::Fpm => Box::new(fpm::Fpm::start(spec, home).await?),
-        Way::Builtin => Box::new(builtin::Builtin::start(spec, home).await?),
-        Way::RoadRunner => Box::new(roadrunner::RoadRunner::start(spec, home).await?),
+        ProgramKind::Cli => Box::new(cli::Cli::new(spec, home).await?),
+        ProgramKind::Cgi => Box::new(cgi::Cgi::new(spec, home)?),
+        ProgramKind::Fpm => Box::new(fpm::Fpm::start(spec, home).await?),
+        ProgramKind::Builtin => Box::new(builtin::Builtin::start(spec, home).await?),
+        ProgramKind::RoadRunner => Box::new(roadrunner::RoadRunner::start(spec, home).await?),
     };
     if let Some(report) = php.report() {
         return Ok(Boot {

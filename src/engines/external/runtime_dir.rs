@@ -18,16 +18,16 @@ use crate::launcher::{self, Launch};
 /// The directory of a boot.
 pub enum Home {
     /// Created by this process.
-    Own(Own),
+    OwnDir(OwnDir),
     /// Created by the keeper, with all its files.
-    Kept(Kept),
+    Keeper(KeeperDir),
 }
 
 impl Home {
     pub fn path(&self, name: &str) -> PathBuf {
         match self {
-            Home::Own(own) => own.path(name),
-            Home::Kept(kept) => kept.home.path.join(name),
+            Home::OwnDir(own) => own.path(name),
+            Home::Keeper(kept) => kept.home.path.join(name),
         }
     }
 
@@ -39,19 +39,19 @@ impl Home {
 }
 
 /// A directory of the keeper, which removes it when this is dropped.
-pub struct Kept {
+pub struct KeeperDir {
     pub launch: Launch,
     pub home: launcher::Home,
 }
 
-impl Drop for Kept {
+impl Drop for KeeperDir {
     fn drop(&mut self) {
         self.launch.by.close_home(self.home.number);
     }
 }
 
 /// A directory that this process created and removes.
-pub struct Own {
+pub struct OwnDir {
     dir: tempfile::TempDir,
     gid: Option<u32>,
     /// The user of the front end, if different.
@@ -68,13 +68,13 @@ const INI: &str = "ini";
 /// The first file that is written.
 const SETTINGS: &str = "ini/surus.ini";
 
-impl Own {
+impl OwnDir {
     /// Writes the settings of `[php]`. PHP runs with this group, or with Surus's.
     pub fn make(
         settings: &[(String, String)],
         gid: Option<u32>,
         front: Option<u32>,
-    ) -> anyhow::Result<Own> {
+    ) -> anyhow::Result<OwnDir> {
         let temporary = std::env::temp_dir();
         check(&temporary)?;
         sweep(&temporary);
@@ -84,7 +84,7 @@ impl Own {
             .context("cannot create a directory for PHP's settings")?;
         let lock =
             hold(dir.path()).with_context(|| format!("cannot lock {}", dir.path().display()))?;
-        let home = Own {
+        let home = OwnDir {
             dir,
             gid,
             front,

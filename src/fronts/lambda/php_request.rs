@@ -10,7 +10,7 @@ use super::invocation::Invocation;
 use crate::app::site::normalize;
 use crate::event::{Body, Event, Origin, Script};
 use crate::fronts::records::request::PATH;
-use crate::observe::log_context::Named;
+use crate::observe::log_context::NameGuard;
 
 /// What every event has, whatever its type.
 pub struct Task<'a> {
@@ -25,7 +25,7 @@ pub struct Task<'a> {
     pub trace: Option<&'a str>,
     pub thawed: Option<Duration>,
     /// The event's request id in the log.
-    pub named: &'a Named,
+    pub named: &'a NameGuard,
     /// Empty once no worker has work left for the event.
     pub workers: &'a TaskTracker,
 }

@@ -19,7 +19,8 @@ engine_contract! {
     }
 
     fn query_post_and_cookies_arrive(engine) {
-        let code = "header('Content-Type: text/plain'); echo json_encode([$_GET, $_POST, $_COOKIE, $_SERVER['REQUEST_METHOD']]);";
+        let code = "header('Content-Type: text/plain'); echo json_encode([$_GET, $_POST, $_COOKIE, \
+            $_SERVER['REQUEST_METHOD']]);";
         let ask = engine.php(code).query("a=1&b%5B%5D=2").header("cookie", "c=3; d=%20e")
             .post("application/x-www-form-urlencoded", "f=4&g=h%26i");
         assert_eq!(
@@ -32,12 +33,21 @@ engine_contract! {
         let echo = engine.file("readfile('php://input');");
         for len in [0, 1, 65_535, 65_536, 65_537, 131_072, 1 << 20] {
             let body = bytes(len);
-            let memory = engine.answer(engine.ask(&echo).post(OCTETS, body.clone())).await.unwrap();
+            let memory = engine
+                .answer(engine.ask(&echo).post(OCTETS, body.clone()))
+                .await
+                .unwrap();
             assert!(memory.body == body, "{len} bytes from memory");
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&body).unwrap();
-            let spooled = Body::Spooled { file: Arc::new(file.into()), len: len as u64 };
-            let spooled = engine.answer(engine.ask(&echo).post_body(OCTETS, spooled)).await.unwrap();
+            let spooled = Body::Spooled {
+                file: Arc::new(file.into()),
+                len: len as u64,
+            };
+            let spooled = engine
+                .answer(engine.ask(&echo).post_body(OCTETS, spooled))
+                .await
+                .unwrap();
             assert!(spooled.body == body, "{len} bytes from a file");
         }
     }
@@ -47,20 +57,46 @@ engine_contract! {
         let whole = bytes(20 * K * K);
         let source = engine.write("whole", "");
         std::fs::write(&source, &whole).unwrap();
-        let at_once = engine.file("echo file_get_contents(__DIR__.'/whole', false, null, 0, (int)$_GET['n']);");
-        let in_pieces = engine.file(
-            "$f = fopen(__DIR__.'/whole', 'r'); for ($n = (int)$_GET['n']; $n > 0; $n -= 1000) { echo fread($f, min($n, 1000)); }",
+        let at_once = engine.file(
+            "echo file_get_contents(__DIR__.'/whole', false, null, 0, \
+            (int)$_GET['n']);",
         );
-        for len in [0, 1, 8 * K - 1, 8 * K, 8 * K + 1, 32 * K - 1, 32 * K, 32 * K + 1, 64 * K - 1, 64 * K, 64 * K + 1, K * K, 20 * K * K] {
+        let in_pieces = engine.file(
+            "$f = fopen(__DIR__.'/whole', 'r'); for ($n = (int)$_GET['n']; $n > 0; $n -= 1000) { \
+                echo fread($f, min($n, 1000)); }",
+        );
+        for len in [
+            0,
+            1,
+            8 * K - 1,
+            8 * K,
+            8 * K + 1,
+            32 * K - 1,
+            32 * K,
+            32 * K + 1,
+            64 * K - 1,
+            64 * K,
+            64 * K + 1,
+            K * K,
+            20 * K * K,
+        ] {
             for file in [&at_once, &in_pieces] {
-                let answer = engine.answer(engine.ask(file).query(&format!("n={len}"))).await.unwrap();
-                assert!(answer.body == whole[..len], "{len} bytes, got {}", answer.body.len());
+                let answer = engine
+                    .answer(engine.ask(file).query(&format!("n={len}")))
+                    .await
+                    .unwrap();
+                assert!(
+                    answer.body == whole[..len],
+                    "{len} bytes, got {}",
+                    answer.body.len()
+                );
             }
         }
     }
 
     fn status_and_headers_of_the_script_arrive(engine) {
-        let code = "http_response_code(418); header('X-A: 1'); header('X-A: 2', false); setcookie('k', 'v'); echo 'tea';";
+        let code = "http_response_code(418); header('X-A: 1'); header('X-A: 2', false); \
+            setcookie('k', 'v'); echo 'tea';";
         let answer = engine.answer(engine.php(code)).await.unwrap();
         assert_eq!(answer.status, 418);
         assert_eq!(answer.headers.get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
@@ -69,7 +105,8 @@ engine_contract! {
 
     fn flushed_output_arrives_before_the_script_ends(engine) {
         let gate = engine.writable().join("gate");
-        let code = format!("echo 'first'; flush(); while (!file_exists('{}')) {{ clearstatcache(); usleep(5000); }} echo 'last';", gate.display());
+        let code = format!("echo 'first'; flush(); while (!file_exists('{}')) {{ clearstatcache(); \
+            usleep(5000); }} echo 'last';", gate.display());
         let response = engine.send(engine.php(&code)).await.unwrap();
         let mut body = response.into_body();
         assert_eq!(next(&mut body).await.unwrap().unwrap(), "first");
@@ -83,17 +120,32 @@ engine_contract! {
 
     fn stalled_consumer_occupies_the_worker_and_bounded_memory(engine) {
         let count = engine.writable().join("count");
-        let code = format!("for ($i = 1; $i <= 800; $i++) {{ echo str_repeat('x', 65536); file_put_contents('{}', $i); }}", count.display());
+        let code = format!(
+            "for ($i = 1; $i <= 800; $i++) {{ echo str_repeat('x', 65536); \
+            file_put_contents('{}', $i); }}",
+            count.display()
+        );
         let response = engine.send(engine.php(&code)).await.unwrap();
-        let written = || std::fs::read_to_string(&count).ok().and_then(|n| n.parse().ok()).unwrap_or(0);
+        let written = || {
+            std::fs::read_to_string(&count)
+                .ok()
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(0)
+        };
         let mut last = 0;
         loop {
             tokio::time::sleep(Duration::from_millis(300)).await;
             let now: u32 = written();
-            if now == last && now > 0 { break }
+            if now == last && now > 0 {
+                break;
+            }
             last = now;
         }
-        assert!(last < 100, "{last} of 800 pieces were taken from a worker whose client reads none");
+        assert!(
+            last < 100,
+            "{last} of 800 pieces were taken from a worker whose client reads \
+            none"
+        );
         let mut body = response.into_body();
         let mut len = 0;
         while let Some(piece) = next(&mut body).await {
@@ -129,14 +181,35 @@ engine_contract! {
         // From sizes that fit into pipes and channels to those that do not; a worker that has sent
         // its whole response is free.
         for len in [100_000, 300_000, 500_000, 600_000, 650_000, 700_000] {
-            let slow = engine.send(engine.php(&format!("echo str_repeat('x', {len});"))).await.unwrap();
+            let slow = engine
+                .send(engine.php(&format!(
+                    "echo str_repeat('x', \
+                {len});"
+                )))
+                .await
+                .unwrap();
             // Waits until the worker is free, because only then the next request is sent.
             let pool = engine.pool().await;
             for _ in 0..100 {
                 use surus::observe::status::WorkerState;
-                if pool.status().workers.iter().all(|worker| matches!(worker.state, WorkerState::Idle)) {
+                if pool
+                    .status()
+                    .workers
+                    .iter()
+                    .all(|worker| matches!(worker.state, WorkerState::Idle))
+                {
                     let quick = engine.php("echo 'quick';").timeout(Duration::from_secs(5));
-                    assert_eq!(engine.answer(quick).await.expect("the next answer does not wait for a slow client").text(), "quick");
+                    assert_eq!(
+                        engine
+                            .answer(quick)
+                            .await
+                            .expect(
+                                "the next answer does not wait \
+                        for a slow client"
+                            )
+                            .text(),
+                        "quick"
+                    );
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -151,32 +224,58 @@ engine_contract! {
     }
 
     fn many_and_large_headers_arrive_and_too_many_are_rejected(engine) {
-        let count = engine.file("echo count(array_filter(array_keys($_SERVER), fn($k) => str_starts_with($k, 'HTTP_X_N'))), ' ', strlen($_SERVER['HTTP_X_LARGE'] ?? '');");
+        let count = engine.file(
+            "echo count(array_filter(array_keys($_SERVER), fn($k) => \
+            str_starts_with($k, 'HTTP_X_N'))), ' ', strlen($_SERVER['HTTP_X_LARGE'] ?? '');",
+        );
         let with = |headers: usize, large: usize| {
             let mut ask = engine.ask(&count).header("x-large", vec![b'l'; large]);
             for n in 0..headers {
                 let name = http::HeaderName::try_from(format!("x-n{n}")).unwrap();
-                ask.request.headers_mut().insert(name, http::HeaderValue::from_static("v"));
+                ask.request
+                    .headers_mut()
+                    .insert(name, http::HeaderValue::from_static("v"));
             }
             ask
         };
-        assert_eq!(engine.answer(with(500, 60_000)).await.unwrap().text(), "500 60000");
+        assert_eq!(
+            engine.answer(with(500, 60_000)).await.unwrap().text(),
+            "500 60000"
+        );
         for (headers, large) in [(2000, 1), (1, 65_536), (1, 300_000)] {
             let refused = engine.answer(with(headers, large)).await;
-            assert!(matches!(&refused, Err(Failure::TooLarge(why)) if why.contains("headers")), "{refused:?}");
+            assert!(
+                matches!(&refused, Err(Failure::TooLarge(why)) if why.contains("headers")),
+                "{refused:?}"
+            );
         }
         let mut total = with(1, 1);
         for n in 0..10 {
             let name = http::HeaderName::try_from(format!("x-big{n}")).unwrap();
-            total.request.headers_mut().insert(name, http::HeaderValue::from_bytes(&[b'b'; 30_000]).unwrap());
+            total.request.headers_mut().insert(
+                name,
+                http::HeaderValue::from_bytes(&[b'b'; 30_000]).unwrap(),
+            );
         }
-        assert!(matches!(engine.answer(total).await, Err(Failure::TooLarge(_))));
+        assert!(matches!(
+            engine.answer(total).await,
+            Err(Failure::TooLarge(_))
+        ));
         assert_eq!(engine.text("echo 'fine';").await, "fine");
     }
 
     fn response_headers_may_be_large(engine) {
-        let answer = engine.answer(engine.php("for ($i = 0; $i < 40; $i++) header(\"X-$i: \".str_repeat('v', 1000)); echo 'b';")).await.unwrap();
-        let numbered = answer.headers.keys().filter(|name| name.as_str().trim_start_matches("x-").parse::<u8>().is_ok());
+        let answer = engine
+            .answer(engine.php(
+                "for ($i = 0; $i < 40; $i++) header(\"X-$i: \
+            \".str_repeat('v', 1000)); echo 'b';",
+            ))
+            .await
+            .unwrap();
+        let numbered = answer
+            .headers
+            .keys()
+            .filter(|name| name.as_str().trim_start_matches("x-").parse::<u8>().is_ok());
         assert_eq!(numbered.count(), 40);
         assert_eq!(answer.text(), "b");
     }
@@ -217,7 +316,8 @@ engine_contract! {
     ours:
     fn early_hints_reach_the_front_end(engine) {
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let mut ask = engine.php("header('Link: </a.css>; rel=preload'); headers_send(103); echo 'done';");
+        let mut ask = engine.php("header('Link: </a.css>; rel=preload'); headers_send(103); echo \
+            'done';");
         let hints = seen.clone();
         let hints = Arc::new(move |headers: &http::HeaderMap| {
             hints.lock().unwrap().push(headers["link"].clone());

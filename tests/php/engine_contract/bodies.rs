@@ -147,7 +147,8 @@ engine_contract! {
         let engine = engine.workers(1);
         let traced = engine.writable().join("traced");
         let code = format!(
-            "file_put_contents('{}', $_SERVER['HTTP_X_WHO'].strlen(file_get_contents('php://input')).' ', FILE_APPEND);",
+            "file_put_contents('{}', $_SERVER['HTTP_X_WHO'] \
+                .strlen(file_get_contents('php://input')).' ', FILE_APPEND);",
             traced.display()
         );
         const ROUNDS: u64 = 20;
@@ -155,12 +156,20 @@ engine_contract! {
             let leaves = put(engine.php(&code).header("x-who", "a"), &vec![b'x'; 4 << 20]);
             let patience = Duration::from_micros(300 * n);
             let _ = tokio::time::timeout(patience, engine.answer(leaves)).await;
-            engine.answer(engine.php(&code).header("x-who", "b")).await.unwrap();
+            engine
+                .answer(engine.php(&code).header("x-who", "b"))
+                .await
+                .unwrap();
         }
         goes_on(&engine).await;
         let traced = std::fs::read_to_string(traced).unwrap();
         let (whole, next) = (format!("a{}", 4 << 20), "b0");
-        assert!(traced.split_whitespace().all(|who| who == whole || who == next), "{traced}");
+        assert!(
+            traced
+                .split_whitespace()
+                .all(|who| who == whole || who == next),
+            "{traced}"
+        );
         assert_eq!(traced.matches(next).count() as u64, ROUNDS, "{traced}");
     }
 
@@ -168,7 +177,8 @@ engine_contract! {
         let engine = engine.workers(1);
         for code in [
             "header('Status: abc'); echo str_repeat('x', 1 << 20);",
-            "for ($n = 0; $n < 2000; $n++) header(\"x-$n: \".str_repeat('x', 600)); echo str_repeat('x', 1 << 20);",
+            "for ($n = 0; $n < 2000; $n++) header(\"x-$n: \".str_repeat('x', 600)); echo \
+                str_repeat('x', 1 << 20);",
         ] {
             let _ = engine.answer(engine.php(code)).await;
             goes_on(&engine).await;

@@ -22,10 +22,12 @@ engine_contract! {
     fn output_of_a_child_is_discarded(engine) {
         let engine = engine.workers(3).ini("display_errors", "1");
         let ordinary = engine.file("echo $_GET['n'], ' ', str_repeat($_GET['n'] . ',', 20000);");
-        let long = "usleep(200000); echo str_repeat('LATE', 50000); flush(); header('Late: 1'); headers_send(103); fastcgi_finish_request();";
+        let long = "usleep(200000); echo str_repeat('LATE', 50000); flush(); header('Late: 1'); \
+            headers_send(103); fastcgi_finish_request();";
         let forking: Vec<_> = ENDS.iter().map(|(end, _)| *end).chain([long]).map(|end| {
             engine.file(&format!(
-                "echo 'from '; if (pcntl_fork() === 0) {{ echo 'CHILD'; flush(); {end} }} else {{ usleep(20000); echo 'PARENT ', $_GET['n']; }}",
+                "echo 'from '; if (pcntl_fork() === 0) {{ echo 'CHILD'; flush(); {end} }} else {{ \
+                    usleep(20000); echo 'PARENT ', $_GET['n']; }}",
             ))
         }).collect();
         let mut storm = Vec::new();
@@ -43,7 +45,8 @@ engine_contract! {
                 for (n, body, answer) in storm.drain(..) {
                     let answer = answer.await.unwrap().unwrap();
                     let text = answer.text();
-                    assert!(answer.status == 200 && text == body, "{n}: {} {:.200}", answer.status, text);
+                    assert!(answer.status == 200 && text == body, "{n}: {} \
+                        {:.200}", answer.status, text);
                     assert!(!answer.headers.contains_key("late"));
                 }
             }
@@ -57,10 +60,13 @@ engine_contract! {
             let _ = std::fs::remove_file(&note);
             let code = format!(
                 "if (($child = pcntl_fork()) === 0) {{
-                     register_shutdown_function(function () {{ file_put_contents('{note}', 'down ', FILE_APPEND); }});
-                     $GLOBALS['noting'] = new class {{ function __destruct() {{ file_put_contents('{note}', 'gone', FILE_APPEND); }} }};
+                     register_shutdown_function(function () {{ file_put_contents('{note}', 'down \
+                     ', FILE_APPEND); }});
+                     $GLOBALS['noting'] = new class {{ function __destruct() {{ \
+                     file_put_contents('{note}', 'gone', FILE_APPEND); }} }};
                      {end}
-                 }} else {{ pcntl_waitpid($child, $how); echo pcntl_wifexited($how) ? pcntl_wexitstatus($how) : 'killed'; }}",
+                 }} else {{ pcntl_waitpid($child, $how); echo pcntl_wifexited($how) ? \
+                 pcntl_wexitstatus($how) : 'killed'; }}",
                 note = note.display(),
             );
             assert_eq!(engine.text(&code).await, status, "{end}");
@@ -75,11 +81,13 @@ engine_contract! {
         let note = engine.writable().join("child");
         for _ in 0..3 {
             let code = format!(
-                "register_shutdown_function(function () {{ if (pcntl_fork() === 0) {{ file_put_contents('{}', getmypid()); echo 'CHILD'; }} }}); echo 'answer';",
+                "register_shutdown_function(function () {{ if (pcntl_fork() === 0) {{ \
+                    file_put_contents('{}', getmypid()); echo 'CHILD'; }} }}); echo 'answer';",
                 note.display(),
             );
             assert_eq!(engine.text(&code).await, "answer");
-            until("the child has noted itself", || std::fs::read_to_string(&note).is_ok_and(|pid| !pid.is_empty())).await;
+            until("the child has noted \
+                itself", || std::fs::read_to_string(&note).is_ok_and(|pid| !pid.is_empty())).await;
             let child: u32 = std::fs::read_to_string(&note).unwrap().parse().unwrap();
             std::fs::remove_file(&note).unwrap();
             until("it has ended", || !lives(child)).await;
@@ -116,10 +124,12 @@ engine_contract! {
             return;
         }
         // No fork handler of libc runs for it.
-        let ends = ["exit(0);", "return;", "usleep(100000); echo str_repeat('LATE', 50000); flush();"];
+        let ends = ["exit(0);", "return;", "usleep(100000); echo str_repeat('LATE', 50000); \
+            flush();"];
         for round in 0..12 {
             let answer = engine.text(&format!(
-                "$libc = FFI::cdef('int _Fork(void);'); if ($libc->_Fork() === 0) {{ echo 'CHILD'; {} }} else {{ usleep(20000); echo 'PARENT'; }}",
+                "$libc = FFI::cdef('int _Fork(void);'); if ($libc->_Fork() === 0) {{ echo 'CHILD'; \
+                    {} }} else {{ usleep(20000); echo 'PARENT'; }}",
                 ends[round % ends.len()],
             )).await;
             assert_eq!(answer, "PARENT");
@@ -131,7 +141,11 @@ engine_contract! {
 
     fn worker_that_forges_responses_loses_its_request(engine) {
         let engine = engine.workers(3).ini("ffi.enable", "1");
-        if engine.text("echo extension_loaded('ffi') ? 'there' : 'missing';").await == "missing" {
+        if engine
+            .text("echo extension_loaded('ffi') ? 'there' : 'missing';")
+            .await
+            == "missing"
+        {
             return;
         }
         for before in ["", "echo 'begun'; flush(); "] {
@@ -140,7 +154,8 @@ engine_contract! {
             let liar = engine.php(&format!(
                 "{before}$libc = FFI::cdef('long write(int, const char *, size_t);');
                  for ($fd = 3; $fd < 40; $fd++) {{
-                     if ($fd == 4 || $fd == 9 || !str_starts_with((string) @readlink(\"/proc/self/fd/$fd\"), 'socket:')) continue;
+                     if ($fd == 4 || $fd == 9 || !str_starts_with((string) \
+                     @readlink(\"/proc/self/fd/$fd\"), 'socket:')) continue;
                      for ($id = 1; $id < 30; $id++) {{
                          $text = \"\\r\\n\\r\\nSTOLEN\";
                          $record = pack('CCnnCC', 1, 6, $id, strlen($text), 0, 0) . $text;
@@ -150,7 +165,10 @@ engine_contract! {
             ));
             let others = engine.occupy(2, "usleep(300000); echo 'own';").await;
             let lied = engine.answer(liar).await;
-            assert!(matches!(&lied, Err(Failure::Died(how)) if engine.says_how(how, "SIGKILL")), "{lied:?}");
+            assert!(
+                matches!(&lied, Err(Failure::Died(how)) if engine.says_how(how, "SIGKILL")),
+                "{lied:?}"
+            );
             for other in others {
                 assert_eq!(other.await.unwrap().unwrap().text(), "own");
             }

@@ -33,13 +33,15 @@ async fn begun(engine: &Subject, ask: Ask) -> Response {
 engine_contract! {
     fn exit_ends_the_response(engine) {
         assert_eq!(engine.text("echo 'before'; exit(3); echo 'after';").await, "before");
-        assert_eq!(engine.text("register_shutdown_function(function () { echo 'down'; }); exit('said ');").await, "said down");
+        assert_eq!(engine.text("register_shutdown_function(function () { echo 'down'; }); \
+            exit('said ');").await, "said down");
     }
 
     fn fatal_errors_and_uncaught_exceptions_answer_500_and_leave_a_usable_worker(engine) {
         let engine = engine.workers(1).ini("display_errors", "0").ini("memory_limit", "128M");
         let before = engine.pids().await;
-        for code in ["undefined_function();", "throw new Exception('x');", "$x = str_repeat('x', 1 << 40);", "if (", "exit(1 << 70);;;throw new TypeError;"] {
+        for code in ["undefined_function();", "throw new Exception('x');", "$x = str_repeat('x', 1 \
+            << 40);", "if (", "exit(1 << 70);;;throw new TypeError;"] {
             let answer = engine.answer(engine.php(code)).await.unwrap();
             assert!(answer.status == 500 || code.starts_with("exit"), "{code}: {}", answer.status);
             assert_eq!(engine.text("echo 'fine';").await, "fine");
@@ -52,13 +54,18 @@ engine_contract! {
     fn crash_costs_one_request(engine) {
         for _ in 0..3 {
             let crashed = engine.answer(engine.php(SEGFAULT)).await;
-            assert!(matches!(&crashed, Err(Failure::Died(how)) if engine.says_how(how, "SIGSEGV") || under_a_sanitizer()), "{crashed:?}");
+            assert!(
+                matches!(&crashed, Err(Failure::Died(how))
+                    if engine.says_how(how, "SIGSEGV") || under_a_sanitizer()),
+                "{crashed:?}"
+            );
             assert_eq!(engine.text("echo 'hello';").await, "hello");
         }
     }
 
     fn crash_during_the_body_is_a_body_error(engine) {
-        let response = engine.send(engine.php(&format!("echo 'begun'; flush(); usleep(100000); {SEGFAULT}"))).await.unwrap();
+        let response = engine.send(engine.php(&format!("echo 'begun'; flush(); usleep(100000); \
+            {SEGFAULT}"))).await.unwrap();
         let body = response.into_body().collect().await;
         assert!(matches!(body, Err(Failure::Died(_))), "{body:?}");
         assert_eq!(engine.text("echo 'hello';").await, "hello");
@@ -76,7 +83,8 @@ engine_contract! {
     fn deadline_in_php_code_times_out_and_the_worker_continues(engine) {
         let engine = engine.workers(1);
         let before = engine.pids().await;
-        for code in ["while (true) {}", "sleep(30);", "while (true) usleep(1000);", "function f() { f2(); } function f2() { while (true) strlen('x'); } f();"] {
+        for code in ["while (true) {}", "sleep(30);", "while (true) usleep(1000);", "function f() \
+            { f2(); } function f2() { while (true) strlen('x'); } f();"] {
             let began = Instant::now();
             let over = engine.answer(engine.php(code).timeout(Duration::from_millis(300))).await;
             assert!(matches!(over, Err(Failure::TimedOut)), "{code}: {over:?}");
@@ -112,7 +120,8 @@ engine_contract! {
         let (gate, trace) = (engine.writable().join("gate"), engine.writable().join("trace"));
         let code = format!(
             "register_shutdown_function(function () {{ file_put_contents('{}', 'done'); }});
-             echo 'answer'; fastcgi_finish_request(); while (!file_exists('{}')) {{ usleep(2000); clearstatcache(); }}",
+             echo 'answer'; fastcgi_finish_request(); while (!file_exists('{}')) {{ usleep(2000); \
+             clearstatcache(); }}",
             trace.display(), gate.display()
         );
         let (ask, tracker) = engine.php(&code).held();
@@ -129,9 +138,12 @@ engine_contract! {
         }
         let engine = engine.workers(1).with(|settings| settings.kill_timeout = time(100));
         let trace = engine.writable().join("trace");
-        for end in ["fastcgi_finish_request(); $work();", "register_shutdown_function('fastcgi_finish_request'); register_shutdown_function($work); exit;"] {
+        for end in ["fastcgi_finish_request(); \
+            $work();", "register_shutdown_function('fastcgi_finish_request'); \
+            register_shutdown_function($work); exit;"] {
             let code = format!(
-                "$work = function () {{ for ($i = 0; $i < 20; $i++) {{ usleep(50000); }} file_put_contents('{}', 'done'); }}; echo 'answer'; {end}",
+                "$work = function () {{ for ($i = 0; $i < 20; $i++) {{ usleep(50000); }} \
+                    file_put_contents('{}', 'done'); }}; echo 'answer'; {end}",
                 trace.display()
             );
             let ask = engine.php(&code).timeout(Duration::from_millis(400));
@@ -143,11 +155,20 @@ engine_contract! {
     }
 
     fn request_ends_with_its_worker(engine) {
-        let engine = engine.workers(1).with(|settings| settings.kill_timeout = time(200));
+        let engine = engine
+            .workers(1)
+            .with(|settings| settings.kill_timeout = time(200));
         for (code, finishes) in [
             (SEGFAULT, false),
-            ("echo 'answer'; fastcgi_finish_request(); posix_kill(posix_getpid(), 11); while (true) {}", true),
-            ("echo 'answer'; fastcgi_finish_request(); while (true) {}", true),
+            (
+                "echo 'answer'; fastcgi_finish_request(); posix_kill(posix_getpid(), 11); while \
+                (true) {}",
+                true,
+            ),
+            (
+                "echo 'answer'; fastcgi_finish_request(); while (true) {}",
+                true,
+            ),
             ("while (true) {}", false),
         ] {
             // As on Lambda, where everything must be done by then.
@@ -171,8 +192,10 @@ engine_contract! {
         let engine = engine.workers(1);
         let trace = engine.writable().join("trace");
         let code = format!(
-            "register_shutdown_function(function () {{ file_put_contents('{0}', 'status '.connection_status(), FILE_APPEND); }});
-             echo 'begun'; flush(); for ($i = 0; $i < 200; $i++) {{ usleep(20000); echo 'x'; flush(); }} file_put_contents('{0}', 'ran on');",
+            "register_shutdown_function(function () {{ file_put_contents('{0}', 'status \
+                '.connection_status(), FILE_APPEND); }});
+             echo 'begun'; flush(); for ($i = 0; $i < 200; $i++) {{ usleep(20000); echo 'x'; \
+             flush(); }} file_put_contents('{0}', 'ran on');",
             trace.display()
         );
         let response = engine.send(engine.php(&code)).await.unwrap();
@@ -186,7 +209,9 @@ engine_contract! {
         let engine = engine.workers(1);
         let trace = engine.writable().join("trace");
         let code = format!(
-            "ignore_user_abort(true); echo 'begun'; flush(); for ($i = 0; $i < 10; $i++) {{ usleep(20000); echo 'x'; flush(); }} file_put_contents('{}', 'ran on '.connection_aborted());",
+            "ignore_user_abort(true); echo 'begun'; flush(); for ($i = 0; $i < 10; $i++) {{ \
+                usleep(20000); echo 'x'; flush(); }} file_put_contents('{}', 'ran on \
+                '.connection_aborted());",
             trace.display()
         );
         drop(engine.send(engine.php(&code)).await.unwrap());
@@ -217,14 +242,16 @@ engine_contract! {
 
     fn hanging_boot_times_out_and_leaves_no_process(engine) {
         let pid = engine.writable().join("pid");
-        let preload = engine.write("preload.php", &format!("<?php file_put_contents('{}', getmypid()); while (true) {{ usleep(1000); }}", pid.display()));
+        let preload = engine.write("preload.php", &format!("<?php file_put_contents('{}', \
+            getmypid()); while (true) {{ usleep(1000); }}", pid.display()));
         let engine = engine.with(|settings| settings.boot_timeout = time(2000))
             .ini("opcache.preload", preload.to_str().unwrap()).ini("opcache.preload_user", "root")
             .ini("opcache.enable", "1").ini("opcache.enable_cli", "1");
         let error = engine.try_boot().await.err().expect("it cannot boot");
         assert!(format!("{error:#}").contains("engine.boot_timeout"), "{error:#}");
         let pid = std::fs::read_to_string(&pid).expect("it did run");
-        until("its process is gone", || !std::path::Path::new(&format!("/proc/{pid}")).exists()).await;
+        let process = format!("/proc/{pid}");
+        until("its process is gone", || !std::path::Path::new(&process).exists()).await;
     }
 }
 
@@ -233,7 +260,8 @@ engine_contract! {
     fn deadline_in_uninterruptible_code_kills_the_worker(engine) {
         let engine = engine.workers(1).with(|settings| settings.kill_timeout = time(200));
         for code in [
-            "ini_set('pcre.jit', 0); ini_set('pcre.backtrack_limit', -1); preg_match('/(a+)+$/', str_repeat('a', 40).'b');",
+            "ini_set('pcre.jit', 0); ini_set('pcre.backtrack_limit', -1); preg_match('/(a+)+$/', \
+                str_repeat('a', 40).'b');",
             "register_shutdown_function(function () { while (true) {} }); while (true) {}",
         ] {
             let before = engine.pids().await;
@@ -248,7 +276,8 @@ engine_contract! {
     fn stopped_process_is_replaced(engine) {
         let engine = engine.workers(1).with(|settings| settings.kill_timeout = time(200));
         let pid = engine.pids().await[0];
-        let running = engine.start(engine.php("while (true) usleep(10000);").timeout(Duration::from_millis(500))).await;
+        let running = engine.start(engine.php("while (true) \
+            usleep(10000);").timeout(Duration::from_millis(500))).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
         kill(pid, "STOP");
         assert!(matches!(running.await.unwrap(), Err(Failure::TimedOut)));
@@ -271,13 +300,18 @@ engine_contract! {
             tokio::time::sleep(Duration::from_millis(10)).await;
             pids = engine.pids().await;
         }
-        let running = engine.occupy(2, "echo posix_getpid(); while (true) usleep(1000);").await;
+        let running = engine
+            .occupy(2, "echo posix_getpid(); while (true) usleep(1000);")
+            .await;
         for pid in &engine.pids().await {
             kill(*pid, "KILL");
         }
         for task in running {
             let died = task.await.unwrap();
-            assert!(matches!(&died, Err(Failure::Died(how)) if engine.says_how(how, "SIGKILL")), "{died:?}");
+            assert!(
+                matches!(&died, Err(Failure::Died(how)) if engine.says_how(how, "SIGKILL")),
+                "{died:?}"
+            );
         }
         assert_eq!(engine.text("echo 'hello';").await, "hello");
     }
@@ -314,7 +348,8 @@ engine_contract! {
         let (died, kills) = tokio::join!(load, killer);
         assert!(died <= kills, "{died} events died of {kills} kills");
         let pool = engine.pool().await;
-        tokio::time::timeout(Duration::from_secs(15), pool.drain()).await.expect("every place was given back");
+        tokio::time::timeout(Duration::from_secs(15), pool.drain()).await.expect("every place was \
+            given back");
     }
 }
 
@@ -327,14 +362,21 @@ engine_contract! {
         // killed.
         let engine = engine.workers(1).ini("ffi.enable", "1");
         let engine = engine.with(|settings| settings.queue_timeout = time(20_000));
-        let thief = engine.occupy(1, "$c = FFI::cdef('long recv(int, char *, unsigned long, int);'); $b = FFI::new('char[300000]'); echo $c->recv(4, $b, 300000, 0) > 0 ? 'stolen' : 'no';").await;
+        let thief = engine.occupy(1, "$c = FFI::cdef('long recv(int, char *, unsigned long, \
+            int);'); $b = FFI::new('char[300000]'); echo $c->recv(4, $b, 300000, 0) > 0 ? 'stolen' \
+            : 'no';").await;
         tokio::time::sleep(Duration::from_millis(200)).await;
-        let lost = engine.start(engine.php("echo 'done by another';").header("X-Large", [b'.'; 20_000])).await;
+        let lost = engine.start(engine.php("echo 'done by \
+            another';").header("X-Large", [b'.'; 20_000])).await;
         for task in thief {
             assert_eq!(task.await.unwrap().unwrap().text(), "stolen");
         }
         let pool = engine.pool().await;
-        until("the worker is idle", || pool.status().workers.iter().all(|worker| matches!(worker.state, WorkerState::Idle))).await;
+        until("the worker is idle", || {
+            let workers = pool.status().workers;
+            workers.iter().all(|worker| matches!(worker.state, WorkerState::Idle))
+        })
+        .await;
         // The first may be a worker that is about to exit after its only request.
         let killer = async {
             loop {
@@ -343,11 +385,13 @@ engine_contract! {
             }
         };
         let answer = tokio::select! {
-            answer = tokio::time::timeout(Duration::from_secs(12), lost) => answer.expect("it is missed"),
+            answer = tokio::time::timeout(Duration::from_secs(12), lost) => answer.expect("it is \
+                missed"),
             () = killer => unreachable!("it does not end"),
         };
         assert_eq!(answer.unwrap().unwrap().text(), "done by another");
         let pool = engine.pool().await;
-        tokio::time::timeout(Duration::from_secs(10), pool.drain()).await.expect("its place was given back");
+        tokio::time::timeout(Duration::from_secs(10), pool.drain()).await.expect("its place was \
+            given back");
     }
 }

@@ -13,8 +13,10 @@ use super::subject::{Ask, Subject, until};
 /// the script.
 const BEGIN: &str = "
     $trace = function ($what) { file_put_contents(TRACE, \"$what \", FILE_APPEND); };
-    $write = function () use ($trace) { for ($i = 0; $i < 20000; $i++) { echo 'x'; flush(); usleep(1000); } $trace('ran on'); };
-    register_shutdown_function(function () use ($trace) { $trace('status ' . connection_status()); echo 'to nobody'; $trace('end'); });
+    $write = function () use ($trace) { for ($i = 0; $i < 20000; $i++) { echo 'x'; flush(); \
+    usleep(1000); } $trace('ran on'); };
+    register_shutdown_function(function () use ($trace) { $trace('status ' . connection_status()); \
+    echo 'to nobody'; $trace('end'); });
     echo 'begun'; flush();
     for ($i = 0; $i < 20000 && !file_exists(TRACE); $i++) { usleep(1000); clearstatcache(); }
 ";
@@ -71,21 +73,28 @@ engine_contract! {
         let engine = engine.workers(1);
         for code in [
             "$write(); $trace('ran on');",
-            "function deep($n, $write) { try { $n ? deep($n - 1, $write) : $write(); } catch (Throwable $e) { echo 'caught'; } finally { echo 'finally'; } }
+            "function deep($n, $write) { try { $n ? deep($n - 1, $write) : $write(); } catch \
+                (Throwable $e) { echo 'caught'; } finally { echo 'finally'; } }
              deep(20, $write); $trace('ran on');",
             "ob_start(); echo 'kept'; ob_end_flush(); $write(); $trace('ran on');",
             "ob_start(fn ($text) => strtoupper($text), 1); $write(); $trace('ran on');",
-            "$list = range(1, 100); usort($list, function ($a, $b) use ($write) { $write(); return $a <=> $b; }); $trace('ran on');",
+            "$list = range(1, 100); usort($list, function ($a, $b) use ($write) { $write(); return \
+                $a <=> $b; }); $trace('ran on');",
             "array_map($write, [1, 2]); $trace('ran on');",
-            "foreach ((function () use ($write) { yield 1; $write(); yield 2; })() as $x); $trace('ran on');",
+            "foreach ((function () use ($write) { yield 1; $write(); yield 2; })() as $x); \
+                $trace('ran on');",
             "(new Fiber($write))->start(); $trace('ran on');",
-            "$o = new class($write) { function __construct(public $write) {} function __toString() { ($this->write)(); return ''; } }; $s = \"a $o b\"; $trace('ran on');",
+            "$o = new class($write) { function __construct(public $write) {} function __toString() \
+                { ($this->write)(); return ''; } }; $s = \"a $o b\"; $trace('ran on');",
             "preg_replace_callback('/./', fn () => $write(), 'abc'); $trace('ran on');",
             "spl_autoload_register($write); class_exists('Nowhere'); $trace('ran on');",
             "set_error_handler($write); echo $undefined; $trace('ran on');",
-            "ini_set('display_errors', '1'); for ($i = 0; $i < 20000; $i++) { echo $undefined; flush(); usleep(1000); } $trace('ran on');",
-            "for ($i = 0; $i < 20000; $i++) { var_dump([1, [2, [3]]]); flush(); usleep(1000); } $trace('ran on');",
-            "for ($i = 0; $i < 20000; $i++) { echo str_repeat('x', 1 << 20); usleep(1000); } $trace('ran on');",
+            "ini_set('display_errors', '1'); for ($i = 0; $i < 20000; $i++) { echo $undefined; \
+                flush(); usleep(1000); } $trace('ran on');",
+            "for ($i = 0; $i < 20000; $i++) { var_dump([1, [2, [3]]]); flush(); usleep(1000); } \
+                $trace('ran on');",
+            "for ($i = 0; $i < 20000; $i++) { echo str_repeat('x', 1 << 20); usleep(1000); } \
+                $trace('ran on');",
         ] {
             assert_eq!(leave_whole(&engine, code).await, "status 1 end", "{code}");
         }
@@ -93,35 +102,41 @@ engine_contract! {
 
     fn exception_handler_of_a_gone_client_ends(engine) {
         let engine = engine.workers(1).ini("display_errors", "0");
-        let traced = leave_whole(&engine, "set_exception_handler(function () use ($write, $trace) { $trace('handled'); $write(); }); throw new Exception('x');").await;
+        let traced = leave_whole(&engine, "set_exception_handler(function () use ($write, $trace) \
+            { $trace('handled'); $write(); }); throw new Exception('x');").await;
         assert_eq!(traced, "handled status 1 end");
     }
 
     fn shutdown_function_of_a_gone_client_ends_and_later_ones_are_skipped(engine) {
         let engine = engine.workers(1);
-        let code = "register_shutdown_function(function () use (&$write, &$trace) { $trace('first'); $write(); }); BEGIN;";
+        let code = "register_shutdown_function(function () use (&$write, &$trace) { \
+            $trace('first'); $write(); }); BEGIN;";
         assert_eq!(leave_whole(&engine, code).await, "first");
     }
 
     fn destructors_run_when_the_client_has_gone(engine) {
         let engine = engine.workers(1);
-        let code = "class Thing { function __construct(public $trace) {} function __destruct() { echo 'to nobody'; ($this->trace)('destructed'); } }
+        let code = "class Thing { function __construct(public $trace) {} function __destruct() { \
+            echo 'to nobody'; ($this->trace)('destructed'); } }
             (function () use ($trace, $write) { $thing = new Thing($trace); $write(); })();";
         let traced = leave_whole(&engine, code).await;
         // php-fpm's order, or that of exit().
-        assert!(["status 1 end destructed", "destructed status 1 end"].contains(&traced.as_str()), "{traced}");
+        assert!(["status 1 end destructed", "destructed status 1 \
+            end"].contains(&traced.as_str()), "{traced}");
     }
 
     fn script_with_ignore_user_abort_continues(engine) {
         let engine = engine.workers(1);
-        let code = "ignore_user_abort(true); for ($i = 0; $i < 20000 && !connection_aborted(); $i++) { echo 'x'; flush(); usleep(1000); } $trace('ran on');";
+        let code = "ignore_user_abort(true); for ($i = 0; $i < 20000 && !connection_aborted(); \
+            $i++) { echo 'x'; flush(); usleep(1000); } $trace('ran on');";
         assert_eq!(leave_whole(&engine, code).await, "ran on status 1 end");
     }
 
     fn session_of_a_gone_client_is_written(engine) {
         let engine = engine.workers(1);
         let (id, path) = ("a1b2c3d4e5f6a7b8c9d0", engine.writable().display().to_string());
-        let code = format!("session_save_path('{path}'); session_id('{id}'); session_start(); $_SESSION['seen'] = 'kept'; BEGIN; $write();");
+        let code = format!("session_save_path('{path}'); session_id('{id}'); session_start(); \
+            $_SESSION['seen'] = 'kept'; BEGIN; $write();");
         assert_eq!(leave_whole(&engine, &code).await, "status 1 end");
         let session = std::fs::read_to_string(engine.writable().join(format!("sess_{id}")));
         assert!(session.is_ok_and(|text| text.contains("kept")));
@@ -139,9 +154,12 @@ engine_contract! {
         let before = process(&engine).await;
         for (code, answer) in [
             ("echo 'a'; exit(3);", "a"),
-            ("register_shutdown_function(function () { echo 'b'; exit(3); }); register_shutdown_function(fn () => print 'c'); echo 'a';", "ab"),
-            ("set_exception_handler(function ($e) { echo $e->getMessage(); exit(3); }); throw new Exception('a');", "a"),
-            ("set_exception_handler(function ($e) { echo $e->getMessage(); }); throw new Exception('a');", "a"),
+            ("register_shutdown_function(function () { echo 'b'; exit(3); }); \
+                register_shutdown_function(fn () => print 'c'); echo 'a';", "ab"),
+            ("set_exception_handler(function ($e) { echo $e->getMessage(); exit(3); }); throw new \
+                Exception('a');", "a"),
+            ("set_exception_handler(function ($e) { echo $e->getMessage(); }); throw new \
+                Exception('a');", "a"),
         ] {
             assert_eq!(engine.text(code).await, answer, "{code}");
             if !engine.entry.serves_one {
@@ -154,19 +172,36 @@ engine_contract! {
         let engine = engine.workers(4);
         let pool = engine.pool().await;
         engine.text("echo 1;").await;
-        let code = "for ($i = 0; $i < 20000; $i++) { echo str_repeat('x', 1000); flush(); usleep(100); }";
+        let code = "for ($i = 0; $i < 20000; $i++) { echo str_repeat('x', 1000); flush(); \
+            usleep(100); }";
         let before = engine.pids().await;
-        let load: Vec<_> = std::iter::repeat_with(|| engine.start(engine.php(code))).take(8).collect();
+        let load: Vec<_> = std::iter::repeat_with(|| engine.start(engine.php(code)))
+            .take(8)
+            .collect();
         let mut running = Vec::new();
         for task in load {
             running.push(task.await);
         }
-        until("all are at work", || pool.status().workers.iter().filter(|worker| matches!(worker.state, WorkerState::Busy)).count() == 4).await;
+        until("all are at work", || {
+            pool.status()
+                .workers
+                .iter()
+                .filter(|worker| matches!(worker.state, WorkerState::Busy))
+                .count()
+                == 4
+        })
+        .await;
         for task in running {
             task.abort();
         }
         assert_eq!(engine.text("echo 'next';").await, "next");
-        until("all have ended", || pool.status().workers.iter().all(|worker| matches!(worker.state, WorkerState::Idle))).await;
+        until("all have ended", || {
+            pool.status()
+                .workers
+                .iter()
+                .all(|worker| matches!(worker.state, WorkerState::Idle))
+        })
+        .await;
         if !engine.entry.serves_one {
             assert_eq!(engine.pids().await, before);
         }

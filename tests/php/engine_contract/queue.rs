@@ -60,7 +60,8 @@ engine_contract! {
         let running = engine.occupy(1, &until_there(&gate)).await;
         let mut waiting = Vec::new();
         for _ in 0..4 {
-            waiting.push(engine.start(engine.php("echo 1;").timeout(Duration::from_millis(300))).await);
+            waiting.push(engine.start(engine.php("echo \
+                1;").timeout(Duration::from_millis(300))).await);
         }
         for task in waiting {
             let over = task.await.unwrap();
@@ -78,15 +79,22 @@ engine_contract! {
         for n in 0..15 {
             let first = engine.start(engine.ask(&nap)).await;
             tokio::time::sleep(Duration::from_millis(10)).await;
-            let second = engine.answer(engine.ask(&nap).timeout(Duration::from_millis(30 + 3 * n))).await;
-            assert!(matches!(second, Ok(_) | Err(Failure::TimedOut)), "{second:?}");
+            let second = engine
+                .answer(engine.ask(&nap).timeout(Duration::from_millis(30 + 3 * n)))
+                .await;
+            assert!(
+                matches!(second, Ok(_) | Err(Failure::TimedOut)),
+                "{second:?}"
+            );
             first.await.unwrap().unwrap();
         }
     }
 
     fn requests_that_end_at_their_deadline_affect_no_other(engine) {
         // Request ids are reused immediately, so code that acts late could affect another request.
-        let engine = engine.workers(3).with(|settings| settings.kill_timeout = time(20));
+        let engine = engine
+            .workers(3)
+            .with(|settings| settings.kill_timeout = time(20));
         let nap = engine.file("usleep(50000 + 1000 * (int) $_GET['n']); echo 'rested';");
         let echo = engine.file("usleep(500); echo $_GET['n'];");
         let (engine, nap, echo) = (&engine, &nap, &echo);
@@ -112,7 +120,10 @@ engine_contract! {
             while !edges_end.load(Ordering::Relaxed) {
                 let mine = format!("{asker}-{n}");
                 // Only a kill may affect the next request, if it arrives as the worker takes that.
-                match engine.answer(engine.ask(echo).query(&format!("n={mine}"))).await {
+                match engine
+                    .answer(engine.ask(echo).query(&format!("n={mine}")))
+                    .await
+                {
                     Ok(answer) => assert_eq!(answer.text(), mine),
                     Err(Failure::Died(_)) => {}
                     Err(other) => panic!("{mine}: {other:?}"),
@@ -123,7 +134,12 @@ engine_contract! {
         tokio::join!(edge, quick);
         assert!(over_at_all.load(Ordering::Relaxed));
         let pool = engine.pool().await;
-        tokio::time::timeout(Duration::from_secs(10), pool.drain()).await.expect("every place was given back");
+        tokio::time::timeout(Duration::from_secs(10), pool.drain())
+            .await
+            .expect(
+                "every place was \
+            given back",
+            );
     }
 
     fn slow_script_does_not_block_fast_ones(engine) {
@@ -147,7 +163,8 @@ engine_contract! {
             settings.queue_interval = time(60_000);
         });
         let pid = engine.file("echo getmypid();");
-        let answers = futures_util::future::join_all((0..120).map(|_| engine.answer(engine.ask(&pid)))).await;
+        let answers =
+            futures_util::future::join_all((0..120).map(|_| engine.answer(engine.ask(&pid)))).await;
         let mut served = std::collections::BTreeMap::new();
         for answer in answers {
             *served.entry(answer.unwrap().text()).or_insert(0) += 1;
@@ -195,16 +212,29 @@ engine_contract! {
         }
         engine.forget();
         for pid in pids.iter().chain(&starter) {
-            until("the process is gone", || !std::path::Path::new(&format!("/proc/{pid}")).exists()).await;
+            until("the process is gone", || {
+                !std::path::Path::new(&format!("/proc/{pid}")).exists()
+            })
+            .await;
         }
     }
 
     fn status_shows_worker_states(engine) {
         let running = engine.occupy(1, "usleep(400000);").await;
         let status = engine.pool().await.status();
-        let busy: Vec<_> = status.workers.iter().filter_map(|worker| worker.request.clone()).collect();
-        assert_eq!(status.workers.len(), if engine.is_standing() { 2 } else { 1 });
-        assert!(busy.len() == 1 && busy[0].starts_with("GET /"), "{status:?}");
+        let busy: Vec<_> = status
+            .workers
+            .iter()
+            .filter_map(|worker| worker.request.clone())
+            .collect();
+        assert_eq!(
+            status.workers.len(),
+            if engine.is_standing() { 2 } else { 1 }
+        );
+        assert!(
+            busy.len() == 1 && busy[0].starts_with("GET /"),
+            "{status:?}"
+        );
         for task in running {
             task.await.unwrap().unwrap();
         }
@@ -226,13 +256,18 @@ engine_contract! {
 engine_contract! {
     ours:
     fn recycling_by_max_memory_loses_no_request(engine) {
-        let engine = engine.workers(1).with(|settings| settings.max_memory = surus::units::Size(1 << 20));
+        let engine = engine
+            .workers(1)
+            .with(|settings| settings.max_memory = surus::units::Size(1 << 20));
         let pid = engine.file("echo getmypid();");
         let mut pids = std::collections::BTreeSet::new();
         for _ in 0..10 {
             pids.insert(engine.answer(engine.ask(&pid)).await.unwrap().text());
         }
-        assert!(pids.len() > 5, "every worker is above 1 MiB after its first event: {pids:?}");
+        assert!(
+            pids.len() > 5,
+            "every worker is above 1 MiB after its first event: {pids:?}"
+        );
     }
 }
 
@@ -244,7 +279,8 @@ engine_contract! {
         }
         let engine = engine.workers(2);
         // SCHED_BATCH is 3; the policy is the 41st field (proc_pid_stat(5)).
-        let policy = engine.file("$stat = file_get_contents('/proc/self/stat'); echo explode(' ', substr($stat, strrpos($stat, ')') + 2))[38];");
+        let policy = engine.file("$stat = file_get_contents('/proc/self/stat'); echo explode(' ', \
+            substr($stat, strrpos($stat, ')') + 2))[38];");
         let ask = async || engine.answer(engine.ask(&policy)).await.unwrap().text();
         assert_eq!(ask().await, "0");
         let crowd = futures_util::future::join_all((0..16).map(|_| async {
@@ -258,7 +294,11 @@ engine_contract! {
         let pool = engine.pool().await;
         let mut events = 0;
         loop {
-            until("all are idle", || pool.status().workers.iter().all(|worker| matches!(worker.state, WorkerState::Idle))).await;
+            until("all are idle", || {
+                let workers = pool.status().workers;
+                workers.iter().all(|worker| matches!(worker.state, WorkerState::Idle))
+            })
+            .await;
             if ask().await == "0" {
                 break;
             }

@@ -64,7 +64,8 @@ engine_contract! {
     fn request_running_during_a_reload_ends_in_the_old_generation(engine) {
         let engine = engine.workers(4);
         let go = engine.writable().join("reloaded");
-        let wait = format!("while (!file_exists('{}')) {{ usleep(5000); clearstatcache(); }}", go.display());
+        let wait = format!("while (!file_exists('{}')) {{ usleep(5000); clearstatcache(); \
+            }}", go.display());
         let running = engine.occupy(2, &format!("{wait} echo getmypid();")).await;
         let before = engine.pids().await;
         engine.pool().await.reload().await.unwrap();
@@ -78,8 +79,10 @@ engine_contract! {
     }
 
     fn unreadable_ini_file_stops_the_boot(engine) {
-        let engine = engine.with(|settings| settings.ini_file = Some("/nonexistent/php.ini".into()));
-        let error = engine.try_boot().await.err().expect("it must not boot with another ini file than asked for");
+        let missing = "/nonexistent/php.ini";
+        let engine = engine.with(|settings| settings.ini_file = Some(missing.into()));
+        let error = engine.try_boot().await.err().expect("it must not boot with another ini file \
+            than asked for");
         assert!(format!("{error:#}").contains("/nonexistent/php.ini"), "{error:#}");
     }
 
@@ -121,7 +124,10 @@ engine_contract! {
     standing:
     fn failed_reload_reports_php_error_and_keeps_the_old_generation(engine) {
         let preload = engine.write("preload.php", "<?php");
-        let engine = engine.ini("opcache.preload", preload.to_str().unwrap()).ini("opcache.preload_user", "root").ini("opcache.enable", "1");
+        let engine = engine
+            .ini("opcache.preload", preload.to_str().unwrap())
+            .ini("opcache.preload_user", "root")
+            .ini("opcache.enable", "1");
         let before = engine.pids().await;
         let pool = engine.pool().await;
         engine.write("preload.php", "<?php throw new Exception('the words of PHP');");

@@ -9,7 +9,8 @@ engine_contract! {
             .ini("opcache.enable_cli", "1")
             .ini("opcache.revalidate_freq", "1");
         let asked = engine.file(
-            "$file = __DIR__.'/changing.php'; echo include $file, opcache_is_script_cached($file) ? ', kept' : '';",
+            "$file = __DIR__.'/changing.php'; echo include $file, opcache_is_script_cached($file) \
+                ? ', kept' : '';",
         );
         for content in ["one", "two"] {
             engine.write("changing.php", &format!("<?php return '{content}';"));

@@ -34,7 +34,8 @@ fn running_php_fpm_is_used() {
     on_engine("fpm", |engine| async move {
         let socket = engine.dir.path().join("fpm.sock");
         let configuration = format!(
-            "[global]\ndaemonize = no\nerror_log = /dev/null\n[www]\nlisten = {}\npm = static\npm.max_children = 1\nuser = www-data\n",
+            "[global]\ndaemonize = no\nerror_log = /dev/null\n[www]\nlisten = {}\npm = \
+                static\npm.max_children = 1\nuser = www-data\n",
             socket.display()
         );
         let configuration = engine.write("fpm.conf", &configuration);
@@ -90,7 +91,8 @@ fn process_that_inherits_a_connection_does_not_delay_the_response() {
             assert_eq!(engine.text("echo 'next';").await, "next");
             for write in ["", "echo 'begun'; flush();"] {
                 let crash = format!(
-                    "exec('setsid sleep 20 >/dev/null 2>&1 &'); {write} posix_kill(posix_getpid(), 9);"
+                    "exec('setsid sleep 20 >/dev/null 2>&1 &'); {write} posix_kill(posix_getpid(), \
+                        9);"
                 );
                 let failed = engine.answer(engine.php(&crash)).await.unwrap_err();
                 assert!(matches!(failed, Failure::Died(_)), "{failed:?}");
@@ -177,7 +179,8 @@ fn settings_apply_with_special_characters_and_open_basedir() {
                 .ini("user_agent", "Mozilla (compatible)")
                 .ini("open_basedir", &root)
                 .ini("disable_functions", "putenv,phpinfo");
-            let state = "echo json_encode([ini_get('arg_separator.output'), ini_get('user_agent'), function_exists('phpinfo'), @file_exists('/etc/passwd')]);";
+            let state = "echo json_encode([ini_get('arg_separator.output'), ini_get('user_agent'), \
+                function_exists('phpinfo'), @file_exists('/etc/passwd')]);";
             assert_eq!(
                 engine.text(state).await,
                 r#"["&","Mozilla (compatible)",false,false]"#

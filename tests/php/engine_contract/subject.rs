@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use surus::engine::Engine;
-use surus::engines::external::Way;
+use surus::engines::external::ProgramKind;
 use surus::engines::{self, Boot, Entry, Runs, Settings};
 use surus::event::{Body, EarlyHints, Event, Failure, Origin, Response, Script};
 use surus::observe::metrics::Metrics;
@@ -269,7 +269,7 @@ impl Subject {
 
     /// Whether its PHP has `fastcgi_finish_request()`.
     pub fn finishes(&self) -> bool {
-        [Runs::SurusPhp, Runs::External(Way::Fpm)].contains(&self.entry.runs)
+        [Runs::SurusPhp, Runs::External(ProgramKind::Fpm)].contains(&self.entry.runs)
     }
 
     /// Whether its processes wait for requests instead of being started for each.
@@ -280,7 +280,7 @@ impl Subject {
     /// Whether these words say how a process ended, also if php-fpm had started it.
     pub fn says_how(&self, how: &str, signal: &str) -> bool {
         how.contains(signal)
-            || self.entry.runs == Runs::External(Way::Fpm) && how.contains("php-fpm")
+            || self.entry.runs == Runs::External(ProgramKind::Fpm) && how.contains("php-fpm")
     }
 
     /// The parent of its processes, if that is not the test.

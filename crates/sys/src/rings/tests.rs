@@ -1,7 +1,13 @@
 //! Tests of the rings, with concurrent readers and with arbitrary writes of workers.
 
-use super::*;
+use std::io::{self, IoSlice};
+
 use proptest::prelude::*;
+
+use super::requests::{AWAKE, BLOCKED, EVENT_HEADER, EVENT_MOST, IN_SOCKET, POLLING};
+use super::responses::size_of_frame;
+use super::*;
+use crate::futex;
 
 /// Does what `sapi/ipc/rings.c` does.
 impl Rings {
@@ -45,8 +51,7 @@ impl Rings {
         frame.extend(content);
         self.copy_in(self.outbox(worker), tail, &frame);
         ends.tail.0.store(tail + size, SeqCst);
-        let posted = self.layout.posted;
-        let (_, word) = self.words(posted).nth(worker / 64).unwrap();
+        let (_, word) = self.posted_words().nth(worker / 64).unwrap();
         word.fetch_or(1 << (worker % 64), SeqCst);
         true
     }
@@ -71,18 +76,21 @@ impl Rings {
 fn ring_areas_never_overlap() {
     for workers in [1, 2, 4, 5, 63, 64, 65, 200, 513] {
         let layout = Layout::new(workers);
-        let bits = layout.ends - layout.posted;
-        let arrays = [layout.sleeping, layout.polling, layout.posted];
-        assert_eq!(arrays, [0, 1, 2].map(|n| size_of::<Head>() + n * bits));
-        assert!(bits * 8 >= workers, "{layout:?}");
-        assert_eq!(layout.ends % LINE, 0);
+        assert_eq!(layout.doorbells, size_of::<Head>());
+        assert!(
+            layout.posted - layout.doorbells >= workers * 4,
+            "{layout:?}"
+        );
+        assert!((layout.ends - layout.posted) * 8 >= workers, "{layout:?}");
+        assert_eq!((layout.posted % LINE, layout.ends % LINE), (0, 0));
         assert!(layout.inbox_size.is_power_of_two() && layout.inbox_size >= 2 * EVENT_MOST);
         let rings = Rings::new(workers).unwrap();
         for worker in 0..workers {
+            rings.doorbell(worker).store(u32::MAX, SeqCst);
             let content = [worker as u8; 100];
             while rings.put_frame(worker, 7, worker as u64, &content) {}
         }
-        while rings.put(&[IoSlice::new(&[255; 1000])]).is_some() {}
+        while rings.put(&[IoSlice::new(&[255; 1000])]).is_ok() {}
         assert_eq!(rings.found(), (0..workers).collect::<Vec<_>>());
         assert_eq!(rings.found(), [0; 0]);
         for worker in 0..workers {
@@ -107,40 +115,66 @@ fn frame_is_taken_only_for_its_process_and_request() {
     assert_eq!(rings.first_frame(0, 10, 6), Ok(First::None));
 }
 
-#[test]
-fn each_sleeping_worker_is_claimed_once() {
-    let rings = Rings::new(100).unwrap();
-    assert_eq!(rings.claim_sleeping(), None);
-    for worker in [3, 70, 99] {
-        rings.give_back(worker);
-    }
-    assert_eq!(rings.claim_sleeping(), Some(3));
-    assert_eq!(rings.claim_sleeping(), Some(70));
-    rings.give_back(3);
-    assert_eq!(rings.claim_sleeping(), Some(3));
-    assert_eq!(rings.claim_sleeping(), Some(99));
-    assert_eq!(rings.claim_sleeping(), None);
+/// What each worker's doorbell says.
+fn doorbells(rings: &Rings) -> Vec<u32> {
+    let workers = 0..rings.layout.workers;
+    workers
+        .map(|worker| rings.doorbell(worker).load(SeqCst))
+        .collect()
 }
 
 #[test]
-fn each_polling_worker_is_claimed_once() {
-    let rings = Rings::new(100).unwrap();
-    let spins = |worker: usize| {
-        let (_, word) = rings.words(rings.layout.polling).nth(worker / 64).unwrap();
-        word.fetch_or(1 << (worker % 64), SeqCst);
-    };
-    assert!(!rings.has_polling() && !rings.claim_polling());
-    spins(5);
-    spins(99);
-    assert!(rings.has_polling());
-    assert!(rings.claim_polling() && rings.claim_polling());
-    assert!(!rings.has_polling() && !rings.claim_polling());
-    spins(70);
-    rings.clear_polling(71);
-    assert!(rings.has_polling());
-    rings.clear_polling(70);
-    assert!(!rings.has_polling());
-    assert_eq!(rings.claim_sleeping(), None);
+fn event_claims_one_polling_worker_before_a_blocked_one() {
+    let rings = Rings::new(4).unwrap();
+    assert!(!rings.notify_one(), "all workers are awake");
+    for (worker, state) in [(0, BLOCKED), (1, POLLING), (2, BLOCKED), (3, POLLING)] {
+        rings.doorbell(worker).store(state, SeqCst);
+    }
+    assert!(rings.notify_one() && rings.notify_one());
+    assert_eq!(doorbells(&rings), [BLOCKED, AWAKE, BLOCKED, AWAKE]);
+    assert!(!rings.notify_one());
+    assert_eq!(doorbells(&rings), [AWAKE, AWAKE, BLOCKED, AWAKE]);
+    assert!(!rings.notify_one() && !rings.notify_one());
+    assert_eq!(doorbells(&rings), [AWAKE; 4]);
+}
+
+#[test]
+fn blocked_worker_wakes_when_its_doorbell_is_rung() {
+    let rings = Rings::new(2).unwrap();
+    std::thread::scope(|scope| {
+        let rings = &rings;
+        let wait = |worker: usize| {
+            let doorbell = rings.doorbell(worker);
+            doorbell.store(BLOCKED, SeqCst);
+            while doorbell.load(SeqCst) == BLOCKED {
+                futex::wait(doorbell, BLOCKED);
+            }
+        };
+        let first = scope.spawn(move || wait(0));
+        let second = scope.spawn(move || wait(1));
+        while doorbells(rings) != [BLOCKED; 2] {
+            std::thread::yield_now();
+        }
+        assert!(!rings.notify_one());
+        first.join().unwrap();
+        assert_eq!(doorbells(rings), [AWAKE, BLOCKED]);
+        rings.wake_all();
+        second.join().unwrap();
+    });
+}
+
+#[test]
+fn message_is_announced_only_if_it_was_sent() {
+    let rings = Rings::new(1).unwrap();
+    let refused = rings.announce(|| Err(io::ErrorKind::BrokenPipe.into()));
+    assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    assert!(!rings.has_event());
+    rings.announce(|| Ok(())).unwrap();
+    assert_eq!(rings.take_event().unwrap().len(), IN_SOCKET);
+    while rings.put(&[IoSlice::new(&[1; 1000])]).is_ok() {}
+    while rings.announce(|| Ok(())).is_ok() {}
+    let full = rings.announce(|| panic!("there is no room for an announcement"));
+    assert_eq!(full.unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
 
 #[test]
@@ -170,7 +204,7 @@ fn concurrent_readers_get_each_request_once_and_whole() {
             let rest = vec![number as u8; number as usize % 3000];
             while rings
                 .put(&[IoSlice::new(&number.to_ne_bytes()), IoSlice::new(&rest)])
-                .is_none()
+                .is_err()
             {
                 std::thread::yield_now();
             }
@@ -193,7 +227,7 @@ proptest! {
                 number = number.wrapping_add(1);
                 let event = vec![number; len];
                 let (first, second) = event.split_at(len / 3);
-                if rings.put(&[IoSlice::new(first), IoSlice::new(second)]).is_some() {
+                if rings.put(&[IoSlice::new(first), IoSlice::new(second)]).is_ok() {
                     prop_assert!((1..=EVENT_MOST).contains(&len));
                     waiting.push_back(event);
                 } else {
@@ -224,28 +258,28 @@ proptest! {
         len in prop_oneof![0..100_000_u32, any::<u32>()], bits in any::<u64>(),
     ) {
         let rings = Rings::new(2).unwrap();
-        prop_assert!(rings.put(&[IoSlice::new(&[1; 5000])]).is_some());
+        prop_assert!(rings.put(&[IoSlice::new(&[1; 5000])]).is_ok());
         for ring in 0..3 {
             rings.ends(ring).head.0.store(head, SeqCst);
             rings.ends(ring).tail.0.store(head.wrapping_add(ahead), SeqCst);
         }
         let frame = [len.to_ne_bytes(), 7_u32.to_ne_bytes()].concat();
         rings.copy_in(rings.outbox(1), head, &frame);
-        let Layout { sleeping, polling, posted, .. } = rings.layout;
-        for words in [sleeping, polling, posted] {
-            rings.words(words).next().unwrap().1.store(bits, SeqCst);
-        }
+        rings.posted_words().next().unwrap().1.store(bits, SeqCst);
+        rings.doorbell(0).store(bits as u32, SeqCst);
+        rings.doorbell(1).store((bits >> 32) as u32, SeqCst);
         prop_assert!(rings.found().iter().all(|worker| *worker < 2));
         for _ in 0..3 {
             if let Ok(Some(frame)) = rings.frame_of(1, 7, 0) {
                 prop_assert!(frame.len() <= OUTBOX);
             }
         }
-        rings.put(&[IoSlice::new(&[1; 5000])]);
+        let _ = rings.put(&[IoSlice::new(&[1; 5000])]);
         let tail = rings.inbox_ends().1;
         prop_assert!(tail <= 2 * 5016, "a worker cannot move surus's position");
         prop_assert!(!rings.rewrite() || rings.ends(0).tail.0.load(SeqCst) == tail);
-        prop_assert!(rings.claim_sleeping().is_none_or(|worker| worker < 2));
+        rings.notify_one();
+        rings.wake_all();
         rings.discard(1, 7);
         rings.discard(0, 7);
         rings.repair(0);

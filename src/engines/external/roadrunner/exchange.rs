@@ -12,7 +12,7 @@ use super::frame::{self, Item, Payload};
 use super::relay::Outgoing;
 use super::request::Request;
 use super::response;
-use super::worker::{ASK_PID, Broken, Worker};
+use super::worker::{ASK_PID, ReceiveError, Worker};
 use crate::engine::Pending;
 use crate::engines::external::exchange::{Exchange, Part};
 use crate::engines::external::slots::{self, ProcessSlot};
@@ -167,13 +167,13 @@ impl Running {
         }
     }
 
-    async fn broke(&mut self, broken: Broken) {
+    async fn broke(&mut self, broken: ReceiveError) {
         let Some(worker) = &self.worker else {
             return;
         };
         let failure = match broken {
-            Broken::Ended => Failure::Died(worker.how_it_ended().await),
-            Broken::Wrong(wrong) => {
+            ReceiveError::Ended => Failure::Died(worker.how_it_ended().await),
+            ReceiveError::Malformed(wrong) => {
                 let (pid, event) = (worker.daemon.pid, self.event);
                 warn!(pid, event, reason = %wrong, "invalid output of a worker; process killed");
                 worker.daemon.kill();

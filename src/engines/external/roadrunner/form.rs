@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::multipart::{self, Head, Parts};
 use super::tree::{self, Tree};
-use crate::budget::{self, Taken};
+use crate::budget::{self, Reservation};
 use crate::event::{Body, Event};
 use crate::spool::TempFile;
 
@@ -31,7 +31,7 @@ pub struct Form {
 pub struct Uploads {
     _files: Vec<tempfile::TempPath>,
     /// The form's shares of the budgets of temporary files and of memory.
-    _taken: Vec<Taken>,
+    _taken: Vec<Reservation>,
 }
 
 /// Where uploaded files are stored.
@@ -76,7 +76,7 @@ pub async fn of(
         if body.len() > MAX_FIELDS {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        let mut memory = Taken::none(&budget::MEMORY);
+        let mut memory = Reservation::none(&budget::MEMORY);
         grow(&mut memory, body.len())?;
         let mut text = Vec::new();
         Content::of(body).read_to_end(&mut text)?;
@@ -112,8 +112,8 @@ fn multipart(body: Content, boundary: &str, directory: Directory) -> io::Result<
         files: Tree::default(),
         uploads: Vec::new(),
         levels: 0,
-        taken: Taken::none(&budget::SPOOL),
-        memory: Taken::none(&budget::MEMORY),
+        taken: Reservation::none(&budget::SPOOL),
+        memory: Reservation::none(&budget::MEMORY),
         open: None,
     };
     multipart::parse(body, boundary, &mut form)?;
@@ -128,14 +128,14 @@ fn multipart(body: Content, boundary: &str, directory: Directory) -> io::Result<
 }
 
 /// Takes bytes of a form from the budget of memory.
-fn grow(memory: &mut Taken, bytes: u64) -> io::Result<()> {
+fn grow(memory: &mut Reservation, bytes: u64) -> io::Result<()> {
     match memory.try_grow(bytes) {
         true => Ok(()),
         false => Err(io::ErrorKind::OutOfMemory.into()),
     }
 }
 
-fn json(tree: &impl Serialize, memory: &mut Taken) -> io::Result<Vec<u8>> {
+fn json(tree: &impl Serialize, memory: &mut Reservation) -> io::Result<Vec<u8>> {
     let text = serde_json::to_vec(tree)?;
     grow(memory, text.len() as u64)?;
     Ok(text)
@@ -161,8 +161,8 @@ struct Collected {
     levels: usize,
     files: Tree<Upload>,
     uploads: Vec<tempfile::TempPath>,
-    taken: Taken,
-    memory: Taken,
+    taken: Reservation,
+    memory: Reservation,
     open: Option<(Head, Part)>,
 }
 

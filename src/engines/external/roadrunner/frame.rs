@@ -56,7 +56,7 @@ pub struct Payload {
 
 /// Why the output cannot be a worker's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wrong {
+pub enum FrameError {
     Checksum,
     HeaderLength(u8),
     Options(u8),
@@ -65,25 +65,25 @@ pub enum Wrong {
     MessageLength(u32),
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wrong::Checksum => f.write_str("a frame header has a wrong checksum"),
-            Wrong::HeaderLength(words) => {
+            FrameError::Checksum => f.write_str("a frame header has a wrong checksum"),
+            FrameError::HeaderLength(words) => {
                 write!(f, "a frame header of {words} words; expected 3 or 4")
             }
-            Wrong::Options(count) => {
+            FrameError::Options(count) => {
                 write!(f, "a payload frame has {count} options; expected 1")
             }
-            Wrong::ContextBeyondPayload { context, payload } => write!(
+            FrameError::ContextBeyondPayload { context, payload } => write!(
                 f,
                 "a frame of {payload} bytes says that {context} of them are its context"
             ),
-            Wrong::ContextLength(len) => write!(
+            FrameError::ContextLength(len) => write!(
                 f,
                 "a frame has a context of {len} bytes; at most {MAX_CONTEXT} are allowed"
             ),
-            Wrong::MessageLength(len) => write!(
+            FrameError::MessageLength(len) => write!(
                 f,
                 "a control or error frame has {len} bytes; at most {MAX_MESSAGE} are allowed"
             ),
@@ -125,7 +125,7 @@ impl Parser {
     }
 
     /// The next item; `None` if more output is needed. After an error the rest is meaningless.
-    pub fn item(&mut self) -> Result<Option<Item>, Wrong> {
+    pub fn item(&mut self) -> Result<Option<Item>, FrameError> {
         loop {
             match self.state {
                 State::Between => match self.find()? {
@@ -163,7 +163,7 @@ impl Parser {
         }
     }
 
-    fn find(&mut self) -> Result<Found, Wrong> {
+    fn find(&mut self) -> Result<Found, FrameError> {
         let begin = self.buffer.iter().position(|byte| is_begin(*byte));
         match begin {
             None if self.buffer.is_empty() => return Ok(Found::Nothing),
@@ -190,17 +190,17 @@ impl Parser {
                 self.buffer.advance(HEADER);
                 Ok(Found::Header(header))
             }
-            3 | 4 if has_usual_bits(flags, stream, reserved) => Err(Wrong::Checksum),
-            _ if is_right => Err(Wrong::HeaderLength(words)),
+            3 | 4 if has_usual_bits(flags, stream, reserved) => Err(FrameError::Checksum),
+            _ if is_right => Err(FrameError::HeaderLength(words)),
             _ => Ok(Found::Noise(self.buffer.split_to(1).freeze())),
         }
     }
 
-    fn head(&mut self, header: Header) -> Result<Option<Item>, Wrong> {
+    fn head(&mut self, header: Header) -> Result<Option<Item>, FrameError> {
         let options = 4 * usize::from(header.options);
         if header.flags & (CONTROL | ERROR) != 0 {
             if header.payload > MAX_MESSAGE {
-                return Err(Wrong::MessageLength(header.payload));
+                return Err(FrameError::MessageLength(header.payload));
             }
             if self.buffer.len() < options + header.payload as usize {
                 return Ok(None);
@@ -214,7 +214,7 @@ impl Parser {
             }));
         }
         if header.options != 1 {
-            return Err(Wrong::Options(header.options));
+            return Err(FrameError::Options(header.options));
         }
         let Some(context) = self.buffer.first_chunk::<4>() else {
             return Ok(None);
@@ -222,10 +222,10 @@ impl Parser {
         let context = u32::from_le_bytes(*context);
         let Some(body_len) = header.payload.checked_sub(context) else {
             let payload = header.payload;
-            return Err(Wrong::ContextBeyondPayload { context, payload });
+            return Err(FrameError::ContextBeyondPayload { context, payload });
         };
         if context > MAX_CONTEXT {
-            return Err(Wrong::ContextLength(context));
+            return Err(FrameError::ContextLength(context));
         }
         if self.buffer.len() < options + context as usize {
             return Ok(None);

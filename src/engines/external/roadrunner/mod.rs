@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{error, warn};
 
 use super::command::{Extra, Launch, nothing};
-use super::daemon::End;
+use super::daemon::ExitHandle;
 use super::exchange::Exchange;
 use super::file_names;
 use super::runtime_dir::Home;
@@ -83,7 +83,7 @@ impl RoadRunner {
         let Some(own) = &spec.roadrunner else {
             bail!("no worker script");
         };
-        if let Home::Kept(_) = &home {
+        if let Home::Keeper(_) = &home {
             // The front end may not change permissions, and PHP must read the uploaded files.
             surus_sys::process::share_new_files();
         }
@@ -178,7 +178,7 @@ impl Inner {
 }
 
 /// Replaces a worker if it dies while it is idle.
-async fn watch(inner: Weak<Inner>, index: usize, pid: u32, end: End) {
+async fn watch(inner: Weak<Inner>, index: usize, pid: u32, end: ExitHandle) {
     let began = Instant::now();
     let how = end.come().await;
     if began.elapsed() < SHORT_LIFE {

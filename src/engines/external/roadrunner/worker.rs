@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use serde::Deserialize;
 use tokio::net::unix::pipe;
 
-use super::frame::{self, Item, Parser, Wrong};
+use super::frame::{self, FrameError, Item, Parser};
 use super::relay::{Listener, Outgoing, Relay, Socket};
 use crate::engines::external::command::{Extra, Launch};
 use crate::engines::external::daemon::Daemon;
@@ -37,14 +37,14 @@ pub struct Worker {
     event: Arc<AtomicU64>,
     /// Its first words, which say why it did not start.
     first: FirstLines,
-    log: php_log::Written,
+    log: php_log::WorkerLog,
 }
 
 /// The output has ended, or cannot be a worker's.
 #[derive(Debug)]
-pub enum Broken {
+pub enum ReceiveError {
     Ended,
-    Wrong(Wrong),
+    Malformed(FrameError),
 }
 
 impl Worker {
@@ -183,8 +183,8 @@ impl Worker {
                 Ok(Some(_)) => return Err("it answered before there was a request".into()),
                 Ok(None) => match self.receive(&mut outgoing).await {
                     Ok(()) => {}
-                    Err(Broken::Ended) => return Err(self.how_it_ended().await),
-                    Err(Broken::Wrong(wrong)) => return Err(wrong.to_string()),
+                    Err(ReceiveError::Ended) => return Err(self.how_it_ended().await),
+                    Err(ReceiveError::Malformed(wrong)) => return Err(wrong.to_string()),
                 },
                 Err(wrong) => return Err(wrong.to_string()),
             }
@@ -203,9 +203,9 @@ impl Worker {
     }
 
     /// The next item that is not noise, which is logged; `None` if more output is needed.
-    pub fn next(&mut self) -> Result<Option<Item>, Broken> {
+    pub fn next(&mut self) -> Result<Option<Item>, ReceiveError> {
         loop {
-            match self.parser.item().map_err(Broken::Wrong)? {
+            match self.parser.item().map_err(ReceiveError::Malformed)? {
                 Some(Item::Noise(noise)) => self.log_noise(&noise),
                 item => return Ok(item),
             }
@@ -218,7 +218,7 @@ impl Worker {
     }
 
     /// Writes or reads something. Dropping the future loses nothing.
-    pub async fn receive(&mut self, outgoing: &mut Outgoing) -> Result<(), Broken> {
+    pub async fn receive(&mut self, outgoing: &mut Outgoing) -> Result<(), ReceiveError> {
         let written = async {
             match outgoing.is_empty() {
                 true => std::future::pending().await,
@@ -243,7 +243,7 @@ impl Worker {
                 let rest = self.parser.rest();
                 self.log_noise(&rest);
                 self.finish();
-                Err(Broken::Ended)
+                Err(ReceiveError::Ended)
             }
         }
     }

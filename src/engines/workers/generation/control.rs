@@ -30,11 +30,11 @@ impl GenerationState {
                 said = master::listen(&control) => said,
                 () = self.retire.notified() => {
                     // A failure shows in the next message.
-                    let _ = control.send(&[std::io::IoSlice::new(b"drain")], None).await;
+                    let _ = control.send_with(b"drain", &[]).await;
                     continue;
                 }
                 () = self.restart_workers.notified() => {
-                    let _ = control.send(&[std::io::IoSlice::new(b"restart")], None).await;
+                    let _ = control.send_with(b"restart", &[]).await;
                     continue;
                 }
                 () = self.dropped.cancelled() => break,
@@ -177,7 +177,11 @@ impl GenerationState {
                 .then(|| place.take())
                 .flatten()
         });
-        self.poller.rings.clear_polling(index);
+        // Surus may have counted on it for a request, and the doorbell may be its successor's now.
+        self.poller.rings.wake(index);
+        if self.poller.rings.has_event() {
+            self.poller.rings.notify_one();
+        }
         let killed = worker.as_ref().and_then(|worker| worker.killed);
         let why = match self.is_restarting(pid) {
             true => exit_reason::RESTARTED,

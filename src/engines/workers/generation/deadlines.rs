@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
 use super::Limits;
-use super::in_flight::{DispatchError, Holder, InFlightRequest, Key, Progress, SentVia, Stopping};
+use super::in_flight::{DispatchError, Holder, InFlightRequest, Key, Progress, Sent, Stopping};
 use super::losses::Losses;
 use super::state::GenerationState;
 use super::stopped::Stopped;
@@ -44,8 +44,8 @@ enum Finding {
     QueueTimeout,
     RequestTimeout(Option<Holder>),
     KillTimeout(Stopping),
-    /// It was sent at this time and in this way, and no worker will find it.
-    Lost(Instant, SentVia),
+    /// No worker will find it.
+    Lost(Sent),
     /// A worker has claimed it, and it is not known which.
     HolderUnknown,
     /// No worker admits to it when asked.
@@ -70,9 +70,6 @@ pub async fn run(shared: Arc<GenerationState>, inbox: Weak<Inbox>, limits: Limit
                 // The timer remains.
                 is_doorbell_open = notified.is_ok();
                 shared.poller.poll();
-                if let Some(inbox) = inbox.upgrade() {
-                    inbox.wake_if_needed();
-                }
                 continue;
             }
         }
@@ -184,25 +181,30 @@ impl Sweeper {
             shared.repaired("ring");
         }
         if let Some(inbox) = inbox {
-            self.wake(inbox);
+            self.wake();
             if shared.is_inbox_suspect.swap(false, Ordering::SeqCst)
                 && !shared.is_retiring()
                 && inbox.is_shut_down()
             {
                 shared.inbox_was_closed();
             }
+        } else {
+            // They exit once they see that the socket is closed.
+            shared.poller.rings.wake_all();
         }
         shared.record_waiting();
         shared.record_holders();
-        let survey = self.survey(inbox);
+        let survey = self.survey();
         if survey.written_back > 0 {
             shared.repaired("ticket");
         }
         // The event may have ended since, and its request id may have been reused; the ticket
         // identifies it.
         for (key, event, finding) in survey.found {
-            if let Finding::Lost(sent, SentVia::Socket) = finding {
-                self.losses.record(&shared, sent);
+            if let Finding::Lost(sent) = finding
+                && sent.by_socket
+            {
+                self.losses.record(&shared, sent.at);
             }
             self.act(key, event, finding);
         }
@@ -226,10 +228,10 @@ impl Sweeper {
         };
     }
 
-    /// Wakes a worker if the ring has events that were there at the last sweep, whatever is
-    /// recorded about idle workers: one that was woken may have been killed, and a script may have
-    /// overwritten the record.
-    fn wake(&mut self, inbox: &Inbox) {
+    /// Wakes the idle workers if the ring has events that were there at the last sweep, whatever
+    /// their doorbells say: the worker that was woken may have been killed, and a script may have
+    /// overwritten a doorbell.
+    fn wake(&mut self) {
         let (head, tail) = self.shared.poller.rings.inbox_ends();
         let has_moved = std::mem::replace(&mut self.head, head) != head;
         if head == tail || has_moved {
@@ -237,39 +239,32 @@ impl Sweeper {
             return;
         }
         if self.unmoved < EAGER || self.unmoved.is_multiple_of(EAGER) {
-            inbox.kick_any();
+            self.shared.poller.rings.wake_all();
         }
         self.unmoved = self.unmoved.wrapping_add(1);
     }
 
-    fn survey(&self, inbox: Option<&Inbox>) -> Survey {
+    fn survey(&self) -> Survey {
         let shared = &self.shared;
         let now = Instant::now();
         let (head, _) = shared.poller.rings.inbox_ends();
-        let mut is_socket_empty = None;
         let mut seen = Survey::default();
         shared.in_flight.each(|key, slot| {
             let is_over = slot.deadline.is_some_and(|deadline| now >= deadline);
             let finding = if slot.is_offered(&shared.board, key.request) {
-                let since = slot.sent.map_or(now, |(sent, _)| sent);
+                let since = slot.sent.map_or(now, |sent| sent.at);
                 let waits = Oldest { key, since };
                 seen.oldest = Some(seen.oldest.map_or(waits, |oldest| oldest.or(waits)));
                 let waits = slot.answer.is_some()
                     && now.duration_since(slot.entered) > self.limits.queue_wait;
-                let mut lost = || {
-                    let (sent, way) = slot.sent?;
-                    let is_lost = now.duration_since(sent) > LOST_AFTER
-                        && match way {
-                            SentVia::Ring(at) => head.wrapping_sub(at).cast_signed() > 0,
-                            SentVia::Socket => *is_socket_empty
-                                .get_or_insert_with(|| inbox.is_some_and(Inbox::is_socket_empty)),
-                        };
-                    is_lost.then_some(Finding::Lost(sent, way))
+                let is_lost = |sent: &Sent| {
+                    now.duration_since(sent.at) > LOST_AFTER
+                        && head.wrapping_sub(sent.position).cast_signed() > 0
                 };
                 match () {
                     () if is_over => Some(Finding::RequestTimeout(None)),
                     () if waits => Some(Finding::QueueTimeout),
-                    () => lost(),
+                    () => slot.sent.filter(is_lost).map(Finding::Lost),
                 }
             } else {
                 seen.claimed += 1;

@@ -45,12 +45,15 @@ impl Progress {
     }
 }
 
-/// How an event was sent to the workers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SentVia {
-    /// In the ring, at this position.
-    Ring(u64),
-    Socket,
+/// When and how an event was sent to the workers.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent {
+    pub at: Instant,
+    /// The position in the ring of the event or of its announcement.
+    pub position: u64,
+    pub by_socket: bool,
+    /// A worker polled for it.
+    pub to_polling_worker: bool,
 }
 
 /// Identifies an event in flight. Request ids are reused, tickets are not.
@@ -85,8 +88,7 @@ pub struct InFlightRequest {
     /// A worker has claimed it. Once seen, this stays true whatever is written to the shared memory
     /// later.
     pub is_claimed: bool,
-    /// When and how it was sent to the workers.
-    pub sent: Option<(Instant, SentVia)>,
+    pub sent: Option<Sent>,
     /// Kept once it is known.
     pub holder: Option<Holder>,
     /// The caller that waits for the response's headers; taken when they are sent.

@@ -271,7 +271,6 @@ fn encode(
         "direct_binding",
         if spec.direct_binding { "1" } else { "0" },
     )?;
-    put("busy_poll", &spec.busy_poll.as_micros().to_string())?;
     put("workers", &spec.workers.to_string())?;
     put("requests", &requests.to_string())?;
     put("max_requests", &spec.max_requests.to_string())?;

@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 use self::in_flight::{Answer, DispatchError, InFlightRequest, Key, Progress};
 use self::master::{Spec, StartedMaster};
 use self::state::GenerationState;
+use super::ipc::await_response;
 use super::ipc::doorbell::RingPoller;
 use super::ipc::requests::{Inbox, SendError};
 use super::start_advice::advice;
@@ -86,7 +87,7 @@ impl Generation {
             )));
         }
         tokio::spawn(shared.clone().listen(control, child));
-        let inbox = Arc::new(Inbox::new(inbox, poller)?);
+        let inbox = Arc::new(Inbox::new(inbox, poller));
         tokio::spawn(deadlines::run(
             shared.clone(),
             Arc::downgrade(&inbox),
@@ -205,6 +206,9 @@ impl Generation {
             });
         };
         self.shared.attention.call();
+        let polls = self.shared.polling.request(now, is_one_of_many);
+        let rings = &self.shared.poller.rings;
+        rings.set_poll_budget(polls.for_next_request);
         let mut waiting = Waiting {
             shared: &self.shared,
             key,
@@ -213,15 +217,16 @@ impl Generation {
         let mut wait = wait;
         let sent = tokio::select! {
             biased;
-            sent = self.inbox.send(event, key, is_one_of_many) => sent,
+            sent = self.inbox.send(event, key, polls.batches) => sent,
             // Given up before it was sent.
             answer = &mut wait => return answered(answer.ok()),
         };
         match sent {
-            Ok(way) => {
+            Ok(sent) => {
                 waiting.sent = true;
-                let sent = Some((Instant::now(), way));
-                self.shared.in_flight.with(key, |slot| slot.sent = sent);
+                self.shared
+                    .in_flight
+                    .with(key, |slot| slot.sent = Some(sent));
                 // The socket reports when no process is left; the ring does not.
                 self.shared.lose_orphans();
                 self.shared.poller.poll();
@@ -245,17 +250,8 @@ impl Generation {
         let answer = match is_one_of_many {
             true => wait.await.ok(),
             false => {
-                // The worker that polled when the event was sent may have stopped since.
-                let on_poll_timeout = || self.inbox.wake_if_needed();
-                let budget = &self.shared.poll_budget;
-                super::ipc::await_response::wait(
-                    budget,
-                    &self.shared.poller,
-                    now,
-                    wait,
-                    on_poll_timeout,
-                )
-                .await
+                let (polling, poller) = (&self.shared.polling, &self.shared.poller);
+                await_response::wait(polling, polls.for_response, poller, now, wait).await
             }
         };
         std::mem::forget(waiting);

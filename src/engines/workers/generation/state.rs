@@ -17,14 +17,14 @@ use tracing::debug;
 use super::attention::Attention;
 use super::in_flight::{Holder, InFlightRequest, InFlightRequests, Key, Progress};
 use super::master::Spec;
-use crate::busy_poll::PollBudget;
+use crate::busy_poll::PollPolicy;
 use crate::engine::Report;
 use crate::engines::workers::exit_reason;
 use crate::engines::workers::exit_reason::Killed;
 use crate::engines::workers::ipc::doorbell::RingPoller;
 use crate::engines::workers::warm_worker::WarmWorkerHint;
 use crate::event::Failure;
-use crate::launcher::{Launcher, Pid, Which};
+use crate::launcher::{Launcher, Pid, ProcessSignal};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{WorkerState, WorkerStatus};
 use prometheus_client::metrics::histogram::Histogram;
@@ -37,7 +37,7 @@ pub struct GenerationState {
     pub in_flight: InFlightRequests,
     pub attention: Attention,
     pub warm_worker: WarmWorkerHint,
-    pub poll_budget: PollBudget,
+    pub polling: PollPolicy,
     pub metrics: Arc<Metrics>,
     pub queue_wait: Histogram,
     pub(crate) engine: &'static str,
@@ -129,7 +129,7 @@ impl GenerationState {
             in_flight: InFlightRequests::new(requests),
             attention: Attention::default(),
             warm_worker: WarmWorkerHint::default(),
-            poll_budget: PollBudget::new(spec.busy_poll),
+            polling: PollPolicy::new(spec.busy_poll),
             queue_wait: metrics.queue_duration(spec.name),
             metrics,
             engine: spec.name,
@@ -259,13 +259,13 @@ impl GenerationState {
     }
 
     /// Signals the master process, whose id `master` has just returned.
-    pub fn signal_master(&self, pid: u32, which: Which) -> io::Result<()> {
+    pub fn signal_master(&self, pid: u32, which: ProcessSignal) -> io::Result<()> {
         match (&self.launcher, which) {
             (Some(launcher), _) => {
                 launcher.signal(pid, None, which);
                 Ok(())
             }
-            (None, Which::Resume) => process::resume(pid),
+            (None, ProcessSignal::Resume) => process::resume(pid),
             (None, _) => process::kill(pid),
         }
     }

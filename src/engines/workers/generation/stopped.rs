@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tracing::{error, warn};
 
 use super::state::GenerationState;
-use crate::launcher::{Pid, Which};
+use crate::launcher::{Pid, ProcessSignal};
 
 /// The interval of checks.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -82,9 +82,9 @@ impl Stopped {
         let which = match since.elapsed() > FOR_GOOD {
             true => {
                 error!(pid, "the master process stays stopped; killed");
-                Which::Kill
+                ProcessSignal::Kill
             }
-            false => Which::Resume,
+            false => ProcessSignal::Resume,
         };
         if let Err(error) = shared.signal_master(pid, which) {
             error!(pid, %error, "cannot signal the master process");

@@ -1,5 +1,5 @@
 //! Ends workers that may still run an event which Surus has given up, or that take no events: one
-//! after another, and only unless they prove innocent.
+//! after another, unless they show that they do not.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

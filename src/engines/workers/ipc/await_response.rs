@@ -8,42 +8,40 @@ use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::doorbell::RingPoller;
-use crate::busy_poll::{PollBudget, PollLoop};
+use crate::busy_poll::{PollLoop, PollPolicy};
 
-/// Waits for the response to an event sent at `began`. Returns None if it will never arrive. Calls
-/// `on_poll_timeout` if polling ends without a response, before the long wait.
+/// Waits for the response to an event sent at `began`. Returns None if it will never arrive.
 pub async fn wait<T>(
-    budget: &PollBudget,
+    policy: &PollPolicy,
+    polls: bool,
     poller: &RingPoller,
     began: Instant,
     mut answer: Receiver<T>,
-    on_poll_timeout: impl FnOnce(),
 ) -> Option<T> {
-    if budget.should_poll() {
-        let seen = poll(budget, poller, &mut answer).await;
-        // Recorded now, because the caller may give up later.
-        budget.record_polled(began.elapsed());
-        match seen {
-            Err(TryRecvError::Empty) => on_poll_timeout(),
-            seen => return seen.ok(),
-        }
-        return answer.await.ok();
+    if !polls {
+        let answer = answer.await;
+        policy.record_response(began.elapsed(), false);
+        return answer.ok();
     }
-    let answer = answer.await;
-    budget.record_parked(began.elapsed());
-    answer.ok()
+    let seen = poll(policy, poller, &mut answer).await;
+    // Recorded now, because the caller may give up later.
+    policy.record_response(began.elapsed(), true);
+    match seen {
+        Err(TryRecvError::Empty) => answer.await.ok(),
+        seen => seen.ok(),
+    }
 }
 
 /// Other connections of this thread wait meanwhile, as for any computing task. If they have events,
 /// too, an awake worker serves these one after another, which takes no longer than waking other
 /// workers.
 async fn poll<T>(
-    budget: &PollBudget,
+    policy: &PollPolicy,
     poller: &RingPoller,
     answer: &mut Receiver<T>,
 ) -> Result<T, TryRecvError> {
     let _suppressed = poller.suppress_notifications();
-    let mut poll_loop = PollLoop::begin(budget);
+    let mut poll_loop = PollLoop::begin(policy);
     loop {
         match answer.try_recv() {
             Err(TryRecvError::Empty) => (),
@@ -70,43 +68,24 @@ mod tests {
     use std::time::Duration;
     use tokio::sync::oneshot;
 
-    fn budget_that_polls() -> PollBudget {
-        let budget = PollBudget::new(Duration::from_micros(100));
-        for _ in 0..100 {
-            budget.record_polled(Duration::ZERO);
-        }
-        budget
-    }
-
     #[tokio::test]
     async fn answer_arrives_after_any_delay() {
         let poller = RingPoller::new(1).unwrap();
-        let budget = budget_that_polls();
-        for delay in [0, 50, 1_000, 20_000] {
-            let (sends, answer) = oneshot::channel();
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_micros(delay)).await;
-                sends.send(delay).unwrap();
-            });
-            let waited = wait(&budget, &poller, Instant::now(), answer, || ());
-            assert_eq!(waited.await, Some(delay));
+        let policy = PollPolicy::new(Duration::from_micros(100));
+        for polls in [true, false] {
+            for delay in [0, 50, 1_000, 20_000] {
+                let (sends, answer) = oneshot::channel();
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_micros(delay)).await;
+                    sends.send(delay).unwrap();
+                });
+                let waited = wait(&policy, polls, &poller, Instant::now(), answer);
+                assert_eq!(waited.await, Some(delay));
+            }
+            let (sends, answer) = oneshot::channel::<()>();
+            drop(sends);
+            let waited = wait(&policy, polls, &poller, Instant::now(), answer);
+            assert!(waited.await.is_none());
         }
-        let (sends, answer) = oneshot::channel::<()>();
-        drop(sends);
-        assert!(
-            wait(&budget, &poller, Instant::now(), answer, || ())
-                .await
-                .is_none()
-        );
-    }
-
-    #[tokio::test]
-    async fn poll_times_out_before_the_long_wait() {
-        let (poller, budget) = (RingPoller::new(1).unwrap(), budget_that_polls());
-        let (sends, answer) = oneshot::channel();
-        let on_poll_timeout = || sends.send("slept for").unwrap();
-        let waited = wait(&budget, &poller, Instant::now(), answer, on_poll_timeout);
-        let waited = tokio::time::timeout(Duration::from_secs(10), waited);
-        assert_eq!(waited.await.unwrap(), Some("slept for"));
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod await_response;
 pub(crate) mod doorbell;
 pub(crate) mod requests;
+mod response_delivery;
 mod response_order;
 mod response_ring;
 pub(crate) mod responses;

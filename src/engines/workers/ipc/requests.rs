@@ -1,23 +1,23 @@
-//! Sends events to the workers. One message is one whole request; `sapi/ipc/inbox.c` reads it. If
-//! no worker must be woken, the message goes into the request ring in memory; otherwise through a
-//! socket, which wakes one.
+//! Sends events to the workers. One message is one whole request; `sapi/ipc/inbox.c` reads it. It
+//! goes into the request ring in memory. With a descriptor, or if it is too long, it goes through a
+//! socket, and the ring announces it.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::LazyLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use surus_sys::rings::Rings;
+use surus_sys::rings::EVENT_MOST;
 use surus_sys::scoreboard::now_micros;
-use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
+use surus_sys::seqpacket::Seqpacket;
 use tracing::warn;
 
 use super::doorbell::RingPoller;
 use crate::engines::cgi::params;
 use crate::engines::cgi::params::Params;
 use crate::engines::cgi::{fastcgi, server_vars};
-use crate::engines::workers::generation::in_flight::{Key, SentVia};
+use crate::engines::workers::generation::in_flight::{Key, Sent};
 use crate::event::{Body, Event, Failure};
 
 /// A body of at most this many bytes travels in the message, a larger one as a descriptor.
@@ -30,21 +30,32 @@ const _: () = assert!(
     "EVENT, PARAMS and STDIN records fit into a message"
 );
 
-/// The length of an EVENT record: deadline and body length, then three fields that are filled in
+/// The length of an EVENT record: deadline and body length, then two fields that are filled in
 /// when the message is sent.
-const EVENT_LEN: usize = 25;
-/// The offset of the worker that the message is to wake.
-const WAKES: usize = fastcgi::HEADER_LEN + 16;
-/// The offset of the flag that tells whether several events are in flight.
-const ONE_OF_MANY: usize = WAKES + 4;
+const EVENT_LEN: usize = 21;
+/// The offset of the flag that tells whether events arrive together.
+const BATCHES: usize = fastcgi::HEADER_LEN + 16;
 /// The offset of the ticket's public half.
-const TAG: usize = ONE_OF_MANY + 1;
+const TAG: usize = BATCHES + 1;
+
+/// How long to wait while the ring or the socket is full: all workers are busy then.
+const FULL: Duration = Duration::from_millis(1);
 
 /// The sending end of the request ring and its socket. Dropping it lets the workers empty both and
 /// exit.
 pub struct Inbox {
-    socket: AsyncSeqpacket,
-    poller: Arc<RingPoller>,
+    socket: Seqpacket,
+    // Dropped after the socket.
+    workers: Workers,
+}
+
+/// The workers that wait for events. Wakes all of them when dropped.
+struct Workers(Arc<RingPoller>);
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.0.rings.wake_all();
+    }
 }
 
 /// Why an event could not be sent.
@@ -56,65 +67,31 @@ pub enum SendError {
 }
 
 impl Inbox {
-    pub fn new(socket: Seqpacket, poller: Arc<RingPoller>) -> io::Result<Inbox> {
-        Ok(Inbox {
-            socket: AsyncSeqpacket::new(socket)?,
-            poller,
-        })
-    }
-
-    /// Wakes an idle worker if the ring is not empty.
-    pub fn wake_if_needed(&self) {
-        let rings = &self.poller.rings;
-        if rings.has_event()
-            && let Some(idle) = IdleWorker::claim(rings)
-        {
-            self.kick(Some(idle));
+    pub fn new(socket: Seqpacket, poller: Arc<RingPoller>) -> Inbox {
+        Inbox {
+            socket,
+            workers: Workers(poller),
         }
-    }
-
-    /// Wakes any worker for the ring, even if none is known to be idle.
-    pub fn kick_any(&self) {
-        self.kick(None);
     }
 
     /// Whether a script has shut down the socket, which all workers share.
     pub fn is_shut_down(&self) -> bool {
-        let probe = self.socket.try_send(&[IoSlice::new(&Rings::wakes(None))]);
+        // Shorter than a record, so workers ignore it.
+        let probe = self.socket.send(&[IoSlice::new(&[0])], None);
         matches!(probe, Err(error) if is_closed(&error))
     }
 
-    /// Whether the workers have received everything sent by the socket.
-    pub fn is_socket_empty(&self) -> bool {
-        // If the kernel cannot tell, no message counts as lost.
-        self.socket.unreceived().is_ok_and(|bytes| bytes == 0)
-    }
-
-    /// Sends a message that tells a worker to look at the ring. If the socket is full, its messages
-    /// wake enough workers.
-    fn kick(&self, idle: Option<IdleWorker<'_>>) {
-        let message = IdleWorker::encoded(&idle);
-        if self.socket.try_send(&[IoSlice::new(&message)]).is_ok() {
-            self.sent(idle);
-        }
-    }
-
-    fn sent(&self, idle: Option<IdleWorker<'_>>) {
-        match idle {
-            Some(idle) => std::mem::forget(idle),
-            None => self.poller.rings.sent_by_socket(),
-        }
-    }
-
-    /// Sends the event. Cancelling before it returns sends nothing. `is_one_of_many`: other
-    /// events are in flight.
+    /// Sends the event. Cancelling before it returns sends nothing. `batches`: events arrive
+    /// together.
     pub async fn send(
         &self,
         event: &Event,
         Key { request, ticket }: Key,
-        is_one_of_many: bool,
-    ) -> Result<SentVia, SendError> {
+        batches: bool,
+    ) -> Result<Sent, SendError> {
         let mut head = encode_head(event, request).map_err(SendError::Unsendable)?;
+        head[BATCHES] = u8::from(batches);
+        head[TAG..TAG + 4].copy_from_slice(&ticket.tag().to_be_bytes());
         let inline = match event.request.body() {
             Body::Memory(bytes) if bytes.len() <= INLINE_BODY => &bytes[..],
             _ => &[],
@@ -135,14 +112,6 @@ impl Inbox {
             Body::Spooled { file, .. } => Some(file.as_fd()),
             _ => beside.as_ref().map(OwnedFd::as_fd),
         };
-        let rings = &self.poller.rings;
-        let idle = match fd.is_none() && rings.has_polling() {
-            true => None,
-            false => IdleWorker::claim(rings),
-        };
-        head[WAKES..WAKES + 4].copy_from_slice(&IdleWorker::encoded(&idle));
-        head[ONE_OF_MANY] = u8::from(is_one_of_many);
-        head[TAG..TAG + 4].copy_from_slice(&ticket.tag().to_be_bytes());
         // At most two records: the inline limit exceeds a record's by one byte.
         let (first, second) = inline.split_at(inline.len().min(fastcgi::MAX_CONTENT));
         let first_header = fastcgi::header(fastcgi::STDIN, request, first.len());
@@ -159,60 +128,45 @@ impl Inbox {
             (false, true) => &parts[..3],
             (false, false) => &parts[..],
         };
-        if idle.is_none()
-            && fd.is_none()
-            && let Some(position) = rings.put(parts)
-        {
-            // A worker may have polled just before the event was there.
-            if !rings.claim_polling() {
-                self.wake_if_needed();
+        let by_socket =
+            fd.is_some() || head.len() + inline.len() > EVENT_MOST - 2 * fastcgi::HEADER_LEN;
+        let rings = &self.workers.0.rings;
+        let position = loop {
+            let put = match by_socket {
+                true => rings.announce(|| self.socket.send(parts, fd)),
+                false => rings.put(parts),
+            };
+            match put {
+                Ok(position) => break position,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::time::sleep(FULL).await;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error)),
             }
-            return Ok(SentVia::Ring(position));
+        };
+        Ok(Sent {
+            at: Instant::now(),
+            position,
+            by_socket,
+            to_polling_worker: rings.notify_one(),
+        })
+    }
+}
+
+fn failed(error: io::Error) -> SendError {
+    if is_closed(&error) {
+        return SendError::Closed;
+    }
+    SendError::Unsendable(match error.raw_os_error() {
+        Some(EMSGSIZE) => Failure::Malformed(
+            "the request is larger than a socket message may be (sysctl net.core.wmem_max)".into(),
+        ),
+        _ => {
+            warn!(%error, "cannot send a request to the workers");
+            Failure::Busy("the request cannot be sent to the workers")
         }
-        match self.socket.send(parts, fd).await {
-            Ok(()) => {
-                self.sent(idle);
-                Ok(SentVia::Socket)
-            }
-            Err(error) if error.raw_os_error() == Some(EMSGSIZE) => {
-                Err(SendError::Unsendable(Failure::Malformed(
-                    "the request is larger than a socket message may be (sysctl net.core.wmem_max)"
-                        .into(),
-                )))
-            }
-            Err(error) if is_closed(&error) => Err(SendError::Closed),
-            Err(error) => {
-                warn!(%error, "cannot send a request to the workers");
-                Err(SendError::Unsendable(Failure::Busy(
-                    "the request cannot be sent to the workers",
-                )))
-            }
-        }
-    }
-}
-
-/// An idle worker that a message is about to wake.
-struct IdleWorker<'a> {
-    rings: &'a Rings,
-    worker: usize,
-}
-
-impl IdleWorker<'_> {
-    fn claim(rings: &Rings) -> Option<IdleWorker<'_>> {
-        let worker = rings.claim_sleeping()?;
-        Some(IdleWorker { rings, worker })
-    }
-
-    /// The message's field that names the worker.
-    fn encoded(idle: &Option<IdleWorker<'_>>) -> [u8; 4] {
-        Rings::wakes(idle.as_ref().map(|idle| idle.worker))
-    }
-}
-
-impl Drop for IdleWorker<'_> {
-    fn drop(&mut self) {
-        self.rings.give_back(self.worker);
-    }
+    })
 }
 
 fn is_closed(error: &io::Error) -> bool {

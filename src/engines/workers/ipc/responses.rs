@@ -16,18 +16,16 @@ use super::requests;
 use super::response_order::ResponseSequence;
 use crate::engines::cgi::fastcgi;
 use crate::engines::cgi::fastcgi::Record;
-use crate::engines::cgi::response;
-use crate::engines::cgi::response::{Block, Head, Split, TooLarge};
-use crate::engines::response_spool::{self, ClientClosed, SpoolWriter, WriteError};
+use crate::engines::cgi::response::{Block, Head};
+use crate::engines::response_spool::SpoolWriter;
 use crate::engines::workers::exit_reason::Killed;
-use crate::engines::workers::generation::in_flight::{InFlightRequest, Key, Progress};
+use crate::engines::workers::generation::in_flight::{Key, Progress};
 use crate::engines::workers::generation::state::{Exit, GenerationState};
-use crate::engines::workers::response_stream::Stream;
-use crate::event::{Failure, Response, ResponseBody};
+use crate::event::Failure;
 use crate::launcher::Pid;
 use crate::observe::message::Message;
 use crate::observe::php_log;
-use crate::observe::php_log::Written;
+use crate::observe::php_log::WorkerLog;
 use crate::observe::rate_limit::Rarely;
 
 /// The reader of one worker's response ring and socket.
@@ -48,17 +46,17 @@ pub struct Outbox {
     pub(crate) blocked: Option<(Instant, u32)>,
     /// When the worker answered an event that has not ended.
     answered: Option<Instant>,
-    reply: Reply,
+    pub(super) reply: Reply,
     /// A log message that is not complete.
     message: Message,
     /// Bytes of early hints of the current event.
-    hinted: usize,
+    pub(super) hinted: usize,
     /// The reader of the worker's stdout and stderr.
-    written: Written,
+    written: WorkerLog,
 }
 
 /// How much of the response to the current event has arrived.
-enum Reply {
+pub(super) enum Reply {
     /// No response has begun.
     None,
     /// The header block is not complete.
@@ -85,7 +83,7 @@ impl Outbox {
         index: usize,
         pid: Arc<Pid>,
         exited: oneshot::Receiver<Exit>,
-        written: Written,
+        written: WorkerLog,
     ) -> Outbox {
         Outbox {
             reader: shared.poller.reader(index),
@@ -162,8 +160,10 @@ impl Outbox {
                 // Counted before the client has the response, because it may send its next request
                 // at once.
                 if self.answered.is_none() {
+                    let now = Instant::now();
                     self.shared.warm_worker.begin();
-                    self.answered = Some(Instant::now());
+                    self.shared.polling.request_ended(now);
+                    self.answered = Some(now);
                 }
                 self.end_response().await;
                 // What follows has no time limit, as under php-fpm; on Lambda the deadline stays.
@@ -191,6 +191,9 @@ impl Outbox {
                     if let [.., high, middle, low] = *record.content {
                         let waited = waited(slot.entered, [high, middle, low]);
                         self.shared.queue_wait.observe(waited.as_secs_f64());
+                        if slot.sent.is_some_and(|sent| sent.to_polling_worker) {
+                            self.shared.polling.record_preemption(waited);
+                        }
                     }
                     if slot.answer.is_none() {
                         // The usual case: the caller has the response.
@@ -290,192 +293,12 @@ impl Outbox {
             .kill(self.index, &self.pid, Killed::ProtocolError);
     }
 
-    async fn output(&mut self, key: Key, content: Bytes) {
-        if let Reply::None = self.reply {
-            self.reply = Reply::Head {
-                key,
-                block: Block::default(),
-            };
-        }
-        match &mut self.reply {
-            Reply::Head { block, .. } => match block.add(content) {
-                Ok(Some(Split { block, rest })) => self.head_complete(key, &block, rest),
-                Ok(None) => {}
-                Err(TooLarge) => {
-                    self.fail(
-                        key,
-                        Failure::Malformed("the response's headers are too large".into()),
-                    );
-                }
-            },
-            Reply::Ready { first, .. } if first.is_empty() => *first = content,
-            Reply::Ready { more, .. } => {
-                more.push(content);
-                // A worker that sends without pause would keep this loop from its end.
-                if more.len() >= AT_ONCE {
-                    self.begin_stream().await;
-                }
-            }
-            Reply::Streaming { .. } => self.forward(content).await,
-            Reply::None | Reply::Done => {}
-        }
-    }
-
-    fn head_complete(&mut self, key: Key, block: &Bytes, first: Bytes) {
-        match response::parse(block) {
-            Ok((head, refused)) => {
-                for line in refused {
-                    warn!(
-                        pid = self.pid.get(),
-                        line, "a response header that is invalid in HTTP was left out"
-                    );
-                }
-                self.reply = Reply::Ready {
-                    key,
-                    head,
-                    first,
-                    more: Vec::new(),
-                };
-            }
-            Err(wrong) => self.fail(key, Failure::Malformed(wrong)),
-        }
-    }
-
-    fn fail(&mut self, key: Key, failure: Failure) {
-        self.shared.fail(key, failure, Progress::Started);
-        self.reply = Reply::Done;
-    }
-
     /// The worker is done with the event that it has answered.
     fn finished(&mut self) {
         if let Some(answered) = self.answered.take() {
-            self.shared.warm_worker.end(answered.elapsed());
-        }
-    }
-
-    /// The response is complete.
-    async fn end_response(&mut self) {
-        match std::mem::replace(&mut self.reply, Reply::Done) {
-            Reply::Ready {
-                key,
-                head,
-                first,
-                mut more,
-            } => {
-                let body = if more.is_empty() {
-                    first
-                } else {
-                    more.insert(0, first);
-                    more.concat().into()
-                };
-                self.shared
-                    .answer(key, response(head, ResponseBody::Full(body)));
-            }
-            Reply::Streaming { key, spool } => {
-                let stopped = self
-                    .shared
-                    .in_flight
-                    .with(key, |slot| slot.stopping.is_some());
-                // A truncated response must not look complete.
-                spool.end(match stopped {
-                    Some(true) => Err(Failure::TimedOut),
-                    _ => Ok(()),
-                });
-            }
-            Reply::Head { key, .. } => {
-                self.fail(
-                    key,
-                    Failure::Malformed("the response's headers are incomplete".into()),
-                );
-            }
-            Reply::None | Reply::Done => {}
-        }
-    }
-
-    /// Answers the caller before the body is complete.
-    async fn begin_stream(&mut self) {
-        if !matches!(self.reply, Reply::Ready { .. }) {
-            return;
-        }
-        let Reply::Ready {
-            key,
-            head,
-            first,
-            more,
-        } = std::mem::replace(&mut self.reply, Reply::Done)
-        else {
-            return;
-        };
-        let spool = |slot: &mut InFlightRequest| slot.spool.clone();
-        let Some(spool) = self.shared.in_flight.with(key, spool) else {
-            return;
-        };
-        let (writer, reader) = response_spool::pair(spool);
-        let stream = Stream::new(reader, self.shared.clone(), key);
-        if !self
-            .shared
-            .answer(key, response(head, ResponseBody::stream(stream)))
-        {
-            return;
-        }
-        self.reply = Reply::Streaming { key, spool: writer };
-        let pieces = std::iter::once(first).chain(more);
-        for piece in pieces.filter(|piece| !piece.is_empty()) {
-            self.forward(piece).await;
-        }
-    }
-
-    /// Waits until there is room for a piece. The worker waits, too, and its deadline is suspended,
-    /// because neither the client nor the disk is its fault.
-    async fn forward(&mut self, piece: Bytes) {
-        let Reply::Streaming { key, spool } = &mut self.reply else {
-            return;
-        };
-        let key = *key;
-        let written = match spool.try_write(piece) {
-            Ok(()) => Ok(()),
-            Err(WriteError::ClientClosed) => Err(ClientClosed),
-            Err(WriteError::Full(piece)) => {
-                self.shared.in_flight.with(key, |slot| {
-                    if slot.patience.is_some() {
-                        slot.deadline = None;
-                    }
-                    slot.waits_for_client = true;
-                });
-                let (shared, index, pid) = (&self.shared, self.index, &self.pid);
-                let is_done = || !shared.is_named(index, pid, key);
-                let written = spool.write_waiting(piece, is_done).await;
-                self.shared
-                    .in_flight
-                    .with(key, |slot| slot.waits_for_client = false);
-                written
-            }
-        };
-        if written.is_err() {
-            // The drop of `Stream` has told the worker.
-            self.reply = Reply::Done;
-        }
-        self.shared.in_flight.with(key, |slot| {
-            if let Some(patience) = slot.patience {
-                slot.deadline = Some(Instant::now() + patience);
-            }
-        });
-    }
-
-    fn hints(&mut self, key: Key, block: &Bytes) {
-        // A client that reads nothing keeps all of them in memory.
-        self.hinted = self.hinted.saturating_add(block.len() + 256);
-        if self.hinted > MAX_HINTS {
-            self.shared.metrics.early_hints_dropped.inc();
-            return;
-        }
-        let hints = self
-            .shared
-            .in_flight
-            .with(key, |slot| slot.hints.as_ref()?.upgrade())
-            .flatten();
-        if let (Some(hints), Ok((head, _))) = (hints, response::parse(block)) {
-            hints.send(&head.headers);
+            let now = Instant::now();
+            self.shared.warm_worker.end(now.duration_since(answered));
+            self.shared.polling.request_ended(now);
         }
     }
 
@@ -554,12 +377,6 @@ impl Outbox {
     }
 }
 
-/// How many pieces may be collected before the response is streamed.
-const AT_ONCE: usize = 16;
-
-/// Bytes of early hints that one event may send.
-const MAX_HINTS: usize = 64 * 1024;
-
 /// Bytes to read into, of which at least a quarter is read at once: enough for most pages, more if
 /// a response turns out to be long.
 pub(crate) const SMALL: usize = 64 * 1024;
@@ -574,14 +391,4 @@ fn waited(entered: Instant, taken: [u8; 3]) -> Duration {
     // Rounding can make it negative.
     let units = if units > 0x80_0000 { 0 } else { units };
     Duration::from_micros(units << 6)
-}
-
-fn response(head: Head, body: ResponseBody) -> Response {
-    let mut response = Response::new(body);
-    *response.status_mut() = head.status;
-    *response.headers_mut() = head.headers;
-    if let Some(reason) = head.reason {
-        response.extensions_mut().insert(reason);
-    }
-    response
 }

@@ -20,7 +20,7 @@ use http_body::{Body, Frame, SizeHint};
 use tracing::debug;
 
 use crate::app::forwarded::Peer;
-use crate::budget::{MEMORY, Taken};
+use crate::budget::{MEMORY, Reservation};
 use crate::event::EarlyHints;
 use crate::fronts::http::Settings;
 use crate::fronts::http::request::Service;
@@ -70,7 +70,7 @@ impl H2Connection {
     fn answer(&mut self, request: Request<RecvStream>, reply: SendResponse<Bytes>) {
         let reply = Arc::new(Reply {
             way: Mutex::new(Some(reply)),
-            hints: Mutex::new(Taken::none(&MEMORY)),
+            hints: Mutex::new(Reservation::none(&MEMORY)),
         });
         let is_head = request.method() == Method::HEAD;
         let service = self.service.clone();
@@ -151,7 +151,7 @@ impl Future for H2Connection {
 struct Reply {
     way: Mutex<Option<SendResponse<Bytes>>>,
     /// The memory of early hints, which h2 keeps until the client reads them.
-    hints: Mutex<Taken>,
+    hints: Mutex<Reservation>,
 }
 
 impl Reply {

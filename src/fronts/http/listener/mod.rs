@@ -164,7 +164,7 @@ impl Bound {
                         path.display()
                     )
                 };
-                let place = socket_file::Place::open(path, None).with_context(cannot)?;
+                let place = socket_file::SocketPath::open(path, None).with_context(cannot)?;
                 if let Ok(Some(found)) = place.find() {
                     if place.connect().is_ok() {
                         bail!(

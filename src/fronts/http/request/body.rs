@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use tokio::io::AsyncWriteExt;
 
-use crate::budget::{self, MEMORY, Taken};
+use crate::budget::{self, MEMORY, Reservation};
 use crate::event::Body;
 use crate::spool::TempFile;
 
@@ -116,7 +116,7 @@ where
     }
 }
 
-fn held(bytes: Bytes, taken: Option<Taken>) -> Bytes {
+fn held(bytes: Bytes, taken: Option<Reservation>) -> Bytes {
     match taken {
         Some(mut taken) => {
             // Of the memory for what was announced, keep what arrived.

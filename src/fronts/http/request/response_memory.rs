@@ -14,7 +14,7 @@ use http_body_util::StreamBody;
 use tracing::warn;
 
 use crate::app::response::plain;
-use crate::budget::{self, MEMORY, Taken};
+use crate::budget::{self, MEMORY, Reservation};
 use crate::event::{Failure, Response, ResponseBody};
 use crate::observe::rate_limit::Rarely;
 use crate::spool::TempFile;
@@ -98,7 +98,7 @@ fn file_body(file: Arc<TempFile>, length: u64) -> ResponseBody {
 }
 
 /// Counts a response's headers.
-pub fn headers<B>(response: &http::Response<B>) -> Taken {
+pub fn headers<B>(response: &http::Response<B>) -> Reservation {
     let length = |(name, value): (&header::HeaderName, &header::HeaderValue)| {
         name.as_str().len() + value.len() + 64
     };

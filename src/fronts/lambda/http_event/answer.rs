@@ -10,7 +10,7 @@ use http::response::Parts;
 use super::format::Format;
 
 /// A response as JSON.
-pub struct Written {
+pub struct EncodedResponse {
     pub json: Vec<u8>,
     /// The body is base64.
     pub is_base64: bool,
@@ -20,7 +20,7 @@ pub struct Written {
 ///
 /// The body is sent as a string if it is UTF-8 without NUL, otherwise as base64. `Content-Type`
 /// does not matter, because only the former fits into JSON.
-pub fn write(format: &Format, head: &Parts, body: &[u8]) -> Written {
+pub fn write(format: &Format, head: &Parts, body: &[u8]) -> EncodedResponse {
     let text = match memchr::memchr(0, body) {
         None => std::str::from_utf8(body).ok(),
         Some(_) => None,
@@ -63,7 +63,7 @@ pub fn write(format: &Format, head: &Parts, body: &[u8]) -> Written {
         }
     }
     json.raw("}");
-    Written {
+    EncodedResponse {
         json: json.0.into_bytes(),
         is_base64: text.is_none(),
     }

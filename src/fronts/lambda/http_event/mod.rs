@@ -16,7 +16,7 @@ mod target;
 
 use http::Request;
 
-pub use answer::{Written, prelude, write};
+pub use answer::{EncodedResponse, prelude, write};
 pub use binary::MediaType;
 pub use format::Format;
 pub use target::{PathPrefix, StripStage};

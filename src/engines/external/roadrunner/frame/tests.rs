@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 /// All items of these pieces; pieces of noise and of bodies are joined.
-fn parse(pieces: &[&[u8]]) -> Result<Vec<Item>, Wrong> {
+fn parse(pieces: &[&[u8]]) -> Result<Vec<Item>, FrameError> {
     let mut parser = Parser::default();
     let mut items: Vec<Item> = Vec::new();
     for piece in pieces {
@@ -87,37 +87,37 @@ fn noise_around_frames_is_separated_from_them() {
 fn lies_are_errors_with_their_reason() {
     let mut wrong = payload(0, b"head", b"body");
     wrong[7] ^= 1;
-    assert_eq!(parse(&[&wrong]), Err(Wrong::Checksum));
+    assert_eq!(parse(&[&wrong]), Err(FrameError::Checksum));
     let mut beyond = payload(0, b"head", b"body");
     beyond[12] = 9;
     let (context, payload_len) = (9, 8);
     assert_eq!(
         parse(&[&beyond]),
-        Err(Wrong::ContextBeyondPayload {
+        Err(FrameError::ContextBeyondPayload {
             context,
             payload: payload_len
         })
     );
     assert_eq!(
         parse(&[&header(0x13, 0, 8)]),
-        Err(Wrong::Options(0)),
+        Err(FrameError::Options(0)),
         "a payload without its option"
     );
     assert_eq!(
         parse(&[&header(0x1d, 0, 8)]),
-        Err(Wrong::HeaderLength(13)),
+        Err(FrameError::HeaderLength(13)),
         "with ten options"
     );
     let long = u32::MAX;
     assert_eq!(
         parse(&[&header(0x13, ERROR, long)]),
-        Err(Wrong::MessageLength(long))
+        Err(FrameError::MessageLength(long))
     );
     let mut endless = header(0x14, 0, long);
     endless.extend((MAX_CONTEXT + 1).to_le_bytes());
     assert_eq!(
         parse(&[&endless]),
-        Err(Wrong::ContextLength(MAX_CONTEXT + 1))
+        Err(FrameError::ContextLength(MAX_CONTEXT + 1))
     );
 }
 

@@ -11,7 +11,7 @@ use surus_sys::scoreboard::{State, Ticket};
 
 use super::GenerationState;
 use crate::engines::workers::generation::in_flight::{
-    DispatchError, Holder, InFlightRequest, Key, Progress, SentVia,
+    DispatchError, Holder, InFlightRequest, Key, Progress,
 };
 use crate::event::{Failure, Response};
 use crate::launcher::Pid;
@@ -115,11 +115,11 @@ impl GenerationState {
             pid: pid.clone(),
             has_shown_ticket: true,
         };
-        let (is_believed, way) = self.in_flight.with(key, |slot| {
-            let way = slot.sent.map(|(_, way)| way);
-            (slot.record_claim(&holder), way)
+        let (is_believed, by_socket) = self.in_flight.with(key, |slot| {
+            let by_socket = slot.sent.is_some_and(|sent| sent.by_socket);
+            (slot.record_claim(&holder), by_socket)
         })?;
-        if is_believed && way == Some(SentVia::Socket) {
+        if is_believed && by_socket {
             self.is_socket_read.store(true, Ordering::Relaxed);
         }
         if is_believed && let Some(spoken) = self.spoken.get(worker) {

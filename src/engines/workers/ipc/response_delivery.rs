@@ -1,0 +1,214 @@
+//! Hands a worker's response to the caller: its headers, then its body, whole or as a stream.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use tracing::warn;
+
+use super::responses::{Outbox, Reply};
+use crate::engines::cgi::response;
+use crate::engines::cgi::response::{Block, Head, Split, TooLarge};
+use crate::engines::response_spool::{self, ClientClosed, WriteError};
+use crate::engines::workers::generation::in_flight::{InFlightRequest, Key, Progress};
+use crate::engines::workers::response_stream::Stream;
+use crate::event::{Failure, Response, ResponseBody};
+
+/// How many pieces may be collected before the response is streamed.
+const AT_ONCE: usize = 16;
+
+/// Bytes of early hints that one event may send.
+const MAX_HINTS: usize = 64 * 1024;
+
+impl Outbox {
+    pub(super) async fn output(&mut self, key: Key, content: Bytes) {
+        if let Reply::None = self.reply {
+            self.reply = Reply::Head {
+                key,
+                block: Block::default(),
+            };
+        }
+        match &mut self.reply {
+            Reply::Head { block, .. } => match block.add(content) {
+                Ok(Some(Split { block, rest })) => self.head_complete(key, &block, rest),
+                Ok(None) => {}
+                Err(TooLarge) => {
+                    self.fail(
+                        key,
+                        Failure::Malformed("the response's headers are too large".into()),
+                    );
+                }
+            },
+            Reply::Ready { first, .. } if first.is_empty() => *first = content,
+            Reply::Ready { more, .. } => {
+                more.push(content);
+                // A worker that sends without pause would keep this loop from its end.
+                if more.len() >= AT_ONCE {
+                    self.begin_stream().await;
+                }
+            }
+            Reply::Streaming { .. } => self.forward(content).await,
+            Reply::None | Reply::Done => {}
+        }
+    }
+
+    fn head_complete(&mut self, key: Key, block: &Bytes, first: Bytes) {
+        match response::parse(block) {
+            Ok((head, refused)) => {
+                for line in refused {
+                    warn!(
+                        pid = self.pid.get(),
+                        line, "a response header that is invalid in HTTP was left out"
+                    );
+                }
+                self.reply = Reply::Ready {
+                    key,
+                    head,
+                    first,
+                    more: Vec::new(),
+                };
+            }
+            Err(wrong) => self.fail(key, Failure::Malformed(wrong)),
+        }
+    }
+
+    fn fail(&mut self, key: Key, failure: Failure) {
+        self.shared.fail(key, failure, Progress::Started);
+        self.reply = Reply::Done;
+    }
+
+    /// The response is complete.
+    pub(super) async fn end_response(&mut self) {
+        match std::mem::replace(&mut self.reply, Reply::Done) {
+            Reply::Ready {
+                key,
+                head,
+                first,
+                mut more,
+            } => {
+                let body = if more.is_empty() {
+                    first
+                } else {
+                    more.insert(0, first);
+                    more.concat().into()
+                };
+                self.shared
+                    .answer(key, response(head, ResponseBody::Full(body)));
+            }
+            Reply::Streaming { key, spool } => {
+                let stopped = self
+                    .shared
+                    .in_flight
+                    .with(key, |slot| slot.stopping.is_some());
+                // A truncated response must not look complete.
+                spool.end(match stopped {
+                    Some(true) => Err(Failure::TimedOut),
+                    _ => Ok(()),
+                });
+            }
+            Reply::Head { key, .. } => {
+                self.fail(
+                    key,
+                    Failure::Malformed("the response's headers are incomplete".into()),
+                );
+            }
+            Reply::None | Reply::Done => {}
+        }
+    }
+
+    /// Answers the caller before the body is complete.
+    pub(super) async fn begin_stream(&mut self) {
+        if !matches!(self.reply, Reply::Ready { .. }) {
+            return;
+        }
+        let Reply::Ready {
+            key,
+            head,
+            first,
+            more,
+        } = std::mem::replace(&mut self.reply, Reply::Done)
+        else {
+            return;
+        };
+        let spool = |slot: &mut InFlightRequest| slot.spool.clone();
+        let Some(spool) = self.shared.in_flight.with(key, spool) else {
+            return;
+        };
+        let (writer, reader) = response_spool::pair(spool);
+        let stream = Stream::new(reader, self.shared.clone(), key);
+        if !self
+            .shared
+            .answer(key, response(head, ResponseBody::stream(stream)))
+        {
+            return;
+        }
+        self.reply = Reply::Streaming { key, spool: writer };
+        let pieces = std::iter::once(first).chain(more);
+        for piece in pieces.filter(|piece| !piece.is_empty()) {
+            self.forward(piece).await;
+        }
+    }
+
+    /// Waits until there is room for a piece. The worker waits, too, and its deadline is suspended,
+    /// because neither the client nor the disk is its fault.
+    async fn forward(&mut self, piece: Bytes) {
+        let Reply::Streaming { key, spool } = &mut self.reply else {
+            return;
+        };
+        let key = *key;
+        let written = match spool.try_write(piece) {
+            Ok(()) => Ok(()),
+            Err(WriteError::ClientClosed) => Err(ClientClosed),
+            Err(WriteError::Full(piece)) => {
+                self.shared.in_flight.with(key, |slot| {
+                    if slot.patience.is_some() {
+                        slot.deadline = None;
+                    }
+                    slot.waits_for_client = true;
+                });
+                let (shared, index, pid) = (&self.shared, self.index, &self.pid);
+                let is_done = || !shared.is_named(index, pid, key);
+                let written = spool.write_waiting(piece, is_done).await;
+                self.shared
+                    .in_flight
+                    .with(key, |slot| slot.waits_for_client = false);
+                written
+            }
+        };
+        if written.is_err() {
+            // The drop of `Stream` has told the worker.
+            self.reply = Reply::Done;
+        }
+        self.shared.in_flight.with(key, |slot| {
+            if let Some(patience) = slot.patience {
+                slot.deadline = Some(Instant::now() + patience);
+            }
+        });
+    }
+
+    pub(super) fn hints(&mut self, key: Key, block: &Bytes) {
+        // A client that reads nothing keeps all of them in memory.
+        self.hinted = self.hinted.saturating_add(block.len() + 256);
+        if self.hinted > MAX_HINTS {
+            self.shared.metrics.early_hints_dropped.inc();
+            return;
+        }
+        let hints = self
+            .shared
+            .in_flight
+            .with(key, |slot| slot.hints.as_ref()?.upgrade())
+            .flatten();
+        if let (Some(hints), Ok((head, _))) = (hints, response::parse(block)) {
+            hints.send(&head.headers);
+        }
+    }
+}
+
+fn response(head: Head, body: ResponseBody) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = head.status;
+    *response.headers_mut() = head.headers;
+    if let Some(reason) = head.reason {
+        response.extensions_mut().insert(reason);
+    }
+    response
+}
