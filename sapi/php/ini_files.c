@@ -85,7 +85,9 @@ bool surus_ini_check(void)
 	bool all = true;
 
 	if (!php_ini_opened_path) {
-		snprintf(path, sizeof(path), "%s/php.ini", named ? named : compiled_in("PHP_CONFIG_FILE_PATH"));
+		const char *directory = named ? named : compiled_in("PHP_CONFIG_FILE_PATH");
+
+		snprintf(path, sizeof(path), "%s/php.ini", directory);
 		all = is_readable(path, "") && (!named || is_readable(named, ""));
 	}
 	/* An empty name is PHP's own directory (php_init_config in main/php_ini.c). */
