@@ -34,6 +34,8 @@ pub struct PollPolicy {
     request: UsualWait,
     /// When the last request ended, in microseconds from `began` on.
     ended: AtomicU64,
+    /// Whether workers poll now.
+    workers_poll: AtomicBool,
     /// How often requests were recently concurrent.
     load: AtomicU32,
     batches: AtomicBool,
@@ -62,6 +64,7 @@ impl PollPolicy {
             response: UsualWait::new(most),
             request: UsualWait::new(most),
             ended: AtomicU64::new(0),
+            workers_poll: AtomicBool::new(false),
             load: AtomicU32::new(0),
             batches: AtomicBool::new(false),
             pause: AtomicU64::new(*PAUSE.start()),
@@ -73,14 +76,17 @@ impl PollPolicy {
     pub fn request(&self, now: Instant, is_concurrent: bool) -> Polls {
         if !is_concurrent {
             let idle = self.micros(now).saturating_sub(self.ended.load(Relaxed));
-            self.request.record(idle);
+            let idle = Duration::from_micros(idle);
+            self.record(&self.request, idle, self.workers_poll.load(Relaxed));
         }
         let load = self.record_load(is_concurrent);
         let is_pausing = self.is_pausing();
         let polls_for = |wait: &UsualWait| !is_pausing && wait.is_shorter_than(self.most);
+        let workers_poll = load == 0 && polls_for(&self.request);
+        self.workers_poll.store(workers_poll, Relaxed);
         Polls {
             for_response: !is_concurrent && polls_for(&self.response),
-            for_next_request: match load == 0 && polls_for(&self.request) {
+            for_next_request: match workers_poll {
                 true => self.most,
                 false => Duration::ZERO,
             },
@@ -93,17 +99,20 @@ impl PollPolicy {
         self.ended.store(self.micros(now), Relaxed);
     }
 
-    /// Records that a response took this long or longer. A poll would have been shorter by the time
-    /// that the two wake-ups take.
+    /// Records that a response took this long or longer.
     pub fn record_response(&self, took: Duration, has_polled: bool) {
-        let wake_ups = if has_polled {
-            Duration::ZERO
-        } else {
-            self.most * 3 / 4
+        self.record(&self.response, took, has_polled);
+    }
+
+    /// Records a wait. If nobody polls, the CPUs sleep, and a wait is longer by the time that two
+    /// wake-ups take: of the worker and Surus, or of the client and Surus.
+    fn record(&self, wait: &UsualWait, took: Duration, has_polled: bool) {
+        let wake_ups = match has_polled {
+            true => Duration::ZERO,
+            false => self.most * 3 / 4,
         };
         let took = took.saturating_sub(wake_ups).as_micros();
-        self.response
-            .record(u64::try_from(took).unwrap_or(u64::MAX));
+        wait.record(u64::try_from(took).unwrap_or(u64::MAX));
     }
 
     /// Records for how long one poll was without the CPU. One that lost a whole time slice
@@ -299,7 +308,21 @@ mod tests {
         };
         assert_eq!(budget(&[50]), Some(MOST));
         assert_eq!(budget(&[50, 500]), Some(Duration::ZERO));
-        assert_eq!(budget(&[50]), Some(MOST));
+    }
+
+    #[test]
+    fn wake_ups_do_not_keep_workers_from_polling() {
+        let policy = PollPolicy::new(MOST);
+        let mut gap = 150;
+        for _ in 0..200 {
+            let polls = requests(&policy, std::iter::once(gap)).expect("one decision");
+            gap = if polls.for_next_request.is_zero() {
+                150
+            } else {
+                50
+            };
+        }
+        assert_eq!(gap, 50);
     }
 
     #[test]

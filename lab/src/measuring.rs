@@ -30,11 +30,9 @@ pub fn measure(plan: &Plan, pids: Vec<i32>) -> anyhow::Result<Sample> {
         thread.spawn(move || surus_load::run(&plan, Some(watch), interrupt::received()))?
     };
     // The generator drops the sender when it ends.
-    loop {
-        match received.recv_timeout(Duration::from_secs(1)) {
-            Ok(_) | Err(RecvTimeoutError::Timeout) => drop(probe.sample()),
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
+    while let Ok(_) | Err(RecvTimeoutError::Timeout) = received.recv_timeout(Duration::from_secs(1))
+    {
+        probe.sample();
     }
     let usage = probe.end();
     let took = began.elapsed().as_secs_f64();

@@ -99,6 +99,7 @@ pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Entry>
 /// The engine, or `classic` if it cannot boot the application.
 fn bootable(entry: &'static Entry, config: &Config) -> anyhow::Result<&'static Entry> {
     match boot_script::obstacle(entry, &config.application) {
+        Some(why) if config.engine.must_boot => bail!("engine `{}`: {why}", entry.name),
         Some(_) => engines::find("classic"),
         None => Ok(entry),
     }
@@ -256,7 +257,7 @@ impl PoolConfig {
     /// the user's, who then has to know.
     pub fn may_be_unbooted(&self) -> bool {
         let boots = self.entry.boots_script && self.entry.runs_scripts();
-        boots && self.config.application != Application::Own
+        boots && self.config.application != Application::Own && !self.config.engine.must_boot
     }
 
     /// The same pool on `classic`.

@@ -107,6 +107,8 @@ pub struct Settings {
     /// How long PHP may take to start.
     #[serde(deserialize_with = "boot_timeout")]
     pub boot_timeout: Time,
+    /// Whether it is an error if the application cannot be booted. `classic` serves it otherwise.
+    pub must_boot: bool,
     /// After how many events a worker is replaced; 0 for never.
     pub max_requests: u64,
     /// A worker that keeps more memory than this between events is replaced; 0 for no limit.
@@ -161,6 +163,7 @@ impl Default for Settings {
             kill_timeout: Time::seconds(1),
             core_dumps: false,
             boot_timeout: Time::seconds(60),
+            must_boot: false,
             max_requests: 0,
             max_memory: Size(0),
             user: None,

@@ -195,7 +195,6 @@ fn invalid_value_is_named_with_its_line() {
             "[x_sendfile.internal]\n\"protected\" = \"x\"",
             ["surus.toml:1: ", "\"/protected\""],
         ),
-        ("[http]\nlisten = []", ["surus.toml:2: ", "http.listen"]),
         (
             "[http]\ntrusted_proxies = [\"nginx\"]",
             ["surus.toml:2: ", "`10.0.0.1`"],
@@ -203,6 +202,10 @@ fn invalid_value_is_named_with_its_line() {
     ] {
         says(&refused(setting), &words);
     }
+    says(
+        &refused("[http]\nlisten = []\n"),
+        &["http.listen is empty", "unreachable"],
+    );
     says(
         &refused("[http]\ntemp_dir = \"/no/such/place\"\n"),
         &["/no/such/place", "http.temp_dir"],

@@ -5,6 +5,8 @@ use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
+use rustls::{ClientConnection, StreamOwned};
+
 use crate::common::Surus;
 
 /// Prints the request as JSON; `?status=`, `?mib=` and `?drip=` choose the response.
@@ -50,15 +52,26 @@ pub fn serve(dir: &Path, settings: &[(&str, &str)]) -> Surus {
 }
 
 pub struct Wire {
-    socket: TcpStream,
-    /// The socket, or TLS over it.
     stream: Box<dyn Stream>,
     read: Vec<u8>,
 }
 
-pub trait Stream: Read + Write {}
+/// A socket, or TLS over it.
+pub trait Stream: Read + Write {
+    fn socket(&self) -> &TcpStream;
+}
 
-impl<T: Read + Write> Stream for T {}
+impl Stream for TcpStream {
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Stream for StreamOwned<ClientConnection, TcpStream> {
+    fn socket(&self) -> &TcpStream {
+        &self.sock
+    }
+}
 
 #[derive(Debug)]
 pub struct Answer {
@@ -94,13 +107,11 @@ impl Wire {
         let stream = TcpStream::connect(&surus.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Wire::over(stream.try_clone().unwrap(), stream)
+        Wire::over(stream)
     }
 
-    /// A client on an encrypted connection over this socket.
-    pub fn over(socket: TcpStream, stream: impl Stream + 'static) -> Wire {
+    pub fn over(stream: impl Stream + 'static) -> Wire {
         Wire {
-            socket,
             stream: Box::new(stream),
             read: Vec::new(),
         }
@@ -112,7 +123,7 @@ impl Wire {
     }
 
     pub fn close_sending(&mut self) {
-        self.socket.shutdown(Shutdown::Write).unwrap();
+        self.stream.socket().shutdown(Shutdown::Write).unwrap();
     }
 
     /// The next response, 1xx included. None if the connection has ended.

@@ -253,7 +253,7 @@ fn small_queue_does_not_wait_for_a_large_one() {
          source = 'sqlite:../tmp/jobs.sqlite'\n",
     );
     plain.table.run(
-        "with recursive n(i) as (select 1 union all select i + 1 from n where i < 3000) \
+        "with recursive n(i) as (select 1 union all select i + 1 from n where i < 60000) \
          insert into jobs (queue, payload, attempts, available_at, created_at) \
          select 'large', '{\"n\": ' || i || '}', 0, 0, 0 from n",
     );

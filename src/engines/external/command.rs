@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use surus_sys::process::{self, Orphan, User};
 
 use super::runtime_dir::{Home, OwnDir};
-use super::{ProgramKind, Spec, file_names, fpm};
+use super::{ProgramKind, Spec, file_names, fpm_config};
 use crate::launcher::{Child, Launcher, Role};
 
 /// Starts PHP.
@@ -148,7 +148,7 @@ impl Starter {
             user,
             env,
             listeners: match spec.way {
-                ProgramKind::Fpm => fpm::listeners(spec, home)?,
+                ProgramKind::Fpm => fpm_config::listeners(spec, home)?,
                 _ => Vec::new(),
             },
             home: home.path(""),
@@ -214,7 +214,7 @@ impl Starter {
                 }
                 if self.is_unprivileged() {
                     let count = self.listeners.len();
-                    let (name, value) = fpm::inherited(&self.home, count, FIRST_LISTENER);
+                    let (name, value) = fpm_config::inherited(&self.home, count, FIRST_LISTENER);
                     command.arg("--force-stderr").env(name, value);
                 }
             }

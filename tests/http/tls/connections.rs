@@ -239,8 +239,7 @@ fn proxy_header_precedes_tls() {
             client.write_tls(&mut hello).unwrap();
         }
         socket.write_all(&hello).unwrap();
-        let clone = socket.try_clone().unwrap();
-        let mut wire = Wire::over(clone, rustls::StreamOwned::new(client, socket));
+        let mut wire = Wire::over(rustls::StreamOwned::new(client, socket));
         let answer = wire.ask(GET).unwrap();
         assert_eq!(answer.seen("REMOTE_ADDR"), "192.0.2.1");
         assert_eq!(answer.seen("HTTPS"), "on");

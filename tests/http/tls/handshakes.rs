@@ -45,8 +45,7 @@ fn bytes_may_arrive_one_at_a_time() {
             socket.write_all(&[byte]).unwrap();
         }
     }
-    let clone = socket.try_clone().unwrap();
-    let mut wire = Wire::over(clone, rustls::StreamOwned::new(client, socket));
+    let mut wire = Wire::over(rustls::StreamOwned::new(client, socket));
     assert_eq!(wire.answer().unwrap().seen("HTTPS"), "on");
 }
 
@@ -60,7 +59,7 @@ fn plain_http_is_answered_with_400() {
         "G",
     ] {
         let socket = secure.socket();
-        let mut wire = Wire::over(socket.try_clone().unwrap(), socket);
+        let mut wire = Wire::over(socket);
         let answer = wire.ask(request).unwrap();
         assert_eq!(answer.status, 400);
         assert!(text(&answer.body).contains("https://"), "{answer:?}");

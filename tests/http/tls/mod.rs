@@ -116,10 +116,7 @@ impl Secure {
 
     pub fn connect_by(&self, client: ClientConnection) -> Wire {
         let socket = self.socket();
-        Wire::over(
-            socket.try_clone().unwrap(),
-            StreamOwned::new(client, socket),
-        )
+        Wire::over(StreamOwned::new(client, socket))
     }
 
     /// What curl prints. Its exit status must be 0.

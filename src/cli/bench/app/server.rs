@@ -25,8 +25,10 @@ const KEPT_LINES: usize = 40;
 /// Most characters of a reason.
 const REASON: usize = 300;
 
-/// Settings that a server must not share with the user's own server, and quiet logs.
-const SETTINGS: [(&str, &str); 7] = [
+/// Settings that a server must not share with the user's own server, those by which it runs on the
+/// engine that it is asked for, and quiet logs.
+const SETTINGS: [(&str, &str); 8] = [
+    ("SURUS_ENGINE_MUST_BOOT", "true"),
     ("SURUS_ADMIN_LISTEN", "127.0.0.1:0"),
     ("SURUS_ACCESS_LOG_FORMAT", "off"),
     ("SURUS_LOG_FORMAT", "text"),

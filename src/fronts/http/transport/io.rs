@@ -297,7 +297,7 @@ impl ConnectionState {
     /// bytes resets it, which would destroy the response that says why (RFC 9112, 9.6).
     pub async fn linger(&self) {
         // hyper has done so, unless it takes the connection for a tunnel.
-        if self.socket.shut_down().is_err() || self.ended.load(Ordering::Relaxed) {
+        if self.shut_down().is_err() || self.ended.load(Ordering::Relaxed) {
             return;
         }
         let silence = match self.timers.is_draining() {

@@ -76,7 +76,7 @@ impl Database {
                 "cannot open {path}; create the database, for example with `php artisan migrate`"
             )
         })?;
-        let tables = tables::Open::open(&file, tables)?;
+        let tables = tables::OpenTables::open(&file, tables)?;
         let (requests, arriving) = mpsc::channel();
         thread::watch(&file, requests.clone());
         std::thread::Builder::new()

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const NO_TABLE: i64 = 3600;
 
 /// An open database.
-pub struct Open {
+pub struct OpenTables {
     connection: Connection,
     jobs: String,
     failed: String,
@@ -25,8 +25,8 @@ pub struct Open {
     failed_columns: Option<Vec<String>>,
 }
 
-impl Open {
-    pub fn open(file: &Path, tables: &Tables) -> anyhow::Result<Open> {
+impl OpenTables {
+    pub fn open(file: &Path, tables: &Tables) -> anyhow::Result<OpenTables> {
         let path = file.display();
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(file, flags)
@@ -56,7 +56,7 @@ impl Open {
             );
         }
         let failed = columns(&tables.failed)?;
-        Ok(Open {
+        Ok(OpenTables {
             failed_columns: (!failed.is_empty()).then_some(failed),
             connection,
             jobs: quoted(&tables.jobs),
@@ -67,7 +67,7 @@ impl Open {
     /// Runs changes in one transaction.
     pub fn in_transaction<T>(
         &mut self,
-        run: impl FnOnce(&mut Open) -> anyhow::Result<T>,
+        run: impl FnOnce(&mut OpenTables) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         // A transaction that began as a reader could not become a writer.
         self.connection.execute_batch("begin immediate")?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use surus_sys::watch::DirectoryWatch;
 use tracing::warn;
 
-use super::tables::Open;
+use super::tables::OpenTables;
 use super::{Reply, Request};
 use crate::fronts::queue::job::{Fate, Job};
 
@@ -28,7 +28,7 @@ struct Waiting {
 }
 
 /// Runs requests until no [`Database`](super::Database) is left.
-pub fn run(mut tables: Open, arriving: Receiver<Request>) {
+pub fn run(mut tables: OpenTables, arriving: Receiver<Request>) {
     let mut waiting: Vec<Waiting> = Vec::new();
     let mut look_at = Instant::now();
     loop {
@@ -85,7 +85,7 @@ pub fn run(mut tables: Open, arriving: Receiver<Request>) {
 }
 
 /// Reserves jobs for all who wait, and returns those for whom there are none.
-fn receive(tables: &mut Open, waiting: Vec<Waiting>) -> Vec<Waiting> {
+fn receive(tables: &mut OpenTables, waiting: Vec<Waiting>) -> Vec<Waiting> {
     let mut still = Vec::new();
     for one in waiting {
         match tables.receive(&one.queue, one.lease, one.most) {
@@ -108,7 +108,7 @@ fn receive(tables: &mut Open, waiting: Vec<Waiting>) -> Vec<Waiting> {
 }
 
 /// Runs settlements and extensions in one transaction. If that fails, none of them has happened.
-fn settle(tables: &mut Open, requests: Vec<Request>) {
+fn settle(tables: &mut OpenTables, requests: Vec<Request>) {
     if requests.is_empty() {
         return;
     }
