@@ -217,3 +217,29 @@ pub fn ini_file_unreadable_to_php_is_rejected_with_its_name() {
         assert_eq!(get(&surus, "/"), Some((200, "hello".into())));
     }
 }
+
+/// Another php.ini, without these `disable_functions`, would be read instead.
+pub fn unreadable_directory_of_the_php_ini_is_rejected_with_its_name() {
+    let directory = format!("/etc/php/{}/fpm", crate::common::php::minor());
+    if !is_root() || !Path::new(&directory).is_dir() {
+        return;
+    }
+    let project = app(&[("index.php", "<?php echo 'hello';")]);
+    // In a mount namespace, because the directory is the system's.
+    let script = "mount -t tmpfs -o mode=0700 none \"$1\" || exit 99\n\
+                  exec \"$2\" serve \"$3\" --engine classic --listen 127.0.0.1:0";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, "sh", &directory]);
+    command.arg(env!("CARGO_BIN_EXE_surus")).arg(project.path());
+    let output = command.output().unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(99) || log.contains("unshare failed") {
+        eprintln!("skipped: no mount namespace");
+        return;
+    }
+    assert!(!output.status.success(), "{log}");
+    assert!(
+        log.contains("cannot read") && log.contains(&format!("{directory}/php.ini")),
+        "{log}"
+    );
+}

@@ -312,25 +312,44 @@ pub fn find(
     package: &str,
 ) -> anyhow::Result<PathBuf> {
     if let Some(program) = configured {
-        if !program.is_file() {
-            bail!(
-                "{setting} names {}, which does not exist",
-                program.display()
-            );
-        }
-        return Ok(program.to_path_buf());
+        return find_configured(program, setting);
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    places.extend(["/usr/sbin", "/usr/local/sbin", "/usr/bin"].map(PathBuf::from));
-    let candidates = names
-        .iter()
-        .flat_map(|name| places.iter().map(move |place| place.join(name)));
-    let found = candidates.into_iter().find(|program| program.is_file());
+    let found = names.iter().find_map(|name| in_path(Path::new(name)));
     found.with_context(|| {
         format!(
             "no {} in PATH; install it (Debian: {package}) or name it in {setting}",
             names.first().map_or("", String::as_str)
         )
     })
+}
+
+/// The absolute path of a configured program.
+pub fn find_configured(program: &Path, setting: &str) -> anyhow::Result<PathBuf> {
+    let found = resolved(program).filter(|found| found.is_file());
+    found.with_context(|| {
+        format!(
+            "{setting} names {}, which does not exist",
+            program.display()
+        )
+    })
+}
+
+/// The absolute path of a configured program, so that no later search with another PATH or
+/// directory finds another one. A bare name must be in PATH.
+pub fn resolved(program: &Path) -> Option<PathBuf> {
+    match program.file_name() == Some(program.as_os_str()) {
+        true => in_path(program),
+        false => std::path::absolute(program).ok(),
+    }
+}
+
+/// Finds a program in PATH or in a system directory outside an ordinary user's PATH.
+fn in_path(name: &Path) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    places.extend(["/usr/sbin", "/usr/local/sbin", "/usr/bin"].map(PathBuf::from));
+    // A relative directory in PATH is the current one, or below it.
+    let absolute = places.into_iter().filter(|place| place.is_absolute());
+    let mut programs = absolute.map(|place| place.join(name));
+    programs.find(|program| program.is_file())
 }

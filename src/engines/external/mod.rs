@@ -4,7 +4,7 @@
 mod builtin;
 mod cgi;
 mod cli;
-pub(super) mod command;
+pub(crate) mod command;
 mod connection;
 mod daemon;
 mod exchange;
