@@ -20,7 +20,7 @@ use crate::engines::{self, Settings};
 /// That is the configured user, and the one without configuration, because the file itself may name
 /// another. A file that any other user can replace may name neither root nor what root runs. For a
 /// process with one thread.
-pub(super) fn check(loaded: &Loaded, project: &Path, engine: Option<&str>) -> anyhow::Result<()> {
+pub(super) fn check(loaded: &Loaded, project: &Path) -> anyhow::Result<()> {
     if !process::has_other_users() {
         return Ok(());
     }
@@ -37,12 +37,11 @@ pub(super) fn check(loaded: &Loaded, project: &Path, engine: Option<&str>) -> an
         .filter(|user| user.uid != 0)
         .collect();
     let config = &loaded.config;
-    let libraries = libraries(config).filter(|_| runs_fpm(config, engine));
     let programs = programs(config).filter_map(|(setting, path)| match setting {
         INI_FILE => std::path::absolute(path).ok(),
         _ => command::resolved(path),
     });
-    let run = programs.chain(libraries).map(|path| (path, RUN));
+    let run = programs.map(|path| (path, RUN));
     let keys = keys(config).map(|(_, path)| (project.join(path), SERVE));
     for (path, danger) in run.chain(keys) {
         // One that cannot be opened is reported elsewhere.
@@ -131,35 +130,6 @@ fn keys(config: &Config) -> impl Iterator<Item = (&'static str, &PathBuf)> {
         .into_iter()
         .flat_map(|(setting, paths)| paths.iter().map(move |path| (setting, path)));
     files.chain(tls.client_ca.iter().map(|path| ("tls.client_ca", path)))
-}
-
-/// The libraries that php-fpm's master process loads as root. Other PHP processes have given up
-/// root before they read what to load.
-fn libraries(config: &Config) -> impl Iterator<Item = PathBuf> {
-    const LOADS: [&str; 4] = [
-        "extension",
-        "zend_extension",
-        "extension_dir",
-        "ffi.preload",
-    ];
-    let pools = config.pool.values().map(|pool| &pool.php);
-    let all = [&config.php].into_iter().chain(pools).flatten();
-    all.filter(|(name, _)| LOADS.contains(&name.as_str()))
-        .flat_map(|(name, value)| {
-            // PHP looks for a bare name in its own directory.
-            let is_path = move |value: &String| value.contains('/') || name == "extension_dir";
-            let paths = value.entries().into_iter().filter(is_path);
-            paths.map(|path| path.trim_matches('"').into())
-        })
-}
-
-/// Whether a pool runs on `fpm`. `engine` is the name on the command line.
-fn runs_fpm(config: &Config, engine: Option<&str>) -> bool {
-    let pools = config.pool.values().map(|pool| pool.engine.as_deref());
-    [engine, config.engine.name.as_deref()]
-        .into_iter()
-        .chain(pools)
-        .any(|name| name == Some("fpm"))
 }
 
 /// An error if a configuration that another user than root can replace names root, or what root

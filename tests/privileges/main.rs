@@ -187,6 +187,14 @@ const TESTS: &[Test] = &[
         configured::unreadable_directory_of_the_php_ini_is_rejected_with_its_name,
     ),
     (
+        "php_fpm_with_code_of_php_runs_it_without_root",
+        configured::php_fpm_with_code_of_php_runs_it_without_root,
+    ),
+    (
+        "keeper_keeps_no_socket_of_an_unprivileged_php_fpm",
+        configured::keeper_keeps_no_socket_of_an_unprivileged_php_fpm,
+    ),
+    (
         "replaceable_configuration_runs_no_code_as_root",
         configured::replaceable_configuration_runs_no_code_as_root,
     ),

@@ -7,7 +7,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 use surus_sys::process::{self, Orphan, User};
@@ -94,8 +94,10 @@ pub struct Starter {
     env: BTreeMap<OsString, OsString>,
     home: PathBuf,
     may_be_root: bool,
-    /// The sockets of a php-fpm that starts as PHP's user.
-    listeners: Vec<OwnedFd>,
+    /// The sockets of a php-fpm that starts as PHP's user, until it has started. A copy that stays
+    /// here would accept connections for a php-fpm that has exited.
+    listeners: Mutex<Vec<OwnedFd>>,
+    is_unprivileged: bool,
     /// What `roadrunner` runs.
     worker: Option<WorkerScript>,
 }
@@ -140,6 +142,10 @@ impl Starter {
                 directory: worker.directory.clone(),
             }),
         };
+        let listeners = match spec.way {
+            ProgramKind::Fpm => fpm::listeners(spec, home)?,
+            _ => Vec::new(),
+        };
         Ok(Starter {
             worker,
             way: spec.way,
@@ -147,10 +153,8 @@ impl Starter {
             may_be_root: user.as_ref().is_some_and(|(user, _)| user.uid == 0),
             user,
             env,
-            listeners: match spec.way {
-                ProgramKind::Fpm => fpm::listeners(spec, home)?,
-                _ => Vec::new(),
-            },
+            is_unprivileged: !listeners.is_empty(),
+            listeners: Mutex::new(listeners),
             home: home.path(""),
         })
     }
@@ -163,6 +167,7 @@ impl Starter {
         stdio: [OwnedFd; 3],
     ) -> anyhow::Result<Command> {
         let mut command = Command::new(&self.program);
+        let mut listeners = Vec::new();
         command.env_clear().envs(&self.env);
         for variable in extra.env.split(|byte| *byte == 0) {
             let mut parts = variable.splitn(2, |byte| *byte == b'=');
@@ -212,8 +217,13 @@ impl Starter {
                 if self.may_be_root {
                     command.arg("--allow-to-run-as-root");
                 }
-                if self.is_unprivileged() {
-                    let count = self.listeners.len();
+                if self.is_unprivileged {
+                    let mut kept = self
+                        .listeners
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner);
+                    listeners = std::mem::take(&mut *kept);
+                    let count = listeners.len();
                     let (name, value) = fpm::inherited(&self.home, count, FIRST_LISTENER);
                     command.arg("--force-stderr").env(name, value);
                 }
@@ -224,13 +234,11 @@ impl Starter {
         command.stdin(stdin).stdout(stdout).stderr(stderr);
         let driver = extra.driver.into_iter().flatten();
         let mut fds: Vec<_> = driver.zip([DRIVER_VARIABLES, DRIVER_HEAD]).collect();
-        for (listener, fd) in self.listeners.iter().zip(FIRST_LISTENER..) {
-            fds.push((listener.try_clone()?, fd));
-        }
+        fds.extend(listeners.into_iter().zip(FIRST_LISTENER..));
         // Another php-fpm opens its log and sockets as the current user; its children change to
         // the configured user.
         let user = self.user.as_ref();
-        let user = user.filter(|_| self.way != ProgramKind::Fpm || self.is_unprivileged());
+        let user = user.filter(|_| self.way != ProgramKind::Fpm || self.is_unprivileged);
         let orphan = match self.way {
             ProgramKind::Fpm => Orphan::Terminated,
             _ => Orphan::Killed,
@@ -238,11 +246,6 @@ impl Starter {
         let user = user.map(|(user, groups)| (user, groups.as_slice()));
         process::child(&mut command, user, orphan, fds)?;
         Ok(command)
-    }
-
-    /// Whether php-fpm starts as PHP's user.
-    fn is_unprivileged(&self) -> bool {
-        !self.listeners.is_empty()
     }
 }
 
