@@ -341,3 +341,30 @@ pub fn keeper_keeps_no_socket_of_an_unprivileged_php_fpm() {
         assert!(!of_fpm.contains(&leads_to), "{leads_to}");
     }
 }
+
+pub fn stopped_php_fpm_is_replaced() {
+    if !is_root() {
+        return;
+    }
+    let project = app(&[("index.php", "<?php echo 'hello';"), ("surus.toml", "")]);
+    chown(project.path(), Some(id_of("daemon")), None).unwrap();
+    let surus = start(project.path(), &["--engine", "fpm"], &[]);
+    assert_says_hello(&surus, "fpm");
+    let title = |pid: &u32| {
+        let title = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        title.starts_with(b"php-fpm: master")
+    };
+    let all = crate::server::descendants(surus.pid());
+    let master = *all.iter().find(|pid| title(pid)).unwrap();
+    let mut kill = Command::new("kill");
+    assert!(
+        kill.args(["-STOP", &master.to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
+    surus.wait_for_log(|log| log.contains("was stopped (SIGSTOP); killed"));
+    until("another one serves", || {
+        !title(&master) && get(&surus, "/").is_some_and(|(status, _)| status == 200)
+    });
+}

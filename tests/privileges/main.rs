@@ -195,6 +195,10 @@ const TESTS: &[Test] = &[
         configured::keeper_keeps_no_socket_of_an_unprivileged_php_fpm,
     ),
     (
+        "stopped_php_fpm_is_replaced",
+        configured::stopped_php_fpm_is_replaced,
+    ),
+    (
         "replaceable_configuration_runs_no_code_as_root",
         configured::replaceable_configuration_runs_no_code_as_root,
     ),
