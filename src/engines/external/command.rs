@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use surus_sys::process::{self, Orphan, User};
 
 use super::runtime_dir::{Home, OwnDir};
-use super::{ProgramKind, Spec, file_names, fpm};
+use super::{ProgramKind, Spec, file_names, fpm_master};
 use crate::launcher::{Child, Launcher, Role};
 
 /// Starts PHP.
@@ -143,7 +143,7 @@ impl Starter {
             }),
         };
         let listeners = match spec.way {
-            ProgramKind::Fpm => fpm::listeners(spec, home)?,
+            ProgramKind::Fpm => fpm_master::listeners(spec, home)?,
             _ => Vec::new(),
         };
         Ok(Starter {
@@ -224,7 +224,7 @@ impl Starter {
                         .unwrap_or_else(PoisonError::into_inner);
                     listeners = std::mem::take(&mut *kept);
                     let count = listeners.len();
-                    let (name, value) = fpm::inherited(&self.home, count, FIRST_LISTENER);
+                    let (name, value) = fpm_master::inherited(&self.home, count, FIRST_LISTENER);
                     command.arg("--force-stderr").env(name, value);
                 }
             }

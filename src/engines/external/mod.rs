@@ -10,6 +10,7 @@ mod daemon;
 mod exchange;
 mod file_names;
 mod fpm;
+mod fpm_master;
 pub(super) mod furnish;
 mod process;
 pub mod roadrunner;

@@ -1,0 +1,123 @@
+//! How php-fpm's master process starts: its configuration, user and sockets.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::Permissions;
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use anyhow::Context;
+use tracing::info;
+
+use super::Spec;
+use super::runtime_dir::OwnDir;
+
+/// The socket of a pool in its directory.
+pub fn socket(index: usize) -> String {
+    format!("{index}.sock")
+}
+
+/// Whether php-fpm's master process gives up root before it starts. php-fpm reads its settings as
+/// root otherwise, and so runs what they name. Its processes are then dumpable, so that scripts can
+/// read the memory of others of the same user.
+pub fn is_unprivileged(spec: &Spec) -> bool {
+    let is_other = spec.user.as_ref().is_some_and(|user| user.uid != 0);
+    is_other && (spec.is_replaceable || names_code(spec))
+}
+
+/// Whether the pool's settings or variables name files from which php-fpm's master process takes
+/// code or settings. PHP's user may be able to change those files, or what they name.
+fn names_code(spec: &Spec) -> bool {
+    const LOADS: [&str; 4] = [
+        "extension_dir",
+        "ffi.preload",
+        "opcache.preload",
+        "opcache.preload_user",
+    ];
+    // PHP, the dynamic loader, the C library and OpenSSL read such variables when they start.
+    const READS: [&str; 7] = [
+        "PHP", "LD_", "GCONV_", "GLIBC_", "MALLOC_", "LOCPATH", "OPENSSL_",
+    ];
+    let loads = |(name, value): &(String, String)| {
+        let is_library = ["extension", "zend_extension"].contains(&name.as_str());
+        // PHP looks for a bare name in its own directory.
+        LOADS.contains(&name.as_str()) || (is_library && value.contains('/'))
+    };
+    let reads = |name: &String| READS.iter().any(|begin| name.starts_with(begin));
+    spec.ini.iter().any(loads) || spec.env.keys().any(reads)
+}
+
+/// The sockets of a php-fpm that may not create them, in the order of the pools.
+pub fn listeners(spec: &Spec, home: &OwnDir) -> anyhow::Result<Vec<OwnedFd>> {
+    let listen = |index| {
+        let path = home.path(&socket(index));
+        let bind = || {
+            let listener = UnixListener::bind(&path)?;
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+            std::os::unix::fs::chown(&path, home.front(), None)?;
+            Ok::<_, io::Error>(listener.into())
+        };
+        bind().with_context(|| format!("cannot listen on {}", path.display()))
+    };
+    if spec.address.is_none() && !spec.is_replaceable && is_unprivileged(spec) {
+        info!(
+            pool = spec.name,
+            "the configuration names code or ini files for php-fpm ([php], [env]); its master \
+             process runs as PHP's user"
+        );
+    }
+    match spec.address {
+        None if is_unprivileged(spec) => (0..spec.workers).map(listen).collect(),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The variable by which php-fpm takes over listening sockets (`fpm_sockets.c`), for descriptors
+/// from this number on.
+pub fn inherited(home: &Path, count: usize, first: RawFd) -> (&'static str, OsString) {
+    let mut value = OsString::new();
+    for (index, fd) in (0..count).zip(first..) {
+        value.push(if index == 0 { "" } else { "," });
+        value.push(home.join(socket(index)));
+        value.push(format!("={fd}"));
+    }
+    ("FPM_SOCKETS", value)
+}
+
+/// The content of the configuration file.
+pub fn configuration(spec: &Spec, home: &OwnDir) -> anyhow::Result<String> {
+    // A process that is not root cannot open the pipe of its stderr, and writes there by
+    // `--force-stderr`.
+    let log = match is_unprivileged(spec) {
+        true => "/dev/null",
+        false => "/proc/self/fd/2",
+    };
+    let mut text = format!("[global]\nerror_log = {log}\nlog_level = warning\nlog_limit = 65536\n");
+    for index in 0..spec.workers {
+        let socket = home.path(&socket(index));
+        let socket = socket
+            .to_str()
+            .context("the path of a socket is not UTF-8")?;
+        write!(
+            text,
+            "[{index}]\nlisten = {socket}\nlisten.mode = 0600\n\
+             pm = static\npm.max_children = 1\npm.max_requests = {}\n\
+             clear_env = no\ncatch_workers_output = yes\ndecorate_workers_output = no\n\
+             security.limit_extensions =\n",
+            spec.max_requests
+        )?;
+        if is_unprivileged(spec) {
+            continue;
+        }
+        if let Some(front) = home.front() {
+            writeln!(text, "listen.owner = {front}")?;
+        }
+        if let Some(user) = &spec.user {
+            write!(text, "user = {}\ngroup = {}\n", user.uid, user.gid)?;
+        }
+    }
+    Ok(text)
+}
