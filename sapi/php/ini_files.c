@@ -47,12 +47,15 @@ bool surus_ini_choose(char **file)
 		*file = surus_settings.ini_file;
 		return is_readable(*file, " (engine.ini_file)");
 	}
-	if (!getenv("PHPRC") && access(fpm_ini, F_OK) == 0) {
+	if (getenv("PHPRC")) {
+		return true;
+	}
+	if (access(fpm_ini, F_OK) == 0) {
 		*file = fpm_ini;
 		setenv("PHP_INI_SCAN_DIR", "/etc/php/" SURUS_PHP_MINOR "/fpm/conf.d", 0);
-		return is_readable(*file, "");
 	}
-	return true;
+	/* Also fails if its directory cannot be entered: another php.ini would be read instead. */
+	return is_readable(fpm_ini, "");
 }
 
 /* Checks the files that PHP finds in one directory. */

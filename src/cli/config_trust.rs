@@ -1,7 +1,7 @@
 //! Checks that PHP's user cannot change the configuration of a server that root starts, nor the
 //! programs and settings that it names: they decide what root runs, and as whom PHP runs.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -13,13 +13,14 @@ use surus_sys::process::{self, User};
 use surus_sys::trusted_path;
 
 use crate::config::{Config, Loaded};
+use crate::engines::external::command;
 use crate::engines::{self, Settings};
 
 /// An error if PHP's user could have written one of the files, or could replace what root runs.
 /// That is the configured user, and the one without configuration, because the file itself may name
 /// another. A file that any other user can replace may name neither root nor what root runs. For a
 /// process with one thread.
-pub(super) fn check(loaded: &Loaded, project: &Path, engine: Option<&str>) -> anyhow::Result<()> {
+pub(super) fn check(loaded: &Loaded, project: &Path) -> anyhow::Result<()> {
     if !process::has_other_users() {
         return Ok(());
     }
@@ -36,9 +37,11 @@ pub(super) fn check(loaded: &Loaded, project: &Path, engine: Option<&str>) -> an
         .filter(|user| user.uid != 0)
         .collect();
     let config = &loaded.config;
-    let libraries = libraries(config).filter(|_| runs_fpm(config, engine));
-    let programs = programs(config).map(|(_, path)| path.to_path_buf());
-    let run = programs.chain(libraries).map(|path| (path, RUN));
+    let programs = programs(config).filter_map(|(setting, path)| match setting {
+        INI_FILE => std::path::absolute(path).ok(),
+        _ => command::resolved(path),
+    });
+    let run = programs.map(|path| (path, RUN));
     let keys = keys(config).map(|(_, path)| (project.join(path), SERVE));
     for (path, danger) in run.chain(keys) {
         // One that cannot be opened is reported elsewhere.
@@ -88,36 +91,35 @@ fn files(loaded: &Loaded) -> impl Iterator<Item = (&Path, &File)> {
     own.into_iter().chain(roadrunner)
 }
 
-/// Whether only root can write or replace the file. One from a pipe is root's, too.
+/// Whether only root can write or replace the file. One from a pipe is root's, too. A file with an
+/// access list has its mask in the bits of the group.
 fn is_roots(path: &Path, file: &File) -> bool {
-    let owner = file.metadata().map(|file| file.uid());
+    let only_root = |file: Metadata| file.uid() == 0 && file.mode() & 0o022 == 0;
     let path = std::path::absolute(path);
-    owner.is_ok_and(|owner| owner == 0)
+    file.metadata().is_ok_and(only_root)
         && path.is_ok_and(|path| match trusted_path::is_fixed(&path) {
             Ok(is_fixed) => is_fixed,
             Err(error) => error.kind() != ErrorKind::PermissionDenied,
         })
 }
 
+const INI_FILE: &str = "engine.ini_file";
+
 /// The programs and ini files that root runs or reads because the configuration names them: setting
 /// and path.
 fn programs(config: &Config) -> impl Iterator<Item = (&'static str, &Path)> {
     let engine = &config.engine;
     let programs = [
-        ("engine.ini_file", &engine.ini_file),
+        (INI_FILE, &engine.ini_file),
         ("engine.surus_php", &engine.surus_php),
         ("engine.php_cgi", &engine.php_cgi),
         ("engine.php_fpm", &engine.php_fpm),
         ("engine.php_cli", &engine.php_cli),
         ("engine.dynamic_loader", &engine.dynamic_loader),
     ];
-    programs.into_iter().filter_map(|(setting, path)| {
-        // A bare name is looked for in PATH, which is not the file's.
-        let path = path
-            .as_deref()
-            .filter(|path| path.components().count() > 1)?;
-        Some((setting, path))
-    })
+    programs
+        .into_iter()
+        .filter_map(|(setting, path)| Some((setting, path.as_deref()?)))
 }
 
 /// The files of `[tls]`, which root reads for the front end.
@@ -128,35 +130,6 @@ fn keys(config: &Config) -> impl Iterator<Item = (&'static str, &PathBuf)> {
         .into_iter()
         .flat_map(|(setting, paths)| paths.iter().map(move |path| (setting, path)));
     files.chain(tls.client_ca.iter().map(|path| ("tls.client_ca", path)))
-}
-
-/// The libraries that php-fpm's master process loads as root. Other PHP processes have given up
-/// root before they read what to load.
-fn libraries(config: &Config) -> impl Iterator<Item = PathBuf> {
-    const LOADS: [&str; 4] = [
-        "extension",
-        "zend_extension",
-        "extension_dir",
-        "ffi.preload",
-    ];
-    let pools = config.pool.values().map(|pool| &pool.php);
-    let all = [&config.php].into_iter().chain(pools).flatten();
-    all.filter(|(name, _)| LOADS.contains(&name.as_str()))
-        .flat_map(|(name, value)| {
-            // PHP looks for a bare name in its own directory.
-            let is_path = move |value: &String| value.contains('/') || name == "extension_dir";
-            let paths = value.entries().into_iter().filter(is_path);
-            paths.map(|path| path.trim_matches('"').into())
-        })
-}
-
-/// Whether a pool runs on `fpm`. `engine` is the name on the command line.
-fn runs_fpm(config: &Config, engine: Option<&str>) -> bool {
-    let pools = config.pool.values().map(|pool| pool.engine.as_deref());
-    [engine, config.engine.name.as_deref()]
-        .into_iter()
-        .chain(pools)
-        .any(|name| name == Some("fpm"))
 }
 
 /// An error if a configuration that another user than root can replace names root, or what root
@@ -182,6 +155,11 @@ fn refuse_what_root_runs(path: &Path, loaded: &Loaded) -> anyhow::Result<()> {
             config.engine.group.is_some() && engine.is_some_and(|user| !is_member(user)),
         ),
         ("http.user", front.is_some_and(|user| user.uid == 0)),
+        // Root connects to it.
+        (
+            "engine.php_fpm_address",
+            config.engine.php_fpm_address.is_some(),
+        ),
     ];
     let roots = roots.into_iter().filter(|(_, is_root)| *is_root);
     let roots = roots.map(|(setting, _)| setting);

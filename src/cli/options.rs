@@ -59,7 +59,7 @@ impl Project {
             config::env::of_process()?.into_iter(),
             engine,
         )?;
-        config_trust::check(&loaded, &self.directory()?, engine)?;
+        config_trust::check(&loaded, &self.directory()?)?;
         loaded.config.engine.is_replaceable = config_trust::replaceable(&loaded).is_some();
         Ok(loaded)
     }

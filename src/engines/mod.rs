@@ -261,11 +261,14 @@ pub fn plan(
             queue: bounds(settings),
         });
     }
+    let loader = settings.dynamic_loader.as_deref();
+    let loader =
+        loader.map(|loader| external::command::find_configured(loader, "engine.dynamic_loader"));
     let spec = Spec {
         name,
         engine: entry.name,
         program: find_program(settings.surus_php.as_deref())?,
-        loader: settings.dynamic_loader.clone(),
+        loader: loader.transpose()?,
         workers: process_count(entry, settings)?,
         script: entry.boots_script.then_some(script),
         reports_leaks: settings.reports_leaks,
@@ -462,13 +465,7 @@ pub fn find_user(settings: &Settings) -> anyhow::Result<Option<User>> {
 /// `../libexec` or in `../lib/surus`.
 pub fn find_program(configured: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(program) = configured {
-        if !program.is_file() {
-            bail!(
-                "engine.surus_php names {}, which does not exist",
-                program.display()
-            );
-        }
-        return Ok(program.to_path_buf());
+        return external::command::find_configured(program, "engine.surus_php");
     }
     let us =
         std::env::current_exe().context("cannot determine the path of the surus executable")?;

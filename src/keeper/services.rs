@@ -16,7 +16,7 @@ use super::{Directories, PrivilegedOperations, ServedDirectories};
 use crate::launcher::Role;
 
 /// The limit of running master processes per pool: the current one, a booting one, and some that
-/// drain.
+/// drain. The oldest is killed for another one.
 const MAX_MASTERS: usize = 16;
 /// The limit of directories for installed PHPs, per pool.
 const MOST_HOMES: usize = 16;
@@ -29,6 +29,8 @@ const MOST_PROBES: usize = 4;
 pub(super) struct Services<D: PrivilegedOperations> {
     duties: D,
     pub processes: Processes,
+    /// Master processes that have not been killed, oldest first: pool and process id.
+    masters: Vec<(u16, u32)>,
     homes: BTreeMap<u32, (u16, D::Home)>,
     next_home: u32,
     places: BTreeMap<u32, Opened<D::Trees>>,
@@ -49,6 +51,7 @@ impl<D: PrivilegedOperations> Services<D> {
         Services {
             duties,
             processes: Processes::default(),
+            masters: Vec::new(),
             homes: BTreeMap::new(),
             next_home: 1,
             places: BTreeMap::new(),
@@ -103,7 +106,8 @@ impl<D: PrivilegedOperations> Services<D> {
                     warn!("cannot read which functions PHP's settings disable: {error:#}");
                 }
             }
-            Kind::Probe { .. } | Kind::Master(_) | Kind::Event(_) | Kind::Server(_) => {}
+            Kind::Master(_) => self.masters.retain(|(_, master)| *master != pid),
+            Kind::Probe { .. } | Kind::Event(_) | Kind::Server(_) => {}
         }
     }
 
@@ -234,13 +238,33 @@ impl<D: PrivilegedOperations> Services<D> {
     fn master(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
         self.known(pool)?;
         let kind = Kind::Master(pool);
+        // Killed ones may take a while to exit.
         ensure!(
-            self.processes.count(kind) < MAX_MASTERS,
-            "{MAX_MASTERS} master processes of this pool run already"
+            self.processes.count(kind) < 2 * MAX_MASTERS,
+            "{MAX_MASTERS} killed master processes of this pool have not exited yet"
         );
+        self.make_room(pool);
         let pid = self.duties.master(pool, fds)?;
         self.processes.started(pid, kind);
+        self.masters.push((pool, pid));
         Ok(pid)
+    }
+
+    /// Kills the pool's oldest master process if there are too many. Scripts can have each one
+    /// replaced and keep it from draining, but must not keep another one from starting.
+    fn make_room(&mut self, pool: u16) {
+        let mut of_pool = self.masters.iter().filter(|(of, _)| *of == pool);
+        let Some((_, oldest)) = of_pool.next().copied() else {
+            return;
+        };
+        if of_pool.count() + 1 >= MAX_MASTERS {
+            warn!(
+                pid = oldest,
+                "too many master processes still have requests in flight; the oldest is killed"
+            );
+            self.processes.kill(oldest);
+            self.masters.retain(|(_, pid)| *pid != oldest);
+        }
     }
 
     fn home(&mut self, pool: u16) -> anyhow::Result<(u32, std::path::PathBuf)> {
@@ -283,5 +307,79 @@ impl<D: PrivilegedOperations> Services<D> {
         let pid = self.duties.php(*pool, home, role, fds)?;
         self.processes.started(pid, kind);
         Ok(pid)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::path::PathBuf;
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    /// Starts processes that never exit as master processes.
+    #[derive(Default)]
+    struct Sleepers(Vec<Child>);
+
+    impl PrivilegedOperations for Sleepers {
+        type Home = ();
+        type Trees = ();
+
+        fn grace(&self) -> Duration {
+            Duration::ZERO
+        }
+        fn place(&mut self) -> anyhow::Result<Directories<()>> {
+            bail!("none")
+        }
+        fn opener(&mut self, (): &()) -> anyhow::Result<(u32, OwnedFd)> {
+            bail!("none")
+        }
+        fn pools(&self) -> u16 {
+            2
+        }
+        fn most(&self, _: u16) -> usize {
+            0
+        }
+        fn master(&mut self, _: u16, _: Vec<OwnedFd>) -> anyhow::Result<u32> {
+            self.0.push(Command::new("sleep").arg("600").spawn()?);
+            Ok(self.0.last().map_or(0, Child::id))
+        }
+        fn home(&mut self, _: u16) -> anyhow::Result<(PathBuf, ())> {
+            bail!("none")
+        }
+        fn php(&mut self, _: u16, (): &mut (), _: Role, _: Vec<OwnedFd>) -> anyhow::Result<u32> {
+            bail!("none")
+        }
+        fn probed(&mut self, (): &mut ()) -> anyhow::Result<()> {
+            bail!("none")
+        }
+        fn certificates(&mut self) -> anyhow::Result<Vec<u8>> {
+            bail!("none")
+        }
+        fn connect(&mut self, _: u16) -> anyhow::Result<OwnedFd> {
+            bail!("none")
+        }
+    }
+
+    #[test]
+    fn master_above_the_limit_kills_the_oldest_of_its_pool() {
+        let mut services = Services::new(Sleepers::default());
+        services.master(1, Vec::new()).unwrap();
+        for _ in 0..MAX_MASTERS + 2 {
+            services.master(0, Vec::new()).unwrap();
+        }
+        let children = &mut services.duties.0;
+        for oldest in &mut children[1..3] {
+            assert_eq!(oldest.wait().unwrap().signal(), Some(9));
+        }
+        children.drain(1..3);
+        assert_eq!(children.len(), 1 + MAX_MASTERS);
+        for child in children {
+            assert!(child.try_wait().unwrap().is_none());
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 }

@@ -2,15 +2,21 @@
 
 use super::{Class, Rule};
 
-/// Patterns for compressed or archived files with these extensions: `.gz`, `.xz`, `.7z`, `.tgz`,
-/// `.tar.gz`, `.bz2`, `.zst`, `.zip` and the like.
-macro_rules! compressed {
-    ($($ending:literal),*) => {
+/// Patterns for rotated, renamed and compressed files of these names: with a number or date (`.1`,
+/// `-20260101`), `old` or `bak`, or the ending of a compressed file or archive (`.gz`, `.tar.gz`,
+/// `.7z`, `.bz2`, `.lz4`, `.lzma`, `.zst`, `.zip`, `.rar` and the like).
+macro_rules! rotated {
+    ($($name:literal),*) => {
         &[$(
-            concat!("*.", $ending, ".*z"),
-            concat!("*.", $ending, ".*z2"),
-            concat!("*.", $ending, ".*zst"),
-            concat!("*.", $ending, ".*zip"),
+            concat!($name, "[-._][0-9]*"),
+            concat!($name, "[-._]old*"),
+            concat!($name, "[-._]bak*"),
+            concat!($name, ".*z"),
+            concat!($name, ".*z[0-9]"),
+            concat!($name, ".*zst"),
+            concat!($name, ".*zip"),
+            concat!($name, ".*lzma"),
+            concat!($name, ".*rar"),
         )*]
     };
 }
@@ -238,7 +244,7 @@ pub(super) static CLASSES: &[Class] = &[
         patterns: &[
             "*.sql",
             "*.sql.*",
-            "*.sql-[0-9]*",
+            "*.sql-*",
             // Programs and templates that generate SQL.
             "!*.sql.js",
             "!*.sql.php",
@@ -264,7 +270,18 @@ pub(super) static CLASSES: &[Class] = &[
         name: "dumps and databases",
         reason: "they hold the users' data",
         rule: Rule::Both,
-        patterns: compressed!("dump", "sqlite", "sqlite3", "db", "rdb", "bson"),
+        patterns: rotated!(
+            "*.dump",
+            "*.pgsql",
+            "*.mysql",
+            "*.sqlite",
+            "*.sqlite3",
+            "*.db",
+            "*.db3",
+            "*.mdb",
+            "*.rdb",
+            "*.bson"
+        ),
     },
     Class {
         name: "logs",
@@ -272,14 +289,23 @@ pub(super) static CLASSES: &[Class] = &[
         rule: Rule::Both,
         patterns: &[
             "*.log",
-            "*.log.[0-9]*",
-            "*.log-[0-9]*",
-            "*.log.gz",
-            "*.log.old*",
             "error_log",
-            "error_log[-.][0-9]*",
+            "access_log",
             "php_errorlog",
+            "php_error_log",
         ],
+    },
+    Class {
+        name: "logs",
+        reason: "they hold addresses, sessions and errors with paths",
+        rule: Rule::Both,
+        patterns: rotated!(
+            "*.log",
+            "error_log",
+            "access_log",
+            "php_errorlog",
+            "php_error_log"
+        ),
     },
     Class {
         name: "container, CI and build files",

@@ -217,3 +217,154 @@ pub fn ini_file_unreadable_to_php_is_rejected_with_its_name() {
         assert_eq!(get(&surus, "/"), Some((200, "hello".into())));
     }
 }
+
+/// Another php.ini, without these `disable_functions`, would be read instead.
+pub fn unreadable_directory_of_the_php_ini_is_rejected_with_its_name() {
+    let directory = format!("/etc/php/{}/fpm", crate::common::php::minor());
+    if !is_root() || !Path::new(&directory).is_dir() {
+        return;
+    }
+    let project = app(&[("index.php", "<?php echo 'hello';")]);
+    // In a mount namespace, because the directory is the system's.
+    let script = "mount -t tmpfs -o mode=0700 none \"$1\" || exit 99\n\
+                  exec \"$2\" serve \"$3\" --engine classic --listen 127.0.0.1:0";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, "sh", &directory]);
+    command.arg(env!("CARGO_BIN_EXE_surus")).arg(project.path());
+    let output = command.output().unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(99) || log.contains("unshare failed") {
+        eprintln!("skipped: no mount namespace");
+        return;
+    }
+    assert!(!output.status.success(), "{log}");
+    assert!(
+        log.contains("cannot read") && log.contains(&format!("{directory}/php.ini")),
+        "{log}"
+    );
+}
+
+/// The configuration is root's, but names what PHP's user can change.
+pub fn php_fpm_with_code_of_php_runs_it_without_root() {
+    if !is_root() {
+        return;
+    }
+    let dir = app(&[]);
+    let php = id_of("www-data");
+    let drop = dir.path().join("drop");
+    std::fs::create_dir(&drop).unwrap();
+    set_permissions(&drop, Permissions::from_mode(0o1777)).unwrap();
+    let [zend, preload] = ["zend", "preload"].map(|name| compile(dir.path(), name));
+    let preloaded = dir.path().join("preloaded.php");
+    let text = format!(
+        "<?php @copy('/proc/self/status', '{}/preloaded-' . getmypid());",
+        drop.display()
+    );
+    std::fs::write(&preloaded, text).unwrap();
+    let ini = dir.path().join("ini");
+    std::fs::create_dir(&ini).unwrap();
+    let settings = format!(
+        "opcache.preload={}\nopcache.preload_user=root\n",
+        preloaded.display()
+    );
+    for name in ["a.ini", "php.ini"] {
+        std::fs::write(ini.join(name), &settings).unwrap();
+        chown(ini.join(name), Some(php), None).unwrap();
+    }
+    chown(&ini, Some(php), None).unwrap();
+    let route = "[engine]\nname = 'classic'\n[[route]]\nprefix = '/f/'\nengine = 'fpm'\n";
+    let option = format!("zend_extension={zend}");
+    for (text, args, way) in [
+        (
+            format!("[env]\nPHP_INI_SCAN_DIR = ':{}'\n", ini.display()),
+            &["--engine", "fpm"][..],
+            "preloaded",
+        ),
+        (
+            format!("[env]\nPHPRC = '{}'\n", ini.display()),
+            &["--engine", "fpm"],
+            "preloaded",
+        ),
+        (
+            format!("[env]\nLD_PRELOAD = '{preload}'\n"),
+            &["--engine", "fpm"],
+            "preload",
+        ),
+        (
+            format!(
+                "[php]\n'opcache.preload' = '{}'\n'opcache.preload_user' = 'root'\n",
+                preloaded.display()
+            ),
+            &["--engine", "fpm"],
+            "preloaded",
+        ),
+        (
+            format!("{route}[php]\nzend_extension = '{zend}'\n"),
+            &[],
+            "zend",
+        ),
+        (String::new(), &["--engine", "fpm", "-d", &option], "zend"),
+    ] {
+        let project = app(&[("index.php", "<?php echo 'hello';")]);
+        std::fs::write(project.path().join("surus.toml"), &text).unwrap();
+        let surus = start(project.path(), args, &[]);
+        assert_says_hello(&surus, &text);
+        let ways = loaded(dir.path());
+        assert!(ways.iter().any(|one| one == way), "{text} {ways:?}");
+        std::mem::drop(surus);
+        for file in std::fs::read_dir(&drop).unwrap().flatten() {
+            std::fs::remove_file(file.path()).unwrap();
+        }
+    }
+}
+
+/// A copy of the sockets would accept connections for a php-fpm that has exited.
+pub fn keeper_keeps_no_socket_of_an_unprivileged_php_fpm() {
+    if !is_root() {
+        return;
+    }
+    let project = app(&[("index.php", "<?php echo 'hello';"), ("surus.toml", "")]);
+    chown(project.path(), Some(id_of("daemon")), None).unwrap();
+    let surus = start(project.path(), &["--engine", "fpm"], &[]);
+    assert_says_hello(&surus, "fpm");
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+    let of_fpm: Vec<_> = sockets
+        .lines()
+        .filter(|line| line.ends_with("/0.sock"))
+        .filter_map(|line| line.split_whitespace().nth(6))
+        .map(|inode| format!("socket:[{inode}]"))
+        .collect();
+    assert!(!of_fpm.is_empty(), "{sockets}");
+    for fd in std::fs::read_dir(format!("/proc/{}/fd", surus.pid())).unwrap() {
+        let leads_to = std::fs::read_link(fd.unwrap().path()).unwrap_or_default();
+        let leads_to = leads_to.to_string_lossy().into_owned();
+        assert!(!of_fpm.contains(&leads_to), "{leads_to}");
+    }
+}
+
+pub fn stopped_php_fpm_is_replaced() {
+    if !is_root() {
+        return;
+    }
+    let project = app(&[("index.php", "<?php echo 'hello';"), ("surus.toml", "")]);
+    chown(project.path(), Some(id_of("daemon")), None).unwrap();
+    let surus = start(project.path(), &["--engine", "fpm"], &[]);
+    assert_says_hello(&surus, "fpm");
+    let title = |pid: &u32| {
+        let title = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        title.starts_with(b"php-fpm: master")
+    };
+    let all = crate::server::descendants(surus.pid());
+    let master = *all.iter().find(|pid| title(pid)).unwrap();
+    let mut kill = Command::new("kill");
+    assert!(
+        kill.args(["-STOP", &master.to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
+    surus.wait_for_log(|log| log.contains("was stopped (SIGSTOP); killed"));
+    until("another one serves", || {
+        !title(&master) && get(&surus, "/").is_some_and(|(status, _)| status == 200)
+    });
+}

@@ -159,6 +159,10 @@ const TESTS: &[Test] = &[
         trust::program_or_ini_file_writable_by_php_is_rejected_for_root,
     ),
     (
+        "bare_program_is_looked_for_in_path_only",
+        trust::bare_program_is_looked_for_in_path_only,
+    ),
+    (
         "php_settings_are_not_stored_where_another_user_can_replace_them",
         trust::php_settings_are_not_stored_where_another_user_can_replace_them,
     ),
@@ -177,6 +181,22 @@ const TESTS: &[Test] = &[
     (
         "every_engine_serves_with_the_capabilities_of_the_systemd_unit",
         capabilities::every_engine_serves_with_the_capabilities_of_the_systemd_unit,
+    ),
+    (
+        "unreadable_directory_of_the_php_ini_is_rejected_with_its_name",
+        configured::unreadable_directory_of_the_php_ini_is_rejected_with_its_name,
+    ),
+    (
+        "php_fpm_with_code_of_php_runs_it_without_root",
+        configured::php_fpm_with_code_of_php_runs_it_without_root,
+    ),
+    (
+        "keeper_keeps_no_socket_of_an_unprivileged_php_fpm",
+        configured::keeper_keeps_no_socket_of_an_unprivileged_php_fpm,
+    ),
+    (
+        "stopped_php_fpm_is_replaced",
+        configured::stopped_php_fpm_is_replaced,
     ),
     (
         "replaceable_configuration_runs_no_code_as_root",

@@ -95,6 +95,10 @@ pub fn replaceable_configuration_that_names_root_or_programs_is_rejected_for_roo
         "[engine]\ngroup = 'shadow'\n",
         "[engine]\nuser = 'games'\ngroup = 'disk'\n",
         "[engine]\nphp_cli = '/usr/bin/php'\n",
+        "[engine]\nphp_cli = 'php'\n",
+        "[engine]\nsurus_php = 'bash'\n",
+        "[engine]\ndynamic_loader = 'bash'\n",
+        "[engine]\nphp_fpm_address = 'unix:/run/s'\n",
         "[engine]\nini_file = '/etc/hostname'\n",
         "[http]\nuser = 'root'\n",
     ];
@@ -102,13 +106,22 @@ pub fn replaceable_configuration_that_names_root_or_programs_is_rejected_for_roo
     assert!(works, "{said}");
     for text in rejected {
         std::fs::write(&file, text).unwrap();
-        for (owner, of_directory) in [(other, 0), (0, other), (other, other)] {
-            chown(&file, Some(owner), None).unwrap();
+        // Also a file of root's that another group may write to.
+        for (owner, of_directory, mode) in [
+            (other, 0, 0o644),
+            (0, other, 0o644),
+            (other, other, 0o644),
+            (0, 0, 0o664),
+        ] {
+            chown(&file, Some(owner), Some(id_of("games"))).unwrap();
+            set_permissions(&file, Permissions::from_mode(mode)).unwrap();
             chown(dir.path(), Some(of_directory), None).unwrap();
             let log = Surus::spawn(dir.path(), &[], &[]).err().unwrap();
             assert!(log.contains("can replace the file"), "{text} {log}");
         }
     }
+    set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    chown(dir.path(), Some(other), None).unwrap();
     // A link that its owner can replace.
     let roots = app(&[("other.toml", "[engine]\nuser = 'root'\n")]);
     std::fs::remove_file(&file).unwrap();
@@ -122,6 +135,25 @@ pub fn replaceable_configuration_that_names_root_or_programs_is_rejected_for_roo
     chown(dir.path(), Some(0), None).unwrap();
     chown(&file, Some(id_of("games")), None).unwrap();
     assert_serves(&start(dir.path(), &[], &env));
+}
+
+/// An empty file of this name in the current directory once let root run the one in PATH.
+pub fn bare_program_is_looked_for_in_path_only() {
+    let (dir, path) = (hello(), app(&[("other", "#!/bin/sh\n")]));
+    std::fs::write(dir.path().join("surus.toml"), "").unwrap();
+    std::fs::write(dir.path().join("prog"), "").unwrap();
+    let said = |name: &str| {
+        let checked = Command::new(env!("CARGO_BIN_EXE_surus"))
+            .args(["check", "."])
+            .current_dir(dir.path())
+            .env("SURUS_ENGINE_SURUS_PHP", name)
+            .env("PATH", format!(".:{}", path.path().display()))
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat()).into_owned()
+    };
+    assert!(said("prog").contains("engine.surus_php names prog, which does not exist"));
+    assert!(!said("other").contains("does not exist"));
 }
 
 pub fn roadrunner_configuration_that_names_root_is_rejected_for_root() {

@@ -70,6 +70,44 @@ fn master_process_stopped_by_a_script_is_replaced() {
     }
 }
 
+/// Without a check, requests would wait for engine.boot_timeout.
+#[test]
+fn booting_master_process_that_is_stopped_is_resumed_or_replaced() {
+    for engine in ["fork", "rewind"] {
+        let dir = app();
+        let hold = dir.path().join("hold");
+        let boot = format!(
+            "while (file_exists('{}')) {{ clearstatcache(); usleep(1000); }} {BOOT}",
+            hold.display()
+        );
+        let env = [("SURUS_ENGINE_BOOT_TIMEOUT", "600s")];
+        let site = boot_in(dir, engine, &boot, &["--workers", "1"], &env).unwrap();
+        std::fs::write(&hold, "").unwrap();
+        let template = site.template();
+        kill(template, "KILL");
+        let mut booting = 0;
+        until("another one boots", || {
+            booting = site.template();
+            booting != template
+        });
+        // Surus may resume it before this test can see that it has stopped.
+        let stop = || {
+            let mut kill = std::process::Command::new("kill");
+            kill.args(["-STOP", &booting.to_string()]).status().unwrap();
+        };
+        stop();
+        until("it is resumed", || {
+            site.surus.log().contains("while it booted; resumed")
+        });
+        until("it is killed", || {
+            stop();
+            !lives(booting)
+        });
+        std::fs::remove_file(&hold).unwrap();
+        assert_eq!(site.get("/hello.php").body, "hello", "{engine}");
+    }
+}
+
 #[test]
 fn master_process_killed_by_a_script_is_replaced() {
     // The second one is a real-time signal, which few programs know.

@@ -7,13 +7,13 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 use surus_sys::process::{self, Orphan, User};
 
 use super::runtime_dir::{Home, OwnDir};
-use super::{ProgramKind, Spec, file_names, fpm_config};
+use super::{ProgramKind, Spec, file_names, fpm_master};
 use crate::launcher::{Child, Launcher, Role};
 
 /// Starts PHP.
@@ -94,8 +94,10 @@ pub struct Starter {
     env: BTreeMap<OsString, OsString>,
     home: PathBuf,
     may_be_root: bool,
-    /// The sockets of a php-fpm that starts as PHP's user.
-    listeners: Vec<OwnedFd>,
+    /// The sockets of a php-fpm that starts as PHP's user, until it has started. A copy that stays
+    /// here would accept connections for a php-fpm that has exited.
+    listeners: Mutex<Vec<OwnedFd>>,
+    is_unprivileged: bool,
     /// What `roadrunner` runs.
     worker: Option<WorkerScript>,
 }
@@ -140,6 +142,10 @@ impl Starter {
                 directory: worker.directory.clone(),
             }),
         };
+        let listeners = match spec.way {
+            ProgramKind::Fpm => fpm_master::listeners(spec, home)?,
+            _ => Vec::new(),
+        };
         Ok(Starter {
             worker,
             way: spec.way,
@@ -147,10 +153,8 @@ impl Starter {
             may_be_root: user.as_ref().is_some_and(|(user, _)| user.uid == 0),
             user,
             env,
-            listeners: match spec.way {
-                ProgramKind::Fpm => fpm_config::listeners(spec, home)?,
-                _ => Vec::new(),
-            },
+            is_unprivileged: !listeners.is_empty(),
+            listeners: Mutex::new(listeners),
             home: home.path(""),
         })
     }
@@ -163,6 +167,7 @@ impl Starter {
         stdio: [OwnedFd; 3],
     ) -> anyhow::Result<Command> {
         let mut command = Command::new(&self.program);
+        let mut listeners = Vec::new();
         command.env_clear().envs(&self.env);
         for variable in extra.env.split(|byte| *byte == 0) {
             let mut parts = variable.splitn(2, |byte| *byte == b'=');
@@ -212,9 +217,14 @@ impl Starter {
                 if self.may_be_root {
                     command.arg("--allow-to-run-as-root");
                 }
-                if self.is_unprivileged() {
-                    let count = self.listeners.len();
-                    let (name, value) = fpm_config::inherited(&self.home, count, FIRST_LISTENER);
+                if self.is_unprivileged {
+                    let mut kept = self
+                        .listeners
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner);
+                    listeners = std::mem::take(&mut *kept);
+                    let count = listeners.len();
+                    let (name, value) = fpm_master::inherited(&self.home, count, FIRST_LISTENER);
                     command.arg("--force-stderr").env(name, value);
                 }
             }
@@ -224,13 +234,11 @@ impl Starter {
         command.stdin(stdin).stdout(stdout).stderr(stderr);
         let driver = extra.driver.into_iter().flatten();
         let mut fds: Vec<_> = driver.zip([DRIVER_VARIABLES, DRIVER_HEAD]).collect();
-        for (listener, fd) in self.listeners.iter().zip(FIRST_LISTENER..) {
-            fds.push((listener.try_clone()?, fd));
-        }
+        fds.extend(listeners.into_iter().zip(FIRST_LISTENER..));
         // Another php-fpm opens its log and sockets as the current user; its children change to
         // the configured user.
         let user = self.user.as_ref();
-        let user = user.filter(|_| self.way != ProgramKind::Fpm || self.is_unprivileged());
+        let user = user.filter(|_| self.way != ProgramKind::Fpm || self.is_unprivileged);
         let orphan = match self.way {
             ProgramKind::Fpm => Orphan::Terminated,
             _ => Orphan::Killed,
@@ -238,11 +246,6 @@ impl Starter {
         let user = user.map(|(user, groups)| (user, groups.as_slice()));
         process::child(&mut command, user, orphan, fds)?;
         Ok(command)
-    }
-
-    /// Whether php-fpm starts as PHP's user.
-    fn is_unprivileged(&self) -> bool {
-        !self.listeners.is_empty()
     }
 }
 
@@ -312,25 +315,44 @@ pub fn find(
     package: &str,
 ) -> anyhow::Result<PathBuf> {
     if let Some(program) = configured {
-        if !program.is_file() {
-            bail!(
-                "{setting} names {}, which does not exist",
-                program.display()
-            );
-        }
-        return Ok(program.to_path_buf());
+        return find_configured(program, setting);
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    places.extend(["/usr/sbin", "/usr/local/sbin", "/usr/bin"].map(PathBuf::from));
-    let candidates = names
-        .iter()
-        .flat_map(|name| places.iter().map(move |place| place.join(name)));
-    let found = candidates.into_iter().find(|program| program.is_file());
+    let found = names.iter().find_map(|name| in_path(Path::new(name)));
     found.with_context(|| {
         format!(
             "no {} in PATH; install it (Debian: {package}) or name it in {setting}",
             names.first().map_or("", String::as_str)
         )
     })
+}
+
+/// The absolute path of a configured program.
+pub fn find_configured(program: &Path, setting: &str) -> anyhow::Result<PathBuf> {
+    let found = resolved(program).filter(|found| found.is_file());
+    found.with_context(|| {
+        format!(
+            "{setting} names {}, which does not exist",
+            program.display()
+        )
+    })
+}
+
+/// The absolute path of a configured program, so that no later search with another PATH or
+/// directory finds another one. A bare name must be in PATH.
+pub fn resolved(program: &Path) -> Option<PathBuf> {
+    match program.file_name() == Some(program.as_os_str()) {
+        true => in_path(program),
+        false => std::path::absolute(program).ok(),
+    }
+}
+
+/// Finds a program in PATH or in a system directory outside an ordinary user's PATH.
+fn in_path(name: &Path) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    places.extend(["/usr/sbin", "/usr/local/sbin", "/usr/bin"].map(PathBuf::from));
+    // A relative directory in PATH is the current one, or below it.
+    let absolute = places.into_iter().filter(|place| place.is_absolute());
+    let mut programs = absolute.map(|place| place.join(name));
+    programs.find(|program| program.is_file())
 }

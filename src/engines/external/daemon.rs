@@ -9,6 +9,7 @@ use anyhow::Context;
 use surus_sys::process;
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use super::command::{Extra, Launch, nothing};
 use crate::launcher::{Child, Role};
@@ -55,6 +56,22 @@ struct State {
 /// How long a process may take to exit before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The interval of checks for a stopped process.
+const STOPPED_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Returns when two checks in a row have found the process stopped. A script can stop a process
+/// that runs as PHP's user.
+async fn stays_stopped(pid: u32) {
+    let mut found = 0;
+    while found < 2 {
+        tokio::time::sleep(STOPPED_INTERVAL).await;
+        found = match process::state(pid) {
+            Some('T') => found + 1,
+            _ => 0,
+        };
+    }
+}
+
 impl Daemon {
     /// Starts the process; the pipe carries its output.
     pub async fn start(launch: &Launch) -> anyhow::Result<(Daemon, pipe::Receiver)> {
@@ -91,6 +108,11 @@ impl Daemon {
         tokio::spawn(async move {
             let exit = tokio::select! {
                 exit = child.0.wait() => exit,
+                () = stays_stopped(pid) => {
+                    warn!(pid, "PHP's process was stopped (SIGSTOP); killed");
+                    child.0.kill_group();
+                    child.0.wait().await
+                }
                 // A kill must not wait for the stop timeout.
                 () = state.killed.cancelled() => {
                     child.0.kill_group();

@@ -23,10 +23,9 @@ use super::command;
 use super::connection::{Address, Stream};
 use super::daemon::{Daemon, ExitHandle};
 use super::exchange::{Exchange, Reply};
-use super::fpm_config::socket;
 use super::runtime_dir::Home;
 use super::slots::{ProcessSlot, ProcessSlots};
-use super::{Php, Spec, no_slot};
+use super::{Php, Spec, fpm_master, no_slot};
 use crate::engine::Pending;
 use crate::event::{Body, Event, Failure};
 use crate::launcher::{Launch, ProcessSignal};
@@ -87,7 +86,7 @@ impl Fpm {
         ));
         let fpm = Fpm(Arc::new(Inner {
             pools: (0..spec.workers)
-                .map(|index| pool(Address::Unix(home.path(&socket(index)))))
+                .map(|index| pool(Address::Unix(home.path(&fpm_master::socket(index)))))
                 .collect(),
             daemon: Some(daemon),
             slots,

@@ -2,7 +2,7 @@
 
 use super::file_names::{CONFIGURATION, DRIVER, KEY, REPORT, ROUTER, UPLOADS, variables};
 use super::runtime_dir::OwnDir;
-use super::{ProgramKind, Spec, builtin, cli, fpm_config};
+use super::{ProgramKind, Spec, builtin, cli, fpm_master};
 
 /// Creates a directory with everything that PHP needs to start. `front` is the user of the front
 /// end, if different.
@@ -14,7 +14,7 @@ pub fn furnish(spec: &Spec, front: Option<u32>) -> anyhow::Result<OwnDir> {
         ProgramKind::Cli => drop(home.put(DRIVER, cli::DRIVER)?),
         ProgramKind::Fpm if spec.address.is_some() => {}
         ProgramKind::Fpm => {
-            drop(home.put(CONFIGURATION, &fpm_config::configuration(spec, &home)?)?)
+            drop(home.put(CONFIGURATION, &fpm_master::configuration(spec, &home)?)?)
         }
         ProgramKind::RoadRunner => home.directory_for_front(UPLOADS)?,
         ProgramKind::Builtin => {

@@ -4,13 +4,13 @@
 mod builtin;
 mod cgi;
 mod cli;
-pub(super) mod command;
+pub(crate) mod command;
 mod connection;
 mod daemon;
 mod exchange;
 mod file_names;
 mod fpm;
-mod fpm_config;
+mod fpm_master;
 pub(super) mod furnish;
 mod process;
 pub mod roadrunner;

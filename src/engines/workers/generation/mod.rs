@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 use self::in_flight::{Answer, DispatchError, InFlightRequest, Key, Progress};
 use self::master::{Spec, StartedMaster};
 use self::state::GenerationState;
+use self::stopped::Stopped;
 use super::ipc::await_response;
 use super::ipc::doorbell::RingPoller;
 use super::ipc::requests::{Inbox, SendError};
@@ -126,6 +127,8 @@ impl Generation {
     ) -> anyhow::Result<()> {
         let limited = tokio::time::sleep(limit);
         let mut limited = std::pin::pin!(limited);
+        let mut checks = tokio::time::interval(stopped::PAUSE);
+        let mut stopped = Stopped::default();
         let (mut listening, mut word) = (true, [0]);
         loop {
             if self.shared.has_master_exited() {
@@ -153,6 +156,7 @@ impl Generation {
             }
             tokio::select! {
                 () = self.shared.changed.notified() => {}
+                _ = checks.tick() => stopped.check_boot(&self.shared),
                 // If no process can announce itself any more, the master process is about to report
                 // their exits.
                 said = waiting.receive(&mut word), if listening => {

@@ -254,11 +254,17 @@ impl GenerationState {
 
     /// The master process's id, from the end of its boot until it exits.
     pub fn master(&self) -> Option<u32> {
-        let pid = self.master.get().copied();
-        pid.filter(|_| self.report.get().is_some() && !self.has_master_exited())
+        let pid = self.started_master();
+        pid.filter(|_| self.report.get().is_some())
     }
 
-    /// Signals the master process, whose id `master` has just returned.
+    /// The master process's id, until it exits.
+    pub fn started_master(&self) -> Option<u32> {
+        let pid = self.master.get().copied();
+        pid.filter(|_| !self.has_master_exited())
+    }
+
+    /// Signals the master process, whose id `master` or `started_master` has just returned.
     pub fn signal_master(&self, pid: u32, which: ProcessSignal) -> io::Result<()> {
         match (&self.launcher, which) {
             (Some(launcher), _) => {

@@ -10,7 +10,7 @@ use super::state::GenerationState;
 use crate::launcher::{Pid, ProcessSignal};
 
 /// The interval of checks.
-const PAUSE: Duration = Duration::from_millis(250);
+pub const PAUSE: Duration = Duration::from_millis(250);
 
 /// A master process that stays stopped for so long, although it is told to continue, is killed.
 const FOR_GOOD: Duration = Duration::from_millis(700);
@@ -86,6 +86,38 @@ impl Stopped {
             }
             false => ProcessSignal::Resume,
         };
+        if let Err(error) = shared.signal_master(pid, which) {
+            error!(pid, %error, "cannot signal the master process");
+        }
+    }
+
+    /// Resumes a master process that is stopped while it boots, and kills one that is stopped
+    /// again. The boot then fails, and the caller starts another one.
+    pub fn check_boot(&mut self, shared: &GenerationState) {
+        let Some(pid) = shared.started_master() else {
+            return;
+        };
+        if find(pid) != Found::Stopped {
+            return;
+        }
+        let which = match self.since {
+            None => {
+                warn!(
+                    pid,
+                    "the master process was stopped (SIGSTOP) while it booted; resumed"
+                );
+                ProcessSignal::Resume
+            }
+            Some(_) => {
+                error!(
+                    pid,
+                    "the master process was stopped again while it booted; killed"
+                );
+                ProcessSignal::Kill
+            }
+        };
+        shared.repaired("master_stopped");
+        self.since.get_or_insert_with(Instant::now);
         if let Err(error) = shared.signal_master(pid, which) {
             error!(pid, %error, "cannot signal the master process");
         }

@@ -293,13 +293,13 @@ impl Outbox {
             .kill(self.index, &self.pid, Killed::ProtocolError);
     }
 
-    /// The worker is done with the event that it has answered.
+    /// The worker is done with its event. A short response ends together with it.
     fn finished(&mut self) {
+        let now = Instant::now();
         if let Some(answered) = self.answered.take() {
-            let now = Instant::now();
             self.shared.warm_worker.end(now.duration_since(answered));
-            self.shared.polling.request_ended(now);
         }
+        self.shared.polling.request_ended(now);
     }
 
     /// The worker has exited: the event that it held gets no complete response.

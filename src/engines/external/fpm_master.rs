@@ -1,5 +1,4 @@
-//! The configuration file of php-fpm, the sockets that its master process inherits, and the user that
-//! it runs as.
+//! How php-fpm's master process starts: its configuration, user and sockets.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -11,11 +10,12 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use anyhow::Context;
+use tracing::info;
 
 use super::Spec;
 use super::runtime_dir::OwnDir;
 
-/// The name of a pool's socket.
+/// The socket of a pool in its directory.
 pub fn socket(index: usize) -> String {
     format!("{index}.sock")
 }
@@ -24,7 +24,30 @@ pub fn socket(index: usize) -> String {
 /// root otherwise, and so runs what they name. Its processes are then dumpable, so that scripts can
 /// read the memory of others of the same user.
 pub fn is_unprivileged(spec: &Spec) -> bool {
-    spec.is_replaceable && spec.user.as_ref().is_some_and(|user| user.uid != 0)
+    let is_other = spec.user.as_ref().is_some_and(|user| user.uid != 0);
+    is_other && (spec.is_replaceable || names_code(spec))
+}
+
+/// Whether the pool's settings or variables name files from which php-fpm's master process takes
+/// code or settings. PHP's user may be able to change those files, or what they name.
+fn names_code(spec: &Spec) -> bool {
+    const LOADS: [&str; 4] = [
+        "extension_dir",
+        "ffi.preload",
+        "opcache.preload",
+        "opcache.preload_user",
+    ];
+    // PHP, the dynamic loader, the C library and OpenSSL read such variables when they start.
+    const READS: [&str; 7] = [
+        "PHP", "LD_", "GCONV_", "GLIBC_", "MALLOC_", "LOCPATH", "OPENSSL_",
+    ];
+    let loads = |(name, value): &(String, String)| {
+        let is_library = ["extension", "zend_extension"].contains(&name.as_str());
+        // PHP looks for a bare name in its own directory.
+        LOADS.contains(&name.as_str()) || (is_library && value.contains('/'))
+    };
+    let reads = |name: &String| READS.iter().any(|begin| name.starts_with(begin));
+    spec.ini.iter().any(loads) || spec.env.keys().any(reads)
 }
 
 /// The sockets of a php-fpm that may not create them, in the order of the pools.
@@ -39,6 +62,13 @@ pub fn listeners(spec: &Spec, home: &OwnDir) -> anyhow::Result<Vec<OwnedFd>> {
         };
         bind().with_context(|| format!("cannot listen on {}", path.display()))
     };
+    if spec.address.is_none() && !spec.is_replaceable && is_unprivileged(spec) {
+        info!(
+            pool = spec.name,
+            "the configuration names code or ini files for php-fpm ([php], [env]); its master \
+             process runs as PHP's user"
+        );
+    }
     match spec.address {
         None if is_unprivileged(spec) => (0..spec.workers).map(listen).collect(),
         _ => Ok(Vec::new()),
