@@ -1,4 +1,5 @@
-//! Adaptive busy polling: decides who polls for up to 100 µs before it blocks, and for what.
+//! Adaptive busy polling: decides whether Surus and workers poll for up to 100 µs before they
+//! block.
 //!
 //! On an idle CPU of a virtual machine, waking a sleeping thread costs about 30 µs of latency and
 //! 15 µs of the waker's CPU, which is longer than a short script takes. If one request comes at a
@@ -104,7 +105,7 @@ impl PollPolicy {
         self.record(&self.response, took, has_polled);
     }
 
-    /// Records a wait. If nobody polls, the CPUs sleep, and a wait is longer by the time that two
+    /// Records a wait. Without polling, the CPUs sleep, and a wait is longer by the time that two
     /// wake-ups take: of the worker and Surus, or of the client and Surus.
     fn record(&self, wait: &UsualWait, took: Duration, has_polled: bool) {
         let wake_ups = match has_polled {

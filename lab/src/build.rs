@@ -35,7 +35,7 @@ fn exists(program: &str) -> bool {
     files.any(|file| file.is_file())
 }
 
-/// Builds a contestant in `to` unless that has been done. The error says why it cannot be.
+/// Builds a contestant in `to`, once. The error says why the build failed.
 pub fn build(manifest: &Manifest, words: &Words, to: &Path) -> anyhow::Result<()> {
     let stamp = to.join(".built");
     let source = hash(&[&manifest.directory])?;

@@ -1,4 +1,4 @@
-//! What is measured of a load.
+//! The quantities measured under a load.
 
 use std::collections::BTreeMap;
 

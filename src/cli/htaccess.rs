@@ -10,7 +10,7 @@ use crate::app::site::{MAX_HTACCESS, Problem, Scope, read_htaccess};
 
 /// A sentence for each such line below the document root.
 pub(super) fn problems(root: &Path) -> Vec<String> {
-    // The server follows links, too. One to what the site is in has no end.
+    // The server follows links, too. A link to a parent directory would have no end.
     let site = root.to_path_buf();
     let leads_above = move |path: &Path| {
         let real = path.canonicalize();

@@ -48,7 +48,7 @@ Examples:
   surus serve /srv/app --listen 8080    serve another one at http://127.0.0.1:8080
   surus status /srv/app                 see what its workers are doing";
 
-/// Run PHP applications: serve them over HTTP, or run them on AWS Lambda
+/// Run PHP applications: serve HTTP, run queued jobs, or run on AWS Lambda
 #[derive(Parser)]
 #[command(name = "surus", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Cli {

@@ -1,4 +1,4 @@
-//! What the rules find in a template.
+//! A finding: a mistake in a template, with its place and remedy.
 
 /// A mistake, or a likely one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! Where work comes from.
+//! Front ends, which bring work: HTTP, AWS Lambda, queues, and the admin listener.
 
 pub mod admin;
 pub mod http;

@@ -57,7 +57,7 @@ struct State {
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The interval of checks for a stopped process.
-const STOPPED_INTERVAL: Duration = Duration::from_millis(250);
+const STOPPED_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Returns when two checks in a row have found the process stopped. A script can stop a process
 /// that runs as PHP's user.
@@ -108,11 +108,6 @@ impl Daemon {
         tokio::spawn(async move {
             let exit = tokio::select! {
                 exit = child.0.wait() => exit,
-                () = stays_stopped(pid) => {
-                    warn!(pid, "PHP's process was stopped (SIGSTOP); killed");
-                    child.0.kill_group();
-                    child.0.wait().await
-                }
                 // A kill must not wait for the stop timeout.
                 () = state.killed.cancelled() => {
                     child.0.kill_group();
@@ -168,6 +163,21 @@ impl Daemon {
     /// Kills the process and its children.
     pub fn kill(&self) {
         self.state.killed.cancel();
+    }
+
+    /// Kills the process as soon as a signal has stopped it for about a second. For one that takes
+    /// no requests itself, so that no deadline notices.
+    pub fn kill_if_stopped(&self) {
+        let (pid, state) = (self.pid, self.state.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = state.ended.cancelled() => {}
+                () = stays_stopped(pid) => {
+                    warn!(pid, "PHP's process was stopped (SIGSTOP); killed");
+                    state.killed.cancel();
+                }
+            }
+        });
     }
 
     /// Stops the process and waits for its exit.

@@ -216,7 +216,7 @@ fn anchors(pieces: &[Piece], tokens: &[&[u8]]) -> Vec<(usize, usize)> {
     let unique = places.into_values().filter(|it| (it.0, it.2) == (1, 1));
     let mut unique: Vec<_> = unique.map(|it| (it.1, it.3)).collect();
     unique.sort_unstable();
-    // The longest increasing subsequence: the last pair of each pile, and who lies below it.
+    // The longest increasing subsequence: the last pair of each pile, and the element below it.
     let mut piles: Vec<usize> = Vec::new();
     let mut below = vec![None; unique.len()];
     for index in 0..unique.len() {

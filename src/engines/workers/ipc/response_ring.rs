@@ -66,7 +66,7 @@ impl Outbox {
 
     /// Whether the ring's first frame is one that no task will read. Either it is about another
     /// event than the next one and no socket record explains it, or its process never had this
-    /// place. Its writer has not written it so.
+    /// place. A correct worker never writes such a frame.
     fn is_blocked_by(&mut self, writer: u32) -> bool {
         if writer != self.pid.get() && self.shared.is_heard(self.index, writer) {
             // Its process had this place before, and its last frames wait for a client.

@@ -158,7 +158,8 @@ impl GenerationState {
         }
     }
 
-    /// Records the worker as the holder of what its line names, unless there is another holder.
+    /// Records the worker as the holder of the request that its scoreboard line names, unless
+    /// there is another holder.
     pub fn record_holder(&self, held: (u16, u64), worker: usize, pid: Arc<Pid>) -> Option<Key> {
         let holder = Holder {
             worker,

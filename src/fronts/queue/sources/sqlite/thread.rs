@@ -41,7 +41,7 @@ pub fn run(mut tables: OpenTables, arriving: Receiver<Request>) {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        // A timeout or a change wakes all who wait, a new request only itself.
+        // A timeout or a change wakes all waiting callers, a new request only itself.
         let mut is_change = first.is_none();
         let mut others = Vec::new();
         let mut stopped = Vec::new();
@@ -84,7 +84,7 @@ pub fn run(mut tables: OpenTables, arriving: Receiver<Request>) {
     }
 }
 
-/// Reserves jobs for all who wait, and returns those for whom there are none.
+/// Reserves jobs for all waiting callers. Returns the callers that get none.
 fn receive(tables: &mut OpenTables, waiting: Vec<Waiting>) -> Vec<Waiting> {
     let mut still = Vec::new();
     for one in waiting {
