@@ -33,7 +33,8 @@ macro_rules! applications {
             let named = [$(concat!(stringify!($name), ".toml")),*];
             for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/applications/cases")).unwrap() {
                 let name = file.unwrap().file_name();
-                assert!(named.contains(&name.to_str().unwrap()), "nothing runs cases/{}", name.display());
+                assert!(named.contains(&name.to_str().unwrap()), "nothing runs \
+                    cases/{}", name.display());
             }
         }
     };

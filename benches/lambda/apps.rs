@@ -41,7 +41,8 @@ impl Apps {
         .unwrap();
         let plain = dir.path().join("plain");
         std::fs::create_dir(&plain).unwrap();
-        let hello = "header('Content-Type: application/json'); echo json_encode(['message' => 'Hello World!']);";
+        let hello = "header('Content-Type: application/json'); echo json_encode(['message' => \
+            'Hello World!']);";
         std::fs::write(plain.join("hello.php"), format!("<?php {hello}")).unwrap();
         std::fs::write(
             plain.join("worker.php"),

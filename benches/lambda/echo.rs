@@ -29,7 +29,8 @@ pub fn run() {
             .map(|nonce| format!("Lambda-Runtime-Invocation-Id: {nonce}\r\n"))
             .unwrap_or_default();
         let answer = format!(
-            "POST /2018-06-01/runtime/invocation/{id}/response HTTP/1.1\r\nHost: {api}\r\n{nonce}Content-Length: 2\r\n\r\n{{}}"
+            "POST /2018-06-01/runtime/invocation/{id}/response HTTP/1.1\r\nHost: \
+                {api}\r\n{nonce}Content-Length: 2\r\n\r\n{{}}"
         );
         writer.write_all(answer.as_bytes()).unwrap();
         if receive(&mut reader).is_none() {

@@ -36,8 +36,10 @@ const IN_SYMFONY: Published = Published {
 pub async fn measure(apps: &Apps, effort: &Effort) {
     println!("\n## By memory\n");
     println!(
-        "ms. Warm: the average of {} events, after as many for warming up; cold: the initialization and the first event, medians of {} \
-         starts. In brackets what others have published of AWS Lambda in November 2020 (brefphp/bref-benchmark): other machines, other \
+        "ms. Warm: the average of {} events, after as many for warming up; cold: the \
+            initialization and the first event, medians of {} \
+         starts. In brackets what others have published of AWS Lambda in November 2020 \
+         (brefphp/bref-benchmark): other machines, other \
          versions. Memory brings a share of a CPU here, too.\n",
         effort.warm, effort.cold_by_memory
     );

@@ -127,14 +127,17 @@ pub async fn measure(apps: &Apps, effort: &Effort) -> Vec<Goal> {
     }
     println!("\n## What an event costs above a bare echo\n");
     println!(
-        "µs, medians of {} events each in {} interleaved rounds. PHP's own time is the CPU time of its process, for one event: request startup, \
-         script, shutdown; where its processes end with the event it is not known. What remains is Surus, and what it talks to PHP through. \
+        "µs, medians of {} events each in {} interleaved rounds. PHP's own time is the CPU time of \
+            its process, for one event: request startup, \
+         script, shutdown; where its processes end with the event it is not known. What remains is \
+         Surus, and what it talks to PHP through. \
          Engines that start a process for each event have a tenth of the events.\n",
         effort.rounds * effort.events * 9 / 10,
         effort.rounds
     );
     println!(
-        "| | the caller waits | above the echo | PHP's own | what remains | billed | above the echo |"
+        "| | the caller waits | above the echo | PHP's own | what remains | billed | above the \
+            echo |"
     );
     println!("|---|---:|---:|---:|---:|---:|---:|");
     let floor = (of(&all[0].caller), of(&all[0].billed));

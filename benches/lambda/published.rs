@@ -68,12 +68,15 @@ const PUBLISHED: [(&str, &str, &str, &str, &str); 9] = [
 pub fn print(measured: &[((App, &str), &[Duration])]) {
     println!("\n## As others have published it\n");
     println!(
-        "ms: average (minimum). What is published is the execution time that others have measured on AWS Lambda in February 2019 \
-         (mnapoli/bref-bootstrap-benchmarks): other machines, other versions; to compare the order. Measured is the billed time here, \
+        "ms: average (minimum). What is published is the execution time that others have measured \
+            on AWS Lambda in February 2019 \
+         (mnapoli/bref-bootstrap-benchmarks): other machines, other versions; to compare the \
+         order. Measured is the billed time here, \
          the emulator's own share included.\n"
     );
     println!(
-        "| published as | what it is | engine | plain, published | plain, measured | Symfony, published | Symfony, measured |"
+        "| published as | what it is | engine | plain, published | plain, measured | Symfony, \
+            published | Symfony, measured |"
     );
     println!("|---|---|---|---:|---:|---:|---:|");
     let of = |app: App, engine: &str| {

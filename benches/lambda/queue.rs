@@ -20,12 +20,15 @@ const PUBLISHED: [(u64, usize, f64); 3] = [(512, 1, 10.0), (512, 2, 60.0), (1024
 pub async fn measure(apps: &Apps, effort: &Effort) -> Vec<Goal> {
     println!("\n## Messages of a queue\n");
     println!(
-        "Batches of {BATCH} messages, one batch after the other for {} s. Memory brings a share of a CPU: 1769 MB one whole CPU (AWS's \
-         documentation, \"Configure Lambda function memory\"). What is published had the same memory, on AWS Lambda.\n",
+        "Batches of {BATCH} messages, one batch after the other for {} s. Memory brings a share of \
+            a CPU: 1769 MB one whole CPU (AWS's \
+         documentation, \"Configure Lambda function memory\"). What is published had the same \
+         memory, on AWS Lambda.\n",
         effort.queue.as_secs()
     );
     println!(
-        "| | memory | workers | messages/s | published | {BATCH} that wait 20 ms each |\n|---|---:|---:|---:|---:|---:|"
+        "| | memory | workers | messages/s | published | {BATCH} that wait 20 ms each \
+            |\n|---|---:|---:|---:|---:|---:|"
     );
     let mut goals = Vec::new();
     for (memory, resources) in [

@@ -106,7 +106,8 @@ fn main() {
     }
     eprintln!();
     println!(
-        "| clients | refused clients | program | answered/s | refused/s | closed/s | CPU per answer | p50 | p99 |"
+        "| clients | refused clients | program | answered/s | refused/s | closed/s | CPU per \
+            answer | p50 | p99 |"
     );
     println!("|---:|---|---|---:|---:|---:|---:|---:|---:|");
     for row in &rows {

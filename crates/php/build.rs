@@ -155,7 +155,8 @@ impl PhpConfig {
                 program: path.display().to_string(),
             },
             _ => panic!(
-                "{program} not found. Install PHP's headers and library (Debian: apt-get install php-dev libphp-embed), \
+                "{program} not found. Install PHP's headers and library (Debian: apt-get install \
+                    php-dev libphp-embed), \
                  name php-config in PHP_CONFIG, or build surus alone: cargo build -p surus"
             ),
         }
@@ -192,7 +193,8 @@ impl PhpConfig {
             }
         }
         panic!(
-            "libphp{minor}.so not found in {directories:?}. Install PHP's embed library (Debian: apt-get install \
+            "libphp{minor}.so not found in {directories:?}. Install PHP's embed library (Debian: \
+                apt-get install \
              libphp{minor}-embed; from source: configure --enable-embed)"
         );
     }

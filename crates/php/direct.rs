@@ -105,8 +105,10 @@ impl Sites {
         let id = sites.map_or(&[][..], |sites| &sites.build_id);
         format!(
             "/* Made by build.rs. */\n#include \"php/direct_binding.h\"\n\
-             const unsigned char surus_direct_id[] = {{{}}};\nconst size_t surus_direct_id_len = {};\n\
-             const unsigned char surus_direct_sites[] = {{{}}};\nconst size_t surus_direct_sites_len = {};\n",
+             const unsigned char surus_direct_id[] = {{{}}};\nconst size_t surus_direct_id_len = \
+             {};\n\
+             const unsigned char surus_direct_sites[] = {{{}}};\nconst size_t \
+             surus_direct_sites_len = {};\n",
             list(id),
             id.len(),
             list(&coded),

@@ -51,7 +51,8 @@ pub async fn boot(
                 warn!(
                     engine = name,
                     error = format!("{error:#}"),
-                    "the application cannot be booted; `classic` serves it instead. The lines above \
+                    "the application cannot be booted; `classic` serves it instead. The lines \
+                        above \
                      have PHP's reason; a boot script of the application's own is named in \
                      engine.script"
                 );

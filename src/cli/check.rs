@@ -337,7 +337,8 @@ fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
     match report.get("direct_binding") {
         "" => (),
         "other library" => findings.note(
-            "direct binding is off (engine.direct_binding): PHP's library differs from the one that \
+            "direct binding is off (engine.direct_binding): PHP's library differs from the one \
+                that \
              surus-php was built with; PHP takes about 5% longer; rebuild surus-php (cargo clean \
              --release -p surus-php && cargo build --release)",
         ),

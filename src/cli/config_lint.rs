@@ -59,7 +59,8 @@ fn sizes(facts: &LintInput<'_>) -> Vec<String> {
             ));
         } else if post < body {
             found.push(format!(
-                "post_max_size is {post}, below http.max_body_size ({body}): PHP discards the fields of \
+                "post_max_size is {post}, below http.max_body_size ({body}): PHP discards the \
+                    fields of \
                   forms between the two; set both to the same"
             ));
         }
@@ -126,14 +127,16 @@ fn times(facts: &LintInput<'_>) -> Vec<String> {
     let queue = facts.config.engine.queue_timeout;
     if timeout < queue {
         found.push(format!(
-            "http.request_timeout is {timeout}, below engine.queue_timeout ({queue}): a request that no \
+            "http.request_timeout is {timeout}, below engine.queue_timeout ({queue}): a request \
+                that no \
              worker takes in time gets 504, not 503 with Retry-After; raise the one or lower the \
              other"
         ));
     }
     if grace < timeout {
         found.push(format!(
-            "http.shutdown_timeout is {grace}, below http.request_timeout ({timeout}): a shutdown aborts requests \
+            "http.shutdown_timeout is {grace}, below http.request_timeout ({timeout}): a shutdown \
+                aborts requests \
              that take longer; raise the one or lower the other"
         ));
     }

@@ -39,11 +39,15 @@ pub(super) fn problems(root: &Path) -> Vec<String> {
         match text(&file) {
             Ok(text) => {
                 let read = read_htaccess(&text);
-                let said = read.problems.iter().map(|problem| sentence(&file, &url, problem));
+                let said = read
+                    .problems
+                    .iter()
+                    .map(|problem| sentence(&file, &url, problem));
                 sentences.extend(said);
             }
             Err(error) => sentences.push(format!(
-                "{}: cannot be read ({error}), so that nothing below {url} is served; let it be a file of at most 1 MiB that the user \
+                "{}: cannot be read ({error}), so that nothing below {url} is served; let it be a \
+                    file of at most 1 MiB that the user \
                  surus runs as may read",
                 file.display()
             )),
@@ -192,7 +196,8 @@ mod tests {
         .unwrap();
         std::fs::write(
             root.join(".htaccess"),
-            "RewriteEngine On\nRewriteCond %{TIME_HOUR} >12\nRewriteRule ^private/x(\\.|$) - [NC,F]\n\
+            "RewriteEngine On\nRewriteCond %{TIME_HOUR} >12\nRewriteRule ^private/x(\\.|$) - \
+                [NC,F]\n\
              RewriteRule ^(?#x)a - [F]\n",
         )
         .unwrap();

@@ -118,7 +118,8 @@ impl PrivilegedOperations for ProjectKeeper {
         if self.php.uid != 0 {
             privileges::with_access_of(&self.php, || reopen(&mut found))
                 .context(
-                    "cannot become PHP's user (engine.user); a server that is started as root needs the \
+                    "cannot become PHP's user (engine.user); a server that is started as root \
+                        needs the \
                      capabilities CAP_SETUID, CAP_SETGID and CAP_KILL",
                 )?
                 .with_context(|| {
@@ -356,7 +357,8 @@ pub fn users(config: &Config) -> anyhow::Result<(Identity, Identity)> {
     })?;
     if php.uid == 0 {
         warn!(
-            "PHP runs as root (engine.user): an attacker who takes over a script or the process that reads requests is root; name another user"
+            "PHP runs as root (engine.user): an attacker who takes over a script or the process \
+                that reads requests is root; name another user"
         );
     }
     Ok((identity, front))

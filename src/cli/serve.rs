@@ -50,7 +50,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     if !is_kept && surus_sys::process::is_root() {
         warn!(
-            "this user namespace has no user but root, so that PHP and the process that reads requests are not separated; \
+            "this user namespace has no user but root, so that PHP and the process that reads \
+                requests are not separated; \
              map more users into it (/etc/subuid), or start Surus as a user"
         );
     }

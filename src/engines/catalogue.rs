@@ -102,7 +102,8 @@ pub const CATALOGUE: &[Entry] = &[
     },
     Entry {
         name: "fpm",
-        what_happens: "FastCGI to a php-fpm that Surus starts, or to the one at engine.php_fpm_address",
+        what_happens: "FastCGI to a php-fpm that Surus starts, or to the one at \
+            engine.php_fpm_address",
         boots: "per request",
         survives: "OPcache",
         boots_script: false,

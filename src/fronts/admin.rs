@@ -72,7 +72,8 @@ impl Settings {
         Bound::bind(&address, "admin.listen", owner).with_context(|| {
             match std::os::unix::net::UnixStream::connect(path) {
                 Ok(_) if self.listen.is_none() => {
-                    "surus serves this project already: `surus status` shows it, `surus reload` reloads it"
+                    "surus serves this project already: `surus status` shows it, `surus reload` \
+                        reloads it"
                 }
                 _ => "the admin listener, for `surus status` and `surus reload`",
             }

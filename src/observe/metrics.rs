@@ -201,7 +201,8 @@ impl Default for Metrics {
         );
         registry.register(
             "connections_refused",
-            "Connections closed because http.max_connections were open and none became idle in time",
+            "Connections closed because http.max_connections were open and none became idle in \
+                time",
             metrics.connections_refused.clone(),
         );
         registry.register(

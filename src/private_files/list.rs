@@ -371,7 +371,8 @@ pub(super) static CLASSES: &[Class] = &[
     },
     Class {
         name: "",
-        reason: "libraries are published, and need their certificates and schemas; so do migrations",
+        reason: "libraries are published, and need their certificates and schemas; so do \
+            migrations",
         rule: Rule::Unpackaged,
         patterns: &[
             "!/vendor/**",

@@ -245,7 +245,8 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) const NOTES: &str = "mark 1010 main\nmark 1030 started\nmark 1040 reported\n\
-        mark 1041 boot\nfile 1042 1043 1 /app/worker.php\nfile 1044 1045 1 /app/vendor/autoload.php\n\
+        mark 1041 boot\nfile 1042 1043 1 /app/worker.php\nfile 1044 1045 1 \
+        /app/vendor/autoload.php\n\
         file 1046 1047 0 /app/vendor/composer/ClassLoader.php\n\
         file 1048 1058 1 /app/vendor/a/b/functions.php\n\
         file 1060 1070 1 /app/vendor/a/b/Kernel.php\nfile 1075 1076 1 /app/src/<Odd & Co>.php\n\

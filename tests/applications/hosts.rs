@@ -123,7 +123,8 @@ fn free_address() -> String {
 fn fpm(home: &Path) -> Server {
     let (minor, dir) = (minor(), home.display());
     let conf = format!(
-        "[global]\nerror_log = {dir}/fpm.log\ndaemonize = no\n[www]\nuser = www-data\ngroup = www-data\n\
+        "[global]\nerror_log = {dir}/fpm.log\ndaemonize = no\n[www]\nuser = www-data\ngroup = \
+            www-data\n\
          listen = {dir}/fpm.sock\nlisten.owner = www-data\npm = static\npm.max_children = 4\n"
     );
     std::fs::write(home.join("fpm.conf"), conf).unwrap();
@@ -142,7 +143,8 @@ fn apache(home: &Path, case: &Case) -> (Server, String) {
     let (dir, root, address) = (home.display(), &case.root, free_address());
     let mut conf = format!(
         "ServerRoot /etc/apache2\nServerName app.test\nListen {address}\nPidFile {dir}/apache.pid\n\
-         DefaultRuntimeDir {dir}\nErrorLog {dir}/apache.log\nMutex pthread\nUser www-data\nGroup www-data\n\
+         DefaultRuntimeDir {dir}\nErrorLog {dir}/apache.log\nMutex pthread\nUser www-data\nGroup \
+         www-data\n\
          TypesConfig /etc/mime.types\nAccessFileName .htaccess\nKeepAlive Off\n"
     );
     for module in MODULES {
@@ -151,12 +153,15 @@ fn apache(home: &Path, case: &Case) -> (Server, String) {
     }
     write!(
         conf,
-        "<Directory />\nOptions FollowSymLinks\nAllowOverride None\nRequire all denied\n</Directory>\n\
+        "<Directory />\nOptions FollowSymLinks\nAllowOverride None\nRequire all \
+            denied\n</Directory>\n\
          <Directory /usr/share>\nAllowOverride None\nRequire all granted\n</Directory>\n\
          <FilesMatch \"^\\.ht\">\nRequire all denied\n</FilesMatch>\n\
-         <FilesMatch \".+\\.ph(?:ar|p|tml)$\">\nSetHandler \"proxy:unix:{dir}/fpm.sock|fcgi://localhost\"\n</FilesMatch>\n\
+         <FilesMatch \".+\\.ph(?:ar|p|tml)$\">\nSetHandler \
+         \"proxy:unix:{dir}/fpm.sock|fcgi://localhost\"\n</FilesMatch>\n\
          <FilesMatch \"^\\.ph(?:ar|p|ps|tml)$|.+\\.phps$\">\nRequire all denied\n</FilesMatch>\n\
-         DirectoryIndex index.html index.cgi index.pl index.php index.xhtml index.htm\nDocumentRoot {root}\n"
+         DirectoryIndex index.html index.cgi index.pl index.php index.xhtml \
+         index.htm\nDocumentRoot {root}\n"
     )
     .unwrap();
     for file in &case.apache {

@@ -155,9 +155,13 @@ impl Browser {
                 .clamp(800, 2400)
                 + 150,
         );
-        const MISSING: &str = "return document.readyState !== 'complete' ? ['the page is loading'] : [
-            ...[...document.images].filter(image => !image.complete || !image.naturalWidth).map(image => image.src),
-            ...[...document.querySelectorAll('link[rel=stylesheet]')].filter(link => !link.sheet).map(link => link.href)]";
+        const MISSING: &str =
+            "return document.readyState !== 'complete' ? ['the page is loading'] \
+            : [
+            ...[...document.images].filter(image => !image.complete || \
+            !image.naturalWidth).map(image => image.src),
+            ...[...document.querySelectorAll('link[rel=stylesheet]')].filter(link => \
+            !link.sheet).map(link => link.href)]";
         let started = Instant::now();
         while self.script(MISSING) != json!([]) {
             assert!(

@@ -77,7 +77,8 @@ impl Client {
         }
         write!(
             head,
-            "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{}\"; filename=\"{}\"\r\nContent-Type: {}\r\n\r\n",
+            "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{}\"; \
+                filename=\"{}\"\r\nContent-Type: {}\r\n\r\n",
             file.field, file.name, file.mime
         )
         .unwrap();

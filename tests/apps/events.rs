@@ -204,8 +204,16 @@ fn missing_handler_is_named_with_its_path() {
 #[test]
 fn classes_of_the_application_above_the_handler_are_loaded() {
     let site = with_events(Site::new())
-        .write("app/vendor/autoload.php", "<?php spl_autoload_register(static fn ($class) => 'App\\Greeter' === $class && require __DIR__.'/../Greeter.php');")
-        .write("app/Greeter.php", "<?php namespace App; final class Greeter { public function handle(mixed $event, $context): string { return \"Hello, $event!\"; } }")
+        .write(
+            "app/vendor/autoload.php",
+            "<?php spl_autoload_register(static fn ($class) => \
+            'App\\Greeter' === $class && require __DIR__.'/../Greeter.php');",
+        )
+        .write(
+            "app/Greeter.php",
+            "<?php namespace App; final class Greeter { public function \
+            handle(mixed $event, $context): string { return \"Hello, $event!\"; } }",
+        )
         .write("app/handlers/greet.php", "<?php return new App\\Greeter();");
     for engine in ["classic", "worker", "rewind"] {
         let surus = serve(&site, engine, "app/handlers/greet.php", &[]);
@@ -215,12 +223,14 @@ fn classes_of_the_application_above_the_handler_are_loaded() {
 
 #[test]
 fn console_runs_one_command_per_event() {
-    let script = "#!/usr/bin/env php\n<?php echo implode(' ', array_slice($argv, 1)), \"\\n\"; exit((int) ($argv[2] ?? 0));";
+    let script = "#!/usr/bin/env php\n<?php echo implode(' ', array_slice($argv, 1)), \"\\n\"; \
+        exit((int) ($argv[2] ?? 0));";
     let application = "<?php
         require '/usr/share/php/Symfony/Component/Console/autoload.php';
         $app = new Symfony\\Component\\Console\\Application();
         $app->register('greet')->addArgument('code')->setCode(function ($input, $output) {
-            $output->writeln('greet '.$input->getArgument('code')); return (int) $input->getArgument('code');
+            $output->writeln('greet '.$input->getArgument('code')); return (int) \
+            $input->getArgument('code');
         });
         return $app;";
     installed(

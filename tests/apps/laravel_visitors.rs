@@ -102,7 +102,8 @@ fn of_parts(site: Site, libraries: &str) -> Site {
         foreach (['ada', 'bob'] as $name) {
             $hash = password_hash(\"$name's\", PASSWORD_BCRYPT, ['cost' => 4]);
             $db->exec(\"INSERT INTO users (name, password) VALUES ('$name', '$hash')\");
-            foreach ([1, 2] as $n) { $db->exec(\"INSERT INTO notes (text, owner) VALUES ('$name-$n', '$name')\"); }
+            foreach ([1, 2] as $n) { $db->exec(\"INSERT INTO notes (text, owner) VALUES \
+            ('$name-$n', '$name')\"); }
         }";
     let made = Command::new(crate::common::php::cli())
         .args(["-r", database])

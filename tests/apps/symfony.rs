@@ -54,7 +54,8 @@ fn symfony_runs_booted_with_jit_and_preloading() {
     let list = site.tmp().join("preload.php");
     let autoloader = site.www().join("vendor/autoload.php");
     let code = format!(
-        "<?php require '{}'; foreach ([{}] as $class) {{ class_exists($class) || throw new Error($class); }}",
+        "<?php require '{}'; foreach ([{}] as $class) {{ class_exists($class) || throw new \
+            Error($class); }}",
         autoloader.display(),
         r"'Symfony\Component\HttpKernel\HttpKernel', 'Symfony\Component\HttpFoundation\Request', 'Twig\Environment', 'App\Kernel'",
     );

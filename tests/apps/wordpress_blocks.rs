@@ -35,7 +35,8 @@ fn booted_wordpress_renders_blocks_like_classic() {
     run(
         &root,
         &format!(
-            "wp_insert_post(['post_title' => 'Blocks', 'post_name' => 'blocks', 'post_status' => 'publish', 'post_content' => '{blocks}']);"
+            "wp_insert_post(['post_title' => 'Blocks', 'post_name' => 'blocks', 'post_status' => \
+                'publish', 'post_content' => '{blocks}']);"
         ),
     );
     std::fs::write(root.join("registered.php"), REGISTERED).unwrap();
@@ -74,7 +75,9 @@ fn booted_wordpress_renders_blocks_like_classic() {
         run(
             &root,
             &format!(
-                "$id = wp_insert_post(['post_type' => 'wp_template_part', 'post_title' => 'Gaiter', 'post_name' => '{part}', 'post_status' => 'publish', 'post_content' => 'Warm.']);
+                "$id = wp_insert_post(['post_type' => 'wp_template_part', 'post_title' => \
+                    'Gaiter', 'post_name' => '{part}', 'post_status' => 'publish', 'post_content' \
+                    => 'Warm.']);
                 wp_set_object_terms($id, '{theme}', 'wp_theme');
                 wp_set_object_terms($id, 'header', 'wp_template_part_area');"
             ),

@@ -8,7 +8,8 @@ use crate::common::Surus;
 use crate::common::executable::write_executable;
 use tempfile::TempDir;
 
-const PAGE: &str = "<?php sort($_GET); echo strtoupper(implode(' ', $_GET)), preg_match('/b+/', 'abb', $m), $m[0];";
+const PAGE: &str = "<?php sort($_GET); echo strtoupper(implode(' ', $_GET)), preg_match('/b+/', \
+    'abb', $m), $m[0];";
 
 /// Direct binding exists on x86-64 only, and not under sanitizers.
 fn can() -> bool {
@@ -256,7 +257,8 @@ fn code_stays_unchanged_if_executable_memory_is_forbidden() {
     let text = format!(
         "#!/usr/bin/env python3\nimport ctypes, os, sys\n\
          PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN = 65, 1\n\
-         if ctypes.CDLL(None).prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) != 0: open('{}', 'w')\n\
+         if ctypes.CDLL(None).prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) != 0: \
+         open('{}', 'w')\n\
          os.execv('{}', sys.argv)\n",
         site.path().join("old-kernel").display(),
         surus_php::EXECUTABLE

@@ -54,7 +54,8 @@ macro_rules! topics {
             let named = [$(concat!(stringify!($topic), ".toml")),*];
             for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/php/oracle/cases")).unwrap() {
                 let name = file.unwrap().file_name();
-                assert!(named.contains(&name.to_str().unwrap()), "nothing runs cases/{}", name.display());
+                assert!(named.contains(&name.to_str().unwrap()), "nothing runs \
+                    cases/{}", name.display());
             }
         }
     };

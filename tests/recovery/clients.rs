@@ -148,10 +148,16 @@ fn nothing_grows_over_ten_thousand_requests() {
                 let address = address.clone();
                 std::thread::spawn(move || {
                     let mut stream = TcpStream::connect(&address).unwrap();
-                    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+                    stream
+                        .set_read_timeout(Some(Duration::from_secs(30)))
+                        .unwrap();
                     for n in 0..requests / 4 {
                         let body = "b".repeat(if n % 100 == thread { 100_000 } else { n % 50 });
-                        let request = format!("POST /count.php HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+                        let request = format!(
+                            "POST /count.php HTTP/1.1\r\nHost: \
+                            t\r\nContent-Length: {}\r\n\r\n{body}",
+                            body.len()
+                        );
                         stream.write_all(request.as_bytes()).unwrap();
                         read_one(&mut stream, &body.len().to_string());
                     }

@@ -26,7 +26,8 @@ fn every_key_is_documented_with_its_default() {
         match documented.get(key) {
             None => {
                 panic!(
-                    "docs/reference/configuration.md says nothing about {key}; its default is {default}"
+                    "docs/reference/configuration.md says nothing about {key}; its default is \
+                        {default}"
                 )
             }
             Some(said) => assert_eq!(

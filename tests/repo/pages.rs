@@ -84,7 +84,8 @@ fn every_page_begins_with_whom_it_is_for() {
         let first = first.unwrap_or_default();
         assert!(
             audience.is_match(first),
-            "{}: the first sentence says whom the page is for, as in `For operators …`, not: {first}",
+            "{}: the first sentence says whom the page is for, as in `For operators …`, not: \
+                {first}",
             page.name
         );
     }

@@ -36,7 +36,8 @@ impl Question {
         let length = sent.len();
         Question {
             request: format!(
-                "{method} {target} HTTP/1.1\r\nHost: soak\r\nContent-Length: {length}\r\n{head}\r\n{sent}"
+                "{method} {target} HTTP/1.1\r\nHost: soak\r\nContent-Length: \
+                    {length}\r\n{head}\r\n{sent}"
             ),
             status,
             body,

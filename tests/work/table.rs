@@ -24,11 +24,13 @@ impl Table {
     pub fn create(file: &Path) -> Table {
         let connection = Connection::open(file).unwrap();
         connection.busy_timeout(Duration::from_secs(20)).unwrap();
-        let tables = "create table if not exists jobs (id integer not null primary key autoincrement, \
+        let tables = "create table if not exists jobs (id integer not null primary key \
+            autoincrement, \
              queue varchar not null, payload text not null, attempts integer not null, \
              reserved_at integer, available_at integer not null, created_at integer not null);
              create index if not exists jobs_queue_index on jobs (queue);
-             create table if not exists failed_jobs (id integer not null primary key autoincrement, \
+             create table if not exists failed_jobs (id integer not null primary key \
+             autoincrement, \
              uuid varchar not null, connection text not null, queue text not null, \
              payload text not null, exception text not null, \
              failed_at datetime not null default CURRENT_TIMESTAMP);

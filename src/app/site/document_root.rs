@@ -347,7 +347,8 @@ fn explain(error: OpenError, path: &Path) -> WalkError {
         OpenError::Other(error) => {
             if REPORTED.is_time(Instant::now()) {
                 let path = path.display();
-                error!(%path, %error, "cannot open a file; see the kernel log for errors of its file system");
+                error!(%path, %error, "cannot open a file; see the kernel log for errors of its \
+                    file system");
             }
             WalkError::Failed(LookupError::Broken)
         }

@@ -139,7 +139,8 @@ impl Options {
             match Cgroup::try_out(self.memory) {
                 Ok(()) => function.resources = Resources::Limited,
                 Err(error) => log::tell(format_args!(
-                    "surus: cannot limit the function to {:.2} CPU and {} MB, because control groups \
+                    "surus: cannot limit the function to {:.2} CPU and {} MB, because control \
+                        groups \
                      are not permitted here ({error:#}); --unlimited hides this message\n",
                     Cgroup::share(self.memory),
                     self.memory

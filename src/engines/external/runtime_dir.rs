@@ -150,7 +150,8 @@ impl OwnDir {
             match path.metadata()?.mode() & 0o2000 {
                 0 => Err(io::Error::new(
                     io::ErrorKind::PermissionDenied,
-                    "PHP's group gets no access to its files: the file system has no access control \
+                    "PHP's group gets no access to its files: the file system has no access \
+                        control \
                      lists, and a setgid bit needs CAP_FSETID",
                 )),
                 _ => Ok(()),

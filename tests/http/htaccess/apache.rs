@@ -48,7 +48,8 @@ impl Apache {
         let dir = home.path().display();
         let modules = "/usr/lib/apache2/modules";
         let mut conf = format!(
-            "ServerRoot {dir}\nServerName localhost\nPidFile {dir}/apache.pid\nDefaultRuntimeDir {dir}\nErrorLog {dir}/error.log\n\
+            "ServerRoot {dir}\nServerName localhost\nPidFile {dir}/apache.pid\nDefaultRuntimeDir \
+                {dir}\nErrorLog {dir}/error.log\n\
              Mutex pthread\nLogLevel warn\nTypesConfig /etc/mime.types\n"
         );
         for module in MODULES {
@@ -59,7 +60,10 @@ impl Apache {
         if Command::new("id").arg("-u").output().unwrap().stdout == b"0\n" {
             conf.push_str("User www-data\nGroup www-data\n");
         }
-        conf.push_str("StartServers 2\nMaxRequestWorkers 8\nKeepAlive Off\nDirectoryIndex index.php index.html\n");
+        conf.push_str(
+            "StartServers 2\nMaxRequestWorkers 8\nKeepAlive Off\nDirectoryIndex \
+            index.php index.html\n",
+        );
         let ports: [u16; 2] = [(); 2]
             .map(|()| TcpListener::bind("127.0.0.1:0").unwrap())
             .map(|listener| listener.local_addr().unwrap().port());
@@ -72,8 +76,11 @@ impl Apache {
                 let host = site.host();
                 writeln!(
                     conf,
-                    "<VirtualHost {address}>\nServerName {host}\nServerAlias www.{host}\nDocumentRoot {root}\n{way} application/x-httpd-php .php\n<Directory {root}>\n\
-                     AllowOverride All\nOptions FollowSymLinks\nRequire all granted\n</Directory>\n</VirtualHost>"
+                    "<VirtualHost {address}>\nServerName {host}\nServerAlias \
+                        www.{host}\nDocumentRoot {root}\n{way} application/x-httpd-php \
+                        .php\n<Directory {root}>\n\
+                     AllowOverride All\nOptions FollowSymLinks\nRequire all \
+                     granted\n</Directory>\n</VirtualHost>"
                 )
                 .unwrap();
             }

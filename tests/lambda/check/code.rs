@@ -28,7 +28,8 @@ const ARM64: u8 = 183;
 fn architecture_mismatch_is_found() {
     let template = |architecture: &str| {
         let properties = format!(
-            "      CodeUri: function.zip\n      Handler: bootstrap\n      Architectures: [{architecture}]"
+            "      CodeUri: function.zip\n      Handler: bootstrap\n      Architectures: \
+                [{architecture}]"
         );
         function(&properties, "")
     };
@@ -37,7 +38,8 @@ fn architecture_mismatch_is_found() {
         let made = |dir: &Path| zip(&dir.join("function.zip"), machine, &[]);
         let said = findings(&template(wanted), "", made);
         let expected = format!(
-            "✗ :11: Shop has Architectures: [{wanted}], but the bootstrap of its zip is for {architecture}"
+            "✗ :11: Shop has Architectures: [{wanted}], but the bootstrap of its zip is for \
+                {architecture}"
         );
         assert!(said.contains(&expected), "{said}");
         assert!(
@@ -57,7 +59,8 @@ fn architecture_mismatch_is_found() {
     let said = findings(&template(other), "", |_| {});
     assert!(
         said.contains(&format!(
-            "! :11: Shop has Architectures: [{other}], but `surus lambda package` on this machine makes zips for {here}"
+            "! :11: Shop has Architectures: [{other}], but `surus lambda package` on this machine \
+                makes zips for {here}"
         )),
         "{said}"
     );
@@ -139,7 +142,8 @@ fn code_directory_without_bootstrap_is_found() {
 fn unused_bref_layer_is_found() {
     let layers = |layer: &str| {
         let properties = format!(
-            "      CodeUri: function.zip\n      Handler: bootstrap\n      Layers:\n        - {layer}"
+            "      CodeUri: function.zip\n      Handler: bootstrap\n      Layers:\n        - \
+                {layer}"
         );
         findings(&function(&properties, ""), "", |_| {})
     };

@@ -235,8 +235,10 @@ fn plain_cloudformation_is_checked() {
     let dir = project(template, "[lambda]\nbatch = 'record'\n");
     let said = said(&check(dir.path()));
     for expected in [
-        "template.yaml:4: the URL of Shop has AuthType NONE, but without a permission for lambda:InvokeFunction it",
-        "template.yaml:6: Jobs hides a message for 30 s, but Shop has Timeout 60, which Lambda rejects",
+        "template.yaml:4: the URL of Shop has AuthType NONE, but without a permission for \
+            lambda:InvokeFunction it",
+        "template.yaml:6: Jobs hides a message for 30 s, but Shop has Timeout 60, which Lambda \
+            rejects",
         "template.yaml:6: Jobs has no dead-letter queue",
         "template.yaml:7: Shop reports which records of Jobs failed",
     ] {

@@ -52,7 +52,8 @@ macro_rules! topics {
             let named = ["gone.toml", $(concat!(stringify!($topic), ".toml")),*];
             for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/php/oracle/cases")).unwrap() {
                 let name = file.unwrap().file_name();
-                assert!(named.contains(&name.to_str().unwrap()), "no test runs cases/{}", name.display());
+                assert!(named.contains(&name.to_str().unwrap()), "no test runs \
+                    cases/{}", name.display());
             }
         }
     };

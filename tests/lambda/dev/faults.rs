@@ -28,7 +28,8 @@ impl App {
             "classic" => format!("<?php note('boot'); {body}"),
             _ => format!("<?php note('boot'); surus_serve(function () {{ {body} }});"),
         };
-        let note = "function note($what) { @file_put_contents(__DIR__.'/notes', $what.' ', FILE_APPEND); }";
+        let note = "function note($what) { @file_put_contents(__DIR__.'/notes', $what.' ', \
+            FILE_APPEND); }";
         std::fs::write(dir.path().join("index.php"), format!("{script} {note}")).unwrap();
         App(dir)
     }
@@ -76,7 +77,8 @@ fn read_only_file_system_allows_tmp_only() {
         return;
     }
     let code = "$file = tempnam('/tmp', 'r');
-        $answer = [@file_put_contents(__DIR__.'/x', 'x'), file_put_contents($file, 'x'), unlink($file)];";
+        $answer = [@file_put_contents(__DIR__.'/x', 'x'), file_put_contents($file, 'x'), \
+        unlink($file)];";
     for engine in ENGINES {
         let app = App::new(engine, code);
         let function = app.with(engine, "read-only");
@@ -115,7 +117,8 @@ fn timeout_replaces_the_environment() {
 
 #[test]
 fn duplicate_event_runs_twice() {
-    let code = "$answer = json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId; note($answer);";
+    let code = "$answer = json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId; \
+        note($answer);";
     for engine in ENGINES {
         let app = App::new(engine, code);
         let function = app.with(engine, "duplicate@2");
@@ -129,7 +132,8 @@ fn duplicate_event_runs_twice() {
 
 #[test]
 fn out_of_memory_fails_at_most_one_event() {
-    let code = "if ($event['greedy'] ?? false) { $all = str_repeat('x', 100 << 20); usleep(1_000_000); } $answer = 'fine';";
+    let code = "if ($event['greedy'] ?? false) { $all = str_repeat('x', 100 << 20); \
+        usleep(1_000_000); } $answer = 'fine';";
     for engine in ENGINES {
         let app = App::new(engine, code);
         let function = app.with(engine, "out-of-memory@2");
@@ -190,7 +194,8 @@ fn snapshot_is_restored_before_the_first_event() {
 fn emulated_managed_instance_runs_events_concurrently() {
     // Each waits for the others.
     let code = "note($event['n']); for ($n = 0; $n < 2000; $n++) {
-            if (count(array_unique(preg_split('/( boot)* /', trim(file_get_contents(__DIR__.'/notes'), ' bot')))) >= 3) { break; }
+            if (count(array_unique(preg_split('/( boot)* /', \
+            trim(file_get_contents(__DIR__.'/notes'), ' bot')))) >= 3) { break; }
             usleep(5000);
         }
         $answer = [$event['n'], $n < 2000];";

@@ -15,7 +15,8 @@ use crate::apps::site::Site;
 const LATE: &str = "
 function note(string $what): void { file_put_contents(__DIR__.'/notes', $what.' ', FILE_APPEND); }
 function wait(): void {
-    for ($n = 0; $n < 2000 && !file_exists(__DIR__.'/gate'); $n++) { usleep(5000); clearstatcache(); }
+    for ($n = 0; $n < 2000 && !file_exists(__DIR__.'/gate'); $n++) { usleep(5000); \
+    clearstatcache(); }
     note(file_exists(__DIR__.'/gate') ? 'terminated' : 'waited-in-vain');
 }
 ";
@@ -128,7 +129,8 @@ final class Late {
 fn laravel_terminating_callback_runs_between_response_and_next_event() {
     let callbacks = "require_once __DIR__.'/../late.php';
 $app->terminating(function () use ($app) { $app['request']->query->has('late') && wait(); });
-$app['events']->listen(Illuminate\\Foundation\\Http\\Events\\RequestHandled::class, function ($event) {
+$app['events']->listen(Illuminate\\Foundation\\Http\\Events\\RequestHandled::class, function \
+($event) {
     $event->request->query->has('late') && note('answered');
 });
 return $app;";

@@ -167,7 +167,8 @@ async fn failed_restore_is_the_callers_error() {
     let early = runtime.post(error_path, &[], "{}").await;
     assert_eq!(
         early.refusal(),
-        "403 InvalidStateTransition: State transition from Started to RuntimeRestoreErrorState failed for runtime. \
+        "403 InvalidStateTransition: State transition from Started to RuntimeRestoreErrorState \
+            failed for runtime. \
          Error: State transition is not allowed"
     );
     let restoring =

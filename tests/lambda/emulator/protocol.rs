@@ -192,7 +192,8 @@ async fn answer_above_6_mib_and_100_bytes_gets_413() {
     let second = second.await.unwrap();
     assert_eq!(
         error(&second),
-        "Function.ResponseSizeTooLarge: Response payload size exceeded maximum allowed payload size (6291556 bytes)."
+        "Function.ResponseSizeTooLarge: Response payload size exceeded maximum allowed payload \
+            size (6291556 bytes)."
     );
 }
 

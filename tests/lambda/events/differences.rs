@@ -25,7 +25,8 @@ const DIFFERENT: &[(&str, &[&str], &str)] = &[
             "apigw_no_host",
             "apigw_v2_proxy_request_with_stage_in_path",
         ],
-        "the stage is where the API is deployed; no route of an application has it, and `strip_stage` is there for those who want it",
+        "the stage is where the API is deployed; no route of an application has it, and \
+            `strip_stage` is there for those who want it",
     ),
     (
         "target",
@@ -35,7 +36,8 @@ const DIFFERENT: &[(&str, &[&str], &str)] = &[
             "apigw-websocket-request-send-message",
             "apigw-websocket-request-without-method",
         ],
-        "an application can tell the routes of a WebSocket API by their paths; there they all have the stage's",
+        "an application can tell the routes of a WebSocket API by their paths; there they all have \
+            the stage's",
     ),
     (
         "method",
@@ -52,7 +54,8 @@ const DIFFERENT: &[(&str, &[&str], &str)] = &[
             "alb_multi_value_request",
             "vpc_lattice_v2_request_encoded_query",
         ],
-        "the query is in the event's order and encoded as it came; there a hash map decides, and it is coded anew",
+        "the query is in the event's order and encoded as it came; there a hash map decides, and \
+            it is coded anew",
     ),
     (
         "headers",
@@ -66,7 +69,8 @@ const DIFFERENT: &[(&str, &[&str], &str)] = &[
     (
         "headers",
         &["apigw-websocket-request"],
-        "written by hand: `headers` and `multiValueHeaders` are of different requests. The lists count",
+        "written by hand: `headers` and `multiValueHeaders` are of different requests. The lists \
+            count",
     ),
     (
         "headers",
@@ -80,7 +84,8 @@ const DIFFERENT: &[(&str, &[&str], &str)] = &[
             "apigw_request_path_with_space",
             "apigw_v2_proxy_request_with_stage_in_path",
         ],
-        "`Host` is the domain's name when the event has none; there it is in the URI only, which PHP never sees",
+        "`Host` is the domain's name when the event has none; there it is in the URI only, which \
+            PHP never sees",
     ),
     (
         "headers",

@@ -73,7 +73,8 @@ fn load_balancer_behind_a_proxy_keeps_the_client_address() {
         "httpMethod": "GET",
         "path": "/",
         "queryStringParameters": {},
-        "headers": {"host": "example.org", "x-forwarded-for": "198.51.100.7, 130.176.1.2", "x-forwarded-proto": "http"},
+        "headers": {"host": "example.org", "x-forwarded-for": "198.51.100.7, \
+            130.176.1.2", "x-forwarded-proto": "http"},
         "body": "",
         "isBase64Encoded": false,
     })

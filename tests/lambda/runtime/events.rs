@@ -21,8 +21,10 @@ function_exists('surus_serve') ? surus_serve($handle) : $handle();"#;
 
 const HANDLER: &str = "<?php return function (array $event) {
     return match ($event['do'] ?? 'echo') {
-        'echo' => ['event' => $event, 'context' => json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId,
-            'request' => $_SERVER['REQUEST_METHOD'] . ' ' . $_SERVER['REQUEST_URI'], 'type' => $_SERVER['CONTENT_TYPE']],
+        'echo' => ['event' => $event, 'context' => \
+        json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId,
+            'request' => $_SERVER['REQUEST_METHOD'] . ' ' . $_SERVER['REQUEST_URI'], 'type' => \
+            $_SERVER['CONTENT_TYPE']],
         'throw' => throw new DomainException('no such order'),
         'nothing' => null,
         'die' => posix_kill(posix_getpid(), 9),
@@ -49,15 +51,18 @@ fn event_reaches_the_handler_and_its_result_is_returned() {
             ("SURUS_ENGINE_NAME", engine),
         ];
         let function = Function::start(&files, &env);
-        let event = json!({"source": "aws.events", "detail-type": "Scheduled Event", "detail": {"a": [1, 2]}});
+        let event = json!({"source": "aws.events", "detail-type": "Scheduled \
+            Event", "detail": {"a": [1, 2]}});
         let (end, answer) = said(&function.ask(Event::new("h-1", &event)));
-        let expected = json!({"event": event, "context": "h-1", "request": "POST /events", "type": "application/json"});
+        let expected = json!({"event": event, "context": "h-1", "request": "POST \
+            /events", "type": "application/json"});
         assert_eq!((end.as_str(), answer), ("response", expected), "{engine}");
 
         let failed = function.ask(Event::new("h-2", &json!({"do": "throw"})));
         let kind = failed.header("Lambda-Runtime-Function-Error-Type");
         assert_eq!(kind, Some("Function.Error"));
-        let expected = json!({"errorType": "DomainException", "errorMessage": "no such order", "stackTrace": ["#0 /a.php(1): f()"]});
+        let expected = json!({"errorType": "DomainException", "errorMessage": "no such \
+            order", "stackTrace": ["#0 /a.php(1): f()"]});
         assert_eq!(said(&failed), ("error".into(), expected));
 
         let (end, answer) = said(&function.ask(Event::new("h-3", &json!({"do": "nothing"}))));
@@ -166,7 +171,8 @@ fn application_without_an_events_route_gets_a_helpful_error() {
 #[test]
 fn composer_package_passes_events_to_the_handler() {
     let handler = "<?php return function (array $event, Surus\\Lambda\\Context $context) {
-        return $event['fail'] ?? false ? throw new DomainException('no such order') : [$event, $context->awsRequestId];
+        return $event['fail'] ?? false ? throw new DomainException('no such order') : [$event, \
+        $context->awsRequestId];
     };";
     for engine in ["rewind", "classic"] {
         let dir = Dir::new(&[("handler.php", handler)]);

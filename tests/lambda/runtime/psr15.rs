@@ -92,7 +92,8 @@ fn psr15_handler_gets_requests_and_returns_responses() {
             assert_eq!(body[3], json!({"x": "1", "y": {"z": "é"}}));
 
             let upload = [("content-type", "multipart/form-data; boundary=B")];
-            let parts = "--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.txt\"\r\n\r\nhello\r\n\
+            let parts = "--B\r\nContent-Disposition: form-data; name=\"f\"; \
+                filename=\"a.txt\"\r\n\r\nhello\r\n\
                 --B\r\nContent-Disposition: form-data; name=\"x[y]\"\r\n\r\n\u{e9}\r\n--B--\r\n";
             for (number, method) in [(2, "POST"), (5, "PUT"), (6, "PATCH")] {
                 let event = request(method, "/upload", parts, &upload);

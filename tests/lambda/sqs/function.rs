@@ -143,7 +143,8 @@ fn install(dir: &Path, reports_failures: bool) {
     std::fs::write(dir.join("handler.php"), HANDLER).unwrap();
     let partial_batch = if reports_failures { "on" } else { "off" };
     let settings = format!(
-        "[engine]\nworkers = {WORKERS}\n[lambda]\nhandler = \"handler.php\"\nbatch = \"record\"\nreport_batch_item_failures = \"{partial_batch}\"\n"
+        "[engine]\nworkers = {WORKERS}\n[lambda]\nhandler = \"handler.php\"\nbatch = \
+            \"record\"\nreport_batch_item_failures = \"{partial_batch}\"\n"
     );
     std::fs::write(dir.join("surus.toml"), settings).unwrap();
 }

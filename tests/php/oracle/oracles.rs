@@ -35,7 +35,8 @@ impl Installed {
         for program in [&found.fpm, &found.cgi] {
             assert!(
                 Path::new(program).exists(),
-                "{program} is missing. The oracle test compares Surus with it: apt-get install php{minor}-fpm php{minor}-cgi"
+                "{program} is missing. The oracle test compares Surus with it: apt-get install \
+                    php{minor}-fpm php{minor}-cgi"
             );
         }
         found

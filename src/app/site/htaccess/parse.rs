@@ -242,7 +242,8 @@ mod tests {
 
     #[test]
     fn file_with_sections_and_continued_lines_becomes_a_tree() {
-        let text = "# a \\\nDeny from all\nOrder allow,\\\ndeny\n<Files \"a b\">\n\tRequire  all denied\r\n</FILES>\n";
+        let text = "# a \\\nDeny from all\nOrder allow,\\\ndeny\n<Files \"a b\">\n\tRequire  all \
+            denied\r\n</FILES>\n";
         let nodes = parse(text).unwrap();
         // As in Apache, a backslash continues a comment.
         let seen: Vec<_> = nodes.iter().map(|n| (n.line, &*n.name, &*n.rest)).collect();

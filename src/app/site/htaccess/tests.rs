@@ -232,10 +232,15 @@ proptest::proptest! {
     #[test]
     fn arbitrary_file_is_read_and_denials_below_it_hold(
         lines in proptest::collection::vec(proptest::sample::select(vec![
-            "Require all granted", "Allow from all", "Order deny,allow", "Satisfy any", "RewriteEngine On", "RewriteRule . - [L]",
-            "RewriteRule ^(.*)$ x/$1 [N]", "RewriteCond %{REQUEST_FILENAME} !-f [OR]", "RewriteRule ^ /index.php [L]", "SetHandler none",
-            "<Files *>", "</Files>", "<IfModule x>", "</IfModule>", "<RequireAny>", "</RequireAny>", "Redirect /a /b", "RewriteRule ( - [F]",
-            "FallbackResource /a.txt", "DirectoryIndex a.txt", "RewriteRule ^a /b.txt [C]", "RewriteRule ^b b/b/b", "<If true>", "</If>",
+            "Require all granted", "Allow from all", "Order deny,allow", "Satisfy \
+                any", "RewriteEngine On", "RewriteRule . - [L]",
+            "RewriteRule ^(.*)$ x/$1 [N]", "RewriteCond %{REQUEST_FILENAME} !-f \
+                [OR]", "RewriteRule ^ /index.php [L]", "SetHandler none",
+            "<Files *>", "</Files>", "<IfModule \
+                x>", "</IfModule>", "<RequireAny>", "</RequireAny>", "Redirect /a \
+                /b", "RewriteRule ( - [F]",
+            "FallbackResource /a.txt", "DirectoryIndex a.txt", "RewriteRule ^a /b.txt \
+                [C]", "RewriteRule ^b b/b/b", "<If true>", "</If>",
         ]), 0..12),
         path in "/(a|b|\\.|/|x|%2e|\\?){0,8}",
     ) {
@@ -243,7 +248,8 @@ proptest::proptest! {
         let root = dir.path();
         fs::create_dir(root.join("closed")).unwrap();
         fs::write(root.join("closed/a.txt"), "").unwrap();
-        fs::write(root.join("closed/.htaccess"), "<RequireAll>\nRequire all denied\n</RequireAll>\nSatisfy all\nDeny from all").unwrap();
+        fs::write(root.join("closed/.htaccess"), "<RequireAll>\nRequire all \
+            denied\n</RequireAll>\nSatisfy all\nDeny from all").unwrap();
         fs::write(root.join("a.txt"), "").unwrap();
         fs::write(root.join(".htaccess"), lines.join("\n")).unwrap();
         let site = Site::open(root, &Settings::default(), None).unwrap();
@@ -281,7 +287,8 @@ fn missing_path_below_file_of_comments_gets_the_front_controller() {
 
 #[test]
 fn header_denial_matches_every_line_and_byte_of_the_header() {
-    let text = "SetEnvIfNoCase User-Agent badbot Bad_Bot\nOrder allow,deny\nAllow from all\nDeny from env=bad_bot";
+    let text = "SetEnvIfNoCase User-Agent badbot Bad_Bot\nOrder allow,deny\nAllow from all\nDeny \
+        from env=bad_bot";
     let closes = |lines: &[&[u8]]| {
         let mut headers = HeaderMap::new();
         for line in lines {
@@ -318,7 +325,8 @@ fn redirect_group_that_ends_inside_a_character_does_not_panic() {
 fn endlessly_growing_rules_return_500() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
-    let rules = "RewriteEngine On\nRewriteRule ^q(.*)$ q$1z$1 [N]\nRewriteRule ^s - [S=18446744073709551615]";
+    let rules = "RewriteEngine On\nRewriteRule ^q(.*)$ q$1z$1 [N]\nRewriteRule ^s - \
+        [S=18446744073709551615]";
     fs::write(root.join(".htaccess"), rules).unwrap();
     let site = Site::open(root, &Settings::default(), None).unwrap();
     assert!(matches!(site.resolve("/qa"), Resolution::Status(500, _)));

@@ -160,7 +160,8 @@ impl Bound {
             Address::Unix(path) => {
                 let cannot = || {
                     format!(
-                        "cannot make the socket {} ({setting}); its directory must exist and be writable",
+                        "cannot make the socket {} ({setting}); its directory must exist and be \
+                            writable",
                         path.display()
                     )
                 };

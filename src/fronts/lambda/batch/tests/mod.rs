@@ -175,7 +175,8 @@ proptest! {
                     assert!(alone || !is_suspect, "{} is alone", run.index);
                     let unordered = kind == Kind::Standard && is_suspect;
                     let later = done.runs.iter().filter(|later| later.began >= run.ended && later.index != run.index);
-                    assert!(!unordered || later.clone().all(|later| kills[later.index] >= 2), "and last");
+                    assert!(!unordered || later.clone().all(|later| kills[later.index] >= 2), "and \
+                        last");
                 }
                 for run in &done.runs {
                     kills[run.index] += usize::from(work[run.index].outcome == Outcome::Dies);
