@@ -63,6 +63,7 @@ enum Command {
 Examples:
   surus serve
   surus serve /srv/app --listen 127.0.0.1:8080 --workers 8
+  surus serve --engine rewind
   surus serve --script worker.php -d memory_limit=256M")]
     Serve(options::Args),
     /// Show what would run and find misconfigurations, without serving

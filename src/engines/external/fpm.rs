@@ -79,8 +79,10 @@ impl Fpm {
         }
         let launch = command::Launch::new(spec, &home)?;
         let (daemon, output) = Daemon::start(&launch).await?;
-        // A script can stop the master process if that runs as PHP's user.
-        daemon.kill_if_stopped();
+        // A script can stop the master process only if that runs as PHP's user.
+        if spec.user.is_none() || fpm_master::is_unprivileged(spec) {
+            daemon.kill_if_stopped();
+        }
         let words = FirstLines::default();
         let log = tokio::spawn(php_log::follow_master(
             output.into_nonblocking_fd()?,

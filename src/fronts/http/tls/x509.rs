@@ -31,7 +31,7 @@ pub fn parse(der: &[u8]) -> Option<Certificate> {
     let (not_before, not_after) = (time(validity.next()?)?, time(validity.next()?)?);
     let subject = distinguished_name(fields.expect(SEQUENCE)?)?;
     fields.expect(SEQUENCE)?;
-    // Unique identifiers, which nobody uses.
+    // Unique identifiers (RFC 5280, 4.1.2.8) are not needed.
     fields.skip(0x81);
     fields.skip(0x82);
     let names = match fields.next() {
