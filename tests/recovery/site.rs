@@ -113,8 +113,14 @@ impl Site {
         let began = self.dir.path().join("writable").join(name);
         let separator = if path.contains('?') { '&' } else { '?' };
         let task = self.begin(&format!("{path}{separator}began={}", began.display()));
-        until("the script begins", || began.exists());
-        task
+        for _ in 0..3000 {
+            if began.exists() {
+                return task;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let answer = task.is_finished().then(|| task.join().unwrap());
+        panic!("{path} did not begin: {answer:?}\n{}", self.surus.log());
     }
 
     pub fn template(&self) -> u32 {
