@@ -8,6 +8,7 @@ use tracing::{info, warn};
 use super::engine_setup::PlannedPool;
 use super::{boot_script, config_lint, engine_setup};
 use crate::engine::Engine;
+use crate::engines::unbooted::{Boot, Unbooted};
 use crate::keeper::Client;
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
@@ -27,15 +28,9 @@ pub async fn boot(
         if booted.contains_key(name) {
             continue; // A plan for the case that an application cannot be booted.
         }
-        let boot = async |planned: &PlannedPool| {
-            let number = plans.iter().position(|plan| std::ptr::eq(plan, planned));
-            let pool = number.and_then(|number| u16::try_from(number).ok());
-            let by = keeper.clone().zip(pool);
-            let launch = by.map(|(by, pool)| Launch { by, pool });
-            engine_setup::boot_planned(planned, launch, metrics).await
-        };
         let otherwise = planned.otherwise.and_then(|number| plans.get(number));
-        let (asked, pool) = match (boot(planned).await, otherwise) {
+        let boot = booter(plans, planned, keeper, metrics);
+        let (asked, pool) = match (boot().await, otherwise) {
             (Ok(pool), _) => {
                 if let Some(framework) = planned.asked.framework() {
                     info!(
@@ -52,11 +47,13 @@ pub async fn boot(
                     engine = name,
                     error = format!("{error:#}"),
                     "the application cannot be booted; `classic` serves it instead. The lines \
-                        above \
-                     have PHP's reason; a boot script of the application's own is named in \
+                     above have PHP's reason; a boot script of the application's own is named in \
                      engine.script"
                 );
-                (&otherwise.asked, boot(otherwise).await?)
+                let classic = booter(plans, otherwise, keeper, metrics)().await?;
+                let instead = otherwise.asked.entry.name;
+                let pool: Arc<dyn Engine> = Arc::new(Unbooted::new(name, classic, instead, boot));
+                (&otherwise.asked, pool)
             }
             (Err(error), None) => return Err(error),
         };
@@ -87,4 +84,22 @@ pub async fn boot(
         booted.insert(name, pool);
     }
     Ok(booted)
+}
+
+/// Boots the pool of a plan, as often as it is called.
+fn booter(
+    plans: &[PlannedPool],
+    planned: &PlannedPool,
+    keeper: &Option<Arc<Client>>,
+    metrics: &Arc<Metrics>,
+) -> Boot {
+    let number = plans.iter().position(|plan| std::ptr::eq(plan, planned));
+    let pool = number.and_then(|number| u16::try_from(number).ok());
+    let by = keeper.clone().zip(pool);
+    let (planned, metrics) = (planned.clone(), metrics.clone());
+    Arc::new(move || {
+        let (planned, metrics) = (planned.clone(), metrics.clone());
+        let launch = by.clone().map(|(by, pool)| Launch { by, pool });
+        Box::pin(async move { engine_setup::boot_planned(&planned, launch, &metrics).await })
+    })
 }

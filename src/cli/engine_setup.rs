@@ -307,6 +307,7 @@ pub fn asked_for(
 }
 
 /// A pool and its plan.
+#[derive(Clone)]
 pub struct PlannedPool {
     pub asked: PoolConfig,
     pub plan: Plan,

@@ -33,9 +33,14 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 }
 
 fn table(engine: &EngineStatus) -> String {
+    let instead = engine
+        .instead
+        .as_ref()
+        .map(|instead| format!(" (the application cannot be booted, `{instead}` serves it)"));
     let mut text = format!(
-        "{}: PHP {}, generation {}, {} waiting\n{:>8}  {:<10}{:>10}{:>10}{:>10}  {}\n",
+        "{}{}: PHP {}, generation {}, {} waiting\n{:>8}  {:<10}{:>10}{:>10}{:>10}  {}\n",
         engine.engine,
+        instead.unwrap_or_default(),
         engine.php,
         engine.generation,
         engine.queued,
@@ -86,6 +91,7 @@ mod tests {
     fn table_columns_are_aligned() {
         let status = EngineStatus {
             engine: "classic".into(),
+            instead: None,
             php: "8.2.35".into(),
             generation: 1,
             queued: 3,

@@ -8,6 +8,7 @@ mod overload;
 mod php_ini;
 mod queue;
 mod response_spool;
+pub mod unbooted;
 mod warmup;
 pub mod workers;
 

@@ -105,6 +105,7 @@ pub struct Metrics {
     repairs: Family<Reason, Counter>,
     workers: Family<Workers, Gauge>,
     queue_lengths: Family<Pool, Gauge>,
+    unbooted: Family<Pool, Gauge>,
     pub connections: Gauge,
     pub connections_refused: Counter<u64, AtomicU64>,
     pub early_hints_dropped: Counter<u64, AtomicU64>,
@@ -136,6 +137,7 @@ impl Default for Metrics {
             repairs: Family::default(),
             workers: Family::default(),
             queue_lengths: Family::default(),
+            unbooted: Family::default(),
             connections: Gauge::default(),
             connections_refused: Counter::default(),
             early_hints_dropped: Counter::default(),
@@ -193,6 +195,11 @@ impl Default for Metrics {
             "queue_length",
             "Requests that wait for a worker",
             metrics.queue_lengths.clone(),
+        );
+        registry.register(
+            "unbooted",
+            "1 while classic serves the application because it cannot be booted",
+            metrics.unbooted.clone(),
         );
         registry.register(
             "connections",
@@ -423,6 +430,11 @@ impl Metrics {
                     engine: status.engine.clone(),
                 })
                 .set(status.queued as i64);
+            self.unbooted
+                .get_or_create(&Pool {
+                    engine: status.engine.clone(),
+                })
+                .set(i64::from(status.instead.is_some()));
         }
         for budget in budget::ALL {
             let label = Buffer {
@@ -469,6 +481,7 @@ mod tests {
         metrics.queue_failed("default", "receive");
         let text = metrics.text(&[EngineStatus {
             engine: "classic".into(),
+            instead: None,
             php: "8.2.0".into(),
             generation: 1,
             queued: 0,
@@ -478,7 +491,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next())
             .collect();
-        assert_eq!(names.len(), 22, "{text}");
+        assert_eq!(names.len(), 23, "{text}");
         for name in names {
             let mut written = ["", "_total"]
                 .map(|end| format!("| `{name}{end}`"))

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 pub struct EngineStatus {
     /// The engine's name in the catalogue.
     pub engine: String,
+    /// The engine that serves instead, because the application cannot be booted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead: Option<String>,
     /// `8.2.35`, as PHP itself says.
     pub php: String,
     /// 1 for the first boot of this engine, one more for every reload.

@@ -147,3 +147,43 @@ fn application_whose_boot_fails_is_served_by_classic_with_one_warning() {
         }
     }
 }
+
+#[test]
+fn application_that_classic_serves_instead_is_booted_by_a_reload_once_it_can_be() {
+    let index = SLIM_INDEX
+        .replace("require", "require_once")
+        .replace(
+            "$booted",
+            "isset($_GET['q']) || is_file(__DIR__.'/mended') || throw new Error('why'); $booted",
+        )
+        .replace("' end'", "' ', getenv('SURUS_ENGINE')");
+    let site = slim().write("public/index.php", &index);
+    let surus = site.serve_with(&["--engine", "rewind", "--workers", "1"], &[]);
+    let client = Client::new(&surus.url);
+    let root = site.www();
+    let command = |name: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_surus"));
+        let output = command.arg(name).arg(&root).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let is_instead = "rewind (the application cannot be booted, `classic` serves it): PHP";
+
+    assert_eq!(client.get("/?q=a").ok().text(), "a 1 public classic");
+    assert!(command("status").starts_with(is_instead));
+
+    command("reload");
+    assert_eq!(client.get("/?q=a").ok().text(), "a 1 public classic");
+    assert_eq!(
+        surus.log().matches("still cannot be booted").count(),
+        1,
+        "{}",
+        surus.log()
+    );
+
+    let site = site.write("public/mended", "");
+    command("reload");
+    assert_eq!(client.get("/?q=a").ok().text(), "a 1 public rewind");
+    assert!(command("status").starts_with("rewind: PHP"));
+    drop(site);
+}

@@ -147,10 +147,12 @@ impl Drop for Surus {
     }
 }
 
-/// The variable that makes PHP start fast. Applications need more extensions.
+/// The variable that makes PHP start fast. Applications need more extensions, and the leak corpus
+/// has a case for nearly each.
 fn few_extensions() -> Option<(&'static str, &'static str)> {
-    let runs_applications = ["apps", "applications", "lambda"].contains(&env!("CARGO_CRATE_NAME"));
-    (!runs_applications).then(|| ("PHP_INI_SCAN_DIR", php::few_extensions()))
+    let needs_all =
+        ["apps", "applications", "lambda", "rewind"].contains(&env!("CARGO_CRATE_NAME"));
+    (!needs_all).then(|| ("PHP_INI_SCAN_DIR", php::few_extensions()))
 }
 
 /// The front-end process of the server with this pid.

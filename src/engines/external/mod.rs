@@ -418,6 +418,7 @@ impl Engine for ExternalEngine {
         let boot = current.as_ref();
         EngineStatus {
             engine: self.0.spec.name.into(),
+            instead: None,
             php: boot
                 .map(|boot| boot.report.get("php").to_string())
                 .unwrap_or_default(),

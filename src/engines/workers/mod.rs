@@ -310,6 +310,7 @@ impl Engine for Pool {
         let shared = current.as_ref().map(|generation| &generation.shared);
         EngineStatus {
             engine: self.0.spec.name.into(),
+            instead: None,
             php: shared
                 .map(|shared| shared.report().get("php").to_string())
                 .unwrap_or_default(),

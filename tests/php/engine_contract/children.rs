@@ -2,6 +2,7 @@
 
 use surus::event::Failure;
 
+use super::queue::until_there;
 use super::subject::{lives, until};
 
 /// How a child may exit, with the exit status that PHP gives it.
@@ -163,12 +164,15 @@ engine_contract! {
                      }}
                  }} sleep(5); echo 'done';",
             ));
-            let others = engine.occupy(2, "usleep(300000); echo 'own';").await;
+            let gate = engine.writable().join(format!("gate{}", before.len()));
+            let code = format!("{} echo 'own';", until_there(&gate));
+            let others = engine.occupy(2, &code).await;
             let lied = engine.answer(liar).await;
             assert!(
                 matches!(&lied, Err(Failure::Died(how)) if engine.says_how(how, "SIGKILL")),
                 "{lied:?}"
             );
+            std::fs::write(&gate, "").unwrap();
             for other in others {
                 assert_eq!(other.await.unwrap().unwrap().text(), "own");
             }

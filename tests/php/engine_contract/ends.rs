@@ -7,6 +7,7 @@ use http_body_util::BodyExt;
 use surus::event::{Failure, Response};
 use surus::observe::status::WorkerState;
 
+use super::queue::until_there;
 use super::subject::{Ask, Subject, kill, lives, time, until};
 
 const SEGFAULT: &str = "posix_kill(posix_getpid(), 11); while (true) {}";
@@ -73,8 +74,11 @@ engine_contract! {
 
     fn crash_does_not_affect_concurrent_requests(engine) {
         let engine = engine.workers(4);
-        let others = engine.occupy(3, "usleep(700000); echo 'done';").await;
+        let gate = engine.writable().join("gate");
+        let code = format!("{} echo 'done';", until_there(&gate));
+        let others = engine.occupy(3, &code).await;
         assert!(matches!(engine.answer(engine.php(SEGFAULT)).await, Err(Failure::Died(_))));
+        std::fs::write(&gate, "").unwrap();
         for other in others {
             assert_eq!(other.await.unwrap().unwrap().text(), "done");
         }
@@ -223,7 +227,8 @@ engine_contract! {
 
     fn request_dropped_before_its_start_never_runs(engine) {
         let engine = engine.workers(1);
-        let running = engine.occupy(1, "usleep(600000);").await;
+        let gate = engine.writable().join("gate");
+        let running = engine.occupy(1, &until_there(&gate)).await;
         let trace = engine.writable().join("trace");
         let mut dropped = Vec::new();
         for _ in 0..4 {
@@ -234,6 +239,7 @@ engine_contract! {
             task.abort();
             assert!(task.await.is_err());
         }
+        std::fs::write(&gate, "").unwrap();
         for task in running {
             task.await.unwrap().unwrap();
         }

@@ -10,7 +10,7 @@ use surus::observe::status::WorkerState;
 use super::subject::{lives, time, until};
 
 /// PHP code that runs until the file exists.
-fn until_there(file: &Path) -> String {
+pub fn until_there(file: &Path) -> String {
     format!(
         "while (!file_exists('{}')) {{ usleep(5000); }}",
         file.display()
@@ -220,7 +220,8 @@ engine_contract! {
     }
 
     fn status_shows_worker_states(engine) {
-        let running = engine.occupy(1, "usleep(400000);").await;
+        let gate = engine.writable().join("gate");
+        let running = engine.occupy(1, &until_there(&gate)).await;
         let status = engine.pool().await.status();
         let busy: Vec<_> = status
             .workers
@@ -235,6 +236,7 @@ engine_contract! {
             busy.len() == 1 && busy[0].starts_with("GET /"),
             "{status:?}"
         );
+        std::fs::write(&gate, "").unwrap();
         for task in running {
             task.await.unwrap().unwrap();
         }

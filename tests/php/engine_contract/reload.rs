@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::queue::until_there;
 use super::subject::{kill, lives, parent, until};
 
 engine_contract! {
@@ -102,12 +103,15 @@ engine_contract! {
     fn killed_master_process_is_replaced_without_losing_a_request(engine) {
         let pids = engine.pids().await;
         let template = parent(pids[0]);
-        let running = engine.occupy(2, "usleep(900000); echo 'done';").await;
+        let gate = engine.writable().join("gate");
+        let code = format!("{} echo 'done';", until_there(&gate));
+        let running = engine.occupy(2, &code).await;
         kill(template, "KILL");
         let mut waiting = Vec::new();
         for _ in 0..6 {
             waiting.push(engine.start(engine.php("echo 'waited';").post("text/plain", "x")).await);
         }
+        std::fs::write(&gate, "").unwrap();
         for task in running {
             assert_eq!(task.await.unwrap().unwrap().text(), "done");
         }

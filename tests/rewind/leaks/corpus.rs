@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::common::Surus;
 use crate::common::engines::{Home, Subject};
+use crate::common::extension_files;
 
 /// A kind of state, as `play.php` lists it.
 #[derive(Deserialize)]
@@ -70,7 +71,9 @@ impl Corpus {
             "-d",
             &temporary,
         ];
-        let surus = home.serve_in(subject, "worker.php", "front.php", 1, &args, env);
+        let scan_dir = extension_files(&home.state, "apcu bcmath");
+        let env = [env, &[("PHP_INI_SCAN_DIR", &scan_dir[..])]].concat();
+        let surus = home.serve_in(subject, "worker.php", "front.php", 1, &args, &env);
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)

@@ -1,0 +1,110 @@
+//! Serves an application that cannot be booted with another engine, and boots it at a reload if
+//! that works by then.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tracing::{info, warn};
+
+use crate::engine::{Engine, Pending, Prepared, Report};
+use crate::event::{Event, Failure, Response};
+use crate::observe::status::EngineStatus;
+
+/// Boots the application.
+pub type Boot = Arc<dyn Fn() -> Pending<'static, anyhow::Result<Arc<dyn Engine>>> + Send + Sync>;
+
+/// The engine that serves, and the way to the one that was asked for.
+pub struct Unbooted {
+    /// The pool's name.
+    name: &'static str,
+    boot: Boot,
+    current: Arc<ArcSwap<Current>>,
+}
+
+struct Current {
+    engine: Arc<dyn Engine>,
+    /// The name of the engine, if it serves instead of the one that was asked for.
+    instead: Option<&'static str>,
+}
+
+impl Unbooted {
+    /// `engine`, whose name is `instead`, serves the pool `name` until `boot` succeeds.
+    pub fn new(
+        name: &'static str,
+        engine: Arc<dyn Engine>,
+        instead: &'static str,
+        boot: Boot,
+    ) -> Unbooted {
+        let instead = Some(instead);
+        Unbooted {
+            name,
+            boot,
+            current: Arc::new(ArcSwap::from_pointee(Current { engine, instead })),
+        }
+    }
+
+    fn engine(&self) -> Arc<dyn Engine> {
+        self.current.load().engine.clone()
+    }
+}
+
+impl Engine for Unbooted {
+    fn handle(&self, event: Box<Event>) -> Pending<'_, Result<Response, Failure>> {
+        let engine = self.engine();
+        Box::pin(async move { engine.handle(event).await })
+    }
+
+    fn prepare(&self) -> Pending<'_, anyhow::Result<Prepared>> {
+        Box::pin(async {
+            let current = self.current.load_full();
+            let Some(instead) = current.instead else {
+                return current.engine.prepare().await;
+            };
+            let engine = match (self.boot)().await {
+                Ok(engine) => engine,
+                Err(error) => {
+                    warn!(
+                        engine = self.name,
+                        error = format!("{error:#}"),
+                        "the application still cannot be booted; `{instead}` goes on serving it"
+                    );
+                    return current.engine.prepare().await;
+                }
+            };
+            let (name, place) = (self.name, self.current.clone());
+            Ok(Prepared(Box::new(move || {
+                info!(engine = name, "application booted");
+                let instead = None;
+                let before = place.swap(Arc::new(Current { engine, instead }));
+                tokio::spawn(async move { before.engine.drain().await });
+                Ok(())
+            })))
+        })
+    }
+
+    fn restart_workers(&self) -> Pending<'_, anyhow::Result<()>> {
+        let engine = self.engine();
+        Box::pin(async move { engine.restart_workers().await })
+    }
+
+    fn drain(&self) -> Pending<'_, ()> {
+        let engine = self.engine();
+        Box::pin(async move { engine.drain().await })
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        self.engine().ready()
+    }
+
+    fn report(&self) -> Report {
+        self.engine().report()
+    }
+
+    fn status(&self) -> EngineStatus {
+        let current = self.current.load();
+        EngineStatus {
+            instead: current.instead.map(str::to_string),
+            ..current.engine.status()
+        }
+    }
+}
