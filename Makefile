@@ -39,7 +39,7 @@ build: ## Build surus and surus-php for production
 .PHONY: serve
 serve: build ## Serve the demo application at http://127.0.0.1:8080
 	@test -d $(APP) || { echo "there is no $(APP); name an application: make serve APP=/srv/app" >&2; exit 1; }
-	@echo "Serving $(APP) at http://$(LISTEN) with the embedded engine. Ctrl-C ends it."
+	@echo "Serving $(APP) at http://$(LISTEN). Ctrl-C ends it."
 	@if [ "$$(id -u)" -eq 0 ]; then export SURUS_ENGINE_USER="$$(stat -c %U $(APP))"; fi; \
 	exec $(TARGET)/release/surus serve $(APP) --listen $(LISTEN)
 

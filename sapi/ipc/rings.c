@@ -32,7 +32,7 @@ static size_t padded(size_t len, size_t unit)
 bool surus_rings_open(int fd)
 {
 	size_t workers = surus_settings.workers;
-	size_t bells = padded(workers * sizeof(*doorbells), SURUS_RINGS_LINE);
+	size_t doorbells_size = padded(workers * sizeof(*doorbells), SURUS_RINGS_LINE);
 	size_t bits = padded((workers + 7) / 8, SURUS_RINGS_LINE);
 	struct stat file;
 
@@ -40,7 +40,7 @@ bool surus_rings_open(int fd)
 	        inbox_size < workers * SURUS_INBOX_RING_EACH && inbox_size < SURUS_INBOX_RING_MOST;) {
 		inbox_size *= 2;
 	}
-	size_t size = sizeof(*rings) + bells + bits + (1 + workers) * sizeof(*inbox) + inbox_size +
+	size_t size = sizeof(*rings) + doorbells_size + bits + (1 + workers) * sizeof(*inbox) + inbox_size +
 	        workers * SURUS_OUTBOX_RING;
 	if (fstat(fd, &file) != 0 || (size_t)file.st_size != size) {
 		fprintf(stderr,
@@ -56,7 +56,7 @@ bool surus_rings_open(int fd)
 	rings = (struct surus_rings *)at;
 	at += sizeof(*rings);
 	doorbells = (_Atomic uint32_t *)at;
-	at += bells;
+	at += doorbells_size;
 	posted = (_Atomic uint64_t *)at;
 	at += bits;
 	inbox = (struct surus_ring *)at;

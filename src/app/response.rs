@@ -82,7 +82,7 @@ pub fn failed(failure: &Failure, event: u64) -> Response {
     };
     match failure {
         _ if failure.is_busy() => log_overload(failure, event),
-        _ => warn!(request_id = event, status = status.as_u16(), %failure, "not answered"),
+        _ => warn!(request_id = event, status = status.as_u16(), %failure, "request failed"),
     }
     plain(status, "")
 }
@@ -95,7 +95,7 @@ fn log_overload(failure: &Failure, event: u64) {
     REJECTED.fetch_add(1, Ordering::Relaxed);
     if REPORTED.is_time(Instant::now()) {
         let requests = REJECTED.swap(0, Ordering::Relaxed);
-        warn!(request_id = event, requests, status = 503, %failure, "not answered");
+        warn!(request_id = event, requests, status = 503, %failure, "request failed");
     }
 }
 

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::engine::Report;
 use crate::units::Size;
 
-/// LintInput that are known once PHP has started.
+/// The configuration, and what is known once PHP has started.
 pub(super) struct LintInput<'a> {
     pub config: &'a Config,
     /// A value of PHP's report.
@@ -19,13 +19,13 @@ pub(super) struct LintInput<'a> {
 }
 
 /// One sentence for each contradiction: the problem, and the fix.
-pub(super) fn contradictions(facts: &LintInput<'_>) -> Vec<String> {
+pub(super) fn contradictions(input: &LintInput<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    found.extend(sizes(facts));
-    found.extend(memory(facts));
-    found.extend(times(facts));
-    found.extend(connections(facts));
-    let php = |name: &str| (facts.php)(name);
+    found.extend(sizes(input));
+    found.extend(memory(input));
+    found.extend(times(input));
+    found.extend(connections(input));
+    let php = |name: &str| (input.php)(name);
     if !["", "0", "off", "no", "false", "stderr"]
         .contains(&php("display_errors").to_ascii_lowercase().as_str())
     {
@@ -46,10 +46,10 @@ pub(super) fn contradictions(facts: &LintInput<'_>) -> Vec<String> {
     found
 }
 
-fn sizes(facts: &LintInput<'_>) -> Vec<String> {
+fn sizes(input: &LintInput<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    let body = facts.config.http.max_body_size;
-    let size = |name: &str| php_size(&(facts.php)(name));
+    let body = input.config.http.max_body_size;
+    let size = |name: &str| php_size(&(input.php)(name));
     let (post, upload) = (size("post_max_size"), size("upload_max_filesize"));
     if let Some(post) = post {
         if post > body {
@@ -82,9 +82,9 @@ fn sizes(facts: &LintInput<'_>) -> Vec<String> {
     found
 }
 
-fn memory(facts: &LintInput<'_>) -> Vec<String> {
+fn memory(input: &LintInput<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    let Some(limit) = php_size(&(facts.php)("memory_limit")) else {
+    let Some(limit) = php_size(&(input.php)("memory_limit")) else {
         found.push(
             "memory_limit is -1, so one script may use all memory of the machine; set [php] \
              memory_limit"
@@ -92,39 +92,39 @@ fn memory(facts: &LintInput<'_>) -> Vec<String> {
         );
         return found;
     };
-    if let Some(post) = php_size(&(facts.php)("post_max_size")).filter(|post| limit < *post) {
+    if let Some(post) = php_size(&(input.php)("post_max_size")).filter(|post| limit < *post) {
         found.push(format!(
             "memory_limit is {limit}, below post_max_size ({post}): a large form may exceed it; \
-             raise the one or lower the other"
+             raise one or lower the other"
         ));
     }
-    let all = limit.0.saturating_mul(facts.workers as u64);
-    if all > facts.memory {
+    let all = limit.0.saturating_mul(input.workers as u64);
+    if all > input.memory {
         found.push(format!(
             "{} workers that all reach memory_limit ({limit}) need {} MiB, but only {} MiB are \
              available; lower engine.workers or memory_limit",
-            facts.workers,
+            input.workers,
             all >> 20,
-            facts.memory >> 20
+            input.memory >> 20
         ));
     }
     found
 }
 
-fn times(facts: &LintInput<'_>) -> Vec<String> {
+fn times(input: &LintInput<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    let (timeout, grace) = (
-        facts.config.http.request_timeout,
-        facts.config.http.shutdown_timeout,
+    let (timeout, shutdown) = (
+        input.config.http.request_timeout,
+        input.config.http.shutdown_timeout,
     );
-    let seconds = (facts.php)("max_execution_time").parse().unwrap_or(0);
+    let seconds = (input.php)("max_execution_time").parse().unwrap_or(0);
     if seconds > timeout.0.as_secs() {
         found.push(format!(
             "max_execution_time is {seconds} s, but a request without a response gets 504 after \
              {timeout} (http.request_timeout)"
         ));
     }
-    let queue = facts.config.engine.queue_timeout;
+    let queue = input.config.engine.queue_timeout;
     if timeout < queue {
         found.push(format!(
             "http.request_timeout is {timeout}, below engine.queue_timeout ({queue}): a request \
@@ -133,9 +133,9 @@ fn times(facts: &LintInput<'_>) -> Vec<String> {
              other"
         ));
     }
-    if grace < timeout {
+    if shutdown < timeout {
         found.push(format!(
-            "http.shutdown_timeout is {grace}, below http.request_timeout ({timeout}): a shutdown \
+            "http.shutdown_timeout is {shutdown}, below http.request_timeout ({timeout}): a shutdown \
                 aborts requests \
              that take longer; raise the one or lower the other"
         ));
@@ -143,8 +143,8 @@ fn times(facts: &LintInput<'_>) -> Vec<String> {
     found
 }
 
-fn connections(facts: &LintInput<'_>) -> Option<String> {
-    let (limit, files) = (facts.config.http.max_connections, facts.open_files);
+fn connections(input: &LintInput<'_>) -> Option<String> {
+    let (limit, files) = (input.config.http.max_connections, input.open_files);
     (limit as u64 >= files).then(|| {
         format!(
             "http.max_connections is {limit}, but surus may open only {files} files, and each \
@@ -219,14 +219,14 @@ mod tests {
             };
             set.unwrap_or(default).to_string()
         };
-        let facts = LintInput {
+        let input = LintInput {
             config,
             php: &php,
             workers: 4,
             memory: 1 << 30,
             open_files: 1 << 14,
         };
-        contradictions(&facts).join("\n")
+        contradictions(&input).join("\n")
     }
 
     #[test]

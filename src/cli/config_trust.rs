@@ -60,8 +60,8 @@ pub(super) fn check(loaded: &Loaded, project: &Path) -> anyhow::Result<()> {
 }
 
 /// What a user who may change a file can do.
-const RUN: &str = "have root run any program";
-const SERVE: &str = "have Surus serve any key and certificate that root may read";
+const RUN: &str = "make root run any program";
+const SERVE: &str = "make Surus serve any key and certificate that root may read";
 
 /// A warning if another user than root can replace the configuration.
 pub(super) fn warning(loaded: &Loaded) -> Option<String> {
@@ -197,8 +197,8 @@ fn refuse_directories(path: &Path, users: &[User], danger: &str) -> anyhow::Resu
             let owns = opened.metadata()?.uid() == user.uid;
             if owns || (!is_sticky && may_write_directory(&opened, user)?) {
                 bail!(
-                    "PHP's user {} may change {}, and so {danger} as {}; let the directory belong \
-                     to root, with mode 755",
+                    "PHP's user {} may change {}, and could thereby {danger} as {}; let the \
+                     directory belong to root, with mode 755",
                     user.name,
                     directory.display(),
                     path.display()
@@ -213,8 +213,8 @@ fn refuse(path: &Path, file: &File, users: &[User], danger: &str) -> anyhow::Res
     for user in users {
         if may_change(file, user)? {
             bail!(
-                "PHP's user {} may change {}, and so {danger}; let it belong to root, and let \
-                 only root write to it, or start Surus as {}",
+                "PHP's user {} may change {}, and could thereby {danger}; let it belong to root, \
+                 and let only root write to it, or start Surus as {}",
                 user.name,
                 path.display(),
                 user.name

@@ -463,7 +463,7 @@ pub fn find_user(settings: &Settings) -> anyhow::Result<Option<User>> {
 }
 
 /// Finds `surus-php8.x`: the configured one, or the newest in the directory of `surus`, in
-/// `../libexec` or in `../lib/surus`.
+/// `../libexec`, in `../libexec/surus` or in `..`.
 pub fn find_program(configured: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(program) = configured {
         return external::command::find_configured(program, "engine.surus_php");

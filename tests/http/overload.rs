@@ -87,5 +87,5 @@ fn rejected_requests_share_one_log_line() {
     }
     open(dir.path());
     assert_eq!(busy.answer().unwrap().status, 200);
-    assert!(surus.log().matches("not answered").count() <= 2);
+    assert!(surus.log().matches("request failed").count() <= 2);
 }

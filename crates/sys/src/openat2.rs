@@ -170,8 +170,7 @@ pub fn append_regular(path: &Path, owner: u32) -> io::Result<File> {
     match metadata.is_file() && metadata.nlink() == 1 && is_ours {
         true => Ok(file),
         false => Err(io::Error::other(
-            "another file is there: none, or one that is not the log's owner's, or has a second \
-             name, is written to",
+            "the file is not regular, has another owner, or has a second hard link",
         )),
     }
 }

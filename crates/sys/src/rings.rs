@@ -40,7 +40,7 @@ struct Head {
 #[repr(C)]
 struct Surus {
     need_wakeup: AtomicU32,
-    looked: AtomicU64,
+    polled_at: AtomicU64,
 }
 
 #[repr(C)]

@@ -255,7 +255,7 @@ impl Site {
     }
 
     pub(super) fn is_uploaded_source(&self, path: &str) -> bool {
-        if self.uploads.is_empty() {
+        if self.no_php.is_empty() {
             return false;
         }
         let path = fold(path);
@@ -265,7 +265,7 @@ impl Site {
                 rest.starts_with('/') && rest.split('/').any(|s| kind(s) != Kind::Plain)
             })
         };
-        self.uploads.iter().any(below)
+        self.no_php.iter().any(below)
     }
 
     fn is_really_uploaded(&self, real: &Path) -> bool {

@@ -8,7 +8,7 @@
 //! - dot files and the contents of dot directories, except `/.well-known/`;
 //! - PHP source as text (see `kind` in `normalize.rs`): `x.php` is run; `x.PHP`, `x.phtml`, `x.inc`
 //!   or `x.php.bak` are treated as missing;
-//! - PHP below one of the `uploads`;
+//! - PHP below one of the `no_php` paths;
 //! - files that `.htaccess` files deny (see `htaccess/`);
 //! - Surus's own configuration;
 //! - private files such as `composer.lock`, `dump.sql`, `debug.log` (see `hidden_files.rs` and
@@ -50,7 +50,7 @@ use htaccess::Htaccess;
 use htaccess_walk::Visit;
 use lookup_cache::Recent;
 use normalize::{Kind, fold, kind};
-use settings::{index, uploads};
+use settings::index;
 
 pub use access_check::AccessCheck;
 pub(crate) use document_root::Root;
@@ -141,7 +141,7 @@ pub struct Site {
     has_files: bool,
     index: Vec<String>,
     /// [`fold`]ed, without a trailing slash.
-    uploads: Vec<String>,
+    no_php: Vec<String>,
     /// Serves static files only.
     scriptless: bool,
     /// Recently found scripts. A new file is visible at once, because PHP opens scripts itself, and
@@ -202,7 +202,7 @@ impl Site {
             falls_back: settings.fallback,
             has_files: settings.files,
             index: index(&settings.index)?,
-            uploads: uploads(&settings.no_php)?,
+            no_php: settings::no_php(&settings.no_php)?,
             scriptless: false,
             recent: Recent::new(),
             htaccess: settings.htaccess.then(Htaccess::new),
@@ -221,7 +221,7 @@ impl Site {
             falls_back: false,
             has_files: true,
             index: vec!["index.html".to_owned()],
-            uploads: Vec::new(),
+            no_php: Vec::new(),
             scriptless: true,
             recent: Recent::new(),
             htaccess: None,
@@ -276,7 +276,7 @@ impl Site {
         site.falls_back = settings.fallback;
         site.has_files = settings.files;
         site.index = index(&settings.index)?;
-        site.uploads = uploads(&settings.no_php)?;
+        site.no_php = settings::no_php(&settings.no_php)?;
         site.scriptless = false;
         site.htaccess = settings.htaccess.then(Htaccess::new);
         site.secret = described.secret;
@@ -301,7 +301,7 @@ impl Site {
             falls_back: false,
             has_files: true,
             index: vec!["index.html".to_owned()],
-            uploads: Vec::new(),
+            no_php: Vec::new(),
             scriptless: true,
             recent: Recent::new(),
             htaccess: None,

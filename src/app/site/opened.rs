@@ -112,9 +112,9 @@ impl Denial {
                 "an .htaccess file cannot be read, or Apache would reject it; `surus check` \
                  names its line"
             }
-            Denial::UploadedSource => "PHP below `uploads` is never run and never sent",
+            Denial::UploadedSource => "PHP below `site.no_php` is never run and never sent",
             Denial::LinkToUploadedSource => {
-                "a symbolic link leads to PHP below `uploads`, which is never run"
+                "a symbolic link leads to PHP below `site.no_php`, which is never run"
             }
         }
     }

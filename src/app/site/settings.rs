@@ -63,23 +63,25 @@ pub(super) fn index(names: &[String]) -> Result<Vec<String>> {
     for name in names {
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
             bail!(
-                "`index` has {name:?}; it expects names of files, such as \"index.php\", without a \
+                "`site.index` has {name:?}; it expects names of files, such as \"index.php\", without a \
                  directory or a leading dot"
             );
         }
         if kind(name) == Kind::Source {
-            bail!("`index` has {name:?}, which is neither run nor sent; PHP files end in .php");
+            bail!(
+                "`site.index` has {name:?}, which is neither run nor sent; PHP files end in .php"
+            );
         }
     }
     Ok(names.to_vec())
 }
 
-pub(super) fn uploads(prefixes: &[String]) -> Result<Vec<String>> {
+pub(super) fn no_php(prefixes: &[String]) -> Result<Vec<String>> {
     let check = |prefix: &String| {
         let normal = normalize(prefix).map(|normal| normal.path() == prefix);
         if normal != Ok(true) || prefix == "/" {
             bail!(
-                "`uploads` has {prefix:?}; it expects URL paths, such as \"/uploads\" or \
+                "`site.no_php` has {prefix:?}; it expects URL paths, such as \"/uploads\" or \
                  \"/wp-content/uploads\""
             );
         }
@@ -99,5 +101,5 @@ fn indexes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> 
 }
 
 fn for_uploads<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    checked(from, |prefixes: &Vec<String>| uploads(prefixes).map(drop))
+    checked(from, |prefixes: &Vec<String>| no_php(prefixes).map(drop))
 }

@@ -57,7 +57,7 @@ fn endless_headers_get_502_with_the_reason_and_the_next_request_is_answered() {
             } else {
                 reason
             };
-            surus.wait_for_log(|log| log.contains(reason) && log.contains("not answered"));
+            surus.wait_for_log(|log| log.contains(reason) && log.contains("request failed"));
             let answer = get(&surus.address, "/fine.php");
             assert!(answer.contains("fine"), "{}: {answer:.200}", entry.name);
             let grown = sampler.peak() / MIB;

@@ -26,7 +26,7 @@ pub enum First {
 impl Rings {
     /// Calls `found` with each worker that has put a frame into its ring since the last call.
     pub fn posted(&self, mut found: impl FnMut(usize)) {
-        self.head().surus.0.looked.store(now_micros(), SeqCst);
+        self.head().surus.0.polled_at.store(now_micros(), SeqCst);
         for (index, word) in self.posted_words() {
             if word.load(SeqCst) == 0 {
                 continue;

@@ -185,7 +185,7 @@ fn invalid_settings_stop_the_start_and_name_the_allowed_values() {
                 ..default()
             },
             None,
-            "`uploads` has",
+            "`site.no_php` has",
         );
     }
     fails(default(), Some("none.php"), "none.php");

@@ -151,13 +151,13 @@ impl Parser {
     }
 
     /// Whether a frame has begun and not ended.
-    pub fn is_amid_frame(&self) -> bool {
+    pub fn is_inside_frame(&self) -> bool {
         !matches!(self.state, State::Between) || matches!(self.buffer.first(), Some(0x13 | 0x14))
     }
 
     /// The rest of the output after its end, if it is noise.
     pub fn rest(&mut self) -> Bytes {
-        match self.is_amid_frame() {
+        match self.is_inside_frame() {
             true => Bytes::new(),
             false => self.buffer.split().freeze(),
         }

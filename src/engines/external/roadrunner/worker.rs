@@ -255,7 +255,7 @@ impl Worker {
             self.log.catch_up().await;
         }
         let how = ended.unwrap_or("it closed its connection");
-        match self.parser.is_amid_frame() {
+        match self.parser.is_inside_frame() {
             true => format!("{how}, in the middle of a frame"),
             false => how.to_string(),
         }

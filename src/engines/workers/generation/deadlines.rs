@@ -372,7 +372,7 @@ impl Sweeper {
         }
         warn!(
             request_id = event,
-            worker = holder.worker,
+            pid = holder.pid.get(),
             request = what,
             "request timed out; interrupting the script"
         );
@@ -397,7 +397,7 @@ impl Sweeper {
         }
         warn!(
             request_id = event,
-            worker = holder.worker,
+            pid = holder.pid.get(),
             "script did not stop; worker killed"
         );
         shared.kill(holder.worker, &holder.pid, Killed::Timeout);

@@ -118,7 +118,7 @@ impl Outbox {
 
     /// Reads until the worker exits. Returns a description of invalid input.
     async fn read(&mut self) -> Option<String> {
-        let (mut buffer, mut letter) = (BytesMut::new(), BytesMut::new());
+        let (mut buffer, mut frame) = (BytesMut::new(), BytesMut::new());
         let mut block = SMALL;
         loop {
             // Short responses share a block; a piece that fills its block is one of many.
@@ -128,17 +128,17 @@ impl Outbox {
             let room = buffer.capacity() - buffer.len();
             match self.more(&mut buffer).await {
                 Ok(None) => {
-                    if let Err(wrong) = self.take_frames(&mut letter).await {
+                    if let Err(wrong) = self.take_frames(&mut frame).await {
                         return Some(wrong);
                     }
                     continue;
                 }
-                Ok(Some(0)) => return self.take_frames(&mut letter).await.err(),
+                Ok(Some(0)) => return self.take_frames(&mut frame).await.err(),
                 Ok(Some(n)) => block = if n >= room { LARGE } else { SMALL },
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Some(error.to_string()),
             }
-            if let Err(wrong) = self.take_records(&mut buffer, &mut letter).await {
+            if let Err(wrong) = self.take_records(&mut buffer, &mut frame).await {
                 return Some(wrong);
             }
             // Everything that has arrived has been read; an incomplete response is streamed.
