@@ -40,8 +40,8 @@ bool surus_rings_open(int fd)
 	        inbox_size < workers * SURUS_INBOX_RING_EACH && inbox_size < SURUS_INBOX_RING_MOST;) {
 		inbox_size *= 2;
 	}
-	size_t size = sizeof(*rings) + doorbells_size + bits + (1 + workers) * sizeof(*inbox) + inbox_size +
-	        workers * SURUS_OUTBOX_RING;
+	size_t size = sizeof(*rings) + doorbells_size + bits + (1 + workers) * sizeof(*inbox) +
+	        inbox_size + workers * SURUS_OUTBOX_RING;
 	if (fstat(fd, &file) != 0 || (size_t)file.st_size != size) {
 		fprintf(stderr,
 		        "surus-php: the rings are not %zu bytes long (surus and surus-php have different "
