@@ -30,10 +30,11 @@ use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::system::Machine;
 
-/// Prints findings, and counts those that would stop the start.
+/// Prints findings, and keeps those that would stop the start.
 #[derive(Default)]
 pub(super) struct Findings {
-    stops: usize,
+    /// What would stop the start, each once.
+    stops: Vec<String>,
 }
 
 impl Findings {
@@ -49,8 +50,12 @@ impl Findings {
 
     /// Reports what would stop the start.
     pub fn stop(&mut self, error: &anyhow::Error) {
-        self.stops += 1;
-        say!("✗ {error:#}");
+        let text = format!("{error:#}");
+        if self.stops.iter().any(|said| text.ends_with(said.as_str())) {
+            return;
+        }
+        say!("✗ {text}");
+        self.stops.push(text);
     }
 }
 
@@ -98,7 +103,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         checked.await;
         Ok(())
     })?;
-    match findings.stops {
+    match findings.stops.len() {
         0 => Ok(()),
         1 => bail!("1 problem would stop `surus serve`, marked ✗"),
         stops => bail!("{stops} problems would stop `surus serve`, marked ✗"),

@@ -4,6 +4,7 @@ use anyhow::bail;
 use serde::Deserialize;
 
 use super::Config;
+use super::type_error::explain;
 
 /// Variables with the prefix `SURUS_` that are not settings.
 const OTHERS: [&str; 2] = ["SURUS_PHP_BINARY", "SURUS_SANITIZE"];
@@ -69,7 +70,7 @@ pub fn apply(
                 .min_by_key(|(candidate, _)| is_guess(candidate))
                 .map_or_else(
                     || "name one setting of the section, or write it as a TOML table".into(),
-                    |(_, error)| error.message().to_string(),
+                    |(_, error)| explain(error.message(), None),
                 );
             if variable == "SURUS_HANDLER" {
                 bail!(

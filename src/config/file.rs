@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 
 use super::Config;
+use super::type_error::explain;
 
 /// Reads and checks the file, and returns it open. An error names the file, the line and the
 /// allowed values.
@@ -22,6 +23,7 @@ pub fn read(path: &Path) -> anyhow::Result<(toml::Table, File)> {
             let line = error.span().map_or(1, |span| {
                 1 + text[..span.start.min(text.len())].matches('\n').count()
             });
-            anyhow!("{}:{line}: {}", path.display(), error.message())
+            let message = explain(error.message(), text.lines().nth(line - 1));
+            anyhow!("{}:{line}: {message}", path.display())
         })
 }

@@ -3,6 +3,7 @@
 pub mod env;
 mod file;
 pub mod roadrunner;
+mod type_error;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

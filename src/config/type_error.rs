@@ -1,0 +1,82 @@
+//! Says in TOML's words what is wrong with a value's type. serde says it in Rust's.
+
+/// The message of an error; `line` is the line of the file that it is about, if there is one.
+pub fn explain(message: &str, line: Option<&str>) -> String {
+    let Some((found, expected)) = message
+        .strip_prefix("invalid type: ")
+        .and_then(|rest| rest.split_once(", expected "))
+    else {
+        return message.to_string();
+    };
+    let line = line.map(str::trim).unwrap_or_default();
+    let text = format!(
+        "expected {}, not {}",
+        expected_type(expected),
+        found_type(found)
+    );
+    match line.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((name, "")) if expected == "a sequence" && !name.starts_with('[') => {
+            format!("{text}; write [[{name}]], once for each")
+        }
+        _ if line.is_empty() => text,
+        _ => format!("{text}, in `{line}`"),
+    }
+}
+
+fn expected_type(expected: &str) -> &str {
+    match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        expected if expected.starts_with("struct ") => "a table",
+        expected => expected,
+    }
+}
+
+fn found_type(found: &str) -> String {
+    match found.split_once(' ') {
+        Some((kind @ ("string" | "integer" | "boolean"), value)) => format!("the {kind} {value}"),
+        Some(("floating", rest)) => rest.replacen("point", "the number", 1),
+        _ => match found {
+            "sequence" => "a list".into(),
+            "map" => "a table".into(),
+            found => found.into(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::explain;
+
+    #[test]
+    fn type_error_is_explained_in_words_of_toml() {
+        for (message, line, expected) in [
+            (
+                "invalid type: string \"abc\", expected usize",
+                Some("workers = \"abc\""),
+                "expected a whole number from 0 on, not the string \"abc\", in `workers = \"abc\"`",
+            ),
+            (
+                "invalid type: map, expected a sequence",
+                Some("[queue]"),
+                "expected a list, not a table; write [[queue]], once for each",
+            ),
+            (
+                "invalid type: floating point `1.5`, expected u64",
+                None,
+                "expected a whole number from 0 on, not the number `1.5`",
+            ),
+            (
+                "unknown field `x`, expected `y`",
+                Some("x = 1"),
+                "unknown field `x`, expected `y`",
+            ),
+        ] {
+            assert_eq!(explain(message, line), expected);
+        }
+    }
+}
