@@ -26,7 +26,7 @@ use crate::launcher::Pid;
 use crate::observe::message::Message;
 use crate::observe::php_log;
 use crate::observe::php_log::WorkerLog;
-use crate::observe::rate_limit::Rarely;
+use crate::observe::rate_limit::RateLimit;
 
 /// The reader of one worker's response ring and socket.
 pub struct Outbox {
@@ -240,7 +240,7 @@ impl Outbox {
         let event = self
             .shared
             .claimed(record.request, ticket, self.index, &self.pid);
-        static REPORTED: Rarely = Rarely::new();
+        static REPORTED: RateLimit = RateLimit::new();
         // Possible if Surus gave the event up because it seemed lost.
         if event.is_none() && REPORTED.is_time(Instant::now()) {
             warn!(
