@@ -1,4 +1,4 @@
-//! Byte budgets: what all requests together may make Surus hold of one kind.
+//! Limits the bytes of each kind that all requests together may make Surus hold.
 //!
 //! They are process-wide, as is what they protect: the memory of the process, and the disk.
 

@@ -44,7 +44,7 @@ pub const MASTER_DESCRIPTORS: usize = 8;
 
 /// A directory that an installed PHP is started with.
 #[derive(Debug, Clone)]
-pub struct Home {
+pub struct DirHandle {
     pub number: u32,
     pub path: PathBuf,
 }
@@ -57,7 +57,7 @@ pub trait Launcher: fmt::Debug + Send + Sync {
     fn master(&self, pool: u16, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>>;
 
     /// Creates the directory that a pool's installed PHP is started with.
-    fn home(&self, pool: u16) -> Pending<'_, anyhow::Result<Home>>;
+    fn home(&self, pool: u16) -> Pending<'_, anyhow::Result<DirHandle>>;
 
     /// Removes such a directory.
     fn close_home(&self, number: u32);

@@ -25,16 +25,21 @@ macro_rules! applications {
         $(#[test]
         #[ignore = "needs the Debian of `make test-applications`"]
         fn $name() {
-            check(stringify!($name), include_str!(concat!("applications/cases/", stringify!($name), ".toml")));
+            let case = include_str!(concat!("applications/cases/", stringify!($name), ".toml"));
+            check(stringify!($name), case);
         })*
 
         #[test]
         fn every_case_file_is_an_application() {
             let named = [$(concat!(stringify!($name), ".toml")),*];
-            for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/applications/cases")).unwrap() {
+            let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/applications/cases");
+            for file in std::fs::read_dir(cases).unwrap() {
                 let name = file.unwrap().file_name();
-                assert!(named.contains(&name.to_str().unwrap()), "nothing runs \
-                    cases/{}", name.display());
+                assert!(
+                    named.contains(&name.to_str().unwrap()),
+                    "nothing runs cases/{}",
+                    name.display()
+                );
             }
         }
     };

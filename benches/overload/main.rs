@@ -1,8 +1,12 @@
 //! Goodput under overload: how many requests `surus serve` answers when far more clients ask than
 //! it has workers for.
 //!
-//! `cargo bench --bench overload -- [--surus PATH]... [--clients N]... [--seconds N] [--rounds N] [--script PHP] [--engine NAME]`
-//! compares programs, which take turns. Clients keep their connection and ask as soon as they have
+//! ```sh
+//! cargo bench --bench overload -- [--surus PATH]... [--clients N]... [--seconds N] [--rounds N] \
+//!     [--script PHP] [--engine NAME]
+//! ```
+//!
+//! Compares programs, which take turns. Clients keep their connection and ask as soon as they have
 //! an answer; one that is refused retries at once, or backs off for a second and twice as long each
 //! further time.
 #![allow(clippy::unwrap_used)]

@@ -1,7 +1,6 @@
-//! Where PHP's library calls its own functions, and reads the addresses of its own variables, by
-//! way of its table of symbols: `sapi/php/direct_binding.c` has these places do so directly. Only a
-//! disassembler can tell instructions from what merely looks like them; that is this build script's
-//! part.
+//! Finds the places where PHP's library calls its own functions, or reads the addresses of its own
+//! variables, through its symbol table; `sapi/php/direct_binding.c` makes them direct. Only a
+//! disassembler can tell instructions from bytes that look like them, so the build script does it.
 
 use std::fs;
 use std::path::Path;

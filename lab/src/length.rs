@@ -1,4 +1,4 @@
-//! How long a load lasts: a time or a number of requests, in the small and in the full form.
+//! The length of a load: a time or a number of requests, in the small and in the full form.
 
 use std::time::Duration;
 

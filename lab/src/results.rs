@@ -1,5 +1,5 @@
-//! What a run has measured so far. The state of an unfinished run and the result of a finished one
-//! are the same file.
+//! Keeps what a run has measured so far. The state of an unfinished run and the result of a
+//! finished one are the same file.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -96,16 +96,18 @@ class Columns(unittest.TestCase):
     def long(self, path, source):
         return [number for number, _ in prose.long_lines(path, source)]
 
-    def test_prose_and_comments_are_checked(self):
+    def test_prose_and_every_line_of_rust_and_c_are_checked(self):
         self.assertEqual(self.long("a.md", f"short\n{self.LONG}"), [2])
         self.assertEqual(self.long("a.rs", f"// {self.LONG}\n    /// {self.LONG}\n"), [1, 2])
         self.assertEqual(self.long("a.c", f"int a; /* {self.LONG} */\nint {'b' * 99} = 1;\n"), [1, 2])
+        self.assertEqual(self.long("a.rs", f'let a = "{self.LONG}";\nlet b = r"\n{self.LONG}";\n'), [1, 3])
+        self.assertEqual(self.long("a.rs", f'call("{"x" * 100}");\nlet a = "`{self.LONG}`";\n'), [1, 2])
 
     def test_what_cannot_be_wrapped_is_allowed(self):
         self.assertEqual(self.long("a.md", f"| {self.LONG} |\n\n```\n{self.LONG}\n```\n# {self.LONG}\n"), [])
         self.assertEqual(self.long("a.md", f"- `{self.LONG}`\nhttps://{'x' * 100}\n"), [])
         self.assertEqual(self.long("a.md", f"<!-- table -->\n{self.LONG}\n<!-- /table -->\n"), [])
-        self.assertEqual(self.long("a.rs", f'let a = "{self.LONG}";\n'), [])
+        self.assertEqual(self.long("a.rs", f"/// <https://{'x' * 100}>\n// `{self.LONG}`\n"), [])
 
 
 class Wrap(unittest.TestCase):

@@ -301,7 +301,8 @@ async fn at_once(coding: Coding, plain: Bytes) -> Result<Bytes, Bytes> {
 /// 10 KB takes.
 fn zstd_at_once(plain: &[u8]) -> io::Result<Bytes> {
     thread_local! {
-        static KEPT: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+        static KEPT: RefCell<Option<zstd::bulk::Compressor<'static>>> =
+            const { RefCell::new(None) };
     }
     KEPT.with_borrow_mut(|kept| {
         let compressor = match kept {

@@ -1,5 +1,4 @@
-//! What an application answers, whichever front end asks: a file, a script's response, or a
-//! rejection.
+//! Answers requests for every front end: with a file, a script's response, or a rejection.
 
 pub mod compression;
 pub mod detect;

@@ -10,7 +10,7 @@ use http_body_util::StreamBody;
 use tracing::warn;
 
 use crate::event::{Failure, Response, ResponseBody};
-use crate::observe::rate_limit::Rarely;
+use crate::observe::rate_limit::RateLimit;
 
 /// The `Retry-After` value for a rejected client. Its connection is not read until then.
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -90,7 +90,7 @@ pub fn failed(failure: &Failure, event: u64) -> Response {
 /// Logs one line for many rejected requests: under overload, a line for each would cost more than
 /// the requests that are served.
 fn log_overload(failure: &Failure, event: u64) {
-    static REPORTED: Rarely = Rarely::new();
+    static REPORTED: RateLimit = RateLimit::new();
     static REJECTED: AtomicU64 = AtomicU64::new(0);
     REJECTED.fetch_add(1, Ordering::Relaxed);
     if REPORTED.is_time(Instant::now()) {

@@ -1,5 +1,5 @@
-//! What the keeper of `surus serve` does for its front end, from the configuration that it has
-//! read.
+//! Performs the keeper's operations for the front end of `surus serve`, from the configuration that
+//! the keeper has read.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -104,7 +104,7 @@ impl ProjectKeeper {
 }
 
 impl PrivilegedOperations for ProjectKeeper {
-    type Home = keeper_tasks::Home;
+    type PhpStarter = keeper_tasks::PhpStarter;
     type Trees = Vec<file_opener::Tree>;
 
     fn grace(&self) -> Duration {
@@ -165,21 +165,21 @@ impl PrivilegedOperations for ProjectKeeper {
         keeper_tasks::master(self.plan(pool)?, fds, &self.php.groups)
     }
 
-    fn home(&mut self, pool: u16) -> anyhow::Result<(PathBuf, keeper_tasks::Home)> {
+    fn home(&mut self, pool: u16) -> anyhow::Result<(PathBuf, keeper_tasks::PhpStarter)> {
         keeper_tasks::home(self.plan(pool)?, self.front.uid, &self.php.groups)
     }
 
     fn php(
         &mut self,
         pool: u16,
-        home: &mut keeper_tasks::Home,
+        home: &mut keeper_tasks::PhpStarter,
         role: Role,
         fds: Vec<OwnedFd>,
     ) -> anyhow::Result<u32> {
         keeper_tasks::php(self.plan(pool)?, home, role, fds)
     }
 
-    fn probed(&mut self, home: &mut keeper_tasks::Home) -> anyhow::Result<()> {
+    fn probed(&mut self, home: &mut keeper_tasks::PhpStarter) -> anyhow::Result<()> {
         keeper_tasks::probed(home)
     }
 

@@ -1,5 +1,5 @@
-//! Where the certificates of `surus serve` come from: the keeper reads them where there is one,
-//! because the front end's user may not read the keys.
+//! Loads the certificates of `surus serve`: through the keeper if there is one, because the front
+//! end's user may not read the keys.
 
 use std::path::Path;
 use std::sync::Arc;

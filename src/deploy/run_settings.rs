@@ -1,4 +1,4 @@
-//! How a function's PHP runs, as far as the rules need it.
+//! Describes how a function runs PHP: the part of its configuration that the rules compare.
 
 use std::time::Duration;
 

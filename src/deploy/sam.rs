@@ -66,7 +66,8 @@ pub fn template(function: &Function) -> String {
         // SAM names the URL's resource after the function.
         Http::Url => text.push_str("  Url:\n    Value: !GetAtt FunctionUrl.FunctionUrl\n"),
         Http::Api => text.push_str(
-            "  Url:\n    Value: !Sub https://${ServerlessHttpApi}.execute-api.${AWS::Region}.${AWS::URLSuffix}/\n",
+            "  Url:\n    Value: !Sub https://${ServerlessHttpApi}.execute-api\
+             .${AWS::Region}.${AWS::URLSuffix}/\n",
         ),
         Http::None => {}
     }

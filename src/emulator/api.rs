@@ -22,7 +22,7 @@ use super::identifier::{rfc3339, since_epoch};
 use super::invoke_response::{Answer, AnswerBody, FunctionError, Outcome, Piece, error_kind};
 use super::reply::{Body, ReadBodyError, Reply, accepted, collect, json, reply, text};
 use super::sandbox::Sandbox;
-use super::state::{AnswerCall, Delivery, Next, Ticket};
+use super::state::{AnswerCall, Delivery, NextDelivery, Ticket};
 use super::variables::CREDENTIALS;
 
 /// The limit of streamed responses since July 2025.
@@ -142,9 +142,9 @@ fn has_snapshots(function: &Function) -> bool {
 async fn next(sandbox: &Sandbox) -> Result<Reply, ApiError> {
     let next = sandbox.state().next()?;
     let delivery = match next {
-        Next::Now(delivery) => delivery,
+        NextDelivery::Now(delivery) => delivery,
         // The sender is dropped together with the connection when the sandbox ends.
-        Next::Wait(waiting) => waiting.await.map_err(|_| ApiError::internal())?,
+        NextDelivery::Wait(waiting) => waiting.await.map_err(|_| ApiError::internal())?,
     };
     Ok(deliver(&delivery))
 }

@@ -60,8 +60,8 @@ pub async fn next(sandbox: &Sandbox, request: &Request<Incoming>) -> Result<Repl
         next
     };
     let event = match next {
-        extensions::Next::Now(event) => event,
-        extensions::Next::Wait(waiting) => waiting.await.map_err(|_| ApiError::internal())?,
+        extensions::NextEvent::Now(event) => event,
+        extensions::NextEvent::Wait(waiting) => waiting.await.map_err(|_| ApiError::internal())?,
     };
     let mut reply = reply(StatusCode::OK, event);
     let headers = reply.headers_mut();

@@ -45,7 +45,7 @@ struct Extension {
 }
 
 /// The result of `/extension/event/next`.
-pub enum Next {
+pub enum NextEvent {
     Now(Bytes),
     Wait(oneshot::Receiver<Bytes>),
 }
@@ -166,7 +166,7 @@ impl Extensions {
     }
 
     /// Handles `GET /extension/event/next`.
-    pub fn next(&mut self, id: Option<&str>) -> Result<Next, ApiError> {
+    pub fn next(&mut self, id: Option<&str>) -> Result<NextEvent, ApiError> {
         let extension = self.find(id)?;
         match extension.stage {
             Stage::Registered | Stage::Ready | Stage::Running => {}
@@ -174,12 +174,12 @@ impl Extensions {
         }
         if let Some(event) = extension.waiting.pop_front() {
             extension.stage = Stage::Running;
-            return Ok(Next::Now(event));
+            return Ok(NextEvent::Now(event));
         }
         extension.stage = Stage::Ready;
         let (sender, receiver) = oneshot::channel();
         extension.parked = Some(sender);
-        Ok(Next::Wait(receiver))
+        Ok(NextEvent::Wait(receiver))
     }
 
     /// Handles `POST /extension/init/error` and `/extension/exit/error`; returns the extension's

@@ -1,4 +1,4 @@
-//! What the calls of the Runtime and Extensions APIs share: reads requests, builds replies.
+//! Reads requests and builds replies for the calls of the Runtime and Extensions APIs.
 
 use std::convert::Infallible;
 

@@ -79,7 +79,7 @@ pub struct Ticket {
 }
 
 /// The result of `/next`.
-pub enum Next {
+pub enum NextDelivery {
     Now(Arc<Delivery>),
     Wait(oneshot::Receiver<Arc<Delivery>>),
 }
@@ -166,7 +166,7 @@ impl State {
     }
 
     /// Handles `GET /runtime/invocation/next`.
-    pub fn next(&mut self) -> Result<Next, ApiError> {
+    pub fn next(&mut self) -> Result<NextDelivery, ApiError> {
         match self.phase {
             Phase::Started | Phase::Restoring => {
                 self.phase = Phase::Serving;
@@ -182,7 +182,7 @@ impl State {
             match &flight.stage {
                 // Like AWS's own emulator, deliver the same event again if the runtime asks again.
                 Stage::Running if !self.is_undelivered(&flight.delivery) => {
-                    return Ok(Next::Now(flight.delivery.clone()));
+                    return Ok(NextDelivery::Now(flight.delivery.clone()));
                 }
                 Stage::Running => {}
                 Stage::Answering(_) => return Err(ApiError::transition(self.name(), "Ready")),
@@ -195,12 +195,12 @@ impl State {
             }
         }
         if let Some(delivery) = self.waiting.pop_front() {
-            return Ok(Next::Now(delivery));
+            return Ok(NextDelivery::Now(delivery));
         }
         let (sender, receiver) = oneshot::channel();
         self.parked.retain(|parked| !parked.is_closed());
         self.parked.push_back(sender);
-        Ok(Next::Wait(receiver))
+        Ok(NextDelivery::Wait(receiver))
     }
 
     fn is_undelivered(&self, delivery: &Arc<Delivery>) -> bool {

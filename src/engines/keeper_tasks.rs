@@ -14,7 +14,7 @@ use surus_sys::shared_memory;
 
 use super::Plan;
 use super::cgi::server_vars;
-use super::external::command::{Extra, Starter};
+use super::external::command::{ProcessInputs, Starter};
 use super::external::furnish;
 use super::external::runtime_dir::OwnDir;
 use super::external::{Address, ProgramKind};
@@ -28,7 +28,7 @@ const MOST_ENV: u64 = 1 << 20;
 const MOST_DISABLED: usize = 32 * 1024;
 
 /// What starts an installed PHP of a pool.
-pub struct Home {
+pub struct PhpStarter {
     own: OwnDir,
     starter: Starter,
     disabled: Disabled,
@@ -72,14 +72,14 @@ pub fn master(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Result<
 
 /// Prepares what starts an installed PHP of a pool. `front` is the front end's user; `groups` are
 /// those of PHP's user.
-pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf, Home)> {
+pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf, PhpStarter)> {
     let Plan::External { spec, .. } = plan else {
         bail!("this pool runs no installed PHP");
     };
     let own = furnish::furnish(spec, Some(front))?;
     let path = own.path("");
     let path = path.components().as_path().to_path_buf();
-    let home = Home {
+    let home = PhpStarter {
         starter: Starter::new(spec, &own, groups.to_vec())?,
         own,
         disabled: Disabled::Unknown,
@@ -97,7 +97,12 @@ pub fn most(plan: &Plan) -> usize {
 }
 
 /// Starts an installed PHP and returns its id.
-pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
+pub fn php(
+    plan: &Plan,
+    home: &mut PhpStarter,
+    role: Role,
+    fds: Vec<OwnedFd>,
+) -> anyhow::Result<u32> {
     let Plan::External { spec, .. } = plan else {
         bail!("this pool runs no installed PHP");
     };
@@ -123,7 +128,7 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
     };
     let mut stdio = [stdin, next(&[Kind::Pipe])?, next(&[Kind::Pipe])?];
     let mut env = Vec::new();
-    let mut extra = Extra::default();
+    let mut inputs = ProcessInputs::default();
     match (spec.way, role) {
         (ProgramKind::Cgi, Role::Request) => {
             let file = next(&[Kind::File])?;
@@ -138,7 +143,7 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
                 env.split(|byte| *byte == 0).all(is_of_request),
                 "variables that are none of a request"
             );
-            extra.env = &env;
+            inputs.env = &env;
         }
         (ProgramKind::RoadRunner, Role::Server) => {
             if let Ok(file) = next(&[Kind::File]) {
@@ -149,15 +154,15 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
                 let mut file = std::fs::File::from(file).take(MOST_ENV);
                 file.read_to_end(&mut env)?;
                 ensure!(is_relay(&env), "a variable that is no relay's address");
-                extra.env = &env;
+                inputs.env = &env;
             }
         }
         (ProgramKind::Cli, Role::Request) => {
             let Disabled::Known(disabled) = &home.disabled else {
                 bail!("it is not known yet which functions PHP's settings disable");
             };
-            extra.disabled = disabled;
-            extra.driver = Some([next(&[Kind::File])?, next(&[Kind::Pipe])?]);
+            inputs.disabled = disabled;
+            inputs.driver = Some([next(&[Kind::File])?, next(&[Kind::Pipe])?]);
         }
         (ProgramKind::Cli, Role::Probe) => {
             ensure!(
@@ -171,7 +176,7 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
         _ => {}
     }
     ensure!(fds.next().is_none(), "too many descriptors");
-    let mut command = home.starter.command(role, extra, stdio)?;
+    let mut command = home.starter.command(role, inputs, stdio)?;
     let child = command
         .spawn()
         .with_context(|| format!("cannot start {}", spec.program.display()))?;
@@ -179,7 +184,7 @@ pub fn php(plan: &Plan, home: &mut Home, role: Role, fds: Vec<OwnedFd>) -> anyho
 }
 
 /// A process of [`Role::Probe`] has succeeded; keeps what it printed.
-pub fn probed(home: &mut Home) -> anyhow::Result<()> {
+pub fn probed(home: &mut PhpStarter) -> anyhow::Result<()> {
     let Disabled::Asked(file) = &home.disabled else {
         return Ok(());
     };

@@ -19,7 +19,7 @@ use tracing::warn;
 
 use crate::budget::{self, MEMORY};
 use crate::event::Failure;
-use crate::observe::rate_limit::Rarely;
+use crate::observe::rate_limit::RateLimit;
 use crate::spool::{Spool, TempFile};
 
 /// How many pieces may wait in memory: about 0.5 MiB with 64 KiB records.
@@ -299,7 +299,7 @@ impl SpoolWriter {
         self.written = written.to;
         self.is_full = !written.left.is_empty();
         if let Some(error) = written.error {
-            static REPORTED: Rarely = Rarely::new();
+            static REPORTED: RateLimit = RateLimit::new();
             if REPORTED.is_time(Instant::now()) {
                 warn!(%error, "cannot buffer a response on disk (http.temp_dir); PHP waits for the \
                 client");

@@ -18,7 +18,7 @@ use tracing::{error, warn};
 use super::ServedDirectories;
 use super::message::{MOST_BYTES, Reply, Request};
 use crate::engine::Pending;
-use crate::launcher::{Child, Home, LaunchedChild, Launcher, ProcessSignal, Role};
+use crate::launcher::{Child, DirHandle, LaunchedChild, Launcher, ProcessSignal, Role};
 use crate::observe::reopen;
 
 /// How long the front end waits for a reply of the keeper.
@@ -260,11 +260,11 @@ impl Launcher for Client {
         Box::pin(self.start(move |id| Request::Master { id, pool }, fds))
     }
 
-    fn home(&self, pool: u16) -> Pending<'_, anyhow::Result<Home>> {
+    fn home(&self, pool: u16) -> Pending<'_, anyhow::Result<DirHandle>> {
         Box::pin(async move {
             let asked = self.ask(|id| Request::Home { id, pool }, Vec::new());
             match asked.await? {
-                Answer::Done(number, text, _) => Ok(Home {
+                Answer::Done(number, text, _) => Ok(DirHandle {
                     number,
                     path: PathBuf::from(text),
                 }),

@@ -66,9 +66,9 @@ impl From<NoMessage> for io::Error {
 }
 
 /// The unparsed remainder of a packet.
-struct Rest<'a>(&'a [u8]);
+struct Unparsed<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> Unparsed<'a> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], NoMessage> {
         let (taken, rest) = self.0.split_first_chunk::<N>().ok_or(NoMessage)?;
         self.0 = rest;
@@ -94,7 +94,7 @@ impl<'a> Rest<'a> {
 }
 
 /// Rejects a message that is followed by more bytes.
-fn whole<T>(message: T, rest: &Rest<'_>) -> Result<T, NoMessage> {
+fn whole<T>(message: T, rest: &Unparsed<'_>) -> Result<T, NoMessage> {
     rest.0.is_empty().then_some(message).ok_or(NoMessage)
 }
 
@@ -179,7 +179,7 @@ impl Request {
         if packet.len() > MOST_BYTES {
             return Err(NoMessage);
         }
-        let mut rest = Rest(packet);
+        let mut rest = Unparsed(packet);
         let request = match rest.u8()? {
             1 => Request::Master {
                 id: rest.u32()?,
@@ -260,7 +260,7 @@ impl Reply {
     }
 
     pub fn decode(packet: &[u8]) -> Result<Reply, NoMessage> {
-        let mut rest = Rest(packet);
+        let mut rest = Unparsed(packet);
         let reply = match rest.u8()? {
             1 => Reply::Started {
                 id: rest.u32()?,

@@ -47,7 +47,7 @@ pub struct Directories<T> {
 /// The privileged operations, as configured. A pool's number is its index in the configuration.
 pub trait PrivilegedOperations {
     /// What an installed PHP is started with. Dropping it removes the directory.
-    type Home;
+    type PhpStarter;
 
     /// The directories below which an opener opens files.
     type Trees;
@@ -72,19 +72,19 @@ pub trait PrivilegedOperations {
     fn master(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32>;
 
     /// Creates what the installed PHP of a pool is started with.
-    fn home(&mut self, pool: u16) -> anyhow::Result<(PathBuf, Self::Home)>;
+    fn home(&mut self, pool: u16) -> anyhow::Result<(PathBuf, Self::PhpStarter)>;
 
     /// Starts an installed PHP; returns its process id.
     fn php(
         &mut self,
         pool: u16,
-        home: &mut Self::Home,
+        home: &mut Self::PhpStarter,
         role: Role,
         fds: Vec<OwnedFd>,
     ) -> anyhow::Result<u32>;
 
     /// Called when the process of [`Role::Probe`] has exited successfully.
-    fn probed(&mut self, home: &mut Self::Home) -> anyhow::Result<()>;
+    fn probed(&mut self, home: &mut Self::PhpStarter) -> anyhow::Result<()>;
 
     /// Reads the configured certificates and keys.
     fn certificates(&mut self) -> anyhow::Result<Vec<u8>>;

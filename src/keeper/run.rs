@@ -20,7 +20,7 @@ use super::processes::Ended;
 use super::running::Running;
 use super::services::Services;
 use super::{PrivilegedOperations, ServedDirectories};
-use crate::observe::rate_limit::Rarely;
+use crate::observe::rate_limit::RateLimit;
 use crate::observe::reopen::Logs;
 
 /// How long PHP processes may run on after their front end has exited.
@@ -284,7 +284,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
                 (Err(error), _) => Err(error.into()),
             };
             if let Err(error) = done {
-                static SAID: Rarely = Rarely::new();
+                static SAID: RateLimit = RateLimit::new();
                 if SAID.is_time(Instant::now()) {
                     warn!(
                         front = front.pid,

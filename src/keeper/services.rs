@@ -31,7 +31,7 @@ pub(super) struct Services<D: PrivilegedOperations> {
     pub processes: Processes,
     /// Master processes that have not been killed, oldest first: pool and process id.
     masters: Vec<(u16, u32)>,
-    homes: BTreeMap<u32, (u16, D::Home)>,
+    homes: BTreeMap<u32, (u16, D::PhpStarter)>,
     next_home: u32,
     places: BTreeMap<u32, Opened<D::Trees>>,
     next_place: u32,
@@ -324,7 +324,7 @@ mod tests {
     struct Sleepers(Vec<Child>);
 
     impl PrivilegedOperations for Sleepers {
-        type Home = ();
+        type PhpStarter = ();
         type Trees = ();
 
         fn grace(&self) -> Duration {

@@ -8,11 +8,11 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// Limits one kind of log line to one every 10 seconds.
 #[derive(Debug, Default)]
-pub struct Rarely(Mutex<Option<Instant>>);
+pub struct RateLimit(Mutex<Option<Instant>>);
 
-impl Rarely {
-    pub const fn new() -> Rarely {
-        Rarely(Mutex::new(None))
+impl RateLimit {
+    pub const fn new() -> RateLimit {
+        RateLimit(Mutex::new(None))
     }
 
     /// True the first time, and then again once 10 seconds have passed.
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn line_is_allowed_again_after_the_pause() {
-        let (rarely, now) = (Rarely::new(), Instant::now());
+        let (rarely, now) = (RateLimit::new(), Instant::now());
         assert!(rarely.is_time(now));
         assert!(!rarely.is_time(now));
         assert!(!rarely.is_time(now + PAUSE / 2));

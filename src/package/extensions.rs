@@ -271,7 +271,10 @@ mod tests {
         );
         write(
             "composer.lock",
-            r#"{"packages": [{"name": "a/b", "require": {"ext-gd": "*"}}], "packages-dev": [{"name": "c/d", "require": {"ext-pcov": "*"}}]}"#,
+            r#"{
+                "packages": [{"name": "a/b", "require": {"ext-gd": "*"}}],
+                "packages-dev": [{"name": "c/d", "require": {"ext-pcov": "*"}}]
+            }"#,
         );
         let pair = |name: &str, origin: &str| (name.to_string(), origin.to_string());
         assert_eq!(

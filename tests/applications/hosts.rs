@@ -123,9 +123,17 @@ fn free_address() -> String {
 fn fpm(home: &Path) -> Server {
     let (minor, dir) = (minor(), home.display());
     let conf = format!(
-        "[global]\nerror_log = {dir}/fpm.log\ndaemonize = no\n[www]\nuser = www-data\ngroup = \
-            www-data\n\
-         listen = {dir}/fpm.sock\nlisten.owner = www-data\npm = static\npm.max_children = 4\n"
+        "[global]
+error_log = {dir}/fpm.log
+daemonize = no
+[www]
+user = www-data
+group = www-data
+listen = {dir}/fpm.sock
+listen.owner = www-data
+pm = static
+pm.max_children = 4
+"
     );
     std::fs::write(home.join("fpm.conf"), conf).unwrap();
     let path = home.join("fpm.conf");
@@ -142,10 +150,19 @@ fn fpm(home: &Path) -> Server {
 fn apache(home: &Path, case: &Case) -> (Server, String) {
     let (dir, root, address) = (home.display(), &case.root, free_address());
     let mut conf = format!(
-        "ServerRoot /etc/apache2\nServerName app.test\nListen {address}\nPidFile {dir}/apache.pid\n\
-         DefaultRuntimeDir {dir}\nErrorLog {dir}/apache.log\nMutex pthread\nUser www-data\nGroup \
-         www-data\n\
-         TypesConfig /etc/mime.types\nAccessFileName .htaccess\nKeepAlive Off\n"
+        "ServerRoot /etc/apache2
+ServerName app.test
+Listen {address}
+PidFile {dir}/apache.pid
+DefaultRuntimeDir {dir}
+ErrorLog {dir}/apache.log
+Mutex pthread
+User www-data
+Group www-data
+TypesConfig /etc/mime.types
+AccessFileName .htaccess
+KeepAlive Off
+"
     );
     for module in MODULES {
         let file = format!("/usr/lib/apache2/modules/mod_{module}.so");
@@ -153,15 +170,27 @@ fn apache(home: &Path, case: &Case) -> (Server, String) {
     }
     write!(
         conf,
-        "<Directory />\nOptions FollowSymLinks\nAllowOverride None\nRequire all \
-            denied\n</Directory>\n\
-         <Directory /usr/share>\nAllowOverride None\nRequire all granted\n</Directory>\n\
-         <FilesMatch \"^\\.ht\">\nRequire all denied\n</FilesMatch>\n\
-         <FilesMatch \".+\\.ph(?:ar|p|tml)$\">\nSetHandler \
-         \"proxy:unix:{dir}/fpm.sock|fcgi://localhost\"\n</FilesMatch>\n\
-         <FilesMatch \"^\\.ph(?:ar|p|ps|tml)$|.+\\.phps$\">\nRequire all denied\n</FilesMatch>\n\
-         DirectoryIndex index.html index.cgi index.pl index.php index.xhtml \
-         index.htm\nDocumentRoot {root}\n"
+        r#"<Directory />
+    Options FollowSymLinks
+    AllowOverride None
+    Require all denied
+</Directory>
+<Directory /usr/share>
+    AllowOverride None
+    Require all granted
+</Directory>
+<FilesMatch "^\.ht">
+    Require all denied
+</FilesMatch>
+<FilesMatch ".+\.ph(?:ar|p|tml)$">
+    SetHandler "proxy:unix:{dir}/fpm.sock|fcgi://localhost"
+</FilesMatch>
+<FilesMatch "^\.ph(?:ar|p|ps|tml)$|.+\.phps$">
+    Require all denied
+</FilesMatch>
+DirectoryIndex index.html index.cgi index.pl index.php index.xhtml index.htm
+DocumentRoot {root}
+"#
     )
     .unwrap();
     for file in &case.apache {
@@ -184,12 +213,23 @@ fn nginx(home: &Path, case: &Case) -> (Server, String) {
         false => "location / { try_files $uri $uri/ =404; }",
     };
     let conf = format!(
-        r"user www-data; worker_processes 1; daemon off; pid {dir}/nginx.pid; error_log {dir}/nginx.log;
+        r"user www-data;
+worker_processes 1;
+daemon off;
+pid {dir}/nginx.pid;
+error_log {dir}/nginx.log;
 events {{ }}
 http {{
-    include /etc/nginx/mime.types; default_type application/octet-stream; access_log off; client_body_temp_path {dir}/nginx-body; fastcgi_temp_path {dir}/nginx-fastcgi;
+    include /etc/nginx/mime.types;
+    default_type application/octet-stream;
+    access_log off;
+    client_body_temp_path {dir}/nginx-body;
+    fastcgi_temp_path {dir}/nginx-fastcgi;
     server {{
-        listen {address}; server_name app.test; root {root}; index index.php index.html;
+        listen {address};
+        server_name app.test;
+        root {root};
+        index index.php index.html;
         {rules}
         {rest}
         location ~ /\. {{ deny all; }}
@@ -200,7 +240,8 @@ http {{
             fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
             fastcgi_param PATH_INFO $fastcgi_path_info;
             fastcgi_param SERVER_NAME $host;
-            fastcgi_buffer_size 64k; fastcgi_buffers 16 64k;
+            fastcgi_buffer_size 64k;
+            fastcgi_buffers 16 64k;
             fastcgi_pass unix:{dir}/fpm.sock;
         }}
     }}

@@ -75,7 +75,13 @@ require 'wp-admin/includes/upgrade.php';
 wp_install('The Alps & Beyond', 'hannibal', 'hannibal@example.org', false, '', 'elephants-218');
 // Not in the same second as WordPress's own post, because the database does not define their order
 // then.
-wp_insert_post(['post_title' => 'Über die Alpen', 'post_name' => 'alpen', 'post_date' => '2024-10-30 12:00:00', 'post_status' => 'publish', 'post_content' => '<p>Elephants.</p>']);
+wp_insert_post([
+    'post_title' => 'Über die Alpen',
+    'post_name' => 'alpen',
+    'post_date' => '2024-10-30 12:00:00',
+    'post_status' => 'publish',
+    'post_content' => '<p>Elephants.</p>',
+]);
 update_option('permalink_structure', '/%postname%/');
 update_option('comment_moderation', 1);
 $wp_rewrite->init();

@@ -155,13 +155,14 @@ impl Browser {
                 .clamp(800, 2400)
                 + 150,
         );
-        const MISSING: &str =
-            "return document.readyState !== 'complete' ? ['the page is loading'] \
-            : [
-            ...[...document.images].filter(image => !image.complete || \
-            !image.naturalWidth).map(image => image.src),
-            ...[...document.querySelectorAll('link[rel=stylesheet]')].filter(link => \
-            !link.sheet).map(link => link.href)]";
+        const MISSING: &str = "
+            if (document.readyState !== 'complete') return ['the page is loading'];
+            const images = [...document.images];
+            const styles = [...document.querySelectorAll('link[rel=stylesheet]')];
+            return [
+                ...images.filter(it => !it.complete || !it.naturalWidth).map(it => it.src),
+                ...styles.filter(it => !it.sheet).map(it => it.href),
+            ]";
         let started = Instant::now();
         while self.script(MISSING) != json!([]) {
             assert!(

@@ -77,8 +77,9 @@ impl Client {
         }
         write!(
             head,
-            "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{}\"; \
-                filename=\"{}\"\r\nContent-Type: {}\r\n\r\n",
+            "--{BOUNDARY}\r\n\
+             Content-Disposition: form-data; name=\"{}\"; filename=\"{}\"\r\n\
+             Content-Type: {}\r\n\r\n",
             file.field, file.name, file.mime
         )
         .unwrap();

@@ -55,8 +55,14 @@ fn site() -> Site {
         site = site.directory(&format!("data/{name}"));
     }
     // As upstream has them; Debian keeps both directories elsewhere.
-    let closed = "<IfModule mod_authz_core.c>\n    Require all denied\n</IfModule>\n<IfModule \
-        !mod_authz_core.c>\n    Order allow,deny\n    Deny from all\n</IfModule>\n";
+    let closed = "<IfModule mod_authz_core.c>
+    Require all denied
+</IfModule>
+<IfModule !mod_authz_core.c>
+    Order allow,deny
+    Deny from all
+</IfModule>
+";
     for name in ["conf", "data"] {
         site = site.write(&format!("{name}/.htaccess"), closed);
     }
@@ -96,10 +102,14 @@ fn configure(site: &Site) {
         .output()
         .unwrap();
     let hash = String::from_utf8(hash.stdout).unwrap();
-    let local = "<?php\n$conf['title'] = 'War Elephants';\n$conf['lang'] = 'en';\n$conf['license'] \
-        = 'cc-by-sa';\n\
-                 $conf['useacl'] = 1;\n$conf['superuser'] = '@admin';\n$conf['disableactions'] = \
-                 'register';\n";
+    let local = "<?php
+$conf['title'] = 'War Elephants';
+$conf['lang'] = 'en';
+$conf['license'] = 'cc-by-sa';
+$conf['useacl'] = 1;
+$conf['superuser'] = '@admin';
+$conf['disableactions'] = 'register';
+";
     let user = format!("hannibal:{hash}:Hannibal Barca:hannibal@example.org:admin,user\n");
     for (name, text) in [
         ("local.php", local),
@@ -163,8 +173,11 @@ fn dokuwiki_is_installed_edited_and_shown() {
         .iter()
         .map(|(name, value)| (*name, value.as_str()))
         .collect();
-    let text = "====== Surus ======\nHe had **one tusk** & crossed the //Alps//: größer als \
-        Rom.\n\n{{:surus.png?200|Surus}}\n";
+    let text = "====== Surus ======
+He had **one tusk** & crossed the //Alps//: größer als Rom.
+
+{{:surus.png?200|Surus}}
+";
     fields.extend([
         ("id", "elephants"),
         ("wikitext", text),
@@ -266,8 +279,9 @@ fn dokuwiki_is_installed_edited_and_shown() {
     browser.click("#dokuwiki__pagetools li.edit a");
     browser.fill(
         "#wiki__text",
-        "====== Surus ======\nThe bravest of the **elephants**, written in \
-        a browser.\n\n{{:surus.png?300|Surus}}\n",
+        "====== Surus ======\n\
+         The bravest of the **elephants**, written in a browser.\n\n\
+         {{:surus.png?300|Surus}}\n",
     );
     browser.click("#edbtn__save");
     browser.sees("div.page strong", "elephants");

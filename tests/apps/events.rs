@@ -11,8 +11,15 @@ use super::site::{BOOTING, Site, example, installed};
 use crate::common::php::{cli, is_since};
 use crate::common::{Surus, tree};
 
-const CONTEXT: &str = r#"{"awsRequestId":"6f0e","deadlineMs":4102444800000,"invokedFunctionArn":"arn:aws:lambda:f",
-    "traceId":"Root=1","clientContext":{"custom":{"a":"b"}},"identity":null,"tenantId":"blue"}"#;
+const CONTEXT: &str = r#"{
+    "awsRequestId": "6f0e",
+    "deadlineMs": 4102444800000,
+    "invokedFunctionArn": "arn:aws:lambda:f",
+    "traceId": "Root=1",
+    "clientContext": {"custom": {"a": "b"}},
+    "identity": null,
+    "tenantId": "blue"
+}"#;
 
 /// Adds the script for such events, and the index that runs it on `classic`.
 pub fn with_events(site: Site) -> Site {
@@ -60,10 +67,19 @@ fn error(surus: &Surus, event: &Value) -> (String, Value) {
 }
 
 const HANDLER: &str = r#"<?php
-namespace App { if (!class_exists(NoSuchOrder::class)) { final class NoSuchOrder extends \Exception {} } }
+namespace App {
+    if (!class_exists(NoSuchOrder::class)) {
+        final class NoSuchOrder extends \Exception {}
+    }
+}
 namespace {
     echo "loads\n";
-    return function (mixed $event, Surus\Lambda\Context $context): mixed {
+    $clean = static function () {
+        while (ob_get_level()) {
+            ob_end_clean();
+        }
+    };
+    return function (mixed $event, Surus\Lambda\Context $context) use ($clean): mixed {
         echo 'never part', " of the answer\n<", $event['text'] ?? '';
         return match ($event['do'] ?? null) {
             'context' => get_object_vars($context),
@@ -72,7 +88,7 @@ namespace {
             'fatal' => str_repeat('x', 1 << 40),
             'binary' => "\xff",
             'buffers' => [ob_start(), print('left open'), 'done'][2],
-            'clean' => [(static function () { while (ob_get_level()) ob_end_clean(); })(), print('spoilt'), 1][2],
+            'clean' => [$clean(), print('spoilt'), 1][2],
             'finish' => fastcgi_finish_request(),
             'flush' => [flush(), print("flushed\n"), flush(), ob_flush(), ob_clean(), 1][5],
             default => $event,
@@ -206,13 +222,20 @@ fn classes_of_the_application_above_the_handler_are_loaded() {
     let site = with_events(Site::new())
         .write(
             "app/vendor/autoload.php",
-            "<?php spl_autoload_register(static fn ($class) => \
-            'App\\Greeter' === $class && require __DIR__.'/../Greeter.php');",
+            "<?php
+            spl_autoload_register(static function ($class) {
+                'App\\Greeter' === $class && require __DIR__.'/../Greeter.php';
+            });",
         )
         .write(
             "app/Greeter.php",
-            "<?php namespace App; final class Greeter { public function \
-            handle(mixed $event, $context): string { return \"Hello, $event!\"; } }",
+            r#"<?php
+            namespace App;
+            final class Greeter {
+                public function handle(mixed $event, $context): string {
+                    return "Hello, $event!";
+                }
+            }"#,
         )
         .write("app/handlers/greet.php", "<?php return new App\\Greeter();");
     for engine in ["classic", "worker", "rewind"] {
@@ -223,14 +246,17 @@ fn classes_of_the_application_above_the_handler_are_loaded() {
 
 #[test]
 fn console_runs_one_command_per_event() {
-    let script = "#!/usr/bin/env php\n<?php echo implode(' ', array_slice($argv, 1)), \"\\n\"; \
-        exit((int) ($argv[2] ?? 0));";
+    let script = r#"#!/usr/bin/env php
+<?php
+echo implode(' ', array_slice($argv, 1)), "\n";
+exit((int) ($argv[2] ?? 0));"#;
     let application = "<?php
         require '/usr/share/php/Symfony/Component/Console/autoload.php';
         $app = new Symfony\\Component\\Console\\Application();
         $app->register('greet')->addArgument('code')->setCode(function ($input, $output) {
-            $output->writeln('greet '.$input->getArgument('code')); return (int) \
-            $input->getArgument('code');
+            $code = $input->getArgument('code');
+            $output->writeln('greet '.$code);
+            return (int) $code;
         });
         return $app;";
     installed(
@@ -266,14 +292,22 @@ fn console_runs_one_command_per_event() {
 fn psr_15_handler_gets_the_event_as_a_request() {
     let handler = r#"<?php
     namespace Psr\Http\Server {
-        interface RequestHandlerInterface { public function handle(\Psr\Http\Message\ServerRequestInterface $request): \Psr\Http\Message\ResponseInterface; }
+        use Psr\Http\Message\{ResponseInterface, ServerRequestInterface};
+        interface RequestHandlerInterface {
+            public function handle(ServerRequestInterface $request): ResponseInterface;
+        }
     }
     namespace {
+        use Psr\Http\Message\{ResponseInterface, ServerRequestInterface};
         require '/usr/share/php/Slim/Psr7/autoload.php';
         return new class implements Psr\Http\Server\RequestHandlerInterface {
-            public function handle(Psr\Http\Message\ServerRequestInterface $request): Psr\Http\Message\ResponseInterface {
+            public function handle(ServerRequestInterface $request): ResponseInterface {
                 $response = (new Slim\Psr7\Factory\ResponseFactory())->createResponse();
-                $response->getBody()->write(json_encode([$request->getMethod(), $request->getUri()->getPath(), json_decode($request->getBody())]));
+                $response->getBody()->write(json_encode([
+                    $request->getMethod(),
+                    $request->getUri()->getPath(),
+                    json_decode($request->getBody()),
+                ]));
                 return $response;
             }
         };
@@ -295,7 +329,8 @@ fn queue_example_reports_the_failed_message() {
     let event: Value = serde_json::from_slice(&event).unwrap();
     for engine in engines() {
         let surus = serve(&site, engine, "handler.php", &[]);
-        let failed = json!({ "batchItemFailures": [{ "itemIdentifier": event["Records"][1]["messageId"] }] });
+        let failed = &event["Records"][1]["messageId"];
+        let failed = json!({ "batchItemFailures": [{ "itemIdentifier": failed }] });
         assert_eq!(invoke(&surus, &event).ok().json(), failed);
         // As if each were its own call.
         let one = |number: usize| json!({ "Records": [event["Records"][number]] });

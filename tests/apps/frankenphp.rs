@@ -9,20 +9,42 @@ ignore_user_abort(true);
 final class App {
     private int $requests = 0;
     public int $terminated = 0;
-    public function handle(array $get, array $post, array $cookie, array $files, array $server): string {
+    public function handle(
+        array $get,
+        array $post,
+        array $cookie,
+        array $files,
+        array $server,
+    ): string {
         $seen = ++$this->requests;
         switch ($get['do'] ?? '') {
-            case 'exit': echo 'before'; exit;
-            case 'throw': throw new RuntimeException('thrown');
-            case 'fatal': no_such_function();
-            case 'buffer': ob_start(); return 'in a buffer';
-            case 'finish': echo 'first'; fastcgi_finish_request(); return 'second';
-            case 'session': session_start(); return 'visit '.($_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1);
-            case 'headers': header('X-Loop: yes', true, 418); setcookie('a', 'b'); return '';
+            case 'exit':
+                echo 'before';
+                exit;
+            case 'throw':
+                throw new RuntimeException('thrown');
+            case 'fatal':
+                no_such_function();
+            case 'buffer':
+                ob_start();
+                return 'in a buffer';
+            case 'finish':
+                echo 'first';
+                fastcgi_finish_request();
+                return 'second';
+            case 'session':
+                session_start();
+                return 'visit '.($_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1);
+            case 'headers':
+                header('X-Loop: yes', true, 418);
+                setcookie('a', 'b');
+                return '';
         }
         $sizes = array_map(fn (array $file): int => $file['size'], $files);
         $body = strlen(file_get_contents('php://input'));
-        return json_encode([$server['REQUEST_METHOD'], $get, $post, $cookie, $sizes, $body, $seen, $this->terminated]);
+        $method = $server['REQUEST_METHOD'];
+        $done = $this->terminated;
+        return json_encode([$method, $get, $post, $cookie, $sizes, $body, $seen, $done]);
     }
 }
 $app = new App;
@@ -124,7 +146,8 @@ fn loop_that_ends_after_some_requests_is_restarted() {
 #[test]
 fn worker_behind_a_stub_is_found_and_runs_as_worker() {
     let worker = r#"<?php
-if ((! ($_SERVER['FRANKENPHP_WORKER'] ?? false)) || ! function_exists('frankenphp_handle_request')) {
+if ((! ($_SERVER['FRANKENPHP_WORKER'] ?? false))
+    || ! function_exists('frankenphp_handle_request')) {
     echo 'FrankenPHP must be in worker mode to use this script.';
     exit(1);
 }
@@ -137,9 +160,13 @@ while (frankenphp_handle_request(static function () use (&$handled): void {
         echo 'second';
         return;
     }
-    echo json_encode([++$handled, $_SERVER['FRANKENPHP_WORKER'],
-        apache_response_headers() === frankenphp_response_headers(), apache_response_headers()['X-Name'],
-        frankenphp_request_headers()['X-Asked'] ?? null]);
+    echo json_encode([
+        ++$handled,
+        $_SERVER['FRANKENPHP_WORKER'],
+        apache_response_headers() === frankenphp_response_headers(),
+        apache_response_headers()['X-Name'],
+        frankenphp_request_headers()['X-Asked'] ?? null,
+    ]);
 })) {}
 "#;
     let stub =

@@ -19,8 +19,14 @@ do {
     $goes_on = frankenphp_handle_request(function () use ($own, &$requests): void {
         $requests++;
         switch ($_GET['do'] ?? '') {
-            case 'server': header('Content-Type: application/json'); echo json_encode($_SERVER); return;
-            case 'own': echo json_encode([isset($own['HTTP_X_NAME']), $own['FRANKENPHP_WORKER'], $own['NAME']]); return;
+            case 'server':
+                header('Content-Type: application/json');
+                echo json_encode($_SERVER);
+                return;
+            case 'own':
+                $is_request = isset($own['HTTP_X_NAME']);
+                echo json_encode([$is_request, $own['FRANKENPHP_WORKER'], $own['NAME']]);
+                return;
             case 'hint':
                 header('Link: </style.css>; rel=preload; as=style');
                 headers_send(103);
@@ -35,14 +41,30 @@ do {
                 http_response_code(201);
                 echo json_encode(headers_list());
                 return;
-            case 'finish': echo 'sent'; frankenphp_finish_request(); echo 'not sent'; error_log('after finish'); return;
-            case 'nest': frankenphp_handle_request(fn () => 0);
-            case 'ini': echo ini_get('precision'), ' ', ini_set('precision', '3'); return;
-            case 'global': echo json_encode([$GLOBALS['left'] ?? null, $left ?? null]); $GLOBALS['left'] = 1; return;
-            case 'count': echo $requests; return;
+            case 'finish':
+                echo 'sent';
+                frankenphp_finish_request();
+                echo 'not sent';
+                error_log('after finish');
+                return;
+            case 'nest':
+                frankenphp_handle_request(fn () => 0);
+            case 'ini':
+                echo ini_get('precision'), ' ', ini_set('precision', '3');
+                return;
+            case 'global':
+                echo json_encode([$GLOBALS['left'] ?? null, $left ?? null]);
+                $GLOBALS['left'] = 1;
+                return;
+            case 'count':
+                echo $requests;
+                return;
         }
-        echo json_encode([$_GET, $_POST, $_COOKIE, $_FILES, array_filter($_SERVER, fn ($name) => str_starts_with($name, 'HTTP_X')
-            || str_starts_with($name, 'PHP_AUTH'), ARRAY_FILTER_USE_KEY), file_get_contents('php://input')]);
+        $is_sent = fn ($name) => str_starts_with($name, 'HTTP_X')
+            || str_starts_with($name, 'PHP_AUTH');
+        $sent = array_filter($_SERVER, $is_sent, ARRAY_FILTER_USE_KEY);
+        $body = file_get_contents('php://input');
+        echo json_encode([$_GET, $_POST, $_COOKIE, $_FILES, $sent, $body]);
     });
     error_log('behind '.($_GET['name'] ?? 'none'));
 } while ($goes_on);

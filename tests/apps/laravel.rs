@@ -65,14 +65,27 @@ fn laravel_warm_up_may_use_a_database() {
     let database = Database::start();
     database.run("CREATE USER laravel@localhost IDENTIFIED BY 'alps-218'");
     let connection = format!(
-        "<?php return ['default' => 'mysql', 'connections' => ['mysql' => ['driver' => 'mysql', \
-            'unix_socket' => '{}', 'database' => 'information_schema', 'username' => 'laravel', \
-            'password' => 'alps-218', 'charset' => 'utf8mb4', 'collation' => 'utf8mb4_unicode_ci', \
-            'prefix' => '']]];",
+        "<?php
+return [
+    'default' => 'mysql',
+    'connections' => [
+        'mysql' => [
+            'driver' => 'mysql',
+            'unix_socket' => '{}',
+            'database' => 'information_schema',
+            'username' => 'laravel',
+            'password' => 'alps-218',
+            'charset' => 'utf8mb4',
+            'collation' => 'utf8mb4_unicode_ci',
+            'prefix' => '',
+        ],
+    ],
+];",
         database.socket().display()
     );
-    let routes = "<?php Illuminate\\Support\\Facades\\Route::get('/one', fn () => \
-        app('db')->select('SELECT CONNECTION_ID() AS id'));";
+    let routes = r"<?php
+use Illuminate\Support\Facades\Route;
+Route::get('/one', fn () => app('db')->select('SELECT CONNECTION_ID() AS id'));";
     let provider = "Illuminate\\Bus\\BusServiceProvider::class,";
     let site = laravel()
         .write("config/database.php", &connection)

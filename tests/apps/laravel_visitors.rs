@@ -102,8 +102,9 @@ fn of_parts(site: Site, libraries: &str) -> Site {
         foreach (['ada', 'bob'] as $name) {
             $hash = password_hash(\"$name's\", PASSWORD_BCRYPT, ['cost' => 4]);
             $db->exec(\"INSERT INTO users (name, password) VALUES ('$name', '$hash')\");
-            foreach ([1, 2] as $n) { $db->exec(\"INSERT INTO notes (text, owner) VALUES \
-            ('$name-$n', '$name')\"); }
+            foreach ([1, 2] as $n) {
+                $db->exec(\"INSERT INTO notes (text, owner) VALUES ('$name-$n', '$name')\");
+            }
         }";
     let made = Command::new(crate::common::php::cli())
         .args(["-r", database])
@@ -261,11 +262,14 @@ fn request_kept_by_laravel_function_is_named_once_on_worker() {
         .collect();
     assert_eq!(named.len(), 1, "{log}");
     for part in [
-        r"App\\Http\\Controllers\\Pages::keeps() (a static variable) keeps the Illuminate\\Http\\Request",
+        concat!(
+            r"App\Http\Controllers\Pages::keeps() (a static variable) ",
+            r"keeps the Illuminate\Http\Request",
+        ),
         "use the engine",
     ] {
         let plain = named[0].replace(r"\\", r"\");
-        assert!(plain.contains(&part.replace(r"\\", r"\")), "{plain}");
+        assert!(plain.contains(part), "{plain}");
     }
 }
 

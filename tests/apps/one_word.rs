@@ -6,32 +6,44 @@ use super::site::Site;
 /// Slim 4's way to requests. Debian has no package of it.
 const SLIM: &str = r#"<?php
 namespace Slim\Interfaces {
-    interface ServerRequestCreatorInterface { function createServerRequestFromGlobals(): \Psr\Http\Message\ServerRequestInterface; }
+    use Psr\Http\Message\ServerRequestInterface;
+    interface ServerRequestCreatorInterface {
+        function createServerRequestFromGlobals(): ServerRequestInterface;
+    }
 }
 namespace Psr\Http\Message {
     interface ServerRequestInterface {}
 }
 namespace Slim\Factory {
+    use Psr\Http\Message\ServerRequestInterface;
     use Slim\Interfaces\ServerRequestCreatorInterface;
     final class Creator implements ServerRequestCreatorInterface {
-        function createServerRequestFromGlobals(): \Psr\Http\Message\ServerRequestInterface {
-            return new class implements \Psr\Http\Message\ServerRequestInterface {};
+        function createServerRequestFromGlobals(): ServerRequestInterface {
+            return new class implements ServerRequestInterface {};
         }
     }
     class ServerRequestCreatorFactory {
         protected static ?ServerRequestCreatorInterface $serverRequestCreator = null;
         protected static bool $slimHttpDecoratorsAutomaticDetectionEnabled = true;
-        static function create(): ServerRequestCreatorInterface { return self::determineServerRequestCreator(); }
-        static function determineServerRequestCreator(): ServerRequestCreatorInterface { return self::$serverRequestCreator ?? new Creator(); }
-        static function setServerRequestCreator(ServerRequestCreatorInterface $creator): void { self::$serverRequestCreator = $creator; }
+        static function create(): ServerRequestCreatorInterface {
+            return self::determineServerRequestCreator();
+        }
+        static function determineServerRequestCreator(): ServerRequestCreatorInterface {
+            return self::$serverRequestCreator ?? new Creator();
+        }
+        static function setServerRequestCreator(ServerRequestCreatorInterface $creator): void {
+            self::$serverRequestCreator = $creator;
+        }
     }
 }
 namespace Slim {
     class App {
         public int $handled = 0;
         function run(): void {
-            $request = Factory\ServerRequestCreatorFactory::create()->createServerRequestFromGlobals();
-            echo $_GET['q'] ?? 'nothing', ' ', ++$this->handled, ' ', getcwd() === __DIR__ ? '' : basename(getcwd());
+            $creator = Factory\ServerRequestCreatorFactory::create();
+            $request = $creator->createServerRequestFromGlobals();
+            $directory = getcwd() === __DIR__ ? '' : basename(getcwd());
+            echo $_GET['q'] ?? 'nothing', ' ', ++$this->handled, ' ', $directory;
         }
     }
 }

@@ -13,7 +13,12 @@ fn site(database: &Database) -> Site {
 $cfg['blowfish_secret'] = 'thirty-two bytes for a cookie...';
 $cfg['TempDir'] = '{temporary}';
 $cfg['SendErrorReports'] = 'never';
-$cfg['Servers'][1] = ['auth_type' => 'cookie', 'host' => 'localhost', 'socket' => '{socket}', 'AllowNoPassword' => false];
+$cfg['Servers'][1] = [
+    'auth_type' => 'cookie',
+    'host' => 'localhost',
+    'socket' => '{socket}',
+    'AllowNoPassword' => false,
+];
 "#,
         temporary = temporary.display(),
         socket = database.socket().display(),

@@ -8,21 +8,35 @@ use super::site::{BOOTING, Site, installed};
 
 const SCRIPT: &str = r#"<?php
 namespace Psr\Http\Server {
-    interface RequestHandlerInterface { public function handle(\Psr\Http\Message\ServerRequestInterface $request): \Psr\Http\Message\ResponseInterface; }
+    use Psr\Http\Message\{ResponseInterface, ServerRequestInterface};
+    interface RequestHandlerInterface {
+        public function handle(ServerRequestInterface $request): ResponseInterface;
+    }
 }
 namespace {
+    use Psr\Http\Message\{ResponseInterface, ServerRequestInterface};
+    use Slim\Psr7\Factory\ServerRequestFactory;
     require '/usr/share/php/Slim/Psr7/autoload.php';
-    spl_autoload_register(fn ($class) => str_starts_with($class, 'Surus\\') && require __DIR__.'/library/'.strtr(substr($class, 6), '\\', '/').'.php');
+    spl_autoload_register(function ($class) {
+        if (str_starts_with($class, 'Surus\\')) {
+            require __DIR__.'/library/'.strtr(substr($class, 6), '\\', '/').'.php';
+        }
+    });
     final class Handler implements Psr\Http\Server\RequestHandlerInterface {
-        public function handle(Psr\Http\Message\ServerRequestInterface $request): Psr\Http\Message\ResponseInterface {
+        public function handle(ServerRequestInterface $request): ResponseInterface {
             $response = (new Slim\Psr7\Factory\ResponseFactory())->createResponse(201)
                 ->withHeader('Content-Type', 'text/plain')
                 ->withAddedHeader('Set-Cookie', 'a=1')->withAddedHeader('Set-Cookie', 'b=2');
-            $response->getBody()->write($request->getMethod().' '.$request->getUri()->getPath().' '.json_encode($request->getQueryParams()).' '.$request->getBody());
+            $response->getBody()->write(implode(' ', [
+                $request->getMethod(),
+                $request->getUri()->getPath(),
+                json_encode($request->getQueryParams()),
+                $request->getBody(),
+            ]));
             return $response;
         }
     }
-    Surus\Psr15::serve(new Handler(), Slim\Psr7\Factory\ServerRequestFactory::createFromGlobals(...));
+    Surus\Psr15::serve(new Handler(), ServerRequestFactory::createFromGlobals(...));
 }
 "#;
 

@@ -54,10 +54,18 @@ fn symfony_runs_booted_with_jit_and_preloading() {
     let list = site.tmp().join("preload.php");
     let autoloader = site.www().join("vendor/autoload.php");
     let code = format!(
-        "<?php require '{}'; foreach ([{}] as $class) {{ class_exists($class) || throw new \
-            Error($class); }}",
+        r"<?php
+require '{}';
+foreach ([
+    'Symfony\Component\HttpKernel\HttpKernel',
+    'Symfony\Component\HttpFoundation\Request',
+    'Twig\Environment',
+    'App\Kernel',
+] as $class) {{
+    class_exists($class) || throw new Error($class);
+}}
+",
         autoloader.display(),
-        r"'Symfony\Component\HttpKernel\HttpKernel', 'Symfony\Component\HttpFoundation\Request', 'Twig\Environment', 'App\Kernel'",
     );
     std::fs::write(&list, code).unwrap();
     let preload = format!("opcache.preload={}", list.display());
@@ -120,7 +128,11 @@ fn visit(surus: &Surus) {
         .ok();
     assert_eq!(
         echo.json(),
-        serde_json::json!({ "method": "POST", "query": { "a": ["1", "2"] }, "body": { "deep": { "er": [1, 2, "ü"] } } })
+        serde_json::json!({
+            "method": "POST",
+            "query": { "a": ["1", "2"] },
+            "body": { "deep": { "er": [1, 2, "ü"] } },
+        })
     );
     visitor
         .post_as("/api/echo", &json, b"{".to_vec())

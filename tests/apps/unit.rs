@@ -6,11 +6,19 @@ use serde_json::json;
 use super::client::Client;
 use super::site::Site;
 
-const SHOW: &str = "<?php header('Content-Type: application/json'); echo \
-    json_encode([basename(__FILE__), getcwd(), \
-     $_SERVER['REQUEST_URI'], $_SERVER['SCRIPT_NAME'], $_SERVER['PATH_INFO'] ?? '', \
-     $_SERVER['QUERY_STRING']]); \
-     if (isset($_GET['chdir'])) { chdir($_GET['chdir']); }";
+const SHOW: &str = "<?php
+header('Content-Type: application/json');
+echo json_encode([
+    basename(__FILE__),
+    getcwd(),
+    $_SERVER['REQUEST_URI'],
+    $_SERVER['SCRIPT_NAME'],
+    $_SERVER['PATH_INFO'] ?? '',
+    $_SERVER['QUERY_STRING'],
+]);
+if (isset($_GET['chdir'])) {
+    chdir($_GET['chdir']);
+}";
 
 /// `"share": "/www/public$uri", "fallback": {"pass": "applications/app"}` with
 /// `"script": "index.php"`.
@@ -185,9 +193,12 @@ fn only_php_files_run() {
 
 #[test]
 fn basic_authentication_reaches_php_and_digest_does_as_text() {
-    let code = "<?php echo json_encode([$_SERVER['PHP_AUTH_USER'] ?? null, $_SERVER['PHP_AUTH_PW'] \
-        ?? null, \
-                $_SERVER['PHP_AUTH_DIGEST'] ?? null]);";
+    let code = "<?php
+        echo json_encode([
+            $_SERVER['PHP_AUTH_USER'] ?? null,
+            $_SERVER['PHP_AUTH_PW'] ?? null,
+            $_SERVER['PHP_AUTH_DIGEST'] ?? null,
+        ]);";
     let site = Site::new().write("index.php", code);
     let surus = site.serve(&[]);
     let visitor = Client::new(&surus.url);

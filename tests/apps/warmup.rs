@@ -5,8 +5,13 @@ use super::site::Site;
 
 #[test]
 fn every_worker_runs_all_warm_ups_and_no_other() {
-    let script = "<?php $seen = []; surus_serve(function () use (&$seen) { usleep(3000); $seen[] = \
-        $_GET['n'] ?? ''; echo implode(',', $seen); });";
+    let script = "<?php
+        $seen = [];
+        surus_serve(function () use (&$seen) {
+            usleep(3000);
+            $seen[] = $_GET['n'] ?? '';
+            echo implode(',', $seen);
+        });";
     let site = Site::new().write("index.php", script);
     let warmup = (1..=9).map(|n| format!("/?n={n}")).collect::<Vec<_>>();
     let warmup = ("SURUS_ENGINE_WARMUP", &*warmup.join(","));

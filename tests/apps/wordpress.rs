@@ -168,10 +168,10 @@ fn compare(base: &str, engine: &str, surus: &Surus, database: &Database) {
     // What the boot has made with other permalinks is made again.
     let permalinks = |structure: &str, categories: &str| {
         database.run(&format!(
-            "UPDATE wordpress.wp_options SET option_value = '{structure}' WHERE option_name = \
-                'permalink_structure';
-             UPDATE wordpress.wp_options SET option_value = '{categories}' WHERE option_name = \
-             'category_base';
+            "UPDATE wordpress.wp_options SET option_value = '{structure}'
+             WHERE option_name = 'permalink_structure';
+             UPDATE wordpress.wp_options SET option_value = '{categories}'
+             WHERE option_name = 'category_base';
              DELETE FROM wordpress.wp_options WHERE option_name = 'rewrite_rules'"
         ));
     };
@@ -338,8 +338,10 @@ fn wordpress_is_installed_published_to_and_read() {
         "title": "Über die Alpen",
         "slug": "ueber-die-alpen",
         "status": "publish",
-        "content": format!("<p>Thirty-seven elephants &amp; one <em>Surus</em>. 🐘</p><img \
-            src=\"{source}\" alt=\"Surus\">"),
+        "content": format!(
+            "<p>Thirty-seven elephants &amp; one <em>Surus</em>. 🐘</p>\
+             <img src=\"{source}\" alt=\"Surus\">"
+        ),
     });
     let json = [
         ("x-wp-nonce", &*nonce),

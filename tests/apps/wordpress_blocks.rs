@@ -10,10 +10,11 @@ const REGISTERED: &str = r#"<?php
 require __DIR__ . '/wp-load.php';
 // It contains the current time.
 unset( wp_scripts()->registered['utils'] );
+$blocks = WP_Block_Type_Registry::get_instance()->get_all_registered();
 echo json_encode( [
-	WP_Block_Type_Registry::get_instance()->get_all_registered(),
+	$blocks,
 	// Newer versions make them when they are asked for.
-	array_map( fn ( $type ) => $type->variations, WP_Block_Type_Registry::get_instance()->get_all_registered() ),
+	array_map( fn ( $type ) => $type->variations, $blocks ),
 	get_post_types( [], 'objects' ),
 	get_taxonomies( [], 'objects' ),
 	wp_scripts()->registered,
@@ -21,6 +22,23 @@ echo json_encode( [
 	WP_Theme_JSON_Resolver::get_merged_data()->get_raw_data(),
 ], JSON_THROW_ON_ERROR | JSON_PRETTY_PRINT );
 "#;
+
+const BLOCKS: &str = concat!(
+    r#"<!-- wp:search {"label":"Find","buttonPosition":"button-only"} /-->"#,
+    r#"<!-- wp:navigation -->"#,
+    r#"<!-- wp:navigation-link {"label":"x","url":"/"} /-->"#,
+    r#"<!-- wp:navigation-submenu {"label":"y","url":"/y"} -->"#,
+    r#"<!-- wp:navigation-link {"label":"z","url":"/z"} /-->"#,
+    r#"<!-- /wp:navigation-submenu -->"#,
+    r#"<!-- /wp:navigation -->"#,
+    r#"<!-- wp:latest-posts /-->"#,
+    r#"<!-- wp:file {"href":"/a.pdf","displayPreview":true} -->"#,
+    r#"<div class="wp-block-file">"#,
+    r#"<object class="wp-block-file__embed" data="/a.pdf" type="application/pdf"></object>"#,
+    r#"<a href="/a.pdf">a</a>"#,
+    r#"</div>"#,
+    r#"<!-- /wp:file -->"#,
+);
 
 /// Assets of blocks are registered in advance, and the page names them by their whole URL. Debian's
 /// own theme consists of blocks.
@@ -31,12 +49,15 @@ fn booted_wordpress_renders_blocks_like_classic() {
     let root = site.www().join("wordpress");
     let host = host();
     install(&root, &host);
-    let blocks = r#"<!-- wp:search {"label":"Find","buttonPosition":"button-only"} /--><!-- wp:navigation --><!-- wp:navigation-link {"label":"x","url":"/"} /--><!-- wp:navigation-submenu {"label":"y","url":"/y"} --><!-- wp:navigation-link {"label":"z","url":"/z"} /--><!-- /wp:navigation-submenu --><!-- /wp:navigation --><!-- wp:latest-posts /--><!-- wp:file {"href":"/a.pdf","displayPreview":true} --><div class="wp-block-file"><object class="wp-block-file__embed" data="/a.pdf" type="application/pdf"></object><a href="/a.pdf">a</a></div><!-- /wp:file -->"#;
     run(
         &root,
         &format!(
-            "wp_insert_post(['post_title' => 'Blocks', 'post_name' => 'blocks', 'post_status' => \
-                'publish', 'post_content' => '{blocks}']);"
+            "wp_insert_post([
+                'post_title' => 'Blocks',
+                'post_name' => 'blocks',
+                'post_status' => 'publish',
+                'post_content' => '{BLOCKS}',
+            ]);"
         ),
     );
     std::fs::write(root.join("registered.php"), REGISTERED).unwrap();
@@ -66,18 +87,25 @@ fn booted_wordpress_renders_blocks_like_classic() {
         }
         let secure = [("x-forwarded-proto", "https")];
         // WordPress 6.5 and newer have it as a script module.
-        same(&reader, theme, "/blocks/", &secure).ok().find(&format!(
-            "(https://{host}/wp-includes/(?:blocks|js/dist/script-modules/block-library)/navigation/view.min.js)"
-        ));
+        same(&reader, theme, "/blocks/", &secure)
+            .ok()
+            .find(&format!(
+                "(https://{host}/wp-includes/(?:blocks|js/dist/script-modules/block-library)\
+             /navigation/view.min.js)"
+            ));
         // Template parts are content, which is loaded after the boot.
         let part = format!("gaiter-of-{theme}");
         same(&reader, theme, "/registered.php", &[]).lacks(&part);
         run(
             &root,
             &format!(
-                "$id = wp_insert_post(['post_type' => 'wp_template_part', 'post_title' => \
-                    'Gaiter', 'post_name' => '{part}', 'post_status' => 'publish', 'post_content' \
-                    => 'Warm.']);
+                "$id = wp_insert_post([
+                    'post_type' => 'wp_template_part',
+                    'post_title' => 'Gaiter',
+                    'post_name' => '{part}',
+                    'post_status' => 'publish',
+                    'post_content' => 'Warm.',
+                ]);
                 wp_set_object_terms($id, '{theme}', 'wp_theme');
                 wp_set_object_terms($id, 'header', 'wp_template_part_area');"
             ),
@@ -109,7 +137,8 @@ const STYLES_ON_INIT: &str = r#"<?php
 add_action( 'init', function () {
 	add_filter( 'wp_theme_json_data_default', function ( $data ) {
 		$color = [ 'slug' => 'elephant-grey', 'color' => '#888888', 'name' => 'Elephant' ];
-		return $data->update_with( [ 'version' => 2, 'settings' => [ 'color' => [ 'palette' => [ $color ] ] ] ] );
+		$settings = [ 'color' => [ 'palette' => [ $color ] ] ];
+		return $data->update_with( [ 'version' => 2, 'settings' => $settings ] );
 	} );
 }, 30 );
 "#;

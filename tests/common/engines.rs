@@ -43,17 +43,17 @@ pub fn subjects() -> Vec<Subject> {
 
 /// The PHP files of a test, readable by the workers' user, and a directory where that user can
 /// write.
-pub struct Home {
+pub struct TestDir {
     pub root: PathBuf,
     pub state: PathBuf,
     // The last field: dropped, and so deleted, after everything that uses it.
     _dir: tempfile::TempDir,
 }
 
-impl Home {
+impl TestDir {
     /// `files` is a directory below tests/.
-    pub fn of(files: &str) -> Home {
-        let home = Home::empty();
+    pub fn of(files: &str) -> TestDir {
+        let home = TestDir::empty();
         let from = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests")
             .join(files);
@@ -61,7 +61,7 @@ impl Home {
         home
     }
 
-    pub fn empty() -> Home {
+    pub fn empty() -> TestDir {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().canonicalize().unwrap();
         let (root, state) = (home.join("root"), home.join("state"));
@@ -69,7 +69,7 @@ impl Home {
             std::fs::create_dir_all(dir).unwrap();
             std::fs::set_permissions(dir, PermissionsExt::from_mode(mode)).unwrap();
         }
-        Home {
+        TestDir {
             root,
             state,
             _dir: dir,

@@ -75,8 +75,10 @@ fn compare(site: &Site, apache: &Apache) -> Vec<String> {
             continue;
         }
         differences.push(format!(
-            "{}: {request}\n    Apache by type:    {}\n    Apache by handler: {}\n    \
-                Surus:             {ours}",
+            "{}: {request}\n    \
+             Apache by type:    {}\n    \
+             Apache by handler: {}\n    \
+             Surus:             {ours}",
             site.name, theirs[0], theirs[1],
         ));
     }

@@ -13,9 +13,10 @@ fn two_gib_bodies_do_not_increase_memory() {
     script("hello.php", "<?php echo 'hello';");
     script(
         "up.php",
-        "<?php for ($n = 0, $in = fopen('php://input', 'rb'); !feof($in); $n += strlen(fread($in, \
-            1 << 20)));
-         echo $n, ' ', memory_get_peak_usage() > 8 << 20 ? 1 : 0;",
+        "<?php
+        $in = fopen('php://input', 'rb');
+        for ($n = 0; !feof($in); $n += strlen(fread($in, 1 << 20)));
+        echo $n, ' ', memory_get_peak_usage() > 8 << 20 ? 1 : 0;",
     );
     script(
         "down.php",

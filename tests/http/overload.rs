@@ -12,8 +12,13 @@ const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 fn gated(dir: &Path, settings: &[(&str, &str)]) -> Surus {
     let gate = dir.join("gate");
     let script = format!(
-        "<?php error_log('begun'); while (!file_exists('{}')) {{ usleep(1000); clearstatcache(); \
-            }} echo 'ok';",
+        "<?php
+        error_log('begun');
+        while (!file_exists('{}')) {{
+            usleep(1000);
+            clearstatcache();
+        }}
+        echo 'ok';",
         gate.display()
     );
     std::fs::write(dir.join("index.php"), script).unwrap();

@@ -15,17 +15,28 @@ $query = $_GET;
 http_response_code((int) ($query['status'] ?? 200));
 if (isset($query['mib'])) {
     $piece = str_repeat('x', 1 << 20);
-    for ($i = 0; $i < $query['mib']; $i++) { echo $piece; flush(); }
+    for ($i = 0; $i < $query['mib']; $i++) {
+        echo $piece;
+        flush();
+    }
     exit;
 }
 if (isset($query['drip'])) {
-    for ($i = 0; $i < $query['drip']; $i++) { usleep(300000); echo 'drip'; flush(); }
+    for ($i = 0; $i < $query['drip']; $i++) {
+        usleep(300000);
+        echo 'drip';
+        flush();
+    }
     exit;
 }
-if (isset($query['sleep'])) { error_log('begun'); usleep($query['sleep'] * 1000); error_log('slept'); }
+if (isset($query['sleep'])) {
+    error_log('begun');
+    usleep($query['sleep'] * 1000);
+    error_log('slept');
+}
 header('Content-Type: application/json');
-$body = file_get_contents('php://input');
-echo json_encode(['body' => $body] + $_SERVER, JSON_UNESCAPED_SLASHES | JSON_INVALID_UTF8_SUBSTITUTE);
+$flags = JSON_UNESCAPED_SLASHES | JSON_INVALID_UTF8_SUBSTITUTE;
+echo json_encode(['body' => file_get_contents('php://input')] + $_SERVER, $flags);
 "#;
 
 /// A directory with one script that answers everything, and a static file.

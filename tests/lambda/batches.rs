@@ -25,7 +25,11 @@ const ENGINES: [&str; 3] = ["classic", "worker", "rewind"];
 const HANDLER: &str = r#"<?php
 return static function (array $event): void {
     [$record] = $event['Records'];
-    $note = static fn (string $what) => file_put_contents(getenv('NOTES'), "$what $record[messageId]\n", FILE_APPEND);
+    $notes = getenv('NOTES');
+    $note = static function (string $what) use ($notes, $record): void {
+        file_put_contents($notes, "$what $record[messageId]\n", FILE_APPEND);
+    };
+    $begun = static fn (): int => substr_count(file_get_contents($notes), 'begins');
     $note('begins');
     switch ($record['body']) {
         case 'kill':
@@ -36,7 +40,7 @@ return static function (array $event): void {
             throw new RuntimeException('as told');
         case 'meet':
             // Until four run at the same time, which never happens if they run one after another.
-            for ($i = 0; $i < 3000 && substr_count(file_get_contents(getenv('NOTES')), 'begins') < 4; ++$i) {
+            for ($i = 0; $i < 3000 && $begun() < 4; ++$i) {
                 usleep(10000);
             }
             $i < 3000 || throw new RuntimeException('nobody came');
@@ -147,8 +151,13 @@ impl Workers {
     ) -> BTreeSet<String> {
         let records = messages.iter().enumerate().map(|(number, (body, group))| {
             let suffix = if group.is_some() { ".fifo" } else { "" };
-            json!({ "messageId": number.to_string(), "body": body, "eventSource": "aws:sqs",
-                "eventSourceARN": format!("arn:aws:sqs:r:1:q{suffix}"), "attributes": { "MessageGroupId": group } })
+            json!({
+                "messageId": number.to_string(),
+                "body": body,
+                "eventSource": "aws:sqs",
+                "eventSourceARN": format!("arn:aws:sqs:r:1:q{suffix}"),
+                "attributes": { "MessageGroupId": group },
+            })
         });
         let event = json!({ "Records": records.collect::<Vec<_>>() }).to_string();
         let batch = read(&event.into()).unwrap();

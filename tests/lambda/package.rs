@@ -44,13 +44,23 @@ impl Project {
         write("answer.php", include_str!("package/answer.php"));
         write(
             "events.php",
-            "<?php\nreturn fn (array $event) => ['number' => $event['number'] + 1, 'engine' => \
-                getenv('SURUS_ENGINE')];\n",
+            "<?php
+return fn (array $event) => [
+    'number' => $event['number'] + 1,
+    'engine' => getenv('SURUS_ENGINE'),
+];
+",
         );
         let library = concat!(env!("CARGO_MANIFEST_DIR"), "/php/lambda/events.php");
         let settings = format!(
-            "[php]\nmemory_limit = '77M'\n[env]\nGREETING = 'hello'\n[lambda]\nhandler = \
-                'events.php'\nscript = '{library}'\n"
+            "[php]
+memory_limit = '77M'
+[env]
+GREETING = 'hello'
+[lambda]
+handler = 'events.php'
+script = '{library}'
+"
         );
         write("surus.toml", &settings);
         Project(dir)

@@ -22,8 +22,12 @@ fn project() -> tempfile::TempDir {
     );
     write(
         "src/Kernel.php",
-        "final class Kernel { function run() { usleep(20000); return include \
-            __DIR__.'/config.php'; } }",
+        "final class Kernel {
+            function run() {
+                usleep(20000);
+                return include __DIR__.'/config.php';
+            }
+        }",
     );
     write("src/config.php", "return 'answer';");
     let boot = "require __DIR__.'/vendor/autoload.php'; $kernel = new Kernel; $kernel->run();";
@@ -127,12 +131,18 @@ fn handler_is_profiled_with_an_event() {
     let dir = project();
     let path = |name: &str| dir.path().join(name);
     fs::remove_file(path("index.php")).unwrap();
-    let autoload = "<?php spl_autoload_register(static fn ($class) => 'Kernel' === $class && \
-        require __DIR__.'/../src/Kernel.php');";
+    let autoload = "<?php
+        spl_autoload_register(static function ($class) {
+            'Kernel' === $class && require __DIR__.'/../src/Kernel.php';
+        });";
     fs::write(path("vendor/autoload.php"), autoload).unwrap();
-    let code = "<?php $kernel = new Kernel; $kernel->run();
-        return function (array $event) use ($kernel) { $event['order'] ?? throw new Exception('no \
-        order'); return $kernel->run(); };";
+    let code = "<?php
+        $kernel = new Kernel;
+        $kernel->run();
+        return function (array $event) use ($kernel) {
+            $event['order'] ?? throw new Exception('no order');
+            return $kernel->run();
+        };";
     fs::write(path("handler.php"), code).unwrap();
     let library = concat!(env!("CARGO_MANIFEST_DIR"), "/php/lambda/events.php");
     let settings = format!("[lambda]\nhandler = 'handler.php'\nscript = '{library}'\n");

@@ -19,8 +19,8 @@ const INDEX: &str = "<?php
 $count = fn () => is_file(__DIR__.'/count') ? (int) file_get_contents(__DIR__.'/count') : 0;
 file_put_contents(__DIR__.'/count', $count() + 1);
 if ('/die' === $_SERVER['REQUEST_URI']) { posix_kill(posix_getpid(), 9); }
-echo $_SERVER['REQUEST_URI'], ' ', $count(), ' ', \
-json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId;";
+echo $_SERVER['REQUEST_URI'], ' ', $count(), ' ';
+echo json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId;";
 
 /// `surus lambda` with its own files. Dropping it ends the process.
 struct Function {

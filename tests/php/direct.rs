@@ -8,8 +8,9 @@ use crate::common::Surus;
 use crate::common::executable::write_executable;
 use tempfile::TempDir;
 
-const PAGE: &str = "<?php sort($_GET); echo strtoupper(implode(' ', $_GET)), preg_match('/b+/', \
-    'abb', $m), $m[0];";
+const PAGE: &str = "<?php
+sort($_GET);
+echo strtoupper(implode(' ', $_GET)), preg_match('/b+/', 'abb', $m), $m[0];";
 
 /// Direct binding exists on x86-64 only, and not under sanitizers.
 fn can() -> bool {
@@ -75,7 +76,8 @@ fn library() -> (String, PathBuf) {
         .unwrap();
     let list = String::from_utf8(list.stdout).unwrap();
     let line = list.lines().find(|line| line.contains("libphp")).unwrap();
-    let fields: Vec<_> = line.split_whitespace().collect(); // "libphp.so => /usr/lib/libphp.so (0x…)"
+    // "libphp.so => /usr/lib/libphp.so (0x…)"
+    let fields: Vec<_> = line.split_whitespace().collect();
     (fields[0].to_string(), fields[2].into())
 }
 
@@ -219,8 +221,9 @@ const BREAKPOINT: &str = r#"
     {
         unsigned char *code = dlsym(RTLD_DEFAULT, "php_info_print_table_colspan_header");
         uintptr_t page = code ? (uintptr_t)code & -(uintptr_t)getpagesize() : 0;
+        int all = PROT_READ | PROT_WRITE | PROT_EXEC;
 
-        if (page && mprotect((void *)page, getpagesize(), PROT_READ | PROT_WRITE | PROT_EXEC) == 0) {
+        if (page && mprotect((void *)page, getpagesize(), all) == 0) {
             *code = 0xcc;
         }
     }
@@ -257,8 +260,8 @@ fn code_stays_unchanged_if_executable_memory_is_forbidden() {
     let text = format!(
         "#!/usr/bin/env python3\nimport ctypes, os, sys\n\
          PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN = 65, 1\n\
-         if ctypes.CDLL(None).prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) != 0: \
-         open('{}', 'w')\n\
+         prctl = ctypes.CDLL(None).prctl\n\
+         if prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) != 0: open('{}', 'w')\n\
          os.execv('{}', sys.argv)\n",
         site.path().join("old-kernel").display(),
         surus_php::EXECUTABLE

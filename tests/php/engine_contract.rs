@@ -5,38 +5,21 @@ pub mod subject;
 
 /// Makes a test of each function that takes an engine.
 macro_rules! engine_contract {
-    (ours: $(fn $name:ident($engine:ident) $body:block)*) => {
+    (@by $run:ident: $(fn $name:ident($engine:ident) $body:block)*) => {
         $(
             #[test]
             fn $name() {
-                $crate::engine_contract::subject::on_our_engines(stringify!($name), |#[allow(unused_mut)] mut $engine| async move { $body });
+                $crate::engine_contract::subject::$run(
+                    stringify!($name),
+                    |#[allow(unused_mut)] mut $engine| async move { $body },
+                );
             }
         )*
     };
-    (standing: $(fn $name:ident($engine:ident) $body:block)*) => {
-        $(
-            #[test]
-            fn $name() {
-                $crate::engine_contract::subject::on_standing_engines(stringify!($name), |#[allow(unused_mut)] mut $engine| async move { $body });
-            }
-        )*
-    };
-    (isolating: $(fn $name:ident($engine:ident) $body:block)*) => {
-        $(
-            #[test]
-            fn $name() {
-                $crate::engine_contract::subject::on_isolating_engines(stringify!($name), |#[allow(unused_mut)] mut $engine| async move { $body });
-            }
-        )*
-    };
-    ($(fn $name:ident($engine:ident) $body:block)*) => {
-        $(
-            #[test]
-            fn $name() {
-                $crate::engine_contract::subject::on_every_engine(stringify!($name), |#[allow(unused_mut)] mut $engine| async move { $body });
-            }
-        )*
-    };
+    (ours: $($tests:tt)*) => { engine_contract!(@by on_our_engines: $($tests)*); };
+    (standing: $($tests:tt)*) => { engine_contract!(@by on_standing_engines: $($tests)*); };
+    (isolating: $($tests:tt)*) => { engine_contract!(@by on_isolating_engines: $($tests)*); };
+    ($($tests:tt)*) => { engine_contract!(@by on_every_engine: $($tests)*); };
 }
 
 mod answers;

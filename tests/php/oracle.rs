@@ -52,16 +52,23 @@ macro_rules! topics {
         #[test]
         fn every_case_file_is_a_topic() {
             let named = [$(concat!(stringify!($topic), ".toml")),*];
-            for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/php/oracle/cases")).unwrap() {
+            let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/php/oracle/cases");
+            for file in std::fs::read_dir(cases).unwrap() {
                 let name = file.unwrap().file_name();
-                assert!(named.contains(&name.to_str().unwrap()), "nothing runs \
-                    cases/{}", name.display());
+                assert!(
+                    named.contains(&name.to_str().unwrap()),
+                    "nothing runs cases/{}",
+                    name.display()
+                );
             }
         }
     };
 }
 
-topics! { server urls get post cookies files input limits unread headers status buffers bodies sessions endings shown environment userini php_ini isolation finish gone }
+topics! {
+    server urls get post cookies files input limits unread headers status buffers bodies sessions
+    endings shown environment userini php_ini isolation finish gone
+}
 
 /// The php_ini topic on a process that serves several events.
 #[test]
@@ -84,7 +91,10 @@ macro_rules! of_stock {
     };
 }
 
-of_stock! { server urls get post cookies files input limits unread headers status buffers bodies sessions endings shown php_ini isolation gone }
+of_stock! {
+    server urls get post cookies files input limits unread headers status buffers bodies sessions
+    endings shown php_ini isolation gone
+}
 
 fn answer() -> Answer {
     let output =

@@ -38,7 +38,10 @@ surus_serve('tell');
 "#;
 
 const TELL: &str = r#"<?php
-function tell() { echo getenv('SURUS_ENGINE'), ' ', ini_get('precision'), ' ', var_export(getenv('DEBUGGED'), true); }
+function tell() {
+    echo getenv('SURUS_ENGINE'), ' ', ini_get('precision'), ' ';
+    var_export(getenv('DEBUGGED'));
+}
 "#;
 
 #[test]

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::common::engines::{Home, Subject, subjects};
+use crate::common::engines::{Subject, TestDir, subjects};
 use crate::common::extension_files;
 use crate::common::php::lacks;
 use hello::Listener;
@@ -115,7 +115,7 @@ fn repetitions(subject: Subject, exceptions: &Exceptions) -> Vec<String> {
     // Processes that share a booted state could also share its random numbers.
     let shares = matches!(subject.name, "fork" | "rewind");
     let requests: usize = asked.unwrap_or(if shares { 400 } else { 200 });
-    let home = Home::of("php/random");
+    let home = TestDir::of("php/random");
     let args = ["-d", "ffi.enable=1", "-d", "opcache.enable=1"];
     let scan_dir = extension_files(home.root.parent().unwrap(), "gd gmp imagick ldap uuid xsl");
     // Without the OpenSSL configuration that names all certificates, because reading them
@@ -192,7 +192,7 @@ fn repetitions(subject: Subject, exceptions: &Exceptions) -> Vec<String> {
 #[test]
 fn combined_lcg_does_not_repeat_when_seeded_in_each_request() {
     for subject in subjects().into_iter().filter(|it| it.name == "rewind") {
-        let home = Home::of("php/random");
+        let home = TestDir::of("php/random");
         let surus = home.serve(subject, "lcg.php", "front.php", 2, &[]);
         let mut drawn = Drawn::default();
         let draw = || -> Vec<String> {
@@ -221,7 +221,7 @@ fn time_uuids_of_workers_have_different_clock_sequences() {
         if !matches!(subject.name, "fork" | "rewind") || lacks("uuid") {
             continue;
         }
-        let home = Home::of("php/random");
+        let home = TestDir::of("php/random");
         let scan_dir = extension_files(home.root.parent().unwrap(), "uuid");
         let env = [("PHP_INI_SCAN_DIR", scan_dir.as_str())];
         let surus = home.serve_in(subject, "uuid.php", "front.php", 2, &[], &env);

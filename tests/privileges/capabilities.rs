@@ -113,8 +113,9 @@ pub fn every_engine_serves_with_the_capabilities_of_the_systemd_unit() {
     ];
     let surus = spawn(&capabilities, dir.path(), &args, &[]);
     assert_eq!(get(&surus, "/"), Some((200, "hello".into())));
-    let body = "--b\r\nContent-Disposition: form-data; name=\"f\"; \
-        filename=\"x\"\r\n\r\nuploaded\r\n--b--\r\n";
+    let body = "--b\r\n\
+        Content-Disposition: form-data; name=\"f\"; filename=\"x\"\r\n\r\n\
+        uploaded\r\n--b--\r\n";
     let sent = ureq::post(format!("{}/", surus.url))
         .header("Content-Type", "multipart/form-data; boundary=b")
         .send(body);

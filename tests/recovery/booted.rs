@@ -69,8 +69,9 @@ fn each_failure_has_its_status_and_the_next_request_starts_from_the_boot() {
         ),
         (
             "shutdown.php",
-            "ini_set('memory_limit', '8M'); register_shutdown_function(function () { echo 'told'; \
-                }); str_repeat('x', 64 << 20);",
+            "ini_set('memory_limit', '8M');
+            register_shutdown_function(function () { echo 'told'; });
+            str_repeat('x', 64 << 20);",
         ),
         (
             "deep.php",

@@ -11,13 +11,18 @@ const BOOT: &str = "surus_serve(function () {
     function deep($n) { return $n ? array_sum(array_map('deep', [$n - 1])) + 1 : 0; }
     switch ($_GET['do']) {
         case 'nothing': echo 'done'; break;
-        case 'look': echo json_encode([getmypid(), getcwd(), umask(), \
-        count(scandir('/proc/self/fd'))]); break;
+        case 'look':
+            $open = count(scandir('/proc/self/fd'));
+            echo json_encode([getmypid(), getcwd(), umask(), $open]);
+            break;
         case 'ask': is_file('/no/such/file'.mt_rand()); echo 'done'; break;
         case 'chdir': chdir('/'); echo 'done'; break;
         case 'umask': umask(0); echo 'done'; break;
-        case 'open': $GLOBALS['open'] = [fopen('/dev/null', 'r'), new SplFileObject('/dev/null'), \
-        tmpfile()]; echo 'done'; break;
+        case 'open':
+            $object = new SplFileObject('/dev/null');
+            $GLOBALS['open'] = [fopen('/dev/null', 'r'), $object, tmpfile()];
+            echo 'done';
+            break;
         case 'flush': echo 'done'; flush(); break;
         case 'finish': echo 'done'; fastcgi_finish_request(); break;
         case 'late': echo 'done'; fastcgi_finish_request(); chdir('/'); umask(0); break;

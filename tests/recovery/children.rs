@@ -80,9 +80,15 @@ fn children_forked_in_loops_and_script_rests_serve_no_request() {
 fn surviving_child_does_not_delay_the_shutdown_and_its_output_is_logged() {
     for engine in OURS {
         let handler = "function () { $child = pcntl_fork();
-            if ($child === 0) { for ($n = 0; $n < 6000 && !file_exists(__DIR__.'/gate'); $n++) { \
-            usleep(10000); clearstatcache(); } echo 'LATE'; error_log('the child has logged'); \
-            throw new Exception('in the child'); }
+            if ($child === 0) {
+                for ($n = 0; $n < 6000 && !file_exists(__DIR__.'/gate'); $n++) {
+                    usleep(10000);
+                    clearstatcache();
+                }
+                echo 'LATE';
+                error_log('the child has logged');
+                throw new Exception('in the child');
+            }
             echo $child; }";
         let mut site = match engine {
             "classic" => {

@@ -154,8 +154,9 @@ fn nothing_grows_over_ten_thousand_requests() {
                     for n in 0..requests / 4 {
                         let body = "b".repeat(if n % 100 == thread { 100_000 } else { n % 50 });
                         let request = format!(
-                            "POST /count.php HTTP/1.1\r\nHost: \
-                            t\r\nContent-Length: {}\r\n\r\n{body}",
+                            "POST /count.php HTTP/1.1\r\n\
+                             Host: t\r\n\
+                             Content-Length: {}\r\n\r\n{body}",
                             body.len()
                         );
                         stream.write_all(request.as_bytes()).unwrap();

@@ -6,8 +6,11 @@ use crate::site::Site;
 
 /// Computes for the given CPU time, in microseconds, and prints for how long it could.
 const BOOT: &str = "surus_serve(function () {
-    $time = function () { $u = getrusage(); return $u['ru_utime.tv_sec'] * 1e6 + \
-    $u['ru_utime.tv_usec'] + $u['ru_stime.tv_sec'] * 1e6 + $u['ru_stime.tv_usec']; };
+    $time = function () {
+        $u = getrusage();
+        return ($u['ru_utime.tv_sec'] + $u['ru_stime.tv_sec']) * 1e6
+            + $u['ru_utime.tv_usec'] + $u['ru_stime.tv_usec'];
+    };
     $began = $time();
     ini_set('display_errors', 0);
     register_shutdown_function(function () use ($began, $time) { echo (int) ($time() - $began); });

@@ -39,8 +39,9 @@ fn open_transaction_on_a_boot_connection_ends_with_its_request() {
                     "spill.php",
                     "ini_set('display_errors', 0); $db = $GLOBALS['db'];
                     $db->exec('pragma cache_size = 2; begin immediate');
-                    for ($i = 0; $i < 100; $i++) { $db->exec('insert into t values \
-                    (zeroblob(10000))'); }
+                    for ($i = 0; $i < 100; $i++) {
+                        $db->exec('insert into t values (zeroblob(10000))');
+                    }
                     no_such_function();",
                 ),
                 (
@@ -52,8 +53,8 @@ fn open_transaction_on_a_boot_connection_ends_with_its_request() {
         let other = Site::start(&["--workers", "1"], &[all_extensions()]);
         let database = site.dir.path().join("writable/db");
         let probe = format!(
-            "$db = new PDO('sqlite:{}', null, null, [PDO::ATTR_TIMEOUT => 0]); $db->exec('begin \
-                immediate');
+            "$db = new PDO('sqlite:{}', null, null, [PDO::ATTR_TIMEOUT => 0]);
+            $db->exec('begin immediate');
             echo $db->query('select count(*) from t')->fetchColumn();",
             database.display()
         );
@@ -93,7 +94,10 @@ fn lock_on_an_appended_file_of_the_boot_belongs_to_one_worker() {
                 (
                     "hold.php",
                     "flock($GLOBALS['log'], LOCK_EX); touch('writable/held');
-                    while (!file_exists('writable/enough')) { usleep(1000); clearstatcache(); } \
+                    while (!file_exists('writable/enough')) {
+                        usleep(1000);
+                        clearstatcache();
+                    }
                     echo 'held';",
                 ),
                 (

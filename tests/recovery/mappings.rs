@@ -7,13 +7,17 @@ use crate::booted::try_booted;
 /// of `$at`.
 const BOOT: &str = r"
     const ANONYMOUS_PRIVATE_AND_WHERE_SAID = 0x22 | 0x100000, NOTHING = 0, READ_WRITE = 3;
-    $c = FFI::cdef('intptr_t mmap(intptr_t at, size_t size, int protection, int flags, int fd, long offset);
-        intptr_t memchr(void *data, int byte, size_t size);');
+    $c = FFI::cdef('
+        intptr_t mmap(intptr_t at, size_t size, int protection, int flags, int fd, long offset);
+        intptr_t memchr(void *data, int byte, size_t size);
+    ');
     // Far from where the kernel puts mappings without an address.
     $reserved = $c->mmap(1 << 44, 1 << 20, NOTHING, ANONYMOUS_PRIVATE_AND_WHERE_SAID, -1, 0);
     $reserved === 1 << 44 or exit;
     $map_before = function ($at, $protection) use ($c) {
-        return $c->mmap($at - (1 << 16), 1 << 16, $protection, ANONYMOUS_PRIVATE_AND_WHERE_SAID, -1, 0) === $at - (1 << 16);
+        [$start, $size] = [$at - (1 << 16), 1 << 16];
+        $flags = ANONYMOUS_PRIVATE_AND_WHERE_SAID;
+        return $c->mmap($start, $size, $protection, $flags, -1, 0) === $start;
     };
     // PHP's allocator takes 2 MiB at a time, usually below the previous chunk.
     $below_a_chunk = function () use ($c, $map_before) {

@@ -84,8 +84,13 @@ fn full_opcache_is_reported_once_per_boot() {
         for number in 0..300 {
             std::fs::write(file(number), "<?php $count++;").unwrap();
         }
-        let all = "<?php sleep((int) ($_GET['after'] ?? 0)); $count = 0; foreach \
-            (glob(__DIR__.'/part-*.php') as $file) { require $file; } echo $count;";
+        let all = "<?php
+            sleep((int) ($_GET['after'] ?? 0));
+            $count = 0;
+            foreach (glob(__DIR__.'/part-*.php') as $file) {
+                require $file;
+            }
+            echo $count;";
         std::fs::write(site.dir.path().join("all.php"), all).unwrap();
         assert_eq!(site.get("/hello.php").body, "hello");
         assert_eq!(said(&site), (0, None), "{engine}");

@@ -194,8 +194,14 @@ fn requests_of_workers_that_take_nothing_go_to_the_next_generation() {
 #[test]
 fn siblings_stopped_by_a_script_keep_no_request() {
     for engine in ENGINES {
-        let code = "foreach (siblings() as $pid) libc()->kill((int) $pid, 19); echo 'done'; if \
-            (isset($_GET['self'])) { touch($_GET['self']); libc()->kill(getmypid(), 19); }";
+        let code = "foreach (siblings() as $pid) {
+                libc()->kill((int) $pid, 19);
+            }
+            echo 'done';
+            if (isset($_GET['self'])) {
+                touch($_GET['self']);
+                libc()->kill(getmypid(), 19);
+            }";
         let site = site(
             engine,
             &[("lie.php", code)],

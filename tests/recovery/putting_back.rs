@@ -53,8 +53,11 @@ fn fault_during_a_restore_costs_no_request() {
     std::fs::remove_file(&fault).unwrap();
     std::fs::write(
         site.dir.path().join("kept.php"),
-        "<?php static $x; $x[] = str_repeat('x', 100_000); $GLOBALS['n'] = ($GLOBALS['n'] ?? 0) + \
-            1; echo $GLOBALS['n'], ' ', $_GET['t'];",
+        "<?php
+        static $x;
+        $x[] = str_repeat('x', 100_000);
+        $GLOBALS['n'] = ($GLOBALS['n'] ?? 0) + 1;
+        echo $GLOBALS['n'], ' ', $_GET['t'];",
     )
     .unwrap();
 

@@ -17,10 +17,12 @@ use crate::site::{Site, app, ask, request, until};
 
 /// Records its token and responds with it, sometimes slowly, sometimes with more than fits into a
 /// ring.
-const ONCE: &str = "<?php file_put_contents(__DIR__ . '/writable/ran', $_GET['token'] . \"\\n\", \
-    FILE_APPEND | LOCK_EX); \
-    preg_match('/^' . $_GET['token'][0] . '/', 'a'); usleep((int) $_GET['us']); echo \
-    $_GET['token'], str_repeat('.', (int) $_GET['more']);";
+const ONCE: &str = r#"<?php
+    $token = $_GET['token'];
+    file_put_contents(__DIR__ . '/writable/ran', "$token\n", FILE_APPEND | LOCK_EX);
+    preg_match('/^' . $token[0] . '/', 'a');
+    usleep((int) $_GET['us']);
+    echo $token, str_repeat('.', (int) $_GET['more']);"#;
 
 const BOOT: &str = "<?php surus_serve(function () { require $_SERVER['SCRIPT_FILENAME']; });";
 

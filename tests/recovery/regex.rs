@@ -20,15 +20,19 @@ fn recurring_regular_expressions_are_compiled_in_advance() {
         .unwrap_or_else(|log| panic!("{log}"));
         std::fs::write(
             site.dir.path().join("match.php"),
-            "<?php ini_set('pcre.jit', $_GET['jit']); preg_match('/^(foo)+$/', str_repeat('foo', \
-                100000)); echo preg_last_error_msg();",
+            "<?php
+            ini_set('pcre.jit', $_GET['jit']);
+            preg_match('/^(foo)+$/', str_repeat('foo', 100000));
+            echo preg_last_error_msg();",
         )
         .unwrap();
         // Under a locale the same expression is another one, and is not compiled in advance.
         std::fs::write(
             site.dir.path().join("locale.php"),
-            "<?php setlocale(LC_CTYPE, 'C.UTF-8'); echo preg_match('/^here$/', 'here'); \
-                setlocale(LC_CTYPE, 'C');",
+            "<?php
+            setlocale(LC_CTYPE, 'C.UTF-8');
+            echo preg_match('/^here$/', 'here');
+            setlocale(LC_CTYPE, 'C');",
         )
         .unwrap();
         assert_eq!(

@@ -230,8 +230,13 @@ fn request_goes_to_an_idle_worker_when_one_exists() {
         site.get("/hello.php");
     }
     until("all are replaced", || site.workers().len() == 3);
-    let hold = "<?php touch($_GET['began']); while (!file_exists(__DIR__.'/go')) { usleep(5000); \
-        clearstatcache(); } echo 'rested';";
+    let hold = "<?php
+        touch($_GET['began']);
+        while (!file_exists(__DIR__.'/go')) {
+            usleep(5000);
+            clearstatcache();
+        }
+        echo 'rested';";
     std::fs::write(site.dir.path().join("hold.php"), hold).unwrap();
     let busy = [site.begun("/hold.php"), site.begun("/hold.php")];
     for _ in 0..20 {

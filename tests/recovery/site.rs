@@ -54,8 +54,12 @@ const FILES: &[(&str, &str)] = &[
     ),
     (
         "stream.php",
-        "touch($_GET['began'] ?? '/dev/null'); for ($i = 0; $i < 60000; $i++) { echo \
-            str_repeat('x', 4096); flush(); usleep(1000); }",
+        "touch($_GET['began'] ?? '/dev/null');
+        for ($i = 0; $i < 60000; $i++) {
+            echo str_repeat('x', 4096);
+            flush();
+            usleep(1000);
+        }",
     ),
     (
         "log.php",

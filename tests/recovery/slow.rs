@@ -186,8 +186,13 @@ fn script_of_a_gone_slow_client_is_aborted() {
     let site = with_long(&["--workers", "1"], spool.path(), &[]);
     let seen = site.dir.path().join("writable/seen");
     let code = format!(
-        "<?php ignore_user_abort(true); for ($i = 0; $i < 400 && !connection_aborted(); $i++) {{ \
-            echo str_repeat('x', 1 << 20); usleep(20000); }} file_put_contents('{}', $i);",
+        "<?php
+        ignore_user_abort(true);
+        for ($i = 0; $i < 400 && !connection_aborted(); $i++) {{
+            echo str_repeat('x', 1 << 20);
+            usleep(20000);
+        }}
+        file_put_contents('{}', $i);",
         seen.display()
     );
     std::fs::write(site.dir.path().join("on.php"), code).unwrap();

@@ -6,8 +6,10 @@ use crate::booted::{BOOT, try_booted};
 fn snapshot_has_no_descriptor_in_requests() {
     let site =
         try_booted("rewind", BOOT, &["--workers", "1"], &[]).unwrap_or_else(|log| panic!("{log}"));
-    let code = "foreach (scandir('/proc/self/fd') as $fd) { echo @readlink(\"/proc/self/fd/$fd\"), \
-        \"\\n\"; }";
+    let code = r#"
+        foreach (scandir('/proc/self/fd') as $fd) {
+            echo @readlink("/proc/self/fd/$fd"), "\n";
+        }"#;
     std::fs::write(
         site.dir.path().join("descriptors.php"),
         format!("<?php {code}"),

@@ -25,7 +25,9 @@ fn ask(site: &Site, query: &str) -> String {
 #[test]
 fn library_mapped_in_place_of_another_is_restored() {
     let read = r#"
-        $say = fn (string $encoding) => bin2hex((string) @iconv($encoding, 'UTF-8', "\xb1\xe6\xea"));"#;
+        $say = function (string $encoding) {
+            return bin2hex((string) @iconv($encoding, 'UTF-8', "\xb1\xe6\xea"));
+        };"#;
     let feed = r#"
         $say = function (string $encoding) {
             $document = new DOMDocument;

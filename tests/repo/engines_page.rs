@@ -8,8 +8,8 @@ fn engines_page_lists_the_engines_of_the_catalogue() {
     let (_, rest) = page.split_once("<!-- engines -->\n").unwrap();
     let (table, _) = rest.split_once("<!-- /engines -->").unwrap();
     let mut expected = String::from(
-        "| engine | what happens | application boots | survives between requests \
-            |\n|---|---|---|---|\n",
+        "| engine | what happens | application boots | survives between requests |\n\
+         |---|---|---|---|\n",
     );
     for entry in CATALOGUE {
         expected += &format!(

@@ -16,16 +16,14 @@ use crate::common::{Surus, extension_files};
 
 /// Used in the boot and in requests.
 const LOCAL: &str = "apcu bcmath curl dom enchant exif fileinfo gd gettext gmp iconv igbinary \
-    imagick imap intl ldap mbstring msgpack \
-     openssl pdo_sqlite phar pspell simplexml snmp soap sockets sodium sqlite3 ssh2 sysvshm shmop \
-     tidy uuid xml xmlreader xmlrpc \
-     xmlwriter xsl yaml zip";
+    imagick imap intl ldap mbstring msgpack openssl pdo_sqlite phar pspell simplexml snmp soap \
+    sockets sodium sqlite3 ssh2 sysvshm shmop tidy uuid xml xmlreader xmlrpc xmlwriter xsl yaml \
+    zip";
 /// Used in requests only, because the boot may not keep connections open.
 const CONNECTING: &str = "memcached mysqli pdo_mysql pdo_pgsql pgsql redis";
 /// Extensions that Debian's php-fpm loads only on request.
 const ADDED: &str = "apcu bcmath enchant gmp igbinary imagick imap ldap msgpack memcached pgsql \
-    pdo_pgsql pspell redis snmp soap ssh2 \
-     tidy uuid xmlrpc yaml";
+    pdo_pgsql pspell redis snmp soap ssh2 tidy uuid xmlrpc yaml";
 
 #[test]
 fn extensions_without_jit_are_rewound() {

@@ -4,22 +4,62 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 const LEAKY: &str = r#"<?php
-class Seen { public static array $urls = []; private array $kept = []; function keep($x) { $this->kept[] = $x; } }
-function calls() { static $n = 0; return ++$n; }
-function deep($n) { $at = $GLOBALS['deep']; while (isset($at->next)) $at = $at->next; $at->value = $n; }
-foreach (range(1, 9) as $n) eval("function load$n() {}");
+class Seen {
+    public static array $urls = [];
+    private array $kept = [];
+    function keep($x) {
+        $this->kept[] = $x;
+    }
+}
+function calls() {
+    static $n = 0;
+    return ++$n;
+}
+function deep($n) {
+    $at = $GLOBALS['deep'];
+    while (isset($at->next)) {
+        $at = $at->next;
+    }
+    $at->value = $n;
+}
+foreach (range(1, 9) as $n) {
+    eval("function load$n() {}");
+}
 $kept = new Seen;
-$deep = null; foreach (range(1, 20) as $n) $deep = (object) ['next' => $deep]; $deep->self = $deep;
-$count = function () { static $calls = 0; $calls++; };
+$deep = null;
+foreach (range(1, 20) as $n) {
+    $deep = (object) ['next' => $deep];
+}
+$deep->self = $deep;
+$count = function () {
+    static $calls = 0;
+    $calls++;
+};
 surus_serve(function () use ($kept, $count) {
-    if ($_SERVER['REQUEST_URI'] === '/clean') { $local = str_repeat('x', 100000); echo 'clean'; return; }
-    if ($_SERVER['REQUEST_URI'] === '/fatal') { ini_set('memory_limit', '8M'); str_repeat('x', 1 << 30); }
-    $kept->keep('x'); Seen::$urls[] = 1; $n = calls();
+    if ($_SERVER['REQUEST_URI'] === '/clean') {
+        $local = str_repeat('x', 100000);
+        echo 'clean';
+        return;
+    }
+    if ($_SERVER['REQUEST_URI'] === '/fatal') {
+        ini_set('memory_limit', '8M');
+        str_repeat('x', 1 << 30);
+    }
+    $kept->keep('x');
+    Seen::$urls[] = 1;
+    $n = calls();
     $GLOBALS["file$n"] = fopen('/etc/hostname', 'r');
-    $GLOBALS['_cache'][] = $n; deep($n); $count(); spl_autoload_register('load'.$n);
-    libxml_use_internal_errors($n % 2 === 1); date_default_timezone_set($n % 2 ? 'UTC' : 'Europe/Rome');
-    stream_wrapper_register("left$n", 'Seen'); pcntl_signal(40 + $n, SIG_IGN);
-    ini_set('precision', (string) $n); putenv("LEFT=$n"); define("SEEN_$n", true);
+    $GLOBALS['_cache'][] = $n;
+    deep($n);
+    $count();
+    spl_autoload_register('load'.$n);
+    libxml_use_internal_errors($n % 2 === 1);
+    date_default_timezone_set($n % 2 ? 'UTC' : 'Europe/Rome');
+    stream_wrapper_register("left$n", 'Seen');
+    pcntl_signal(40 + $n, SIG_IGN);
+    ini_set('precision', (string) $n);
+    putenv("LEFT=$n");
+    define("SEEN_$n", true);
     echo 'leaky';
 });
 "#;

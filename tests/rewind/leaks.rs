@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::common::engines::{Home, Subject, subjects};
+use crate::common::engines::{Subject, TestDir, subjects};
 use crate::common::php::lacks;
 use corpus::{Case, Corpus, Exceptions};
 use footprint::Footprint;
@@ -22,7 +22,7 @@ use order::Order;
 
 #[test]
 fn corpus_has_at_least_a_hundred_kinds_of_state() {
-    let home = Home::of("rewind/leaks");
+    let home = TestDir::of("rewind/leaks");
     let Some(subject) = subjects().into_iter().next() else {
         return;
     };
@@ -57,7 +57,7 @@ fn request_state_is_invisible_with_jit() {
 fn isolates(asks: impl Fn(&Subject) -> bool, settings: &[(&str, &str)]) {
     let mut failures = Vec::new();
     for subject in subjects().into_iter().filter(asks) {
-        let home = Home::of("rewind/leaks");
+        let home = TestDir::of("rewind/leaks");
         // If the engine restores memory, compare it byte by byte as well.
         let verify_restore = ("SURUS_ENGINE_VERIFY_RESTORE", "true");
         let settings = [&[verify_restore], settings].concat();
@@ -93,7 +93,7 @@ fn isolates(asks: impl Fn(&Subject) -> bool, settings: &[(&str, &str)]) {
 fn non_isolating_worker_leaks_what_the_corpus_expects() {
     let mut failures = Vec::new();
     for subject in subjects().into_iter().filter(|subject| !subject.isolates) {
-        let home = Home::of("rewind/leaks");
+        let home = TestDir::of("rewind/leaks");
         let corpus = Corpus::start(&home, subject);
         failures.extend(judge(&corpus, subject, |name, case| {
             // State of the previous cases must not be visible.
@@ -108,7 +108,7 @@ fn non_isolating_worker_leaks_what_the_corpus_expects() {
 fn rounds_in_random_order_leave_no_state_and_no_growth() {
     let rounds = number("LEAK_ROUNDS").unwrap_or(5);
     for subject in subjects().into_iter().filter(|subject| subject.isolates) {
-        let home = Home::of("rewind/leaks");
+        let home = TestDir::of("rewind/leaks");
         let corpus = Corpus::start(&home, subject);
         let exceptions = Exceptions::load();
         let cases: BTreeMap<_, _> = corpus

@@ -36,8 +36,10 @@ impl Question {
         let length = sent.len();
         Question {
             request: format!(
-                "{method} {target} HTTP/1.1\r\nHost: soak\r\nContent-Length: \
-                    {length}\r\n{head}\r\n{sent}"
+                "{method} {target} HTTP/1.1\r\n\
+                 Host: soak\r\n\
+                 Content-Length: {length}\r\n\
+                 {head}\r\n{sent}"
             ),
             status,
             body,

@@ -27,7 +27,8 @@ final class Work implements ShouldQueue
     public function handle(): void
     {
         $others = self::$inProcess++;
-        Notes::note("$this->do, attempt {$this->attempts()} of {$this->job->getConnectionName()}/{$this->job->getQueue()}, $others before");
+        $queue = $this->job->getConnectionName().'/'.$this->job->getQueue();
+        Notes::note("$this->do, attempt {$this->attempts()} of $queue, $others before");
         match ($this->do) {
             'throw', 'back off' => throw new \RuntimeException('thrown by the job'),
             'release' => $this->attempts() === 1 && $this->release(0),
@@ -38,7 +39,10 @@ final class Work implements ShouldQueue
             'well' => null,
         };
     }
-    public function failed(\Throwable $why): void { Notes::note("$this->do failed: {$why->getMessage()}"); }
+    public function failed(\Throwable $why): void
+    {
+        Notes::note("$this->do failed: {$why->getMessage()}");
+    }
 }
 "#;
 
@@ -46,22 +50,38 @@ const NOTES: &str = r#"<?php
 namespace App;
 final class Notes
 {
-    public static function note(string $line): void { file_put_contents(getenv('NOTES'), "$line\n", FILE_APPEND | LOCK_EX); }
+    public static function note(string $line): void
+    {
+        file_put_contents(getenv('NOTES'), "$line\n", FILE_APPEND | LOCK_EX);
+    }
 }
 "#;
 
 const QUEUE: &str = r#"<?php
 return [
     'default' => 'jobs',
-    'connections' => ['jobs' => ['driver' => 'database', 'table' => 'jobs', 'queue' => 'mails', 'retry_after' => 30]],
-    'failed' => ['driver' => 'database-uuids', 'database' => getenv('FAILED_DATABASE') ?: 'app', 'table' => 'failed_jobs'],
+    'connections' => [
+        'jobs' => [
+            'driver' => 'database',
+            'table' => 'jobs',
+            'queue' => 'mails',
+            'retry_after' => 30,
+        ],
+    ],
+    'failed' => [
+        'driver' => 'database-uuids',
+        'database' => getenv('FAILED_DATABASE') ?: 'app',
+        'table' => 'failed_jobs',
+    ],
 ];
 "#;
 
 const DATABASE: &str = r#"<?php
 return [
     'default' => 'app',
-    'connections' => ['app' => ['driver' => 'sqlite', 'database' => getenv('DATABASE'), 'prefix' => '']],
+    'connections' => [
+        'app' => ['driver' => 'sqlite', 'database' => getenv('DATABASE'), 'prefix' => ''],
+    ],
 ];
 "#;
 

@@ -12,7 +12,9 @@ use crate::common::tree;
 /// Does what the job says, and notes when it begins and when it is done.
 const HANDLER: &str = r#"<?php
 return static function (array $job, Surus\Lambda\Context $context): void {
-    $note = static fn (string $what) => file_put_contents(getenv('NOTES'), "$what $job[n]\n", FILE_APPEND | LOCK_EX);
+    $note = static function (string $what) use ($job): void {
+        file_put_contents(getenv('NOTES'), "$what $job[n]\n", FILE_APPEND | LOCK_EX);
+    };
     $note('begins');
     switch ($job['do'] ?? '') {
         case 'kill':

@@ -1,4 +1,4 @@
-//! What a response must look like.
+//! Checks responses against the statuses and bodies that a run expects.
 
 /// A set of status codes.
 #[derive(Debug, Clone, PartialEq, Eq)]

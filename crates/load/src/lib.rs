@@ -1,4 +1,4 @@
-//! The load generator: sends requests at a pace, over HTTP/1.1 or HTTP/2, and records what came.
+//! The load generator: sends requests at a pace, over HTTP/1.1 or HTTP/2, and records responses.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

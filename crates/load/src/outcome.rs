@@ -1,4 +1,4 @@
-//! What a run has shown: responses, failures by kind, latencies and the generator's own load.
+//! Records the outcome of a run: responses, failures by kind, latencies, the generator's own load.
 
 use std::collections::BTreeMap;
 use std::io;

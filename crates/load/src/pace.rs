@@ -1,4 +1,4 @@
-//! When requests are due, and how connections are woken for them.
+//! Decides when requests are due, and wakes connections for them.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

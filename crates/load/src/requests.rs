@@ -1,4 +1,4 @@
-//! Requests as constant bytes, and in which order several of them are sent.
+//! Encodes requests as constant bytes, and decides the order in which several of them are sent.
 
 mod file;
 

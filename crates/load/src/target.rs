@@ -1,4 +1,4 @@
-//! URLs: where a request is sent, and what its first line and `Host` say.
+//! Parses URLs into the address to connect to, the path to request and the value of `Host`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What is sent: connections, protocols, cookies, weights, files of requests.
+//! Tests of what the generator sends: connections, protocols, cookies, weights, files of requests.
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -1,5 +1,5 @@
-//! What a measurement is: latencies, rounds, the server's processes, and the report that prints
-//! them.
+//! Measures servers: records latencies, compares contestants in rounds, samples the server's
+//! processes, and prints reports.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

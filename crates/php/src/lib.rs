@@ -1,4 +1,4 @@
-//! Where the build script has put the program that runs PHP. There is no Rust in that program.
+//! Names the path of `surus-php`, the C program that runs PHP, which the build script builds.
 
 /// Absolute path of `surus-php8.x`, for tests.
 pub const EXECUTABLE: &str = env!("SURUS_PHP_EXECUTABLE");

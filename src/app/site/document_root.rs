@@ -16,7 +16,7 @@ use tracing::error;
 use super::access_check::AccessCheck;
 use super::normalize::{Kind, kind};
 use super::opened::{Denial, LookupError, Opened};
-use crate::observe::rate_limit::Rarely;
+use crate::observe::rate_limit::RateLimit;
 
 /// Which symbolic links out of a served directory are followed. Links within it always are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -331,7 +331,7 @@ fn look(file: File, path: &Path, real: Option<PathBuf>) -> Opened {
 
 fn explain(error: OpenError, path: &Path) -> WalkError {
     // The cause usually affects many requests.
-    static REPORTED: Rarely = Rarely::new();
+    static REPORTED: RateLimit = RateLimit::new();
     match error {
         OpenError::Missing | OpenError::Link => WalkError::Missing,
         OpenError::Special => WalkError::Denied(Denial::Special),

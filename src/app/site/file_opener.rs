@@ -31,13 +31,13 @@ const HEAD: usize = 7;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Question<'a> {
     number: u32,
-    what: What,
+    operation: Operation,
     tree: u16,
     path: &'a Path,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum Operation {
     Read,
     Look,
     /// The real path of an absolute path.
@@ -48,22 +48,22 @@ enum What {
 /// may send.
 fn decode(packet: &[u8]) -> Option<Question<'_>> {
     let (head, path) = packet.split_first_chunk::<HEAD>()?;
-    let [a, b, c, d, what, e, f] = *head;
+    let [a, b, c, d, operation, e, f] = *head;
     let path = Path::new(OsStr::from_bytes(path));
     let bytes = path.as_os_str().as_bytes();
-    let what = match what {
-        1 => What::Read,
-        2 => What::Look,
-        3 => What::Resolve,
+    let operation = match operation {
+        1 => Operation::Read,
+        2 => Operation::Look,
+        3 => Operation::Resolve,
         _ => return None,
     };
-    let is_one = match what {
-        What::Resolve => path.is_absolute() && !bytes.contains(&0),
-        What::Read | What::Look => is_below(path) && may_be_sent(path, what),
+    let is_one = match operation {
+        Operation::Resolve => path.is_absolute() && !bytes.contains(&0),
+        Operation::Read | Operation::Look => is_below(path) && may_be_sent(path, operation),
     };
     (is_one && bytes.len() <= MOST_PATH).then_some(Question {
         number: u32::from_le_bytes([a, b, c, d]),
-        what,
+        operation,
         tree: u16::from_le_bytes([e, f]),
         path,
     })
@@ -84,7 +84,7 @@ fn is_below(path: &Path) -> bool {
 
 /// Whether no component is hidden, except files that the front end reads, and the file is not PHP
 /// source.
-fn may_be_sent(path: &Path, what: What) -> bool {
+fn may_be_sent(path: &Path, operation: Operation) -> bool {
     let hidden = path.iter().filter(|name| name.as_bytes().starts_with(b"."));
     let last = path.file_name().unwrap_or_default();
     let mut seen = hidden.filter(|name| *name != OsStr::new(".well-known"));
@@ -92,7 +92,7 @@ fn may_be_sent(path: &Path, what: What) -> bool {
         None => true,
         Some(name) => name == last && last == OsStr::new(".htaccess") && seen.next().is_none(),
     };
-    is_shown && (what == What::Look || kind(&last.to_string_lossy()) == Kind::Plain)
+    is_shown && (operation == Operation::Look || kind(&last.to_string_lossy()) == Kind::Plain)
 }
 
 /// A directory below which the opener opens files.
@@ -140,40 +140,40 @@ pub fn run(socket: OwnedFd, trees: &[Tree]) {
 }
 
 /// The result of opening a path.
-enum Told {
+enum Reply {
     Opened(Opened),
     Path(PathBuf),
 }
 
-fn answer(question: &Question<'_>, trees: &[Tree]) -> Told {
-    if question.what == What::Resolve {
+fn answer(question: &Question<'_>, trees: &[Tree]) -> Reply {
+    if question.operation == Operation::Resolve {
         let is_served = |path: &Path| trees.iter().any(|tree| path.starts_with(tree.root.path()));
         return match question.path.canonicalize() {
-            Ok(real) if is_served(&real) => Told::Path(real),
+            Ok(real) if is_served(&real) => Reply::Path(real),
             Err(error)
                 if error.kind() == ErrorKind::PermissionDenied && is_served(question.path) =>
             {
-                Told::Opened(Opened::Denied(Denial::Unreadable))
+                Reply::Opened(Opened::Denied(Denial::Unreadable))
             }
-            _ => Told::Opened(Opened::Missing),
+            _ => Reply::Opened(Opened::Missing),
         };
     }
     let Some(tree) = trees.get(usize::from(question.tree)) else {
-        return Told::Opened(Opened::Missing);
+        return Reply::Opened(Opened::Missing);
     };
     // The directory was opened as root. The checks below start from it, so they do not cover its
     // parents.
     match std::fs::metadata(tree.root.path().join(".")) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            return Told::Opened(Opened::Denied(Denial::Unreadable));
+            return Reply::Opened(Opened::Denied(Denial::Unreadable));
         }
         _ => {}
     }
-    let access = match question.what {
-        What::Read => Access::Read,
-        What::Look | What::Resolve => Access::Look,
+    let access = match question.operation {
+        Operation::Read => Access::Read,
+        Operation::Look | Operation::Resolve => Access::Look,
     };
-    Told::Opened(match tree.root.get(question.path, access) {
+    Reply::Opened(match tree.root.get(question.path, access) {
         Opened::Regular { metadata, .. }
             if tree.secret.as_ref().is_some_and(|it| it.is_file(&metadata)) =>
         {
@@ -183,23 +183,23 @@ fn answer(question: &Question<'_>, trees: &[Tree]) -> Told {
     })
 }
 
-fn encode(told: &Told) -> ([u8; 1], &[u8], Option<BorrowedFd<'_>>) {
+fn encode(told: &Reply) -> ([u8; 1], &[u8], Option<BorrowedFd<'_>>) {
     let (code, text, fd): (u8, &[u8], _) = match told {
-        Told::Path(path) => (1, path.as_os_str().as_bytes(), None),
-        Told::Opened(Opened::Regular { file, real, .. }) => match real {
+        Reply::Path(path) => (1, path.as_os_str().as_bytes(), None),
+        Reply::Opened(Opened::Regular { file, real, .. }) => match real {
             None => (2, b"", Some(file.as_fd())),
             Some(real) => (3, real.as_os_str().as_bytes(), Some(file.as_fd())),
         },
-        Told::Opened(Opened::Directory) => (4, b"", None),
-        Told::Opened(Opened::Missing) => (5, b"", None),
-        Told::Opened(Opened::Denied(why)) => match why {
+        Reply::Opened(Opened::Directory) => (4, b"", None),
+        Reply::Opened(Opened::Missing) => (5, b"", None),
+        Reply::Opened(Opened::Denied(why)) => match why {
             Denial::LinkOutside => (6, b"", None),
             Denial::LinkOfAnother => (7, b"", None),
             Denial::Special => (8, b"", None),
             _ => (9, b"", None),
         },
-        Told::Opened(Opened::Failed(LookupError::Scarce)) => (10, b"", None),
-        Told::Opened(Opened::Failed(LookupError::Broken)) => (11, b"", None),
+        Reply::Opened(Opened::Failed(LookupError::Scarce)) => (10, b"", None),
+        Reply::Opened(Opened::Failed(LookupError::Broken)) => (11, b"", None),
     };
     ([code], text, fd)
 }
@@ -208,7 +208,7 @@ fn encode(told: &Told) -> ([u8; 1], &[u8], Option<BorrowedFd<'_>>) {
 pub fn is_question(packet: &[u8]) -> bool {
     let question = decode(packet);
     // A request never leads out of the directory.
-    assert!(question.is_none_or(|it| it.what == What::Resolve || is_below(it.path)));
+    assert!(question.is_none_or(|it| it.operation == Operation::Resolve || is_below(it.path)));
     question.is_some()
 }
 

@@ -321,11 +321,16 @@ pub(super) fn fold(name: &str) -> Cow<'_, str> {
 /// `.git`.
 fn visible(name: &str) -> impl Iterator<Item = char> {
     name.chars().filter(|c| {
-        !matches!(c,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}'
-            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+        !matches!(
+            c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}'
+                | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}'
+                | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
     })
 }
 
@@ -455,7 +460,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_path_becomes_normal(raw in "(/|%2[ef]|%2[EF]|%5c|%00|%e9|\\.|\\\\|a|é|%|.){0,24}") {
+        fn arbitrary_path_becomes_normal(
+            raw in r"(/|%2[ef]|%2[EF]|%5c|%00|%e9|\.|\\|a|é|%|.){0,24}",
+        ) {
             if let Ok(normal) = normalize(&raw) {
                 let path = normal.path();
                 prop_assert!(path.starts_with('/'));

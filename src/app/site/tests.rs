@@ -298,7 +298,11 @@ fn found_script_is_cached_for_a_second_and_a_missing_one_is_not() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn arbitrary_path_never_leads_out_or_to_a_dot_file(raw in raw_path(), follow in any::<bool>(), uploads in any::<bool>()) {
+    fn arbitrary_path_never_leads_out_or_to_a_dot_file(
+        raw in raw_path(),
+        follow in any::<bool>(),
+        uploads in any::<bool>(),
+    ) {
         use std::sync::LazyLock;
         static PROJECT: LazyLock<TempDir> = LazyLock::new(project);
         let symlinks = if follow { Symlinks::Follow } else { Symlinks::Inside };
@@ -308,12 +312,16 @@ proptest! {
             let filename = match site.resolve(&raw) {
                 Resolution::File(found) => {
                     prop_assert!(found.metadata.is_file());
-                    prop_assert!(kind(found.path.file_name().unwrap().to_str().unwrap()) == Kind::Plain);
+                    let name = found.path.file_name().unwrap().to_str().unwrap();
+                    prop_assert!(kind(name) == Kind::Plain);
                     let text = fs::read_to_string(&found.path).unwrap();
                     // A file's content is its own name; `odd.php` is a directory, too.
                     let name = text.rsplit('/').next().unwrap();
-                    prop_assert!(!name.to_lowercase().contains(".php"), "source was sent: \
-                        {}", text);
+                    prop_assert!(
+                        !name.to_lowercase().contains(".php"),
+                        "source was sent: {}",
+                        text
+                    );
                     found.path
                 }
                 Resolution::Script(script) => {
@@ -331,8 +339,11 @@ proptest! {
             prop_assert!(filename.starts_with(site.root()));
             let real = filename.canonicalize().unwrap();
             prop_assert!(follow || real.starts_with(site.root()), "{} is outside", real.display());
-            let beneath = real.strip_prefix(site.root()).unwrap_or(Path::new(real.file_name().unwrap()));
-            let hidden = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with('.') && name != ".well-known";
+            let name = Path::new(real.file_name().unwrap());
+            let beneath = real.strip_prefix(site.root()).unwrap_or(name);
+            let hidden = |name: &std::ffi::OsStr| {
+                name.to_string_lossy().starts_with('.') && name != ".well-known"
+            };
             prop_assert!(!beneath.iter().any(hidden), "{} is hidden", real.display());
         }
     }
@@ -343,14 +354,17 @@ proptest! {
 fn raw_path() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         6 => prop::sample::select(vec![
-            "/", "/", "/", "index.php", "x.php", "X2.PHP", "style.css", "uploads", "evil.php", "blog", "docs", "index.html",
-            "odd.php", ".well-known", "security.txt", "storage", "a.txt", "out.txt", "env.txt", "env2.txt", "git", "config",
-            "source.txt", "secret.txt", "run.php", "innocent.php", "passwd", "journal", "loop-a", "fifo", "public", "src",
-            "ConfigGuard.php", ".env", ".git", "..", ".", "linked.css",
+            "/", "/", "/", "..", ".", ".env", ".git", ".well-known", "blog", "config", "docs",
+            "fifo", "git", "journal", "loop-a", "passwd", "public", "src", "storage", "uploads",
+            "ConfigGuard.php", "evil.php", "index.php", "innocent.php", "odd.php", "run.php",
+            "x.php", "X2.PHP", "a.txt", "env.txt", "env2.txt", "out.txt", "secret.txt",
+            "security.txt", "source.txt", "index.html", "linked.css", "style.css",
         ])
         .prop_map(|name| name.as_bytes().to_vec()),
-        1 => prop::sample::select(vec!["%2f", "%5c", "\\", "%00", " ", ".", "::$DATA", "~", "%e2%80%8c", "%c3", "%", "?"])
-            .prop_map(|trick| trick.as_bytes().to_vec()),
+        1 => prop::sample::select(vec![
+            "%2f", "%5c", "\\", "%00", " ", ".", "::$DATA", "~", "%e2%80%8c", "%c3", "%", "?",
+        ])
+        .prop_map(|trick| trick.as_bytes().to_vec()),
         1 => prop::collection::vec(any::<u8>(), 0..4),
     ];
     let encoded = (piece, any::<u64>()).prop_map(|(bytes, mask)| {

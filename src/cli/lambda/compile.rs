@@ -51,17 +51,22 @@ try {
         (new Symfony\Component\Dotenv\Dotenv())->bootEnv($event['warm'].'/.env');
     }
     class_exists(App\Kernel::class) || throw new LogicException('there is no class App\Kernel');
-    $kernel = new App\Kernel($_SERVER['APP_ENV'] ?? 'prod', (bool) ($_SERVER['APP_DEBUG'] ?? false));
+    $environment = $_SERVER['APP_ENV'] ?? 'prod';
+    $debug = (bool) ($_SERVER['APP_DEBUG'] ?? false);
+    $kernel = new App\Kernel($environment, $debug);
     $kernel->boot();
     $warmer = $kernel->getContainer()->get('cache_warmer');
     $warmer->enableOptionalWarmers();
-    $warmer->warmUp($kernel->getCacheDir(), method_exists($kernel, 'getBuildDir') ? $kernel->getBuildDir() : $kernel->getCacheDir());
+    $cache = $kernel->getCacheDir();
+    $build = method_exists($kernel, 'getBuildDir') ? $kernel->getBuildDir() : $cache;
+    $warmer->warmUp($cache, $build);
     ob_end_clean();
     echo '{}';
 } catch (Throwable $thrown) {
     ob_end_clean();
     http_response_code(500);
-    echo get_debug_type($thrown), ': ', $thrown->getMessage(), ' in ', $thrown->getFile(), ':', $thrown->getLine();
+    $place = $thrown->getFile().':'.$thrown->getLine();
+    echo get_debug_type($thrown), ': ', $thrown->getMessage(), ' in ', $place;
 }
 "#;
 
@@ -75,7 +80,8 @@ const AS_ROOT: &str = r#"exec chroot --userspec=1000:1000 "$0" /var/task/bootstr
 
 /// For other users: the first user namespace makes the user root, to mount. A mapped user cannot
 /// change its id, so a second namespace makes it another user again.
-const AS_USER: &str = r#"exec unshare --user --map-user=1000 --map-group=1000 --root="$0" --wd=/ /var/task/bootstrap /compile"#;
+const AS_USER: &str = r#"exec unshare --user --map-user=1000 --map-group=1000 --root="$0" --wd=/ \
+    /var/task/bootstrap /compile"#;
 
 /// Adds the compiled files to the package. The caller keeps the returned directory until the
 /// package is written.

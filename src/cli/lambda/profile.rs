@@ -38,7 +38,12 @@ pub struct Profile {
     #[arg(long, value_name = "FILE", conflicts_with = "url")]
     event: Option<PathBuf>,
     /// Number of starts; the output shows the one with the median duration
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+    )]
     starts: u32,
     /// Also draw the timeline into this SVG file
     #[arg(long, value_name = "FILE")]

@@ -1,4 +1,4 @@
-//! Which queues to serve, and the PHP workers that run their jobs.
+//! Decides which queues `surus work` serves, and boots the PHP workers that run their jobs.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

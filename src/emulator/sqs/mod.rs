@@ -234,11 +234,15 @@ fn event(queue: &Queue, messages: &[Message]) -> String {
     let records: Vec<Value> = messages
         .iter()
         .map(|message| {
+            let own = match message.attributes.is_null() {
+                true => json!({}),
+                false => message.attributes.clone(),
+            };
             json!({
                 "messageId": message.message_id,
                 "receiptHandle": message.receipt_handle,
                 "body": message.body,
-                "attributes": if message.attributes.is_null() { json!({}) } else { message.attributes.clone() },
+                "attributes": own,
                 "messageAttributes": attributes(&message.message_attributes),
                 "md5OfBody": message.md5_of_body,
                 "eventSource": "aws:sqs",

@@ -27,7 +27,7 @@ use super::command::Launch;
 use super::daemon::Daemon;
 use super::exchange::{Exchange, Part};
 use super::file_names;
-use super::runtime_dir::Home;
+use super::runtime_dir::RuntimeDir;
 use super::slots::{ProcessSlot, ProcessSlots};
 use super::variables;
 use super::{Php, Spec, no_slot};
@@ -52,7 +52,7 @@ struct Inner {
     max_requests: u64,
     /// How long a server may take to start.
     boot_timeout: Duration,
-    home: Home,
+    home: RuntimeDir,
 }
 
 struct Server {
@@ -61,7 +61,7 @@ struct Server {
 }
 
 impl Builtin {
-    pub async fn start(spec: &Spec, home: Home) -> anyhow::Result<Builtin> {
+    pub async fn start(spec: &Spec, home: RuntimeDir) -> anyhow::Result<Builtin> {
         let key = key()?;
         home.fill(file_names::KEY, format!("<?php\nreturn '{key}';\n"))?;
         let inner = Arc::new(Inner {

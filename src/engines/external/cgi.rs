@@ -1,9 +1,9 @@
 //! The engine `cgi`: starts php-cgi for each event (RFC 3875).
 
-use super::command::{Extra, Launch};
+use super::command::{Launch, ProcessInputs};
 use super::exchange::Exchange;
 use super::process::OneEvent;
-use super::runtime_dir::Home;
+use super::runtime_dir::RuntimeDir;
 use super::slots::ProcessSlots;
 use super::{Php, Spec, no_slot, variables};
 use crate::engine::Pending;
@@ -14,11 +14,11 @@ pub struct Cgi {
     launch: Launch,
     slots: ProcessSlots,
     /// Keeps the directory with the settings.
-    _home: Home,
+    _home: RuntimeDir,
 }
 
 impl Cgi {
-    pub fn new(spec: &Spec, home: Home) -> anyhow::Result<Cgi> {
+    pub fn new(spec: &Spec, home: RuntimeDir) -> anyhow::Result<Cgi> {
         Ok(Cgi {
             launch: Launch::new(spec, &home)?,
             slots: ProcessSlots::new(spec.workers),
@@ -34,13 +34,13 @@ impl Php for Cgi {
             for (name, value) in variables::of(event)? {
                 env.extend_from_slice(&[&name[..], b"=", &value, b"\0"].concat());
             }
-            let extra = Extra {
+            let inputs = ProcessInputs {
                 env: &env,
-                ..Extra::default()
+                ..ProcessInputs::default()
             };
             let slot = self.slots.take(event).ok_or_else(no_slot)?;
             let body = event.request.body();
-            let started = OneEvent::start(&self.launch, extra, body, event.id, slot, None).await?;
+            let started = OneEvent::start(&self.launch, inputs, body, event.id, slot, None).await?;
             Ok(Box::new(started) as Box<dyn Exchange>)
         })
     }

@@ -7,10 +7,10 @@ use anyhow::{Context, bail};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
-use super::command::{Extra, Launch, nothing};
+use super::command::{Launch, ProcessInputs, nothing};
 use super::exchange::Exchange;
 use super::process::OneEvent;
-use super::runtime_dir::Home;
+use super::runtime_dir::RuntimeDir;
 use super::slots::ProcessSlots;
 use super::{Php, Spec, no_slot, variables};
 use crate::engine::Pending;
@@ -27,11 +27,11 @@ pub struct Cli {
     disabled: String,
     slots: ProcessSlots,
     /// Keeps the directory with the settings and the driver.
-    _home: Home,
+    _home: RuntimeDir,
 }
 
 impl Cli {
-    pub async fn new(spec: &Spec, home: Home) -> anyhow::Result<Cli> {
+    pub async fn new(spec: &Spec, home: RuntimeDir) -> anyhow::Result<Cli> {
         let launch = Launch::new(spec, &home)?;
         Ok(Cli {
             disabled: disabled(&launch).await?,
@@ -48,7 +48,9 @@ async fn disabled(launch: &Launch) -> anyhow::Result<String> {
     let (mut out, their_out) = pipe().context("cannot create a pipe")?;
     let (mut err, their_err) = pipe().context("cannot create a pipe")?;
     let stdio = [nothing()?, their_out, their_err];
-    let mut child = launch.start(Role::Probe, Extra::default(), stdio).await?;
+    let mut child = launch
+        .start(Role::Probe, ProcessInputs::default(), stdio)
+        .await?;
     let (mut said, mut complained) = (Vec::new(), Vec::new());
     let (out, err) = tokio::join!(out.read_to_end(&mut said), err.read_to_end(&mut complained));
     let program = launch.program.display();
@@ -86,15 +88,15 @@ impl Php for Cli {
             };
             let (variables, (head, their_head)) =
                 prepare().map_err(|error: std::io::Error| Failure::Died(error.to_string()))?;
-            let extra = Extra {
+            let inputs = ProcessInputs {
                 disabled: &self.disabled,
                 driver: Some([variables, their_head]),
-                ..Extra::default()
+                ..ProcessInputs::default()
             };
             let slot = self.slots.take(event).ok_or_else(no_slot)?;
             let body = event.request.body();
             let started =
-                OneEvent::start(&self.launch, extra, body, event.id, slot, Some(head)).await?;
+                OneEvent::start(&self.launch, inputs, body, event.id, slot, Some(head)).await?;
             Ok(Box::new(started) as Box<dyn Exchange>)
         })
     }

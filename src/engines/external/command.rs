@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, bail};
 use surus_sys::process::{self, Orphan, User};
 
-use super::runtime_dir::{Home, OwnDir};
+use super::runtime_dir::{OwnDir, RuntimeDir};
 use super::{ProgramKind, Spec, file_names, fpm_master};
 use crate::launcher::{Child, Launcher, Role};
 
@@ -31,7 +31,7 @@ enum How {
 
 /// What PHP gets in addition to stdin, stdout and stderr.
 #[derive(Default)]
-pub struct Extra<'a> {
+pub struct ProcessInputs<'a> {
     /// NUL-terminated `NAME=value` pairs: environment variables in addition to the settings'.
     pub env: &'a [u8],
     /// Functions that PHP's settings disable. The keeper determines them itself.
@@ -41,11 +41,11 @@ pub struct Extra<'a> {
 }
 
 impl Launch {
-    pub fn new(spec: &Spec, home: &Home) -> anyhow::Result<Launch> {
+    pub fn new(spec: &Spec, home: &RuntimeDir) -> anyhow::Result<Launch> {
         Ok(Launch {
             program: spec.program.clone(),
             how: match home {
-                Home::OwnDir(own) => {
+                RuntimeDir::OwnDir(own) => {
                     let groups = spec.user.as_ref().map(groups).transpose()?;
                     How::OwnDir(Box::new(Starter::new(
                         spec,
@@ -53,7 +53,7 @@ impl Launch {
                         groups.unwrap_or_default(),
                     )?))
                 }
-                Home::Keeper(kept) => How::Keeper(kept.launch.by.clone(), kept.home.number),
+                RuntimeDir::Keeper(kept) => How::Keeper(kept.launch.by.clone(), kept.home.number),
             },
         })
     }
@@ -62,12 +62,12 @@ impl Launch {
     pub async fn start(
         &self,
         role: Role,
-        extra: Extra<'_>,
+        inputs: ProcessInputs<'_>,
         stdio: [OwnedFd; 3],
     ) -> anyhow::Result<Child> {
         match &self.how {
             How::OwnDir(starter) => {
-                let command = starter.command(role, extra, stdio)?;
+                let command = starter.command(role, inputs, stdio)?;
                 let mut command = tokio::process::Command::from(command);
                 let child = command.kill_on_drop(role != Role::Server).spawn();
                 let child =
@@ -76,10 +76,10 @@ impl Launch {
             }
             How::Keeper(keeper, home) => {
                 let mut fds = Vec::from(stdio);
-                if !extra.env.is_empty() {
-                    fds.push(process::memory_file(extra.env)?);
+                if !inputs.env.is_empty() {
+                    fds.push(process::memory_file(inputs.env)?);
                 }
-                fds.extend(extra.driver.into_iter().flatten());
+                fds.extend(inputs.driver.into_iter().flatten());
                 keeper.php(*home, role, fds).await
             }
         }
@@ -163,13 +163,13 @@ impl Starter {
     pub fn command(
         &self,
         role: Role,
-        extra: Extra<'_>,
+        inputs: ProcessInputs<'_>,
         stdio: [OwnedFd; 3],
     ) -> anyhow::Result<Command> {
         let mut command = Command::new(&self.program);
         let mut listeners = Vec::new();
         command.env_clear().envs(&self.env);
-        for variable in extra.env.split(|byte| *byte == 0) {
+        for variable in inputs.env.split(|byte| *byte == 0) {
             let mut parts = variable.splitn(2, |byte| *byte == b'=');
             let (Some(name), Some(value)) = (parts.next(), parts.next()) else {
                 continue;
@@ -200,7 +200,7 @@ impl Starter {
                 command.args(["-r", "echo ini_get('disable_functions');"]);
             }
             (ProgramKind::Cli, Role::Request) => {
-                for setting in driver_settings(extra.disabled) {
+                for setting in driver_settings(inputs.disabled) {
                     command.args(["-d", &setting]);
                 }
                 command.arg("-f").arg(self.home.join(file_names::DRIVER));
@@ -232,7 +232,7 @@ impl Starter {
         }
         let [stdin, stdout, stderr] = stdio;
         command.stdin(stdin).stdout(stdout).stderr(stderr);
-        let driver = extra.driver.into_iter().flatten();
+        let driver = inputs.driver.into_iter().flatten();
         let mut fds: Vec<_> = driver.zip([DRIVER_VARIABLES, DRIVER_HEAD]).collect();
         fds.extend(listeners.into_iter().zip(FIRST_LISTENER..));
         // Another php-fpm opens its log and sockets as the current user; its children change to

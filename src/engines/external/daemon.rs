@@ -11,7 +11,7 @@ use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::command::{Extra, Launch, nothing};
+use super::command::{Launch, ProcessInputs, nothing};
 use crate::launcher::{Child, Role};
 
 /// Runs until it is stopped or dropped.
@@ -81,7 +81,7 @@ impl Daemon {
             theirs.try_clone().context("cannot create a pipe")?.into(),
             theirs.into(),
         ];
-        let daemon = Daemon::start_with(launch, Extra::default(), stdio).await?;
+        let daemon = Daemon::start_with(launch, ProcessInputs::default(), stdio).await?;
         let output = pipe::Receiver::from_owned_fd(ours.into()).context("cannot create a pipe")?;
         Ok((daemon, output))
     }
@@ -89,10 +89,10 @@ impl Daemon {
     /// Starts the process with stdin, stdout and stderr.
     pub async fn start_with(
         launch: &Launch,
-        extra: Extra<'_>,
+        inputs: ProcessInputs<'_>,
         stdio: [OwnedFd; 3],
     ) -> anyhow::Result<Daemon> {
-        let child = launch.start(Role::Server, extra, stdio).await?;
+        let child = launch.start(Role::Server, inputs, stdio).await?;
         let pid = child.pid();
         let state = Arc::new(State {
             stop: CancellationToken::new(),

@@ -23,7 +23,7 @@ use super::command;
 use super::connection::{Address, Stream};
 use super::daemon::{Daemon, ExitHandle};
 use super::exchange::{Exchange, Reply};
-use super::runtime_dir::Home;
+use super::runtime_dir::RuntimeDir;
 use super::slots::{ProcessSlot, ProcessSlots};
 use super::{Php, Spec, fpm_master, no_slot};
 use crate::engine::Pending;
@@ -43,7 +43,7 @@ struct Inner {
     slots: ProcessSlots,
     launch: Option<Launch>,
     /// Keeps the directory with the sockets and settings.
-    _home: Home,
+    _home: RuntimeDir,
 }
 
 /// A php-fpm pool, which runs one event at a time.
@@ -55,7 +55,7 @@ struct Pool {
 
 impl Fpm {
     /// Starts php-fpm, or connects to the configured address.
-    pub async fn start(spec: &Spec, home: Home) -> anyhow::Result<Fpm> {
+    pub async fn start(spec: &Spec, home: RuntimeDir) -> anyhow::Result<Fpm> {
         let slots = ProcessSlots::new(spec.workers);
         let pool = |address| Pool {
             address,

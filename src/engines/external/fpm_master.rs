@@ -1,4 +1,4 @@
-//! How php-fpm's master process starts: its configuration, user and sockets.
+//! Prepares the start of php-fpm's master process: its configuration, user and sockets.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;

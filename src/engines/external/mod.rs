@@ -44,7 +44,7 @@ use crate::observe::metrics::Metrics;
 use crate::observe::status::{EngineStatus, WorkerStatus};
 use daemon::ExitHandle;
 use exchange::Exchange;
-use runtime_dir::Home;
+use runtime_dir::RuntimeDir;
 
 /// The PHP program that runs events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -256,8 +256,8 @@ impl Inner {
 /// Starts PHP and requests its report.
 async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::Result<Boot> {
     let home = match &spec.launch {
-        None => Home::OwnDir(furnish::furnish(spec, None)?),
-        Some(launch) => Home::Keeper(runtime_dir::KeeperDir {
+        None => RuntimeDir::OwnDir(furnish::furnish(spec, None)?),
+        Some(launch) => RuntimeDir::Keeper(runtime_dir::KeeperDir {
             home: launch.by.home(launch.pool).await?,
             launch: launch.clone(),
         }),

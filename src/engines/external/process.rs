@@ -10,7 +10,7 @@ use surus_sys::process;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
-use super::command::{Extra, Launch, nothing};
+use super::command::{Launch, ProcessInputs, nothing};
 use super::exchange::{Exchange, Part, Reply};
 use super::slots::ProcessSlot;
 use crate::engine::Pending;
@@ -38,7 +38,7 @@ impl OneEvent {
     /// Starts the process with the body as stdin and its stderr in the log.
     pub async fn start(
         launch: &Launch,
-        extra: Extra<'_>,
+        inputs: ProcessInputs<'_>,
         body: &Body,
         event: u64,
         slot: ProcessSlot,
@@ -57,7 +57,7 @@ impl OneEvent {
             Ok((stdout, stderr, theirs))
         };
         let (stdout, stderr, theirs) = prepare().map_err(|error| died(&error))?;
-        let started = launch.start(Role::Request, extra, theirs).await;
+        let started = launch.start(Role::Request, inputs, theirs).await;
         let child = started.map_err(|error| died(&format_args!("{error:#}")))?;
         let pid = child.pid();
         slot.set_pid(pid);

@@ -16,18 +16,18 @@ use crate::engines::php_ini;
 use crate::launcher::{self, Launch};
 
 /// The directory of a boot.
-pub enum Home {
+pub enum RuntimeDir {
     /// Created by this process.
     OwnDir(OwnDir),
     /// Created by the keeper, with all its files.
     Keeper(KeeperDir),
 }
 
-impl Home {
+impl RuntimeDir {
     pub fn path(&self, name: &str) -> PathBuf {
         match self {
-            Home::OwnDir(own) => own.path(name),
-            Home::Keeper(kept) => kept.home.path.join(name),
+            RuntimeDir::OwnDir(own) => own.path(name),
+            RuntimeDir::Keeper(kept) => kept.home.path.join(name),
         }
     }
 
@@ -41,7 +41,7 @@ impl Home {
 /// A directory of the keeper, which removes it when this is dropped.
 pub struct KeeperDir {
     pub launch: Launch,
-    pub home: launcher::Home,
+    pub home: launcher::DirHandle,
 }
 
 impl Drop for KeeperDir {

@@ -1,4 +1,4 @@
-//! Why a worker exited: maps wait statuses to metric labels and remedies.
+//! Maps a worker's wait status to the reason of its exit: a metric label and a remedy.
 
 use surus_sys::process;
 

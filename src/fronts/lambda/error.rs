@@ -323,7 +323,11 @@ mod tests {
 
     #[test]
     fn library_error_reaches_the_caller() {
-        let body = br##"{"errorType":"LogicException","errorMessage":"no","stackTrace":["#0 /a.php(3): f()"]}"##;
+        let body = br##"{
+            "errorType": "LogicException",
+            "errorMessage": "no",
+            "stackTrace": ["#0 /a.php(3): f()"]
+        }"##;
         let fault = FunctionError::reported("Function.Error", body);
         let said: Value = serde_json::from_slice(&fault.body()).unwrap();
         assert_eq!(said, serde_json::from_slice::<Value>(body).unwrap());

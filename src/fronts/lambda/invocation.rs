@@ -212,7 +212,12 @@ mod tests {
         let context: Value = serde_json::from_str(&empty.context(now)).unwrap();
         assert_eq!(
             context,
-            serde_json::json!({"awsRequestId": "a", "deadlineMs": 0, "invokedFunctionArn": "", "traceId": ""})
+            serde_json::json!({
+                "awsRequestId": "a",
+                "deadlineMs": 0,
+                "invokedFunctionArn": "",
+                "traceId": "",
+            })
         );
     }
 

@@ -1,4 +1,4 @@
-//! What a job means to PHP, and what its result means to the broker.
+//! Writes jobs as requests for PHP, and reads from PHP's responses how to settle them.
 
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ impl Jobs<'_> {
         let Ok(payload) = std::str::from_utf8(&job.payload) else {
             return Verdict::buried("the payload is not UTF-8".into());
         };
-        let told = Told::read(payload);
+        let told = PayloadOptions::read(payload);
         let timeout = match told.timeout {
             None => self.queue.timeout.0,
             Some(0) => NO_LIMIT,
@@ -192,7 +192,7 @@ impl Jobs<'_> {
 
 /// An id that a job keeps when it is released: Laravel writes released jobs as new rows.
 fn stable(job: &Job) -> String {
-    let told = std::str::from_utf8(&job.payload).map(Told::read);
+    let told = std::str::from_utf8(&job.payload).map(PayloadOptions::read);
     let uuid = told.ok().and_then(|told| told.uuid);
     uuid.unwrap_or_else(|| job.lease.id.clone())
 }
@@ -200,13 +200,13 @@ fn stable(job: &Job) -> String {
 /// What Laravel's payload says to queues.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Told {
+struct PayloadOptions {
     timeout: Option<u64>,
     uuid: Option<String>,
 }
 
-impl Told {
-    fn read(payload: &str) -> Told {
+impl PayloadOptions {
+    fn read(payload: &str) -> PayloadOptions {
         serde_json::from_str(payload).unwrap_or_default()
     }
 }

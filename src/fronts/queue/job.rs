@@ -1,4 +1,4 @@
-//! A job in hand, and what may become of it.
+//! A job that is reserved for this process, and the ways to settle it with its source.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What front ends share that hand single records (a queue's messages) to PHP: the order of groups,
-//! the guard against records that kill workers, and the request that a record becomes.
+//! Serves front ends that hand single records (a queue's messages) to PHP: the order of groups, the
+//! guard against records that kill workers, and the request that a record becomes.
 
 pub mod order;
 pub mod request;

@@ -48,9 +48,14 @@ impl Apache {
         let dir = home.path().display();
         let modules = "/usr/lib/apache2/modules";
         let mut conf = format!(
-            "ServerRoot {dir}\nServerName localhost\nPidFile {dir}/apache.pid\nDefaultRuntimeDir \
-                {dir}\nErrorLog {dir}/error.log\n\
-             Mutex pthread\nLogLevel warn\nTypesConfig /etc/mime.types\n"
+            "ServerRoot {dir}\n\
+             ServerName localhost\n\
+             PidFile {dir}/apache.pid\n\
+             DefaultRuntimeDir {dir}\n\
+             ErrorLog {dir}/error.log\n\
+             Mutex pthread\n\
+             LogLevel warn\n\
+             TypesConfig /etc/mime.types\n"
         );
         for module in MODULES {
             writeln!(conf, "LoadModule {module}_module {modules}/mod_{module}.so").unwrap();
@@ -61,8 +66,10 @@ impl Apache {
             conf.push_str("User www-data\nGroup www-data\n");
         }
         conf.push_str(
-            "StartServers 2\nMaxRequestWorkers 8\nKeepAlive Off\nDirectoryIndex \
-            index.php index.html\n",
+            "StartServers 2\n\
+             MaxRequestWorkers 8\n\
+             KeepAlive Off\n\
+             DirectoryIndex index.php index.html\n",
         );
         let ports: [u16; 2] = [(); 2]
             .map(|()| TcpListener::bind("127.0.0.1:0").unwrap())
@@ -76,11 +83,17 @@ impl Apache {
                 let host = site.host();
                 writeln!(
                     conf,
-                    "<VirtualHost {address}>\nServerName {host}\nServerAlias \
-                        www.{host}\nDocumentRoot {root}\n{way} application/x-httpd-php \
-                        .php\n<Directory {root}>\n\
-                     AllowOverride All\nOptions FollowSymLinks\nRequire all \
-                     granted\n</Directory>\n</VirtualHost>"
+                    "<VirtualHost {address}>\n\
+                     ServerName {host}\n\
+                     ServerAlias www.{host}\n\
+                     DocumentRoot {root}\n\
+                     {way} application/x-httpd-php .php\n\
+                     <Directory {root}>\n\
+                     AllowOverride All\n\
+                     Options FollowSymLinks\n\
+                     Require all granted\n\
+                     </Directory>\n\
+                     </VirtualHost>"
                 )
                 .unwrap();
             }

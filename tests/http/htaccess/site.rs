@@ -40,7 +40,10 @@ pub struct Site {
     pub exceptions: BTreeMap<String, Exception>,
 }
 
-const PHP: &str = r#"<?php echo "RUN ", $_SERVER["SCRIPT_NAME"], " info=", $_SERVER["PATH_INFO"] ?? "", " query=", $_SERVER["QUERY_STRING"];
+const PHP: &str = r#"<?php
+echo "RUN ", $_SERVER["SCRIPT_NAME"];
+echo " info=", $_SERVER["PATH_INFO"] ?? "";
+echo " query=", $_SERVER["QUERY_STRING"];
 "#;
 
 impl Site {

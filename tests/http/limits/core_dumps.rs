@@ -27,8 +27,10 @@ fn core_dumps_of_surus_and_php_are_off_unless_configured() {
     {
         for (setting, expected) in [("false", "1 1"), ("true", ours.as_str())] {
             // A process per request exits with it, so it prints its own limits.
-            let code = "<?php preg_match('/Max core file size +(\\S+) +(\\S+)/', \
-                file_get_contents('/proc/self/limits'), $m); echo $m[1], ' ', $m[2];";
+            let code = r"<?php
+                $limits = file_get_contents('/proc/self/limits');
+                preg_match('/Max core file size +(\S+) +(\S+)/', $limits, $m);
+                echo $m[1], ' ', $m[2];";
             std::fs::write(dir.path().join("limit.php"), code).unwrap();
             let environment = [("SURUS_ENGINE_CORE_DUMPS", setting)];
             let args = ["--engine", entry.name, "--workers", "1"];

@@ -18,8 +18,11 @@ fn site(code: &str) -> tempfile::TempDir {
 const COOKIES: &str =
     "for ($n = 0; $n < 20_000; $n++) header(\"Set-Cookie: c$n=1\", false); echo 'x';";
 /// More names than a HeaderMap accepts, in less than 256 KiB. PHP compares none with those before.
-const NAMES: &str = "for ($n = 0; $n < 28_000; $n++) header(base_convert((string) $n, 10, 36).'x: \
-    1', false); echo 'x';";
+const NAMES: &str = "
+    for ($n = 0; $n < 28_000; $n++) {
+        header(base_convert((string) $n, 10, 36).'x: 1', false);
+    }
+    echo 'x';";
 const LARGE: &str = "header('X: '.str_repeat('x', 100 << 20)); echo 'x';";
 const LINES_WITHOUT_NAMES: &str = "for ($n = 0; $n < 900; $n++) header('('.$n.': x'); echo 'x';";
 
@@ -77,8 +80,12 @@ fn invalid_response_headers_are_logged_rarely() {
     surus.wait_for_log(|log| log.matches("was left out").count() == 8);
 }
 
-const HINTS: &str = "header('Link: </'.str_repeat('x', 8000).'>'); for ($n = 0; $n < 100_000; \
-    $n++) headers_send(103); echo 'x';";
+const HINTS: &str = "
+    header('Link: </'.str_repeat('x', 8000).'>');
+    for ($n = 0; $n < 100_000; $n++) {
+        headers_send(103);
+    }
+    echo 'x';";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn endless_early_hints_to_a_stalled_client_use_bounded_memory() {

@@ -69,8 +69,12 @@ async fn stall(page: &str, settings: &[(&str, &str)]) -> (u64, u64) {
 }
 
 const WHOLE: &str = "<?php header('Content-Type: image/x-any'); echo str_repeat('x', 200_000);";
-const STREAMED: &str = "<?php flush(); foreach (range(1, 20) as $n) { echo random_bytes(10_000), \
-    str_repeat('y', 50_000); flush(); }";
+const STREAMED: &str = "<?php
+flush();
+foreach (range(1, 20) as $n) {
+    echo random_bytes(10_000), str_repeat('y', 50_000);
+    flush();
+}";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stalled_responses_stay_within_the_budget_and_memory_is_given_back() {

@@ -1,4 +1,4 @@
-//! What invokes a function: schedules, load balancers and REST APIs.
+//! Tests of rules about what invokes a function: schedules, load balancers and REST APIs.
 
 use super::{findings, function};
 
@@ -82,8 +82,10 @@ fn load_balancer_without_multi_value_headers_is_found() {
         "      TargetGroupAttributes: [{Key: lambda.multi_value_headers.enabled, Value: true}]\n";
     let may = "  May:
     Type: AWS::Lambda::Permission
-    Properties: {FunctionName: !Ref Shop, Action: lambda:InvokeFunction, Principal: \
-    elasticloadbalancing.amazonaws.com}\n";
+    Properties:
+      FunctionName: !Ref Shop
+      Action: lambda:InvokeFunction
+      Principal: elasticloadbalancing.amazonaws.com\n";
     let said = group("", may);
     assert!(
         said.contains("! :11: the load balancer of Shop passes on one value per header"),

@@ -224,23 +224,37 @@ fn fifo_queue_limits_are_checked() {
 fn plain_cloudformation_is_checked() {
     let template = r#"{
   "Resources": {
-    "Shop": {"Type": "AWS::Lambda::Function", "Properties": {"Runtime": "provided.al2023", "Timeout": 60, "MemorySize": 1024}},
-    "Url": {"Type": "AWS::Lambda::Url", "Properties": {"TargetFunctionArn": {"Fn::GetAtt": ["Shop", "Arn"]}, "AuthType": "NONE"}},
-    "May": {"Type": "AWS::Lambda::Permission", "Properties": {"FunctionName": {"Ref": "Shop"}, "Action": "lambda:InvokeFunctionUrl"}},
+    "Shop": {
+      "Type": "AWS::Lambda::Function",
+      "Properties": {"Runtime": "provided.al2023", "Timeout": 60, "MemorySize": 1024}
+    },
+    "Url": {
+      "Type": "AWS::Lambda::Url",
+      "Properties": {"TargetFunctionArn": {"Fn::GetAtt": ["Shop", "Arn"]}, "AuthType": "NONE"}
+    },
+    "May": {
+      "Type": "AWS::Lambda::Permission",
+      "Properties": {"FunctionName": {"Ref": "Shop"}, "Action": "lambda:InvokeFunctionUrl"}
+    },
     "Jobs": {"Type": "AWS::SQS::Queue", "Properties": {"VisibilityTimeout": 30}},
-    "Mapping": {"Type": "AWS::Lambda::EventSourceMapping", "Properties": {
-      "FunctionName": {"Ref": "Shop"}, "EventSourceArn": {"Fn::GetAtt": "Jobs.Arn"}}}
+    "Mapping": {
+      "Type": "AWS::Lambda::EventSourceMapping",
+      "Properties": {
+        "FunctionName": {"Ref": "Shop"},
+        "EventSourceArn": {"Fn::GetAtt": "Jobs.Arn"}
+      }
+    }
   }
 }"#;
     let dir = project(template, "[lambda]\nbatch = 'record'\n");
     let said = said(&check(dir.path()));
     for expected in [
-        "template.yaml:4: the URL of Shop has AuthType NONE, but without a permission for \
+        "template.yaml:7: the URL of Shop has AuthType NONE, but without a permission for \
             lambda:InvokeFunction it",
-        "template.yaml:6: Jobs hides a message for 30 s, but Shop has Timeout 60, which Lambda \
+        "template.yaml:15: Jobs hides a message for 30 s, but Shop has Timeout 60, which Lambda \
             rejects",
-        "template.yaml:6: Jobs has no dead-letter queue",
-        "template.yaml:7: Shop reports which records of Jobs failed",
+        "template.yaml:15: Jobs has no dead-letter queue",
+        "template.yaml:16: Shop reports which records of Jobs failed",
     ] {
         assert!(said.contains(expected), "{expected} is not in\n{said}");
     }

@@ -140,7 +140,8 @@ $file = $_FILES['picture'];
 $moved = sys_get_temp_dir().'/moved';
 $is_moved = move_uploaded_file($file['tmp_name'], $moved);
 header('Content-Type: application/octet-stream');
-header('X-Upload: '.json_encode([$_POST, $file['name'], $file['type'], $file['size'], $file['error'], $is_moved]));
+$about = [$file['name'], $file['type'], $file['size'], $file['error'], $is_moved];
+header('X-Upload: '.json_encode([$_POST, ...$about]));
 readfile($moved);
 "#;
 

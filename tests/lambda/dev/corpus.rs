@@ -8,7 +8,7 @@ use surus::emulator::http::Front;
 use super::behind::Behind;
 use super::exceptions::{self, Exceptions};
 use crate::common::Surus;
-use crate::common::engines::Home;
+use crate::common::engines::TestDir;
 use crate::oracle::answer::Answer;
 use crate::oracle::compare::{Blind, differences};
 use crate::oracle::corpus::{Case, Step, Topic, Touch, load, write_scripts};
@@ -20,7 +20,11 @@ macro_rules! topics {
     ($($topic:ident)*; $($elsewhere:ident)*; $($streamed:ident)*) => {
         $(#[test]
         fn $topic() {
-            let cases = include_str!(concat!("../../php/oracle/cases/", stringify!($topic), ".toml"));
+            let cases = include_str!(concat!(
+                "../../php/oracle/cases/",
+                stringify!($topic),
+                ".toml"
+            ));
             check(stringify!($topic), cases, Mode::Buffered, &[Front::Url]);
         })*
 
@@ -30,8 +34,13 @@ macro_rules! topics {
 
             $(#[test]
             fn $elsewhere() {
-                let cases = include_str!(concat!("../../php/oracle/cases/", stringify!($elsewhere), ".toml"));
-                check(stringify!($elsewhere), cases, Mode::Buffered, &[Front::Http, Front::Rest, Front::Alb, Front::AlbMulti]);
+                let cases = include_str!(concat!(
+                    "../../php/oracle/cases/",
+                    stringify!($elsewhere),
+                    ".toml"
+                ));
+                let fronts = [Front::Http, Front::Rest, Front::Alb, Front::AlbMulti];
+                check(stringify!($elsewhere), cases, Mode::Buffered, &fronts);
             })*
         }
 
@@ -41,7 +50,11 @@ macro_rules! topics {
 
             $(#[test]
             fn $streamed() {
-                let cases = include_str!(concat!("../../php/oracle/cases/", stringify!($streamed), ".toml"));
+                let cases = include_str!(concat!(
+                    "../../php/oracle/cases/",
+                    stringify!($streamed),
+                    ".toml"
+                ));
                 check(stringify!($streamed), cases, Mode::Stream, &[Front::Url]);
             })*
         }
@@ -50,18 +63,22 @@ macro_rules! topics {
         fn every_file_of_cases_is_a_topic() {
             // A function is not told that a client has left.
             let named = ["gone.toml", $(concat!(stringify!($topic), ".toml")),*];
-            for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/php/oracle/cases")).unwrap() {
+            let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/php/oracle/cases");
+            for file in std::fs::read_dir(cases).unwrap() {
                 let name = file.unwrap().file_name();
-                assert!(named.contains(&name.to_str().unwrap()), "no test runs \
-                    cases/{}", name.display());
+                assert!(
+                    named.contains(&name.to_str().unwrap()),
+                    "no test runs cases/{}",
+                    name.display()
+                );
             }
         }
     };
 }
 
 topics! {
-    server urls get post cookies files input limits unread headers status buffers bodies sessions endings shown environment userini php_ini
-    isolation finish;
+    server urls get post cookies files input limits unread headers status buffers bodies sessions
+    endings shown environment userini php_ini isolation finish;
     get post cookies files headers status;
     bodies buffers cookies finish headers status
 }
@@ -89,7 +106,7 @@ const FUNCTION: &str = "WHOisFUN";
 /// Panics with all differences of the topic.
 fn check(topic: &str, text: &str, mode: Mode, fronts: &[Front]) {
     let Topic { ini, cases, .. } = load(topic, text);
-    let home = Home::empty();
+    let home = TestDir::empty();
     write_scripts(&home.root.join("scripts"));
     cases
         .iter()
@@ -140,7 +157,7 @@ fn check(topic: &str, text: &str, mode: Mode, fronts: &[Front]) {
 }
 
 struct Trial<'a> {
-    home: &'a Home,
+    home: &'a TestDir,
     serve: &'a Surus,
     function: &'a Behind,
     front: Front,

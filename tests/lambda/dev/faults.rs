@@ -28,8 +28,9 @@ impl App {
             "classic" => format!("<?php note('boot'); {body}"),
             _ => format!("<?php note('boot'); surus_serve(function () {{ {body} }});"),
         };
-        let note = "function note($what) { @file_put_contents(__DIR__.'/notes', $what.' ', \
-            FILE_APPEND); }";
+        let note = "function note($what) {
+            @file_put_contents(__DIR__.'/notes', $what.' ', FILE_APPEND);
+        }";
         std::fs::write(dir.path().join("index.php"), format!("{script} {note}")).unwrap();
         App(dir)
     }
@@ -65,7 +66,9 @@ fn error(invocation: &Invocation) -> String {
 }
 
 /// The pid of the runtime: the grandparent of the worker.
-const RUNTIME: &str = r"preg_match('/PPid:\s*(\d+)/', file_get_contents('/proc/'.posix_getppid().'/status'), $found); $answer = (int) $found[1];";
+const RUNTIME: &str = r"$status = file_get_contents('/proc/'.posix_getppid().'/status');
+        preg_match('/PPid:\s*(\d+)/', $status, $found);
+        $answer = (int) $found[1];";
 
 #[test]
 fn read_only_file_system_allows_tmp_only() {
@@ -77,8 +80,8 @@ fn read_only_file_system_allows_tmp_only() {
         return;
     }
     let code = "$file = tempnam('/tmp', 'r');
-        $answer = [@file_put_contents(__DIR__.'/x', 'x'), file_put_contents($file, 'x'), \
-        unlink($file)];";
+        $in_root = @file_put_contents(__DIR__.'/x', 'x');
+        $answer = [$in_root, file_put_contents($file, 'x'), unlink($file)];";
     for engine in ENGINES {
         let app = App::new(engine, code);
         let function = app.with(engine, "read-only");
@@ -117,7 +120,8 @@ fn timeout_replaces_the_environment() {
 
 #[test]
 fn duplicate_event_runs_twice() {
-    let code = "$answer = json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId; \
+    let code = "
+        $answer = json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId;
         note($answer);";
     for engine in ENGINES {
         let app = App::new(engine, code);
@@ -132,8 +136,12 @@ fn duplicate_event_runs_twice() {
 
 #[test]
 fn out_of_memory_fails_at_most_one_event() {
-    let code = "if ($event['greedy'] ?? false) { $all = str_repeat('x', 100 << 20); \
-        usleep(1_000_000); } $answer = 'fine';";
+    let code = "
+        if ($event['greedy'] ?? false) {
+            $all = str_repeat('x', 100 << 20);
+            usleep(1_000_000);
+        }
+        $answer = 'fine';";
     for engine in ENGINES {
         let app = App::new(engine, code);
         let function = app.with(engine, "out-of-memory@2");
@@ -193,9 +201,12 @@ fn snapshot_is_restored_before_the_first_event() {
 #[test]
 fn emulated_managed_instance_runs_events_concurrently() {
     // Each waits for the others.
-    let code = "note($event['n']); for ($n = 0; $n < 2000; $n++) {
-            if (count(array_unique(preg_split('/( boot)* /', \
-            trim(file_get_contents(__DIR__.'/notes'), ' bot')))) >= 3) { break; }
+    let code = "note($event['n']);
+        for ($n = 0; $n < 2000; $n++) {
+            $notes = trim(file_get_contents(__DIR__.'/notes'), ' bot');
+            if (count(array_unique(preg_split('/( boot)* /', $notes))) >= 3) {
+                break;
+            }
             usleep(5000);
         }
         $answer = [$event['n'], $n < 2000];";

@@ -4,7 +4,7 @@ use surus::emulator::http::Front;
 
 use super::behind::Behind;
 use crate::common::Surus;
-use crate::common::engines::Home;
+use crate::common::engines::TestDir;
 use crate::oracle::http::ask;
 
 const FRONTS: [Front; 5] = [
@@ -15,8 +15,8 @@ const FRONTS: [Front; 5] = [
     Front::AlbMulti,
 ];
 
-fn home() -> Home {
-    let home = Home::empty();
+fn home() -> TestDir {
+    let home = TestDir::empty();
     let script = "<?php echo 'PHP for ', $_SERVER['HTTP_HOST'] ?? 'nobody';";
     std::fs::write(home.root.join("index.php"), script).unwrap();
     home
@@ -55,8 +55,14 @@ fn invalid_host_does_not_reach_php() {
 fn duplicate_host_does_not_reach_php() {
     let home = home();
     let function = Behind::start(&home.root, &[]);
-    let event = r#"{"requestContext": {"elb": {"targetGroupArn": "arn:x"}}, "httpMethod": "GET", "path": "/",
-        "multiValueHeaders": {"host": ["a.test", "b.test"]}, "body": "", "isBase64Encoded": false}"#;
+    let event = r#"{
+        "requestContext": {"elb": {"targetGroupArn": "arn:x"}},
+        "httpMethod": "GET",
+        "path": "/",
+        "multiValueHeaders": {"host": ["a.test", "b.test"]},
+        "body": "",
+        "isBase64Encoded": false
+    }"#;
     assert_eq!(function.invoke(event)["statusCode"], 400);
     let event = event.replace(", \"b.test\"", "");
     let answer = function.invoke(&event);

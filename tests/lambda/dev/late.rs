@@ -13,10 +13,14 @@ use crate::apps::site::Site;
 
 /// Late work waits for the file `gate`. Visits without `late`, such as a warm-up, do none.
 const LATE: &str = "
-function note(string $what): void { file_put_contents(__DIR__.'/notes', $what.' ', FILE_APPEND); }
+function note(string $what): void {
+    file_put_contents(__DIR__.'/notes', $what.' ', FILE_APPEND);
+}
 function wait(): void {
-    for ($n = 0; $n < 2000 && !file_exists(__DIR__.'/gate'); $n++) { usleep(5000); \
-    clearstatcache(); }
+    for ($n = 0; $n < 2000 && !file_exists(__DIR__.'/gate'); $n++) {
+        usleep(5000);
+        clearstatcache();
+    }
     note(file_exists(__DIR__.'/gate') ? 'terminated' : 'waited-in-vain');
 }
 ";
@@ -50,7 +54,9 @@ fn visit(site: &Site, env: &[(&str, &str)]) {
 
 #[test]
 fn frameworks_thaw_hook_runs_before_the_first_event() {
-    let hook = r"Surus\Lambda\Hook::onThaw(fn (int $seconds) => file_put_contents(__DIR__.'/thawed', 'x', FILE_APPEND));
+    let hook = r"Surus\Lambda\Hook::onThaw(function (int $seconds): void {
+    file_put_contents(__DIR__.'/thawed', 'x', FILE_APPEND);
+});
 ";
     let symfony = symfony().replace(
         "public/index.php",
@@ -100,13 +106,19 @@ use Symfony\Component\HttpKernel\Event\ResponseEvent;
 use Symfony\Component\HttpKernel\Event\TerminateEvent;
 require_once __DIR__.'/../late.php';
 final class Late {
-    public function answered(ResponseEvent $event): void { $event->getRequest()->query->has('late') && \note('answered'); }
-    public function terminated(TerminateEvent $event): void { $event->getRequest()->query->has('late') && \wait(); }
+    public function answered(ResponseEvent $event): void {
+        $event->getRequest()->query->has('late') && \note('answered');
+    }
+    public function terminated(TerminateEvent $event): void {
+        $event->getRequest()->query->has('late') && \wait();
+    }
 }
 ";
-    let service = r"$services->set(Late::class)
-            ->tag('kernel.event_listener', ['event' => 'kernel.response', 'method' => 'answered'])
-            ->tag('kernel.event_listener', ['event' => 'kernel.terminate', 'method' => 'terminated']);
+    let service = r"$response = ['event' => 'kernel.response', 'method' => 'answered'];
+        $terminate = ['event' => 'kernel.terminate', 'method' => 'terminated'];
+        $services->set(Late::class)
+            ->tag('kernel.event_listener', $response)
+            ->tag('kernel.event_listener', $terminate);
         $services->load('App\\Form\\'";
     for runtime in [
         None,
@@ -128,9 +140,11 @@ final class Late {
 #[test]
 fn laravel_terminating_callback_runs_between_response_and_next_event() {
     let callbacks = "require_once __DIR__.'/../late.php';
-$app->terminating(function () use ($app) { $app['request']->query->has('late') && wait(); });
-$app['events']->listen(Illuminate\\Foundation\\Http\\Events\\RequestHandled::class, function \
-($event) {
+$app->terminating(function () use ($app) {
+    $app['request']->query->has('late') && wait();
+});
+$handled = Illuminate\\Foundation\\Http\\Events\\RequestHandled::class;
+$app['events']->listen($handled, function ($event) {
     $event->request->query->has('late') && note('answered');
 });
 return $app;";

@@ -12,7 +12,7 @@ use surus::emulator::http::Front;
 
 use super::behind::Behind;
 use crate::common::Surus;
-use crate::common::engines::Home;
+use crate::common::engines::TestDir;
 use crate::oracle::answer::Answer;
 use crate::oracle::http;
 use crate::oracle::request::Request;
@@ -237,7 +237,7 @@ impl Noted {
 }
 
 struct Subjects {
-    home: Home,
+    home: TestDir,
     serve: Surus,
     fronts: Vec<(Front, String)>,
     _function: Behind,
@@ -245,7 +245,7 @@ struct Subjects {
 
 impl Subjects {
     fn start() -> Subjects {
-        let home = Home::empty();
+        let home = TestDir::empty();
         std::fs::write(home.root.join("index.php"), SCRIPT).unwrap();
         let env = [
             ("SURUS_COMPRESS_ENABLED", "false"),

@@ -16,8 +16,18 @@ if (isset($_SERVER['HTTP_HOST'])) {
 }";
 
 /// Nonces, cookie names, obfuscated mail addresses, ETags of uploads, and dates.
-const RANDOM: &str = r#"| \b[0-9a-f]{32}\b | \b[0-9a-f]{10}\b | \d{4}-\d\d-\d\d[T\ ]\d\d:\d\d:\d\d | \d{1,2}:\d\d\ [ap]m | unapproved=\d+&moderation-hash
-    | data-pw="[^"]+" | mailto:[^"]*"[^<]* | "[0-9a-f]+\.[0-9a-f]+-[0-9a-f]+" | \b1[78]\d{8}(\.\d+)?\b | \d+\ (seconds?|mins?|minutes?)\ ago | [A-Z][a-z]{2},\ \d\d\ [A-Z][a-z]{2}\ \d{4}\ \d\d:\d\d:\d\d"#;
+const RANDOM: &str = r#"
+    | \b[0-9a-f]{32}\b
+    | \b[0-9a-f]{10}\b
+    | \d{4}-\d\d-\d\d[T\ ]\d\d:\d\d:\d\d
+    | \d{1,2}:\d\d\ [ap]m
+    | unapproved=\d+&moderation-hash
+    | data-pw="[^"]+"
+    | mailto:[^"]*"[^<]*
+    | "[0-9a-f]+\.[0-9a-f]+-[0-9a-f]+"
+    | \b1[78]\d{8}(\.\d+)?\b
+    | \d+\ (seconds?|mins?|minutes?)\ ago
+    | [A-Z][a-z]{2},\ \d\d\ [A-Z][a-z]{2}\ \d{4}\ \d\d:\d\d:\d\d"#;
 
 #[test]
 fn wordpress_responds_as_behind_serve() {

@@ -189,15 +189,23 @@ fn project_without_bootstrap_runs_surus_with_the_application() {
     let project = tempfile::tempdir().unwrap();
     // PHP may run as another user.
     std::fs::set_permissions(project.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let script = "<?php error_log('from PHP'); echo $_SERVER['REQUEST_METHOD'], ' ', \
-        $_SERVER['REQUEST_URI'];";
+    let script = "<?php
+        error_log('from PHP');
+        echo $_SERVER['REQUEST_METHOD'], ' ', $_SERVER['REQUEST_URI'];";
     std::fs::write(project.path().join("index.php"), script).unwrap();
     let event = serde_json::json!({
         "version": "2.0",
         "rawPath": "/a%20b",
         "rawQueryString": "x=1",
         "headers": {"host": "app.example"},
-        "requestContext": {"http": {"method": "GET", "path": "/a%20b", "protocol": "HTTP/1.1", "sourceIp": "203.0.113.7"}},
+        "requestContext": {
+            "http": {
+                "method": "GET",
+                "path": "/a%20b",
+                "protocol": "HTTP/1.1",
+                "sourceIp": "203.0.113.7",
+            },
+        },
         "isBase64Encoded": false,
     });
     std::fs::write(project.path().join("event.json"), event.to_string()).unwrap();

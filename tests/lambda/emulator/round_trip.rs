@@ -198,14 +198,20 @@ proptest! {
                 _ => prop_assert_eq!(path, &asked.path, "{:?}", front),
             }
             match front {
-                Front::Rest => prop_assert_eq!(decoded_pairs(query), decoded_pairs(&sent.join("&"))),
+                Front::Rest => {
+                    prop_assert_eq!(decoded_pairs(query), decoded_pairs(&sent.join("&")));
+                }
                 _ => prop_assert_eq!(query, sent.join("&"), "{:?}", front),
             }
 
             prop_assert_eq!(status, answer.status, "{:?}", front);
             prop_assert_eq!(headers["x-answer"].to_str().unwrap(), &answer.header);
             prop_assert_eq!(&body[..], &answer.body[..], "{:?}", front);
-            let cookies: Vec<&str> = headers.get_all("set-cookie").iter().map(|c| c.to_str().unwrap()).collect();
+            let cookies: Vec<&str> = headers
+                .get_all("set-cookie")
+                .iter()
+                .map(|cookie| cookie.to_str().unwrap())
+                .collect();
             // A load balancer without multi-value headers keeps one header per name; all others
             // keep all.
             let is_lossy = front == Front::Alb && answer.cookies.len() > 1;

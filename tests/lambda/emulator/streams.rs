@@ -22,8 +22,9 @@ pub async fn answering(emulator: &Emulator, id: &str) -> TcpStream {
         .await
         .unwrap();
     let head = format!(
-        "POST /2018-06-01/runtime/invocation/{id}/response HTTP/1.1\r\nHost: \
-            x\r\nTransfer-Encoding: chunked\r\n\
+        "POST /2018-06-01/runtime/invocation/{id}/response HTTP/1.1\r\n\
+         Host: x\r\n\
+         Transfer-Encoding: chunked\r\n\
          Content-Type: application/vnd.awslambda.http-integration-response\r\n\
          Lambda-Runtime-Function-Response-Mode: streaming\r\n\
          Trailer: Lambda-Runtime-Function-Error-Type, Lambda-Runtime-Function-Error-Body\r\n\r\n"
@@ -108,8 +109,9 @@ async fn trailer_error_fails_the_stream() {
         let said = r#"{"errorMessage":"broke","errorType":"Function.Broken"}"#;
         let body = base64::engine::general_purpose::STANDARD.encode(said);
         let trailers = format!(
-            "0\r\nLambda-Runtime-Function-Error-Type: \
-                Function.Broken\r\nLambda-Runtime-Function-Error-Body: {body}\r\n\r\n"
+            "0\r\n\
+             Lambda-Runtime-Function-Error-Type: Function.Broken\r\n\
+             Lambda-Runtime-Function-Error-Body: {body}\r\n\r\n"
         );
         stream.write_all(trailers.as_bytes()).await.unwrap();
         let mut running = begun.await.unwrap();

@@ -80,7 +80,22 @@ pub fn event(format: Format, sent: &Sent) -> String {
                 _ => (r#""version":"1.0","#, quoted(&decode(&sent.path))),
             };
             format!(
-                r#"{{{version}"resource":"/{{proxy+}}","path":{path},"httpMethod":{method},"headers":{},"multiValueHeaders":{},"queryStringParameters":{},"multiValueQueryStringParameters":{},"requestContext":{{"stage":"$default","protocol":"HTTP/1.1","identity":{{"sourceIp":{client}}}}},{content}}}"#,
+                r#"{{
+                    {version}
+                    "resource": "/{{proxy+}}",
+                    "path": {path},
+                    "httpMethod": {method},
+                    "headers": {},
+                    "multiValueHeaders": {},
+                    "queryStringParameters": {},
+                    "multiValueQueryStringParameters": {},
+                    "requestContext": {{
+                        "stage": "$default",
+                        "protocol": "HTTP/1.1",
+                        "identity": {{"sourceIp": {client}}}
+                    }},
+                    {content}
+                }}"#,
                 last_of_each(&lines),
                 lists(&lines),
                 last_of_each(&decoded),
@@ -97,7 +112,25 @@ pub fn event(format: Format, sent: &Sent) -> String {
             };
             let cookies: Vec<_> = sent.cookies.iter().map(|cookie| quoted(cookie)).collect();
             format!(
-                r#"{{"version":"2.0","routeKey":"$default","rawPath":{raw_path},"rawQueryString":{},"cookies":[{}],"headers":{},"requestContext":{{"domainName":"{domain}","stage":"$default","http":{{"method":{method},"path":{raw_path},"protocol":"HTTP/1.1","sourceIp":{client}}}}},{content}}}"#,
+                r#"{{
+                    "version": "2.0",
+                    "routeKey": "$default",
+                    "rawPath": {raw_path},
+                    "rawQueryString": {},
+                    "cookies": [{}],
+                    "headers": {},
+                    "requestContext": {{
+                        "domainName": "{domain}",
+                        "stage": "$default",
+                        "http": {{
+                            "method": {method},
+                            "path": {raw_path},
+                            "protocol": "HTTP/1.1",
+                            "sourceIp": {client}
+                        }}
+                    }},
+                    {content}
+                }}"#,
                 quoted(&sent.raw_query()),
                 cookies.join(","),
                 joined(&lines),
@@ -118,21 +151,59 @@ pub fn event(format: Format, sent: &Sent) -> String {
                 ),
             };
             format!(
-                r#"{{"requestContext":{{"elb":{{"targetGroupArn":"arn:aws:elasticloadbalancing:x"}}}},"httpMethod":{method},"path":{path},{query},{headers},{content}}}"#
+                r#"{{
+                    "requestContext": {{
+                        "elb": {{"targetGroupArn": "arn:aws:elasticloadbalancing:x"}}
+                    }},
+                    "httpMethod": {method},
+                    "path": {path},
+                    {query},
+                    {headers},
+                    {content}
+                }}"#
             )
         }
         Format::LatticeV1 => format!(
-            r#"{{"raw_path":{path},"method":{method},"headers":{},"query_string_parameters":{},"body":{body},"is_base64_encoded":{is_base64}}}"#,
+            r#"{{
+                "raw_path": {path},
+                "method": {method},
+                "headers": {},
+                "query_string_parameters": {},
+                "body": {body},
+                "is_base64_encoded": {is_base64}
+            }}"#,
             last_of_each(&lines),
             last_of_each(&sent.query),
         ),
         Format::LatticeV2 => format!(
-            r#"{{"version":"2.0","path":{path},"method":{method},"headers":{},"queryStringParameters":{},"requestContext":{{"serviceNetworkArn":"arn:aws:vpc-lattice:x","identity":{{"type":"AWS_IAM"}}}},{content}}}"#,
+            r#"{{
+                "version": "2.0",
+                "path": {path},
+                "method": {method},
+                "headers": {},
+                "queryStringParameters": {},
+                "requestContext": {{
+                    "serviceNetworkArn": "arn:aws:vpc-lattice:x",
+                    "identity": {{"type": "AWS_IAM"}}
+                }},
+                {content}
+            }}"#,
             lists(&lines),
             lists(&sent.query),
         ),
         Format::WebSocket => format!(
-            r#"{{"headers":{},"multiValueHeaders":{},"multiValueQueryStringParameters":{},"requestContext":{{"routeKey":"$connect","eventType":"CONNECT","connectionId":"Zm9v=","identity":{{"sourceIp":{client}}}}},{content}}}"#,
+            r#"{{
+                "headers": {},
+                "multiValueHeaders": {},
+                "multiValueQueryStringParameters": {},
+                "requestContext": {{
+                    "routeKey": "$connect",
+                    "eventType": "CONNECT",
+                    "connectionId": "Zm9v=",
+                    "identity": {{"sourceIp": {client}}}
+                }},
+                {content}
+            }}"#,
             last_of_each(&lines),
             lists(&lines),
             lists(&decoded),

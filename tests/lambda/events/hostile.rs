@@ -50,7 +50,10 @@ fn malformed_event_error_names_the_field() {
         ),
         (
             &rest(r#""headers":{"accept":{"a":1}}"#),
-            r#"headers: "accept": invalid type: map, expected a string, a number or a list of them"#,
+            concat!(
+                r#"headers: "accept": invalid type: map, "#,
+                "expected a string, a number or a list of them"
+            ),
         ),
         (
             &rest(r#""headers":{"a":[["b"]]}"#),
@@ -112,7 +115,10 @@ fn malformed_event_error_names_the_field() {
 #[test]
 fn malformed_unused_field_is_ignored() {
     let event = rest(
-        r#""stageVariables":[1e999,"\ud800",{"a":{}}],"headers":null,"multiValueHeaders":{"a":[],"b":null,"c":["d"]},"resource":7"#,
+        r#""stageVariables": [1e999, "\ud800", {"a": {}}],
+        "headers": null,
+        "multiValueHeaders": {"a": [], "b": null, "c": ["d"]},
+        "resource": 7"#,
     );
     let server = server(read(&event));
     assert_eq!(server["HTTP_C"], "d");
@@ -136,7 +142,11 @@ fn json_of_other_events_is_not_http() {
         r#"{"requestContext":"x","rawPath":"/"}"#,
         r#"{"requestContext":{"http":"x"},"rawPath":"/"}"#,
         // Lambda's message to the destination of an asynchronous event.
-        r#"{"version":"1.0","requestContext":{"condition":"Success"},"requestPayload":{"httpMethod":"GET","path":"/"}}"#,
+        r#"{
+            "version": "1.0",
+            "requestContext": {"condition": "Success"},
+            "requestPayload": {"httpMethod": "GET", "path": "/"}
+        }"#,
     ] {
         let read = http_event::read(json.as_bytes(), &Settings::default());
         assert!(matches!(read, Ok(None)), "{json}: {read:?}");
@@ -215,11 +225,19 @@ fn last_of_two_fields_counts() {
 #[test]
 fn similar_event_of_another_service_is_recognized() {
     let format = |event: &str| read(event).format;
-    let alb = r#"{"requestContext":{"elb":{},"stage":"x"},"httpMethod":"GET","path":"/","version":"1.0"}"#;
+    let alb = r#"{
+        "requestContext": {"elb": {}, "stage": "x"},
+        "httpMethod": "GET",
+        "path": "/",
+        "version": "1.0"
+    }"#;
     assert_eq!(format(alb), Format::Alb { multi_value: false });
     let null = r#"{"requestContext":{"elb":null},"httpMethod":"GET","path":"/"}"#;
     assert_eq!(format(null), Format::Rest);
-    let domain = r#"{"requestContext":{"domainName":"lambda-url.example","http":{"method":"GET"}},"rawPath":"/"}"#;
+    let domain = r#"{
+        "requestContext": {"domainName": "lambda-url.example", "http": {"method": "GET"}},
+        "rawPath": "/"
+    }"#;
     assert_eq!(format(domain), Format::HttpApiV2);
 }
 
@@ -227,7 +245,12 @@ fn similar_event_of_another_service_is_recognized() {
 fn client_address_cannot_be_forged() {
     let alb = |header: &str| {
         let event = format!(
-            r#"{{"requestContext":{{"elb":{{}}}},"httpMethod":"GET","path":"/","headers":{{{header}}}}}"#
+            r#"{{
+                "requestContext": {{"elb": {{}}}},
+                "httpMethod": "GET",
+                "path": "/",
+                "headers": {{{header}}}
+            }}"#
         );
         server(read(&event))
     };
@@ -243,8 +266,12 @@ fn client_address_cannot_be_forged() {
     assert_eq!(alb(r#""x-forwarded-proto":"http, HTTPS""#)["HTTPS"], "on");
 
     // API Gateway sends the address apart from the client's headers.
-    let rest = r#"{"requestContext":{"identity":{"sourceIp":"192.0.2.7"}},"httpMethod":"GET","path":"/",
-        "headers":{"X-Forwarded-For":"10.0.0.1"}}"#;
+    let rest = r#"{
+        "requestContext": {"identity": {"sourceIp": "192.0.2.7"}},
+        "httpMethod": "GET",
+        "path": "/",
+        "headers": {"X-Forwarded-For": "10.0.0.1"}
+    }"#;
     assert_eq!(server(read(rest))["REMOTE_ADDR"], "192.0.2.7");
     let mapped = rest.replace("192.0.2.7", "::ffff:192.0.2.7");
     assert_eq!(server(read(&mapped))["REMOTE_ADDR"], "192.0.2.7");
@@ -252,10 +279,14 @@ fn client_address_cannot_be_forged() {
 
 #[test]
 fn function_url_cookies_are_not_duplicated() {
-    let event = r#"{"requestContext":{"domainName":"x.lambda-url.y","http":{"method":"GET"}},"rawPath":"/",
-        "headers":{"cookie":"a=1; b=2"},"cookies":["a=1","b=2"]}"#;
+    let event = r#"{
+        "requestContext": {"domainName": "x.lambda-url.y", "http": {"method": "GET"}},
+        "rawPath": "/",
+        "headers": {"cookie": "a=1; b=2"},
+        "cookies": ["a=1", "b=2"]
+    }"#;
     assert_eq!(server(read(event))["HTTP_COOKIE"], "a=1; b=2");
-    let event = event.replace(r#"["a=1","b=2"]"#, "[]");
+    let event = event.replace(r#"["a=1", "b=2"]"#, "[]");
     assert_eq!(server(read(&event))["HTTP_COOKIE"], "a=1; b=2");
 }
 
@@ -272,7 +303,10 @@ fn protocol_version_is_the_clients() {
             r#"{{"requestContext":{{"protocol":"{protocol}"}},"httpMethod":"GET","path":"/"}}"#
         );
         let v2 = format!(
-            r#"{{"requestContext":{{"http":{{"method":"GET","protocol":"{protocol}"}}}},"rawPath":"/"}}"#
+            r#"{{
+                "requestContext": {{"http": {{"method": "GET", "protocol": "{protocol}"}}}},
+                "rawPath": "/"
+            }}"#
         );
         assert_eq!(server(read(&v1))["SERVER_PROTOCOL"], expected);
         assert_eq!(server(read(&v2))["SERVER_PROTOCOL"], expected);

@@ -147,9 +147,18 @@ fn every_byte_in_a_path_gives_a_valid_target() {
 
 #[test]
 fn decoded_query_keeps_order_and_repetitions() {
-    let event = r#"{"requestContext":{},"httpMethod":"GET","path":"/",
-        "queryStringParameters":{"z":"2","a[]":"x y","b.c":"1&2"},
-        "multiValueQueryStringParameters":{"z":["1","2"],"a[]":["x y"],"b.c":["1&2"],"+":["+=%é"]}}"#;
+    let event = r#"{
+        "requestContext": {},
+        "httpMethod": "GET",
+        "path": "/",
+        "queryStringParameters": {"z": "2", "a[]": "x y", "b.c": "1&2"},
+        "multiValueQueryStringParameters": {
+            "z": ["1", "2"],
+            "a[]": ["x y"],
+            "b.c": ["1&2"],
+            "+": ["+=%é"]
+        }
+    }"#;
     let expected = "/?z=1&z=2&a%5B%5D=x%20y&b.c=1%262&%2B=%2B=%25%C3%A9";
     assert_eq!(target(&read(event)), expected);
 }
@@ -168,7 +177,12 @@ fn load_balancer_query_is_unchanged() {
 fn lattice_path_with_a_query_is_split() {
     let event = r#"{"method":"GET","raw_path":"/a?b=1&b=2","query_string_parameters":{"b":"2"}}"#;
     assert_eq!(target(&read(event)), "/a?b=1&b=2");
-    let v2 = r#"{"version":"2.0","method":"GET","path":"/a?b=1&b=2","requestContext":{"serviceArn":"x"}}"#;
+    let v2 = r#"{
+        "version": "2.0",
+        "method": "GET",
+        "path": "/a?b=1&b=2",
+        "requestContext": {"serviceArn": "x"}
+    }"#;
     assert_eq!(target(&read(v2)), "/a?b=1&b=2");
     let event = r#"{"method":"GET","raw_path":"/a","query_string_parameters":{"b":"2"}}"#;
     assert_eq!(target(&read(event)), "/a?b=2");
@@ -189,7 +203,15 @@ fn websocket_route_has_a_path() {
         ("a/b%2F", "/websocket/a%2Fb%252F"),
     ] {
         let event = format!(
-            r#"{{"requestContext":{{"routeKey":"{route}","eventType":"MESSAGE","connectionId":"x","stage":"websocket"}},"body":"hi"}}"#
+            r#"{{
+                "requestContext": {{
+                    "routeKey": "{route}",
+                    "eventType": "MESSAGE",
+                    "connectionId": "x",
+                    "stage": "websocket"
+                }},
+                "body": "hi"
+            }}"#
         );
         let always = settings("strip_stage = 'always'");
         let event = read_with(&event, &always);
@@ -212,18 +234,34 @@ fn path_without_a_slash_is_an_error() {
 
 fn v2(path: &str, stage: &str) -> String {
     format!(
-        r#"{{"version":"2.0","rawPath":"{path}","rawQueryString":"","requestContext":{{"stage":"{stage}","http":{{"method":"GET","path":"{path}"}}}}}}"#
+        r#"{{
+            "version": "2.0",
+            "rawPath": "{path}",
+            "rawQueryString": "",
+            "requestContext": {{
+                "stage": "{stage}",
+                "http": {{"method": "GET", "path": "{path}"}}
+            }}
+        }}"#
     )
 }
 
 fn url(fields: &str) -> String {
     format!(
-        r#"{{{fields},"requestContext":{{"domainName":"x.lambda-url.y","http":{{"method":"GET"}}}}}}"#
+        r#"{{
+            {fields},
+            "requestContext": {{"domainName": "x.lambda-url.y", "http": {{"method": "GET"}}}}
+        }}"#
     )
 }
 
 fn api_v1(version: &str, path: &str, stage: &str, asked: &str) -> String {
     format!(
-        r#"{{{version}"path":"{path}","httpMethod":"GET","requestContext":{{"stage":"{stage}","path":"{asked}"}}}}"#
+        r#"{{
+            {version}
+            "path": "{path}",
+            "httpMethod": "GET",
+            "requestContext": {{"stage": "{stage}", "path": "{asked}"}}
+        }}"#
     )
 }

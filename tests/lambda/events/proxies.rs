@@ -68,13 +68,17 @@ fn untrusted_proxy_does_not_provide_the_client_address() {
 
 #[test]
 fn load_balancer_behind_a_proxy_keeps_the_client_address() {
+    let target_group = "arn:aws:elasticloadbalancing:eu-west-1:1:targetgroup/a/b";
     let event = json!({
-        "requestContext": {"elb": {"targetGroupArn": "arn:aws:elasticloadbalancing:eu-west-1:1:targetgroup/a/b"}},
+        "requestContext": {"elb": {"targetGroupArn": target_group}},
         "httpMethod": "GET",
         "path": "/",
         "queryStringParameters": {},
-        "headers": {"host": "example.org", "x-forwarded-for": "198.51.100.7, \
-            130.176.1.2", "x-forwarded-proto": "http"},
+        "headers": {
+            "host": "example.org",
+            "x-forwarded-for": "198.51.100.7, 130.176.1.2",
+            "x-forwarded-proto": "http",
+        },
         "body": "",
         "isBase64Encoded": false,
     })

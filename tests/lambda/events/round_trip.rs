@@ -85,8 +85,17 @@ proptest! {
         for percent in ["", "%2F%00%ff%3f"] {
             let path = format!("{path}{percent}");
             let event = format!(
-                r#"{{"version":"2.0","rawPath":{},"rawQueryString":{},"requestContext":{{"domainName":"a.lambda-url.b","http":{{"method":"GET"}}}}}}"#,
-                aws::quoted(&path), aws::quoted(&query),
+                r#"{{
+                    "version": "2.0",
+                    "rawPath": {},
+                    "rawQueryString": {},
+                    "requestContext": {{
+                        "domainName": "a.lambda-url.b",
+                        "http": {{"method": "GET"}}
+                    }}
+                }}"#,
+                aws::quoted(&path),
+                aws::quoted(&query),
             );
             let event = read(&event);
             prop_assert_eq!(target(&event), format!("{path}?{query}"));
@@ -108,14 +117,23 @@ proptest! {
         for format in FORMATS {
             let answer = http_event::write(&format, &parts, &body).json;
             let mut got = aws::response(&answer);
-            let lists = matches!(format, Format::Rest | Format::HttpApiV1 | Format::Alb { multi_value: true });
+            let lists = matches!(
+                format,
+                Format::Rest | Format::HttpApiV1 | Format::Alb { multi_value: true }
+            );
             let mut expected = headers.clone();
             expected.sort_by(|(a, _), (b, _)| a.cmp(b));
             if !lists {
                 expected = joined(&expected, ", ");
             }
             let mut cookies = cookies.clone();
-            if matches!(format, Format::Alb { multi_value: false } | Format::LatticeV1 | Format::LatticeV2 | Format::WebSocket) {
+            if matches!(
+                format,
+                Format::Alb { multi_value: false }
+                    | Format::LatticeV1
+                    | Format::LatticeV2
+                    | Format::WebSocket
+            ) {
                 // The test's map sorts the names, as the service may.
                 cookies.sort();
                 got.cookies.sort();

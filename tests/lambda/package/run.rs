@@ -34,12 +34,13 @@ impl Function {
         let (root, address) = (root.display(), &api.address);
         // The new root has no program that could set variables, so the script sets them outside.
         let script = format!(
-            "mount --bind /proc {root}/proc && mount --bind /dev {root}/dev && mount -t tmpfs tmp \
-                {root}/tmp || exit 1\n\
-             exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin AWS_LAMBDA_RUNTIME_API={address} \
-             LAMBDA_TASK_ROOT=/var/task \
-             _HANDLER=bootstrap TZ=:UTC {environment} chroot --userspec=4321:4321 {root} \
-             /var/task/bootstrap"
+            r"mount --bind /proc {root}/proc &&
+                mount --bind /dev {root}/dev &&
+                mount -t tmpfs tmp {root}/tmp || exit 1
+            exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+                AWS_LAMBDA_RUNTIME_API={address} LAMBDA_TASK_ROOT=/var/task \
+                _HANDLER=bootstrap TZ=:UTC {environment} \
+                chroot --userspec=4321:4321 {root} /var/task/bootstrap"
         );
         let process = Command::new("unshare")
             .args(["--mount", "--propagation", "private", "sh", "-c", &script])
@@ -275,8 +276,9 @@ fn symfony() -> Project {
     shell(
         "cp -r $EXAMPLES/symfony/. . && rm -rf vendor var && php $EXAMPLES/vendor.php . >/dev/null
         mkdir vendor/debian
-        for name in $(grep -oh '/usr/share/php/[A-Za-z]*' vendor/*.php | sort -u); do cp -rL $name \
-        vendor/debian/; done
+        for name in $(grep -oh '/usr/share/php/[A-Za-z]*' vendor/*.php | sort -u); do
+            cp -rL $name vendor/debian/
+        done
         sed -i \"s|'/usr/share/php/|__DIR__.'/debian/|g\" vendor/*.php",
     );
     Project(dir)

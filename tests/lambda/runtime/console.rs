@@ -13,11 +13,30 @@ const SCRIPT: &str = r#"#!/usr/bin/env php
 <?php
 echo "begun $argv[1]\n";
 switch ($argv[1]) {
-    case 'wait': while (!is_file(__DIR__.'/go')) { usleep(5000); } fwrite(STDERR, "gone on\n"); break;
-    case 'hang': echo 'half a line'; file_put_contents(__DIR__.'/pid', getmypid()); sleep(60); break;
-    case 'large': for ($i = 0; $i < 80_000; $i++) { echo str_repeat("\e[0m", 25), "\n"; } echo "the end\n"; break;
-    case 'crash': posix_kill(getmypid(), 11); sleep(9); break;
-    case 'fail': echo "no such order\n"; exit(4);
+    case 'wait':
+        while (!is_file(__DIR__.'/go')) {
+            usleep(5000);
+        }
+        fwrite(STDERR, "gone on\n");
+        break;
+    case 'hang':
+        echo 'half a line';
+        file_put_contents(__DIR__.'/pid', getmypid());
+        sleep(60);
+        break;
+    case 'large':
+        for ($i = 0; $i < 80_000; $i++) {
+            echo str_repeat("\e[0m", 25), "\n";
+        }
+        echo "the end\n";
+        break;
+    case 'crash':
+        posix_kill(getmypid(), 11);
+        sleep(9);
+        break;
+    case 'fail':
+        echo "no such order\n";
+        exit(4);
 }
 "#;
 
@@ -29,11 +48,31 @@ foreach (['wait', 'hang', 'large', 'crash', 'fail'] as $name) {
     $app->register($name)->setCode(function ($input, $output) use ($name) {
         $output->writeln("begun $name");
         switch ($name) {
-            case 'wait': while (!is_file(__DIR__.'/go')) { usleep(5000); clearstatcache(); } $output->write("gone "); $output->write("on\n"); break;
-            case 'hang': $output->write('half a line'); sleep(60); break;
-            case 'large': for ($i = 0; $i < 80_000; $i++) { $output->write(str_repeat("\e[0m", 25)."\n", false, $output::OUTPUT_RAW); } $output->writeln('the end'); break;
-            case 'crash': posix_kill(getmypid(), 9); sleep(9);
-            case 'fail': $output->writeln('no such order'); return 4;
+            case 'wait':
+                while (!is_file(__DIR__.'/go')) {
+                    usleep(5000);
+                    clearstatcache();
+                }
+                $output->write("gone ");
+                $output->write("on\n");
+                break;
+            case 'hang':
+                $output->write('half a line');
+                sleep(60);
+                break;
+            case 'large':
+                $line = str_repeat("\e[0m", 25)."\n";
+                for ($i = 0; $i < 80_000; $i++) {
+                    $output->write($line, false, $output::OUTPUT_RAW);
+                }
+                $output->writeln('the end');
+                break;
+            case 'crash':
+                posix_kill(getmypid(), 9);
+                sleep(9);
+            case 'fail':
+                $output->writeln('no such order');
+                return 4;
         }
         return 0;
     });

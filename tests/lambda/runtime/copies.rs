@@ -26,9 +26,17 @@ static ENTROPY: LazyLock<(tempfile::TempDir, PathBuf)> = LazyLock::new(|| {
 /// Draws once at its start, so that all generators are seeded, and for each event.
 const CODE: &str = r#"<?php
 $ffi = FFI::cdef('long random(void);');
-$engines = [new Random\Engine\Mt19937, new Random\Engine\PcgOneseq128XslRr64, new Random\Engine\Xoshiro256StarStar];
+$engines = [
+    new Random\Engine\Mt19937,
+    new Random\Engine\PcgOneseq128XslRr64,
+    new Random\Engine\Xoshiro256StarStar,
+];
 $draw = function () use ($ffi, $engines) {
-    $drawn = ['mt_rand' => mt_rand().' '.mt_rand(), 'lcg_value' => lcg_value(), 'random_bytes' => bin2hex(random_bytes(8))];
+    $drawn = [
+        'mt_rand' => mt_rand().' '.mt_rand(),
+        'lcg_value' => lcg_value(),
+        'random_bytes' => bin2hex(random_bytes(8)),
+    ];
     if (extension_loaded('gmp')) {
         $drawn['gmp'] = gmp_strval(gmp_random_bits(64));
     }

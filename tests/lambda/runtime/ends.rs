@@ -8,8 +8,10 @@ use super::function::{Dir, Function, get};
 #[test]
 fn response_is_sent_before_php_ends_and_next_event_fetched_after() {
     let code = "<?php
-        register_shutdown_function(function () { error_log('last words'); \
-        fwrite(fopen('php://stderr', 'w'), \"to stderr\\n\"); });
+        register_shutdown_function(function () {
+            error_log('last words');
+            fwrite(fopen('php://stderr', 'w'), \"to stderr\\n\");
+        });
         echo 'answer'; fastcgi_finish_request();
         while (!file_exists(__DIR__.'/gate')) { usleep(2000); clearstatcache(); }
         file_put_contents(__DIR__.'/done', 'done');";
@@ -33,8 +35,10 @@ fn response_is_sent_before_php_ends_and_next_event_fetched_after() {
 
 #[test]
 fn work_after_the_response_ends_at_the_deadline() {
-    let code = "<?php echo 'answer'; fastcgi_finish_request(); if (isset($_GET['stay'])) { while \
-        (true) {} }";
+    let code = "<?php
+        echo 'answer';
+        fastcgi_finish_request();
+        while (isset($_GET['stay'])) {}";
     let function = Function::start(&[("index.php", code)], &[]);
     let event = Event::new("o-1", &get("/?stay")).within(Duration::from_secs(2));
     assert_eq!(function.ask(event).text(), "answer");
@@ -79,10 +83,20 @@ fn log_is_complete_at_the_end_of_an_event() {
 
 #[test]
 fn lambda_log_level_filters_the_applications_records() {
-    let code = r#"<?php foreach (['error', 'ERROR', 'critical'] as $level) error_log(json_encode(['level' => $level, 'message' => "$level is kept"]));
-        foreach (['info', 'warning', 'DEBUG'] as $level) error_log(json_encode(['level' => $level, 'message' => "$level is left out"]));
-        file_put_contents('php://stderr', json_encode(['level_name' => 'ALERT', 'level' => 550, 'message' => 'a stream is kept']) . "\n");
-        error_log('nothing said is left out'); echo 'x'; if (isset($_GET['late'])) { sleep(20); }"#;
+    let code = r#"<?php
+        foreach (['error', 'ERROR', 'critical'] as $level) {
+            error_log(json_encode(['level' => $level, 'message' => "$level is kept"]));
+        }
+        foreach (['info', 'warning', 'DEBUG'] as $level) {
+            error_log(json_encode(['level' => $level, 'message' => "$level is left out"]));
+        }
+        $alert = ['level_name' => 'ALERT', 'level' => 550, 'message' => 'a stream is kept'];
+        file_put_contents('php://stderr', json_encode($alert) . "\n");
+        error_log('nothing said is left out');
+        echo 'x';
+        if (isset($_GET['late'])) {
+            sleep(20);
+        }"#;
     let env = [
         ("AWS_LAMBDA_LOG_FORMAT", "JSON"),
         ("AWS_LAMBDA_LOG_LEVEL", "ERROR"),
@@ -103,8 +117,10 @@ fn lambda_log_level_filters_the_applications_records() {
 
 #[test]
 fn log_is_json_if_lambda_requests_it() {
-    let code = "<?php error_log(\"one\\ntwo\"); \
-        error_log('{\"level\":\"WARN\",\"message\":\"structured\"}'); echo 'x';";
+    let code = r#"<?php
+        error_log("one\ntwo");
+        error_log('{"level":"WARN","message":"structured"}');
+        echo 'x';"#;
     let env = [
         ("AWS_LAMBDA_LOG_FORMAT", "JSON"),
         ("AWS_LAMBDA_LOG_LEVEL", "DEBUG"),
@@ -137,8 +153,11 @@ fn log_is_json_if_lambda_requests_it() {
 
 #[test]
 fn sigterm_ends_the_function_and_its_workers() {
-    let code = "<?php register_shutdown_function(function () { file_put_contents(__DIR__.'/ended', \
-        'ended'); }); echo 'x';";
+    let code = "<?php
+        register_shutdown_function(function () {
+            file_put_contents(__DIR__.'/ended', 'ended');
+        });
+        echo 'x';";
     let mut function = Function::start(&[("index.php", code)], &[]);
     let registered = function.api.take("/extension/register");
     assert_eq!(registered.json(), serde_json::json!({"events": []}));
@@ -207,9 +226,10 @@ fn sigterm_does_not_wait_for_a_hanging_script() {
 
 #[test]
 fn script_within_the_shutdown_time_finishes() {
-    let code =
-        "<?php register_shutdown_function(function () { file_put_contents(__DIR__.'/ended', \
-        'ended'); });
+    let code = "<?php
+        register_shutdown_function(function () {
+            file_put_contents(__DIR__.'/ended', 'ended');
+        });
         file_put_contents(__DIR__.'/began', 'x');
         while (!file_exists(__DIR__.'/gate')) { usleep(1000); clearstatcache(); } echo 'answer';";
     // Managed instances have twice the time, which helps on slow machines.

@@ -14,17 +14,23 @@ $handle = function () {
     } catch (Throwable $error) {
         http_response_code(500);
         header('Lambda-Runtime-Function-Error-Type: Function.Error');
-        echo json_encode(['errorType' => $error::class, 'errorMessage' => $error->getMessage(), 'stackTrace' => ['#0 /a.php(1): f()']]);
+        echo json_encode([
+            'errorType' => $error::class,
+            'errorMessage' => $error->getMessage(),
+            'stackTrace' => ['#0 /a.php(1): f()'],
+        ]);
     }
 };
 function_exists('surus_serve') ? surus_serve($handle) : $handle();"#;
 
 const HANDLER: &str = "<?php return function (array $event) {
     return match ($event['do'] ?? 'echo') {
-        'echo' => ['event' => $event, 'context' => \
-        json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId,
-            'request' => $_SERVER['REQUEST_METHOD'] . ' ' . $_SERVER['REQUEST_URI'], 'type' => \
-            $_SERVER['CONTENT_TYPE']],
+        'echo' => [
+            'event' => $event,
+            'context' => json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId,
+            'request' => $_SERVER['REQUEST_METHOD'] . ' ' . $_SERVER['REQUEST_URI'],
+            'type' => $_SERVER['CONTENT_TYPE'],
+        ],
         'throw' => throw new DomainException('no such order'),
         'nothing' => null,
         'die' => posix_kill(posix_getpid(), 9),
@@ -51,18 +57,28 @@ fn event_reaches_the_handler_and_its_result_is_returned() {
             ("SURUS_ENGINE_NAME", engine),
         ];
         let function = Function::start(&files, &env);
-        let event = json!({"source": "aws.events", "detail-type": "Scheduled \
-            Event", "detail": {"a": [1, 2]}});
+        let event = json!({
+            "source": "aws.events",
+            "detail-type": "Scheduled Event",
+            "detail": {"a": [1, 2]},
+        });
         let (end, answer) = said(&function.ask(Event::new("h-1", &event)));
-        let expected = json!({"event": event, "context": "h-1", "request": "POST \
-            /events", "type": "application/json"});
+        let expected = json!({
+            "event": event,
+            "context": "h-1",
+            "request": "POST /events",
+            "type": "application/json",
+        });
         assert_eq!((end.as_str(), answer), ("response", expected), "{engine}");
 
         let failed = function.ask(Event::new("h-2", &json!({"do": "throw"})));
         let kind = failed.header("Lambda-Runtime-Function-Error-Type");
         assert_eq!(kind, Some("Function.Error"));
-        let expected = json!({"errorType": "DomainException", "errorMessage": "no such \
-            order", "stackTrace": ["#0 /a.php(1): f()"]});
+        let expected = json!({
+            "errorType": "DomainException",
+            "errorMessage": "no such order",
+            "stackTrace": ["#0 /a.php(1): f()"],
+        });
         assert_eq!(said(&failed), ("error".into(), expected));
 
         let (end, answer) = said(&function.ask(Event::new("h-3", &json!({"do": "nothing"}))));
@@ -171,8 +187,10 @@ fn application_without_an_events_route_gets_a_helpful_error() {
 #[test]
 fn composer_package_passes_events_to_the_handler() {
     let handler = "<?php return function (array $event, Surus\\Lambda\\Context $context) {
-        return $event['fail'] ?? false ? throw new DomainException('no such order') : [$event, \
-        $context->awsRequestId];
+        if ($event['fail'] ?? false) {
+            throw new DomainException('no such order');
+        }
+        return [$event, $context->awsRequestId];
     };";
     for engine in ["rewind", "classic"] {
         let dir = Dir::new(&[("handler.php", handler)]);
@@ -195,7 +213,7 @@ fn composer_package_passes_events_to_the_handler() {
             first["path"].as_str().unwrap().ends_with("/handler.php"),
             "{cause}"
         );
-        assert_eq!(first["line"], 2, "{cause}");
+        assert_eq!(first["line"], 3, "{cause}");
     }
 }
 
@@ -218,8 +236,13 @@ fn queue_records_run_concurrently_and_a_crashing_one_is_retried() {
     let function = Function::begin(Api::start(), dir, &env);
     let records = ["fine", "kill", "fine", "fine"].iter().enumerate();
     let records = records.map(|(number, body)| {
-        json!({"messageId": format!("m-{number}"), "body": body, "eventSource": "aws:sqs",
-            "eventSourceARN": "arn:aws:sqs:r:1:q", "attributes": {"AWSTraceHeader": format!("Root=m-{number}")}})
+        json!({
+            "messageId": format!("m-{number}"),
+            "body": body,
+            "eventSource": "aws:sqs",
+            "eventSourceARN": "arn:aws:sqs:r:1:q",
+            "attributes": {"AWSTraceHeader": format!("Root=m-{number}")},
+        })
     });
     let event = json!({"Records": records.collect::<Vec<_>>()});
     let answer = function.ask(Event::new("b-1", &event));

@@ -204,7 +204,11 @@ pub fn get(url: &str) -> Value {
 /// A request as a function URL sends it.
 pub fn request(method: &str, url: &str, body: &str, headers: &[(&str, &str)]) -> Value {
     let (path, query) = url.split_once('?').unwrap_or((url, ""));
-    let mut all = json!({"host": "f.lambda-url.eu-central-1.on.aws", "x-forwarded-proto": "https", "x-forwarded-port": "443"});
+    let mut all = json!({
+        "host": "f.lambda-url.eu-central-1.on.aws",
+        "x-forwarded-proto": "https",
+        "x-forwarded-port": "443",
+    });
     for (name, value) in headers {
         all[*name] = (*value).into();
     }
@@ -218,7 +222,13 @@ pub fn request(method: &str, url: &str, body: &str, headers: &[(&str, &str)]) ->
             "accountId": "anonymous",
             "domainName": "f.lambda-url.eu-central-1.on.aws",
             "stage": "$default",
-            "http": {"method": method, "path": path, "protocol": "HTTP/1.1", "sourceIp": "192.0.2.7", "userAgent": "test"}
+            "http": {
+                "method": method,
+                "path": path,
+                "protocol": "HTTP/1.1",
+                "sourceIp": "192.0.2.7",
+                "userAgent": "test"
+            }
         },
         "body": body,
         "isBase64Encoded": false

@@ -9,12 +9,16 @@ use super::function::{Dir, Function, request};
 /// Debian packages PSR-7 messages, but not the PSR-15 interface.
 const HANDLER: &str = r#"<?php
 namespace Psr\Http\Server {
-    interface RequestHandlerInterface { public function handle(\Psr\Http\Message\ServerRequestInterface $request): \Psr\Http\Message\ResponseInterface; }
+    use Psr\Http\Message\{ResponseInterface, ServerRequestInterface};
+    interface RequestHandlerInterface {
+        public function handle(ServerRequestInterface $request): ResponseInterface;
+    }
 }
 namespace {
+    use Psr\Http\Message\{ResponseInterface, ServerRequestInterface};
     require '/usr/share/php/Slim/Psr7/autoload.php';
     return new class implements Psr\Http\Server\RequestHandlerInterface {
-        public function handle(Psr\Http\Message\ServerRequestInterface $request): Psr\Http\Message\ResponseInterface {
+        public function handle(ServerRequestInterface $request): ResponseInterface {
             $path = $request->getUri()->getPath();
             if ('/throw' === $path) {
                 throw new DomainException('no such page');
@@ -38,11 +42,19 @@ namespace {
                     unlink($to);
                 }
             };
-            $files = array_map(fn ($file) => [$file->getClientFilename(), $file->getSize(), $moved($file)], $request->getUploadedFiles());
+            $about = fn ($file) => [$file->getClientFilename(), $file->getSize(), $moved($file)];
+            $files = array_map($about, $request->getUploadedFiles());
             $response->getBody()->write('/bytes' === $path ? "\xff\x00" : json_encode([
-                $request->getMethod(), $path, $request->getQueryParams(), $request->getParsedBody() ?? (string) $request->getBody(),
-                $request->getHeaderLine('X-Own'), $request->getUri()->getHost(), $server['SCRIPT_NAME'], $server['REMOTE_ADDR'],
-                isset($server['LAMBDA_REQUEST_CONTEXT']), $files,
+                $request->getMethod(),
+                $path,
+                $request->getQueryParams(),
+                $request->getParsedBody() ?? (string) $request->getBody(),
+                $request->getHeaderLine('X-Own'),
+                $request->getUri()->getHost(),
+                $server['SCRIPT_NAME'],
+                $server['REMOTE_ADDR'],
+                isset($server['LAMBDA_REQUEST_CONTEXT']),
+                $files,
             ]));
             return $response;
         }
@@ -74,8 +86,16 @@ fn psr15_handler_gets_requests_and_returns_responses() {
             let event = request("PUT", "/a%20path?a[]=1&a[]=2", "body", &own);
             let answer = function.ask(Event::new(&id(0), &event)).json();
             let seen = json!([
-                "PUT", "/a%20path", {"a": ["1", "2"]}, "body", "mine", "f.lambda-url.eu-central-1.on.aws", "/index.php", "192.0.2.7",
-                true, []
+                "PUT",
+                "/a%20path",
+                {"a": ["1", "2"]},
+                "body",
+                "mine",
+                "f.lambda-url.eu-central-1.on.aws",
+                "/index.php",
+                "192.0.2.7",
+                true,
+                [],
             ]);
             assert_eq!(answer["statusCode"], 201, "{engine} {answer}");
             let body: Value = serde_json::from_str(answer["body"].as_str().unwrap()).unwrap();
@@ -92,8 +112,8 @@ fn psr15_handler_gets_requests_and_returns_responses() {
             assert_eq!(body[3], json!({"x": "1", "y": {"z": "é"}}));
 
             let upload = [("content-type", "multipart/form-data; boundary=B")];
-            let parts = "--B\r\nContent-Disposition: form-data; name=\"f\"; \
-                filename=\"a.txt\"\r\n\r\nhello\r\n\
+            let parts = "--B\r\n\
+                Content-Disposition: form-data; name=\"f\"; filename=\"a.txt\"\r\n\r\nhello\r\n\
                 --B\r\nContent-Disposition: form-data; name=\"x[y]\"\r\n\r\n\u{e9}\r\n--B--\r\n";
             for (number, method) in [(2, "POST"), (5, "PUT"), (6, "PATCH")] {
                 let event = request(method, "/upload", parts, &upload);

@@ -6,9 +6,17 @@ use super::api::Event;
 use super::function::{Dir, Function, request};
 use crate::common::Surus;
 
-const INDEX: &str = "<?php header('X-From: index'); setcookie('a', '1'); setcookie('b', '2');
-    echo json_encode([$_SERVER['REQUEST_METHOD'], $_SERVER['REQUEST_URI'], $_GET, $_POST, \
-    file_get_contents('php://input')]);";
+const INDEX: &str = "<?php
+    header('X-From: index');
+    setcookie('a', '1');
+    setcookie('b', '2');
+    echo json_encode([
+        $_SERVER['REQUEST_METHOD'],
+        $_SERVER['REQUEST_URI'],
+        $_GET,
+        $_POST,
+        file_get_contents('php://input'),
+    ]);";
 
 #[test]
 fn http_event_gets_the_response_of_serve() {
@@ -119,8 +127,9 @@ fn event_metadata_reaches_php_for_its_event_only() {
         'request' => json_decode($_SERVER['LAMBDA_REQUEST_CONTEXT'])->domainName,
         'trace' => $_SERVER['_X_AMZN_TRACE_ID'] ?? null,
         'thawed' => $_SERVER['SURUS_THAWED'] ?? null,
-        'client' => $_SERVER['REMOTE_ADDR'], 'https' => $_SERVER['HTTPS'] ?? null, 'host' => \
-        $_SERVER['HTTP_HOST'],
+        'client' => $_SERVER['REMOTE_ADDR'],
+        'https' => $_SERVER['HTTPS'] ?? null,
+        'host' => $_SERVER['HTTP_HOST'],
         'env' => getenv('STAGE'),
     ]);";
     let function = Function::start(&[("index.php", code)], &[("STAGE", "test")]);
@@ -185,12 +194,19 @@ fn bodies_of_any_size_arrive_complete() {
 #[test]
 fn every_engine_serves_a_function() {
     let serve = "switch ($_GET['do'] ?? '') {
-        case 'die': posix_kill(posix_getpid(), 9);
-        case 'stay': echo 'answer'; if (function_exists('fastcgi_finish_request')) \
-        fastcgi_finish_request(); file_put_contents(__DIR__.'/stayed', $_SERVER['SURUS_ENGINE'] ?? \
-        getenv('SURUS_ENGINE')); break;
-        default: echo json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId, ' ', \
-        getenv('STAGE'), ' ', getenv('_X_AMZN_TRACE_ID');
+        case 'die':
+            posix_kill(posix_getpid(), 9);
+        case 'stay':
+            echo 'answer';
+            if (function_exists('fastcgi_finish_request')) {
+                fastcgi_finish_request();
+            }
+            $engine = $_SERVER['SURUS_ENGINE'] ?? getenv('SURUS_ENGINE');
+            file_put_contents(__DIR__.'/stayed', $engine);
+            break;
+        default:
+            echo json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId, ' ';
+            echo getenv('STAGE'), ' ', getenv('_X_AMZN_TRACE_ID');
     }";
     let entries = surus::engines::CATALOGUE.iter();
     for entry in entries.filter(|entry| entry.runs_scripts()) {
@@ -243,14 +259,24 @@ fn binary_named_bootstrap_runs_the_function() {
 fn from(service: &str, url: &str) -> Value {
     let host = json!({"host": "example.org"});
     match service {
-        "alb" => {
-            json!({"requestContext": {"elb": {"targetGroupArn": "arn:x"}}, "httpMethod": "GET", "path": url,
-            "queryStringParameters": {}, "headers": host, "body": "", "isBase64Encoded": false})
-        }
-        "rest" => {
-            json!({"requestContext": {"stage": "prod", "path": url}, "httpMethod": "GET", "path": url,
-            "headers": host, "multiValueHeaders": {"host": ["example.org"]}, "body": null, "isBase64Encoded": false})
-        }
+        "alb" => json!({
+            "requestContext": {"elb": {"targetGroupArn": "arn:x"}},
+            "httpMethod": "GET",
+            "path": url,
+            "queryStringParameters": {},
+            "headers": host,
+            "body": "",
+            "isBase64Encoded": false,
+        }),
+        "rest" => json!({
+            "requestContext": {"stage": "prod", "path": url},
+            "httpMethod": "GET",
+            "path": url,
+            "headers": host,
+            "multiValueHeaders": {"host": ["example.org"]},
+            "body": null,
+            "isBase64Encoded": false,
+        }),
         "http" => {
             let mut event = request("GET", url, "", &[]);
             event["requestContext"]["domainName"] =
@@ -265,8 +291,8 @@ fn from(service: &str, url: &str) -> Value {
 fn response_above_the_service_limit_is_an_error_with_a_remedy() {
     let code = "<?php [, $what, $n] = explode('/', $_SERVER['REQUEST_URI']);
         header_remove(); header('Content-Type: text/plain');
-        $what === 'header' ? header('X-Long: ' . str_repeat('x', $n)) : print(str_repeat('x', \
-        $n));";
+        $long = str_repeat('x', $n);
+        $what === 'header' ? header('X-Long: ' . $long) : print($long);";
     for mode in ["buffered", "stream"] {
         let function = Function::start(&[("index.php", code)], &[("SURUS_LAMBDA_MODE", mode)]);
         let most = 1 << 20;
@@ -362,10 +388,14 @@ fn rest(url: &str, accept: &str) -> Value {
 
 #[test]
 fn rest_api_gets_base64_only_where_it_decodes_it() {
-    let code = "<?php header('Vary: Accept-Encoding'); header('X-Coding: \
-        '.($_SERVER['HTTP_ACCEPT_ENCODING'] ?? 'none'));
-        if ($_SERVER['REQUEST_URI'] === '/logo') { header('Content-Type: image/png'); echo \
-        \"\\x89PNG\\0\"; return; }
+    let code = "<?php
+        header('Vary: Accept-Encoding');
+        header('X-Coding: '.($_SERVER['HTTP_ACCEPT_ENCODING'] ?? 'none'));
+        if ($_SERVER['REQUEST_URI'] === '/logo') {
+            header('Content-Type: image/png');
+            echo \"\\x89PNG\\0\";
+            return;
+        }
         echo str_repeat('Text of a page. ', 500);";
     let compressed = |answer: &Value| answer["multiValueHeaders"]["content-encoding"].is_array();
     let html = "text/html,*/*;q=0.8";

@@ -44,8 +44,10 @@ fn stand_in() -> (String, Asked) {
                 ),
                 _ => (
                     400,
-                    json!({"__type": "com.amazonaws.ssm#AccessDeniedException", "Message": "not \
-                        authorized"}),
+                    json!({
+                        "__type": "com.amazonaws.ssm#AccessDeniedException",
+                        "Message": "not authorized",
+                    }),
                 ),
             };
             seen.lock().unwrap().push((head, body));
@@ -58,8 +60,14 @@ fn stand_in() -> (String, Asked) {
     (address, asked)
 }
 
-const CODE: &str = "<?php echo json_encode([getenv('KEY'), $_SERVER['PASSWORD'], getenv('ALL'), \
-    getenv('OWN'), getenv('PLAIN')]);";
+const CODE: &str = "<?php
+    echo json_encode([
+        getenv('KEY'),
+        $_SERVER['PASSWORD'],
+        getenv('ALL'),
+        getenv('OWN'),
+        getenv('PLAIN'),
+    ]);";
 
 const CREDENTIALS: [(&str, &str); 4] = [
     ("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE"),

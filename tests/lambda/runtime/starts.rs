@@ -140,9 +140,9 @@ fn managed_instance_runs_events_concurrently() {
     // Each waits for the others.
     let code = "<?php touch(__DIR__.'/began-'.$_GET['n']);
         while (count(glob(__DIR__.'/began-*')) < 4) { usleep(2000); clearstatcache(); }
-        error_log('said by '.$_GET['n']); echo \
-        json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId, ' ', \
-        $_SERVER['_X_AMZN_TRACE_ID'];";
+        error_log('said by '.$_GET['n']);
+        echo json_decode($_SERVER['LAMBDA_INVOCATION_CONTEXT'])->awsRequestId, ' ';
+        echo $_SERVER['_X_AMZN_TRACE_ID'];";
     let env = [
         ("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances"),
         ("AWS_LAMBDA_MAX_CONCURRENCY", "4"),
@@ -190,10 +190,17 @@ fn worker_crash_fails_only_its_concurrent_event() {
 #[test]
 fn timeout_of_a_concurrent_event_kills_only_its_worker() {
     let code = "<?php file_put_contents(__DIR__.'/pid-'.$_GET['n'], getmypid());
-        if ($_GET['n'] === '0') { register_shutdown_function(function () { while (true) {} }); \
-        while (true) {} }
-        while ($_GET['n'] === '1' && !file_exists(__DIR__.'/gate')) { usleep(2000); \
-        clearstatcache(); } echo getmypid();";
+        if ($_GET['n'] === '0') {
+            register_shutdown_function(function () {
+                while (true) {}
+            });
+            while (true) {}
+        }
+        while ($_GET['n'] === '1' && !file_exists(__DIR__.'/gate')) {
+            usleep(2000);
+            clearstatcache();
+        }
+        echo getmypid();";
     let env = [
         ("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances"),
         ("AWS_LAMBDA_MAX_CONCURRENCY", "2"),
@@ -227,8 +234,10 @@ fn timeout_of_a_concurrent_event_kills_only_its_worker() {
 
 #[test]
 fn restored_snapshot_has_new_workers() {
-    let code = "<?php if ($_SERVER['REQUEST_URI'] !== '/') { file_put_contents(__DIR__.'/hooks', \
-        $_SERVER['REQUEST_URI'].' ', FILE_APPEND); }
+    let code = "<?php
+        if ($_SERVER['REQUEST_URI'] !== '/') {
+            file_put_contents(__DIR__.'/hooks', $_SERVER['REQUEST_URI'].' ', FILE_APPEND);
+        }
         echo getmypid();";
     let env = [
         ("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start"),
@@ -252,8 +261,11 @@ fn restored_snapshot_has_new_workers() {
 
 #[test]
 fn application_boots_once_before_the_snapshot() {
-    let code = "<?php file_put_contents(__DIR__.'/boots', 'x', FILE_APPEND); surus_serve(function \
-        () { echo mt_rand(); });";
+    let code = "<?php
+        file_put_contents(__DIR__.'/boots', 'x', FILE_APPEND);
+        surus_serve(function () {
+            echo mt_rand();
+        });";
     let env = [
         ("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start"),
         ("SURUS_ENGINE_NAME", "rewind"),
@@ -318,8 +330,9 @@ fn handler(api: Api, files: &[(&str, &str)], env: &[(&str, &str)]) -> Function {
 #[test]
 fn handler_hooks_run_around_the_snapshot() {
     let code = "<?php use Surus\\Lambda\\Hook;
-        $note = fn (string $what) => fn () => file_put_contents(__DIR__.'/hooks', $what.' ', \
-        FILE_APPEND);
+        $note = fn (string $what) => function () use ($what) {
+            file_put_contents(__DIR__.'/hooks', $what.' ', FILE_APPEND);
+        };
         Hook::beforeSnapshot($note('opened first'));
         Hook::beforeSnapshot($note('closed first'));
         Hook::afterRestore($note('restored'));
@@ -343,8 +356,9 @@ fn handler_hooks_run_around_the_snapshot() {
 
 #[test]
 fn failed_handler_hook_and_unsupported_url_are_reported() {
-    let throws = "<?php Surus\\Lambda\\Hook::afterRestore(fn () => throw new DomainException('no \
-        database')); return fn ($e) => $e;";
+    let throws = r"<?php
+        Surus\Lambda\Hook::afterRestore(fn () => throw new DomainException('no database'));
+        return fn ($e) => $e;";
     let plain = "<?php return fn ($event) => $event;";
     let cases: [(_, Option<&str>, _, &[&str]); 2] = [
         (throws, None, "/runtime/restore/error", &["no database"]),
@@ -388,8 +402,9 @@ fn thaw(function: &Function, event: Event) -> Value {
 fn freeze_reaches_the_handlers_context_and_hook() {
     let code = "<?php $seconds = null;
         Surus\\Lambda\\Hook::onThaw(function (int $frozen) use (&$seconds) { $seconds = $frozen; });
-        return function ($event, Surus\\Lambda\\Context $context) use (&$seconds) { return \
-        [$context->thawed, $seconds]; };";
+        return function ($event, Surus\\Lambda\\Context $context) use (&$seconds) {
+            return [$context->thawed, $seconds];
+        };";
     let env = [("SURUS_ENGINE_NAME", "rewind")];
     let function = handler(Api::start(), &[("handler.php", code)], &env);
     let ask = |id: &str| function.ask(Event::new(id, &Value::Null)).json();

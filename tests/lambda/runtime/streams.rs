@@ -38,10 +38,17 @@ fn parts(call: &Call) -> (Value, &[u8]) {
 
 #[test]
 fn streamed_response_follows_its_prelude() {
-    let code = "<?php http_response_code(201); setcookie('a', '1'); setcookie('b', '2'); \
+    let code = "<?php
+        http_response_code(201);
+        setcookie('a', '1');
+        setcookie('b', '2');
         header('X-One: 1');
-        echo \"piece 0\\n\"; flush(); while (!file_exists(__DIR__.'/gate')) { usleep(2000); \
-        clearstatcache(); }
+        echo \"piece 0\\n\";
+        flush();
+        while (!file_exists(__DIR__.'/gate')) {
+            usleep(2000);
+            clearstatcache();
+        }
         echo \"piece 1\\n\";";
     let function = Function::start(&[("index.php", code), ("a.txt", "a file")], STREAM);
     function.api.send(Event::new("s-1", &get("/")));
@@ -92,8 +99,11 @@ fn streamed_response_carries_any_bytes_above_the_buffered_limit() {
 #[test]
 fn php_waits_for_a_slow_caller() {
     let code = "<?php $piece = str_repeat('x', 1 << 20);
-        for ($i = 0; $i < 64; $i++) { echo $piece; flush(); file_put_contents(__DIR__.'/count', \
-        $i); }";
+        for ($i = 0; $i < 64; $i++) {
+            echo $piece;
+            flush();
+            file_put_contents(__DIR__.'/count', $i);
+        }";
     let function = Function::start(&[("index.php", code)], STREAM);
     function.api.read_no_more_than(Some(1));
     function.api.send(Event::new("p-1", &get("/")));
@@ -145,7 +155,11 @@ fn failed_stream_reports_its_error_in_trailers() {
 
 #[test]
 fn stream_and_its_error_echo_the_invocation_id() {
-    let code = "<?php if (isset($_GET['die'])) { posix_kill(posix_getpid(), 9); while (true) {} } \
+    let code = "<?php
+        if (isset($_GET['die'])) {
+            posix_kill(posix_getpid(), 9);
+            while (true) {}
+        }
         echo 'x';";
     let function = Function::start(&[("index.php", code)], STREAM);
     for (id, url, end) in [("i-1", "/", "/response"), ("i-2", "/?die", "/error")] {
@@ -178,8 +192,13 @@ fn failure_before_the_first_byte_is_a_plain_error() {
 
 #[test]
 fn caller_that_never_reads_is_dropped_at_the_deadline() {
-    let code = "<?php $piece = str_repeat('x', 1 << 20); while (isset($_GET['n'])) { echo $piece; \
-        flush(); } echo 'next';";
+    let code = "<?php
+        $piece = str_repeat('x', 1 << 20);
+        while (isset($_GET['n'])) {
+            echo $piece;
+            flush();
+        }
+        echo 'next';";
     let function = Function::start(&[("index.php", code)], STREAM);
     function.api.read_no_more_than(Some(1));
     let event = Event::new("h-1", &get("/?n"));

@@ -29,7 +29,13 @@ return static function (array $event, Surus\Lambda\Context $context): void {
     }
     [$record] = $event['Records'];
     $message = json_decode($record['body'], true);
-    $about = implode(' ', [$message['group'], $message['number'], getmypid(), $context->awsRequestId, $record['receiptHandle']]);
+    $about = implode(' ', [
+        $message['group'],
+        $message['number'],
+        getmypid(),
+        $context->awsRequestId,
+        $record['receiptHandle'],
+    ]);
     $times = static function (string $what) use ($message): int {
         $file = __DIR__."/times/$message[group]-$message[number]-$what";
         file_put_contents($file, 'x', FILE_APPEND);
@@ -143,8 +149,13 @@ fn install(dir: &Path, reports_failures: bool) {
     std::fs::write(dir.join("handler.php"), HANDLER).unwrap();
     let partial_batch = if reports_failures { "on" } else { "off" };
     let settings = format!(
-        "[engine]\nworkers = {WORKERS}\n[lambda]\nhandler = \"handler.php\"\nbatch = \
-            \"record\"\nreport_batch_item_failures = \"{partial_batch}\"\n"
+        "[engine]
+workers = {WORKERS}
+[lambda]
+handler = 'handler.php'
+batch = 'record'
+report_batch_item_failures = '{partial_batch}'
+"
     );
     std::fs::write(dir.join("surus.toml"), settings).unwrap();
 }

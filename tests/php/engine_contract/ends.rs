@@ -104,8 +104,10 @@ engine_contract! {
         let engine = engine.workers(1);
         let ask = engine.php("echo 'begun'; flush(); sleep(300); echo 'never';");
         let body = begun(&engine, ask).await.into_body().collect().await;
-        assert!(matches!(body, Err(Failure::TimedOut)), "a cut answer must not look complete: \
-            {body:?}");
+        assert!(
+            matches!(body, Err(Failure::TimedOut)),
+            "a cut answer must not look complete: {body:?}"
+        );
         assert_eq!(engine.text("echo 'next';").await, "next");
     }
 

@@ -102,7 +102,8 @@ engine_contract! {
         let edge = futures_util::future::join_all((0..2).map(|n: u64| async move {
             let mut over = 0;
             for _ in 0..24 {
-                let ask = engine.ask(nap).query(&format!("n={n}")).timeout(Duration::from_millis(48 + (over + n) % 12));
+                let timeout = Duration::from_millis(48 + (over + n) % 12);
+                let ask = engine.ask(nap).query(&format!("n={n}")).timeout(timeout);
                 match engine.answer(ask).await {
                     Ok(answer) => assert_eq!(answer.text(), "rested"),
                     Err(Failure::TimedOut) => over += 1,

@@ -244,8 +244,11 @@ fn without_worker(body: &[u8]) -> Vec<u8> {
 
 #[test]
 fn stack_trace_ends_at_the_tests_own_script() {
-    let trace = b"#0 /x/a.php(1): f()\n#1 /x/worker.php(6): require('/x/a.php')\n#2 \
-        /x/worker.php(7): {closure}()\n#3 {main}\n";
+    let trace = b"#0 /x/a.php(1): f()
+#1 /x/worker.php(6): require('/x/a.php')
+#2 /x/worker.php(7): {closure}()
+#3 {main}
+";
     assert_eq!(without_worker(trace), b"#0 /x/a.php(1): f()\n#1 {main}\n");
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 use crate::common::Surus;
-use crate::common::engines::{Home, Subject};
+use crate::common::engines::{Subject, TestDir};
 use crate::common::extension_files;
 
 /// A kind of state, as `play.php` lists it.
@@ -55,12 +55,12 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    pub fn start(home: &Home, subject: Subject) -> Corpus {
+    pub fn start(home: &TestDir, subject: Subject) -> Corpus {
         Self::start_in(home, subject, &[])
     }
 
     /// Starts the server with additional environment variables.
-    pub fn start_in(home: &Home, subject: Subject, env: &[(&str, &str)]) -> Corpus {
+    pub fn start_in(home: &TestDir, subject: Subject, env: &[(&str, &str)]) -> Corpus {
         // A killed worker leaves PHP's temporary files behind.
         let temporary = format!("sys_temp_dir={}", home.state.display());
         let args = [

@@ -126,8 +126,15 @@ fn app() -> tempfile::TempDir {
     std::fs::set_permissions(&sessions, PermissionsExt::from_mode(0o777)).unwrap();
     for n in 0..CLASSES {
         let code = format!(
-            "<?php class C{n} {{ public static $count = 0; private const N = {n}; function value() \
-                {{ static $calls = 0; return self::N + $calls++; }} }}"
+            "<?php
+            class C{n} {{
+                public static $count = 0;
+                private const N = {n};
+                function value() {{
+                    static $calls = 0;
+                    return self::N + $calls++;
+                }}
+            }}"
         );
         std::fs::write(dir.path().join(format!("classes/C{n}.php")), code).unwrap();
     }

@@ -65,13 +65,18 @@ impl Bars {
             let share = if top > 0.0 { number.value() / top } else { 0.0 };
             let (text, bar) = (at + 14.0, at + 19.0);
             let value = number.unit().write(number.value());
+            let width = (share * (WIDTH - 2.0)).max(1.0);
+            let (label, value) = (escape(label), escape(&value));
+            let _ = write!(out, r#"<text x="0" y="{text}">{label}</text>"#);
             let _ = write!(
                 out,
-                r#"<text x="0" y="{text}">{}</text><text x="{WIDTH}" y="{text}" text-anchor="end">{}</text><rect class="bar {class}" x="1" y="{bar}" width="{:.1}" height="{BAR}" rx="2"/>"#,
-                escape(label),
-                escape(&value),
-                (share * (WIDTH - 2.0)).max(1.0)
+                r#"<text x="{WIDTH}" y="{text}" text-anchor="end">{value}</text>"#
             );
+            let _ = write!(
+                out,
+                r#"<rect class="bar {class}" x="1" y="{bar}" width="{width:.1}" "#
+            );
+            let _ = write!(out, r#"height="{BAR}" rx="2"/>"#);
         }
         out.push_str("</svg>");
         out

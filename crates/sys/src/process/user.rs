@@ -1,4 +1,4 @@
-//! Users of this machine, and what this process may do as its own.
+//! Looks up users and groups of this machine, and the user and rights of this process.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -16,9 +16,9 @@ use surus_sys::signals;
 use tokio::sync::Notify;
 use tracing::error;
 
-use super::{MOST_PATH, What, is_below, may_be_sent};
+use super::{MOST_PATH, Operation, is_below, may_be_sent};
 use crate::app::site::opened::{Denial, LookupError, Opened};
-use crate::observe::rate_limit::Rarely;
+use crate::observe::rate_limit::RateLimit;
 
 /// The front end's end of the socket to an opener.
 ///
@@ -113,7 +113,7 @@ impl Opener {
         Ok(())
     }
 
-    fn ask(&self, what: What, tree: u16, path: &Path) -> io::Result<Answer> {
+    fn ask(&self, operation: Operation, tree: u16, path: &Path) -> io::Result<Answer> {
         let mut link = self.link();
         link.next = link.next.wrapping_add(1);
         let number = link.next;
@@ -122,12 +122,12 @@ impl Opener {
         };
         let [a, b, c, d] = number.to_le_bytes();
         let [e, f] = tree.to_le_bytes();
-        let what = match what {
-            What::Read => 1,
-            What::Look => 2,
-            What::Resolve => 3,
+        let operation = match operation {
+            Operation::Read => 1,
+            Operation::Look => 2,
+            Operation::Resolve => 3,
         };
-        let head = [a, b, c, d, what, e, f];
+        let head = [a, b, c, d, operation, e, f];
         let path = path.as_os_str().as_bytes();
         let sent = socket.send(&[IoSlice::new(&head), IoSlice::new(path)], None);
         let answered = sent.and_then(|()| wait_for_answer(socket, number, link.pid));
@@ -146,15 +146,15 @@ impl Opener {
 
     /// What PHP's user finds at a path below a directory.
     pub(crate) fn open(&self, tree: u16, path: &Path, access: Access) -> Opened {
-        let what = match access {
-            Access::Read => What::Read,
-            Access::Look => What::Look,
+        let operation = match access {
+            Access::Read => Operation::Read,
+            Access::Look => Operation::Look,
         };
         // The opener does not reply to such requests.
-        if !is_below(path) || !may_be_sent(path, what) || is_too_long(path) {
+        if !is_below(path) || !may_be_sent(path, operation) || is_too_long(path) {
             return Opened::Denied(Denial::UnreadableToPhp);
         }
-        let told = self.ask(what, tree, path).and_then(|answer| {
+        let told = self.ask(operation, tree, path).and_then(|answer| {
             let Answer { code, text, fd, .. } = answer;
             let regular = |real| {
                 let file = File::from(fd.ok_or(ErrorKind::InvalidData)?);
@@ -180,7 +180,7 @@ impl Opener {
             }
         });
         told.unwrap_or_else(|error| {
-            static REPORTED: Rarely = Rarely::new();
+            static REPORTED: RateLimit = RateLimit::new();
             if REPORTED.is_time(Instant::now()) {
                 let path = path.display();
                 error!(%path, %error, "cannot reach the opener");
@@ -194,7 +194,7 @@ impl Opener {
         if is_too_long(path) {
             return Err(None);
         }
-        match self.ask(What::Resolve, 0, path) {
+        match self.ask(Operation::Resolve, 0, path) {
             Ok(answer) if answer.code == 1 => Ok(PathBuf::from(OsStr::from_bytes(&answer.text))),
             Ok(answer) if answer.code == 9 => Err(Some(Denial::UnreadableToPhp)),
             _ => Err(None),

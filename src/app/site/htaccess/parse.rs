@@ -289,7 +289,9 @@ mod tests {
         ) {
             let lines = text.split('\n').count() as u32;
             match parse(&text) {
-                Ok(nodes) => prop_assert!(nodes.iter().all(|node| (1..=lines).contains(&node.line))),
+                Ok(nodes) => {
+                    prop_assert!(nodes.iter().all(|node| (1..=lines).contains(&node.line)));
+                }
                 Err(error) => prop_assert!((1..=lines).contains(&error.line), "{:?}", error),
             }
             words(&text);

@@ -248,8 +248,8 @@ proptest::proptest! {
         let root = dir.path();
         fs::create_dir(root.join("closed")).unwrap();
         fs::write(root.join("closed/a.txt"), "").unwrap();
-        fs::write(root.join("closed/.htaccess"), "<RequireAll>\nRequire all \
-            denied\n</RequireAll>\nSatisfy all\nDeny from all").unwrap();
+        let closed = "<RequireAll>\nRequire all denied\n</RequireAll>\nSatisfy all\nDeny from all";
+        fs::write(root.join("closed/.htaccess"), closed).unwrap();
         fs::write(root.join("a.txt"), "").unwrap();
         fs::write(root.join(".htaccess"), lines.join("\n")).unwrap();
         let site = Site::open(root, &Settings::default(), None).unwrap();
@@ -257,7 +257,10 @@ proptest::proptest! {
         // As in Apache, sections about names apply after those of directories.
         let opens = lines.iter().any(|line| line.starts_with("<Files"));
         let found = site.resolve("/closed/a.txt");
-        let is_sent = matches!(found, Resolution::File(ref found) if found.path.ends_with("closed/a.txt"));
+        let is_sent = matches!(
+            found,
+            Resolution::File(ref found) if found.path.ends_with("closed/a.txt")
+        );
         proptest::prop_assert!(opens || !is_sent, "{:?}", lines);
     }
 }

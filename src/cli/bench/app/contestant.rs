@@ -1,4 +1,4 @@
-//! An engine with what it has shown on the application.
+//! An engine in `surus bench app`: how it is started, its state and its measurements.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

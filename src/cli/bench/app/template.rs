@@ -1,5 +1,5 @@
-//! What all answers to a request have in common. Dates, tokens and random values differ between
-//! two answers of the same engine, so they are gaps.
+//! Builds a template of all answers to a request, and finds what differs from it. Dates, tokens and
+//! random values differ between two answers of the same engine, so they are gaps.
 
 use std::collections::HashMap;
 

@@ -128,7 +128,9 @@ impl FastCgi {
                 }
                 _ = daemon.ended() => return None,
                 // The previous kill may have hit an older process that was already being replaced.
-                () = tokio::time::sleep(AGAIN), if self.is_killed => self.fpm.kill_child(&self.slot),
+                () = tokio::time::sleep(AGAIN), if self.is_killed => {
+                    self.fpm.kill_child(&self.slot);
+                }
             }
         }
     }
@@ -158,10 +160,12 @@ impl Exchange for FastCgi {
                     biased;
                     read = stream.read(&mut self.input) => read,
                     // Read once more: data may have arrived before the exit.
-                    () = tokio::time::sleep(ALIVE) => match std::mem::replace(&mut was_gone, self.is_gone()) {
-                        true => Ok(0),
-                        false => continue,
-                    },
+                    () = tokio::time::sleep(ALIVE) => {
+                        match std::mem::replace(&mut was_gone, self.is_gone()) {
+                            true => Ok(0),
+                            false => continue,
+                        }
+                    }
                 };
                 if !matches!(read, Ok(1..)) {
                     self.stream = None;

@@ -23,11 +23,11 @@ use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 use tracing::{error, warn};
 
-use super::command::{Extra, Launch, nothing};
+use super::command::{Launch, ProcessInputs, nothing};
 use super::daemon::ExitHandle;
 use super::exchange::Exchange;
 use super::file_names;
-use super::runtime_dir::Home;
+use super::runtime_dir::RuntimeDir;
 use super::slots::ProcessSlots;
 use super::{Php, no_slot};
 use crate::engine::{Pending, Report};
@@ -75,15 +75,15 @@ struct Inner {
     boot_timeout: Duration,
     report: Report,
     /// Keeps the directory.
-    _home: Home,
+    _home: RuntimeDir,
 }
 
 impl RoadRunner {
-    pub async fn start(spec: &super::Spec, home: Home) -> anyhow::Result<RoadRunner> {
+    pub async fn start(spec: &super::Spec, home: RuntimeDir) -> anyhow::Result<RoadRunner> {
         let Some(own) = &spec.roadrunner else {
             bail!("no worker script");
         };
-        if let Home::Keeper(_) = &home {
+        if let RuntimeDir::Keeper(_) = &home {
             // The front end may not change permissions, and PHP must read the uploaded files.
             surus_sys::process::share_new_files();
         }
@@ -123,7 +123,9 @@ async fn report(launch: &Launch) -> anyhow::Result<Report> {
     let (out, their_out) = std::io::pipe().context("cannot create a pipe")?;
     let (err, their_err) = std::io::pipe().context("cannot create a pipe")?;
     let stdio = [nothing()?, their_out.into(), their_err.into()];
-    let mut child = launch.start(Role::Probe, Extra::default(), stdio).await?;
+    let mut child = launch
+        .start(Role::Probe, ProcessInputs::default(), stdio)
+        .await?;
     let mut out = pipe::Receiver::from_owned_fd(out.into())?;
     let mut err = pipe::Receiver::from_owned_fd(err.into())?;
     let (mut said, mut complained) = (Vec::new(), Vec::new());

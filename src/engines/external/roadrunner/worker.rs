@@ -10,7 +10,7 @@ use tokio::net::unix::pipe;
 
 use super::frame::{self, FrameError, Item, Parser};
 use super::relay::{Listener, Outgoing, Relay, Socket};
-use crate::engines::external::command::{Extra, Launch};
+use crate::engines::external::command::{Launch, ProcessInputs};
 use crate::engines::external::daemon::Daemon;
 use crate::observe::php_log::{self, FirstLines, Output};
 
@@ -65,7 +65,7 @@ impl Worker {
         let (stdout, their_stdout) = std::io::pipe().context("cannot create a pipe")?;
         let (stderr, their_stderr) = std::io::pipe().context("cannot create a pipe")?;
         let stdio = [their_stdin.into(), their_stdout.into(), their_stderr.into()];
-        let daemon = Daemon::start_with(launch, Extra::default(), stdio).await?;
+        let daemon = Daemon::start_with(launch, ProcessInputs::default(), stdio).await?;
         let relay = Relay::Pipes(
             pipe::Sender::from_owned_fd(stdin.into())?,
             pipe::Receiver::from_owned_fd(stdout.into())?,
@@ -87,12 +87,12 @@ impl Worker {
         let (output, theirs) = std::io::pipe().context("cannot create a pipe")?;
         let stderr = theirs.try_clone().context("cannot create a pipe")?;
         let env = format!("RR_RELAY={address}");
-        let extra = Extra {
+        let inputs = ProcessInputs {
             env: env.as_bytes(),
-            ..Extra::default()
+            ..ProcessInputs::default()
         };
         let stdio = [their_stdin.into(), theirs.into(), stderr.into()];
-        let daemon = Daemon::start_with(launch, extra, stdio).await?;
+        let daemon = Daemon::start_with(launch, inputs, stdio).await?;
         let output = pipe::Receiver::from_owned_fd(output.into())?;
         let pid = daemon.pid;
         let mut worker = Worker::new(daemon, Relay::None, output);

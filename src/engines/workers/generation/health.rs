@@ -1,4 +1,4 @@
-//! Whether a generation can serve requests, and whether it must be replaced.
+//! Decides whether a generation can serve requests, and whether it must be replaced.
 
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};

@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 use super::in_flight::Key;
 use super::state::GenerationState;
 use crate::launcher::Pid;
-use crate::observe::rate_limit::Rarely;
+use crate::observe::rate_limit::RateLimit;
 
 /// Consecutive sweeps that must find the same. On a busy machine time passes without this process
 /// running; but between two sweeps, everything that workers sent earlier has been read.
@@ -159,7 +159,7 @@ fn signal<'a>(shared: &GenerationState, workers: impl Iterator<Item = &'a (usize
         return;
     }
     shared.repaired("wake");
-    static REPORTED: Rarely = Rarely::new();
+    static REPORTED: RateLimit = RateLimit::new();
     if REPORTED.is_time(Instant::now()) {
         warn!("a request waits although workers are idle; waking them with a signal");
     }

@@ -26,7 +26,7 @@ use crate::launcher::Pid;
 use crate::observe::message::Message;
 use crate::observe::php_log;
 use crate::observe::php_log::WorkerLog;
-use crate::observe::rate_limit::Rarely;
+use crate::observe::rate_limit::RateLimit;
 
 /// The reader of one worker's response ring and socket.
 pub struct Outbox {
@@ -240,7 +240,7 @@ impl Outbox {
         let event = self
             .shared
             .claimed(record.request, ticket, self.index, &self.pid);
-        static REPORTED: Rarely = Rarely::new();
+        static REPORTED: RateLimit = RateLimit::new();
         // Possible if Surus gave the event up because it seemed lost.
         if event.is_none() && REPORTED.is_time(Instant::now()) {
             warn!(
@@ -391,4 +391,92 @@ fn waited(entered: Instant, taken: [u8; 3]) -> Duration {
     // Rounding can make it negative.
     let units = if units > 0x80_0000 { 0 } else { units };
     Duration::from_micros(units << 6)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    use surus_sys::scoreboard::Scoreboard;
+    use tokio::net::unix::pipe;
+
+    use crate::engines::workers::generation::master::Spec;
+    use crate::engines::workers::ipc::doorbell::RingPoller;
+    use crate::observe::metrics::Metrics;
+
+    fn generation(busy_poll: Duration) -> Arc<GenerationState> {
+        let spec = Spec {
+            name: "classic",
+            engine: "classic",
+            program: "surus-php".into(),
+            loader: None,
+            workers: 1,
+            script: None,
+            reports_leaks: false,
+            profile: None,
+            shared_sockets: Vec::new(),
+            verify_restore: false,
+            direct_binding: false,
+            busy_poll,
+            max_requests: 0,
+            max_memory: 0,
+            user: None,
+            ini_file: None,
+            ini: Vec::new(),
+            clear_env: false,
+            env: BTreeMap::new(),
+            launch: None,
+        };
+        let board = Scoreboard::new(1, 2).unwrap();
+        let poller = RingPoller::new(1).unwrap();
+        let metrics = Arc::new(Metrics::default());
+        Arc::new(GenerationState::new(1, &spec, board, poller, 2, metrics))
+    }
+
+    fn outbox(shared: Arc<GenerationState>) -> Outbox {
+        let (stream, _) = UnixStream::pair().unwrap();
+        let (_, output) = pipe::pipe().unwrap();
+        let pid = std::process::id();
+        let written = php_log::follow_worker(output, pid, || None);
+        let pid = Arc::new(Pid::new(pid, None, None));
+        Outbox::new(shared, stream, 0, pid, oneshot::channel().1, written)
+    }
+
+    /// A short response has no end of its own: the record that ends the event ends both.
+    #[tokio::test]
+    async fn short_response_ends_the_request_for_the_polling_policy() {
+        let longest = Duration::from_millis(1);
+        let shared = generation(longest);
+        let mut outbox = outbox(shared.clone());
+        let key = Key {
+            request: 1,
+            ticket: Ticket::new(1, 2),
+        };
+        // A policy that misses the ends believes that the pool has been idle since its start.
+        std::thread::sleep(longest * 20);
+        let mut polls = None;
+        for _ in 0..100 {
+            // Before the end of this request: the wait for the next one is zero on any machine.
+            let next_request = Instant::now();
+            outbox.sequence.begin(key.request, Some(key)).unwrap();
+            for (kind, content) in [
+                (
+                    fastcgi::STDOUT,
+                    &b"Content-Type: text/plain\r\n\r\nHello"[..],
+                ),
+                (fastcgi::END_REQUEST, &[0; 8]),
+            ] {
+                let record = Record {
+                    kind,
+                    request: key.request,
+                    content: Bytes::from_static(content),
+                };
+                outbox.take(record, true).await.unwrap();
+            }
+            polls = Some(shared.polling.request(next_request, false).for_next_request);
+        }
+        assert_eq!(polls, Some(longest));
+    }
 }

@@ -1,4 +1,4 @@
-//! The TLS handshake of a connection, and what becomes of clients that fail it.
+//! Performs the TLS handshake of a connection, and answers and counts clients that fail it.
 
 use std::io;
 use std::pin::pin;

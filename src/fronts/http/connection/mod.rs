@@ -35,7 +35,7 @@ use super::transport::socket::Socket;
 use super::transport::timeouts::{ConnectionLimits, Timeout};
 use crate::app::forwarded::{self, Peer};
 use crate::event::Address;
-use crate::observe::rate_limit::Rarely;
+use crate::observe::rate_limit::RateLimit;
 
 /// Accepts connections until `draining`. Then accepts those that the kernel has already completed,
 /// and returns. With `tls`, connections are encrypted.
@@ -47,7 +47,7 @@ pub async fn accept(
     limiter: Arc<ConnectionLimiter>,
     draining: CancellationToken,
 ) {
-    static REPORTED: Rarely = Rarely::new();
+    static REPORTED: RateLimit = RateLimit::new();
     let mut server = None;
     loop {
         let accepted = tokio::select! {
@@ -101,7 +101,7 @@ async fn enter(
     io: &Io,
     draining: &CancellationToken,
 ) -> Option<ConnectionPermit> {
-    static NONE_IDLE: Rarely = Rarely::new();
+    static NONE_IDLE: RateLimit = RateLimit::new();
     if let Some(permit) = limiter.enter(io.shared()) {
         return Some(permit);
     }
@@ -221,10 +221,11 @@ async fn serve(
     let shared = io.shared();
     if settings.proxy_protocol {
         let mut first = BytesMut::new();
+        let header = read_proxy_header(&shared.socket, &mut first, peer.clone(), settings);
         let read = async {
             tokio::select! {
                 biased;
-                read = read_proxy_header(&shared.socket, &mut first, peer.clone(), settings) => read,
+                read = header => read,
                 () = drain_grace(&draining) => None,
                 () = shared.evict.notified() => None,
             }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::fronts::http::transport::io::ConnectionState;
-use crate::observe::rate_limit::Rarely;
+use crate::observe::rate_limit::RateLimit;
 
 /// The connections of all listeners.
 pub struct ConnectionLimiter {
@@ -178,7 +178,7 @@ impl Permits {
         if self.none_idle_at.is_some() {
             return None;
         }
-        static REPORTED: Rarely = Rarely::new();
+        static REPORTED: RateLimit = RateLimit::new();
         if REPORTED.is_time(now) {
             warn!(
                 setting,

@@ -16,7 +16,7 @@ use tracing::warn;
 use crate::app::response::plain;
 use crate::budget::{self, MEMORY, Reservation};
 use crate::event::{Failure, Response, ResponseBody};
-use crate::observe::rate_limit::Rarely;
+use crate::observe::rate_limit::RateLimit;
 use crate::spool::TempFile;
 
 /// A shorter body is part of a connection's usual cost; counting it would cost more than the body.
@@ -60,7 +60,7 @@ pub async fn spool(mut response: Response, body: Bytes, directory: Option<&Path>
             response
         }
         Err(error) => {
-            static REPORTED: Rarely = Rarely::new();
+            static REPORTED: RateLimit = RateLimit::new();
             if REPORTED.is_time(std::time::Instant::now()) {
                 warn!(%error, "no memory or disk space for a response (http.buffer_memory, \
                     http.temp_dir): 503");

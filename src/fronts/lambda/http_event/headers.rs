@@ -1,4 +1,4 @@
-//! The client's headers, and what the service has added about the client.
+//! Reads the client's headers, and the facts about the client that the service has added.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};

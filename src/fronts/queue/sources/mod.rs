@@ -1,4 +1,4 @@
-//! The brokers, and which of them a `source` names.
+//! Selects the broker that a `source` names.
 
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

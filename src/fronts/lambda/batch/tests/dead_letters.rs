@@ -32,9 +32,16 @@ fn deliver(
     let mut done = BTreeMap::new();
     for receives in 1..=MAX_RECEIVES {
         let records = left.iter().map(|(id, _)| {
-            json!({"messageId": id, "body": "", "eventSource": "aws:sqs",
+            json!({
+                "messageId": id,
+                "body": "",
+                "eventSource": "aws:sqs",
                 "eventSourceARN": "arn:aws:sqs:eu-west-1:1:q.fifo",
-                "attributes": {"MessageGroupId": &id[..1], "ApproximateReceiveCount": receives.to_string()}})
+                "attributes": {
+                    "MessageGroupId": &id[..1],
+                    "ApproximateReceiveCount": receives.to_string(),
+                },
+            })
         });
         let event = json!({"Records": records.collect::<Vec<_>>()}).to_string();
         let batch = read(&event.into()).unwrap();

@@ -122,7 +122,12 @@ proptest! {
 
     #[test]
     fn batch_loses_no_record_and_acknowledges_no_failure(
-        kind in kinds(), work in works(), workers in 1..6_usize, strict: bool, own: Option<u8>, time in 50..3000_u64,
+        kind in kinds(),
+        work in works(),
+        workers in 1..6_usize,
+        strict: bool,
+        own: Option<u8>,
+        time in 50..3000_u64,
     ) {
         let settings = Settings {
             fifo_failure: if strict { FifoFailure::Batch } else { FifoFailure::Group },
@@ -139,7 +144,9 @@ proptest! {
 
     #[test]
     fn readable_event_splits_into_records(
-        kind in kinds(), work in works(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        kind in kinds(),
+        work in works(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
     ) {
         let mut event = event(kind, &work).to_vec();
         for (place, byte) in changes {
@@ -169,14 +176,23 @@ proptest! {
                 let done = run(&batches, kind, &work, time).await;
                 check(kind, &work, workers, false, time, &done);
                 for run in &done.runs {
-                    let alone = done.runs.iter().all(|other| other.index == run.index
-                        || other.ended <= run.began || run.ended <= other.began);
+                    let alone = done.runs.iter().all(|other| {
+                        other.index == run.index
+                            || other.ended <= run.began
+                            || run.ended <= other.began
+                    });
                     let is_suspect = kills[run.index] >= 2;
                     assert!(alone || !is_suspect, "{} is alone", run.index);
                     let unordered = kind == Kind::Standard && is_suspect;
-                    let later = done.runs.iter().filter(|later| later.began >= run.ended && later.index != run.index);
-                    assert!(!unordered || later.clone().all(|later| kills[later.index] >= 2), "and \
-                        last");
+                    let mut later = done
+                        .runs
+                        .iter()
+                        .filter(|later| later.began >= run.ended && later.index != run.index);
+                    assert!(
+                        !unordered || later.all(|later| kills[later.index] >= 2),
+                        "{} is last",
+                        run.index
+                    );
                 }
                 for run in &done.runs {
                     kills[run.index] += usize::from(work[run.index].outcome == Outcome::Dies);
@@ -330,7 +346,14 @@ fn event_without_separable_records_is_not_a_batch() {
         r#"{"eventSource":"aws:kafka","records":{}}"#,
         r#"{"eventSource":"aws:kafka","records":{"t-0":[]}}"#,
         // A tumbling window passes its state from call to call.
-        r#"{"Records":[{"eventSource":"aws:kinesis","kinesis":{"partitionKey":"a","sequenceNumber":"1"}}],"window":{},"state":{}}"#,
+        r#"{
+            "Records": [{
+                "eventSource": "aws:kinesis",
+                "kinesis": {"partitionKey": "a", "sequenceNumber": "1"}
+            }],
+            "window": {},
+            "state": {}
+        }"#,
     ] {
         assert!(read(&event.into()).is_none(), "{event}");
     }
@@ -338,7 +361,10 @@ fn event_without_separable_records_is_not_a_batch() {
 
 #[test]
 fn record_keeps_its_trace() {
-    let event = r#"{"Records":[{"messageId":"a","eventSource":"aws:sqs","attributes":{"AWSTraceHeader":"Root=1-2-3"}}]}"#;
+    let event = concat!(
+        r#"{"Records":[{"messageId":"a","eventSource":"aws:sqs","#,
+        r#""attributes":{"AWSTraceHeader":"Root=1-2-3"}}]}"#,
+    );
     let batch = read(&event.into()).unwrap();
     let record = batch.record(0, std::time::Instant::now());
     assert_eq!(record.trace.as_deref(), Some("Root=1-2-3"));

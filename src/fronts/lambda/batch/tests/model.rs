@@ -54,24 +54,43 @@ pub fn id(index: usize) -> String {
 
 pub fn record(kind: Kind, index: usize, group: usize) -> Value {
     match kind {
-        Kind::Standard => {
-            json!({ "messageId": id(index), "body": format!("{{\"n\":{index}}} \u{1f418}"),
+        Kind::Standard => json!({
+            "messageId": id(index),
+            "body": format!("{{\"n\":{index}}} \u{1f418}"),
             "attributes": { "ApproximateReceiveCount": "1", "MessageGroupId": "tenant" },
-            "eventSource": "aws:sqs", "eventSourceARN": "arn:aws:sqs:eu-west-1:1:q" })
-        }
-        Kind::Fifo => {
-            json!({ "messageId": id(index), "body": "\"\\n", "attributes": { "MessageGroupId": group.to_string() },
-            "eventSource": "aws:sqs", "eventSourceARN": "arn:aws:sqs:eu-west-1:1:q.fifo" })
-        }
-        Kind::Kinesis => {
-            json!({ "kinesis": { "partitionKey": group.to_string(), "sequenceNumber": id(index), "data": "aGk=" },
-            "eventSource": "aws:kinesis", "eventID": format!("shardId-000000000006:{}", id(index)) })
-        }
-        Kind::DynamoDb => json!({ "eventSource": "aws:dynamodb", "eventName": "INSERT",
-            "dynamodb": { "Keys": { "Id": { "N": group.to_string() } }, "SequenceNumber": id(index) } }),
-        Kind::Kafka => {
-            json!({ "topic": "t", "partition": group, "offset": index, "value": "aGk=" })
-        }
+            "eventSource": "aws:sqs",
+            "eventSourceARN": "arn:aws:sqs:eu-west-1:1:q",
+        }),
+        Kind::Fifo => json!({
+            "messageId": id(index),
+            "body": "\"\\n",
+            "attributes": { "MessageGroupId": group.to_string() },
+            "eventSource": "aws:sqs",
+            "eventSourceARN": "arn:aws:sqs:eu-west-1:1:q.fifo",
+        }),
+        Kind::Kinesis => json!({
+            "kinesis": {
+                "partitionKey": group.to_string(),
+                "sequenceNumber": id(index),
+                "data": "aGk=",
+            },
+            "eventSource": "aws:kinesis",
+            "eventID": format!("shardId-000000000006:{}", id(index)),
+        }),
+        Kind::DynamoDb => json!({
+            "eventSource": "aws:dynamodb",
+            "eventName": "INSERT",
+            "dynamodb": {
+                "Keys": { "Id": { "N": group.to_string() } },
+                "SequenceNumber": id(index),
+            },
+        }),
+        Kind::Kafka => json!({
+            "topic": "t",
+            "partition": group,
+            "offset": index,
+            "value": "aGk=",
+        }),
     }
 }
 
