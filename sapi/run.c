@@ -129,8 +129,7 @@ int surus_master_run(const char *program)
 		surus_opcache_explain_preload();
 		return 70;
 	}
-	/* The files of a server that root starts are read by another user. */
-	if (surus_settings.user && !surus_ini_check()) {
+	if (!surus_ini_check()) {
 		return 70;
 	}
 	surus_master_php_started();

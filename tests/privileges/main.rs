@@ -34,6 +34,10 @@ const TESTS: &[Test] = &[
         siblings::memory_of_workers_cannot_be_opened_by_other_workers,
     ),
     (
+        "limits_of_opener_and_master_process_cannot_be_changed_by_php",
+        siblings::limits_of_opener_and_master_process_cannot_be_changed_by_php,
+    ),
+    (
         "front_end_started_by_root_has_no_privileges",
         processes::front_end_started_by_root_has_no_privileges,
     ),

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use surus_sys::privileges::{self, Identity};
 use surus_sys::process::{self, Orphan, User};
 
@@ -28,9 +28,9 @@ struct Paths {
     scanned: OsString,
 }
 
-/// The answers of programs. Later, when scripts run, they could stop a program that is asked, and
-/// the keeper would wait for it.
-static KNOWN: Mutex<BTreeMap<PathBuf, Paths>> = Mutex::new(BTreeMap::new());
+/// The answers of programs, which are asked before any script runs: a script could stop a program
+/// that is asked, and the keeper would wait for it.
+static KNOWN: Mutex<BTreeMap<PathBuf, Result<Paths, String>>> = Mutex::new(BTreeMap::new());
 
 /// An error if PHP's user cannot read an ini file that PHP would otherwise read. For a process of
 /// root with one thread; `groups` are those of PHP's user.
@@ -144,22 +144,17 @@ impl Reader<'_> {
     }
 }
 
-/// Asks a program, which runs as PHP's user.
+/// Asks a program, which runs as PHP's user, once.
 fn paths(program: &Path, user: &User, groups: &[u32]) -> anyhow::Result<Paths> {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(paths) = known.get(program) {
-        return Ok(paths.clone());
-    }
-    let answer = ask(program, user, groups).and_then(|text| parse(&text));
-    let paths = answer.with_context(|| {
-        format!(
-            "cannot ask {} where it looks for ini files ({} -i)",
-            program.display(),
-            program.display()
-        )
-    })?;
-    known.insert(program.into(), paths.clone());
-    Ok(paths)
+    let answer = known.entry(program.into()).or_insert_with(|| {
+        let answer = ask(program, user, groups).and_then(|text| parse(&text));
+        answer.map_err(|error| format!("{error:#}"))
+    });
+    answer.clone().map_err(|why| {
+        let program = program.display();
+        anyhow!("cannot ask {program} where it looks for ini files ({program} -i): {why}")
+    })
 }
 
 fn ask(program: &Path, user: &User, groups: &[u32]) -> anyhow::Result<String> {
