@@ -1,6 +1,7 @@
 /* Detects changes to what workers inherit from the master process: limits, scheduling, CPUs. */
 #include "master/inherited.h"
 
+#include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -24,6 +25,7 @@ struct inherited {
 	struct scheduling scheduling;
 	unsigned char cpus[CPUS / 8];
 	long io_priority;
+	char oom_score_adj[16];
 };
 
 static struct inherited saved;
@@ -40,6 +42,11 @@ static void get(struct inherited *found)
 	found->scheduling.runtime = 0;
 	syscall(SYS_sched_getaffinity, 0, sizeof(found->cpus), found->cpus);
 	found->io_priority = syscall(SYS_ioprio_get, OF_PROCESS, 0);
+	int file = open("/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC);
+	if (file >= 0) {
+		(void)!read(file, found->oom_score_adj, sizeof(found->oom_score_adj));
+		close(file);
+	}
 }
 
 void surus_inherited_save(void)

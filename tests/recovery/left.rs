@@ -261,9 +261,11 @@ fn changed_scheduling_of_the_master_process_reaches_no_request() {
             if (isset($_GET['change'])) {
                 shell_exec($_GET['change'] . ' ' . posix_getppid());
             }
-            $fields = explode(' ', preg_replace('/.*\\) /', '', file_get_contents('/proc/self/stat')));
-            preg_match('/Cpus_allowed_list:\\s*(\\S+)/', file_get_contents('/proc/self/status'), $cpus);
-            echo $fields[16], ' ', $fields[38], ' ', $cpus[1], ' ', trim(shell_exec('ionice'));
+            $own = fn ($name) => file_get_contents(\"/proc/self/$name\");
+            $fields = explode(' ', preg_replace('/.*\\) /', '', $own('stat')));
+            preg_match('/Cpus_allowed_list:\\s*(\\S+)/', $own('status'), $cpus);
+            echo $fields[16], ' ', $fields[38], ' ', $cpus[1], ' ', trim($own('oom_score_adj')),
+                ' ', trim(shell_exec('ionice'));
         });";
     for engine in ["worker", "fork", "rewind"] {
         for change in [
@@ -271,6 +273,7 @@ fn changed_scheduling_of_the_master_process_reaches_no_request() {
             "chrt -b -p 0",
             "taskset -p 1",
             "ionice -c 3 -p",
+            "choom -n 999 -p",
         ] {
             let site = try_booted(engine, boot, &["--workers", "2"], &[])
                 .unwrap_or_else(|log| panic!("{engine}: {log}"));

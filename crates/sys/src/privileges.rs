@@ -55,14 +55,16 @@ pub fn lacking() -> io::Result<Vec<&'static str>> {
     Ok(lacking.map(|(_, name)| *name).collect())
 }
 
-/// Saved groups of processes that other processes of the same user must not touch: the kernel lets
-/// those open memory (ptrace(2)) and change limits (prlimit(2)) only if all three groups are theirs.
-/// Groups without a name and without files; a user namespace may lack the first one.
+/// Saved groups of processes that other processes of the same user must not touch: the kernel
+/// lets those open memory (ptrace(2)) and change limits (prlimit(2)) only if all three groups are
+/// theirs. Groups without a name and without files; a user namespace may lack the first one. As in
+/// sapi/base/procfs.c.
 const GUARDS: [u32; 2] = [u32::MAX - 18, 65_533];
 
 /// Makes this process run as `identity` without capabilities. It can never gain rights
 /// (`no_new_privs`), and only root can inspect it (not dumpable, no core dumps) or change its
-/// limits. The process must be single-threaded. Returns whether the capability bounding set was cleared, too.
+/// limits. The process must be single-threaded. Returns whether the capability bounding set was
+/// cleared, too.
 pub fn give_up(identity: &Identity) -> io::Result<bool> {
     let mut is_bounded = true;
     for capability in 0..CAPABILITIES {
