@@ -84,6 +84,8 @@ pub fn site(engine: &str, files: &[(&str, &str)], env: &[(&str, &str)]) -> Site 
     let admin = format!("unix:{}", dir.path().join("admin.sock").display());
     let mut settings = vec![
         ("SURUS_PHP_FFI__ENABLE", "true"),
+        // The tools know four lines.
+        ("SURUS_ENGINE_SPARE_WORKERS", "0"),
         ("SURUS_ADMIN_LISTEN", &admin[..]),
     ];
     settings.extend_from_slice(env);
