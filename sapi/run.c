@@ -36,6 +36,7 @@
 #include "ipc/inbox.h"
 #include "ipc/outbox.h"
 #include "ipc/rings.h"
+#include "master/inherited.h"
 #include "master/supervisor.h"
 #include "php/direct_binding.h"
 #include "php/execution_time.h"
@@ -83,6 +84,8 @@ int surus_master_run(const char *program)
 	if (!surus_settings_read(SURUS_FD_SETTINGS)) {
 		return 64;
 	}
+	/* Before other processes of the same user can change them. */
+	surus_inherited_save();
 	if (!surus_drop_privileges()) {
 		return SURUS_EXIT_SETUP_FAILED;
 	}
@@ -126,8 +129,7 @@ int surus_master_run(const char *program)
 		surus_opcache_explain_preload();
 		return 70;
 	}
-	/* The files of a server that root starts are read by another user. */
-	if (surus_settings.user && !surus_ini_check()) {
+	if (!surus_ini_check()) {
 		return 70;
 	}
 	surus_master_php_started();

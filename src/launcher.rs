@@ -233,6 +233,11 @@ impl Pid {
         self.signal(ProcessSignal::Stop)
     }
 
+    /// Continues the process if it was stopped.
+    pub fn resume(&self) -> io::Result<()> {
+        self.signal(ProcessSignal::Resume)
+    }
+
     /// Kills the process.
     pub fn kill(&self) -> io::Result<()> {
         self.signal(ProcessSignal::Kill)

@@ -24,6 +24,7 @@
 #include "app/warmup.h"
 #include "base/exit_status.h"
 #include "base/process_state.h"
+#include "base/procfs.h"
 #include "base/scoreboard.h"
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
@@ -177,6 +178,9 @@ static bool next_request(void)
 			surus_rewind_checkpoint(); /* returns here after each request */
 		} else if (surus_settings.engine == SURUS_FORK) {
 			const char *why = surus_kernel_checkpoint();
+			if (!why && !surus_procfs_unguard()) {
+				why = "its saved group cannot be given up";
+			}
 			if (why) {
 				surus_worker_abort_setup(why);
 			}

@@ -17,13 +17,41 @@
 
 #include <php.h>
 
+/* Groups without a name and without files. A user namespace may lack the first one. */
+static const gid_t guards[] = {(gid_t)-19, 65533};
+
+bool surus_procfs_guard(gid_t group)
+{
+	for (size_t i = 0; i < sizeof(guards) / sizeof(*guards); i++) {
+		if (guards[i] != group && setresgid(group, group, guards[i]) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool surus_procfs_unguard(void)
+{
+	return setresgid((gid_t)-1, (gid_t)-1, getegid()) == 0;
+}
+
+static bool is_guarded(void)
+{
+	gid_t real, effective, saved;
+
+	return getresgid(&real, &effective, &saved) == 0 && saved != real;
+}
+
 int surus_procfs_open(const char *path)
 {
-	int dumpable = prctl(PR_GET_DUMPABLE);
+	int dumpable = prctl(PR_GET_DUMPABLE), fd = open(path, O_RDONLY | O_CLOEXEC);
 
-	prctl(PR_SET_DUMPABLE, 1);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	prctl(PR_SET_DUMPABLE, dumpable);
+	/* Unless it is guarded, other processes could open this one's memory meanwhile. */
+	if (fd < 0 && errno == EACCES && is_guarded()) {
+		prctl(PR_SET_DUMPABLE, 1);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		prctl(PR_SET_DUMPABLE, dumpable);
+	}
 	return fd;
 }
 

@@ -3,10 +3,17 @@
 #define SURUS_BASE_PROCFS_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 enum { SURUS_DESCRIPTORS = 512 };
-/* Opens a file of /proc/self; -1 on failure. Such files belong to root if the process was root and
- * is not dumpable. */
+/* Becomes a process of this group whose memory no other process of its user can open: the kernel
+ * asks for the same real, effective and saved group (ptrace(2)), and the saved one is nobody's. For
+ * a process that may choose its groups. False: that failed. */
+bool surus_procfs_guard(gid_t group);
+/* Gives the saved group up. False: that failed. */
+bool surus_procfs_unguard(void);
+/* Opens a file of /proc/self; -1 on failure. If the process was root and is not dumpable, some of
+ * these files belong to root, and only a guarded process opens them: it is dumpable meanwhile. */
 int surus_procfs_open(const char *path);
 /* Whether this process has more than one thread. */
 bool surus_has_threads(void);

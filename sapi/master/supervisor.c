@@ -25,9 +25,11 @@
 #include "base/descriptors.h"
 #include "base/exit_status.h"
 #include "base/process_state.h"
+#include "base/procfs.h"
 #include "base/scoreboard.h"
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
+#include "master/inherited.h"
 #include "master/relearn.h"
 #include "php/opcache.h"
 #include "php/pcre_cache.h"
@@ -49,26 +51,6 @@ static bool draining; /* Surus has closed the request socket */
 static bool emptied; /* and no request is left */
 static int signals = -1; /* reports workers that exited */
 static char report[8192];
-
-/* Limits of this process when it began to fork workers. */
-static struct rlimit limits[RLIM_NLIMITS];
-
-static void read_limits(struct rlimit *found)
-{
-	for (int resource = 0; resource < RLIM_NLIMITS; resource++) {
-		getrlimit((__rlimit_resource_t)resource, &found[resource]);
-	}
-}
-
-/* Workers run as the same user, so they can change the limits of this process (prlimit(2)). All
- * workers forked afterwards would inherit them. */
-static bool has_other_limits(void)
-{
-	struct rlimit now[RLIM_NLIMITS] = {0};
-
-	read_limits(now);
-	return memcmp(now, limits, sizeof(now)) != 0;
-}
 
 /* Sends text and descriptors to Surus. If Surus has exited, the next poll shows it. */
 static void send_message(const char *text, size_t len, const int *fds, size_t count)
@@ -133,6 +115,9 @@ static bool fill(uint32_t index)
 		close(SURUS_FD_CONTROL);
 		close(signals);
 		surus_pcre_cache_close_trial();
+		if (!surus_engine_boots_in_prototype()) {
+			surus_procfs_unguard(); /* the others open more files first */
+		}
 		surus_process->line = &surus_lines[index];
 		atomic_store(&surus_lines[index].pid, (uint32_t)getpid());
 		surus_process->place = index;
@@ -324,10 +309,10 @@ static bool run(void)
 
 	while (!draining || !emptied || any_worker()) {
 		int wait = -1;
-		if (has_other_limits()) {
+		if (surus_inherited_has_changed()) {
 			fprintf(stderr,
-			        "surus-php: a script has changed the limits of the master process (prlimit); "
-			        "it exits and is replaced\n");
+			        "surus-php: a script has changed the limits, priority or CPUs of the master "
+			        "process (prlimit, nice, taskset); it exits and is replaced\n");
 			break;
 		}
 		if (!(draining && emptied) && fill_due(&wait)) {
@@ -417,7 +402,10 @@ bool surus_master_serve(void)
 
 	watch_control(false);
 	surus_signals_save();
-	read_limits(limits);
+	if (surus_engine_boots_in_prototype()) {
+		/* The application may change its own. */
+		surus_inherited_save();
+	}
 	sigemptyset(&ended);
 	sigaddset(&ended, SIGCHLD);
 	signals = signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK);

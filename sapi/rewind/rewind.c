@@ -104,7 +104,8 @@ void surus_rewind_snapshot(void)
 	unregister_rseq();
 	surus_heap_pad();
 	surus_chunks_record();
-	const char *why = surus_snapshot_take(maps, smaps, pagemap);
+	const char *why = pagemap < 0 ? "/proc/self/pagemap cannot be opened"
+	        : surus_snapshot_take(maps, smaps, pagemap);
 	close(smaps);
 	close(maps);
 	close(pagemap);
@@ -173,6 +174,9 @@ void surus_rewind_checkpoint(void)
 	int pagemap = surus_procfs_open("/proc/self/pagemap");
 	const char *why = surus_kernel_checkpoint();
 
+	if (!why && !surus_procfs_unguard()) {
+		why = "its saved group cannot be given up";
+	}
 	surus_syscall_watch_prepare();
 	surus_execution_time_prepare();
 	if (!why) {

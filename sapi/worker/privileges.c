@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/procfs.h"
 #include "base/settings.h"
 
 /* The groups of the user as numbers. NULL: no memory. */
@@ -44,9 +45,15 @@ bool surus_drop_privileges(void)
 	}
 	const char *failed = setgroups(count, supplementary) != 0 ? "setgroups"
 	                     : setgid(surus_settings.gid) != 0    ? "setgid"
-	                     : setuid(surus_settings.uid) != 0    ? "setuid"
 	                                                          : NULL;
 	free(supplementary);
+	/* If that fails, `rewind` works as `fork`, and says so. */
+	if (!failed) {
+		surus_procfs_guard(surus_settings.gid);
+	}
+	if (!failed && setuid(surus_settings.uid) != 0) {
+		failed = "setuid";
+	}
 	if (failed) {
 		fprintf(stderr,
 		        "surus-php: cannot become user %s (engine.user): %s: %m; start Surus as that user, "

@@ -16,6 +16,7 @@ use super::Plan;
 use super::cgi::server_vars;
 use super::external::command::{ProcessInputs, Starter};
 use super::external::furnish;
+use super::external::ini_files;
 use super::external::runtime_dir::OwnDir;
 use super::external::{Address, ProgramKind};
 use super::workers::generation;
@@ -76,6 +77,7 @@ pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf,
     let Plan::External { spec, .. } = plan else {
         bail!("this pool runs no installed PHP");
     };
+    ini_files::check(spec, groups)?;
     let own = furnish::furnish(spec, Some(front))?;
     let path = own.path("");
     let path = path.components().as_path().to_path_buf();

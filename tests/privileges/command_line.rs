@@ -37,7 +37,8 @@ pub fn compromised_front_end_cannot_start_probes_without_end() {
     set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     std::fs::write(dir.path().join("index.php"), "<?php").unwrap();
     let php = dir.path().join("php");
-    std::fs::write(&php, "#!/bin/sh\nexec sleep 60\n").unwrap();
+    let script = "#!/bin/sh\n[ \"$1\" != -i ] || exec php \"$@\"\nexec sleep 60\n";
+    std::fs::write(&php, script).unwrap();
     set_permissions(&php, Permissions::from_mode(0o755)).unwrap();
     let keeper = Command::new(std::env::current_exe().unwrap())
         .env("HOSTILE_SURUS_FRONT", dir.path())

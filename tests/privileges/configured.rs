@@ -172,12 +172,18 @@ pub fn every_process_of_surus_php_runs_as_phps_user() {
         let name = |pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let master = all.iter().find(|pid| name(**pid) == "surus master\n");
         let master = *master.unwrap();
-        for ids in ["Uid", "Gid"] {
-            let ids = status(master, ids);
+        for set in ["Uid", "Gid"] {
+            let ids = status(master, set);
+            let ids: Vec<_> = ids.split_whitespace().map(String::from).collect();
+            let saved = ids[2].clone();
+            // Its saved group is one without a name, so that scripts cannot open its memory or
+            // change its limits.
+            let mut others = ids.iter().enumerate().filter(|(index, _)| *index != 2);
             assert!(
-                ids.split_whitespace().all(|id| id == php.to_string()),
-                "{engine} {ids}"
+                others.all(|(_, id)| *id == php.to_string()) && saved != "0",
+                "{engine} {ids:?}"
             );
+            assert_eq!(saved == php.to_string(), set == "Uid", "{engine} {ids:?}");
         }
         assert_eq!(status(master, "CapPrm"), "0000000000000000");
         // Scripts of the same user can read neither its memory nor its environment.
@@ -215,6 +221,47 @@ pub fn ini_file_unreadable_to_php_is_rejected_with_its_name() {
         set_permissions(file, Permissions::from_mode(0o644)).unwrap();
         let surus = start(project.path(), &["--engine", "classic"], &[env]);
         assert_eq!(get(&surus, "/"), Some((200, "hello".into())));
+    }
+}
+
+/// An installed PHP would leave them out without a word.
+pub fn ini_file_unreadable_to_an_installed_php_is_rejected_with_its_name() {
+    if !is_root() {
+        return;
+    }
+    let settings = app(&[("php.ini", "memory_limit=111M\n"), ("more.ini", "")]);
+    let path = settings.path().display();
+    let named = format!("[engine]\nini_file = '{path}/php.ini'\n");
+    let directory = format!("[env]\nPHPRC = '{path}'\n");
+    let scanned = format!("[env]\nPHP_INI_SCAN_DIR = ':{path}'\n");
+    let project = app(&[("index.php", "<?php echo 'hello ', ini_get('memory_limit');")]);
+    for engine in ["cgi", "cli", "builtin", "fpm"] {
+        for (text, file, limit) in [
+            (&named, "php.ini", Some("111M")),
+            (&directory, "php.ini", Some("111M")),
+            (&scanned, "more.ini", None),
+        ] {
+            if engine == "fpm" && *text == named {
+                continue; // its master process reads it as root
+            }
+            let file = settings.path().join(file);
+            std::fs::write(project.path().join("surus.toml"), text).unwrap();
+            set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+            let log = Surus::spawn(project.path(), &["--engine", engine], &[]);
+            let log = log.err().unwrap_or_else(|| panic!("{engine} {text}"));
+            assert!(
+                log.contains("cannot read") && log.contains(&file.display().to_string()),
+                "{engine} {log}"
+            );
+            set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+            let surus = start(project.path(), &["--engine", engine], &[]);
+            let (_, body) = get(&surus, "/").unwrap();
+            assert!(body.starts_with("hello"), "{engine} {body}");
+            assert!(
+                limit.is_none_or(|limit| body.contains(limit)),
+                "{engine} {body}"
+            );
+        }
     }
 }
 
@@ -318,6 +365,51 @@ pub fn php_fpm_with_code_of_php_runs_it_without_root() {
     }
 }
 
+/// Libraries may read files that variables name, and files in HOME, when they are loaded.
+pub fn variables_of_the_configuration_reach_php_and_no_process_of_root() {
+    if !is_root() {
+        return;
+    }
+    let report = "<?php echo json_encode([getenv('ODD'), getenv('COIN'), getenv('HOME'),
+        getenv('USER'), getenv('EMPTY'), getenv('SURUS_POOL_0')]);";
+    let text = "[env]\nODD = 'a \"b\" ; ${HOME} \\ [x] = \u{e9}'\nCOIN = '$HOME'\nEMPTY = ''\n";
+    let project = app(&[("index.php", report), ("surus.toml", text)]);
+    // php-fpm overwrites its environment in memory by its title.
+    let environment = project.path().join("environment");
+    let program = project.path().join("php-fpm");
+    let script = format!(
+        "#!/bin/sh\nenv > {0}\nPATH=$PATH:/usr/sbin\n\
+         exec $(command -v php-fpm{1} || command -v php-fpm) \"$@\"\n",
+        environment.display(),
+        crate::common::php::minor()
+    );
+    std::fs::write(&program, script).unwrap();
+    set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    let env = [
+        ("HOME", "/root"),
+        ("SURUS_ENGINE_PHP_FPM", program.to_str().unwrap()),
+    ];
+    for (home, expected) in [("", "/var/www"), ("HOME = '/custom'\n", "/custom")] {
+        let file = project.path().join("surus.toml");
+        std::fs::write(file, format!("{text}{home}")).unwrap();
+        let surus = start(project.path(), &["--engine", "fpm"], &env);
+        let (_, body) = get(&surus, "/").unwrap();
+        let found: Vec<serde_json::Value> = serde_json::from_str(&body).unwrap();
+        let odd = "a \"b\" ; ${HOME} \\ [x] = \u{e9}";
+        let expected = serde_json::json!([odd, "$HOME", expected, "www-data", "", false]);
+        assert_eq!(serde_json::Value::from(found), expected);
+        let of_root = std::fs::read_to_string(&environment).unwrap();
+        let of_root: Vec<_> = of_root
+            .lines()
+            .filter_map(|pair| pair.split_once('='))
+            .collect();
+        assert!(of_root.contains(&("HOME", "/root")), "{of_root:?}");
+        for name in ["ODD", "COIN", "EMPTY"] {
+            assert!(of_root.iter().all(|(other, _)| *other != name), "{name}");
+        }
+    }
+}
+
 /// A copy of the sockets would accept connections for a php-fpm that has exited.
 pub fn keeper_keeps_no_socket_of_an_unprivileged_php_fpm() {
     if !is_root() {
@@ -339,6 +431,32 @@ pub fn keeper_keeps_no_socket_of_an_unprivileged_php_fpm() {
         let leads_to = std::fs::read_link(fd.unwrap().path()).unwrap_or_default();
         let leads_to = leads_to.to_string_lossy().into_owned();
         assert!(!of_fpm.contains(&leads_to), "{leads_to}");
+    }
+}
+
+/// The deadline of these requests is far away.
+pub fn killed_requests_of_a_stopped_php_fpm_hold_no_slot() {
+    if !is_root() {
+        return;
+    }
+    let stop = "<?php posix_kill(posix_getppid(), 19); posix_kill(getmypid(), 9);";
+    let holding = "<?php posix_kill(posix_getppid(), 19); proc_open('sleep 600', [], $pipes);
+        posix_kill(getmypid(), 9);";
+    let project = app(&[
+        ("index.php", "<?php echo 'hello';"),
+        ("stop.php", stop),
+        ("holding.php", holding),
+        ("surus.toml", ""),
+    ]);
+    chown(project.path(), Some(id_of("daemon")), None).unwrap();
+    let env = [("SURUS_HTTP_REQUEST_TIMEOUT", "3600s")];
+    let surus = start(project.path(), &["--engine", "fpm", "--workers", "1"], &env);
+    for path in ["/stop.php", "/holding.php"] {
+        let (status, _) = get(&surus, path).unwrap();
+        assert_eq!(status, 502, "{path} {}", surus.log());
+        until("another php-fpm serves", || {
+            get(&surus, "/").is_some_and(|(status, _)| status == 200)
+        });
     }
 }
 

@@ -18,6 +18,7 @@ mod hostile;
 mod keys;
 mod processes;
 mod server;
+mod siblings;
 mod signals;
 mod trust;
 
@@ -28,6 +29,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 type Test = (&'static str, fn());
 
 const TESTS: &[Test] = &[
+    (
+        "memory_of_workers_cannot_be_opened_by_other_workers",
+        siblings::memory_of_workers_cannot_be_opened_by_other_workers,
+    ),
+    (
+        "limits_of_opener_and_master_process_cannot_be_changed_by_php",
+        siblings::limits_of_opener_and_master_process_cannot_be_changed_by_php,
+    ),
     (
         "front_end_started_by_root_has_no_privileges",
         processes::front_end_started_by_root_has_no_privileges,
@@ -195,6 +204,14 @@ const TESTS: &[Test] = &[
         configured::keeper_keeps_no_socket_of_an_unprivileged_php_fpm,
     ),
     (
+        "killed_requests_of_a_stopped_php_fpm_hold_no_slot",
+        configured::killed_requests_of_a_stopped_php_fpm_hold_no_slot,
+    ),
+    (
+        "variables_of_the_configuration_reach_php_and_no_process_of_root",
+        configured::variables_of_the_configuration_reach_php_and_no_process_of_root,
+    ),
+    (
         "stopped_php_fpm_is_replaced",
         configured::stopped_php_fpm_is_replaced,
     ),
@@ -209,6 +226,10 @@ const TESTS: &[Test] = &[
     (
         "ini_file_unreadable_to_php_is_rejected_with_its_name",
         configured::ini_file_unreadable_to_php_is_rejected_with_its_name,
+    ),
+    (
+        "ini_file_unreadable_to_an_installed_php_is_rejected_with_its_name",
+        configured::ini_file_unreadable_to_an_installed_php_is_rejected_with_its_name,
     ),
     (
         "compromised_front_end_cannot_change_the_disabled_functions",

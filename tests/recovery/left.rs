@@ -254,6 +254,40 @@ fn changed_stderr_flags_do_not_reach_other_requests() {
     }
 }
 
+/// A script has the user of the master process, so it can change its scheduling.
+#[test]
+fn changed_scheduling_of_the_master_process_reaches_no_request() {
+    let boot = "surus_serve(function () {
+            if (isset($_GET['change'])) {
+                shell_exec($_GET['change'] . ' ' . posix_getppid());
+            }
+            $own = fn ($name) => file_get_contents(\"/proc/self/$name\");
+            $fields = explode(' ', preg_replace('/.*\\) /', '', $own('stat')));
+            preg_match('/Cpus_allowed_list:\\s*(\\S+)/', $own('status'), $cpus);
+            echo $fields[16], ' ', $fields[38], ' ', $cpus[1], ' ', trim($own('oom_score_adj')),
+                ' ', trim(shell_exec('ionice'));
+        });";
+    for engine in ["worker", "fork", "rewind"] {
+        for change in [
+            "renice -n 19 -p",
+            "chrt -b -p 0",
+            "taskset -p 1",
+            "ionice -c 3 -p",
+            "choom -n 999 -p",
+        ] {
+            let site = try_booted(engine, boot, &["--workers", "2"], &[])
+                .unwrap_or_else(|log| panic!("{engine}: {log}"));
+            let before = site.get("/hello.php").body;
+            assert!(before.split(' ').count() > 3, "{before}");
+            site.get(&format!("/hello.php?change={}", change.replace(' ', "%20")));
+            site.workers().iter().for_each(|pid| kill(*pid, "KILL"));
+            until("requests are scheduled as before", || {
+                (0..20).all(|_| site.get("/hello.php").body == before)
+            });
+        }
+    }
+}
+
 /// A script has the user of the master process, so it can change its limits.
 #[test]
 fn changed_limits_of_the_master_process_reach_no_request() {
@@ -272,12 +306,18 @@ fn changed_limits_of_the_master_process_reach_no_request() {
                 echo file_put_contents(__DIR__ . '/writable/file', 'x'), count(scandir('.')) > 0;
             }
         });";
-    for engine in ["fork", "rewind"] {
+    // The kernel asks for the same groups, and the master process has another saved one.
+    let changed = if surus_sys::process::is_root() {
+        "-1"
+    } else {
+        "0"
+    };
+    for engine in ["worker", "fork", "rewind"] {
         for (limit, to) in [(FILE_SIZE, 0), (PROCESSES, 0), (DESCRIPTORS, 3)] {
             let site = try_booted(engine, boot, &["--workers", "2"], &ffi)
                 .unwrap_or_else(|log| panic!("{engine}: {log}"));
-            let changed = site.get(&format!("/hello.php?limit={limit}&to={to}"));
-            assert_eq!(changed.body, "0", "{engine}: {limit}");
+            let answer = site.get(&format!("/hello.php?limit={limit}&to={to}"));
+            assert_eq!(answer.body, changed, "{engine}: {limit}");
             // Without waiting for a child, the master process does not look.
             site.workers().iter().for_each(|pid| kill(*pid, "KILL"));
             until("requests are answered as before", || {

@@ -108,6 +108,61 @@ fn booting_master_process_that_is_stopped_is_resumed_or_replaced() {
     }
 }
 
+/// `worker` boots in its workers. Without a check, requests would wait for engine.boot_timeout.
+#[test]
+fn booting_worker_that_is_stopped_is_resumed_or_replaced() {
+    let dir = app();
+    let hold = dir.path().join("hold");
+    let boot = format!(
+        "while (file_exists('{}')) {{ clearstatcache(); usleep(1000); }} {BOOT}",
+        hold.display()
+    );
+    let env = [("SURUS_ENGINE_BOOT_TIMEOUT", "600s")];
+    let site = boot_in(dir, "worker", &boot, &["--workers", "1"], &env).unwrap();
+    let child = |master: u32| -> u32 {
+        let path = format!("/proc/{master}/task/{master}/children");
+        let children = std::fs::read_to_string(path).unwrap_or_default();
+        let first = children.split_whitespace().next();
+        first.and_then(|pid| pid.parse().ok()).unwrap_or(0)
+    };
+    let stop = |pid: u32| {
+        let mut kill = std::process::Command::new("kill");
+        kill.args(["-STOP", &pid.to_string()]).status().unwrap();
+    };
+    // The successor of a worker, which no other one replaces while a request waits.
+    let (master, worker) = (site.template(), site.workers()[0]);
+    std::fs::write(&hold, "").unwrap();
+    kill(worker, "KILL");
+    let mut booting = 0;
+    until("another worker boots", || {
+        booting = child(master);
+        booting != 0 && booting != worker
+    });
+    stop(booting);
+    let waiting = site.begin("/hello.php");
+    until("it is killed", || !lives(booting));
+    std::fs::remove_file(&hold).unwrap();
+    assert_eq!(waiting.join().unwrap().unwrap().body, "hello");
+    // The worker of another generation.
+    std::fs::write(&hold, "").unwrap();
+    kill(master, "KILL");
+    until("another one boots", || {
+        let other = site.template();
+        booting = if other == master { 0 } else { child(other) };
+        booting != 0
+    });
+    stop(booting);
+    until("it is resumed", || {
+        site.surus.log().contains("while PHP booted; resumed")
+    });
+    until("it is killed", || {
+        stop(booting);
+        !lives(booting)
+    });
+    std::fs::remove_file(&hold).unwrap();
+    assert_eq!(site.get("/hello.php").body, "hello");
+}
+
 #[test]
 fn master_process_killed_by_a_script_is_replaced() {
     // The second one is a real-time signal, which few programs know.

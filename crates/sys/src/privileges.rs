@@ -55,9 +55,16 @@ pub fn lacking() -> io::Result<Vec<&'static str>> {
     Ok(lacking.map(|(_, name)| *name).collect())
 }
 
+/// Saved groups of processes that other processes of the same user must not touch: the kernel
+/// lets those open memory (ptrace(2)) and change limits (prlimit(2)) only if all three groups are
+/// theirs. Groups without a name and without files; a user namespace may lack the first one. As in
+/// sapi/base/procfs.c.
+const GUARDS: [u32; 2] = [u32::MAX - 18, 65_533];
+
 /// Makes this process run as `identity` without capabilities. It can never gain rights
-/// (`no_new_privs`), and only root can inspect it (not dumpable, no core dumps). The process must
-/// be single-threaded. Returns whether the capability bounding set was cleared, too.
+/// (`no_new_privs`), and only root can inspect it (not dumpable, no core dumps) or change its
+/// limits. The process must be single-threaded. Returns whether the capability bounding set was
+/// cleared, too.
 pub fn give_up(identity: &Identity) -> io::Result<bool> {
     let mut is_bounded = true;
     for capability in 0..CAPABILITIES {
@@ -76,7 +83,14 @@ pub fn give_up(identity: &Identity) -> io::Result<bool> {
         let groups = &identity.groups;
         Errno::result(libc::setgroups(groups.len(), groups.as_ptr()))?;
         let (uid, gid) = (identity.uid, identity.gid);
-        Errno::result(libc::setresgid(gid, gid, gid))?;
+        let guards = GUARDS.into_iter().filter(|guard| *guard != gid);
+        for saved in guards.chain([gid]) {
+            match Errno::result(libc::setresgid(gid, gid, saved)) {
+                Ok(_) => break,
+                Err(error) if saved == gid => return Err(error.into()),
+                Err(_) => {}
+            }
+        }
         Errno::result(libc::setresuid(uid, uid, uid))?;
     }
     // Kernels without ambient capabilities have none to clear.

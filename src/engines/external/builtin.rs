@@ -96,6 +96,7 @@ impl Inner {
             old.daemon.ended().await;
         }
         let (daemon, output) = Daemon::start(&self.launch).await?;
+        let _watch = daemon.kill_if_stopped();
         let (to, mut started) = oneshot::channel();
         let mut to = Some(to);
         let words = FirstLines::default();

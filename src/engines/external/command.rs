@@ -115,10 +115,7 @@ impl Starter {
         let mut env = environment(spec);
         // An empty name means PHP's compiled-in directory. Surus's own variable applies, as for
         // surus-php.
-        let named = env.get(OsStr::new(SCANNED)).cloned();
-        let mut scanned = named
-            .or_else(|| std::env::var_os(SCANNED))
-            .unwrap_or_default();
+        let mut scanned = scanned(&env).unwrap_or_default();
         scanned.push(":");
         scanned.push(home.ini());
         env.insert(SCANNED.into(), scanned);
@@ -292,11 +289,22 @@ pub fn nothing() -> io::Result<OwnedFd> {
 /// Directories with ini files, separated by colons (PHP manual, "The configuration file").
 const SCANNED: &str = "PHP_INI_SCAN_DIR";
 
-/// The same environment as for surus-php's workers.
-fn environment(spec: &Spec) -> BTreeMap<OsString, OsString> {
+/// The directories that a variable names.
+pub fn scanned(env: &BTreeMap<OsString, OsString>) -> Option<OsString> {
+    let named = env.get(OsStr::new(SCANNED)).cloned();
+    named.or_else(|| std::env::var_os(SCANNED))
+}
+
+/// The same environment as for surus-php's workers. Variables of the configuration, which may name
+/// files of PHP's user, do not act on a process of root.
+pub fn environment(spec: &Spec) -> BTreeMap<OsString, OsString> {
     let mut env: BTreeMap<OsString, OsString> = std::env::vars_os()
         .filter(|(name, _)| !spec.clear_env || name == "USER" || name == "HOME")
         .collect();
+    if fpm_master::is_roots(spec) {
+        env.extend(fpm_master::carriers(spec));
+        return env;
+    }
     if let Some(user) = &spec.user {
         env.insert("USER".into(), user.name.clone().into());
         env.insert("HOME".into(), user.home.clone().into());

@@ -9,6 +9,7 @@ use anyhow::Context;
 use surus_sys::process;
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use super::command::{Launch, ProcessInputs, nothing};
@@ -165,11 +166,11 @@ impl Daemon {
         self.state.killed.cancel();
     }
 
-    /// Kills the process as soon as a signal has stopped it for about a second. For one that takes
-    /// no requests itself, so that no deadline notices.
-    pub fn kill_if_stopped(&self) {
+    /// Kills the process as soon as a signal has stopped it for about a second, until the returned
+    /// handle is dropped. For one that serves no request, so that no deadline notices.
+    pub fn kill_if_stopped(&self) -> AbortOnDropHandle<()> {
         let (pid, state) = (self.pid, self.state.clone());
-        tokio::spawn(async move {
+        AbortOnDropHandle::new(tokio::spawn(async move {
             tokio::select! {
                 () = state.ended.cancelled() => {}
                 () = stays_stopped(pid) => {
@@ -177,7 +178,7 @@ impl Daemon {
                     state.killed.cancel();
                 }
             }
-        });
+        }))
     }
 
     /// Stops the process and waits for its exit.

@@ -80,8 +80,8 @@ impl Fpm {
         let launch = command::Launch::new(spec, &home)?;
         let (daemon, output) = Daemon::start(&launch).await?;
         // A script can stop the master process only if that runs as PHP's user.
-        if spec.user.is_none() || fpm_master::is_unprivileged(spec) {
-            daemon.kill_if_stopped();
+        if !fpm_master::is_roots(spec) {
+            daemon.kill_if_stopped().detach();
         }
         let words = FirstLines::default();
         let log = tokio::spawn(php_log::follow_master(

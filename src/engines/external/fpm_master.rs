@@ -1,6 +1,7 @@
 //! Prepares the start of php-fpm's master process: its configuration, user and sockets.
 
-use std::ffi::OsString;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs::Permissions;
 use std::io;
@@ -9,11 +10,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use tracing::info;
 
-use super::Spec;
 use super::runtime_dir::OwnDir;
+use super::{ProgramKind, Spec};
 
 /// The socket of a pool in its directory.
 pub fn socket(index: usize) -> String {
@@ -26,6 +27,36 @@ pub fn socket(index: usize) -> String {
 pub fn is_unprivileged(spec: &Spec) -> bool {
     let is_other = spec.user.as_ref().is_some_and(|user| user.uid != 0);
     is_other && (spec.is_replaceable || names_code(spec))
+}
+
+/// Whether php-fpm's master process is root, and only its children are PHP's user's.
+pub fn is_roots(spec: &Spec) -> bool {
+    let is_other = spec.user.as_ref().is_some_and(|user| user.uid != 0);
+    spec.way == ProgramKind::Fpm && is_other && !is_unprivileged(spec)
+}
+
+/// The variables of the children of a master process that is root: name, and value. Libraries in
+/// the master process read none of them, because there they have [other names](carriers).
+fn variables(spec: &Spec) -> BTreeMap<&str, &OsStr> {
+    let mut all = BTreeMap::new();
+    if let Some(user) = &spec.user {
+        all.insert("USER", OsStr::new(&user.name));
+        all.insert("HOME", user.home.as_os_str());
+    }
+    let set = spec.env.iter();
+    all.extend(set.map(|(name, value)| (name.as_str(), OsStr::new(value))));
+    all
+}
+
+fn carrier(index: usize) -> String {
+    format!("SURUS_POOL_{index}")
+}
+
+/// The variables by which the master process gets the values of [`variables`]. php-fpm's
+/// configuration could not express every value.
+pub fn carriers(spec: &Spec) -> impl Iterator<Item = (OsString, OsString)> {
+    let values = variables(spec).into_values().enumerate();
+    values.map(|(index, value)| (carrier(index).into(), value.into()))
 }
 
 /// Whether the pool's settings or variables name files from which php-fpm's master process takes
@@ -105,9 +136,14 @@ pub fn configuration(spec: &Spec, home: &OwnDir) -> anyhow::Result<String> {
             text,
             "[{index}]\nlisten = {socket}\nlisten.mode = 0600\n\
              pm = static\npm.max_children = 1\npm.max_requests = {}\n\
-             clear_env = no\ncatch_workers_output = yes\ndecorate_workers_output = no\n\
+             clear_env = {}\ncatch_workers_output = yes\ndecorate_workers_output = no\n\
              security.limit_extensions =\n",
-            spec.max_requests
+            spec.max_requests,
+            if is_roots(spec) && spec.clear_env {
+                "yes"
+            } else {
+                "no"
+            }
         )?;
         if is_unprivileged(spec) {
             continue;
@@ -117,6 +153,16 @@ pub fn configuration(spec: &Spec, home: &OwnDir) -> anyhow::Result<String> {
         }
         if let Some(user) = &spec.user {
             write!(text, "user = {}\ngroup = {}\n", user.uid, user.gid)?;
+        }
+        let names = is_roots(spec).then(|| variables(spec).into_keys());
+        for (index, name) in names.into_iter().flatten().enumerate() {
+            ensure!(
+                name.bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte)),
+                "php-fpm cannot pass on a variable named {name:?} ([env]); use letters, digits \
+                 and underscores"
+            );
+            writeln!(text, "env[{name}] = ${}", carrier(index))?;
         }
     }
     Ok(text)

@@ -12,6 +12,7 @@ mod file_names;
 mod fpm;
 mod fpm_master;
 pub(super) mod furnish;
+pub mod ini_files;
 mod process;
 pub mod roadrunner;
 pub(super) mod runtime_dir;

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::memory::{Memory, Share};
+use super::pcre_syntax;
 use super::translate::{BOUNDARY, NO_BOUNDARY, translate};
 
 /// Backtracking steps after which the result is undecided; takes some milliseconds.
@@ -64,6 +65,7 @@ impl Pattern {
             });
         }
         let pcre = latin(pcre);
+        pcre_syntax::check(&pcre)?;
         let (text, backtracks) = translate(&pcre, "\\b", "\\B")?;
         if !backtracks && let Some((regex, size)) = linear(&text, ignore_case) {
             return Ok(Pattern {
@@ -221,7 +223,7 @@ mod tests {
         for (pattern, text, expected) in [
             (r"(\<|%3C).*script.*(\>|%3E)", "a<script>", true),
             (r"(\<|%3C).*script.*(\>|%3E)", "a script ", false),
-            (r"[\w-.]+@", "a.b-c@", true),
+            (r"[\w.-]+@", "a.b-c@", true),
             (r"^[^[]+$", "abc", true),
             (r"^[^[]+$", "a[c", false),
             (r"[]a]", "]", true),
@@ -329,6 +331,8 @@ mod tests {
             r"(?#x)a",
             r"\Qa\E",
             r"*",
+            r"a**",
+            r"[\w-.]",
         ] {
             assert!(
                 Pattern::new(pattern, false, &Memory::default()).is_err(),

@@ -180,7 +180,9 @@ impl Redirect {
                 Some(false) => Led::Nowhere,
                 None => Led::Unknown,
                 Some(true) => {
-                    let groups = pattern.groups(path).unwrap_or_default();
+                    let Some(groups) = pattern.groups(path) else {
+                        return Led::Unknown;
+                    };
                     let to = with_groups(&self.to, path, &groups);
                     let end = to.find(['?', '#']).unwrap_or(to.len());
                     led(format!("{}{}", escaped(&to[..end]), &to[end..]))
@@ -248,7 +250,9 @@ impl SetEnvIf {
             Some(true) => {
                 let value = value.unwrap_or_default();
                 let groups = self.pattern.as_ref().and_then(|one| one.groups(&value));
-                let groups = groups.unwrap_or_default();
+                let Some(groups) = groups else {
+                    return self.doubt(env);
+                };
                 for (name, text) in &self.sets {
                     match text {
                         Some(text) => env.set(name, with_groups(text, &value, &groups)),

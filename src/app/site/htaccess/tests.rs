@@ -123,6 +123,64 @@ fn unevaluable_rule_denies_its_urls_and_exempts_none() {
     assert_eq!(read(rules).problems.len(), 4);
 }
 
+/// Apache answers 500 for such a file.
+#[test]
+fn pattern_that_pcre_rejects_denies_and_is_reported_wherever_it_stands() {
+    for pattern in [
+        "a**",
+        "^*",
+        r"[\w-.]",
+        r"[a-\d]",
+        "[[:foo:]]",
+        "a{3,2}",
+        "(?u)a",
+        r"\p{L}",
+    ] {
+        for (line, place) in [
+            (
+                1,
+                "<FilesMatch \"PATTERN\">\nRequire all denied\n</FilesMatch>",
+            ),
+            (1, "<Files ~ \"PATTERN\">\nDeny from all\n</Files>"),
+            (
+                2,
+                "Require all denied\n<FilesMatch \"PATTERN\">\nRequire all granted\n</FilesMatch>",
+            ),
+            (2, "RewriteEngine On\nRewriteRule PATTERN - [F]"),
+            (2, "RewriteEngine On\nRewriteRule !PATTERN - [F]"),
+            (
+                2,
+                "RewriteEngine On\nRewriteRule PATTERN - [L]\nRewriteRule ^ - [F]",
+            ),
+            (
+                2,
+                "RewriteEngine On\nRewriteCond %{REQUEST_URI} PATTERN\nRewriteRule ^ - [F]",
+            ),
+            (1, "RedirectMatch 403 PATTERN"),
+            (
+                1,
+                "SetEnvIf Request_URI PATTERN x\nOrder allow,deny\nAllow from all\nDeny from env=x",
+            ),
+            (1, "SetEnvIf Request_URI PATTERN x\nRequire env x"),
+            (1, "BrowserMatch PATTERN x\nRequire env x"),
+            (1, "<IfVersion ~ PATTERN>\nRequire all denied\n</IfVersion>"),
+        ] {
+            let text = place.replace("PATTERN", pattern);
+            let dir = tempfile::tempdir().unwrap();
+            fs::write(dir.path().join("a.txt"), "").unwrap();
+            fs::write(dir.path().join(".htaccess"), &text).unwrap();
+            let site = Site::open(dir.path(), &Settings::default(), None).unwrap();
+            let found = site.resolve("/a.txt");
+            assert!(matches!(found, Resolution::Denied(_)), "{text}");
+            let problems = read(&text).problems;
+            assert!(
+                problems.iter().any(|one| one.line == line && one.closes),
+                "{text} {problems:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn too_long_or_unreadable_file_denies() {
     let dir = tempfile::tempdir().unwrap();

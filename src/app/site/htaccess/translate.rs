@@ -130,7 +130,7 @@ fn push_literal(out: &mut String, c: char) {
 }
 
 /// Whether the text behind a brace is a quantifier: `{2}`, `{2,}` or `{2,3}`.
-fn is_quantifier(rest: &str) -> bool {
+pub(super) fn is_quantifier(rest: &str) -> bool {
     let Some((inside, _)) = rest.split_once('}') else {
         return false;
     };

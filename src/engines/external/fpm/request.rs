@@ -2,12 +2,12 @@
 
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use surus_sys::process;
 
 use super::super::connection::Stream;
 use super::super::daemon::Daemon;
@@ -135,10 +135,10 @@ impl FastCgi {
         }
     }
 
-    /// Whether the event's process has exited.
+    /// Whether the event's process has exited. php-fpm reaps it only while it is not stopped.
     fn is_gone(&self) -> bool {
         let is_known = self.fpm.daemon.is_some() && self.pid != 0;
-        is_known && !Path::new(&format!("/proc/{}", self.pid)).exists()
+        is_known && matches!(process::state(self.pid), None | Some('Z' | 'X'))
     }
 }
 

@@ -66,6 +66,7 @@ impl Worker {
         let (stderr, their_stderr) = std::io::pipe().context("cannot create a pipe")?;
         let stdio = [their_stdin.into(), their_stdout.into(), their_stderr.into()];
         let daemon = Daemon::start_with(launch, ProcessInputs::default(), stdio).await?;
+        let _watch = daemon.kill_if_stopped();
         let relay = Relay::Pipes(
             pipe::Sender::from_owned_fd(stdin.into())?,
             pipe::Receiver::from_owned_fd(stdout.into())?,
@@ -93,6 +94,7 @@ impl Worker {
         };
         let stdio = [their_stdin.into(), theirs.into(), stderr.into()];
         let daemon = Daemon::start_with(launch, inputs, stdio).await?;
+        let _watch = daemon.kill_if_stopped();
         let output = pipe::Receiver::from_owned_fd(output.into())?;
         let pid = daemon.pid;
         let mut worker = Worker::new(daemon, Relay::None, output);

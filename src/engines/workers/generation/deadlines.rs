@@ -210,8 +210,12 @@ impl Sweeper {
         }
         self.suspects.sweep(&shared);
         let (oldest, claimed) = (survey.oldest, survey.claimed);
-        if self.stuck.sweep(&shared, oldest, claimed, self.limits.boot) {
-            for (worker, pid) in self.stopped.of(shared.without_event()) {
+        let is_stuck = self.stuck.sweep(&shared, oldest, claimed, self.limits.boot);
+        if oldest.is_some() {
+            let mut free = shared.without_event();
+            // Others may be about to take the request.
+            free.retain(|(worker, _)| is_stuck || shared.boots(*worker, self.limits.boot));
+            for (worker, pid) in self.stopped.of(free) {
                 warn!(
                     pid = pid.get(),
                     "a worker was stopped (SIGSTOP) while requests wait; killed"

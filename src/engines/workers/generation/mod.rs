@@ -156,7 +156,10 @@ impl Generation {
             }
             tokio::select! {
                 () = self.shared.changed.notified() => {}
-                _ = checks.tick() => stopped.check_boot(&self.shared),
+                _ = checks.tick() => {
+                    stopped.check_boot(&self.shared);
+                    stopped.check_booting_workers(&self.shared);
+                }
                 // If no process can announce itself any more, the master process is about to report
                 // their exits.
                 said = waiting.receive(&mut word), if listening => {

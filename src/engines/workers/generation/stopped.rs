@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tracing::{error, warn};
 
 use super::state::GenerationState;
+use crate::engines::workers::exit_reason::Killed;
 use crate::launcher::{Pid, ProcessSignal};
 
 /// The interval of checks.
@@ -36,6 +37,8 @@ pub struct Stopped {
     since: Option<Instant>,
     /// Since when each check has found it held by a debugger.
     traced_since: Option<Instant>,
+    /// Workers that were resumed during the boot.
+    resumed: Vec<u32>,
 }
 
 impl Stopped {
@@ -120,6 +123,33 @@ impl Stopped {
         self.since.get_or_insert_with(Instant::now);
         if let Err(error) = shared.signal_master(pid, which) {
             error!(pid, %error, "cannot signal the master process");
+        }
+    }
+
+    /// Resumes workers that are stopped while the generation boots, and kills those that are
+    /// stopped again, so that the boot fails at once.
+    pub fn check_booting_workers(&mut self, shared: &GenerationState) {
+        for (worker, pid) in shared.without_event() {
+            if find(pid.get()) != Found::Stopped {
+                continue;
+            }
+            shared.repaired("worker_stopped");
+            if self.resumed.contains(&pid.get()) {
+                error!(
+                    pid = pid.get(),
+                    "a worker was stopped again while PHP booted; killed"
+                );
+                shared.kill(worker, &pid, Killed::Suspended);
+                continue;
+            }
+            self.resumed.push(pid.get());
+            warn!(
+                pid = pid.get(),
+                "a worker was stopped (SIGSTOP) while PHP booted; resumed"
+            );
+            if let Err(error) = pid.resume() {
+                error!(pid = pid.get(), %error, "cannot signal the worker");
+            }
         }
     }
 

@@ -1,0 +1,277 @@
+//! Rejects patterns that PCRE rejects, so that Apache answers 500, and other engines accept.
+
+use super::translate::is_quantifier;
+
+/// The largest number of repetitions.
+const MOST: u32 = 65_535;
+
+const POSIX_NAMES: [&str; 14] = [
+    "alpha", "lower", "upper", "alnum", "ascii", "blank", "cntrl", "digit", "graph", "print",
+    "punct", "space", "word", "xdigit",
+];
+
+/// The error says what PCRE does not accept. Errors that other engines find, too, are not looked
+/// for.
+pub(super) fn check(pcre: &str) -> Result<(), String> {
+    let mut at = 0;
+    // Whether a quantifier may follow.
+    let mut is_repeatable = false;
+    while let Some(c) = pcre[at..].chars().next() {
+        let rest = &pcre[at + c.len_utf8()..];
+        at += c.len_utf8();
+        match c {
+            '\\' => {
+                let Some(escaped) = rest.chars().next() else {
+                    return Ok(());
+                };
+                at += escaped.len_utf8();
+                if escaped == 'x' && rest[1..].starts_with('{') {
+                    at += rest[1..].find('}').map_or(0, |end| end + 1);
+                }
+                is_repeatable = !"bBAZzGK".contains(escaped);
+            }
+            '[' => {
+                at += class(rest)?;
+                is_repeatable = true;
+            }
+            '(' => {
+                let Some(length) = open(rest)? else {
+                    return Ok(());
+                };
+                at += length;
+                is_repeatable = false;
+            }
+            '*' | '+' | '?' => {
+                at += after_quantifier(is_repeatable, c, rest)?;
+                is_repeatable = false;
+            }
+            '{' if is_quantifier(rest) => {
+                let inside = rest.split('}').next().unwrap_or_default();
+                numbers(inside)?;
+                at += inside.len() + 1;
+                at += after_quantifier(is_repeatable, c, &pcre[at..])?;
+                is_repeatable = false;
+            }
+            c => is_repeatable = !"|^$".contains(c),
+        }
+    }
+    Ok(())
+}
+
+/// The length of the sign that makes a quantifier lazy or possessive.
+fn after_quantifier(is_repeatable: bool, sign: char, rest: &str) -> Result<usize, String> {
+    match is_repeatable {
+        true => Ok(usize::from(rest.starts_with(['?', '+']))),
+        false => Err(format!("`{sign}` follows nothing that can be repeated")),
+    }
+}
+
+/// The content of a quantifier's braces.
+fn numbers(inside: &str) -> Result<(), String> {
+    let mut numbers = Vec::new();
+    for text in inside.split(',').filter(|text| !text.is_empty()) {
+        match text.parse::<u32>() {
+            Ok(number) if number <= MOST => numbers.push(number),
+            _ => return Err(format!("{{{inside}}} repeats more than {MOST} times")),
+        }
+    }
+    match numbers.is_sorted() {
+        true => Ok(()),
+        false => Err(format!(
+            "the numbers of {{{inside}}} are in the wrong order"
+        )),
+    }
+}
+
+/// The length of what belongs to an opening parenthesis: all of `(?i)`, for example. None if spaces
+/// and comments are ignored from there on, which is not followed.
+fn open(rest: &str) -> Result<Option<usize>, String> {
+    let Some(inside) = rest.strip_prefix('?') else {
+        return Ok(Some(0));
+    };
+    for begin in [":", "|", ">", "=", "!", "<=", "<!"] {
+        if inside.starts_with(begin) {
+            return Ok(Some(1 + begin.len()));
+        }
+    }
+    // Names, conditions, calls and comments, which other engines check or do not have.
+    if inside.starts_with(|c: char| "<'P(&#RC+".contains(c) || c.is_ascii_digit()) {
+        let end = inside.find([')', '>']).map_or(inside.len(), |end| end + 1);
+        return Ok(Some(1 + end));
+    }
+    let length = inside.find(|c| !"imsxnJU^-".contains(c));
+    let (options, end) = inside.split_at(length.unwrap_or(inside.len()));
+    match end.chars().next() {
+        Some(')' | ':') if options.contains('x') => Ok(None),
+        Some(')' | ':') => Ok(Some(2 + options.len())),
+        Some(other) => Err(format!("`{other}` cannot follow `(?{options}`")),
+        None => Ok(Some(1 + options.len())),
+    }
+}
+
+/// The end of `[:alpha:]` and the like, without the first bracket (`check_posix_syntax` of PCRE):
+/// the sign, the text between, and the length.
+fn posix(text: &str) -> Option<(char, &str, usize)> {
+    let sign = text.chars().next().filter(|c| ":.=".contains(*c))?;
+    let inside = &text[1..];
+    let mut chars = inside.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let next = chars.peek().map(|(_, next)| *next)?;
+        if c == '\\' && (next == ']' || next == '\\') {
+            chars.next();
+        } else if c == ']' || (c == '[' && next == sign) {
+            return None;
+        } else if c == sign && next == ']' {
+            return Some((sign, &inside[..at], at + 3));
+        }
+    }
+    None
+}
+
+/// What stands before a place in a class.
+#[derive(PartialEq, Eq)]
+enum Before {
+    /// Nothing, or the end of a range.
+    Nothing,
+    /// A character, which a range can begin with.
+    Single,
+    /// The dash of a range.
+    Dash,
+    /// Several characters, such as `\d`.
+    Many,
+}
+
+/// Reads a class behind its `[`. Returns its length.
+fn class(text: &str) -> Result<usize, String> {
+    if let Some((sign, inside, _)) = posix(text) {
+        return Err(format!(
+            "`[{sign}{inside}{sign}]` stands outside of a class"
+        ));
+    }
+    let mut at = usize::from(text.starts_with('^'));
+    let begin = at;
+    let mut before = Before::Nothing;
+    while let Some(c) = text[at..].chars().next() {
+        let rest = &text[at + c.len_utf8()..];
+        let mut length = c.len_utf8();
+        let mut is_many = false;
+        match c {
+            ']' if at > begin => return Ok(at + 1),
+            '[' => {
+                if let Some((sign, name, used)) = posix(rest) {
+                    let name = name.strip_prefix('^').unwrap_or(name);
+                    if sign != ':' || !POSIX_NAMES.contains(&name) {
+                        return Err(format!("`[{sign}{name}{sign}]` is not known"));
+                    }
+                    length += used;
+                    is_many = true;
+                }
+            }
+            '\\' => {
+                let Some(escaped) = rest.chars().next() else {
+                    return Ok(text.len());
+                };
+                length += escaped.len_utf8();
+                if escaped == 'x' && rest[1..].starts_with('{') {
+                    length += rest[1..].find('}').map_or(0, |end| end + 1);
+                } else if escaped == 'x' {
+                    let digits = rest[1..].bytes().take(2);
+                    length += digits.take_while(u8::is_ascii_hexdigit).count();
+                }
+                is_many = "dDwWsShHvV".contains(escaped);
+            }
+            '-' if before == Before::Single && !rest.starts_with(']') => {
+                before = Before::Dash;
+                at += 1;
+                continue;
+            }
+            _ => {}
+        }
+        if is_many {
+            let behind = &text[at + length..];
+            if before == Before::Dash || (behind.starts_with('-') && !behind.starts_with("-]")) {
+                let item = &text[at..at + length];
+                return Err(format!(
+                    "`{item}` cannot begin or end a range; write the dash as \\-"
+                ));
+            }
+        }
+        before = match before {
+            _ if is_many => Before::Many,
+            Before::Dash => Before::Nothing,
+            _ => Before::Single,
+        };
+        at += length;
+    }
+    Ok(text.len())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::check;
+
+    /// Each was tried with PCRE2 10.42.
+    #[test]
+    fn patterns_are_rejected_as_by_pcre() {
+        for pattern in [
+            "a**",
+            "^*",
+            "$?",
+            r"\b+",
+            "a+?+",
+            "a{2}{3}",
+            "(?i)*",
+            "a|*",
+            "(*)",
+            "a{3,2}",
+            "a{70000}",
+            r"[a-\d]",
+            r"[\w-.]",
+            "[[:alpha:]-z]",
+            "[[:foo:]]",
+            "[[.a.]]",
+            "[:alpha:]",
+            "(?u)a",
+        ] {
+            assert!(check(pattern).is_err(), "{pattern}");
+        }
+        for pattern in [
+            "",
+            "a*?",
+            "a++",
+            "a{2,}+",
+            "(a)*",
+            "(?=a)*",
+            "(?:)*",
+            "()*",
+            "{,3}",
+            "a{,3}",
+            "a{x}",
+            "^.*$",
+            r"\.+",
+            r"\x{41}{2}",
+            r"[\w-]",
+            r"[-\w]",
+            "[a-z-9]",
+            "[]-a]",
+            r"[\x41-\x5a]+",
+            "[[:^alpha:]]+",
+            "[^]]*",
+            "(?i)a",
+            "(?i:a)+",
+            "(?<n>a)+",
+            "(?P<n>a)",
+            "(?s-i:a)",
+            "[[:a]",
+            r"[a\]",
+            "(?x) # (*",
+            r"a\",
+            "[[=a]",
+            "é+",
+            "[é-ü]",
+        ] {
+            check(pattern).unwrap();
+        }
+    }
+}
