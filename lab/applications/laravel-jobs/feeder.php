@@ -22,6 +22,7 @@ const ANSWER = '{"batchItemFailures":[]}';
 // The worker may be another user, and its journal lies next to the database.
 umask(0);
 mkdir(dirname($file), 0777, true);
+touch("$file.new");
 $database = new PDO("sqlite:$file.new", options: [PDO::ATTR_TIMEOUT => 10]);
 $database->exec(TABLES);
 // The worker waits for the file, so it appears when it is complete.
@@ -30,8 +31,6 @@ rename("$file.new", $file);
 $database = new PDO("sqlite:$file", options: [PDO::ATTR_TIMEOUT => 10]);
 $insert = $database->prepare("INSERT INTO jobs (queue, payload, attempts, available_at, created_at) VALUES ('default', ?, 0, ?, ?)");
 $first = $database->prepare('SELECT min(id) FROM jobs');
-// For messages whose client has gone.
-$delete = $database->prepare('DELETE FROM jobs WHERE id > ? AND id <= ? AND reserved_at IS NULL');
 
 $listener = stream_socket_server("tcp://127.0.0.1:$port", $code, $error) ?: exit("cannot listen on port $port: $error\n");
 $clients = $received = $waiting = [];
@@ -52,7 +51,7 @@ while (true) {
         $bytes = fread($stream, 65536);
         if ('' === $bytes || false === $bytes) {
             if (feof($stream)) {
-                isset($waiting[$id]) && $delete->execute([$waiting[$id] - $batch, $waiting[$id]]);
+                // Its messages stay, so that a load begins with a queue that is as full as at its end.
                 unset($clients[$id], $received[$id], $waiting[$id]);
                 fclose($stream);
             }
@@ -62,10 +61,8 @@ while (true) {
         [$head, $body] = explode("\r\n\r\n", $received[$id], 2) + ['', ''];
         if (preg_match('/^content-length: *(\d+)/mi', $head, $length) && strlen($body) >= (int) $length[1]) {
             $received[$id] = '';
-            $records = json_decode($body, true, flags: JSON_THROW_ON_ERROR)['Records'];
-            $batch = count($records);
             $database->beginTransaction();
-            foreach ($records as $record) {
+            foreach (json_decode($body, true, flags: JSON_THROW_ON_ERROR)['Records'] as $record) {
                 $insert->execute([$record['body'], time(), time()]);
             }
             $waiting[$id] = (int) $database->lastInsertId();

@@ -10,8 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const char ANSWER[] = "{\"statusCode\":200,\"headers\":{\"content-type\":\"application/json\"},"
-                             "\"body\":\"{\\\"hello\\\":\\\"world\\\"}\"}";
+static const char ANSWER[] =
+        "{\"statusCode\":200,\"headers\":{\"content-type\":\"application/json\"},"
+        "\"body\":\"{\\\"hello\\\":\\\"world\\\"}\"}";
 static char bytes[1 << 20];
 
 /* Receives one response, and leaves its header in `bytes`. */
@@ -71,7 +72,9 @@ int main(void)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	for (;;) {
 		length = snprintf(call, sizeof(call),
-		                  "GET /2018-06-01/runtime/invocation/next HTTP/1.1\r\nHost: %s\r\n\r\n", api);
+		                  "GET /2018-06-01/runtime/invocation/next HTTP/1.1\r\n"
+		                  "Host: %s\r\n\r\n",
+		                  api);
 		if (send(fd, call, (size_t)length, 0) < 0) {
 			return 0;
 		}
@@ -79,7 +82,8 @@ int main(void)
 		copy("\r\nlambda-runtime-aws-request-id: ", id, sizeof(id));
 		copy("\r\nlambda-runtime-invocation-id: ", nonce, sizeof(nonce));
 		length = snprintf(call, sizeof(call),
-		                  "POST /2018-06-01/runtime/invocation/%s/response HTTP/1.1\r\nHost: %s\r\n"
+		                  "POST /2018-06-01/runtime/invocation/%s/response HTTP/1.1\r\n"
+		                  "Host: %s\r\n"
 		                  "%s%s%sContent-Length: %zu\r\n\r\n%s",
 		                  id, api, nonce[0] ? "Lambda-Runtime-Invocation-Id: " : "", nonce,
 		                  nonce[0] ? "\r\n" : "", sizeof(ANSWER) - 1, ANSWER);
