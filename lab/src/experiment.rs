@@ -96,6 +96,8 @@ pub struct Load {
     pub rate: Option<f64>,
     #[serde(default = "yes")]
     pub keep_alive: bool,
+    /// How long a request may take.
+    timeout: Option<Length>,
     pub warm_up: BySize<Length>,
     pub length: BySize<Length>,
     /// Text that every body must contain.
@@ -205,6 +207,8 @@ impl Load {
             self.connections > 0,
             "connections = 0; at least 1 is needed"
         );
+        let timeout_is_valid = self.timeout.is_none_or(|it| it.time().is_some());
+        ensure!(timeout_is_valid, "timeout must be a time, as in \"10s\"");
         let rate_is_valid = self.rate.is_none_or(|rate| rate > 0.0);
         ensure!(
             rate_is_valid,
@@ -221,7 +225,9 @@ impl Load {
     /// What is sent to a server on this port.
     pub fn plan(&self, port: u16, size: Size) -> anyhow::Result<Plan> {
         let schedule = self.rate.map(Schedule::constant);
+        let plan = Plan::new(self.mix(port, &self.path)?);
         Ok(Plan {
+            timeout: self.timeout.and_then(Length::time).unwrap_or(plan.timeout),
             concurrency: self.connections,
             pace: schedule.map_or(Pace::Closed, Pace::Open),
             stop: self.length.of(size).stop(),
@@ -230,7 +236,7 @@ impl Load {
                 body: Some(self.body.clone()),
                 ..Expectations::default()
             },
-            ..Plan::new(self.mix(port, &self.path)?)
+            ..plan
         })
     }
 

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use surus_load::{Failure, Outcome, Plan, Watch};
+use surus_load::{Failure, Outcome, Plan, Stop, Watch};
 use surus_measure::{Probe, Usage};
 
 use crate::experiment::Load;
@@ -53,8 +53,22 @@ impl Drop for Meanwhile {
     }
 }
 
+/// Sends requests for a while. What is under way at the end is abandoned: a server may keep some of
+/// them waiting for long.
+pub fn warm_up(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<()> {
+    let limit = match plan.stop {
+        Stop::After(time) => time,
+        Stop::Requests(_) => Duration::MAX,
+    };
+    run(plan, load, pids, limit).map(drop)
+}
+
 /// Runs a load's plan against the processes `pids`. The error says what went wrong.
 pub fn measure(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<Sample> {
+    run(plan, load, pids, Duration::MAX)
+}
+
+fn run(plan: &Plan, load: &Load, pids: Vec<i32>, limit: Duration) -> anyhow::Result<Sample> {
     let (seconds, received) = channel();
     let watch = Watch {
         ended: Arc::new(AtomicU64::new(0)),
@@ -65,7 +79,11 @@ pub fn measure(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<Sampl
     let thread = {
         let plan = plan.clone();
         let thread = std::thread::Builder::new().name("load".into());
-        thread.spawn(move || surus_load::run(&plan, Some(watch), interrupt::received()))?
+        thread.spawn(move || {
+            surus_load::run(&plan, Some(watch), async {
+                let _ = tokio::time::timeout(limit, interrupt::received()).await;
+            })
+        })?
     };
     // The generator drops the sender when it ends.
     while let Ok(_) | Err(RecvTimeoutError::Timeout) = received.recv_timeout(Duration::from_secs(1))

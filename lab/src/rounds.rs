@@ -16,7 +16,7 @@ use crate::files::Places;
 use crate::interrupt;
 use crate::lambda_reports;
 use crate::length::Size;
-use crate::measuring::{Meanwhile, measure};
+use crate::measuring::{Meanwhile, measure, warm_up};
 use crate::progress::Progress;
 use crate::quantity::{Quantity, Sample};
 use crate::results::{Facts, Results, Round, Turn};
@@ -395,13 +395,13 @@ fn one_start(
 
 fn one_load(server: &Server, load: &Load, size: Size) -> anyhow::Result<Sample> {
     let plan = load.plan(server.port, size)?;
-    let mut warm_up = plan.clone();
-    warm_up.stop = load.warm_up.of(size).stop();
+    let mut first = plan.clone();
+    first.stop = load.warm_up.of(size).stop();
     let meanwhile = load
         .meanwhile(server.port)?
         .map(Meanwhile::start)
         .transpose()?;
-    measure(&warm_up, load, server.pids()).context("warm-up")?;
+    warm_up(&first, load, server.pids()).context("warm-up")?;
     let before = lambda_reports::of(server.log());
     let mut sample = measure(&plan, load, server.pids())?;
     drop(meanwhile);
