@@ -65,10 +65,21 @@ pub fn warm_up(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<()> {
 
 /// Runs a load's plan against the processes `pids`. The error says what went wrong.
 pub fn measure(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<Sample> {
-    run(plan, load, pids, Duration::MAX)
+    let (outcome, sample) = run(plan, load, pids, Duration::MAX)?;
+    let totals = &outcome.totals;
+    if totals.responses == 0 {
+        let error = totals.first_error.as_deref().unwrap_or("no response");
+        bail!("none of {} requests was answered: {error}", totals.requests);
+    }
+    Ok(sample)
 }
 
-fn run(plan: &Plan, load: &Load, pids: Vec<i32>, limit: Duration) -> anyhow::Result<Sample> {
+fn run(
+    plan: &Plan,
+    load: &Load,
+    pids: Vec<i32>,
+    limit: Duration,
+) -> anyhow::Result<(Outcome, Sample)> {
     let (seconds, received) = channel();
     let watch = Watch {
         ended: Arc::new(AtomicU64::new(0)),
@@ -107,7 +118,7 @@ fn run(plan: &Plan, load: &Load, pids: Vec<i32>, limit: Duration) -> anyhow::Res
         let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         sample.insert(Quantity::Others, (others / took / cpus * 100.0).max(0.0));
     }
-    Ok(sample)
+    Ok((outcome, sample))
 }
 
 /// A contestant that gives other responses than expected does other work.
@@ -119,10 +130,6 @@ fn check(outcome: &Outcome, load: &Load) -> anyhow::Result<()> {
     {
         let (request, status, body) = (&unexpected.request, unexpected.status, &unexpected.body);
         bail!("{count} unexpected responses; the first to {request}: {status}, {body}");
-    }
-    if totals.responses == 0 {
-        let error = totals.first_error.as_deref().unwrap_or("no response");
-        bail!("none of {} requests was answered: {error}", totals.requests);
     }
     Ok(())
 }
