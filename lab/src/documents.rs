@@ -51,9 +51,14 @@ pub fn write(places: &Places, experiments: &[Experiment], directory: &Path) -> a
 }
 
 fn table(experiment: &Experiment, readme: &Readme, results: &Results) -> String {
+    let mut shown = experiment.loads.iter();
+    let shown = shown.find(|load| readme.loads.contains(&load.name));
+    let connections = shown.map(|load| load.connections);
     let mut text = format!(
-        "Requests/s and CPU of all server processes per request: {}, {}; {}; medians of {} rounds in \
-         which all take turns. The load generator runs on the same CPUs. `sudo {}`\n\n",
+        "Requests/s and CPU of all server processes per request, with {} connections: {}, {}; {}; \
+         medians of {} rounds in which all take turns. The load generator runs on the same CPUs. \
+         `sudo {}`\n\n",
+        connections.unwrap_or(0),
         results.machine,
         results.date,
         versions(readme, results).join("; "),
