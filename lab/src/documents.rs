@@ -23,6 +23,10 @@ pub struct Readme {
 
 /// Writes what has results in `directory`; a document without the comments stays as it is.
 pub fn write(places: &Places, experiments: &[Experiment], directory: &Path) -> anyhow::Result<()> {
+    // Documents link to this directory only.
+    if !directory.ends_with("docs/results") {
+        return Ok(());
+    }
     let mut list = String::from("| experiment | measured | |\n|---|---|---|\n");
     let mut is_empty = true;
     for experiment in experiments {
