@@ -106,33 +106,19 @@ check-image: ## Build the Dockerfile of `surus lambda package` with buildah, on 
 
 # Needs root, because servers change their user, and a machine on which nothing else runs.
 .PHONY: lab
-lab: build ## Measure Surus and others as the published tables did, small; or in full: make lab EXPERIMENT=spdy FULL=1
+lab: build ## Measure Surus and others as published tables did, in about 10 minutes; in full: make lab EXPERIMENT=spdy FULL=1
 	scripts/install bench test
 	cargo build --release -p surus-lab
 	$(TARGET)/release/lab run $(EXPERIMENT) $(if $(FULL),--full) --work $(TARGET)/lab --surus $(TARGET)/release/surus
 
-.PHONY: bench
-bench: build ## Measure beside nginx + php-fpm and Apache mod_php (root, a quiet machine); BENCH=--quick for a try
-	scripts/install bench test
-	python3 benches/peers $(BENCH)
-
-.PHONY: bench-lambda
-bench-lambda: build ## Measure what an event, a cold start and a queue's messages cost on Lambda (root, a quiet machine); BENCH=--quick for a try
-	scripts/install serve test
-	cargo bench --bench lambda -- $(BENCH) >$(TARGET)/lambda.unfinished.md
-	mv $(TARGET)/lambda.unfinished.md $(TARGET)/lambda.md
-	cat $(TARGET)/lambda.md
-
-.PHONY: bench-docs
-bench-docs: ## Make docs/performance*.md, charts and README's table from the last `make bench` and `make bench-lambda`
-	scripts/install lint
-	if [ -e $(TARGET)/peers.json ]; then python3 benches/peers/publish.py $(TARGET)/peers.json docs --readme README.md; fi
-	if [ -e $(TARGET)/lambda.md ]; then cp $(TARGET)/lambda.md docs/performance-lambda.md; fi
+.PHONY: lab-docs
+lab-docs: ## Write docs/results, README's table and the list in docs/performance.md again from what `make lab FULL=1` has measured
+	cargo build --release -p surus-lab
+	$(TARGET)/release/lab render --work $(TARGET)/lab
 
 .PHONY: lint
 lint: ## Check format, lints and language, the Python scripts, and that there is something to fuzz
 	scripts/install lint fuzz
-	python3 -m unittest discover --quiet -s benches/peers/tests -t benches/peers
 	python3 -m unittest discover --quiet -s scripts/tests
 	scripts/prose
 	cargo fmt --all --check

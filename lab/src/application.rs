@@ -70,7 +70,10 @@ impl Application {
         }
         words.set("app", to.display());
         words.set("root", to.join("public").display());
-        words.set("script", to.join("worker.php").display());
+        let script = to.join("worker.php");
+        words.set("script", script.display());
+        let boot = format!("script = \"{}\"", script.display());
+        words.set("boot", if script.exists() { boot } else { String::new() });
         words.set("warmup", serde_json::to_string(&self.warm_up)?);
         let context = || format!("cannot prepare {}", self.directory.display());
         for command in &self.prepare {

@@ -1,11 +1,13 @@
 //! The command line of `lab`.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use clap::{Args, Parser, Subcommand};
 
 use crate::application::Application;
+use crate::batch::Batch;
 use crate::contestant::Manifest;
 use crate::experiment::{Entry, Experiment};
 use crate::files::Places;
@@ -13,7 +15,7 @@ use crate::length::Size;
 use crate::published::Table;
 use crate::results::Results;
 use crate::words::Words;
-use crate::{interrupt, render, rounds};
+use crate::{documents, interrupt, render, rounds};
 
 /// Measure Surus and others in rounds that take turns, and publish the numbers
 #[derive(Debug, Parser)]
@@ -53,7 +55,7 @@ enum Command {
     Check,
     /// Run experiments, or continue interrupted ones
     Run(Run),
-    /// Print Markdown and HTML of results again
+    /// Write the pages of results again, and what documents quote of them
     Render(Names),
 }
 
@@ -95,10 +97,11 @@ pub fn run(lab: &Lab) -> anyhow::Result<()> {
         Command::Check => check(&places),
         Command::Run(run) => run_all(&places, run, &lab.results),
         Command::Render(names) => {
-            for experiment in experiments(&places, names)? {
-                render::newest(&places, &experiment, &lab.results)?;
+            let experiments = experiments(&places, names)?;
+            for experiment in &experiments {
+                render::newest(&places, experiment, &lab.results)?;
             }
-            Ok(())
+            documents::write(&places, &all(&places)?, &lab.results)
         }
     }
 }
@@ -119,16 +122,24 @@ fn experiments(places: &Places, names: &Names) -> anyhow::Result<Vec<Experiment>
         .collect()
 }
 
+fn all(places: &Places) -> anyhow::Result<Vec<Experiment>> {
+    experiments(places, &Names { names: Vec::new() })
+}
+
 fn list(places: &Places) -> anyhow::Result<()> {
-    for experiment in experiments(places, &Names { names: Vec::new() })? {
-        println!("{:<18} {}", experiment.name, experiment.title);
+    for experiment in all(places)? {
+        let minutes = [Size::Small, Size::Full].map(|size| *experiment.minutes.of(size));
+        println!(
+            "{:<16} {:>4} min, full {:>4} min  {}",
+            experiment.name, minutes[0], minutes[1], experiment.title
+        );
     }
     Ok(())
 }
 
 /// Reads every file, those included that no experiment uses.
 fn check(places: &Places) -> anyhow::Result<()> {
-    for experiment in experiments(places, &Names { names: Vec::new() })? {
+    for experiment in all(places)? {
         Table::read(places, &experiment)?;
         for load in &experiment.loads {
             let application = experiment.application(load);
@@ -166,20 +177,35 @@ fn run_all(places: &Places, run: &Run, results: &Path) -> anyhow::Result<()> {
         places.surus.display()
     );
     interrupt::remember()?;
+    // A load may have thousands of connections. Servers inherit the limit.
+    let _ = surus_sys::process::raise_open_files();
     let size = if run.full { Size::Full } else { Size::Small };
     let to = match run.full || run.publish {
         true => results.to_path_buf(),
         false => places.work.join("results"),
     };
-    for experiment in experiments {
+    let mut batch = Batch::begin(places, &experiments, size, run.fresh)?;
+    for (index, experiment) in experiments.iter().enumerate() {
+        if batch.has(experiment) {
+            eprintln!("{}: finished before the interruption", experiment.name);
+            continue;
+        }
         eprintln!("{} ({size}): {}", experiment.name, experiment.title);
-        let state = rounds::state_file(places, &experiment, size);
-        let results = rounds::run(places, &experiment, size, run.fresh)?;
-        publish(places, &experiment, &results, &to)?;
+        let rest = experiments[index..].iter().filter(|one| !batch.has(one));
+        let all: f64 = rest.map(|one| one.minutes.of(size)).sum();
+        let minutes = experiment.minutes.of(size);
+        eprintln!("  about {minutes} min of {all:.1} for everything that is left");
+        let began = Instant::now();
+        let state = rounds::state_file(places, experiment, size);
+        let results = rounds::run(places, experiment, size, run.fresh)?;
+        publish(places, experiment, &results, &to)?;
+        batch.add(experiment)?;
         std::fs::remove_file(&state)
             .with_context(|| format!("cannot remove {}", state.display()))?;
+        eprintln!("  took {:.1} min", began.elapsed().as_secs_f64() / 60.0);
     }
-    Ok(())
+    batch.end();
+    documents::write(places, &all(places)?, &to)
 }
 
 fn publish(

@@ -1,14 +1,19 @@
 //! An experiment: contestants, loads and the number of rounds.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use serde::Deserialize;
 use surus_load::{Expectations, Mix, Pace, Plan, Request, Schedule, StatusSet, Stop, Url};
 
+use crate::documents::Readme;
 use crate::files::{Places, read};
 use crate::length::{BySize, Length, Size};
 use crate::quantity::Quantity;
+
+/// Longer than any load lasts.
+const A_LONG_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A file of `lab/experiments/`.
 #[derive(Debug, Deserialize)]
@@ -29,6 +34,10 @@ pub struct Experiment {
     /// Columns of the report.
     pub columns: Vec<Quantity>,
     pub rounds: BySize<usize>,
+    /// How long it takes on the machine that the published results are from.
+    pub minutes: BySize<f64>,
+    /// What README shows of it.
+    pub readme: Option<Readme>,
     #[serde(rename = "contestant")]
     pub contestants: Vec<Entry>,
     #[serde(rename = "load")]
@@ -61,9 +70,24 @@ pub struct Load {
     /// Contestants that cannot be measured under it, with the reason.
     #[serde(default)]
     pub skips: BTreeMap<String, String>,
+    /// The only contestants that it is meant for; all if none is named.
+    #[serde(default)]
+    only: Vec<String>,
     pub path: String,
     /// A JSON body, which is sent by POST. Without one, the request is a GET.
     pub post: Option<String>,
+    /// A file of the application with that body.
+    post_file: Option<String>,
+    /// Messages that one request carries.
+    #[serde(default = "one")]
+    pub messages: u32,
+    /// A path that one more connection requests all the time, such as a slow script. Its responses
+    /// are not counted.
+    meanwhile: Option<String>,
+    /// Statuses with which an overloaded server refuses a request. Any other unexpected response
+    /// ends the contestant's turn.
+    #[serde(default)]
+    pub refusals: Vec<u16>,
     /// The value of `Host`, for applications that answer only by their name.
     pub host: Option<String>,
     pub connections: usize,
@@ -72,6 +96,8 @@ pub struct Load {
     pub rate: Option<f64>,
     #[serde(default = "yes")]
     pub keep_alive: bool,
+    /// How long a request may take.
+    timeout: Option<Length>,
     pub warm_up: BySize<Length>,
     pub length: BySize<Length>,
     /// Text that every body must contain.
@@ -82,13 +108,18 @@ fn yes() -> bool {
     true
 }
 
+fn one() -> u32 {
+    1
+}
+
 impl Experiment {
     pub fn read(places: &Places, name: &str) -> anyhow::Result<Experiment> {
         let file = places.find("experiments", name, ".toml")?;
         let mut experiment: Experiment = read(&file)?;
         experiment.name = name.to_string();
         experiment
-            .check()
+            .read_bodies(places)
+            .and_then(|()| experiment.check())
             .map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
         Ok(experiment)
     }
@@ -105,6 +136,20 @@ impl Experiment {
     pub fn application<'a>(&'a self, load: &'a Load) -> &'a str {
         let name = load.application.as_ref().or(self.application.as_ref());
         name.map_or("", String::as_str)
+    }
+
+    fn read_bodies(&mut self, places: &Places) -> anyhow::Result<()> {
+        for load in &mut self.loads {
+            let application = load.application.as_ref().or(self.application.as_ref());
+            let (Some(name), Some(application)) = (&load.post_file, application) else {
+                continue;
+            };
+            let file = places.lab.join("applications").join(application).join(name);
+            let body = std::fs::read_to_string(&file)
+                .with_context(|| format!("cannot read {} (post_file)", file.display()))?;
+            load.post = Some(body);
+        }
+        Ok(())
     }
 
     fn check(&self) -> anyhow::Result<()> {
@@ -135,11 +180,12 @@ impl Experiment {
                 "two loads are called `{}`; give one another name",
                 load.name
             );
-            for name in load.skips.keys() {
+            let named = load.skips.keys().map(|name| ("skips", name));
+            for (key, name) in named.chain(load.only.iter().map(|name| ("only", name))) {
                 let is_known = names.contains(&name.as_str());
                 ensure!(
                     is_known,
-                    "load `{}`: skips.{name} is no contestant",
+                    "load `{}`: `{name}` in {key} is no contestant",
                     load.name
                 );
             }
@@ -161,6 +207,8 @@ impl Load {
             self.connections > 0,
             "connections = 0; at least 1 is needed"
         );
+        let timeout_is_valid = self.timeout.is_none_or(|it| it.time().is_some());
+        ensure!(timeout_is_valid, "timeout must be a time, as in \"10s\"");
         let rate_is_valid = self.rate.is_none_or(|rate| rate > 0.0);
         ensure!(
             rate_is_valid,
@@ -169,10 +217,17 @@ impl Load {
         Ok(())
     }
 
+    /// Whether it is meant for a contestant.
+    pub fn is_for(&self, contestant: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == contestant)
+    }
+
     /// What is sent to a server on this port.
     pub fn plan(&self, port: u16, size: Size) -> anyhow::Result<Plan> {
         let schedule = self.rate.map(Schedule::constant);
+        let plan = Plan::new(self.mix(port, &self.path)?);
         Ok(Plan {
+            timeout: self.timeout.and_then(Length::time).unwrap_or(plan.timeout),
             concurrency: self.connections,
             pace: schedule.map_or(Pace::Closed, Pace::Open),
             stop: self.length.of(size).stop(),
@@ -181,8 +236,20 @@ impl Load {
                 body: Some(self.body.clone()),
                 ..Expectations::default()
             },
-            ..Plan::new(self.mix(port, &self.path)?)
+            ..plan
         })
+    }
+
+    /// What one more connection sends meanwhile.
+    pub fn meanwhile(&self, port: u16) -> anyhow::Result<Option<Plan>> {
+        let plan = |path| -> anyhow::Result<Plan> {
+            Ok(Plan {
+                concurrency: 1,
+                stop: Stop::After(A_LONG_TIME),
+                ..Plan::new(self.mix(port, path)?)
+            })
+        };
+        self.meanwhile.as_deref().map(plan).transpose()
     }
 
     /// One request, to see whether a server answers with 2xx; to another path if one is named.

@@ -50,6 +50,13 @@ pub enum Length {
 }
 
 impl Length {
+    pub fn time(self) -> Option<Duration> {
+        match self {
+            Length::Time(time) => Some(time),
+            Length::Requests(_) => None,
+        }
+    }
+
     pub fn stop(self) -> Stop {
         match self {
             Length::Time(time) => Stop::After(time),

@@ -3,9 +3,11 @@
 #![forbid(unsafe_code)]
 
 mod application;
+mod batch;
 mod build;
 mod commands;
 mod contestant;
+mod documents;
 mod experiment;
 mod files;
 mod interrupt;

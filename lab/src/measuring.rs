@@ -1,22 +1,85 @@
 //! Measures one load on one contestant.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use surus_load::{Failure, Outcome, Plan, Watch};
+use surus_load::{Failure, Outcome, Plan, Stop, Watch};
 use surus_measure::{Probe, Usage};
 
+use crate::experiment::Load;
 use crate::interrupt;
 use crate::quantity::{Quantity, Sample};
 
 /// CPU time above the resolution of `/proc`, so that a quotient makes sense.
 const LEAST_CPU: f64 = 0.05;
+/// How often the requests of [`Meanwhile`] look whether they are over.
+const LOOK: Duration = Duration::from_millis(10);
 
-/// Runs a plan against the processes `pids`. The error says what went wrong.
-pub fn measure(plan: &Plan, pids: Vec<i32>) -> anyhow::Result<Sample> {
+/// Requests that another connection sends until this is dropped.
+pub struct Meanwhile {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Meanwhile {
+    pub fn start(plan: Plan) -> anyhow::Result<Meanwhile> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = is_over.clone();
+        let end = async move {
+            while !over.load(Ordering::Acquire) && !interrupt::came() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("meanwhile".into())
+            .spawn(move || drop(surus_load::run(&plan, None, end)))?;
+        Ok(Meanwhile {
+            is_over,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Meanwhile {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Sends requests for a while. What is under way at the end is abandoned: a server may keep some of
+/// them waiting for long.
+pub fn warm_up(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<()> {
+    let limit = match plan.stop {
+        Stop::After(time) => time,
+        Stop::Requests(_) => Duration::MAX,
+    };
+    run(plan, load, pids, limit).map(drop)
+}
+
+/// Runs a load's plan against the processes `pids`. The error says what went wrong.
+pub fn measure(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<Sample> {
+    let (outcome, sample) = run(plan, load, pids, Duration::MAX)?;
+    let totals = &outcome.totals;
+    if totals.responses == 0 {
+        let error = totals.first_error.as_deref().unwrap_or("no response");
+        bail!("none of {} requests was answered: {error}", totals.requests);
+    }
+    Ok(sample)
+}
+
+fn run(
+    plan: &Plan,
+    load: &Load,
+    pids: Vec<i32>,
+    limit: Duration,
+) -> anyhow::Result<(Outcome, Sample)> {
     let (seconds, received) = channel();
     let watch = Watch {
         ended: Arc::new(AtomicU64::new(0)),
@@ -27,7 +90,11 @@ pub fn measure(plan: &Plan, pids: Vec<i32>) -> anyhow::Result<Sample> {
     let thread = {
         let plan = plan.clone();
         let thread = std::thread::Builder::new().name("load".into());
-        thread.spawn(move || surus_load::run(&plan, Some(watch), interrupt::received()))?
+        thread.spawn(move || {
+            surus_load::run(&plan, Some(watch), async {
+                let _ = tokio::time::timeout(limit, interrupt::received()).await;
+            })
+        })?
     };
     // The generator drops the sender when it ends.
     while let Ok(_) | Err(RecvTimeoutError::Timeout) = received.recv_timeout(Duration::from_secs(1))
@@ -44,50 +111,63 @@ pub fn measure(plan: &Plan, pids: Vec<i32>) -> anyhow::Result<Sample> {
         .map_err(|_| anyhow!("the load generator panicked"))?
         .context("cannot send requests")?;
     interrupt::check()?;
-    check(&outcome)?;
-    let mut sample = sample(&outcome, &usage);
+    check(&outcome, load)?;
+    let mut sample = sample(&outcome, &usage, load);
     if let Some(busy) = busy {
         let others = busy - usage.cpu() - outcome.own_cpu.as_secs_f64();
         let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         sample.insert(Quantity::Others, (others / took / cpus * 100.0).max(0.0));
     }
-    Ok(sample)
+    Ok((outcome, sample))
 }
 
 /// A contestant that gives other responses than expected does other work.
-fn check(outcome: &Outcome) -> anyhow::Result<()> {
+fn check(outcome: &Outcome, load: &Load) -> anyhow::Result<()> {
     let totals = &outcome.totals;
-    if let Some(unexpected) = &totals.unexpected {
-        let count = totals.failures_of(Failure::Status) + totals.failures_of(Failure::Body);
+    let count = totals.failures_of(Failure::Status) + totals.failures_of(Failure::Body);
+    if let Some(unexpected) = &totals.unexpected
+        && count > refused(outcome, load)
+    {
         let (request, status, body) = (&unexpected.request, unexpected.status, &unexpected.body);
         bail!("{count} unexpected responses; the first to {request}: {status}, {body}");
-    }
-    if totals.responses == 0 {
-        let error = totals.first_error.as_deref().unwrap_or("no response");
-        bail!("none of {} requests was answered: {error}", totals.requests);
     }
     Ok(())
 }
 
-fn sample(outcome: &Outcome, usage: &Usage) -> Sample {
+fn sample(outcome: &Outcome, usage: &Usage, load: &Load) -> Sample {
     let latencies = &outcome.latencies;
+    let refused = refused(outcome, load) as f64;
     let mut sample = Sample::from([
         (Quantity::Rate, outcome.rate()),
+        (
+            Quantity::Messages,
+            outcome.rate() * f64::from(load.messages),
+        ),
+        (
+            Quantity::Refused,
+            refused / outcome.elapsed.as_secs_f64().max(1e-9),
+        ),
         (Quantity::Mean, latencies.mean_ms()),
         (Quantity::P50, latencies.percentile_ms(50.0)),
         (Quantity::P99, latencies.percentile_ms(99.0)),
         (Quantity::Max, latencies.max_ms()),
-        (Quantity::Failed, failed(outcome)),
+        (Quantity::Failed, failed(outcome) - refused),
         (Quantity::Generator, outcome.own_busy() * 100.0),
     ]);
     if usage.cpu() >= LEAST_CPU {
-        let per_request = usage.cpu() * 1e6 / outcome.totals.requests.max(1) as f64;
-        sample.insert(Quantity::Cpu, per_request);
+        let per_response = usage.cpu() * 1e6 / outcome.totals.responses.max(1) as f64;
+        sample.insert(Quantity::Cpu, per_response);
     }
     if let Some(pss) = usage.peak_pss() {
         sample.insert(Quantity::Memory, pss as f64);
     }
     sample
+}
+
+/// Responses by which an overloaded server has refused a request.
+fn refused(outcome: &Outcome, load: &Load) -> u64 {
+    let count = |status| outcome.totals.statuses.get(status).copied().unwrap_or(0);
+    load.refusals.iter().map(count).sum()
 }
 
 /// Requests without an expected response, those included that were due and never sent.

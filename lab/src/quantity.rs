@@ -9,9 +9,13 @@ use surus_measure::Unit;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
+    /// Messages of a queue in expected responses, per second.
+    Messages,
     /// Expected responses per second.
     Rate,
-    /// CPU time of all server processes per request.
+    /// Responses per second by which an overloaded server refused a request.
+    Refused,
+    /// CPU time of all server processes per expected response.
     Cpu,
     Mean,
     P50,
@@ -40,7 +44,7 @@ pub type Sample = BTreeMap<Quantity, f64>;
 impl Quantity {
     pub fn unit(self) -> Unit {
         match self {
-            Quantity::Rate => Unit::PerSecond,
+            Quantity::Messages | Quantity::Rate | Quantity::Refused => Unit::PerSecond,
             Quantity::Cpu => Unit::Us,
             Quantity::Mean
             | Quantity::P50
@@ -60,7 +64,9 @@ impl Quantity {
     /// The head of its column.
     pub fn label(self) -> &'static str {
         match self {
+            Quantity::Messages => "messages/s",
             Quantity::Rate => "requests/s",
+            Quantity::Refused => "refused/s",
             Quantity::Cpu => "CPU per request",
             Quantity::Mean => "mean",
             Quantity::P50 => "p50",

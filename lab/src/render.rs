@@ -21,10 +21,9 @@ const BUSY: f64 = 10.0;
 /// Renders the newest results of an experiment in `directory`, if there are any. Those of the full
 /// form come first.
 pub fn newest(places: &Places, experiment: &Experiment, directory: &Path) -> anyhow::Result<()> {
-    let Some(file) = newest_file(&directory.join(&experiment.name)) else {
+    let Some((file, results)) = newest_results(experiment, directory)? else {
         return Ok(());
     };
-    let results = Results::read(&file)?;
     let published = Table::read(places, experiment)?;
     let report = report(experiment, &results, published.as_ref());
     let name = &experiment.name;
@@ -37,6 +36,18 @@ pub fn newest(places: &Places, experiment: &Experiment, directory: &Path) -> any
         eprintln!("  {}", file.display());
     }
     Ok(())
+}
+
+/// The newest results of an experiment in `directory`, and their file.
+pub fn newest_results(
+    experiment: &Experiment,
+    directory: &Path,
+) -> anyhow::Result<Option<(PathBuf, Results)>> {
+    let Some(file) = newest_file(&directory.join(&experiment.name)) else {
+        return Ok(None);
+    };
+    let results = Results::read(&file)?;
+    Ok(Some((file, results)))
 }
 
 /// By date, of the full form if there is one.

@@ -16,7 +16,7 @@ use crate::files::Places;
 use crate::interrupt;
 use crate::lambda_reports;
 use crate::length::Size;
-use crate::measuring::measure;
+use crate::measuring::{Meanwhile, measure, warm_up};
 use crate::progress::Progress;
 use crate::quantity::{Quantity, Sample};
 use crate::results::{Facts, Results, Round, Turn};
@@ -331,6 +331,7 @@ fn one_round(
             // What has never been measured is not tried again.
             let loads = experiment.loads.iter().filter(|load| {
                 experiment.application(load) == *application
+                    && load.is_for(name)
                     && !load.skips.contains_key(name)
                     && (number == 0 || results.has_sample(name, &load.name))
             });
@@ -394,11 +395,16 @@ fn one_start(
 
 fn one_load(server: &Server, load: &Load, size: Size) -> anyhow::Result<Sample> {
     let plan = load.plan(server.port, size)?;
-    let mut warm_up = plan.clone();
-    warm_up.stop = load.warm_up.of(size).stop();
-    measure(&warm_up, server.pids()).context("warm-up")?;
+    let mut first = plan.clone();
+    first.stop = load.warm_up.of(size).stop();
+    let meanwhile = load
+        .meanwhile(server.port)?
+        .map(Meanwhile::start)
+        .transpose()?;
+    warm_up(&first, load, server.pids()).context("warm-up")?;
     let before = lambda_reports::of(server.log());
-    let mut sample = measure(&plan, server.pids())?;
+    let mut sample = measure(&plan, load, server.pids())?;
+    drop(meanwhile);
     sample.insert(Quantity::Start, server.start.as_secs_f64() * 1000.0);
     // The first event was the one that tells whether the server is ready.
     if let Some(first) = before.first() {

@@ -16,7 +16,7 @@ impl Words {
     /// The words of every run, with empty values, to check files without a run.
     pub fn of_a_run() -> Words {
         const NAMES: &str =
-            "app build cpus dir extensions php port repository root script surus warmup";
+            "app boot build cpus dir extensions php port repository root script surus warmup";
         let words = NAMES.split(' ').map(|name| (name.into(), String::new()));
         Words(words.collect())
     }

@@ -176,18 +176,15 @@ fn make(targets: &[String], makefile: &str) -> Option<String> {
     Some(format!("no target {missing}"))
 }
 
-/// Checks the names of test and benchmark programs.
+/// Checks the names of test programs.
 fn cargo(words: &[String]) -> Option<String> {
     let mut pairs = words.windows(2);
-    let (flag, name) = pairs.find_map(|pair| match &*pair[0] {
-        "--test" | "--bench" => Some((&*pair[0], &*pair[1])),
-        _ => None,
-    })?;
-    let directory = if flag == "--test" { "tests" } else { "benches" };
-    let place = root().join(directory).join(name);
+    let pair = pairs.find(|pair| pair[0] == "--test")?;
+    let name = &pair[1];
+    let place = root().join("tests").join(name);
     let exists =
         name == "NAME" || place.join("main.rs").exists() || place.with_extension("rs").exists();
-    (!exists).then(|| format!("no {directory}/{name}"))
+    (!exists).then(|| format!("no tests/{name}"))
 }
 
 fn exists(path: &str) -> Option<String> {

@@ -32,12 +32,7 @@ pub fn pages() -> Vec<Page> {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(root()).unwrap().display().to_string();
             if path.is_dir() {
-                let foreign = [
-                    "target",
-                    "fuzz/corpus",
-                    "fuzz/artifacts",
-                    "benches/peers/www",
-                ];
+                let foreign = ["target", "fuzz/corpus", "fuzz/artifacts"];
                 let is_hidden = name.starts_with('.') && name != ".github";
                 if !is_hidden && !foreign.contains(&&*name) && !name.ends_with("vendor") {
                     waiting.push(path);

@@ -48,7 +48,8 @@ pub fn load(
         theirs.iter().map(|key| cell(*key)).collect()
     };
     let mut rows = Vec::new();
-    for entry in &experiment.contestants {
+    let entries = experiment.contestants.iter();
+    for entry in entries.filter(|entry| load.is_for(&entry.name)) {
         let mut theirs = companions
             .iter()
             .filter(|row| row.contestant == Some(&entry.name));
@@ -118,7 +119,7 @@ pub fn ratios(experiment: &Experiment, results: &Results) -> Vec<Table> {
         let others = experiment
             .names()
             .into_iter()
-            .filter(|name| *name != experiment.reference);
+            .filter(|name| *name != experiment.reference && load.is_for(name));
         let row = |name: &str| {
             let cells = COMPARED.map(|quantity| {
                 match ratio(results, load, quantity, name, &experiment.reference) {
@@ -142,7 +143,9 @@ pub fn ratios(experiment: &Experiment, results: &Results) -> Vec<Table> {
             rows: others.map(row).collect(),
         }
     };
-    experiment.loads.iter().map(table).collect()
+    let loads = experiment.loads.iter();
+    let compared = loads.filter(|load| load.is_for(&experiment.reference));
+    compared.map(table).collect()
 }
 
 /// Of the rounds in which both were measured.

@@ -1,7 +1,9 @@
 //! Runs `lab` on a small experiment of its own, and on wrong files.
 #![allow(clippy::unwrap_used)]
 
+mod loads;
 mod run;
+mod several;
 mod wrong_files;
 
 use std::path::{Path, PathBuf};

@@ -285,7 +285,7 @@ fn is_named(path: &Path) -> bool {
 }
 
 /// Waits for something that comes for certain.
-fn wait_for(what: &str, mut has_come: impl FnMut() -> bool) {
+pub fn wait_for(what: &str, mut has_come: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(300);
     while !has_come() {
         assert!(Instant::now() < deadline, "{what}");

@@ -37,7 +37,7 @@ fn unknown_key_is_reported_with_its_line_and_the_known_keys() {
     assert_says(
         &said,
         &[
-            "line 27",
+            "line 28",
             "unknown field `conections`",
             "expected one of",
             "`rate`",
@@ -54,14 +54,14 @@ fn length_without_a_unit_says_what_to_write() {
     );
     assert_says(
         &said,
-        &["line 29", "\"3\"", "a time such as \"500ms\" or \"10s\""],
+        &["line 30", "\"3\"", "a time such as \"500ms\" or \"10s\""],
     );
 }
 
 #[test]
 fn no_requests_is_rejected() {
     let said = after(EXPERIMENT, "warm_up = { small = 1", "warm_up = { small = 0");
-    assert_says(&said, &["line 28", "0 requests; at least 1 is needed"]);
+    assert_says(&said, &["line 29", "0 requests; at least 1 is needed"]);
 }
 
 #[test]

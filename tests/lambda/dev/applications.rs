@@ -214,3 +214,33 @@ fn visit_laravel(visitor: &Client) -> Vec<Answer> {
 fn laravel_responds_as_behind_serve() {
     compare(&laravel(), &[], visit_laravel);
 }
+
+/// Surus boots the application with a boot script that waits for `Request::create()`. Where the
+/// handler of events boots it, the script must not run.
+#[test]
+fn handler_that_boots_laravel_itself_gets_events() {
+    let handler = r#"<?php
+$app = require __DIR__.'/bootstrap/app.php';
+// As Laravel's console kernel does.
+$app->instance('request', Illuminate\Http\Request::create('http://localhost'));
+$app->make(Illuminate\Contracts\Http\Kernel::class)->bootstrap();
+return fn (array $event): string => config('app.name').' '.$event['id'];
+"#;
+    let site = laravel().write("handler.php", handler);
+    let [sessions, temporary] = site.stored();
+    let value = |entry: &str| entry.split_once('=').unwrap().1.to_string();
+    let (sessions, temporary) = (value(&sessions), value(&temporary));
+    let events = concat!(env!("CARGO_MANIFEST_DIR"), "/php/lambda/events.php");
+    for engine in ["worker", "rewind"] {
+        let env = [
+            ("SURUS_PHP_SESSION__SAVE_PATH", sessions.as_str()),
+            ("SURUS_PHP_SYS_TEMP_DIR", temporary.as_str()),
+            ("SURUS_ENGINE_NAME", engine),
+            ("SURUS_LAMBDA_HANDLER", "handler.php"),
+            ("SURUS_LAMBDA_SCRIPT", events),
+        ];
+        let function = Behind::start(&site.www(), &env);
+        let answer = function.invoke(r#"{"id": "e-1"}"#);
+        assert_eq!(answer, "Surus e-1", "{engine}: {}", function.log());
+    }
+}

@@ -16,6 +16,9 @@ use crate::fronts::queue::job::{Fate, Job};
 /// How often a database is looked at without a sign of a change: the watch does not see other
 /// machines, and clocks may jump.
 const RARELY: Duration = Duration::from_secs(1);
+/// The first pause after a sign of a change: a writer that syncs its write-ahead log makes a commit
+/// visible some time after the write that the watch has seen.
+const SOON: Duration = Duration::from_millis(2);
 /// Requests of one transaction.
 const MOST: usize = 256;
 
@@ -27,10 +30,27 @@ struct Waiting {
     reply: Reply<Vec<Job>>,
 }
 
+/// When a database is looked at again: soon after a sign of a change, then less and less often.
+struct Looks(Duration);
+
+impl Looks {
+    fn changed(&mut self) {
+        self.0 = SOON;
+    }
+
+    /// How long until the next look, if the next job is due after `due`.
+    fn pause(&mut self, due: Option<Duration>) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(RARELY);
+        due.unwrap_or(RARELY).min(pause)
+    }
+}
+
 /// Runs requests until no [`Database`](super::Database) is left.
 pub fn run(mut tables: OpenTables, arriving: Receiver<Request>) {
     let mut waiting: Vec<Waiting> = Vec::new();
     let mut look_at = Instant::now();
+    let mut looks = Looks(RARELY);
     loop {
         let first = match waiting.is_empty() {
             true => arriving.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -63,7 +83,10 @@ pub fn run(mut tables: OpenTables, arriving: Receiver<Request>) {
                     is_change = true;
                 }
                 Request::Stop(queue) => stopped.push(queue),
-                Request::Changed => is_change = true,
+                Request::Changed => {
+                    is_change = true;
+                    looks.changed();
+                }
                 other => others.push(other),
             }
         }
@@ -74,7 +97,7 @@ pub fn run(mut tables: OpenTables, arriving: Receiver<Request>) {
                 .iter()
                 .map(|one| tables.next_due(&one.queue, one.lease))
                 .min();
-            look_at = Instant::now() + due.unwrap_or(RARELY).min(RARELY);
+            look_at = Instant::now() + looks.pause(due);
         }
         for queue in stopped {
             for one in waiting.extract_if(.., |one| one.queue == queue) {
@@ -181,4 +204,23 @@ fn with(name: &OsStr, end: &str) -> OsString {
     let mut name = name.to_os_string();
     name.push(end);
     name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Looks, RARELY, SOON};
+    use std::time::Duration;
+
+    #[test]
+    fn change_is_followed_by_looks_that_become_rare() {
+        let mut looks = Looks(RARELY);
+        assert_eq!(looks.pause(None), RARELY);
+        looks.changed();
+        let pauses = std::iter::repeat_with(|| looks.pause(None));
+        let pauses: Vec<_> = pauses.take(11).collect();
+        assert_eq!(pauses[..3], [SOON, SOON * 2, SOON * 4]);
+        assert_eq!(pauses[9..], [RARELY; 2]);
+        looks.changed();
+        assert_eq!(looks.pause(Some(Duration::ZERO)), Duration::ZERO);
+    }
 }

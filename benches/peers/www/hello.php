@@ -1,4 +1,0 @@
-<?php
-
-header('Content-Type: application/json');
-echo json_encode(['hello' => 'world']);

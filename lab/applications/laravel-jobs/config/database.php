@@ -1,0 +1,6 @@
+<?php
+
+return [
+    'default' => 'jobs',
+    'connections' => ['jobs' => ['driver' => 'sqlite', 'database' => getenv('DATABASE'), 'prefix' => '']],
+];

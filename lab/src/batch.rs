@@ -1,0 +1,70 @@
+//! What a command over several experiments has finished, so that the same command, repeated after
+//! an interruption, does not measure it again.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::build;
+use crate::experiment::Experiment;
+use crate::files::Places;
+use crate::length::Size;
+
+/// The experiments of one command.
+pub struct Batch {
+    file: PathBuf,
+    finished: Finished,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Finished {
+    /// A hash of the command and of everything in the lab.
+    command: String,
+    names: BTreeSet<String>,
+}
+
+impl Batch {
+    /// What an interrupted command has finished; nothing if it was another one or `is_fresh`.
+    pub fn begin(
+        places: &Places,
+        experiments: &[Experiment],
+        size: Size,
+        is_fresh: bool,
+    ) -> anyhow::Result<Batch> {
+        let names: Vec<_> = experiments.iter().map(|one| one.name.as_str()).collect();
+        let parts =
+            ["experiments", "contestants", "applications"].map(|part| places.lab.join(part));
+        let mut paths: Vec<_> = parts.iter().filter(|path| path.exists()).collect();
+        paths.push(&places.surus);
+        let paths: Vec<_> = paths.into_iter().map(PathBuf::as_path).collect();
+        let command = format!("{size} {} {}", names.join(" "), build::hash(&paths)?);
+        let file = places.work.join(format!("finished-{size}.json"));
+        let found = std::fs::read_to_string(&file).ok();
+        let found = found.and_then(|text| serde_json::from_str::<Finished>(&text).ok());
+        let finished = found
+            .filter(|found| found.command == command && !is_fresh)
+            .unwrap_or(Finished {
+                command,
+                names: BTreeSet::new(),
+            });
+        Ok(Batch { file, finished })
+    }
+
+    pub fn has(&self, experiment: &Experiment) -> bool {
+        self.finished.names.contains(&experiment.name)
+    }
+
+    pub fn add(&mut self, experiment: &Experiment) -> anyhow::Result<()> {
+        self.finished.names.insert(experiment.name.clone());
+        let text = serde_json::to_string(&self.finished)?;
+        std::fs::write(&self.file, text)
+            .with_context(|| format!("cannot write {}", self.file.display()))
+    }
+
+    /// All are finished: the next command begins again.
+    pub fn end(self) {
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
