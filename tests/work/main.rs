@@ -10,5 +10,6 @@ mod site;
 mod ends;
 mod laravel;
 mod plain;
+mod redis;
 mod table;
 mod work;

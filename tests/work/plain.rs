@@ -59,9 +59,14 @@ pub struct Plain {
 impl Plain {
     /// `settings` are those of the queue `default`, then further tables.
     pub fn new(settings: &str) -> Plain {
+        Plain::from("sqlite:../tmp/jobs.sqlite", settings)
+    }
+
+    /// The same with another broker.
+    pub fn from(source: &str, settings: &str) -> Plain {
         let config = format!(
             "[lambda]\nscript = 'surus/lambda/events.php'\n[[queue]]\nhandler = 'jobs.php'\n\
-             source = 'sqlite:../tmp/jobs.sqlite'\n{settings}"
+             source = '{source}'\n{settings}"
         );
         let site = Site::new()
             .write("jobs.php", HANDLER)

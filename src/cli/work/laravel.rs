@@ -12,7 +12,7 @@ use crate::fronts::queue::runner::{Answer, Runner};
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The default queue connection of an application.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub struct Application {
     /// The connection's name.
     pub connection: String,
@@ -22,13 +22,23 @@ pub struct Application {
     pub queue: String,
     pub table: Option<String>,
     /// The lease in seconds.
-    pub retry_after: Option<u64>,
+    pub retry_after: u64,
     pub failed_table: Option<String>,
     /// The database of the driver `database`.
     pub database: Option<Database>,
+    /// The server of the driver `redis`.
+    pub redis: Option<Redis>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
+pub struct Redis {
+    /// With its password.
+    pub url: String,
+    /// What all keys begin with.
+    pub prefix: String,
+}
+
+#[derive(Deserialize)]
 pub struct Database {
     /// `sqlite`, `mysql`, `pgsql` and others.
     pub driver: String,

@@ -254,7 +254,7 @@ async fn boot(
         };
         let mut lanes: Vec<Lane> = Vec::new();
         for queue in group.queues {
-            lanes.push(brokers.lane(queue, application.as_ref())?);
+            lanes.push(brokers.lane(queue, application.as_ref()).await?);
         }
         let status = runner.engine.status();
         info!(

@@ -19,8 +19,9 @@ pub struct Job {
 pub struct Lease {
     /// The broker's id of the job.
     pub id: String,
-    /// Changes with each reservation, so that a late settlement does not touch another's.
-    pub token: u64,
+    /// The broker's mark of this reservation. It changes with each, so that a late settlement does
+    /// not touch another's.
+    pub token: Bytes,
 }
 
 /// What becomes of a job. Until it is settled, its lease is extended.

@@ -11,7 +11,7 @@ mod job;
 pub mod runner;
 mod scheduler;
 pub mod settings;
-mod source;
+pub mod source;
 pub mod sources;
 
 pub use settings::{Format, Queue, Settings};

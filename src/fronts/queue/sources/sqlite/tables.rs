@@ -105,7 +105,7 @@ impl OpenTables {
             let jobs = found.into_iter().map(|(id, payload, attempts)| Job {
                 lease: Lease {
                     id: id.to_string(),
-                    token: attempts as u64 + 1,
+                    token: (attempts + 1).to_string().into(),
                 },
                 payload: payload.into(),
                 attempts: attempts as u32 + 1,
@@ -159,13 +159,13 @@ impl OpenTables {
     pub fn extend(&self, leases: &[Lease]) -> anyhow::Result<Vec<Lease>> {
         let sql = format!(
             "update {} set reserved_at = ? \
-             where id = ? and attempts = ? and reserved_at is not null",
+             where id = ? and attempts = cast(? as integer) and reserved_at is not null",
             self.jobs
         );
         let mut update = self.connection.prepare_cached(&sql)?;
         let mut lost = Vec::new();
         for lease in leases {
-            let changed = update.execute(params![now(), lease.id, lease.token as i64])?;
+            let changed = update.execute(params![now(), lease.id, &lease.token[..]])?;
             if changed == 0 {
                 lost.push(lease.clone());
             }
@@ -202,11 +202,11 @@ impl OpenTables {
     /// Whether there was a row. `is_ours`: only if the reservation is still this process's.
     fn delete(&self, job: &Job, is_ours: bool) -> anyhow::Result<bool> {
         let sql = format!(
-            "delete from {} where id = ? and (attempts = ? or ?)",
+            "delete from {} where id = ? and (attempts = cast(? as integer) or ?)",
             self.jobs
         );
         let mut delete = self.connection.prepare_cached(&sql)?;
-        let token = job.lease.token as i64;
+        let token = &job.lease.token[..];
         Ok(delete.execute(params![job.lease.id, token, !is_ours])? > 0)
     }
 
@@ -220,7 +220,7 @@ impl OpenTables {
         let sql = format!(
             "update {} set reserved_at = null, attempts = ?, \
              available_at = case when ? then min(available_at, ?) else ? end \
-             where id = ? and attempts = ?",
+             where id = ? and attempts = cast(? as integer)",
             self.jobs
         );
         let mut update = self.connection.prepare_cached(&sql)?;
@@ -230,7 +230,7 @@ impl OpenTables {
             available_at,
             available_at,
             job.lease.id,
-            job.lease.token as i64
+            &job.lease.token[..]
         ])?;
         Ok(())
     }
