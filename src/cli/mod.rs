@@ -20,6 +20,7 @@ mod leaks;
 mod memory_trim;
 mod options;
 mod reload;
+mod running;
 mod serve;
 mod spool_access;
 mod status;
@@ -104,7 +105,8 @@ Examples:
 Examples:
   surus work
   surus work /srv/app --workers 4
-  surus work /srv/app --queue high=3 --queue default")]
+  surus work /srv/app --queue high=3 --queue default
+  surus work status /srv/app")]
     Work(work::Args),
     /// Run an application as an AWS Lambda function
     Lambda(Box<lambda::Lambda>),

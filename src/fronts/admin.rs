@@ -25,6 +25,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, warn};
 
 use super::http::{Address, Admission, Bound, Listener, Mode};
+use super::queue::front::Front;
+use super::queue::operation::QueueStatus;
 use crate::engine::{Engine, Pending};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::EngineStatus;
@@ -143,6 +145,8 @@ pub struct Admin {
     /// The served project's directory.
     pub project: PathBuf,
     pub engines: Vec<Arc<dyn Engine>>,
+    /// The queues of `surus work`.
+    pub queues: Vec<Arc<Front>>,
     pub metrics: Arc<Metrics>,
     /// Set when a shutdown has begun: no longer ready.
     pub draining: AtomicBool,
@@ -191,6 +195,30 @@ impl Admin {
         self.engines.iter().map(|engine| engine.status()).collect()
     }
 
+    async fn queues(&self) -> Vec<QueueStatus> {
+        let mut queues = Vec::new();
+        for front in &self.queues {
+            queues.extend(front.status().await);
+        }
+        queues
+    }
+
+    /// Pauses queues or lets them go on: `queue=NAME`, or all.
+    fn pause(&self, query: Option<&str>, is_paused: bool) -> Response<Full<Bytes>> {
+        let named = query.and_then(|query| query.strip_prefix("queue="));
+        let named = named.map(|name| percent_decode(name.as_bytes()).decode_utf8_lossy());
+        let fronts = self.queues.iter();
+        let found: Vec<String> = fronts
+            .flat_map(|front| front.pause(named.as_deref(), is_paused))
+            .collect();
+        if found.is_empty() {
+            let named = named.unwrap_or_default();
+            let why = format!("this surus does not work on a queue {named:?}\n");
+            return text(StatusCode::NOT_FOUND, why);
+        }
+        json(&found)
+    }
+
     fn ready(&self) -> Result<(), String> {
         if self.draining.load(Ordering::Acquire) {
             return Err("draining".into());
@@ -225,6 +253,8 @@ impl Admin {
                 ),
             },
             (true, "/-/metrics" | "/metrics") => {
+                // Counts their jobs.
+                self.queues().await;
                 let mut response = text(StatusCode::OK, self.metrics.text(&self.status()));
                 let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
                 response
@@ -232,15 +262,17 @@ impl Admin {
                     .insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
                 response
             }
-            (true, "/-/status") => match serde_json::to_string(&self.status()) {
-                Ok(json) => text(StatusCode::OK, json),
-                Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-            },
+            (true, "/-/status") => json(&self.status()),
+            (true, "/-/queues") => json(&self.queues().await),
+            (false, "/-/pause") => self.pause(request.uri().query(), true),
+            (false, "/-/resume") => self.pause(request.uri().query(), false),
             (false, "/-/reload") => match (self.reload)().await {
                 Ok(()) => text(StatusCode::OK, "reloaded\n"),
                 Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}\n")),
             },
-            (_, "/-/reload") => text(StatusCode::METHOD_NOT_ALLOWED, "POST it\n"),
+            (_, "/-/reload" | "/-/pause" | "/-/resume") => {
+                text(StatusCode::METHOD_NOT_ALLOWED, "POST it\n")
+            }
             _ => {
                 let mut paths = String::from("not found; there are");
                 for path in [
@@ -248,7 +280,10 @@ impl Admin {
                     "/-/ready",
                     "/-/metrics",
                     "/-/status",
+                    "/-/queues",
                     "POST /-/reload",
+                    "POST /-/pause",
+                    "POST /-/resume",
                 ] {
                     let _ = write!(paths, " {path}");
                 }
@@ -262,6 +297,13 @@ fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(text.into()));
     *response.status_mut() = status;
     response
+}
+
+fn json(value: &impl Serialize) -> Response<Full<Bytes>> {
+    match serde_json::to_string(value) {
+        Ok(json) => text(StatusCode::OK, json),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
 }
 
 /// The project that a request is for, percent-encoded. Without it, any project answers.

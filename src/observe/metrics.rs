@@ -1,7 +1,8 @@
 //! Counters and histograms for Prometheus. Durations are seconds, sizes bytes.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -75,7 +76,20 @@ struct Queue {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct JobOutcome {
     queue: String,
+    class: String,
     outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct JobClass {
+    queue: String,
+    class: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueState {
+    queue: String,
+    state: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -116,10 +130,18 @@ pub struct Metrics {
     buffer_limits: Family<Buffer, Gauge>,
     buffer_refusals: Family<Buffer, Counter<u64, AtomicU64>>,
     jobs: Family<JobOutcome, Counter>,
-    job_durations: Family<Queue, Histogram>,
+    job_durations: Family<JobClass, Histogram>,
+    /// The classes that have labels of their own.
+    job_classes: Mutex<HashSet<JobClass>>,
     jobs_running: Family<Queue, Gauge>,
     queue_errors: Family<QueueOperation, Counter>,
+    queue_jobs: Family<QueueState, Gauge>,
+    queue_ages: Family<Queue, Gauge>,
 }
+
+/// Every class of a job has some twenty time series, and an application may make up names.
+const MOST_CLASSES: usize = 100;
+const OTHER: &str = "other";
 
 impl Default for Metrics {
     fn default() -> Self {
@@ -148,8 +170,11 @@ impl Default for Metrics {
             buffer_refusals: Family::default(),
             jobs: Family::default(),
             job_durations: Family::new_with_constructor(histogram),
+            job_classes: Mutex::default(),
             jobs_running: Family::default(),
             queue_errors: Family::default(),
+            queue_jobs: Family::default(),
+            queue_ages: Family::default(),
         };
         let registry = &mut metrics.registry;
         registry.register(
@@ -250,7 +275,7 @@ impl Default for Metrics {
         );
         registry.register(
             "jobs",
-            "Runs of jobs by queue and outcome",
+            "Runs of jobs by queue, class and outcome",
             metrics.jobs.clone(),
         );
         registry.register_with_unit(
@@ -268,6 +293,17 @@ impl Default for Metrics {
             "queue_errors",
             "Operations that a broker has failed, by queue and operation",
             metrics.queue_errors.clone(),
+        );
+        registry.register(
+            "queue_jobs",
+            "Jobs at their broker by queue and state",
+            metrics.queue_jobs.clone(),
+        );
+        registry.register_with_unit(
+            "queue_oldest_job",
+            "For how long the oldest waiting job has been due",
+            Unit::Seconds,
+            metrics.queue_ages.clone(),
         );
         metrics
     }
@@ -368,17 +404,62 @@ impl Metrics {
         }
     }
 
-    /// Counts a run of a job.
-    pub fn job_ended(&self, queue: &str, outcome: &'static str, took: Duration) {
-        let label = JobOutcome {
+    /// Counts a run of a job. Only so many classes have labels of their own.
+    pub fn job_ended(&self, queue: &str, class: &str, outcome: &'static str, took: Duration) {
+        let mut label = JobClass {
             queue: queue.to_string(),
+            class: class.to_string(),
+        };
+        let mut known = self
+            .job_classes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if known.len() < MOST_CLASSES {
+            known.insert(label.clone());
+        } else if !known.contains(&label) {
+            label.class = OTHER.into();
+        }
+        drop(known);
+        let duration = self.job_durations.get_or_create_owned(&label);
+        duration.observe(took.as_secs_f64());
+        let JobClass { queue, class } = label;
+        let label = JobOutcome {
+            queue,
+            class,
             outcome,
         };
         self.jobs.get_or_create(&label).inc();
-        let queue = Queue { queue: label.queue };
-        self.job_durations
-            .get_or_create(&queue)
-            .observe(took.as_secs_f64());
+    }
+
+    /// How many jobs of a queue run now.
+    pub fn running(&self, queue: &str) -> u64 {
+        let queue = queue.to_string();
+        let running = self.jobs_running.get_or_create(&Queue { queue }).get();
+        running.try_into().unwrap_or_default()
+    }
+
+    /// Sets how many jobs of a queue wait, are delayed and are reserved; None while its broker does
+    /// not say it.
+    pub fn queue_depth(&self, queue: &str, jobs: Option<[u64; 3]>, oldest: Option<u64>) {
+        for (number, state) in ["waiting", "delayed", "reserved"].into_iter().enumerate() {
+            let queue = queue.to_string();
+            let label = QueueState { queue, state };
+            if let Some(jobs) = jobs {
+                let gauge = self.queue_jobs.get_or_create_owned(&label);
+                gauge.set(jobs[number] as i64);
+            } else {
+                self.queue_jobs.remove(&label);
+            }
+        }
+        let queue = queue.to_string();
+        let label = Queue { queue };
+        let none_waits = jobs.is_some_and(|[waiting, _, _]| waiting == 0);
+        if let Some(oldest) = oldest.or(none_waits.then_some(0)) {
+            let gauge = self.queue_ages.get_or_create_owned(&label);
+            gauge.set(oldest as i64);
+        } else {
+            self.queue_ages.remove(&label);
+        }
     }
 
     /// Counts a job that begins (1) or has ended (-1).
@@ -452,6 +533,40 @@ mod tests {
     use super::{EngineStatus, Metrics};
 
     #[test]
+    fn classes_of_jobs_beyond_the_limit_share_a_label() {
+        let metrics = Metrics::default();
+        for number in 0..300 {
+            metrics.job_ended("default", &format!("Job{number}"), "done", Duration::ZERO);
+        }
+        metrics.job_ended("default", "Job0", "done", Duration::ZERO);
+        let text = metrics.text(&[]);
+        let counted = |class: &str| {
+            let label = format!("class=\"{class}\"");
+            let mut lines = text
+                .lines()
+                .filter(|line| line.starts_with("surus_jobs_total"));
+            lines
+                .find(|line| line.contains(&label))
+                .and_then(|line| line.split(' ').nth(1))
+        };
+        assert_eq!((counted("Job0"), counted("Job250")), (Some("2"), None));
+        assert_eq!(counted("other"), Some("200"));
+    }
+
+    #[test]
+    fn depth_of_a_broker_that_does_not_answer_is_not_told() {
+        let metrics = Metrics::default();
+        metrics.queue_depth("default", Some([1, 0, 0]), Some(7));
+        assert!(
+            metrics
+                .text(&[])
+                .contains("surus_queue_oldest_job_seconds{queue=\"default\"} 7")
+        );
+        metrics.queue_depth("default", None, None);
+        assert!(!metrics.text(&[]).contains("{queue=\"default\""));
+    }
+
+    #[test]
     fn every_metric_is_documented() {
         let documented = include_str!("../../docs/reference/metrics.md");
         let metrics = Metrics::default();
@@ -464,7 +579,8 @@ mod tests {
         metrics.tls_succeeded("TLSv1.3", false);
         metrics.tls_failed("timeout");
         metrics.set_certificates([("a.pem".to_string(), 1)].into_iter());
-        metrics.job_ended("default", "done", Duration::ZERO);
+        metrics.job_ended("default", "App\\Work", "done", Duration::ZERO);
+        metrics.queue_depth("default", Some([1, 2, 3]), Some(4));
         metrics.jobs_running("default", 1);
         metrics.queue_failed("default", "receive");
         let text = metrics.text(&[EngineStatus {
@@ -478,7 +594,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next())
             .collect();
-        assert_eq!(names.len(), 22, "{text}");
+        assert_eq!(names.len(), 24, "{text}");
         for name in names {
             let mut written = ["", "_total"]
                 .map(|end| format!("| `{name}{end}`"))

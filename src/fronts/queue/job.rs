@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 /// A job that a source has reserved for this process.
 #[derive(Debug, Clone)]
@@ -22,6 +23,18 @@ pub struct Lease {
     /// The broker's mark of this reservation. It changes with each, so that a late settlement does
     /// not touch another's.
     pub token: Bytes,
+}
+
+/// The jobs of a queue at its broker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Depth {
+    /// They are due, and no worker has them.
+    pub waiting: u64,
+    pub delayed: u64,
+    pub reserved: u64,
+    /// For how many seconds the oldest waiting job has been due. None if no job waits, or the job
+    /// does not say it.
+    pub oldest: Option<u64>,
 }
 
 /// What becomes of a job. Until it is settled, its lease is extended.

@@ -7,7 +7,8 @@
 mod backoff;
 mod format;
 pub mod front;
-mod job;
+pub mod job;
+pub mod operation;
 pub mod runner;
 mod scheduler;
 pub mod settings;

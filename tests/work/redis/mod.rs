@@ -74,14 +74,12 @@ impl Redis {
 
     /// Waiting, delayed and reserved jobs.
     pub fn jobs(&self, queue: &str) -> [Vec<String>; 3] {
-        let mut connection = self.connect();
-        let mut sorted = |end| {
-            let key = format!("{queue}:{end}");
-            connection.zrange(key, 0, -1).unwrap()
-        };
-        let (delayed, reserved) = (sorted("delayed"), sorted("reserved"));
-        let waiting = connection.lrange(queue, 0, -1).unwrap();
-        [waiting, delayed, reserved]
+        // At once, because jobs move.
+        let mut all = redis::pipe();
+        all.atomic().lrange(queue, 0, -1);
+        all.zrange(format!("{queue}:delayed"), 0, -1);
+        all.zrange(format!("{queue}:reserved"), 0, -1);
+        all.query(&mut self.connect()).unwrap()
     }
 
     pub fn is_empty(&self, queue: &str) -> bool {

@@ -55,6 +55,21 @@ pub fn enveloped(id: &str, attempts: u32, payload: &Bytes) -> Bytes {
     }
 }
 
+/// When a job was pushed, if it says so: Laravel 12 and Horizon write that. Seconds since 1970.
+pub fn pushed_at(member: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Times {
+        created_at: Option<serde_json::Value>,
+        pushed_at: Option<serde_json::Value>,
+    }
+    let times: Times = serde_json::from_slice(member).ok()?;
+    match times.created_at.or(times.pushed_at)? {
+        serde_json::Value::String(text) => text.split('.').next()?.parse().ok(),
+        number => number.as_f64().map(|seconds| seconds as u64),
+    }
+}
+
 /// The attempts, the id, and where the job begins.
 fn open(member: &[u8]) -> Option<(u32, String, usize)> {
     let rest = member.strip_prefix(MARK)?;
@@ -88,6 +103,18 @@ mod tests {
         for (broken, id) in [("no JSON", "own"), (r#"{"uuid":"u"}"#, "u")] {
             let job = read(true, broken, broken);
             assert_eq!((job.lease.id.as_str(), job.attempts), (id, 1), "{broken}");
+        }
+    }
+
+    #[test]
+    fn time_of_a_push_is_read_from_laravel_and_horizon() {
+        for (json, at) in [
+            (r#"{"createdAt": 1764183600}"#, Some(1764183600)),
+            (r#"{"pushedAt": "1764183600.1234"}"#, Some(1764183600)),
+            (r#"{"id": "a"}"#, None),
+            ("surus:1:ab-1:{}", None),
+        ] {
+            assert_eq!(pushed_at(json.as_bytes()), at, "{json}");
         }
     }
 

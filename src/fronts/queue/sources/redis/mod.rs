@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use self::scripts::Scripts;
 use self::server::Link;
 pub use self::server::Server;
-use crate::fronts::queue::job::{Fate, Job, Lease};
+use crate::fronts::queue::job::{Depth, Fate, Job, Lease};
 use crate::fronts::queue::source::{Pending, Source};
 
 /// How often delayed and expired jobs are looked for without a known one: nothing wakes a client
@@ -248,6 +248,24 @@ impl Source for RedisQueue {
                 }
                 Fate::Bury(why) => self.bury(&job, &why).await,
             }
+        })
+    }
+
+    fn depth(&self) -> Pending<'_, Depth> {
+        Box::pin(async move {
+            let now = epoch().as_secs();
+            let mut call = self.scripts.depth.prepare_invoke();
+            call.key(&self.keys.jobs).key(&self.keys.delayed);
+            call.key(&self.keys.reserved).arg(now);
+            let counted: (u64, u64, u64, Option<Vec<u8>>) = self.shared.call(&call).await?;
+            let (waiting, delayed, reserved, first) = counted;
+            let pushed = first.and_then(|job| member::pushed_at(&job));
+            Ok(Depth {
+                waiting,
+                delayed,
+                reserved,
+                oldest: pushed.map(|at| now.saturating_sub(at)),
+            })
         })
     }
 }

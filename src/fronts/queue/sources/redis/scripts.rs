@@ -108,11 +108,23 @@ end
 return lost
 "#;
 
+/// Counts waiting, delayed and reserved jobs, and returns the first waiting one. The argument: now.
+const DEPTH: &str = r#"
+local due = redis.call('zcount', KEYS[2], '-inf', ARGV[1])
+return {
+    redis.call('llen', KEYS[1]) + due,
+    redis.call('zcard', KEYS[2]) - due,
+    redis.call('zcard', KEYS[3]),
+    redis.call('lindex', KEYS[1], 0),
+}
+"#;
+
 pub struct Scripts {
     pub receive: Script,
     pub put_back: Script,
     pub bury: Script,
     pub extend: Script,
+    pub depth: Script,
 }
 
 impl Default for Scripts {
@@ -122,6 +134,7 @@ impl Default for Scripts {
             put_back: Script::new(PUT_BACK),
             bury: Script::new(BURY),
             extend: Script::new(EXTEND),
+            depth: Script::new(DEPTH),
         }
     }
 }

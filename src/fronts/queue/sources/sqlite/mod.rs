@@ -15,7 +15,7 @@ use anyhow::{Context, anyhow, bail};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::fronts::queue::job::{Fate, Job, Lease};
+use crate::fronts::queue::job::{Depth, Fate, Job, Lease};
 use crate::fronts::queue::source::{Pending, Source};
 
 /// The tables of a database.
@@ -55,6 +55,7 @@ enum Request {
     Stop(Arc<str>),
     Extend(Vec<Lease>, Reply<Vec<Lease>>),
     Settle(Box<Settlement>, Reply<()>),
+    Depth(Arc<str>, Reply<Depth>),
     /// Another process has written to the database.
     Changed,
 }
@@ -137,5 +138,10 @@ impl Source for SqliteQueue {
             self.database
                 .ask(|reply| Request::Settle(settlement, reply)),
         )
+    }
+
+    fn depth(&self) -> Pending<'_, Depth> {
+        let depth = |reply| Request::Depth(self.name.clone(), reply);
+        Box::pin(self.database.ask(depth))
     }
 }

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use serde::Deserialize;
 
 use super::Tables;
-use crate::fronts::queue::job::{Fate, Job, Lease};
+use crate::fronts::queue::job::{Depth, Fate, Job, Lease};
 
 /// How long to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -153,6 +153,30 @@ impl OpenTables {
             (Some(due), Ok(now)) => Duration::from_secs(due).saturating_sub(now),
             _ => Duration::MAX,
         }
+    }
+
+    pub fn depth(&self, queue: &str) -> anyhow::Result<Depth> {
+        let sql = format!(
+            "select count(*) filter (where reserved_at is null and available_at <= ?1), \
+             count(*) filter (where reserved_at is null and available_at > ?1), count(reserved_at), \
+             ?1 - min(available_at) filter (where reserved_at is null and available_at <= ?1) \
+             from {} where queue = ?2",
+            self.jobs
+        );
+        let mut select = self.connection.prepare_cached(&sql)?;
+        let depth = select.query_row(params![now(), queue], |row| {
+            let number = |column| {
+                let number = row.get::<_, Option<i64>>(column);
+                number.map(|number| number.and_then(|it| u64::try_from(it).ok()))
+            };
+            Ok(Depth {
+                waiting: number(0)?.unwrap_or_default(),
+                delayed: number(1)?.unwrap_or_default(),
+                reserved: number(2)?.unwrap_or_default(),
+                oldest: number(3)?,
+            })
+        });
+        Ok(depth?)
     }
 
     /// Extends reservations, and returns those that are no longer this process's.
