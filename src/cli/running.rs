@@ -20,7 +20,7 @@ pub fn of_work(project: &Path, config: &Config) -> (admin::Settings, PathBuf) {
     (settings, project.join("work"))
 }
 
-pub fn work_address(project: &Path, config: &Config) -> Address {
+fn work_address(project: &Path, config: &Config) -> Address {
     let (settings, name) = of_work(project, config);
     settings.address(&name)
 }
@@ -52,6 +52,17 @@ pub fn ask(
         }
         Ok(answers)
     })
+}
+
+/// Asks the running `surus work` of a project.
+pub fn ask_work(project: &Project, method: Method, path: &str) -> anyhow::Result<String> {
+    let directory = project.directory()?;
+    let address = work_address(&directory, &project.load()?.config);
+    let (status, text) = super::block_on(admin::ask(&address, &directory, method, path))?;
+    if !status.is_success() {
+        bail!("{}", text.trim_end());
+    }
+    Ok(text)
 }
 
 /// Whether nothing listens there.

@@ -26,6 +26,7 @@ use tracing::{debug, warn};
 
 use super::http::{Address, Admission, Bound, Listener, Mode};
 use super::queue::front::Front;
+use super::queue::job::Failures;
 use super::queue::operation::QueueStatus;
 use crate::engine::{Engine, Pending};
 use crate::observe::metrics::Metrics;
@@ -219,6 +220,20 @@ impl Admin {
         json(&found)
     }
 
+    async fn failures(&self, asked: Failures) -> Response<Full<Bytes>> {
+        let mut found = Vec::new();
+        for front in &self.queues {
+            match front.failures(&asked).await {
+                Ok(failures) => found.extend(failures),
+                Err(error) => {
+                    let why = format!("{error:#}\n");
+                    return text(StatusCode::INTERNAL_SERVER_ERROR, why);
+                }
+            }
+        }
+        json(&found)
+    }
+
     fn ready(&self) -> Result<(), String> {
         if self.draining.load(Ordering::Acquire) {
             return Err("draining".into());
@@ -264,13 +279,16 @@ impl Admin {
             }
             (true, "/-/status") => json(&self.status()),
             (true, "/-/queues") => json(&self.queues().await),
+            (true, "/-/failed") => self.failures(Failures::List).await,
+            (false, "/-/retry") => self.failures(Failures::Retry(id(request))).await,
+            (false, "/-/forget") => self.failures(Failures::Forget(id(request))).await,
             (false, "/-/pause") => self.pause(request.uri().query(), true),
             (false, "/-/resume") => self.pause(request.uri().query(), false),
             (false, "/-/reload") => match (self.reload)().await {
                 Ok(()) => text(StatusCode::OK, "reloaded\n"),
                 Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}\n")),
             },
-            (_, "/-/reload" | "/-/pause" | "/-/resume") => {
+            (_, "/-/reload" | "/-/pause" | "/-/resume" | "/-/retry" | "/-/forget") => {
                 text(StatusCode::METHOD_NOT_ALLOWED, "POST it\n")
             }
             _ => {
@@ -281,9 +299,12 @@ impl Admin {
                     "/-/metrics",
                     "/-/status",
                     "/-/queues",
+                    "/-/failed",
                     "POST /-/reload",
                     "POST /-/pause",
                     "POST /-/resume",
+                    "POST /-/retry",
+                    "POST /-/forget",
                 ] {
                     let _ = write!(paths, " {path}");
                 }
@@ -297,6 +318,13 @@ fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(text.into()));
     *response.status_mut() = status;
     response
+}
+
+/// The id of a failed job: `id=ID`.
+fn id(request: &Request<Incoming>) -> String {
+    let query = request.uri().query().unwrap_or_default();
+    let id = query.strip_prefix("id=").unwrap_or_default();
+    percent_decode(id.as_bytes()).decode_utf8_lossy().into()
 }
 
 fn json(value: &impl Serialize) -> Response<Full<Bytes>> {

@@ -1,8 +1,7 @@
 //! Counters and histograms for Prometheus. Durations are seconds, sizes bytes.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -13,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use super::job_metrics::JobMetrics;
 use super::message;
 use super::status::{EngineStatus, WorkerState};
 use crate::budget;
@@ -68,36 +68,6 @@ struct Buffer {
     buffer: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Queue {
-    queue: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct JobOutcome {
-    queue: String,
-    class: String,
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct JobClass {
-    queue: String,
-    class: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct QueueState {
-    queue: String,
-    state: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct QueueOperation {
-    queue: String,
-    operation: &'static str,
-}
-
 /// The responses of one engine with one outcome.
 struct Answers {
     label: Outcome,
@@ -129,19 +99,8 @@ pub struct Metrics {
     buffered: Family<Buffer, Gauge>,
     buffer_limits: Family<Buffer, Gauge>,
     buffer_refusals: Family<Buffer, Counter<u64, AtomicU64>>,
-    jobs: Family<JobOutcome, Counter>,
-    job_durations: Family<JobClass, Histogram>,
-    /// The classes that have labels of their own.
-    job_classes: Mutex<HashSet<JobClass>>,
-    jobs_running: Family<Queue, Gauge>,
-    queue_errors: Family<QueueOperation, Counter>,
-    queue_jobs: Family<QueueState, Gauge>,
-    queue_ages: Family<Queue, Gauge>,
+    pub jobs: JobMetrics,
 }
-
-/// Every class of a job has some twenty time series, and an application may make up names.
-const MOST_CLASSES: usize = 100;
-const OTHER: &str = "other";
 
 impl Default for Metrics {
     fn default() -> Self {
@@ -168,13 +127,7 @@ impl Default for Metrics {
             buffered: Family::default(),
             buffer_limits: Family::default(),
             buffer_refusals: Family::default(),
-            jobs: Family::default(),
-            job_durations: Family::new_with_constructor(histogram),
-            job_classes: Mutex::default(),
-            jobs_running: Family::default(),
-            queue_errors: Family::default(),
-            queue_jobs: Family::default(),
-            queue_ages: Family::default(),
+            jobs: JobMetrics::default(),
         };
         let registry = &mut metrics.registry;
         registry.register(
@@ -273,38 +226,7 @@ impl Default for Metrics {
             "How often data did not fit within a buffer's limit",
             metrics.buffer_refusals.clone(),
         );
-        registry.register(
-            "jobs",
-            "Runs of jobs by queue, class and outcome",
-            metrics.jobs.clone(),
-        );
-        registry.register_with_unit(
-            "job_duration",
-            "From a job's start until PHP has finished with it",
-            Unit::Seconds,
-            metrics.job_durations.clone(),
-        );
-        registry.register(
-            "jobs_running",
-            "Jobs that workers run now",
-            metrics.jobs_running.clone(),
-        );
-        registry.register(
-            "queue_errors",
-            "Operations that a broker has failed, by queue and operation",
-            metrics.queue_errors.clone(),
-        );
-        registry.register(
-            "queue_jobs",
-            "Jobs at their broker by queue and state",
-            metrics.queue_jobs.clone(),
-        );
-        registry.register_with_unit(
-            "queue_oldest_job",
-            "For how long the oldest waiting job has been due",
-            Unit::Seconds,
-            metrics.queue_ages.clone(),
-        );
+        metrics.jobs.register(registry);
         metrics
     }
 }
@@ -404,80 +326,6 @@ impl Metrics {
         }
     }
 
-    /// Counts a run of a job. Only so many classes have labels of their own.
-    pub fn job_ended(&self, queue: &str, class: &str, outcome: &'static str, took: Duration) {
-        let mut label = JobClass {
-            queue: queue.to_string(),
-            class: class.to_string(),
-        };
-        let mut known = self
-            .job_classes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if known.len() < MOST_CLASSES {
-            known.insert(label.clone());
-        } else if !known.contains(&label) {
-            label.class = OTHER.into();
-        }
-        drop(known);
-        let duration = self.job_durations.get_or_create_owned(&label);
-        duration.observe(took.as_secs_f64());
-        let JobClass { queue, class } = label;
-        let label = JobOutcome {
-            queue,
-            class,
-            outcome,
-        };
-        self.jobs.get_or_create(&label).inc();
-    }
-
-    /// How many jobs of a queue run now.
-    pub fn running(&self, queue: &str) -> u64 {
-        let queue = queue.to_string();
-        let running = self.jobs_running.get_or_create(&Queue { queue }).get();
-        running.try_into().unwrap_or_default()
-    }
-
-    /// Sets how many jobs of a queue wait, are delayed and are reserved; None while its broker does
-    /// not say it.
-    pub fn queue_depth(&self, queue: &str, jobs: Option<[u64; 3]>, oldest: Option<u64>) {
-        for (number, state) in ["waiting", "delayed", "reserved"].into_iter().enumerate() {
-            let queue = queue.to_string();
-            let label = QueueState { queue, state };
-            if let Some(jobs) = jobs {
-                let gauge = self.queue_jobs.get_or_create_owned(&label);
-                gauge.set(jobs[number] as i64);
-            } else {
-                self.queue_jobs.remove(&label);
-            }
-        }
-        let queue = queue.to_string();
-        let label = Queue { queue };
-        let none_waits = jobs.is_some_and(|[waiting, _, _]| waiting == 0);
-        if let Some(oldest) = oldest.or(none_waits.then_some(0)) {
-            let gauge = self.queue_ages.get_or_create_owned(&label);
-            gauge.set(oldest as i64);
-        } else {
-            self.queue_ages.remove(&label);
-        }
-    }
-
-    /// Counts a job that begins (1) or has ended (-1).
-    pub fn jobs_running(&self, queue: &str, change: i64) {
-        let queue = queue.to_string();
-        self.jobs_running
-            .get_or_create(&Queue { queue })
-            .inc_by(change);
-    }
-
-    /// Counts an operation that a broker has failed.
-    pub fn queue_failed(&self, queue: &str, operation: &'static str) {
-        let queue = queue.to_string();
-        self.queue_errors
-            .get_or_create(&QueueOperation { queue, operation })
-            .inc();
-    }
-
     /// The text for Prometheus, with the current workers.
     pub fn text(&self, engines: &[EngineStatus]) -> String {
         for status in engines {
@@ -533,40 +381,6 @@ mod tests {
     use super::{EngineStatus, Metrics};
 
     #[test]
-    fn classes_of_jobs_beyond_the_limit_share_a_label() {
-        let metrics = Metrics::default();
-        for number in 0..300 {
-            metrics.job_ended("default", &format!("Job{number}"), "done", Duration::ZERO);
-        }
-        metrics.job_ended("default", "Job0", "done", Duration::ZERO);
-        let text = metrics.text(&[]);
-        let counted = |class: &str| {
-            let label = format!("class=\"{class}\"");
-            let mut lines = text
-                .lines()
-                .filter(|line| line.starts_with("surus_jobs_total"));
-            lines
-                .find(|line| line.contains(&label))
-                .and_then(|line| line.split(' ').nth(1))
-        };
-        assert_eq!((counted("Job0"), counted("Job250")), (Some("2"), None));
-        assert_eq!(counted("other"), Some("200"));
-    }
-
-    #[test]
-    fn depth_of_a_broker_that_does_not_answer_is_not_told() {
-        let metrics = Metrics::default();
-        metrics.queue_depth("default", Some([1, 0, 0]), Some(7));
-        assert!(
-            metrics
-                .text(&[])
-                .contains("surus_queue_oldest_job_seconds{queue=\"default\"} 7")
-        );
-        metrics.queue_depth("default", None, None);
-        assert!(!metrics.text(&[]).contains("{queue=\"default\""));
-    }
-
-    #[test]
     fn every_metric_is_documented() {
         let documented = include_str!("../../docs/reference/metrics.md");
         let metrics = Metrics::default();
@@ -579,10 +393,12 @@ mod tests {
         metrics.tls_succeeded("TLSv1.3", false);
         metrics.tls_failed("timeout");
         metrics.set_certificates([("a.pem".to_string(), 1)].into_iter());
-        metrics.job_ended("default", "App\\Work", "done", Duration::ZERO);
-        metrics.queue_depth("default", Some([1, 2, 3]), Some(4));
-        metrics.jobs_running("default", 1);
-        metrics.queue_failed("default", "receive");
+        metrics
+            .jobs
+            .ended("default", "App\\Work", "done", Duration::ZERO);
+        metrics.jobs.set_depth("default", Some([1, 2, 3]), Some(4));
+        metrics.jobs.started_or_ended("default", 1);
+        metrics.jobs.broker_failed("default", "receive");
         let text = metrics.text(&[EngineStatus {
             engine: "classic".into(),
             php: "8.2.0".into(),

@@ -97,7 +97,7 @@ match ($argv[1]) {
 
 /// The example application, with a database and queues.
 pub struct Laravel {
-    site: Site,
+    pub site: Site,
     pub table: Table,
     notes: PathBuf,
     env: Vec<(String, String)>,

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::laravel::{Laravel, debian};
 use super::plain::Plain;
-use super::redis::{DEFAULT, Site as RedisSite};
+use super::redis::{DEFAULT, Redis, Site as RedisSite};
 use super::site::Site;
 use super::work::Work;
 
@@ -170,5 +170,80 @@ fn metrics_count_laravel_jobs_by_class() {
         let labels = format!(r#"{{queue="mails",class="App\\Work",outcome="{outcome}"}}"#);
         let line = format!("surus_jobs_total{labels} {count}");
         assert!(text.contains(&line), "{line}: {text}");
+    }
+}
+
+/// The ids of failed jobs.
+fn failed(site: &Site, work: &Work) -> Vec<String> {
+    let json = said(site, work, &["work", "failed", "--json"]);
+    let jobs: Vec<Value> = serde_json::from_str(&json).unwrap();
+    let ids = jobs
+        .iter()
+        .map(|job| job["id"].as_str().unwrap().to_string());
+    ids.collect()
+}
+
+#[test]
+fn failed_job_is_listed_retried_and_forgotten() {
+    let settings = "tries = 1\n";
+    let (sqlite, redis) = (Plain::new(settings), RedisSite::new(settings));
+    sqlite.push(1, "throw once");
+    redis.push(1, "throw once");
+    for plain in [&sqlite, &redis.plain] {
+        let site = &plain.site;
+        let work = plain.start(&["--workers", "1"]);
+        work.wait_until(|| failed(site, &work).len() == 1);
+        let id = &failed(site, &work)[0];
+        let text = said(site, &work, &["work", "failed"]);
+        assert!(text.contains(id) && text.contains("as told"), "{text}");
+        said(site, &work, &["work", "retry", "--id", id]);
+        work.wait_until(|| plain.count("done 1") == 1);
+        assert_eq!(plain.count("begins 1"), 2);
+        assert_eq!(
+            said(site, &work, &["work", "failed"]),
+            "no job has failed\n"
+        );
+        let again = surus(site, &address(&work), &["work", "retry", "--id", id]);
+        let error = String::from_utf8_lossy(&again.stderr).into_owned();
+        assert!(error.contains("no failed job has the id"), "{error}");
+    }
+    sqlite.push(2, "throw");
+    redis.push(2, "throw");
+    for plain in [&sqlite, &redis.plain] {
+        let site = &plain.site;
+        let work = plain.start(&["--workers", "1"]);
+        work.wait_until(|| failed(site, &work).len() == 1);
+        said(site, &work, &["work", "forget", "--all"]);
+        assert_eq!((failed(site, &work).len(), plain.count("begins 2")), (0, 1));
+    }
+}
+
+#[test]
+fn failed_laravel_job_is_retried_by_laravel() {
+    let redis = Redis::start();
+    let on_redis = Laravel::on_redis(&debian(), redis.port);
+    for laravel in [Laravel::new(&debian()), on_redis] {
+        laravel.push(&["fail"]);
+        let (work, site) = (laravel.start(&["--workers", "1"]), &laravel.site);
+        work.wait_until(|| laravel.table.failed().len() == 1);
+        let text = said(site, &work, &["work", "failed"]);
+        assert!(
+            text.contains("mails App\\Work") && text.contains("failed by the job"),
+            "{text}"
+        );
+        let before = failed(site, &work);
+        said(site, &work, &["work", "retry", "--all"]);
+        // It fails again, and Laravel records it anew.
+        let runs = || {
+            let notes = laravel.notes();
+            notes
+                .iter()
+                .filter(|note| note.starts_with("fail, attempt 1"))
+                .count()
+        };
+        work.wait_until(|| runs() == 2 && laravel.table.failed().len() == 1);
+        assert_eq!(failed(site, &work).len(), before.len());
+        said(site, &work, &["work", "forget", "--all"]);
+        assert!(laravel.table.failed().is_empty());
     }
 }

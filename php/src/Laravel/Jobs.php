@@ -30,6 +30,12 @@ final class Jobs
 
             return $described;
         }
+        if ($asked = $event['failures'] ?? null) {
+            $failures = (new FailedJobs($this->app))->handle($asked);
+            $this->disconnect();
+
+            return $failures;
+        }
         $job = new WorkJob($this->app, $event['connection'], $event['queue'], $event['id'], $event['payload'], $event['attempts']);
         $options = new WorkerOptions();
         $options->maxTries = $event['tries'] ?? 1;

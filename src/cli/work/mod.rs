@@ -1,6 +1,7 @@
 //! `surus work`: runs the jobs of an application's queues until a signal stops it.
 
 mod brokers;
+mod failed;
 mod laravel;
 mod operate;
 mod queues;

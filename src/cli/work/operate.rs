@@ -1,13 +1,13 @@
-//! `surus work status`, `pause` and `resume`: shows and controls a running `surus work`.
+//! The subcommands of `surus work`, which show and control a running one.
 
-use anyhow::bail;
 use http::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use super::failed::{self, Chosen};
 use crate::cli::options::Project;
+use crate::cli::running::ask_work as ask;
+use crate::cli::status;
 use crate::cli::stdout::{self, say};
-use crate::cli::{block_on, running, status};
-use crate::fronts::admin;
 use crate::fronts::queue::operation::QueueStatus;
 use crate::observe::status::EngineStatus;
 
@@ -30,13 +30,30 @@ Examples:
 Examples:
   surus work resume /srv/app")]
     Resume(Named),
+    /// List the jobs that have failed for good
+    #[command(after_help = "\
+Examples:
+  surus work failed /srv/app")]
+    Failed(Status),
+    /// Put failed jobs back into their queue, as if they had never been tried
+    #[command(after_help = "\
+Examples:
+  surus work retry /srv/app --id a23b7174-df35-432b-a9f6-582cbe45116f
+  surus work retry /srv/app --all")]
+    Retry(Chosen),
+    /// Delete failed jobs
+    #[command(after_help = "\
+Examples:
+  surus work forget /srv/app --id a23b7174-df35-432b-a9f6-582cbe45116f
+  surus work forget /srv/app --all")]
+    Forget(Chosen),
 }
 
 #[derive(Debug, clap::Args)]
 pub struct Status {
     #[command(flatten)]
     project: Project,
-    /// Print JSON instead of tables
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }
@@ -55,6 +72,9 @@ pub fn run(operation: &Operation) -> anyhow::Result<()> {
         Operation::Status(args) => show(args),
         Operation::Pause(args) => pause(args, "pause", "paused"),
         Operation::Resume(args) => pause(args, "resume", "resumed"),
+        Operation::Failed(args) => failed::show(&args.project, args.json),
+        Operation::Retry(args) => failed::change(args, "retry", "retried"),
+        Operation::Forget(args) => failed::change(args, "forget", "forgot"),
     }
 }
 
@@ -85,16 +105,6 @@ fn pause(args: &Named, verb: &str, done: &str) -> anyhow::Result<()> {
         say!("{done} {name}");
     }
     Ok(())
-}
-
-fn ask(project: &Project, method: Method, path: &str) -> anyhow::Result<String> {
-    let directory = project.directory()?;
-    let address = running::work_address(&directory, &project.load()?.config);
-    let (status, text) = block_on(admin::ask(&address, &directory, method, path))?;
-    if !status.is_success() {
-        bail!("{}", text.trim_end());
-    }
-    Ok(text)
 }
 
 fn table(queues: &[QueueStatus]) -> String {

@@ -171,7 +171,8 @@ impl Drive {
             self.begun.insert(begun.id(), (begun.queue, job.clone()));
             self.front
                 .metrics
-                .jobs_running(&self.front.lanes[begun.queue].queue.name, 1);
+                .jobs
+                .started_or_ended(&self.front.lanes[begun.queue].queue.name, 1);
             self.running
                 .push(Box::pin(ended(self.front.clone(), begun, job)));
         }
@@ -229,7 +230,7 @@ impl Drive {
     /// A broker that cannot be reached is logged once until it answers again.
     fn failed(&mut self, queue: usize, what: &'static str, error: &anyhow::Error) {
         let lane = &self.front.lanes[queue].queue;
-        self.front.metrics.queue_failed(&lane.name, what);
+        self.front.metrics.jobs.broker_failed(&lane.name, what);
         self.failures[queue] += 1;
         if self.failures[queue] == 1 {
             warn!(queue = lane.name, "cannot {what}: {error:#}; trying again");
@@ -246,11 +247,11 @@ impl Drive {
         let queue = begun.queue;
         self.begun.remove(&begun.id());
         let lane = &self.front.lanes[queue].queue;
-        self.front.metrics.jobs_running(&lane.name, -1);
+        self.front.metrics.jobs.started_or_ended(&lane.name, -1);
         let class = format::class(lane, &job.payload);
         let outcome = verdict.outcome.name();
         let metrics = &self.front.metrics;
-        metrics.job_ended(&lane.name, &class, outcome, took);
+        metrics.jobs.ended(&lane.name, &class, outcome, took);
         let (id, attempts) = (&job.lease.id, job.attempts);
         match &verdict.outcome {
             Outcome::Done | Outcome::Released => {}
@@ -311,7 +312,7 @@ impl Drive {
             let lane = &front.lanes[queue];
             let mut failures = 0;
             while let Err(error) = lane.source.settle(job.clone(), fate.clone()).await {
-                front.metrics.queue_failed(&lane.queue.name, "settle");
+                front.metrics.jobs.broker_failed(&lane.queue.name, "settle");
                 failures += 1;
                 if failures == 1 {
                     let (queue, job) = (&lane.queue.name, &job.lease.id);

@@ -51,3 +51,52 @@ pub enum Fate {
     /// It does not come again; the reason is kept with it.
     Bury(String),
 }
+
+/// A job that does not come again, as its place for failed jobs shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FailedJob {
+    pub id: String,
+    pub queue: String,
+    /// The class of Laravel's job; empty for others.
+    pub class: String,
+    /// The first line of the reason.
+    pub why: String,
+    pub failed_at: String,
+}
+
+impl FailedJob {
+    pub fn new(id: String, queue: &str, payload: &[u8], why: &str, failed_at: String) -> FailedJob {
+        #[derive(Deserialize)]
+        struct Told {
+            #[serde(rename = "displayName")]
+            class: String,
+        }
+        let told = serde_json::from_slice::<Told>(payload).ok();
+        FailedJob {
+            id,
+            queue: queue.into(),
+            class: told.map(|told| told.class).unwrap_or_default(),
+            why: why.lines().next().unwrap_or_default().into(),
+            failed_at,
+        }
+    }
+}
+
+/// What operators ask about failed jobs.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "verb", content = "id", rename_all = "lowercase")]
+pub enum Failures {
+    List,
+    Retry(String),
+    Forget(String),
+}
+
+impl Failures {
+    /// The job that is meant; None for all.
+    pub fn id(&self) -> Option<&str> {
+        match self {
+            Failures::List => None,
+            Failures::Retry(id) | Failures::Forget(id) => Some(id),
+        }
+    }
+}

@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
+use anyhow::{Context, bail};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 use super::front::Front;
-use super::job::Depth;
+use super::job::{Depth, FailedJob, Failures};
+use super::runner::Answer;
+use super::settings::Format;
 
 /// How long a broker may take to count its jobs.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long PHP may take to answer; all workers may be busy.
+const PHP: Duration = Duration::from_secs(30);
 
 /// A queue at one instant.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -37,9 +42,9 @@ impl Front {
             let queue = lane.queue.name.clone();
             let jobs = depth.map(|it| [it.waiting, it.delayed, it.reserved]);
             let oldest = depth.and_then(|it| it.oldest);
-            self.metrics.queue_depth(&queue, jobs, oldest);
+            self.metrics.jobs.set_depth(&queue, jobs, oldest);
             QueueStatus {
-                running: self.metrics.running(&queue),
+                running: self.metrics.jobs.running(&queue),
                 weight: lane.queue.weight,
                 queue,
                 is_paused,
@@ -47,6 +52,37 @@ impl Front {
             }
         });
         status.collect()
+    }
+
+    /// Lists failed jobs, or retries or forgets one. Returns those concerned. Laravel's are all of
+    /// the application, whatever their queue.
+    pub async fn failures(&self, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
+        let mut found = Vec::new();
+        let is_laravel = |lane: &super::front::Lane| lane.queue.format() == Format::Laravel;
+        if self.lanes.iter().any(is_laravel) {
+            found = self.failures_of_laravel(asked).await?;
+        }
+        for lane in &self.lanes {
+            let failures = lane.source.failures(asked.clone()).await;
+            found.extend(failures.with_context(|| format!("queue {}", lane.queue.name))?);
+        }
+        Ok(found)
+    }
+
+    async fn failures_of_laravel(&self, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
+        #[derive(Serialize)]
+        struct Question<'a> {
+            failures: &'a Failures,
+        }
+        let question = serde_json::to_vec(&Question { failures: asked })?;
+        let answer = self.runner.ask(question.into(), "", PHP).await;
+        let busy = "cannot ask the application, whose workers may all be busy; try again";
+        match answer.context(busy)? {
+            Answer::Result(json) => {
+                serde_json::from_slice(&json).context("the application's failed jobs")
+            }
+            Answer::Error { message, .. } => bail!("the application's failed jobs: {message}"),
+        }
     }
 
     /// Pauses a queue or lets it go on; without a name, all. Returns the names of those that it

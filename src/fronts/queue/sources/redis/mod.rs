@@ -3,6 +3,7 @@
 //! Each queue waits on a connection of its own. Settlements and extensions of all queues of a
 //! server share another one.
 
+mod buried;
 mod member;
 mod scripts;
 mod server;
@@ -12,15 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use anyhow::Context;
 use bytes::Bytes;
-use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use self::scripts::Scripts;
 use self::server::Link;
 pub use self::server::Server;
-use crate::fronts::queue::job::{Depth, Fate, Job, Lease};
+use crate::fronts::queue::job::{Depth, FailedJob, Failures, Fate, Job, Lease};
 use crate::fronts::queue::source::{Pending, Source};
 
 /// How often delayed and expired jobs are looked for without a known one: nothing wakes a client
@@ -76,16 +75,6 @@ impl Keys {
             jobs,
         }
     }
-}
-
-/// A buried job, as the hash of buried jobs has it.
-#[derive(Serialize)]
-struct Buried<'a> {
-    connection: &'a str,
-    queue: &'a str,
-    payload: std::borrow::Cow<'a, str>,
-    exception: &'a str,
-    failed_at: u64,
 }
 
 /// Where [`RedisQueue::put_back`] puts a job.
@@ -152,23 +141,6 @@ impl RedisQueue {
         call.key(&self.keys.reserved).key(&self.keys.notify);
         call.arg(&job.lease.token[..]).arg(&member[..]);
         call.arg(place).arg(score);
-        self.shared.call(&call).await
-    }
-
-    async fn bury(&self, job: &Job, why: &str) -> anyhow::Result<()> {
-        let buried = Buried {
-            connection: &self.connection,
-            queue: &self.name,
-            payload: String::from_utf8_lossy(&job.payload),
-            exception: why,
-            failed_at: epoch().as_secs(),
-        };
-        let buried = serde_json::to_string(&buried).context("cannot write a buried job")?;
-        let mut call = self.scripts.bury.prepare_invoke();
-        call.key(&self.keys.reserved).key(&self.keys.failed);
-        call.arg(&job.lease.token[..])
-            .arg(&job.lease.id)
-            .arg(buried);
         self.shared.call(&call).await
     }
 
@@ -249,6 +221,10 @@ impl Source for RedisQueue {
                 Fate::Bury(why) => self.bury(&job, &why).await,
             }
         })
+    }
+
+    fn failures(&self, asked: Failures) -> Pending<'_, Vec<FailedJob>> {
+        Box::pin(async move { RedisQueue::failures(self, &asked).await })
     }
 
     fn depth(&self) -> Pending<'_, Depth> {

@@ -94,6 +94,15 @@ if redis.call('zscore', KEYS[1], ARGV[1]) then
 end
 "#;
 
+/// Puts a buried job back, if it still exists. The arguments: its id, and the job.
+const RETRY: &str = r#"
+if redis.call('hexists', KEYS[3], ARGV[1]) == 1 then
+    redis.call('rpush', KEYS[1], ARGV[2])
+    redis.call('rpush', KEYS[2], 1)
+    redis.call('hdel', KEYS[3], ARGV[1])
+end
+"#;
+
 /// Extends reservations. Returns the numbers of those that no longer exist. The arguments: the new
 /// end, and the reserved jobs.
 const EXTEND: &str = r#"
@@ -123,6 +132,7 @@ pub struct Scripts {
     pub receive: Script,
     pub put_back: Script,
     pub bury: Script,
+    pub retry: Script,
     pub extend: Script,
     pub depth: Script,
 }
@@ -133,6 +143,7 @@ impl Default for Scripts {
             receive: Script::new(RECEIVE),
             put_back: Script::new(PUT_BACK),
             bury: Script::new(BURY),
+            retry: Script::new(RETRY),
             extend: Script::new(EXTEND),
             depth: Script::new(DEPTH),
         }

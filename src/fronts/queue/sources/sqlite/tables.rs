@@ -18,11 +18,11 @@ const NO_TABLE: i64 = 3600;
 
 /// An open database.
 pub struct OpenTables {
-    connection: Connection,
+    pub(super) connection: Connection,
     jobs: String,
-    failed: String,
+    pub(super) failed: String,
     /// The columns of the table of failed jobs; None if there is no such table.
-    failed_columns: Option<Vec<String>>,
+    pub(super) failed_columns: Option<Vec<String>>,
 }
 
 impl OpenTables {
@@ -259,7 +259,7 @@ impl OpenTables {
         Ok(())
     }
 
-    fn insert(&self, queue: &str, job: &Job, available_at: i64) -> anyhow::Result<()> {
+    pub(super) fn insert(&self, queue: &str, job: &Job, available_at: i64) -> anyhow::Result<()> {
         let sql = format!(
             "insert into {} (queue, attempts, reserved_at, available_at, created_at, payload) \
              values (?, ?, null, ?, ?, cast(? as text))",
@@ -363,7 +363,7 @@ fn uuid(payload: &[u8]) -> Option<String> {
 }
 
 /// Seconds since 1970, as Laravel writes them.
-fn now() -> i64 {
+pub(super) fn now() -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(0, |now| now.as_secs() as i64)
 }

@@ -64,6 +64,10 @@ pub fn run(mut tables: OpenTables, arriving: Receiver<Request>) {
                 }
                 Request::Stop(queue) => stopped.push(queue),
                 Request::Changed => is_change = true,
+                Request::Failures(queue, asked, reply) => {
+                    drop(reply.send(tables.failures(&queue, &asked)));
+                    is_change = true;
+                }
                 Request::Depth(queue, reply) => drop(reply.send(tables.depth(&queue))),
                 other => others.push(other),
             }
