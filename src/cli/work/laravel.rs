@@ -13,6 +13,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The default queue connection of an application.
 #[derive(Deserialize)]
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 pub struct Application {
     /// The connection's name.
     pub connection: String,
@@ -31,6 +32,7 @@ pub struct Application {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(not(feature = "redis"), allow(dead_code))]
 pub struct Redis {
     /// With its password.
     pub url: String,
@@ -39,6 +41,7 @@ pub struct Redis {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 pub struct Database {
     /// `sqlite`, `mysql`, `pgsql` and others.
     pub driver: String,

@@ -1,5 +1,5 @@
-//! Laravel's jobs in Redis without configuration: pushed by Laravel, decided by Laravel, and left as
-//! Laravel would leave them.
+//! Laravel's jobs in Redis without configuration: pushed by Laravel, decided by Laravel, and left
+//! as it would leave them.
 
 use std::collections::BTreeSet;
 
