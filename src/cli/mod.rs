@@ -20,6 +20,7 @@ mod leaks;
 mod memory_trim;
 mod options;
 mod reload;
+mod running;
 mod serve;
 mod spool_access;
 mod status;
@@ -28,7 +29,7 @@ mod stub;
 mod tls;
 mod user_ini;
 mod warm_ups;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "redis", feature = "sqlite"))]
 mod work;
 
 pub use serve::keep_other;
@@ -98,13 +99,14 @@ Examples:
   surus bench http://127.0.0.1:8080/ --find-max --p99 20ms
   surus bench http://127.0.0.1:8080/@3 http://127.0.0.1:8080/search --html report.html")]
     Bench(Box<bench::Bench>),
-    #[cfg(feature = "sqlite")]
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
     /// Run the jobs of an application's queues
     #[command(after_help = "\
 Examples:
   surus work
   surus work /srv/app --workers 4
-  surus work /srv/app --queue high=3 --queue default")]
+  surus work /srv/app --queue high=3 --queue default
+  surus work status /srv/app")]
     Work(work::Args),
     /// Run an application as an AWS Lambda function
     Lambda(Box<lambda::Lambda>),
@@ -134,7 +136,7 @@ fn execute(command: Command) -> anyhow::Result<()> {
         Command::Reload(args) => reload::run(args),
         Command::Leaks(args) => leaks::run(args),
         Command::Bench(args) => bench::run(*args),
-        #[cfg(feature = "sqlite")]
+        #[cfg(any(feature = "redis", feature = "sqlite"))]
         Command::Work(args) => work::run(args),
         Command::Lambda(args) => lambda::run(*args),
         Command::Engines => engines::run(),

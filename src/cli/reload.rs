@@ -4,17 +4,14 @@ use anyhow::bail;
 use http::Method;
 
 use super::options::Project;
-use crate::cli::stdout;
-use crate::fronts::admin;
+use crate::cli::{running, stdout};
 
 pub fn run(project: Project) -> anyhow::Result<()> {
-    let directory = project.directory()?;
-    let address = project.load()?.config.admin.address(&directory);
-    let asked = admin::ask(&address, &directory, Method::POST, "/-/reload");
-    let (status, text) = super::block_on(asked)?;
-    if !status.is_success() {
-        bail!("{}", text.trim_end());
+    for (status, text) in running::ask(&project, &Method::POST, "/-/reload")? {
+        if !status.is_success() {
+            bail!("{}", text.trim_end());
+        }
+        stdout::print(text);
     }
-    stdout::print(text);
     Ok(())
 }

@@ -325,6 +325,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
     let admin = Arc::new(Admin {
         project,
         engines: service.application.engines.values().cloned().collect(),
+        queues: Vec::new(),
         metrics,
         draining: AtomicBool::new(false),
         reload: {

@@ -3,8 +3,8 @@
 use http::Method;
 
 use super::options::Project;
+use crate::cli::running;
 use crate::cli::stdout::{self, say};
-use crate::fronts::admin;
 use crate::observe::status::EngineStatus;
 
 #[derive(Debug, clap::Args)]
@@ -17,22 +17,21 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let project = args.project.directory()?;
-    let address = args.project.load()?.config.admin.address(&project);
-    let asked = admin::ask(&address, &project, Method::GET, "/-/status");
-    let (_, text) = super::block_on(asked)?;
+    let mut engines: Vec<EngineStatus> = Vec::new();
+    for (_, text) in running::ask(&args.project, &Method::GET, "/-/status")? {
+        engines.extend(serde_json::from_str::<Vec<_>>(&text)?);
+    }
     if args.json {
-        say!("{text}");
+        say!("{}", serde_json::to_string(&engines)?);
         return Ok(());
     }
-    let engines: Vec<EngineStatus> = serde_json::from_str(&text)?;
     for engine in engines {
         stdout::print(table(&engine));
     }
     Ok(())
 }
 
-fn table(engine: &EngineStatus) -> String {
+pub fn table(engine: &EngineStatus) -> String {
     let instead = engine
         .instead
         .as_ref()
@@ -73,7 +72,7 @@ fn table(engine: &EngineStatus) -> String {
     text
 }
 
-fn duration(ms: u64) -> String {
+pub fn duration(ms: u64) -> String {
     match ms {
         0..1000 => format!("{ms}ms"),
         1000..60_000 => format!("{:.1}s", ms as f64 / 1000.0),

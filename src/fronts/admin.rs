@@ -25,6 +25,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, warn};
 
 use super::http::{Address, Admission, Bound, Listener, Mode};
+use super::queue::front::Front;
+use super::queue::job::Failures;
+use super::queue::operation::QueueStatus;
 use crate::engine::{Engine, Pending};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::EngineStatus;
@@ -143,6 +146,8 @@ pub struct Admin {
     /// The served project's directory.
     pub project: PathBuf,
     pub engines: Vec<Arc<dyn Engine>>,
+    /// The queues of `surus work`.
+    pub queues: Vec<Arc<Front>>,
     pub metrics: Arc<Metrics>,
     /// Set when a shutdown has begun: no longer ready.
     pub draining: AtomicBool,
@@ -191,6 +196,44 @@ impl Admin {
         self.engines.iter().map(|engine| engine.status()).collect()
     }
 
+    async fn queues(&self) -> Vec<QueueStatus> {
+        let mut queues = Vec::new();
+        for front in &self.queues {
+            queues.extend(front.status().await);
+        }
+        queues
+    }
+
+    /// Pauses queues or lets them go on: `queue=NAME`, or all.
+    fn pause(&self, query: Option<&str>, is_paused: bool) -> Response<Full<Bytes>> {
+        let named = query.and_then(|query| query.strip_prefix("queue="));
+        let named = named.map(|name| percent_decode(name.as_bytes()).decode_utf8_lossy());
+        let fronts = self.queues.iter();
+        let found: Vec<String> = fronts
+            .flat_map(|front| front.pause(named.as_deref(), is_paused))
+            .collect();
+        if found.is_empty() {
+            let named = named.unwrap_or_default();
+            let why = format!("this surus does not work on a queue {named:?}\n");
+            return text(StatusCode::NOT_FOUND, why);
+        }
+        json(&found)
+    }
+
+    async fn failures(&self, asked: Failures) -> Response<Full<Bytes>> {
+        let mut found = Vec::new();
+        for front in &self.queues {
+            match front.failures(&asked).await {
+                Ok(failures) => found.extend(failures),
+                Err(error) => {
+                    let why = format!("{error:#}\n");
+                    return text(StatusCode::INTERNAL_SERVER_ERROR, why);
+                }
+            }
+        }
+        json(&found)
+    }
+
     fn ready(&self) -> Result<(), String> {
         if self.draining.load(Ordering::Acquire) {
             return Err("draining".into());
@@ -225,6 +268,8 @@ impl Admin {
                 ),
             },
             (true, "/-/metrics" | "/metrics") => {
+                // Counts their jobs.
+                self.queues().await;
                 let mut response = text(StatusCode::OK, self.metrics.text(&self.status()));
                 let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
                 response
@@ -232,15 +277,20 @@ impl Admin {
                     .insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
                 response
             }
-            (true, "/-/status") => match serde_json::to_string(&self.status()) {
-                Ok(json) => text(StatusCode::OK, json),
-                Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-            },
+            (true, "/-/status") => json(&self.status()),
+            (true, "/-/queues") => json(&self.queues().await),
+            (true, "/-/failed") => self.failures(Failures::List).await,
+            (false, "/-/retry") => self.failures(Failures::Retry(id(request))).await,
+            (false, "/-/forget") => self.failures(Failures::Forget(id(request))).await,
+            (false, "/-/pause") => self.pause(request.uri().query(), true),
+            (false, "/-/resume") => self.pause(request.uri().query(), false),
             (false, "/-/reload") => match (self.reload)().await {
                 Ok(()) => text(StatusCode::OK, "reloaded\n"),
                 Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}\n")),
             },
-            (_, "/-/reload") => text(StatusCode::METHOD_NOT_ALLOWED, "POST it\n"),
+            (_, "/-/reload" | "/-/pause" | "/-/resume" | "/-/retry" | "/-/forget") => {
+                text(StatusCode::METHOD_NOT_ALLOWED, "POST it\n")
+            }
             _ => {
                 let mut paths = String::from("not found; there are");
                 for path in [
@@ -248,7 +298,13 @@ impl Admin {
                     "/-/ready",
                     "/-/metrics",
                     "/-/status",
+                    "/-/queues",
+                    "/-/failed",
                     "POST /-/reload",
+                    "POST /-/pause",
+                    "POST /-/resume",
+                    "POST /-/retry",
+                    "POST /-/forget",
                 ] {
                     let _ = write!(paths, " {path}");
                 }
@@ -262,6 +318,20 @@ fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(text.into()));
     *response.status_mut() = status;
     response
+}
+
+/// The id of a failed job: `id=ID`.
+fn id(request: &Request<Incoming>) -> String {
+    let query = request.uri().query().unwrap_or_default();
+    let id = query.strip_prefix("id=").unwrap_or_default();
+    percent_decode(id.as_bytes()).decode_utf8_lossy().into()
+}
+
+fn json(value: &impl Serialize) -> Response<Full<Bytes>> {
+    match serde_json::to_string(value) {
+        Ok(json) => text(StatusCode::OK, json),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
 }
 
 /// The project that a request is for, percent-encoded. Without it, any project answers.

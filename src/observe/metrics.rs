@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use super::job_metrics::JobMetrics;
 use super::message;
 use super::status::{EngineStatus, WorkerState};
 use crate::budget;
@@ -67,23 +68,6 @@ struct Buffer {
     buffer: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Queue {
-    queue: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct JobOutcome {
-    queue: String,
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct QueueOperation {
-    queue: String,
-    operation: &'static str,
-}
-
 /// The responses of one engine with one outcome.
 struct Answers {
     label: Outcome,
@@ -116,10 +100,7 @@ pub struct Metrics {
     buffered: Family<Buffer, Gauge>,
     buffer_limits: Family<Buffer, Gauge>,
     buffer_refusals: Family<Buffer, Counter<u64, AtomicU64>>,
-    jobs: Family<JobOutcome, Counter>,
-    job_durations: Family<Queue, Histogram>,
-    jobs_running: Family<Queue, Gauge>,
-    queue_errors: Family<QueueOperation, Counter>,
+    pub jobs: JobMetrics,
 }
 
 impl Default for Metrics {
@@ -148,10 +129,7 @@ impl Default for Metrics {
             buffered: Family::default(),
             buffer_limits: Family::default(),
             buffer_refusals: Family::default(),
-            jobs: Family::default(),
-            job_durations: Family::new_with_constructor(histogram),
-            jobs_running: Family::default(),
-            queue_errors: Family::default(),
+            jobs: JobMetrics::default(),
         };
         let registry = &mut metrics.registry;
         registry.register(
@@ -255,27 +233,7 @@ impl Default for Metrics {
             "How often data did not fit within a buffer's limit",
             metrics.buffer_refusals.clone(),
         );
-        registry.register(
-            "jobs",
-            "Runs of jobs by queue and outcome",
-            metrics.jobs.clone(),
-        );
-        registry.register_with_unit(
-            "job_duration",
-            "From a job's start until PHP has finished with it",
-            Unit::Seconds,
-            metrics.job_durations.clone(),
-        );
-        registry.register(
-            "jobs_running",
-            "Jobs that workers run now",
-            metrics.jobs_running.clone(),
-        );
-        registry.register(
-            "queue_errors",
-            "Operations that a broker has failed, by queue and operation",
-            metrics.queue_errors.clone(),
-        );
+        metrics.jobs.register(registry);
         metrics
     }
 }
@@ -375,35 +333,6 @@ impl Metrics {
         }
     }
 
-    /// Counts a run of a job.
-    pub fn job_ended(&self, queue: &str, outcome: &'static str, took: Duration) {
-        let label = JobOutcome {
-            queue: queue.to_string(),
-            outcome,
-        };
-        self.jobs.get_or_create(&label).inc();
-        let queue = Queue { queue: label.queue };
-        self.job_durations
-            .get_or_create(&queue)
-            .observe(took.as_secs_f64());
-    }
-
-    /// Counts a job that begins (1) or has ended (-1).
-    pub fn jobs_running(&self, queue: &str, change: i64) {
-        let queue = queue.to_string();
-        self.jobs_running
-            .get_or_create(&Queue { queue })
-            .inc_by(change);
-    }
-
-    /// Counts an operation that a broker has failed.
-    pub fn queue_failed(&self, queue: &str, operation: &'static str) {
-        let queue = queue.to_string();
-        self.queue_errors
-            .get_or_create(&QueueOperation { queue, operation })
-            .inc();
-    }
-
     /// The text for Prometheus, with the current workers.
     pub fn text(&self, engines: &[EngineStatus]) -> String {
         for status in engines {
@@ -476,9 +405,12 @@ mod tests {
         metrics.tls_succeeded("TLSv1.3", false);
         metrics.tls_failed("timeout");
         metrics.set_certificates([("a.pem".to_string(), 1)].into_iter());
-        metrics.job_ended("default", "done", Duration::ZERO);
-        metrics.jobs_running("default", 1);
-        metrics.queue_failed("default", "receive");
+        metrics
+            .jobs
+            .ended("default", "App\\Work", "done", Duration::ZERO);
+        metrics.jobs.set_depth("default", Some([1, 2, 3]), Some(4));
+        metrics.jobs.started_or_ended("default", 1);
+        metrics.jobs.broker_failed("default", "receive");
         let text = metrics.text(&[EngineStatus {
             engine: "classic".into(),
             instead: None,
@@ -491,7 +423,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next())
             .collect();
-        assert_eq!(names.len(), 23, "{text}");
+        assert_eq!(names.len(), 25, "{text}");
         for name in names {
             let mut written = ["", "_total"]
                 .map(|end| format!("| `{name}{end}`"))

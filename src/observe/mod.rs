@@ -1,5 +1,6 @@
 //! Logs, metrics and status of Surus.
 
+pub mod job_metrics;
 pub mod log;
 pub mod log_context;
 pub mod log_format;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::site::{Site, example, framework, installed};
+use super::site::{Site, example, extension, framework, installed};
 use super::table::Table;
 use super::work::{Work, notes};
 use crate::common::php::cli;
@@ -36,6 +36,8 @@ final class Work implements ShouldQueue
             'exit' => exit(3),
             'kill' => posix_kill(getmypid(), SIGKILL),
             'hang' => sleep(600),
+            'sleep' => sleep(2),
+            'redis' => app('redis')->connection()->incr('touched'),
             'well' => null,
         };
     }
@@ -59,8 +61,14 @@ final class Notes
 
 const QUEUE: &str = r#"<?php
 return [
-    'default' => 'jobs',
+    'default' => getenv('QUEUE_CONNECTION') ?: 'jobs',
     'connections' => [
+        'redis' => [
+            'driver' => 'redis',
+            'queue' => 'mails',
+            'retry_after' => 30,
+            'block_for' => null,
+        ],
         'jobs' => [
             'driver' => 'database',
             'table' => 'jobs',
@@ -82,6 +90,11 @@ return [
     'connections' => [
         'app' => ['driver' => 'sqlite', 'database' => getenv('DATABASE'), 'prefix' => ''],
     ],
+    'redis' => [
+        'client' => 'phpredis',
+        'options' => ['prefix' => 'app_'],
+        'default' => ['host' => '127.0.0.1', 'port' => getenv('REDIS_PORT'), 'database' => '0'],
+    ],
 ];
 "#;
 
@@ -91,20 +104,33 @@ require __DIR__.'/vendor/autoload.php';
 $app = require __DIR__.'/bootstrap/app.php';
 $app->make(Illuminate\Contracts\Console\Kernel::class)->bootstrap();
 foreach (array_slice($argv, 1) as $what) {
-    $app->make('queue')->connection()->push(new App\Work($what));
+    $queue = $app->make('queue')->connection();
+    str_starts_with($what, 'later ') ? $queue->later(1, new App\Work(substr($what, 6))) : $queue->push(new App\Work($what));
 }
 "#;
 
+/// Does with a job of the queue `theirs` what its argument says.
+const THEIRS: &str = r#"<?php
+require __DIR__.'/vendor/autoload.php';
+$app = require __DIR__.'/bootstrap/app.php';
+$app->make(Illuminate\Contracts\Console\Kernel::class)->bootstrap();
+$job = $app->make('queue')->connection()->pop('theirs');
+match ($argv[1]) {
+    'pop' => null,
+    'release' => $job->release(3600),
+};
+"#;
+
 /// The example application, with a database and queues.
-struct Laravel {
-    site: Site,
-    table: Table,
+pub struct Laravel {
+    pub site: Site,
+    pub table: Table,
     notes: PathBuf,
     env: Vec<(String, String)>,
 }
 
 impl Laravel {
-    fn new(libraries: &Path) -> Laravel {
+    pub fn new(libraries: &Path) -> Laravel {
         let parts = [
             "app",
             "bootstrap/app.php",
@@ -124,6 +150,7 @@ impl Laravel {
                 "config/app.php",
                 "Illuminate\\Pipeline",
                 "Illuminate\\Database\\DatabaseServiceProvider::class,\n        \
+                 Illuminate\\Redis\\RedisServiceProvider::class,\n        \
                  Illuminate\\Queue\\QueueServiceProvider::class,\n        Illuminate\\Pipeline",
             )
             .replace(
@@ -137,6 +164,7 @@ impl Laravel {
             .write("app/Work.php", JOB)
             .write("app/Notes.php", NOTES)
             .write("push.php", PUSH)
+            .write("theirs.php", THEIRS)
             .write("artisan", "<?php // only its presence counts here\n")
             .vendor_from(libraries);
         let table = Table::create(&site.tmp().join("app.sqlite"));
@@ -156,9 +184,23 @@ impl Laravel {
         }
     }
 
-    fn start(&self, args: &[&str]) -> Work {
+    /// The same with its queues in Redis.
+    pub fn on_redis(libraries: &Path, port: u16) -> Laravel {
+        extension("redis", "php-redis");
+        let mut laravel = Laravel::new(libraries);
+        laravel.set("QUEUE_CONNECTION", "redis");
+        laravel.set("REDIS_PORT", &port.to_string());
+        laravel
+    }
+
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.env.push((name.into(), value.into()));
+    }
+
+    pub fn start(&self, args: &[&str]) -> Work {
         let set = |(name, value): &(String, String)| (format!("SURUS_ENV_{name}"), value.clone());
-        let env: Vec<_> = self.env.iter().map(set).collect();
+        let mut env: Vec<_> = self.env.iter().map(set).collect();
+        env.push(("SURUS_PHP_EXTENSION".into(), "igbinary, redis".into()));
         let env: Vec<_> = env
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
@@ -166,10 +208,16 @@ impl Laravel {
         Work::start(&self.site, args, &env)
     }
 
-    fn push(&self, jobs: &[&str]) {
+    pub fn push(&self, jobs: &[&str]) {
+        self.run("push.php", jobs);
+    }
+
+    /// Runs a script of the application.
+    pub fn run(&self, script: &str, args: &[&str]) {
         let output = Command::new(cli())
-            .arg(self.site.www().join("push.php"))
-            .args(jobs)
+            .args(["-d", "extension=igbinary", "-d", "extension=redis"])
+            .arg(self.site.www().join(script))
+            .args(args)
             .envs(self.env.iter().cloned())
             .output()
             .unwrap();
@@ -182,12 +230,12 @@ impl Laravel {
         self.site.stored();
     }
 
-    fn notes(&self) -> Vec<String> {
+    pub fn notes(&self) -> Vec<String> {
         notes(&self.notes)
     }
 }
 
-fn debian() -> PathBuf {
+pub fn debian() -> PathBuf {
     installed(
         "/usr/share/php/Illuminate/autoload.php",
         "php-laravel-framework",
@@ -284,9 +332,7 @@ fn job_that_ends_its_process_is_tried_again_and_failed_by_laravel() {
 #[test]
 fn failure_that_laravel_cannot_record_is_recorded_by_surus() {
     let mut laravel = Laravel::new(&debian());
-    laravel
-        .env
-        .push(("FAILED_DATABASE".into(), "missing".into()));
+    laravel.set("FAILED_DATABASE", "missing");
     laravel.push(&["fail"]);
     let work = laravel.start(&["--workers", "1"]);
     work.wait_until(|| laravel.table.is_empty());

@@ -9,6 +9,8 @@ mod site;
 
 mod ends;
 mod laravel;
+mod operate;
 mod plain;
+mod redis;
 mod table;
 mod work;

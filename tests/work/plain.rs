@@ -37,6 +37,12 @@ return static function (array $job, Surus\Lambda\Context $context): void {
         case 'sleep':
             usleep($job['ms'] * 1000);
             break;
+        case 'wait':
+            while (!file_exists(getenv('NOTES') . '.go')) {
+                usleep(5000);
+                clearstatcache();
+            }
+            break;
         case 'context':
             $context->remainingMs() > 50000 || throw new RuntimeException('no deadline');
             $note("id $context->awsRequestId of");
@@ -61,9 +67,14 @@ pub struct Plain {
 impl Plain {
     /// `settings` are those of the queue `default`, then further tables.
     pub fn new(settings: &str) -> Plain {
+        Plain::from("sqlite:../tmp/jobs.sqlite", settings)
+    }
+
+    /// The same with another broker.
+    pub fn from(source: &str, settings: &str) -> Plain {
         let config = format!(
             "[lambda]\nscript = 'surus/lambda/events.php'\n[[queue]]\nhandler = 'jobs.php'\n\
-             source = 'sqlite:../tmp/jobs.sqlite'\n{settings}"
+             source = '{source}'\n{settings}"
         );
         let site = Site::new()
             .write("jobs.php", HANDLER)
@@ -83,6 +94,15 @@ impl Plain {
     pub fn push(&self, number: usize, what: &str) -> i64 {
         let job = json!({ "n": number, "do": what, "ms": 1500 });
         self.table.push("default", &job.to_string())
+    }
+
+    /// Lets the jobs go on that wait, or lets later ones wait.
+    pub fn go(&self, may_go: bool) {
+        let file = self.notes.with_extension("go");
+        match may_go {
+            true => std::fs::write(file, "").unwrap(),
+            false => std::fs::remove_file(file).unwrap(),
+        }
     }
 
     pub fn notes(&self) -> Vec<String> {

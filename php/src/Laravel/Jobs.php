@@ -7,6 +7,7 @@ use Illuminate\Queue\MaxAttemptsExceededException;
 use Illuminate\Queue\Worker;
 use Illuminate\Queue\WorkerOptions;
 use Illuminate\Support\ConfigurationUrlParser;
+use Surus\Engine;
 
 /**
  * Runs the jobs of `surus work`. Laravel decides what becomes of a job; Surus does it, and answers
@@ -24,7 +25,16 @@ final class Jobs
     public function handle(array $event): array
     {
         if ($event['describe'] ?? false) {
-            return $this->describe();
+            $described = $this->describe();
+            $this->disconnect();
+
+            return $described;
+        }
+        if ($asked = $event['failures'] ?? null) {
+            $failures = (new FailedJobs($this->app))->handle($asked);
+            $this->disconnect();
+
+            return $failures;
         }
         $job = new WorkJob($this->app, $event['connection'], $event['queue'], $event['id'], $event['payload'], $event['attempts']);
         $options = new WorkerOptions();
@@ -83,11 +93,8 @@ final class Jobs
     /** The engine forgets everything after a job, so nothing may stay connected to be cut off. */
     private function disconnect(): void
     {
-        if (!\Surus\Engine::forgets() || !$this->app->resolved('db')) {
-            return;
-        }
-        foreach (array_keys($this->app->make('db')->getConnections()) as $name) {
-            $this->app->make('db')->purge($name);
+        if (Engine::forgets()) {
+            Runner::disconnect($this->app);
         }
     }
 
@@ -103,10 +110,47 @@ final class Jobs
             'driver' => (string) ($queue['driver'] ?? ''),
             'queue' => (string) ($queue['queue'] ?? 'default'),
             'table' => $queue['table'] ?? null,
-            'retry_after' => isset($queue['retry_after']) ? (int) $queue['retry_after'] : null,
+            // As in the connectors.
+            'retry_after' => (int) ($queue['retry_after'] ?? 60),
             'failed_table' => $config->get('queue.failed.table'),
             'database' => $this->database($queue['connection'] ?? $config->get('database.default')),
+            'redis' => 'redis' === ($queue['driver'] ?? '') ? $this->redis($queue['connection'] ?? 'default') : null,
         ];
+    }
+
+    /** The URL of a Redis connection, and what its keys begin with; null for a cluster. */
+    private function redis(string $name): ?array
+    {
+        $server = $this->app->make('config')->get("database.redis.$name");
+        if (!\is_array($server) || array_is_list($server)) {
+            return null;
+        }
+        $server = (new ConfigurationUrlParser())->parseConfiguration($server);
+        $host = (string) ($server['host'] ?? '127.0.0.1');
+        $scheme = strtolower((string) ($server['scheme'] ?? $server['driver'] ?? 'tcp'));
+        if (preg_match('~^(tcp|tls|unix)://(.*)$~', $host, $parts)) {
+            [, $scheme, $host] = $parts;
+        }
+        $socket = 'unix' === $scheme ? (string) ($server['path'] ?? $host) : (str_starts_with($host, '/') ? $host : null);
+        $user = rawurlencode((string) ($server['username'] ?? ''));
+        $password = rawurlencode((string) ($server['password'] ?? ''));
+        $database = (int) ($server['database'] ?? 0);
+        if (null !== $socket) {
+            $url = "redis+unix://$socket?db=$database".('' !== $user ? "&user=$user" : '').('' !== $password ? "&pass=$password" : '');
+        } else {
+            $host = str_contains($host, ':') ? '['.trim($host, '[]').']' : $host;
+            $access = '' !== $user.$password ? "$user:$password@" : '';
+            $url = \sprintf('%s://%s%s:%d/%d', 'tls' === $scheme ? 'rediss' : 'redis', $access, $host, $server['port'] ?? 6379, $database);
+        }
+        // Which of several prefixes counts differs by client and version.
+        $client = $this->app->make('redis')->connection($name)->client();
+        $prefix = match (true) {
+            $client instanceof \Redis => (string) $client->getOption(\Redis::OPT_PREFIX),
+            $client instanceof \Predis\Client => (string) $client->getOptions()->prefix?->getPrefix(),
+            default => throw new \LogicException("the Redis connection $name is neither phpredis nor Predis"),
+        };
+
+        return ['url' => $url, 'prefix' => $prefix];
     }
 
     private function database(?string $name): ?array

@@ -120,9 +120,9 @@ final class Runner
     }
 
     /**
-     * Disconnects databases: after a warm-up, forked processes would share the connections.
+     * Disconnects databases: forked processes would share the connections of a warm-up.
      */
-    private static function disconnect(Application $app): void
+    public static function disconnect(Application $app): void
     {
         if ($app->resolved('db')) {
             foreach (array_keys($app['db']->getConnections()) as $name) {

@@ -12,7 +12,8 @@ use crate::fronts::queue::runner::{Answer, Runner};
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The default queue connection of an application.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 pub struct Application {
     /// The connection's name.
     pub connection: String,
@@ -22,13 +23,25 @@ pub struct Application {
     pub queue: String,
     pub table: Option<String>,
     /// The lease in seconds.
-    pub retry_after: Option<u64>,
+    pub retry_after: u64,
     pub failed_table: Option<String>,
     /// The database of the driver `database`.
     pub database: Option<Database>,
+    /// The server of the driver `redis`.
+    pub redis: Option<Redis>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
+#[cfg_attr(not(feature = "redis"), allow(dead_code))]
+pub struct Redis {
+    /// With its password.
+    pub url: String,
+    /// What all keys begin with.
+    pub prefix: String,
+}
+
+#[derive(Deserialize)]
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 pub struct Database {
     /// `sqlite`, `mysql`, `pgsql` and others.
     pub driver: String,

@@ -1,7 +1,9 @@
 //! `surus work`: runs the jobs of an application's queues until a signal stops it.
 
 mod brokers;
+mod failed;
 mod laravel;
+mod operate;
 mod queues;
 
 use std::path::{Path, PathBuf};
@@ -11,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use surus_sys::privileges::{self, Identity};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -18,21 +21,24 @@ use tracing::{error, info, warn};
 use self::brokers::Brokers;
 use self::queues::{Group, Weighted};
 use super::options::Project;
-use super::{config_trust, engine_setup, events, memory_trim, stdout};
+use super::{config_trust, engine_setup, events, memory_trim, running, stdout};
 use crate::config::Config;
 use crate::engine::{Engine, Pending};
 use crate::engines;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http::Bound;
+use crate::fronts::queue::Format;
 use crate::fronts::queue::front::{self, Front, Lane};
-use crate::fronts::queue::{Format, Settings};
 use crate::keeper;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::reopen::Logs;
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
+    #[command(subcommand)]
+    operation: Option<operate::Operation>,
     #[command(flatten)]
     project: Project,
     /// Queue to serve, with its weight relative to the others; may be repeated (default: all
@@ -49,6 +55,9 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
+    if let Some(operation) = &args.operation {
+        return operate::run(operation);
+    }
     let project = args.project.directory()?;
     let loaded = args.project.load()?;
     let distrust = config_trust::warning(&loaded);
@@ -64,7 +73,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         std::process::exit(status.into());
     }
     let groups = queues::chosen(&project, &config, &args.queues)?;
-    let admin = bind_admin(&project, &config.work)?;
+    let admin = bind_admin(&project, &config)?;
     let user = give_up_root(&mut config)?;
     log::start(&config.log)?;
     if let Some(distrust) = distrust {
@@ -91,13 +100,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     worked
 }
 
-/// The listener for health checks, metrics and reloads. It has another socket than that of
-/// `surus serve`, which may run for the same project.
-fn bind_admin(project: &Path, settings: &Settings) -> anyhow::Result<Bound> {
-    let settings = admin::Settings {
-        listen: settings.listen.clone(),
-    };
-    let bound = settings.bind(&project.join("work"));
+/// The listener for health checks, metrics, reloads and pauses.
+fn bind_admin(project: &Path, config: &Config) -> anyhow::Result<Bound> {
+    let (settings, name) = running::of_work(project, config);
+    let bound = settings.bind(&name);
     bound.context("the admin listener of `surus work` (work.listen)")
 }
 
@@ -164,6 +170,7 @@ async fn work(
     let admin = Arc::new(Admin {
         project: PathBuf::from(project),
         engines,
+        queues: booted.clone(),
         metrics,
         draining: AtomicBool::new(false),
         reload: {
@@ -254,7 +261,7 @@ async fn boot(
         };
         let mut lanes: Vec<Lane> = Vec::new();
         for queue in group.queues {
-            lanes.push(brokers.lane(queue, application.as_ref())?);
+            lanes.push(brokers.lane(queue, application.as_ref()).await?);
         }
         let status = runner.engine.status();
         info!(
@@ -263,6 +270,7 @@ async fn boot(
             queues = lanes.len(),
             "PHP is ready"
         );
+        let paused = vec![false; lanes.len()];
         fronts.push(Arc::new(Front {
             runner,
             workers: group.workers,
@@ -270,6 +278,7 @@ async fn boot(
             settings: config.work.clone(),
             metrics: metrics.clone(),
             suspects: Default::default(),
+            paused: watch::Sender::new(paused),
         }));
     }
     Ok(fronts)

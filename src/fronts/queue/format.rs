@@ -203,6 +203,8 @@ fn stable(job: &Job) -> String {
 struct PayloadOptions {
     timeout: Option<u64>,
     uuid: Option<String>,
+    #[serde(rename = "displayName")]
+    class: Option<String>,
 }
 
 impl PayloadOptions {
@@ -287,6 +289,15 @@ impl Verdict {
             outcome: Outcome::Busy(failure.to_string()),
         }
     }
+}
+
+/// The class of Laravel's job, for metrics; empty for a `plain` job.
+pub fn class(queue: &Queue, payload: &Bytes) -> String {
+    let told = match queue.format() {
+        Format::Laravel => std::str::from_utf8(payload).map(PayloadOptions::read).ok(),
+        Format::Plain => None,
+    };
+    told.and_then(|told| told.class).unwrap_or_default()
 }
 
 /// The group of a `plain` job: the value of the configured key.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -40,6 +41,8 @@ pub struct Front {
     pub settings: Settings,
     pub metrics: Arc<Metrics>,
     pub suspects: Suspects,
+    /// Which lanes take no jobs.
+    pub paused: watch::Sender<Vec<bool>>,
 }
 
 /// Jobs that were still running when the grace period was over.
@@ -59,6 +62,9 @@ struct Ended {
 struct Drive {
     front: Arc<Front>,
     stop: CancellationToken,
+    paused: watch::Receiver<Vec<bool>>,
+    /// Ends the receiving of each queue while it is paused or all stop.
+    stops: Vec<CancellationToken>,
     scheduler: Scheduler<Job>,
     /// The leases of all jobs in hand, by queue and job id.
     leases: Vec<HashMap<String, Lease>>,
@@ -95,6 +101,8 @@ pub async fn run(front: Arc<Front>, stop: CancellationToken) -> Interrupted {
         extending: Work::new(),
         pausing: Work::new(),
         is_draining: false,
+        paused: front.paused.subscribe(),
+        stops: (0..count).map(|_| stop.child_token()).collect(),
         front,
         stop,
     };
@@ -104,6 +112,7 @@ pub async fn run(front: Arc<Front>, stop: CancellationToken) -> Interrupted {
 impl Drive {
     async fn run(mut self) -> Interrupted {
         let stop = self.stop.clone();
+        self.pause();
         let shortest = self.front.lanes.iter().map(|lane| lane.lease).min();
         let mut extend = tokio::time::interval(shortest.unwrap_or(Duration::from_secs(30)) / 3);
         let mut grace = None;
@@ -130,6 +139,8 @@ impl Drive {
                 Some((queue, extended)) = self.extending.next() => self.extended(queue, extended),
                 Some((begun, job, left)) = self.pausing.next() => self.resume(begun, job, left),
                 _ = extend.tick() => self.extend(),
+                // Its sender lives as long as the front.
+                Ok(()) = self.paused.changed() => self.pause(),
                 () = stop.cancelled(), if !self.is_draining => {
                     self.drain();
                     let limit = self.front.settings.shutdown_timeout.0;
@@ -160,7 +171,8 @@ impl Drive {
             self.begun.insert(begun.id(), (begun.queue, job.clone()));
             self.front
                 .metrics
-                .jobs_running(&self.front.lanes[begun.queue].queue.name, 1);
+                .jobs
+                .started_or_ended(&self.front.lanes[begun.queue].queue.name, 1);
             self.running
                 .push(Box::pin(ended(self.front.clone(), begun, job)));
         }
@@ -168,7 +180,7 @@ impl Drive {
 
     fn receive(&mut self) {
         for queue in 0..self.front.lanes.len() {
-            let room = match self.is_draining || self.is_receiving[queue] {
+            let room = match self.is_receiving[queue] || self.stops[queue].is_cancelled() {
                 true => 0,
                 false => self.scheduler.room(queue),
             };
@@ -176,7 +188,7 @@ impl Drive {
                 continue;
             }
             self.is_receiving[queue] = true;
-            let (front, stop) = (self.front.clone(), self.stop.clone());
+            let (front, stop) = (self.front.clone(), self.stops[queue].clone());
             let failures = self.failures[queue];
             self.receiving.push(Box::pin(async move {
                 if failures > 0 {
@@ -205,7 +217,7 @@ impl Drive {
         }
         for job in jobs {
             self.leases[queue].insert(job.lease.id.clone(), job.lease.clone());
-            match self.is_draining {
+            match self.stops[queue].is_cancelled() {
                 true => self.settle(queue, job, Fate::Return),
                 false => {
                     let group = format::group(&self.front.lanes[queue].queue, &job.payload);
@@ -218,7 +230,7 @@ impl Drive {
     /// A broker that cannot be reached is logged once until it answers again.
     fn failed(&mut self, queue: usize, what: &'static str, error: &anyhow::Error) {
         let lane = &self.front.lanes[queue].queue;
-        self.front.metrics.queue_failed(&lane.name, what);
+        self.front.metrics.jobs.broker_failed(&lane.name, what);
         self.failures[queue] += 1;
         if self.failures[queue] == 1 {
             warn!(queue = lane.name, "cannot {what}: {error:#}; trying again");
@@ -235,10 +247,11 @@ impl Drive {
         let queue = begun.queue;
         self.begun.remove(&begun.id());
         let lane = &self.front.lanes[queue].queue;
-        self.front.metrics.jobs_running(&lane.name, -1);
-        self.front
-            .metrics
-            .job_ended(&lane.name, verdict.outcome.name(), took);
+        self.front.metrics.jobs.started_or_ended(&lane.name, -1);
+        let class = format::class(lane, &job.payload);
+        let outcome = verdict.outcome.name();
+        let metrics = &self.front.metrics;
+        metrics.jobs.ended(&lane.name, &class, outcome, took);
         let (id, attempts) = (&job.lease.id, job.attempts);
         match &verdict.outcome {
             Outcome::Done | Outcome::Released => {}
@@ -264,9 +277,9 @@ impl Drive {
         }
         match verdict.fate {
             // Its group waits for it, so it stays in hand.
-            Fate::Release(pause) if lane.group.is_some() && !self.is_draining => {
+            Fate::Release(pause) if lane.group.is_some() && !self.stops[queue].is_cancelled() => {
                 self.scheduler.paused(&begun, took);
-                let stop = self.stop.clone();
+                let stop = self.stops[queue].clone();
                 self.pausing.push(Box::pin(async move {
                     let until = now() + pause;
                     tokio::select! {
@@ -284,8 +297,9 @@ impl Drive {
     }
 
     fn resume(&mut self, begun: Begun, mut job: Job, left: Duration) {
-        if self.is_draining {
+        if self.stops[begun.queue].is_cancelled() {
             self.settle(begun.queue, job, Fate::Release(left));
+            self.scheduler.abandon(begun);
             return;
         }
         job.attempts += 1;
@@ -298,7 +312,7 @@ impl Drive {
             let lane = &front.lanes[queue];
             let mut failures = 0;
             while let Err(error) = lane.source.settle(job.clone(), fate.clone()).await {
-                front.metrics.queue_failed(&lane.queue.name, "settle");
+                front.metrics.jobs.broker_failed(&lane.queue.name, "settle");
                 failures += 1;
                 if failures == 1 {
                     let (queue, job) = (&lane.queue.name, &job.lease.id);
@@ -353,8 +367,33 @@ impl Drive {
 
     fn drain(&mut self) {
         self.is_draining = true;
-        for (queue, job) in self.scheduler.clear() {
+        for queue in 0..self.front.lanes.len() {
+            self.give_back(queue);
+        }
+    }
+
+    fn give_back(&mut self, queue: usize) {
+        for job in self.scheduler.clear(queue) {
             self.settle(queue, job, Fate::Return);
+        }
+    }
+
+    fn pause(&mut self) {
+        let paused = self.paused.borrow_and_update().clone();
+        for (queue, is_paused) in paused.into_iter().enumerate() {
+            let name = &self.front.lanes[queue].queue.name;
+            match (is_paused, self.stops[queue].is_cancelled()) {
+                (true, false) => {
+                    info!(queue = name, "paused");
+                    self.stops[queue].cancel();
+                    self.give_back(queue);
+                }
+                (false, true) if !self.stop.is_cancelled() => {
+                    info!(queue = name, "resumed");
+                    self.stops[queue] = self.stop.child_token();
+                }
+                _ => {}
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 /// A job that a source has reserved for this process.
 #[derive(Debug, Clone)]
@@ -19,8 +20,21 @@ pub struct Job {
 pub struct Lease {
     /// The broker's id of the job.
     pub id: String,
-    /// Changes with each reservation, so that a late settlement does not touch another's.
-    pub token: u64,
+    /// The broker's mark of this reservation. It changes with each, so that a late settlement does
+    /// not touch another's.
+    pub token: Bytes,
+}
+
+/// The jobs of a queue at its broker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Depth {
+    /// They are due, and no worker has them.
+    pub waiting: u64,
+    pub delayed: u64,
+    pub reserved: u64,
+    /// For how many seconds the oldest waiting job has been due. None if no job waits, or the job
+    /// does not say it.
+    pub oldest: Option<u64>,
 }
 
 /// What becomes of a job. Until it is settled, its lease is extended.
@@ -36,4 +50,53 @@ pub enum Fate {
     Release(Duration),
     /// It does not come again; the reason is kept with it.
     Bury(String),
+}
+
+/// A job that does not come again, as its place for failed jobs shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FailedJob {
+    pub id: String,
+    pub queue: String,
+    /// The class of Laravel's job; empty for others.
+    pub class: String,
+    /// The first line of the reason.
+    pub why: String,
+    pub failed_at: String,
+}
+
+impl FailedJob {
+    pub fn new(id: String, queue: &str, payload: &[u8], why: &str, failed_at: String) -> FailedJob {
+        #[derive(Deserialize)]
+        struct Told {
+            #[serde(rename = "displayName")]
+            class: String,
+        }
+        let told = serde_json::from_slice::<Told>(payload).ok();
+        FailedJob {
+            id,
+            queue: queue.into(),
+            class: told.map(|told| told.class).unwrap_or_default(),
+            why: why.lines().next().unwrap_or_default().into(),
+            failed_at,
+        }
+    }
+}
+
+/// What operators ask about failed jobs.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "verb", content = "id", rename_all = "lowercase")]
+pub enum Failures {
+    List,
+    Retry(String),
+    Forget(String),
+}
+
+impl Failures {
+    /// The job that is meant; None for all.
+    pub fn id(&self) -> Option<&str> {
+        match self {
+            Failures::List => None,
+            Failures::Retry(id) | Failures::Forget(id) => Some(id),
+        }
+    }
 }

@@ -7,11 +7,12 @@
 mod backoff;
 mod format;
 pub mod front;
-mod job;
+pub mod job;
+pub mod operation;
 pub mod runner;
 mod scheduler;
 pub mod settings;
-mod source;
+pub mod source;
 pub mod sources;
 
 pub use settings::{Format, Queue, Settings};

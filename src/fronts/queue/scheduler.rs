@@ -194,14 +194,20 @@ impl<J> Scheduler<J> {
         queue.waiting.insert(begun.number, (begun.group, job));
     }
 
-    /// Removes all jobs that have not begun.
-    pub fn clear(&mut self) -> Vec<(usize, J)> {
-        let mut removed = Vec::new();
-        for (number, queue) in self.queues.iter_mut().enumerate() {
-            queue.order.clear();
-            removed.extend(queue.waiting.drain().map(|(_, (_, job))| (number, job)));
-        }
-        removed
+    /// Forgets a paused job. The next job of its group may begin.
+    pub fn abandon(&mut self, begun: Begun) {
+        let queue = &mut self.queues[begun.queue];
+        queue.order.ended(begun.group, usize::MAX);
+    }
+
+    /// Removes all jobs of a queue that have not begun, and returns them, the last one first: put
+    /// back at the front of a list one by one, they are in their order again.
+    pub fn clear(&mut self, queue: usize) -> Vec<J> {
+        let queue = &mut self.queues[queue];
+        queue.order.clear();
+        let mut removed: Vec<_> = queue.waiting.drain().collect();
+        removed.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
+        removed.into_iter().map(|(_, (_, job))| job).collect()
     }
 
     fn charge(&mut self, begun: &Begun, took: Duration) {
@@ -348,6 +354,31 @@ mod tests {
         scheduler.push(1, None, 10);
         scheduler.push(1, None, 11);
         assert_eq!(std::iter::from_fn(|| scheduler.next()).count(), 1);
+    }
+
+    #[test]
+    fn cleared_queue_returns_its_last_job_first_and_leaves_the_others() {
+        let mut scheduler = Scheduler::new([share(1), share(1)], 1, false);
+        for job in 0..6 {
+            scheduler.push(job % 2, None, job);
+        }
+        assert_eq!(scheduler.clear(0), [4, 2, 0]);
+        let (begun, job) = scheduler.next().unwrap();
+        assert_eq!(job, 1);
+        scheduler.ended(begun, Duration::ZERO);
+        scheduler.push(0, None, 6);
+        assert!(scheduler.clear(0) == [6] && scheduler.clear(1) == [5, 3]);
+    }
+
+    #[test]
+    fn abandoned_job_lets_its_group_go_on() {
+        let mut scheduler = Scheduler::new([share(1)], 1, false);
+        scheduler.push(0, Some("a".into()), 1);
+        let (begun, _) = scheduler.next().unwrap();
+        scheduler.paused(&begun, Duration::ZERO);
+        scheduler.abandon(begun);
+        scheduler.push(0, Some("a".into()), 2);
+        assert_eq!(scheduler.next().unwrap().1, 2);
     }
 
     #[test]

@@ -41,8 +41,11 @@ impl Default for Settings {
 pub struct Queue {
     /// The queue's name at its broker.
     pub name: String,
-    /// The broker: `sqlite:database/database.sqlite`. Not set: that of the Laravel application.
+    /// The broker: `sqlite:database/database.sqlite` or `redis://127.0.0.1:6379`. Not set: that of
+    /// the Laravel application.
     pub source: Option<String>,
+    /// On Redis: what all keys begin with. Not set: Laravel's, else nothing.
+    pub prefix: Option<String>,
     /// The table of waiting jobs, in Laravel's format. Not set: Laravel's, else `jobs`.
     pub table: Option<String>,
     /// The table of buried jobs. Not set: Laravel's, else `failed_jobs`.
@@ -89,6 +92,7 @@ impl Default for Queue {
         Queue {
             name: "default".into(),
             source: None,
+            prefix: None,
             table: None,
             failed_table: None,
             format: None,

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use tokio_util::sync::CancellationToken;
 
-use super::job::{Fate, Job, Lease};
+use super::job::{Depth, FailedJob, Failures, Fate, Job, Lease};
 
 /// A future that a [`Source`] returns.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + Send + 'a>>;
@@ -24,4 +24,11 @@ pub trait Source: Send + Sync {
 
     /// Ends a reservation. Settling a job that is no longer reserved for this process does no harm.
     fn settle(&self, job: Job, fate: Fate) -> Pending<'_, ()>;
+
+    /// Counts the queue's jobs.
+    fn depth(&self) -> Pending<'_, Depth>;
+
+    /// Lists the failed jobs that this broker keeps and Laravel does not, or retries or forgets
+    /// one. Returns those concerned.
+    fn failures(&self, asked: Failures) -> Pending<'_, Vec<FailedJob>>;
 }

@@ -1,5 +1,7 @@
 //! Selects the broker that a `source` names.
 
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -8,14 +10,17 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 
 /// Where a source's jobs are.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(test, derive(Debug))]
 pub enum Place {
     /// The file of a SQLite database.
     Sqlite(PathBuf),
+    /// The URL of a server of Redis or Valkey, which may have a password.
+    Redis(String),
 }
 
 impl Place {
-    /// Reads `sqlite:FILE`, relative to the project.
+    /// Reads `sqlite:FILE`, relative to the project, or the URL of a Redis server.
     pub fn read(source: &str, project: &Path) -> anyhow::Result<Place> {
         match source.split_once(':') {
             Some(("sqlite", file)) if !file.is_empty() => {
@@ -23,9 +28,14 @@ impl Place {
                 let file = file.strip_prefix("//").unwrap_or(file);
                 Ok(Place::Sqlite(project.join(file)))
             }
+            Some(("redis" | "rediss" | "redis+unix" | "valkey" | "valkeys" | "valkey+unix", _)) => {
+                Ok(Place::Redis(source.into()))
+            }
+            // It may have a password.
             _ => bail!(
-                "queue.source is {source:?}; expected sqlite:FILE, such as \
-                 \"sqlite:database/database.sqlite\""
+                "queue.source begins with {:?}; expected sqlite:FILE or the URL of a Redis server, \
+                 such as \"sqlite:database/database.sqlite\" or \"redis://127.0.0.1:6379\"",
+                source.split(':').next().unwrap_or_default()
             ),
         }
     }
@@ -47,9 +57,10 @@ mod tests {
             let place = Place::read(source, project).unwrap();
             assert_eq!(place, Place::Sqlite(file.into()), "{source}");
         }
-        for source in ["sqlite:", "database.sqlite", "oracle:x"] {
+        for source in ["sqlite:", "database.sqlite", "oracle://a:secret@b"] {
             let error = Place::read(source, project).unwrap_err().to_string();
             assert!(error.contains("queue.source"), "{error}");
+            assert!(!error.contains("secret"), "{error}");
         }
     }
 }

@@ -3,6 +3,7 @@
 //! One thread owns the connection. It runs all requests that have arrived in one transaction, and
 //! wakes those that wait for jobs when the database's files are written.
 
+mod failed;
 mod tables;
 mod thread;
 
@@ -15,7 +16,7 @@ use anyhow::{Context, anyhow, bail};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::fronts::queue::job::{Fate, Job, Lease};
+use crate::fronts::queue::job::{Depth, FailedJob, Failures, Fate, Job, Lease};
 use crate::fronts::queue::source::{Pending, Source};
 
 /// The tables of a database.
@@ -55,6 +56,8 @@ enum Request {
     Stop(Arc<str>),
     Extend(Vec<Lease>, Reply<Vec<Lease>>),
     Settle(Box<Settlement>, Reply<()>),
+    Depth(Arc<str>, Reply<Depth>),
+    Failures(Arc<str>, Failures, Reply<Vec<FailedJob>>),
     /// Another process has written to the database.
     Changed,
 }
@@ -137,5 +140,19 @@ impl Source for SqliteQueue {
             self.database
                 .ask(|reply| Request::Settle(settlement, reply)),
         )
+    }
+
+    fn depth(&self) -> Pending<'_, Depth> {
+        let depth = |reply| Request::Depth(self.name.clone(), reply);
+        Box::pin(self.database.ask(depth))
+    }
+
+    fn failures(&self, asked: Failures) -> Pending<'_, Vec<FailedJob>> {
+        // Laravel shows its own.
+        if self.moves_released {
+            return Box::pin(async { Ok(Vec::new()) });
+        }
+        let failures = |reply| Request::Failures(self.name.clone(), asked, reply);
+        Box::pin(self.database.ask(failures))
     }
 }

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use serde::Deserialize;
 
 use super::Tables;
-use crate::fronts::queue::job::{Fate, Job, Lease};
+use crate::fronts::queue::job::{Depth, Fate, Job, Lease};
 
 /// How long to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -18,11 +18,11 @@ const NO_TABLE: i64 = 3600;
 
 /// An open database.
 pub struct OpenTables {
-    connection: Connection,
+    pub(super) connection: Connection,
     jobs: String,
-    failed: String,
+    pub(super) failed: String,
     /// The columns of the table of failed jobs; None if there is no such table.
-    failed_columns: Option<Vec<String>>,
+    pub(super) failed_columns: Option<Vec<String>>,
 }
 
 impl OpenTables {
@@ -105,7 +105,7 @@ impl OpenTables {
             let jobs = found.into_iter().map(|(id, payload, attempts)| Job {
                 lease: Lease {
                     id: id.to_string(),
-                    token: attempts as u64 + 1,
+                    token: (attempts + 1).to_string().into(),
                 },
                 payload: payload.into(),
                 attempts: attempts as u32 + 1,
@@ -155,17 +155,41 @@ impl OpenTables {
         }
     }
 
+    pub fn depth(&self, queue: &str) -> anyhow::Result<Depth> {
+        let sql = format!(
+            "select count(*) filter (where reserved_at is null and available_at <= ?1), \
+             count(*) filter (where reserved_at is null and available_at > ?1), count(reserved_at), \
+             ?1 - min(available_at) filter (where reserved_at is null and available_at <= ?1) \
+             from {} where queue = ?2",
+            self.jobs
+        );
+        let mut select = self.connection.prepare_cached(&sql)?;
+        let depth = select.query_row(params![now(), queue], |row| {
+            let number = |column| {
+                let number = row.get::<_, Option<i64>>(column);
+                number.map(|number| number.and_then(|it| u64::try_from(it).ok()))
+            };
+            Ok(Depth {
+                waiting: number(0)?.unwrap_or_default(),
+                delayed: number(1)?.unwrap_or_default(),
+                reserved: number(2)?.unwrap_or_default(),
+                oldest: number(3)?,
+            })
+        });
+        Ok(depth?)
+    }
+
     /// Extends reservations, and returns those that are no longer this process's.
     pub fn extend(&self, leases: &[Lease]) -> anyhow::Result<Vec<Lease>> {
         let sql = format!(
             "update {} set reserved_at = ? \
-             where id = ? and attempts = ? and reserved_at is not null",
+             where id = ? and attempts = cast(? as integer) and reserved_at is not null",
             self.jobs
         );
         let mut update = self.connection.prepare_cached(&sql)?;
         let mut lost = Vec::new();
         for lease in leases {
-            let changed = update.execute(params![now(), lease.id, lease.token as i64])?;
+            let changed = update.execute(params![now(), lease.id, &lease.token[..]])?;
             if changed == 0 {
                 lost.push(lease.clone());
             }
@@ -202,11 +226,11 @@ impl OpenTables {
     /// Whether there was a row. `is_ours`: only if the reservation is still this process's.
     fn delete(&self, job: &Job, is_ours: bool) -> anyhow::Result<bool> {
         let sql = format!(
-            "delete from {} where id = ? and (attempts = ? or ?)",
+            "delete from {} where id = ? and (attempts = cast(? as integer) or ?)",
             self.jobs
         );
         let mut delete = self.connection.prepare_cached(&sql)?;
-        let token = job.lease.token as i64;
+        let token = &job.lease.token[..];
         Ok(delete.execute(params![job.lease.id, token, !is_ours])? > 0)
     }
 
@@ -220,7 +244,7 @@ impl OpenTables {
         let sql = format!(
             "update {} set reserved_at = null, attempts = ?, \
              available_at = case when ? then min(available_at, ?) else ? end \
-             where id = ? and attempts = ?",
+             where id = ? and attempts = cast(? as integer)",
             self.jobs
         );
         let mut update = self.connection.prepare_cached(&sql)?;
@@ -230,12 +254,12 @@ impl OpenTables {
             available_at,
             available_at,
             job.lease.id,
-            job.lease.token as i64
+            &job.lease.token[..]
         ])?;
         Ok(())
     }
 
-    fn insert(&self, queue: &str, job: &Job, available_at: i64) -> anyhow::Result<()> {
+    pub(super) fn insert(&self, queue: &str, job: &Job, available_at: i64) -> anyhow::Result<()> {
         let sql = format!(
             "insert into {} (queue, attempts, reserved_at, available_at, created_at, payload) \
              values (?, ?, null, ?, ?, cast(? as text))",
@@ -339,7 +363,7 @@ fn uuid(payload: &[u8]) -> Option<String> {
 }
 
 /// Seconds since 1970, as Laravel writes them.
-fn now() -> i64 {
+pub(super) fn now() -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(0, |now| now.as_secs() as i64)
 }

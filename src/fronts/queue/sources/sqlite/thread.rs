@@ -87,6 +87,11 @@ pub fn run(mut tables: OpenTables, arriving: Receiver<Request>) {
                     is_change = true;
                     looks.changed();
                 }
+                Request::Failures(queue, asked, reply) => {
+                    drop(reply.send(tables.failures(&queue, &asked)));
+                    is_change = true;
+                }
+                Request::Depth(queue, reply) => drop(reply.send(tables.depth(&queue))),
                 other => others.push(other),
             }
         }

@@ -1,0 +1,75 @@
+//! Finds what runs for a project: `surus serve`, `surus work`, or both.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use http::{Method, StatusCode};
+
+use super::options::Project;
+use crate::config::Config;
+use crate::fronts::admin;
+use crate::fronts::http::Address;
+
+/// The admin listener of `surus work`, and what its socket is named after: `surus serve` may run
+/// for the same project.
+pub fn of_work(project: &Path, config: &Config) -> (admin::Settings, PathBuf) {
+    let settings = admin::Settings {
+        listen: config.work.listen.clone(),
+    };
+    (settings, project.join("work"))
+}
+
+fn work_address(project: &Path, config: &Config) -> Address {
+    let (settings, name) = of_work(project, config);
+    settings.address(&name)
+}
+
+/// Asks all that run for a project, and returns their answers.
+pub fn ask(
+    project: &Project,
+    method: &Method,
+    path: &str,
+) -> anyhow::Result<Vec<(StatusCode, String)>> {
+    let directory = project.directory()?;
+    let config = project.load()?.config;
+    let serve = config.admin.address(&directory);
+    let work = work_address(&directory, &config);
+    super::block_on(async {
+        let mut answers = Vec::new();
+        for address in [&serve, &work] {
+            match admin::ask(address, &directory, method.clone(), path).await {
+                Ok(answer) => answers.push(answer),
+                Err(error) if is_absent(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if answers.is_empty() {
+            bail!(
+                "no running surus answers at {serve} (surus serve) or {work} (surus work); is it \
+                 started for this directory, and by this user?"
+            );
+        }
+        Ok(answers)
+    })
+}
+
+/// Asks the running `surus work` of a project.
+pub fn ask_work(project: &Project, method: Method, path: &str) -> anyhow::Result<String> {
+    let directory = project.directory()?;
+    let address = work_address(&directory, &project.load()?.config);
+    let (status, text) = super::block_on(admin::ask(&address, &directory, method, path))?;
+    if !status.is_success() {
+        bail!("{}", text.trim_end());
+    }
+    Ok(text)
+}
+
+/// Whether nothing listens there.
+fn is_absent(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    matches!(
+        kind,
+        Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+    )
+}

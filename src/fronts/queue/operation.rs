@@ -1,0 +1,102 @@
+//! What operators see of running queues, and ask of them.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
+
+use super::front::Front;
+use super::job::{Depth, FailedJob, Failures};
+use super::runner::Answer;
+use super::settings::Format;
+
+/// How long a broker may take to count its jobs.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long PHP may take to answer; all workers may be busy.
+const PHP: Duration = Duration::from_secs(30);
+
+/// A queue at one instant.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct QueueStatus {
+    pub queue: String,
+    pub weight: usize,
+    pub is_paused: bool,
+    /// How many of its jobs this process runs.
+    pub running: u64,
+    /// None if the broker does not answer.
+    pub depth: Option<Depth>,
+}
+
+impl Front {
+    /// The state of its queues, which also sets their metrics.
+    pub async fn status(&self) -> Vec<QueueStatus> {
+        let counted = self.lanes.iter().map(|lane| async {
+            let counted = tokio::time::timeout(PATIENCE, lane.source.depth()).await;
+            counted.ok().and_then(Result::ok)
+        });
+        let counted = join_all(counted).await;
+        let paused = self.paused.borrow().clone();
+        let lanes = self.lanes.iter().zip(counted).zip(paused);
+        let status = lanes.map(|((lane, depth), is_paused)| {
+            let queue = lane.queue.name.clone();
+            let jobs = depth.map(|it| [it.waiting, it.delayed, it.reserved]);
+            let oldest = depth.and_then(|it| it.oldest);
+            self.metrics.jobs.set_depth(&queue, jobs, oldest);
+            QueueStatus {
+                running: self.metrics.jobs.running(&queue),
+                weight: lane.queue.weight,
+                queue,
+                is_paused,
+                depth,
+            }
+        });
+        status.collect()
+    }
+
+    /// Lists failed jobs, or retries or forgets one. Returns those concerned. Laravel's are all of
+    /// the application, whatever their queue.
+    pub async fn failures(&self, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
+        let mut found = Vec::new();
+        let is_laravel = |lane: &super::front::Lane| lane.queue.format() == Format::Laravel;
+        if self.lanes.iter().any(is_laravel) {
+            found = self.failures_of_laravel(asked).await?;
+        }
+        for lane in &self.lanes {
+            let failures = lane.source.failures(asked.clone()).await;
+            found.extend(failures.with_context(|| format!("queue {}", lane.queue.name))?);
+        }
+        Ok(found)
+    }
+
+    async fn failures_of_laravel(&self, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
+        #[derive(Serialize)]
+        struct Question<'a> {
+            failures: &'a Failures,
+        }
+        let question = serde_json::to_vec(&Question { failures: asked })?;
+        let answer = self.runner.ask(question.into(), "", PHP).await;
+        let busy = "cannot ask the application, whose workers may all be busy; try again";
+        match answer.context(busy)? {
+            Answer::Result(json) => {
+                serde_json::from_slice(&json).context("the application's failed jobs")
+            }
+            Answer::Error { message, .. } => bail!("the application's failed jobs: {message}"),
+        }
+    }
+
+    /// Pauses a queue or lets it go on; without a name, all. Returns the names of those that it
+    /// has found. A paused queue gives back the jobs that have not begun, and takes no others.
+    pub fn pause(&self, name: Option<&str>, is_paused: bool) -> Vec<String> {
+        let is_meant = |queue: &str| name.is_none_or(|name| name == queue);
+        let names = self.lanes.iter().map(|lane| &lane.queue.name);
+        self.paused.send_modify(|paused| {
+            for (lane, paused) in self.lanes.iter().zip(paused) {
+                if is_meant(&lane.queue.name) {
+                    *paused = is_paused;
+                }
+            }
+        });
+        names.filter(|name| is_meant(name)).cloned().collect()
+    }
+}

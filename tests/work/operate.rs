@@ -1,0 +1,249 @@
+//! What operators see and ask of a running `surus work`.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use super::laravel::{Laravel, debian};
+use super::plain::Plain;
+use super::redis::{DEFAULT, Redis, Site as RedisSite};
+use super::site::Site;
+use super::work::Work;
+
+/// The address of the admin listener.
+fn address(work: &Work) -> String {
+    work.wait_for_log(|log| log.contains("admin listener"));
+    let log = work.log();
+    let start = log.split("socket=\"http://").nth(1).unwrap();
+    start.split('"').next().unwrap().to_string()
+}
+
+/// Runs `surus` for a site, whose `surus work` listens at `address`.
+fn surus(site: &Site, address: &str, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_surus"))
+        .args(args)
+        .arg(site.www())
+        .env("SURUS_WORK_LISTEN", address)
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn said(site: &Site, work: &Work, args: &[&str]) -> String {
+    let output = surus(site, &address(work), args);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn metrics(work: &Work) -> String {
+    let url = format!("http://{}/metrics", address(work));
+    let mut response = ureq::get(&url).call().unwrap();
+    response.body_mut().read_to_string().unwrap()
+}
+
+#[test]
+fn paused_queue_gives_back_what_has_not_begun_and_goes_on_when_it_is_resumed() {
+    let plain = Plain::new("");
+    let work = plain.start(&["--workers", "1"]);
+    plain.push(0, "wait");
+    for number in 1..4 {
+        plain.push(number, "");
+    }
+    work.wait_until(|| plain.count("begins 0") == 1);
+    assert_eq!(
+        said(&plain.site, &work, &["work", "pause"]),
+        "paused default\n"
+    );
+    work.wait_for_log(|log| log.contains("paused"));
+    plain.go(true);
+    work.wait_until(|| {
+        let rows = plain.table.rows();
+        rows.len() == 3 && rows.iter().all(|row| !row.is_reserved && row.attempts == 0)
+    });
+    plain.push(4, "");
+    let status = said(&plain.site, &work, &["work", "status", "--json"]);
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let queue = &status["queues"][0];
+    assert_eq!(
+        (&queue["is_paused"], &queue["depth"]["waiting"]),
+        (&true.into(), &4.into())
+    );
+    assert_eq!(plain.count("begins 1"), 0);
+    said(
+        &plain.site,
+        &work,
+        &["work", "resume", "--queue", "default"],
+    );
+    work.wait_until(|| plain.table.is_empty());
+    for number in 0..5 {
+        assert_eq!(plain.count(&format!("done {number}")), 1);
+    }
+}
+
+#[test]
+fn paused_queue_in_redis_is_left_to_others() {
+    let site = RedisSite::new("");
+    let work = site.plain.start(&["--workers", "1"]);
+    said(&site.plain.site, &work, &["work", "pause"]);
+    work.wait_for_log(|log| log.contains("paused"));
+    site.push(1, "");
+    let other = site.plain.start(&["--workers", "1"]);
+    other.wait_until(|| site.is_empty());
+    assert!(site.plain.count("done 1") == 1 && site.redis.is_empty(DEFAULT));
+    other.signal("KILL");
+    said(&site.plain.site, &work, &["work", "resume"]);
+    site.push(3, "");
+    work.wait_until(|| site.plain.count("done 3") == 1);
+}
+
+#[test]
+fn status_and_reload_find_a_running_work() {
+    let plain = Plain::new("");
+    let work = plain.start(&["--workers", "1"]);
+    let status = said(&plain.site, &work, &["status"]);
+    assert!(
+        status.contains("work: PHP") && status.contains("idle"),
+        "{status}"
+    );
+    let status = said(&plain.site, &work, &["work", "status"]);
+    assert!(
+        status.starts_with("QUEUE") && status.contains("default"),
+        "{status}"
+    );
+    assert_eq!(said(&plain.site, &work, &["reload"]), "reloaded\n");
+    let output = surus(
+        &plain.site,
+        &address(&work),
+        &["work", "pause", "--queue", "no/such"],
+    );
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        error.contains("does not work on a queue \"no/such\""),
+        "{error}"
+    );
+    let output = surus(&plain.site, "127.0.0.1:1", &["work", "pause"]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        error.contains("no running surus answers at http://127.0.0.1:1"),
+        "{error}"
+    );
+}
+
+#[test]
+fn metrics_tell_depth_and_age_of_both_brokers() {
+    let (plain, site) = (Plain::new(""), RedisSite::new(""));
+    let of_sqlite = plain.start(&["--workers", "1"]);
+    let of_redis = site.plain.start(&["--workers", "1"]);
+    for (site, work) in [(&plain.site, &of_sqlite), (&site.plain.site, &of_redis)] {
+        said(site, work, &["work", "pause"]);
+    }
+    let due = super::table::now() - 60;
+    plain.table.push_at("default", r#"{"n": 1}"#, due);
+    plain.table.push_at("default", r#"{"n": 2}"#, due + 3600);
+    site.push_json(&format!(r#"{{"n": 1, "createdAt": {due}}}"#));
+    let _: i64 = site
+        .redis
+        .ask(&format!("ZADD {DEFAULT}:delayed {} late", due + 3600));
+    for work in [&of_sqlite, &of_redis] {
+        let text = metrics(work);
+        for (state, count) in [("waiting", 1), ("delayed", 1), ("reserved", 0)] {
+            let line = format!("surus_queue_jobs{{queue=\"default\",state=\"{state}\"}} {count}");
+            assert!(text.contains(&line), "{line}: {text}");
+        }
+        let age = text
+            .split("surus_queue_oldest_job_seconds{queue=\"default\"} ")
+            .nth(1);
+        let age: u64 = age.unwrap().lines().next().unwrap().parse().unwrap();
+        assert!(age >= 60, "{age}");
+    }
+}
+
+#[test]
+fn metrics_count_laravel_jobs_by_class() {
+    let laravel = Laravel::new(&debian());
+    laravel.push(&["well", "fail", "well"]);
+    let work = laravel.start(&["--workers", "1"]);
+    work.wait_until(|| laravel.table.is_empty());
+    let text = metrics(&work);
+    for (outcome, count) in [("done", 2), ("failed", 1)] {
+        let labels = format!(r#"{{queue="mails",class="App\\Work",outcome="{outcome}"}}"#);
+        let line = format!("surus_jobs_total{labels} {count}");
+        assert!(text.contains(&line), "{line}: {text}");
+    }
+}
+
+/// The ids of failed jobs.
+fn failed(site: &Site, work: &Work) -> Vec<String> {
+    let json = said(site, work, &["work", "failed", "--json"]);
+    let jobs: Vec<Value> = serde_json::from_str(&json).unwrap();
+    let ids = jobs
+        .iter()
+        .map(|job| job["id"].as_str().unwrap().to_string());
+    ids.collect()
+}
+
+#[test]
+fn failed_job_is_listed_retried_and_forgotten() {
+    let settings = "tries = 1\n";
+    let (sqlite, redis) = (Plain::new(settings), RedisSite::new(settings));
+    sqlite.push(1, "throw once");
+    redis.push(1, "throw once");
+    for plain in [&sqlite, &redis.plain] {
+        let site = &plain.site;
+        let work = plain.start(&["--workers", "1"]);
+        work.wait_until(|| failed(site, &work).len() == 1);
+        let id = &failed(site, &work)[0];
+        let text = said(site, &work, &["work", "failed"]);
+        assert!(text.contains(id) && text.contains("as told"), "{text}");
+        said(site, &work, &["work", "retry", "--id", id]);
+        work.wait_until(|| plain.count("done 1") == 1);
+        assert_eq!(plain.count("begins 1"), 2);
+        assert_eq!(
+            said(site, &work, &["work", "failed"]),
+            "no job has failed\n"
+        );
+        let again = surus(site, &address(&work), &["work", "retry", "--id", id]);
+        let error = String::from_utf8_lossy(&again.stderr).into_owned();
+        assert!(error.contains("no failed job has the id"), "{error}");
+    }
+    sqlite.push(2, "throw");
+    redis.push(2, "throw");
+    for plain in [&sqlite, &redis.plain] {
+        let site = &plain.site;
+        let work = plain.start(&["--workers", "1"]);
+        work.wait_until(|| failed(site, &work).len() == 1);
+        said(site, &work, &["work", "forget", "--all"]);
+        assert_eq!((failed(site, &work).len(), plain.count("begins 2")), (0, 1));
+    }
+}
+
+#[test]
+fn failed_laravel_job_is_retried_by_laravel() {
+    let redis = Redis::start();
+    let on_redis = Laravel::on_redis(&debian(), redis.port);
+    for laravel in [Laravel::new(&debian()), on_redis] {
+        laravel.push(&["fail"]);
+        let (work, site) = (laravel.start(&["--workers", "1"]), &laravel.site);
+        work.wait_until(|| laravel.table.failed().len() == 1);
+        let text = said(site, &work, &["work", "failed"]);
+        assert!(
+            text.contains("mails App\\Work") && text.contains("failed by the job"),
+            "{text}"
+        );
+        let before = failed(site, &work);
+        said(site, &work, &["work", "retry", "--all"]);
+        // It fails again, and Laravel records it anew.
+        let runs = || {
+            let notes = laravel.notes();
+            notes
+                .iter()
+                .filter(|note| note.starts_with("fail, attempt 1"))
+                .count()
+        };
+        work.wait_until(|| runs() == 2 && laravel.table.failed().len() == 1);
+        assert_eq!(failed(site, &work).len(), before.len());
+        said(site, &work, &["work", "forget", "--all"]);
+        assert!(laravel.table.failed().is_empty());
+    }
+}
