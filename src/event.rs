@@ -35,7 +35,7 @@ pub struct Event {
     pub deadline: Instant,
     /// The idle timeout between two chunks of a streamed response; the client may read as slowly as
     /// it likes. `None` if the whole response is due at the deadline, however slow the client is.
-    pub patience: Option<Duration>,
+    pub idle_timeout: Option<Duration>,
     /// Where to buffer what the client of a streamed response does not read yet, so that PHP need
     /// not wait. `None` if PHP waits for its client: on Lambda no other event needs the worker, and
     /// the disk belongs to the function.

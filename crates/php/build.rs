@@ -156,8 +156,8 @@ impl PhpConfig {
             },
             _ => panic!(
                 "{program} not found. Install PHP's headers and library (Debian: apt-get install \
-                    php-dev libphp-embed), \
-                 name php-config in PHP_CONFIG, or build surus alone: cargo build -p surus"
+                 php-dev libphp-embed), name php-config in PHP_CONFIG, or build surus alone: cargo \
+                 build -p surus"
             ),
         }
     }
@@ -194,8 +194,7 @@ impl PhpConfig {
         }
         panic!(
             "libphp{minor}.so not found in {directories:?}. Install PHP's embed library (Debian: \
-                apt-get install \
-             libphp{minor}-embed; from source: configure --enable-embed)"
+             apt-get install libphp{minor}-embed; from source: configure --enable-embed)"
         );
     }
 }

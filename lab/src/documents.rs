@@ -36,7 +36,8 @@ pub fn write(places: &Places, experiments: &[Experiment], directory: &Path) -> a
         is_empty = false;
         let name = &experiment.name;
         list += &format!(
-            "| {} | {}, {} form, `{}` | [numbers](results/{name}.md), [charts](results/{name}.html) |\n",
+            "| {} | {}, {} form, `{}` | [numbers](results/{name}.md), \
+             [charts](results/{name}.html) |\n",
             experiment.title, results.date, results.size, results.command
         );
         if let Some(readme) = &experiment.readme {

@@ -343,9 +343,8 @@ fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
         "" => (),
         "other library" => findings.note(
             "direct binding is off (engine.direct_binding): PHP's library differs from the one \
-                that \
-             surus-php was built with; PHP takes about 5% longer; rebuild surus-php (cargo clean \
-             --release -p surus-php && cargo build --release)",
+             that surus-php was built with; PHP takes about 5% longer; rebuild surus-php (cargo \
+             clean --release -p surus-php && cargo build --release)",
         ),
         state if state.starts_with("failed") => findings.note(format_args!(
             "direct binding is off (engine.direct_binding), so PHP takes about 5% longer: {state}"

@@ -60,8 +60,7 @@ fn sizes(input: &LintInput<'_>) -> Vec<String> {
         } else if post < body {
             found.push(format!(
                 "post_max_size is {post}, below http.max_body_size ({body}): PHP discards the \
-                    fields of \
-                  forms between the two; set both to the same"
+                 fields of forms between the two; set both to the same"
             ));
         }
     }
@@ -128,16 +127,14 @@ fn times(input: &LintInput<'_>) -> Vec<String> {
     if timeout < queue {
         found.push(format!(
             "http.request_timeout is {timeout}, below engine.queue_timeout ({queue}): a request \
-                that no \
-             worker takes in time gets 504, not 503 with Retry-After; raise the one or lower the \
-             other"
+             that no worker takes in time gets 504, not 503 with Retry-After; raise the one or \
+             lower the other"
         ));
     }
     if shutdown < timeout {
         found.push(format!(
-            "http.shutdown_timeout is {shutdown}, below http.request_timeout ({timeout}): a shutdown \
-                aborts requests \
-             that take longer; raise the one or lower the other"
+            "http.shutdown_timeout is {shutdown}, below http.request_timeout ({timeout}): a \
+             shutdown aborts requests that take longer; raise one or lower the other"
         ));
     }
     found

@@ -47,8 +47,7 @@ pub(super) fn problems(root: &Path) -> Vec<String> {
             }
             Err(error) => sentences.push(format!(
                 "{}: cannot be read ({error}), so that nothing below {url} is served; let it be a \
-                    file of at most 1 MiB that the user \
-                 surus runs as may read",
+                 file of at most 1 MiB that the user surus runs as may read",
                 file.display()
             )),
         }
@@ -196,8 +195,9 @@ mod tests {
         .unwrap();
         std::fs::write(
             root.join(".htaccess"),
-            "RewriteEngine On\nRewriteCond %{TIME_HOUR} >12\nRewriteRule ^private/x(\\.|$) - \
-                [NC,F]\n\
+            "RewriteEngine On\n\
+             RewriteCond %{TIME_HOUR} >12\n\
+             RewriteRule ^private/x(\\.|$) - [NC,F]\n\
              RewriteRule ^(?#x)a - [F]\n",
         )
         .unwrap();

@@ -119,8 +119,7 @@ impl PrivilegedOperations for ProjectKeeper {
             privileges::with_access_of(&self.php, || reopen(&mut found))
                 .context(
                     "cannot become PHP's user (engine.user); a server that is started as root \
-                        needs the \
-                     capabilities CAP_SETUID, CAP_SETGID and CAP_KILL",
+                     needs the capabilities CAP_SETUID, CAP_SETGID and CAP_KILL",
                 )?
                 .with_context(|| {
                     format!(

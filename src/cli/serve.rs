@@ -51,8 +51,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if !is_kept && surus_sys::process::is_root() {
         warn!(
             "this user namespace has no user but root, so that PHP and the process that reads \
-                requests are not separated; \
-             map more users into it (/etc/subuid), or start Surus as a user"
+             requests are not separated; map more users into it (/etc/subuid), or start Surus as a \
+             user"
         );
     }
     if let Some(distrust) = distrust {

@@ -65,7 +65,7 @@ pub fn get(url: &str, site: &Site) -> anyhow::Result<Event> {
         },
         variables: Vec::new(),
         deadline: Instant::now() + Duration::from_secs(3600),
-        patience: None,
+        idle_timeout: None,
         spool: None,
         hold: None,
         early_hints: None,

@@ -24,11 +24,11 @@ pub struct RunSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failures {
     /// Surus reports them.
-    Told,
+    Reported,
     /// The handler may report them in its result.
     Handler,
     /// Not at all: the whole batch fails with one of its records.
-    Untold,
+    Unreported,
 }
 
 /// The target of a function's `CodeUri`, as far as it is on this machine.

@@ -28,11 +28,7 @@ pub fn template(function: &Function) -> String {
     }
     let _ = write!(
         text,
-        "\npackage:\n  \
-           artifact: {}\n\
-         \nfunctions:\n  \
-           main:\n    \
-             handler: {}\n",
+        "\npackage:\n  artifact: {}\n\nfunctions:\n  main:\n    handler: {}\n",
         quoted(&function.zip),
         quoted(&function.handler),
     );

@@ -22,7 +22,7 @@ use crate::launcher::{Child, DirHandle, LaunchedChild, Launcher, ProcessSignal, 
 use crate::observe::reopen;
 
 /// How long the front end waits for a reply of the keeper.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to the keeper.
 pub struct Client {
@@ -148,14 +148,14 @@ impl Client {
         if self.lost.is_cancelled() {
             self.lock().waiting.remove(&id);
         }
-        match tokio::time::timeout(PATIENCE, answered).await {
+        match tokio::time::timeout(TIMEOUT, answered).await {
             Ok(Ok(Answer::Failed(why))) => Err(anyhow!(why)),
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(anyhow!("the keeper is gone")),
             Err(_) => {
                 // A process or descriptor from a late reply is released on arrival.
                 self.lock().waiting.remove(&id);
-                Err(anyhow!("the keeper has not answered for {PATIENCE:?}"))
+                Err(anyhow!("the keeper has not answered for {TIMEOUT:?}"))
             }
         }
     }

@@ -27,7 +27,7 @@ use crate::observe::reopen::Logs;
 const PHP_GRACE: Duration = Duration::from_secs(2);
 /// How long to wait for killed processes that do not exit, for example in a system call of a
 /// hanging file system.
-const KILL_PATIENCE: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval between attempts to kill them.
 const KILL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a front end may run on after its grace period; it normally exits by itself.
@@ -191,7 +191,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
             let now = Instant::now();
             match until.checked_duration_since(now) {
                 Some(left) => signals::wait(&[self.signals.as_fd()], None, Some(left)),
-                None if now < until + KILL_PATIENCE => {
+                None if now < until + KILL_TIMEOUT => {
                     self.services.processes.kill_all();
                     signals::wait(&[self.signals.as_fd()], None, Some(KILL_INTERVAL));
                 }

@@ -126,7 +126,7 @@ impl Workers {
             },
             variables: Vec::new(),
             deadline: record.deadline,
-            patience: None,
+            idle_timeout: None,
             spool: None,
             hold: None,
             early_hints: None,

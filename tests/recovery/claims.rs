@@ -101,11 +101,9 @@ fn response_to_a_gone_client_reaches_no_other_when_its_ticket_is_written_back() 
 fn line_copied_by_a_script_keeps_no_client_waiting() {
     for engine in ENGINES {
         let code = "$own = own_line(); touch($_GET['began']); $end = microtime(true) + 4; $copied \
-            = false; \
-                    while (microtime(true) < $end) { for ($i = 0; $i < 4 && !$copied; $i++) { \
-                    $line = peek(line($i), 24); \
-                    if (line($i) !== $own && unpack('V', $line)[1] === 3) { poke($own, $line); \
-                    poke(line($i), str_repeat(\"\\0\", 24)); \
+                    = false; while (microtime(true) < $end) { for ($i = 0; $i < 4 && !$copied; \
+                    $i++) { $line = peek(line($i), 24); if (line($i) !== $own && unpack('V', \
+                    $line)[1] === 3) { poke($own, $line); poke(line($i), str_repeat(\"\\0\", 24)); \
                     $copied = touch($_GET['copied']); } } } echo 'done';";
         let site = site(engine, &[("lie.php", code)], &[]);
         let copied = site.dir.path().join("writable/copied");
@@ -169,8 +167,8 @@ fn doorbells_overwritten_by_a_forked_process_keep_no_request_waiting() {
 fn worker_that_hides_its_request_costs_no_other_request() {
     for engine in ENGINES {
         let code = "libc()->sigprocmask(0, str_repeat(\"\\xff\", 128), ''); poke(own_line(), \
-            pack('VV', 1, 0) . str_repeat(\"\\0\", 32)); \
-                    ini_set('max_execution_time', 0); touch($_GET['began']); while (true) {}";
+                    pack('VV', 1, 0) . str_repeat(\"\\0\", 32)); ini_set('max_execution_time', 0); \
+                    touch($_GET['began']); while (true) {}";
         let limits = [
             ("SURUS_HTTP_REQUEST_TIMEOUT", "2s"),
             ("SURUS_ENGINE_KILL_TIMEOUT", "1s"),

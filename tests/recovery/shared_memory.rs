@@ -298,8 +298,8 @@ fn worker_that_hides_its_request_is_killed_after_its_deadline() {
     for engine in ENGINES {
         // And stays empty after the signal that asks for it.
         let code = "libc()->sigprocmask(0, str_repeat(\"\\xff\", 128), ''); poke(own_line(), \
-            pack('VV', 1, 0) . str_repeat(\"\\0\", 32)); \
-                    ini_set('max_execution_time', 0); touch($_GET['began']); while (true) {}";
+                    pack('VV', 1, 0) . str_repeat(\"\\0\", 32)); ini_set('max_execution_time', 0); \
+                    touch($_GET['began']); while (true) {}";
         let limits = [
             ("SURUS_HTTP_REQUEST_TIMEOUT", "1s"),
             ("SURUS_ENGINE_KILL_TIMEOUT", "1s"),
@@ -386,10 +386,9 @@ fn response_to_another_workers_request_is_discarded() {
 #[test]
 fn table_of_expressions_overwritten_by_a_script_does_no_harm() {
     let table = "foreach (file('/proc/self/maps') as $l) if (preg_match('~^([0-9a-f]+)-([0-9a-f]+) \
-        rw-s .*(/dev/zero|zero)~', $l, $m) \
-                 && hexdec($m[2]) - hexdec($m[1]) > 4000000 && hexdec($m[2]) - hexdec($m[1]) < \
-                 4400000) $a = hexdec($m[1]); \
-                 if (!isset($a)) throw new Exception(file_get_contents('/proc/self/maps'));";
+                 rw-s .*(/dev/zero|zero)~', $l, $m) && hexdec($m[2]) - hexdec($m[1]) > 4000000 && \
+                 hexdec($m[2]) - hexdec($m[1]) < 4400000) $a = hexdec($m[1]); if (!isset($a)) \
+                 throw new Exception(file_get_contents('/proc/self/maps'));";
     // Its first words: number due, number compiled, time of the next refresh. Then the slots:
     // state, requests, length.
     let due = "poke($a, pack('VVPP', 1000, 0, 0, 0));";

@@ -105,7 +105,9 @@ $app = require __DIR__.'/bootstrap/app.php';
 $app->make(Illuminate\Contracts\Console\Kernel::class)->bootstrap();
 foreach (array_slice($argv, 1) as $what) {
     $queue = $app->make('queue')->connection();
-    str_starts_with($what, 'later ') ? $queue->later(1, new App\Work(substr($what, 6))) : $queue->push(new App\Work($what));
+    str_starts_with($what, 'later ')
+        ? $queue->later(1, new App\Work(substr($what, 6)))
+        : $queue->push(new App\Work($what));
 }
 "#;
 

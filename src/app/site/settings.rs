@@ -63,8 +63,8 @@ pub(super) fn index(names: &[String]) -> Result<Vec<String>> {
     for name in names {
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
             bail!(
-                "`site.index` has {name:?}; it expects names of files, such as \"index.php\", without a \
-                 directory or a leading dot"
+                "`site.index` has {name:?}; it expects names of files, such as \"index.php\", \
+                 without a directory or a leading dot"
             );
         }
         if kind(name) == Kind::Source {

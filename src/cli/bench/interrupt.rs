@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-static CAME: AtomicBool = AtomicBool::new(false);
+static RECEIVED: AtomicBool = AtomicBool::new(false);
 
 /// Returns when one of the signals comes.
 pub async fn received() {
@@ -33,7 +33,7 @@ pub fn remember() -> anyhow::Result<()> {
 
 /// Fails once one of the signals has come.
 pub fn check() -> anyhow::Result<()> {
-    if CAME.load(Ordering::Acquire) {
+    if RECEIVED.load(Ordering::Acquire) {
         bail!("interrupted; every server that was started is stopped");
     }
     Ok(())
@@ -60,6 +60,6 @@ impl Signals {
             _ = self.terminate.recv() => {}
             _ = self.hangup.recv() => {}
         }
-        CAME.store(true, Ordering::Release);
+        RECEIVED.store(true, Ordering::Release);
     }
 }

@@ -150,8 +150,8 @@ fn runs(
         record_timeout: lambda.record_timeout.map(|time| time.0),
         failures: match (lambda.batch, lambda.report_batch_item_failures) {
             (batch::Mode::Whole, _) => Failures::Handler,
-            (batch::Mode::Record, PartialBatch::On) => Failures::Told,
-            (batch::Mode::Record, PartialBatch::Off) => Failures::Untold,
+            (batch::Mode::Record, PartialBatch::On) => Failures::Reported,
+            (batch::Mode::Record, PartialBatch::Off) => Failures::Unreported,
         },
         handler: deployed.handler(function, lambda.handler.as_deref()),
         code: deployed.code.clone(),

@@ -140,8 +140,7 @@ impl Options {
                 Ok(()) => function.resources = Resources::Limited,
                 Err(error) => log::tell(format_args!(
                     "surus: cannot limit the function to {:.2} CPU and {} MB, because control \
-                        groups \
-                     are not permitted here ({error:#}); --unlimited hides this message\n",
+                     groups are not permitted here ({error:#}); --unlimited hides this message\n",
                     Cgroup::share(self.memory),
                     self.memory
                 )),

@@ -117,7 +117,7 @@ impl First {
                 origin: records::request::origin(),
                 variables: Vec::new(),
                 deadline: Instant::now() + Duration::from_secs(3600),
-                patience: None,
+                idle_timeout: None,
                 spool: None,
                 hold: None,
                 early_hints: None,

@@ -153,7 +153,7 @@ fn of_source(
             Kind::Stream => "continues after the whole batch",
         };
         match runs.failures {
-            Failures::Told => certain(
+            Failures::Reported => certain(
                 found,
                 source.line,
                 format!(
@@ -170,7 +170,7 @@ fn of_source(
                      including the records that succeeded; {add}"
                 ),
             ),
-            Failures::Untold => {}
+            Failures::Unreported => {}
         }
     }
     if source.kind == Kind::Stream {

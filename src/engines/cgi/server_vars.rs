@@ -256,7 +256,7 @@ mod tests {
             },
             variables: vec![("LAMBDA_TASK".into(), "x".to_string())],
             deadline: Instant::now(),
-            patience: None,
+            idle_timeout: None,
             spool: None,
             hold: None,
             early_hints: None,

@@ -186,13 +186,13 @@ impl Inner {
     ) -> io::Result<T> {
         let server = {
             let place = self.servers[index].lock().await;
-            place.as_ref().map(|server| server.daemon.its_end())
+            place.as_ref().map(|server| server.daemon.exit_handle())
         };
         let end = server.ok_or(io::ErrorKind::NotConnected)?;
         tokio::select! {
             biased;
             done = future => Ok(done),
-            _ = end.come() => Err(io::ErrorKind::ConnectionReset.into()),
+            _ = end.wait() => Err(io::ErrorKind::ConnectionReset.into()),
         }
     }
 

@@ -36,12 +36,12 @@ impl Drop for Group {
 pub struct ExitHandle(Arc<State>);
 
 impl ExitHandle {
-    pub fn has_come(&self) -> bool {
+    pub fn has_exited(&self) -> bool {
         self.0.ended.is_cancelled()
     }
 
     /// Waits for the exit and returns its description.
-    pub async fn come(&self) -> &str {
+    pub async fn wait(&self) -> &str {
         self.0.ended.cancelled().await;
         self.0.how.get().map_or("", String::as_str)
     }
@@ -148,7 +148,7 @@ impl Daemon {
         self.how()
     }
 
-    pub fn its_end(&self) -> ExitHandle {
+    pub fn exit_handle(&self) -> ExitHandle {
         ExitHandle(self.state.clone())
     }
 

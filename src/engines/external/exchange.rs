@@ -116,8 +116,10 @@ async fn live(exchange: &mut dyn Exchange, event: &Event, answer: Answer) {
             exchange.kill();
         }
     }
-    let patience = event.patience.map(|patience| Instant::now() + patience);
-    let last = patience.unwrap_or(deadline).max(deadline) + LINGER;
+    let idle_timeout = event
+        .idle_timeout
+        .map(|idle_timeout| Instant::now() + idle_timeout);
+    let last = idle_timeout.unwrap_or(deadline).max(deadline) + LINGER;
     if timeout_at(last, exchange.over()).await.is_err() {
         warn!(
             request_id = event.id,
@@ -214,7 +216,7 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -
         };
         let writing = body.write_waiting(data, || false);
         // PHP waits for a slow client, unless the complete response is due at the deadline.
-        let written = match event.patience {
+        let written = match event.idle_timeout {
             Some(_) => Ok(writing.await),
             None => timeout_at(deadline, writing).await,
         };
@@ -226,8 +228,8 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -
                 return End::Late;
             }
         }
-        if let Some(patience) = event.patience {
-            deadline = Instant::now() + patience;
+        if let Some(idle_timeout) = event.idle_timeout {
+            deadline = Instant::now() + idle_timeout;
         }
     }
 }

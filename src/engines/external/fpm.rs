@@ -243,8 +243,8 @@ impl Php for Fpm {
         self.0.slots.status()
     }
 
-    fn its_end(&self) -> Option<ExitHandle> {
-        self.0.daemon.as_ref().map(Daemon::its_end)
+    fn exit_handle(&self) -> Option<ExitHandle> {
+        self.0.daemon.as_ref().map(Daemon::exit_handle)
     }
 
     fn end(&self) -> Pending<'_, ()> {

@@ -17,7 +17,7 @@ use surus_sys::process::{self, Orphan, User};
 use super::{ProgramKind, Spec, command, fpm_master};
 
 /// How long PHP may take to print its paths.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where a PHP looks for ini files if no variable names others.
 #[derive(Clone)]
@@ -175,10 +175,10 @@ fn ask(program: &Path, user: &User, groups: &[u32]) -> anyhow::Result<String> {
     let mut child = command.spawn()?;
     let began = Instant::now();
     while child.try_wait()?.is_none() {
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIMEOUT {
             child.kill()?;
             child.wait()?;
-            bail!("it has not ended after {} seconds", PATIENCE.as_secs());
+            bail!("it has not ended after {} seconds", TIMEOUT.as_secs());
         }
         std::thread::sleep(Duration::from_millis(2));
     }

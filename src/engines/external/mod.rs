@@ -101,7 +101,7 @@ trait Php: Send + Sync {
     fn workers(&self) -> Vec<WorkerStatus>;
 
     /// The exit that ends this PHP, if it has a long-running process.
-    fn its_end(&self) -> Option<ExitHandle> {
+    fn exit_handle(&self) -> Option<ExitHandle> {
         None
     }
 
@@ -196,13 +196,13 @@ impl Inner {
             self.current.store(before);
             bail!("shutting down");
         }
-        let Some(end) = boot.php.its_end() else {
+        let Some(end) = boot.php.exit_handle() else {
             return Ok(());
         };
         // The task must keep neither the engine nor a replaced boot alive.
         let (engine, number) = (Arc::downgrade(&self), boot.number);
         tokio::spawn(async move {
-            let how = end.come().await;
+            let how = end.wait().await;
             let is_current = |engine: &Inner| {
                 let current = engine.current.load();
                 current
@@ -358,7 +358,7 @@ fn question(script: PathBuf, spec: &Spec) -> anyhow::Result<Event> {
         variables: Vec::new(),
         // The boot timeout ends first.
         deadline: Instant::now() + 2 * spec.boot_timeout,
-        patience: None,
+        idle_timeout: None,
         spool: None,
         hold: None,
         early_hints: None,
@@ -399,7 +399,7 @@ impl Engine for ExternalEngine {
     fn ready(&self) -> Result<(), String> {
         match self.0.current.load().as_ref() {
             None => Err("shutting down".into()),
-            Some(boot) if boot.php.its_end().is_some_and(|end| end.has_come()) => {
+            Some(boot) if boot.php.exit_handle().is_some_and(|end| end.has_exited()) => {
                 Err("no PHP process is running".into())
             }
             Some(_) => Ok(()),

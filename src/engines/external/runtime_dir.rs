@@ -151,8 +151,7 @@ impl OwnDir {
                 0 => Err(io::Error::new(
                     io::ErrorKind::PermissionDenied,
                     "PHP's group gets no access to its files: the file system has no access \
-                        control \
-                     lists, and a setgid bit needs CAP_FSETID",
+                     control lists, and a setgid bit needs CAP_FSETID",
                 )),
                 _ => Ok(()),
             }

@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use super::*;
 
 /// Long enough for a disk; the limit of waits that would never end.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Gives more than fits in memory while the client takes nothing; then PHP is done. Returns whether
 /// a file was created.
@@ -26,7 +26,7 @@ async fn sent(is_quick_so_far: bool) -> (SpoolWriter, SpoolReader, bool) {
             looks.set(looks.get() + 1);
             looks.get() > 3
         };
-        let writing = timeout(PATIENCE, writer.write_waiting(piece, is_done));
+        let writing = timeout(TIMEOUT, writer.write_waiting(piece, is_done));
         writing.await.expect("it waits for the client").unwrap();
     }
     let is_spooled = writer.channel.lock().is_spooled();
@@ -51,7 +51,7 @@ async fn full_disk_makes_php_wait() {
     let (mut writer, reader) = pair(Some(Arc::new(spool)));
     let mut pieces = 0;
     let piece = || Bytes::from(vec![1; 1000]);
-    while timeout(PATIENCE, writer.write_waiting(piece(), || false))
+    while timeout(TIMEOUT, writer.write_waiting(piece(), || false))
         .await
         .is_ok()
     {

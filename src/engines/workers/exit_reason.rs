@@ -89,9 +89,8 @@ const REPLACED: [(i32, &str, &str); 11] = [
     (
         110,
         "replaced_signals",
-        "set signal handlers and block signals in the boot, before surus_serve(), and read what \
-        is blocked; an alarm that a request \
-         sets always costs a replacement",
+        "set signal handlers and block signals in the boot, before surus_serve(), and read what is \
+         blocked; an alarm that a request sets always costs a replacement",
     ),
     (
         111,
@@ -103,8 +102,8 @@ const REPLACED: [(i32, &str, &str); 11] = [
         112,
         "replaced_thread",
         "an extension has left a thread running: a profiler or tracer belongs to `worker` or \
-        `classic`, or has to be off here; a \
-         look-up of a host name that curl gave up needs an address, or more time",
+         `classic`, or has to be off here; a look-up of a host name that curl gave up needs an \
+         address, or more time",
     ),
     (
         113,
@@ -136,8 +135,7 @@ const REPLACED: [(i32, &str, &str); 11] = [
         118,
         "replaced_mappings",
         "an extension has changed memory that it had mapped in the boot: use it first in the \
-        handler, or route such requests to \
-         `fork` or `classic`",
+         handler, or route such requests to `fork` or `classic`",
     ),
     (
         119,

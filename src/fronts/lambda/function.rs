@@ -169,7 +169,7 @@ impl Function {
             origin: origin(),
             variables: Vec::new(),
             deadline: Instant::now() + CALL,
-            patience: None,
+            idle_timeout: None,
             spool: None,
             hold: Some(workers.token()),
             early_hints: None,

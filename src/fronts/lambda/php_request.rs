@@ -42,7 +42,7 @@ impl Task<'_> {
                 .invocation
                 .variables(self.reported_deadline, self.trace, self.thawed),
             deadline: self.deadline,
-            patience: None,
+            idle_timeout: None,
             spool: None,
             hold: Some(self.workers.token()),
             early_hints: None,

@@ -12,7 +12,7 @@ use super::runner::Answer;
 use super::settings::Format;
 
 /// How long a broker may take to count its jobs.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long PHP may take to answer; all workers may be busy.
 const PHP: Duration = Duration::from_secs(30);
 
@@ -32,7 +32,7 @@ impl Front {
     /// The state of its queues, which also sets their metrics.
     pub async fn status(&self) -> Vec<QueueStatus> {
         let counted = self.lanes.iter().map(|lane| async {
-            let counted = tokio::time::timeout(PATIENCE, lane.source.depth()).await;
+            let counted = tokio::time::timeout(TIMEOUT, lane.source.depth()).await;
             counted.ok().and_then(Result::ok)
         });
         let counted = join_all(counted).await;

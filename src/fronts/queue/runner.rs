@@ -62,7 +62,7 @@ impl Runner {
             origin: origin(),
             variables: vec![("LAMBDA_INVOCATION_CONTEXT".into(), context(id, timeout))],
             deadline,
-            patience: None,
+            idle_timeout: None,
             spool: None,
             hold: Some(workers.token()),
             early_hints: None,

@@ -168,8 +168,7 @@ async fn failed_restore_is_the_callers_error() {
     assert_eq!(
         early.refusal(),
         "403 InvalidStateTransition: State transition from Started to RuntimeRestoreErrorState \
-            failed for runtime. \
-         Error: State transition is not allowed"
+         failed for runtime. Error: State transition is not allowed"
     );
     let restoring =
         tokio::spawn(async move { runtime.get("/2018-06-01/runtime/restore/next").await });

@@ -62,7 +62,7 @@ pub fn server(event: HttpEvent) -> BTreeMap<String, String> {
         origin: event.origin,
         variables: Vec::new(),
         deadline: Instant::now(),
-        patience: None,
+        idle_timeout: None,
         spool: None,
         hold: None,
         early_hints: None,

@@ -154,8 +154,8 @@ engine_contract! {
         const ROUNDS: u64 = 20;
         for n in 0..ROUNDS {
             let leaves = put(engine.php(&code).header("x-who", "a"), &vec![b'x'; 4 << 20]);
-            let patience = Duration::from_micros(300 * n);
-            let _ = tokio::time::timeout(patience, engine.answer(leaves)).await;
+            let idle_timeout = Duration::from_micros(300 * n);
+            let _ = tokio::time::timeout(idle_timeout, engine.answer(leaves)).await;
             engine
                 .answer(engine.php(&code).header("x-who", "b"))
                 .await

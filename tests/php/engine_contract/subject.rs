@@ -198,7 +198,7 @@ impl Subject {
                 query: None,
             },
             timeout: Duration::from_secs(120),
-            patience: true,
+            idle_timeout: true,
             hold: None,
         }
     }
@@ -312,7 +312,7 @@ pub struct Ask {
     pub request: http::Request<Body>,
     pub script: Script,
     pub timeout: Duration,
-    pub patience: bool,
+    pub idle_timeout: bool,
     pub spool: Option<Arc<Spool>>,
     pub hold: Option<TaskTrackerToken>,
     pub early_hints: Option<Weak<dyn EarlyHints>>,
@@ -346,7 +346,7 @@ impl Ask {
 
     /// The whole response is due at the deadline.
     pub fn impatient(mut self) -> Ask {
-        self.patience = false;
+        self.idle_timeout = false;
         self
     }
 
@@ -384,7 +384,7 @@ impl Ask {
             },
             variables: Vec::new(),
             deadline: Instant::now() + self.timeout,
-            patience: self.patience.then_some(self.timeout),
+            idle_timeout: self.idle_timeout.then_some(self.timeout),
             spool: self.spool,
             hold: self.hold,
             early_hints: self.early_hints,

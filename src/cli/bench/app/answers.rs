@@ -13,7 +13,7 @@ use super::template::Template;
 use crate::cli::bench::interrupt;
 
 /// How long one request may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Most bytes of a body.
 const MOST_BYTES: usize = 64 << 20;
 /// Headers that describe the transfer and not the page, or name the version of PHP.
@@ -75,9 +75,9 @@ impl Requests {
         interrupt::check()?;
         let asked = crate::cli::block_on(async {
             tokio::select! {
-                answer = tokio::time::timeout(PATIENCE, self.request(port, path)) => match answer {
+                answer = tokio::time::timeout(TIMEOUT, self.request(port, path)) => match answer {
                     Ok(answer) => answer,
-                    Err(_) => bail!("no answer within {} s", PATIENCE.as_secs()),
+                    Err(_) => bail!("no answer within {} s", TIMEOUT.as_secs()),
                 },
                 () = interrupt::received() => bail!("interrupted"),
             }

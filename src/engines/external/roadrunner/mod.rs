@@ -157,7 +157,7 @@ impl Inner {
                     self.boot_timeout.as_secs()
                 )
             })??;
-            let (end, pid) = (worker.daemon.its_end(), worker.daemon.pid);
+            let (end, pid) = (worker.daemon.exit_handle(), worker.daemon.pid);
             self.slots.set_pid(index, pid);
             tokio::spawn(watch(Arc::downgrade(self), index, pid, end));
             Ok(worker)
@@ -182,7 +182,7 @@ impl Inner {
 /// Replaces a worker if it dies while it is idle.
 async fn watch(inner: Weak<Inner>, index: usize, pid: u32, end: ExitHandle) {
     let began = Instant::now();
-    let how = end.come().await;
+    let how = end.wait().await;
     if began.elapsed() < SHORT_LIFE {
         tokio::time::sleep(SHORT_LIFE).await;
     }

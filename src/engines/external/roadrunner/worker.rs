@@ -267,7 +267,7 @@ impl Worker {
     pub async fn end(mut self) {
         let mut outgoing = Outgoing::default();
         frame::put_control(outgoing.bytes(), STOP);
-        let ends = self.daemon.its_end();
+        let ends = self.daemon.exit_handle();
         let reading = async {
             // Read on, so that it need not wait for a full pipe.
             loop {
@@ -280,7 +280,7 @@ impl Worker {
         };
         let ended = async {
             tokio::select! {
-                _ = ends.come() => {}
+                _ = ends.wait() => {}
                 () = reading => {}
             }
         };

@@ -247,8 +247,7 @@ impl GenerationState {
             OpcacheBlocked::Full => (
                 "full",
                 "raise opcache.memory_consumption or opcache.max_accelerated_files in [php] and \
-                restart Surus; or, if old versions \
-                 of files fill it, `surus reload`",
+                 restart Surus; or, if old versions of files fill it, `surus reload`",
             ),
             OpcacheBlocked::Restart => (
                 "restart",

@@ -105,7 +105,7 @@ pub struct InFlightRequest {
     /// When the event must end. None while the worker waits for the client, which is not its fault.
     pub deadline: Option<Instant>,
     /// The time limit of each further piece of a streamed response, if any.
-    pub patience: Option<Duration>,
+    pub idle_timeout: Option<Duration>,
     /// Where a response waits for a slow client.
     pub spool: Option<Arc<Spool>>,
     /// The worker has been asked to end the event.
@@ -310,7 +310,7 @@ mod tests {
             sweeps: 0,
             waits_for_client: false,
             deadline: None,
-            patience: None,
+            idle_timeout: None,
             spool: None,
             stopping: None,
             method: Method::GET,

@@ -109,8 +109,7 @@ impl Generation {
                 },
                 true if generation.shared.has_master_exited() => anyhow!(
                     "{failure:#}, without a word: it may not be the surus-php of this surus \
-                    (engine.surus_php), or an extension that \
-                     php.ini loads has ended it"
+                     (engine.surus_php), or an extension that php.ini loads has ended it"
                 ),
                 true => failure,
             });
@@ -198,7 +197,7 @@ impl Generation {
             sweeps: 0,
             waits_for_client: false,
             deadline: Some(event.deadline),
-            patience: event.patience,
+            idle_timeout: event.idle_timeout,
             spool: event.spool.clone(),
             stopping: None,
             method: event.request.method().clone(),

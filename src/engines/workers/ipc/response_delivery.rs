@@ -160,7 +160,7 @@ impl Outbox {
             Err(WriteError::ClientClosed) => Err(ClientClosed),
             Err(WriteError::Full(piece)) => {
                 self.shared.in_flight.with(key, |slot| {
-                    if slot.patience.is_some() {
+                    if slot.idle_timeout.is_some() {
                         slot.deadline = None;
                     }
                     slot.waits_for_client = true;
@@ -179,8 +179,8 @@ impl Outbox {
             self.reply = Reply::Done;
         }
         self.shared.in_flight.with(key, |slot| {
-            if let Some(patience) = slot.patience {
-                slot.deadline = Some(Instant::now() + patience);
+            if let Some(idle_timeout) = slot.idle_timeout {
+                slot.deadline = Some(Instant::now() + idle_timeout);
             }
         });
     }

@@ -168,7 +168,7 @@ impl Outbox {
                 self.end_response().await;
                 // What follows has no time limit, as under php-fpm; on Lambda the deadline stays.
                 self.shared.in_flight.with(key, |slot| {
-                    if slot.patience.is_some() {
+                    if slot.idle_timeout.is_some() {
                         slot.deadline = None;
                     }
                 });

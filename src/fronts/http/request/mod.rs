@@ -201,7 +201,7 @@ impl Service {
                         None => Vec::new(),
                     },
                     deadline: guard.began + timeout,
-                    patience: Some(timeout),
+                    idle_timeout: Some(timeout),
                     spool: self.spool.clone(),
                     hold: None,
                     early_hints,

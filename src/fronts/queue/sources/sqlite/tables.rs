@@ -12,7 +12,7 @@ use super::Tables;
 use crate::fronts::queue::job::{Depth, Fate, Job, Lease};
 
 /// How long to wait for another process that writes.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a job rests that should be buried while there is no table for it.
 const NO_TABLE: i64 = 3600;
 
@@ -31,7 +31,7 @@ impl OpenTables {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(file, flags)
             .with_context(|| format!("cannot open the database {path}"))?;
-        connection.busy_timeout(PATIENCE)?;
+        connection.busy_timeout(TIMEOUT)?;
         let columns = |table: &str| columns(&connection, table);
         let known = columns(&tables.jobs).with_context(|| format!("cannot read {path}"))?;
         ensure!(
@@ -158,7 +158,8 @@ impl OpenTables {
     pub fn depth(&self, queue: &str) -> anyhow::Result<Depth> {
         let sql = format!(
             "select count(*) filter (where reserved_at is null and available_at <= ?1), \
-             count(*) filter (where reserved_at is null and available_at > ?1), count(reserved_at), \
+             count(*) filter (where reserved_at is null and available_at > ?1), \
+             count(reserved_at), \
              ?1 - min(available_at) filter (where reserved_at is null and available_at <= ?1) \
              from {} where queue = ?2",
             self.jobs
