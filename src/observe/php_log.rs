@@ -3,13 +3,12 @@
 use std::fs::File;
 use std::io::ErrorKind::{Interrupted, WouldBlock};
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{Level, debug, error, info, trace, warn};
@@ -76,15 +75,8 @@ pub fn follow_worker(
     stream: pipe::Receiver,
     pid: u32,
     request_id: impl Fn() -> Option<u64> + Send + 'static,
-) -> WorkerLog {
-    let (asked, asks) = mpsc::channel(1);
-    tokio::spawn(async move {
-        let with = move |line: &str| {
-            log_line(line, pid, request_id());
-        };
-        follow(stream, asks, with).await;
-    });
-    WorkerLog(asked)
+) -> ProcessLog {
+    ProcessLog::of(stream, move |line| log_line(line, pid, request_id()))
 }
 
 /// Logs the stderr of an external PHP line by line. `message` extracts the part of a line that is a
@@ -94,17 +86,12 @@ pub fn follow_stock(
     pid: u32,
     request_id: Option<u64>,
     mut message: impl FnMut(&str) -> Option<&str> + Send + 'static,
-) -> WorkerLog {
-    let (asked, asks) = mpsc::channel(1);
-    tokio::spawn(async move {
-        let with = move |line: &str| {
-            if let Some(message) = message(line) {
-                log_line(message, pid, request_id);
-            }
-        };
-        follow(stream, asks, with).await;
-    });
-    WorkerLog(asked)
+) -> ProcessLog {
+    ProcessLog::of(stream, move |line| {
+        if let Some(message) = message(line) {
+            log_line(message, pid, request_id);
+        }
+    })
 }
 
 /// Logs what an external PHP writes until it exits; `event` tells which request a line belongs to.
@@ -112,12 +99,28 @@ pub fn follow_with(
     stream: pipe::Receiver,
     pid: u32,
     mut event: impl FnMut(&str) -> Option<u64> + Send + 'static,
-) -> WorkerLog {
-    let (asked, asks) = mpsc::channel(1);
-    tokio::spawn(async move {
-        follow(stream, asks, move |line| log_line(line, pid, event(line))).await;
-    });
-    WorkerLog(asked)
+) -> ProcessLog {
+    ProcessLog::of(stream, move |line| log_line(line, pid, event(line)))
+}
+
+/// Logs what php-fpm's master process writes, and keeps its first lines.
+pub fn follow_master(stream: pipe::Receiver, first: FirstLines) -> ProcessLog {
+    ProcessLog::of(stream, move |line| {
+        warn!(target: "php", "{line}");
+        first.add(line);
+    })
+}
+
+/// The same for the master process of surus-php, whose workers have a stream each. It could write a
+/// line for each fork that fails.
+pub fn follow_surus_php(stream: pipe::Receiver, first: FirstLines) -> ProcessLog {
+    let rate = LineRate::new();
+    ProcessLog::of(stream, move |line| {
+        rate.log(Instant::now(), |left_out| {
+            warn!(target: "php", left_out, "{line}");
+        });
+        first.add(line);
+    })
 }
 
 /// Logs output that a worker mixes with its frames.
@@ -144,18 +147,47 @@ impl Output {
     /// Logs the last line without its end.
     pub fn settle(&mut self, event: Option<u64>) {
         let pid = self.pid;
-        std::mem::take(&mut self.lines).end(|line| log_line(line, pid, event));
+        self.lines.end(|line| log_line(line, pid, event));
     }
 }
 
-/// The output of a worker on its way to the log.
-pub struct WorkerLog(mpsc::Sender<oneshot::Sender<()>>);
+/// The output of a process on its way to the log.
+#[derive(Clone)]
+pub struct ProcessLog(mpsc::Sender<Question>);
 
-impl WorkerLog {
-    /// Returns when everything written so far is in the log.
+/// Asks the task that logs a stream to log everything written so far.
+struct Question {
+    done: oneshot::Sender<()>,
+    /// The process writes no more: a last line without a line break is whole.
+    is_last: bool,
+}
+
+impl ProcessLog {
+    fn of(stream: pipe::Receiver, with: impl FnMut(&str) + Send + 'static) -> ProcessLog {
+        let (ask, questions) = mpsc::channel(1);
+        tokio::spawn(follow(stream, questions, with));
+        ProcessLog(ask)
+    }
+
+    /// Returns when all lines written so far are in the log.
     pub async fn catch_up(&self) {
+        self.ask(false).await;
+    }
+
+    /// Returns when everything that a process wrote before its exit is in the log. Does not wait
+    /// for the end of the stream, which a child of the process may keep open.
+    pub async fn end(&self) {
+        self.ask(true).await;
+    }
+
+    /// Whether the stream has ended and is logged.
+    pub fn has_ended(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    async fn ask(&self, is_last: bool) {
         let (done, is_done) = oneshot::channel();
-        if self.0.send(done).await.is_ok() {
+        if self.0.send(Question { done, is_last }).await.is_ok() {
             tokio::select! {
                 _ = is_done => {}
                 // A closed stream has been read to its end. A question sent at that moment may stay
@@ -168,7 +200,7 @@ impl WorkerLog {
 
 async fn follow(
     stream: pipe::Receiver,
-    mut asks: mpsc::Receiver<oneshot::Sender<()>>,
+    mut questions: mpsc::Receiver<Question>,
     mut with: impl FnMut(&str),
 ) {
     let mut lines = Lines::default();
@@ -178,12 +210,16 @@ async fn follow(
     loop {
         let read = tokio::select! {
             biased;
-            Some(asked) = asks.recv() => {
+            Some(question) = questions.recv() => {
                 let read = read_all(&stream, &mut directly, &mut buffer, |piece| {
                     lines.add(piece, &mut with);
                 });
-                lines.settle(&mut with);
-                let _ = asked.send(());
+                if question.is_last || matches!(read, Ok(0)) {
+                    lines.end(&mut with);
+                } else {
+                    lines.settle(&mut with);
+                }
+                let _ = question.done.send(());
                 read
             }
             ready = stream.readable() => ready
@@ -287,7 +323,8 @@ impl Lines {
         }
     }
 
-    fn end(mut self, mut with: impl FnMut(&str)) {
+    /// Ends the last line, too, which may lack its line break.
+    fn end(&mut self, mut with: impl FnMut(&str)) {
         if !self.begun.is_empty() {
             self.end_line(&mut with);
         }
@@ -303,35 +340,6 @@ fn is_in_stack_trace(line: &[u8], whole: &[u8]) -> bool {
     is_frame
         || begins(&["Stack trace:", "[stacktrace]", "  thrown in "])
         || (begins(&["Next "]) || line.trim_ascii_end().is_empty()) && in_trace()
-}
-
-/// Logs what php-fpm's master process writes, and keeps its first lines.
-pub async fn follow_master(stream: OwnedFd, first: FirstLines) {
-    follow_each(stream, |line| {
-        warn!(target: "php", "{line}");
-        first.add(line);
-    })
-    .await;
-}
-
-/// The same for the master process of surus-php, whose workers have a stream each. It could write a
-/// line for each fork that fails.
-pub async fn follow_surus_php(stream: OwnedFd, first: FirstLines) {
-    let rate = LineRate::new();
-    follow_each(stream, |line| {
-        rate.log(Instant::now(), |left_out| {
-            warn!(target: "php", left_out, "{line}");
-        });
-        first.add(line);
-    })
-    .await;
-}
-
-async fn follow_each(stream: OwnedFd, with: impl FnMut(&str)) {
-    match pipe::Receiver::from_owned_fd(stream) {
-        Ok(stream) => each_line(stream, with).await,
-        Err(error) => error!(%error, "cannot read the output of the master process"),
-    }
 }
 
 /// The first lines of a starting PHP, which say why it did not start.
@@ -367,38 +375,47 @@ impl FirstLines {
     }
 }
 
-async fn each_line(mut stream: impl AsyncRead + Unpin, mut with: impl FnMut(&str)) {
-    let mut lines = Lines::default();
-    let mut buffer = vec![0; 16 * 1024];
-    loop {
-        match stream.read(&mut buffer).await {
-            Ok(0) => break,
-            Ok(len) => {
-                lines.add(&buffer[..len], &mut with);
-                lines.settle(&mut with);
-            }
-            Err(error) if error.kind() == Interrupted => {}
-            Err(error) => {
-                debug!(%error, "cannot read the output of PHP");
-                break;
-            }
-        }
-    }
-    lines.end(with);
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
     use crate::observe::message;
+
+    /// The lines of what a process writes before it exits.
+    async fn lines_of(input: &[u8]) -> Vec<String> {
+        let (read, mut write) = io::pipe().unwrap();
+        let stream = pipe::Receiver::from_owned_fd(read.into()).unwrap();
+        let input = input.to_vec();
+        let writing = std::thread::spawn(move || write.write_all(&input).unwrap());
+        let mut lines = Vec::new();
+        let (_ask, questions) = mpsc::channel(1);
+        follow(stream, questions, |line| lines.push(line.to_string())).await;
+        writing.join().unwrap();
+        lines
+    }
+
+    #[tokio::test]
+    async fn last_line_without_line_break_is_logged_while_a_child_keeps_the_stream_open() {
+        let (read, mut write) = io::pipe().unwrap();
+        let stream = pipe::Receiver::from_owned_fd(read.into()).unwrap();
+        let first = FirstLines::default();
+        let log = follow_master(stream, first.clone());
+        write.write_all(b"whole\nbegun").unwrap();
+        log.catch_up().await;
+        assert_eq!(first.text(), "whole");
+        write.write_all(b" and ended").unwrap();
+        log.end().await;
+        assert_eq!(first.text(), "whole\nbegun and ended");
+        assert!(!log.has_ended());
+    }
 
     #[tokio::test]
     async fn line_up_to_the_limit_stays_whole() {
         let long = "x".repeat(message::DEFAULT_MAX);
         let input = format!("one\r\n{long}\n\nlast without end");
-        let mut lines = Vec::new();
-        each_line(input.as_bytes(), |line| lines.push(line.to_string())).await;
+        let lines = lines_of(input.as_bytes()).await;
         assert_eq!(lines, ["one", &long, "", "last without end"]);
     }
 
@@ -420,8 +437,7 @@ mod tests {
     #[tokio::test]
     async fn flood_without_line_breaks_is_cut_to_one_line() {
         let input = vec![b'x'; 3 * message::DEFAULT_MAX];
-        let mut lines = Vec::new();
-        each_line(&input[..], |line| lines.push(line.to_string())).await;
+        let lines = lines_of(&input[..]).await;
         assert_eq!(lines.len(), 1);
         let cut = format!(
             "x [cut: {} more bytes (log.max_message)]",
@@ -436,8 +452,7 @@ mod tests {
             "PHP Fatal error: x\nStack trace:\n{}",
             "#1 f()\n".repeat(100_000)
         );
-        let mut lines = Vec::new();
-        each_line(input.as_bytes(), |line| lines.push(line.to_string())).await;
+        let lines = lines_of(input.as_bytes()).await;
         let sum = lines.iter().map(String::len).sum::<usize>();
         // The trace is settled with each piece that is read.
         assert!(sum < input.len() + 100 * lines.len(), "{sum}");

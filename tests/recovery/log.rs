@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
+use crate::common::engines::{TestDir, subjects};
 use crate::site::{app, ask, kill, request, until};
 
 /// Serves an application whose log is as large as `error_log()` makes it; returns its address, too.
@@ -88,4 +89,29 @@ fn log_is_complete_at_the_end() {
     assert!(surus.wait().unwrap().success());
     assert_eq!(text.matches("ll>").count(), 12);
     assert!(!text.contains("lines lost"), "{}", text.len());
+}
+
+#[test]
+fn last_line_without_line_break_is_logged_at_the_shutdown() {
+    // The child keeps stderr open after its parent's exit.
+    let answer = "file_put_contents('php://stderr', 'last words of a request');
+        proc_open(['sleep', '20'], [], $pipes);
+        echo 'answered';";
+    let boot = format!(
+        "file_put_contents('php://stderr', 'last words of the boot');
+        surus_serve(function () {{ {answer} }});"
+    );
+    for subject in subjects() {
+        let home = TestDir::empty();
+        for (name, code) in [("front.php", answer), ("boot.php", &boot)] {
+            std::fs::write(home.root.join(name), format!("<?php {code}")).unwrap();
+        }
+        let mut surus = home.serve(subject, "boot.php", "front.php", 1, &[]);
+        let asked = ask(&surus.address, request("GET", "/", "").as_bytes()).unwrap();
+        assert_eq!(asked.body, "answered", "{}", subject.name);
+        surus.signal("TERM");
+        assert!(surus.wait().success());
+        surus.wait_for_log(|log| log.contains("last words of a request"));
+        surus.wait_for_log(|log| !subject.boots || log.contains("last words of the boot"));
+    }
 }

@@ -35,7 +35,7 @@ use crate::engine::Pending;
 use crate::engines::cgi::response::Head;
 use crate::event::{Event, Failure};
 use crate::observe::php_log;
-use crate::observe::php_log::FirstLines;
+use crate::observe::php_log::{FirstLines, ProcessLog};
 use crate::observe::status::WorkerStatus;
 
 /// The router script, which the server runs for every request.
@@ -58,6 +58,16 @@ struct Inner {
 struct Server {
     daemon: Daemon,
     address: SocketAddr,
+    log: ProcessLog,
+}
+
+impl Server {
+    /// Kills it, and returns when the log has what it wrote.
+    async fn end(self) {
+        self.daemon.kill();
+        self.daemon.ended().await;
+        self.log.end().await;
+    }
 }
 
 impl Builtin {
@@ -92,8 +102,7 @@ impl Inner {
     async fn renew(&self, index: usize) -> anyhow::Result<()> {
         let mut server_slot = self.servers[index].lock().await;
         if let Some(old) = server_slot.take() {
-            old.daemon.kill();
-            old.daemon.ended().await;
+            old.end().await;
         }
         let (daemon, output) = Daemon::start(&self.launch).await?;
         let _watch = daemon.kill_if_stopped();
@@ -121,7 +130,7 @@ impl Inner {
         let port = match port {
             Ok(port) => port,
             Err(why) => {
-                log.catch_up().await;
+                log.end().await;
                 bail!("php -S did not start: {why}\n{}", words.text());
             }
         };
@@ -129,6 +138,7 @@ impl Inner {
         *server_slot = Some(Server {
             daemon,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            log,
         });
         Ok(())
     }
@@ -258,8 +268,7 @@ impl Php for Builtin {
         Box::pin(async {
             for place in &self.0.servers {
                 if let Some(server) = place.lock().await.take() {
-                    server.daemon.kill();
-                    server.daemon.ended().await;
+                    server.end().await;
                 }
             }
         })

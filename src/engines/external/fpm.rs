@@ -31,7 +31,7 @@ use crate::event::{Body, Event, Failure};
 use crate::launcher::{Launch, ProcessSignal};
 use crate::observe::message::Message;
 use crate::observe::php_log;
-use crate::observe::php_log::FirstLines;
+use crate::observe::php_log::{FirstLines, ProcessLog};
 use crate::observe::status::WorkerStatus;
 
 pub struct Fpm(Arc<Inner>);
@@ -39,6 +39,8 @@ pub struct Fpm(Arc<Inner>);
 struct Inner {
     /// None for a php-fpm that Surus did not start.
     daemon: Option<Daemon>,
+    /// What it writes.
+    log: Option<ProcessLog>,
     pools: Vec<Pool>,
     slots: ProcessSlots,
     launch: Option<Launch>,
@@ -71,6 +73,7 @@ impl Fpm {
             })?;
             return Ok(Fpm(Arc::new(Inner {
                 daemon: None,
+                log: None,
                 pools: (0..spec.workers).map(|_| pool(address.clone())).collect(),
                 slots,
                 launch: spec.launch.clone(),
@@ -84,22 +87,19 @@ impl Fpm {
             daemon.kill_if_stopped().detach();
         }
         let words = FirstLines::default();
-        let log = tokio::spawn(php_log::follow_master(
-            output.into_nonblocking_fd()?,
-            words.clone(),
-        ));
+        let log = php_log::follow_master(output, words.clone());
         let fpm = Fpm(Arc::new(Inner {
             pools: (0..spec.workers)
                 .map(|index| pool(Address::Unix(home.path(&fpm_master::socket(index)))))
                 .collect(),
             daemon: Some(daemon),
+            log: Some(log.clone()),
             slots,
             launch: spec.launch.clone(),
             _home: home,
         }));
         if let Err(failure) = fpm.0.listens().await {
-            // The pipe may still contain its last error messages.
-            let _ = tokio::time::timeout(Duration::from_millis(200), log).await;
+            log.end().await;
             return Err(failure.context(words.text()));
         }
         Ok(fpm)
@@ -251,6 +251,9 @@ impl Php for Fpm {
         Box::pin(async {
             if let Some(daemon) = &self.0.daemon {
                 daemon.end().await;
+            }
+            if let Some(log) = &self.0.log {
+                log.end().await;
             }
         })
     }

@@ -17,7 +17,7 @@ use crate::engine::Pending;
 use crate::event::{Body, Failure};
 use crate::launcher::{Child, Role};
 use crate::observe::php_log;
-use crate::observe::php_log::{FirstLines, WorkerLog};
+use crate::observe::php_log::{FirstLines, ProcessLog};
 
 /// A started process; its response arrives on stdout.
 pub struct OneEvent {
@@ -28,7 +28,7 @@ pub struct OneEvent {
     /// The source of the header section if it is not stdout; stdout is the body then.
     head: Option<pipe::Receiver>,
     exit: Option<ExitStatus>,
-    written: WorkerLog,
+    written: ProcessLog,
     /// The first lines of stderr.
     words: FirstLines,
     slot: ProcessSlot,

@@ -95,8 +95,8 @@ fn kind_of_key_is_selected_by_the_client() {
     let surus = Surus::spawn(dir.path(), &[], &env).unwrap();
     let address = https_address(&surus);
     for (algorithm, expected) in [
-        ("ECDSA+SHA256", "CN = localhost"),
-        ("RSA-PSS+SHA256", "CN = rsa"),
+        ("ECDSA+SHA256", "CN=localhost"),
+        ("RSA-PSS+SHA256", "CN=rsa"),
     ] {
         let output = std::process::Command::new("openssl")
             .args(["s_client", "-connect", &address, "-servername", "localhost"])
@@ -104,7 +104,8 @@ fn kind_of_key_is_selected_by_the_client() {
             .stdin(std::process::Stdio::null())
             .output()
             .unwrap();
-        let said = crate::wire::text(&output.stdout);
+        // OpenSSL before 3.2 writes `CN = rsa`.
+        let said = crate::wire::text(&output.stdout).replace(" = ", "=");
         assert!(said.contains(expected), "{algorithm}: {said}");
     }
 }

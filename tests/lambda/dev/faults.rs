@@ -162,12 +162,15 @@ fn out_of_memory_fails_at_most_one_event() {
 
 #[test]
 fn killed_worker_fails_only_its_event() {
-    let code = format!("if ($event['slow'] ?? false) {{ usleep(3_000_000); }} {RUNTIME}");
+    let code = format!("while ($event['endless'] ?? false) {{ usleep(10_000); }} {RUNTIME}");
     for engine in ENGINES {
         let app = App::new(engine, &code);
-        let function = app.with(engine, "kill-worker@2");
+        let function = app.run(engine, |function| {
+            function.faults = Faults::new(vec!["kill-worker@2".parse().unwrap()]);
+            function.timeout = Duration::from_secs(600);
+        });
         let first = function.invoke("{}");
-        let failed = function.invocation(r#"{"slow":true}"#);
+        let failed = function.invocation(r#"{"endless":true}"#);
         let text = error(&failed);
         assert!(text.contains("Runtime.ExitError"), "{engine}: {text}");
         assert_eq!(function.invoke("{}"), first, "{engine}");

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response};
-use percent_encoding::percent_decode_str;
+use percent_encoding::{percent_decode, percent_decode_str};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use surus::emulator::http::{Front, Gateway};
@@ -193,7 +193,9 @@ proptest! {
                     // The front end decodes the path and ends it at a decoded question mark.
                     let whole = decoded(&asked.path);
                     let end = whole.iter().position(|byte| *byte == b'?').unwrap_or(whole.len());
-                    prop_assert_eq!(decoded(path), &whole[..end]);
+                    // What is an escape even then, such as `%00` of `%2500`, stays one.
+                    let whole: Vec<u8> = percent_decode(&whole[..end]).collect();
+                    prop_assert_eq!(decoded(path), whole);
                 }
                 _ => prop_assert_eq!(path, &asked.path, "{:?}", front),
             }

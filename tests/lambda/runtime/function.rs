@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 use super::api::{Api, Call, Event};
 use crate::common::tree;
 
+/// How often to look for something, every 5 ms: longer than any test needs on a busy machine.
+const LOOKS: u32 = 60_000;
+
 pub struct Function {
     pub api: Api,
     child: Child,
@@ -55,7 +58,7 @@ impl Dir {
 
     /// Waits for a file that a script writes and returns its content.
     pub fn read(&self, name: &str) -> String {
-        for _ in 0..4000 {
+        for _ in 0..LOOKS {
             match std::fs::read_to_string(self.path(name)) {
                 Ok(text) if !text.is_empty() => return text,
                 _ => std::thread::sleep(Duration::from_millis(5)),
@@ -136,7 +139,7 @@ impl Function {
     }
 
     pub fn wait_for_log(&self, text: &str) {
-        for _ in 0..4000 {
+        for _ in 0..LOOKS {
             if self.log().contains(text) {
                 return;
             }
@@ -147,7 +150,7 @@ impl Function {
 
     /// Waits until it exits.
     pub fn end(&mut self) -> ExitStatus {
-        for _ in 0..4000 {
+        for _ in 0..LOOKS {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }

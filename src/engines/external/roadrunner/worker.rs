@@ -1,5 +1,6 @@
 //! One process of a RoadRunner worker: its start, its frames, its end.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub struct Worker {
     event: Arc<AtomicU64>,
     /// Its first words, which say why it did not start.
     first: FirstLines,
-    log: php_log::WorkerLog,
+    log: php_log::ProcessLog,
 }
 
 /// The output has ended, or cannot be a worker's.
@@ -156,7 +157,7 @@ impl Worker {
         if !matches!(self.relay, Relay::Tcp(_)) {
             self.daemon.kill();
         }
-        self.log.catch_up().await;
+        self.log.end().await;
         anyhow!("the worker did not start: {why}\n{}", self.first.text())
     }
 
@@ -254,7 +255,7 @@ impl Worker {
     pub async fn how_it_ended(&self) -> String {
         let ended = tokio::time::timeout(EXIT_TIMEOUT, self.daemon.ended()).await;
         if ended.is_ok() {
-            self.log.catch_up().await;
+            self.log.end().await;
         }
         let how = ended.unwrap_or("it closed its connection");
         match self.parser.is_inside_frame() {
@@ -263,31 +264,39 @@ impl Worker {
         }
     }
 
+    /// Reads and logs until the end of the output.
+    async fn read_rest(&mut self, outgoing: &mut Outgoing) {
+        loop {
+            match self.next() {
+                Ok(Some(_)) => {}
+                Ok(None) if self.receive(outgoing).await.is_ok() => {}
+                _ => break,
+            }
+        }
+    }
+
     /// Asks the worker to end, and kills it if it does not.
     pub async fn end(mut self) {
         let mut outgoing = Outgoing::default();
         frame::put_control(outgoing.bytes(), STOP);
         let ends = self.daemon.exit_handle();
-        let reading = async {
-            // Read on, so that it need not wait for a full pipe.
-            loop {
-                match self.next() {
-                    Ok(Some(_)) => {}
-                    Ok(None) if self.receive(&mut outgoing).await.is_ok() => {}
-                    _ => break std::future::pending::<()>().await,
-                }
-            }
-        };
         let ended = async {
+            // Read on, so that it need not wait for a full pipe.
+            let mut reading = pin!(self.read_rest(&mut outgoing));
             tokio::select! {
-                _ = ends.wait() => {}
-                () = reading => {}
+                _ = ends.wait() => {
+                    // A process that it started may keep the pipe open.
+                    let _ = tokio::time::timeout(EXIT_TIMEOUT, reading).await;
+                }
+                () = &mut reading => {
+                    ends.wait().await;
+                }
             }
         };
         if tokio::time::timeout(STOP_TIMEOUT, ended).await.is_err() {
             self.daemon.kill();
         }
         self.daemon.ended().await;
-        self.log.catch_up().await;
+        self.log.end().await;
     }
 }

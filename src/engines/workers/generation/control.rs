@@ -85,6 +85,7 @@ impl GenerationState {
             let how = process::describe_exit(status.into_raw());
             self.end.get_or_init(|| how)
         });
+        self.end_logs().await;
         self.ended.cancel();
         self.attention.call();
         self.changed.notify_one();
@@ -153,6 +154,7 @@ impl GenerationState {
             let shared = self.clone();
             php_log::follow_worker(log, pid.get(), move || shared.event_at(index))
         };
+        self.add_log(written.clone());
         // Created here and not in the task: the tasks of a process that exited at once and of its
         // successor may start in any order, and the last created reader receives the wake-ups.
         let mut outbox = Outbox::new(self.clone(), stream, index, pid, exited, written);

@@ -21,6 +21,7 @@ use anyhow::{Context, anyhow};
 use surus_sys::process::{self, User};
 use surus_sys::scoreboard::Scoreboard;
 use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
+use tokio::net::unix::pipe;
 
 /// How to run PHP; the same for every generation.
 #[derive(Clone)]
@@ -110,7 +111,7 @@ pub struct StartedMaster {
     /// Each worker sends a message when it first waits for events.
     pub waiting: AsyncSeqpacket,
     /// Its stdout and stderr.
-    pub output: [OwnedFd; 2],
+    pub output: [pipe::Receiver; 2],
 }
 
 /// Starts the master process. `requests` is the number of request ids in the scoreboard.
@@ -151,7 +152,10 @@ pub async fn start(
         control: AsyncSeqpacket::new(control)?,
         inbox,
         waiting: AsyncSeqpacket::new(waiting)?,
-        output: [stdout.into(), stderr.into()],
+        output: [
+            pipe::Receiver::from_owned_fd(stdout.into())?,
+            pipe::Receiver::from_owned_fd(stderr.into())?,
+        ],
     })
 }
 

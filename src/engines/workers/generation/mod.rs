@@ -80,12 +80,8 @@ impl Generation {
             metrics,
         ));
         let words = php_log::FirstLines::default();
-        let mut streams = Vec::new();
         for stream in output {
-            streams.push(tokio::spawn(php_log::follow_surus_php(
-                stream,
-                words.clone(),
-            )));
+            shared.add_log(php_log::follow_surus_php(stream, words.clone()));
         }
         tokio::spawn(shared.clone().listen(control, child));
         let inbox = Arc::new(Inbox::new(inbox, poller));
@@ -97,10 +93,7 @@ impl Generation {
         let generation = Generation { inbox, shared };
 
         if let Err(failure) = generation.booted(waiting, spec, limits.boot).await {
-            // The last messages may still be in the pipe.
-            for stream in streams {
-                let _ = tokio::time::timeout(Duration::from_millis(200), stream).await;
-            }
+            generation.shared.end_logs().await;
             let said = words.text();
             return Err(match said.is_empty() {
                 false => match advice(&said) {

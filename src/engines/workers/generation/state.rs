@@ -26,6 +26,7 @@ use crate::engines::workers::warm_worker::WarmWorkerHint;
 use crate::event::Failure;
 use crate::launcher::{Launcher, Pid, ProcessSignal};
 use crate::observe::metrics::Metrics;
+use crate::observe::php_log::ProcessLog;
 use crate::observe::status::{WorkerState, WorkerStatus};
 use prometheus_client::metrics::histogram::Histogram;
 
@@ -78,7 +79,9 @@ pub struct GenerationState {
     pub replace: CancellationToken,
     /// Reasons for replacing a worker that have been logged.
     pub(crate) said: Mutex<Vec<&'static str>>,
-    /// Cancelled when the master process has exited.
+    /// What the processes write to stdout and stderr.
+    logs: Mutex<Vec<ProcessLog>>,
+    /// Cancelled when the master process has exited and the log has what its processes wrote.
     pub ended: CancellationToken,
     pub(crate) master: OnceLock<u32>,
     /// How it exited, if known.
@@ -153,10 +156,25 @@ impl GenerationState {
             hands_over: AtomicBool::new(false),
             replace: CancellationToken::new(),
             said: Mutex::default(),
+            logs: Mutex::default(),
             ended: CancellationToken::new(),
             master: OnceLock::new(),
             end: OnceLock::new(),
             launcher: spec.launch.as_ref().map(|launch| launch.by.clone()),
+        }
+    }
+
+    pub(crate) fn add_log(&self, log: ProcessLog) {
+        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        logs.retain(|log| !log.has_ended());
+        logs.push(log);
+    }
+
+    /// Returns when the log has what processes wrote before they exited.
+    pub(crate) async fn end_logs(&self) {
+        let logs = std::mem::take(&mut *self.logs.lock().unwrap_or_else(PoisonError::into_inner));
+        for log in logs {
+            log.end().await;
         }
     }
 

@@ -25,7 +25,7 @@ use crate::event::Failure;
 use crate::launcher::Pid;
 use crate::observe::message::Message;
 use crate::observe::php_log;
-use crate::observe::php_log::WorkerLog;
+use crate::observe::php_log::ProcessLog;
 use crate::observe::rate_limit::RateLimit;
 
 /// The reader of one worker's response ring and socket.
@@ -52,7 +52,7 @@ pub struct Outbox {
     /// Bytes of early hints of the current event.
     pub(super) hinted: usize,
     /// The reader of the worker's stdout and stderr.
-    written: WorkerLog,
+    written: ProcessLog,
 }
 
 /// How much of the response to the current event has arrived.
@@ -83,7 +83,7 @@ impl Outbox {
         index: usize,
         pid: Arc<Pid>,
         exited: oneshot::Receiver<Exit>,
-        written: WorkerLog,
+        written: ProcessLog,
     ) -> Outbox {
         Outbox {
             reader: shared.poller.reader(index),
