@@ -186,7 +186,10 @@ fn invalid_value_is_named_with_its_line() {
             "[[route]]\nprefix = \"/\"\nmethods = [\"get\"]",
             ["surus.toml:3: ", "capitals"],
         ),
-        ("[site]\nindex = [\".x\"]", ["surus.toml:2: ", "`index`"]),
+        (
+            "[site]\nindex = [\".x\"]",
+            ["surus.toml:2: ", "`site.index`"],
+        ),
         (
             "[site]\nno_php = [\"x\"]",
             ["surus.toml:2: ", "\"/uploads\""],

@@ -241,7 +241,15 @@ async fn frozen_function_serves_the_next_event() {
         until(&simulator, "every process is stopped", are_stopped).await;
     }
     // The same processes all the time.
-    assert_eq!(function.processes(), processes);
+    let now = function.processes();
+    if now != processes {
+        let pid = processes[0].to_string();
+        let _ = std::process::Command::new("kill")
+            .args(["-KILL", &pid])
+            .status();
+        let (_, log) = function.end().await;
+        panic!("{now:?} are not {processes:?}: {log}");
+    }
 }
 
 #[tokio::test]

@@ -13,6 +13,10 @@ use crate::launcher::{Pid, ProcessSignal};
 /// The interval of checks.
 pub const PAUSE: Duration = Duration::from_millis(250);
 
+/// A master process counts as stopped if so many sweeps in a row find it so. Processes that are
+/// frozen by signals, as `surus lambda dev` does it, continue one after the other.
+const SIGHTINGS: u32 = 3;
+
 /// A master process that stays stopped for so long, although it is told to continue, is killed.
 const FOR_GOOD: Duration = Duration::from_millis(700);
 
@@ -33,6 +37,8 @@ enum Found {
 pub struct Stopped {
     master_checked: Option<Instant>,
     workers_checked: Option<Instant>,
+    /// How many checks in a row have found the master process stopped.
+    sightings: u32,
     /// Since when each check has found the master process stopped.
     since: Option<Instant>,
     /// Since when each check has found it held by a debugger.
@@ -70,6 +76,13 @@ impl Stopped {
         };
         if !is_stopped {
             self.since = None;
+            self.sightings = 0;
+            return;
+        }
+        self.sightings = self.sightings.saturating_add(1);
+        if self.sightings < SIGHTINGS {
+            // The next sweep looks again.
+            self.master_checked = None;
             return;
         }
         if self.since.is_none() {
