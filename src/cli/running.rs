@@ -55,6 +55,7 @@ pub fn ask(
 }
 
 /// Asks the running `surus work` of a project.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
 pub fn ask_work(project: &Project, method: Method, path: &str) -> anyhow::Result<String> {
     let directory = project.directory()?;
     let address = work_address(&directory, &project.load()?.config);
