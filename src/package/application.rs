@@ -1,6 +1,6 @@
 //! Selects the project's files for the package.
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,6 +9,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::{Match, WalkBuilder};
 
 use super::left_out::LeftOut;
+use super::links::Links;
 use super::{Files, OURS};
 use crate::private_files::{self, Class, Purpose, Unopened};
 
@@ -33,6 +34,8 @@ pub fn add(
     let real_root = project.canonicalize();
     let real_root = real_root.with_context(|| format!("cannot resolve {}", project.display()))?;
     let noted = left_out.clone();
+    let links = Arc::new(Mutex::new(Links::new(project, &real_root)));
+    let found = links.clone();
     let walk = WalkBuilder::new(project)
         .standard_filters(false)
         .follow_links(true)
@@ -46,20 +49,26 @@ pub fn add(
             if is_excepted(entry.path()) {
                 return false;
             }
-            let real = match entry.path_is_symlink() {
-                true => entry.path().canonicalize().ok(),
+            let path = entry.path();
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            let link = match entry.path_is_symlink() {
+                true => found.follow(path).ok(),
                 false => None,
             };
-            let path = entry.path();
-            let is_foreign = real
+            let is_foreign = link
                 .as_ref()
-                .is_some_and(|real| !real.starts_with(&real_root) && leads_to_another_user(path));
-            let real = real.map(|real| private_files::apart(&real, &real_root));
+                .is_some_and(|link| !link.real.starts_with(&real_root) && link.is_foreign);
+            let apart = link
+                .as_ref()
+                .map(|link| private_files::apart(&link.real, &real_root));
             let why = match own.matched(inside, is_directory) {
                 Match::None if is_foreign => Some(FOREIGN),
-                _ => why_left_out(&own, inside, real.as_deref(), path, is_directory),
+                _ => why_left_out(&own, inside, apart.as_deref(), path, is_directory),
             };
             let Some(why) = why else {
+                if let Some(link) = link {
+                    found.add(path, link.real);
+                }
                 return true;
             };
             let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,21 +108,15 @@ pub fn add(
             );
         }
         let executable = entry.metadata()?.permissions().mode() & 0o111 != 0;
-        files.copy(inside_of(place, name), entry.path(), executable)?;
+        let links = links.lock().unwrap_or_else(PoisonError::into_inner);
+        let real = links.resolve(entry.path())?;
+        files.copy_unlinked(inside_of(place, name), real, executable)?;
     }
     let mut left_out = left_out.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(std::mem::take(&mut *left_out))
 }
 
 const FOREIGN: &str = "links to another user's files";
-
-/// Whether a link belongs to another user than what it leads to. PHP could have created it to have
-/// root package what PHP itself cannot read.
-fn leads_to_another_user(link: &Path) -> bool {
-    let (own, target) = (link.symlink_metadata(), link.metadata());
-    own.and_then(|own| Ok(own.uid() != target?.uid()))
-        .unwrap_or(true)
-}
 
 /// Why a file or directory is left out: the name of its class, or of the file with the matching
 /// rule. The application's own rules come first. `real` is where a link leads.
@@ -348,6 +351,66 @@ mod tests {
         std::fs::write(dir.path().join(".surusignore"), "!/page.txt\n").unwrap();
         let expected = ["also/x", "index.php", "own/x", "page.txt"];
         assert_eq!(names(dir.path(), &[]).unwrap(), expected);
+    }
+
+    #[test]
+    fn file_or_directory_exchanged_for_a_link_after_the_walk_is_not_packaged() {
+        let outside = project(&["data.txt", "page"]);
+        std::fs::write(outside.path().join("data.txt"), "secret").unwrap();
+        for exchanged in ["var/data.txt", "var", "page"] {
+            let dir = project(&["index.php", "var/data.txt"]);
+            let link = |to: PathBuf, name: &str| {
+                std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
+            };
+            link(outside.path().join("page"), "page");
+            let mut files = Files::default();
+            add(dir.path(), &[], "", &mut files).unwrap();
+            let path = dir.path().join(exchanged);
+            std::fs::rename(&path, dir.path().join("away")).unwrap();
+            let to = match exchanged {
+                "var" => outside.path().to_path_buf(),
+                _ => outside.path().join("data.txt"),
+            };
+            link(to, exchanged);
+
+            let root = tempfile::tempdir().unwrap();
+            let unpacked = crate::package::compiled::unpack(&files, root.path());
+            let zip = std::io::Cursor::new(Vec::new());
+            let written = crate::package::archive::write(&files, zip, |_| ());
+            if exchanged == "page" {
+                // What the link led to when it was checked is packaged.
+                assert!(unpacked.is_ok() && written.is_ok());
+                let packaged = root.path().join("var/task/page");
+                assert_eq!(std::fs::read_to_string(packaged).unwrap(), "");
+                continue;
+            }
+            for result in [unpacked, written] {
+                let error = format!("{:#}", result.unwrap_err());
+                assert!(error.contains("var/data.txt"), "{exchanged}: {error}");
+            }
+            assert!(crate::package::sizes::Sizes::of(&files).is_err());
+        }
+    }
+
+    #[test]
+    fn link_that_leads_through_a_link_of_another_user_is_left_out() {
+        if !surus_sys::process::has_other_users() {
+            return;
+        }
+        let (dir, outside) = (project(&["index.php"]), project(&["secret"]));
+        let middle = outside.path().join("middle");
+        std::os::unix::fs::symlink("secret", &middle).unwrap();
+        std::os::unix::fs::symlink(&middle, dir.path().join("page.txt")).unwrap();
+        assert_eq!(names(dir.path(), &[]).unwrap(), ["index.php", "page.txt"]);
+        std::os::unix::fs::lchown(&middle, Some(33), None).unwrap();
+        assert_eq!(names(dir.path(), &[]).unwrap(), ["index.php"]);
+        let directory = outside.path().join("directory");
+        std::fs::remove_file(dir.path().join("page.txt")).unwrap();
+        std::os::unix::fs::symlink(".", &directory).unwrap();
+        std::os::unix::fs::symlink(directory.join("secret"), dir.path().join("page.txt")).unwrap();
+        assert_eq!(names(dir.path(), &[]).unwrap(), ["index.php", "page.txt"]);
+        std::os::unix::fs::lchown(&directory, Some(33), None).unwrap();
+        assert_eq!(names(dir.path(), &[]).unwrap(), ["index.php"]);
     }
 
     #[test]

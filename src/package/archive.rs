@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, anyhow};
-use zip::write::{PreparedZipFile, SimpleFileOptions};
+use zip::write::{PreparedZipFile, SimpleFileOptions, ZipFileBuilder};
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
-use super::{Content, File, Files};
+use super::{File, Files};
 
 /// Writes all of `files`. Several threads call `progress` with the number of compressed files.
 pub fn write(
@@ -59,11 +59,10 @@ fn compress(name: &str, file: &File) -> anyhow::Result<PreparedZipFile> {
         .compression_method(CompressionMethod::Deflated)
         .last_modified_time(DateTime::DEFAULT)
         .unix_permissions(if file.executable { 0o755 } else { 0o644 });
-    match &file.content {
-        Content::Text(text) => Ok(PreparedZipFile::from_data(name, options, text)?),
-        Content::Copy(path) => PreparedZipFile::from_path(name, path, options)
-            .with_context(|| format!("cannot read {}", path.display())),
-    }
+    let mut builder = ZipFileBuilder::new(name, options)?;
+    let mut content = file.content.open()?;
+    std::io::copy(&mut content, &mut builder).with_context(|| format!("cannot package {name}"))?;
+    Ok(builder.finish()?)
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! Precompiled OPcache files of a package: unpacks the package for compilation and adds the result.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 
-use super::{Content, Files, OURS, ROOT, symfony};
+use super::{Files, OURS, ROOT, symfony};
 
 /// The directory of the compiled files in a package.
 pub const DIRECTORY: &str = ".surus/opcache";
@@ -46,21 +45,15 @@ pub fn unpack(files: &Files, root: &Path) -> anyhow::Result<()> {
             .mode(mode)
             .open(&path)
             .with_context(cannot)?;
-        match &file.content {
-            Content::Text(text) => to.write_all(text).with_context(cannot)?,
-            Content::Copy(from) => {
-                let mut from = fs::File::open(from)
-                    .with_context(|| format!("cannot read {}", from.display()))?;
-                std::io::copy(&mut from, &mut to).with_context(cannot)?;
-            }
-        }
+        let mut content = file.content.open()?;
+        std::io::copy(&mut content, &mut to).with_context(cannot)?;
         to.set_permissions(fs::Permissions::from_mode(mode))?;
         to.set_modified(time).with_context(cannot)?;
     }
     Ok(())
 }
 
-/// Adds what OPcache wrote into `from` and returns the number of files.
+/// Adds what OPcache wrote into `from`, a path without links, and returns the number of files.
 pub fn add(from: &Path, files: &mut Files) -> anyhow::Result<usize> {
     let mut count = 0;
     for entry in ignore::WalkBuilder::new(from)
@@ -77,7 +70,8 @@ pub fn add(from: &Path, files: &mut Files) -> anyhow::Result<usize> {
         if !inside.contains(&format!("{ROOT}/")) && !inside.contains(symfony::CACHE) {
             continue;
         }
-        files.copy(format!("{DIRECTORY}/{inside}"), entry.path(), false)?;
+        let path = entry.path().to_path_buf();
+        files.copy_unlinked(format!("{DIRECTORY}/{inside}"), path, false)?;
         count += 1;
     }
     Ok(count)

@@ -11,16 +11,20 @@ pub mod ini;
 pub mod left_out;
 pub mod libraries;
 pub mod library;
+mod links;
 pub mod php;
 pub mod settings;
 pub mod sizes;
 pub mod symfony;
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
+use surus_sys::openat2;
 
 /// Where Lambda unpacks a function.
 pub const ROOT: &str = "/var/task";
@@ -77,8 +81,43 @@ pub struct File {
 
 #[derive(Debug)]
 pub enum Content {
+    /// A file of this machine. Links are followed.
     Copy(PathBuf),
+    /// A file of the application at an absolute path, which has no link. PHP may exchange a part of
+    /// the path for a link to what only root can read, so no link is followed.
+    Unlinked(PathBuf),
     Text(Vec<u8>),
+}
+
+impl Content {
+    pub fn open(&self) -> anyhow::Result<Box<dyn Read + '_>> {
+        match self.source()? {
+            Source::File(file) => Ok(Box::new(file)),
+            Source::Text(text) => Ok(Box::new(text)),
+        }
+    }
+
+    pub fn size(&self) -> anyhow::Result<u64> {
+        match self.source()? {
+            Source::File(file) => Ok(file.metadata()?.len()),
+            Source::Text(text) => Ok(text.len() as u64),
+        }
+    }
+
+    fn source(&self) -> anyhow::Result<Source<'_>> {
+        let (file, path) = match self {
+            Content::Text(text) => return Ok(Source::Text(text)),
+            Content::Copy(path) => (fs::File::open(path), path),
+            Content::Unlinked(path) => (openat2::regular(path), path),
+        };
+        let file = file.with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Source::File(file))
+    }
+}
+
+enum Source<'a> {
+    File(fs::File),
+    Text(&'a [u8]),
 }
 
 impl Files {
@@ -111,6 +150,23 @@ impl Files {
         )
     }
 
+    /// Adds a file of the application, see [`Content::Unlinked`].
+    pub fn copy_unlinked(
+        &mut self,
+        name: impl Into<String>,
+        from: PathBuf,
+        executable: bool,
+    ) -> anyhow::Result<()> {
+        let content = Content::Unlinked(from);
+        self.add(
+            name,
+            File {
+                content,
+                executable,
+            },
+        )
+    }
+
     pub fn text(
         &mut self,
         name: impl Into<String>,
@@ -130,7 +186,7 @@ impl Files {
     pub fn said(&self, name: &str) -> Option<&[u8]> {
         match &self.0.get(name)?.content {
             Content::Text(text) => Some(text),
-            Content::Copy(_) => None,
+            Content::Copy(_) | Content::Unlinked(_) => None,
         }
     }
 

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use anyhow::Context;
-
-use super::{Content, Files};
+use super::Files;
 
 /// Lambda's limit for a function and its layers, unzipped.
 pub const UNZIPPED: u64 = 262_144_000;
@@ -29,12 +27,7 @@ impl Sizes {
             files: Vec::new(),
         };
         for (name, file) in files.iter() {
-            let size = match &file.content {
-                Content::Text(text) => text.len() as u64,
-                Content::Copy(path) => std::fs::metadata(path)
-                    .with_context(|| format!("cannot read {}", path.display()))?
-                    .len(),
-            };
+            let size = file.content.size()?;
             sizes.total += size;
             *sizes.directories.entry(directory(name)).or_default() += size;
             sizes.files.push((size, name.to_string()));

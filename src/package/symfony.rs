@@ -41,7 +41,8 @@ pub fn set_environment(env: &mut toml::Table) {
     }
 }
 
-/// Adds the cache that the package's PHP created below `root` and returns its number of files.
+/// Adds the cache that the package's PHP created below `root`, a path without links, and returns its
+/// number of files.
 pub fn add(root: &Path, files: &mut Files) -> anyhow::Result<usize> {
     debug_assert!(WARMED.starts_with(OURS));
     let from = root.join(CACHE.trim_start_matches('/'));
@@ -51,7 +52,31 @@ pub fn add(root: &Path, files: &mut Files) -> anyhow::Result<usize> {
     let all = super::php::below(&from, &[])?;
     let count = all.len();
     for (name, path) in all {
-        files.copy(format!("{WARMED}/{name}"), path, false)?;
+        files.copy_unlinked(format!("{WARMED}/{name}"), path, false)?;
     }
     Ok(count)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_in_the_warmed_cache_is_not_packaged() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let cache = root.join(CACHE.trim_start_matches('/'));
+        std::fs::create_dir_all(&cache).unwrap();
+        std::fs::write(cache.join("App.php"), "<?php").unwrap();
+        std::fs::write(root.join("secret"), "").unwrap();
+        let sizes = |expected: usize| {
+            let mut files = Files::default();
+            assert_eq!(add(&root, &mut files).unwrap(), expected);
+            crate::package::sizes::Sizes::of(&files)
+        };
+        assert!(sizes(1).is_ok());
+        std::os::unix::fs::symlink(root.join("secret"), cache.join("page.php")).unwrap();
+        assert!(sizes(2).is_err());
+    }
 }

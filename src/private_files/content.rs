@@ -12,7 +12,14 @@ impl Class {
     /// only if it matters.
     pub fn excuses(&self, content: impl Read, purpose: Purpose) -> bool {
         match (self.rule, purpose) {
-            (Rule::BothIfPrivateKey { or_short }, _) => !is_private_key(content, or_short),
+            (
+                Rule::BothIfPrivateKey {
+                    or_short,
+                    or_packed,
+                },
+                _,
+            ) => !is_private_key(content, or_short, or_packed),
+            (Rule::BothIfCoreDump, _) => !is_core_dump(content),
             (Rule::BothUnlessPublic, Purpose::Packaging) => {
                 let text = beginning(content);
                 is_public(&text) && !has_private_key(&text)
@@ -96,14 +103,48 @@ fn beginning(content: impl Read) -> String {
 /// How much is read of a file with an ambiguous name. More is read only of a text file.
 const HEAD: u64 = 1024;
 
-fn is_private_key(mut content: impl Read, or_short: bool) -> bool {
+/// A compressed file or archive from this size on holds more than a key, such as a Keynote document
+/// or the certificates of many authorities.
+const PACKED: u64 = 16 << 10;
+
+fn is_private_key(mut content: impl Read, or_short: bool, or_packed: bool) -> bool {
     let mut head = Vec::new();
+    let limit = if or_packed { PACKED } else { HEAD };
     // As in `beginning`, an error exposes nothing.
-    match content.by_ref().take(HEAD).read_to_end(&mut head) {
+    match content.by_ref().take(limit).read_to_end(&mut head) {
         Ok(_) if is_key_in_der(&head) => true,
         Ok(_) if or_short && is_short_key(&head) => true,
+        Ok(length) if or_packed && (length as u64) < PACKED && is_packed(&head) => true,
         Ok(_) if head.contains(&0) => false,
         Ok(_) => has_private_key(&beginning(head.as_slice().chain(content))),
+        Err(_) => true,
+    }
+}
+
+/// Whether a file begins like one of gzip, bzip2, xz, zstd, lz4, lzma, compress, zip, 7z or rar.
+fn is_packed(bytes: &[u8]) -> bool {
+    const BEGINNINGS: &[&[u8]] = &[
+        b"\x1f\x8b",
+        b"BZh",
+        b"\xfd7zXZ",
+        b"\x28\xb5\x2f\xfd",
+        b"\x04\x22\x4d\x18",
+        b"\x5d\0\0",
+        b"\x1f\x9d",
+        b"PK",
+        b"7z\xbc\xaf",
+        b"Rar!",
+    ];
+    BEGINNINGS
+        .iter()
+        .any(|beginning| bytes.starts_with(beginning))
+}
+
+/// Whether a file is in the format of Linux's core dumps. An error exposes nothing.
+fn is_core_dump(content: impl Read) -> bool {
+    let mut head = Vec::new();
+    match content.take(4).read_to_end(&mut head) {
+        Ok(_) => head == b"\x7fELF",
         Err(_) => true,
     }
 }

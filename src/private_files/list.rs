@@ -1,25 +1,7 @@
 //! The list of private files: classes of name patterns, and extensions that are never private.
 
+use super::rotated::rotated;
 use super::{Class, Rule};
-
-/// Patterns for rotated, renamed and compressed files of these names: with a number or date (`.1`,
-/// `-20260101`), `old` or `bak`, or the ending of a compressed file or archive (`.gz`, `.tar.gz`,
-/// `.7z`, `.bz2`, `.lz4`, `.lzma`, `.zst`, `.zip`, `.rar` and the like).
-macro_rules! rotated {
-    ($($name:literal),*) => {
-        &[$(
-            concat!($name, "[-._][0-9]*"),
-            concat!($name, "[-._]old*"),
-            concat!($name, "[-._]bak*"),
-            concat!($name, ".*z"),
-            concat!($name, ".*z[0-9]"),
-            concat!($name, ".*zst"),
-            concat!($name, ".*zip"),
-            concat!($name, ".*lzma"),
-            concat!($name, ".*rar"),
-        )*]
-    };
-}
 
 pub(super) static CLASSES: &[Class] = &[
     Class {
@@ -52,14 +34,49 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "private keys",
         reason: "a copy of a key lets its holder act as the owner",
-        rule: Rule::BothIfPrivateKey { or_short: false },
-        patterns: &["id_*", "*.asc", "*.der", "*.ovpn", "*.p8", "*.rsa"],
+        rule: Rule::BothIfPrivateKey {
+            or_short: false,
+            or_packed: false,
+        },
+        patterns: &[
+            "id_*",
+            "*.asc",
+            "*.der",
+            "*.ovpn",
+            "*.p8",
+            "*.rsa",
+            "*.key.txt",
+            "*.key[-._]new",
+            "*.pem.txt",
+            "*.pem[-._]new",
+        ],
     },
     Class {
         name: "private keys",
         reason: "a copy of a key lets its holder act as the owner",
-        rule: Rule::BothIfPrivateKey { or_short: true },
+        rule: Rule::BothIfPrivateKey {
+            or_short: false,
+            or_packed: false,
+        },
+        patterns: rotated!("*.asc", "*.der"),
+    },
+    Class {
+        name: "private keys",
+        reason: "a copy of a key lets its holder act as the owner",
+        rule: Rule::BothIfPrivateKey {
+            or_short: true,
+            or_packed: false,
+        },
         patterns: &["*.key"],
+    },
+    Class {
+        name: "private keys",
+        reason: "a copy of a key lets its holder act as the owner",
+        rule: Rule::BothIfPrivateKey {
+            or_short: true,
+            or_packed: true,
+        },
+        patterns: rotated!("*.key", "*.pem", "*.ovpn", "*.p8", "*.ppk", "*.rsa"),
     },
     Class {
         name: "private keys",
@@ -69,8 +86,10 @@ pub(super) static CLASSES: &[Class] = &[
             "*.pem",
             "*.p12",
             "*.pfx",
+            "*.pkcs12",
             "*.ppk",
             "*.jks",
+            "*.jceks",
             "*.keystore",
             "*.kdbx",
             "id_rsa*",
@@ -80,6 +99,26 @@ pub(super) static CLASSES: &[Class] = &[
             "*private*.key",
             "privkey*",
         ],
+    },
+    Class {
+        name: "private keys",
+        reason: "a copy of a key lets its holder act as the owner",
+        rule: Rule::Both,
+        patterns: rotated!(
+            "*.p12",
+            "*.pfx",
+            "*.pkcs12",
+            "*.jks",
+            "*.jceks",
+            "*.keystore",
+            "*.kdbx"
+        ),
+    },
+    Class {
+        name: "core dumps",
+        reason: "they hold the memory of a process: passwords, keys, sessions",
+        rule: Rule::BothIfCoreDump,
+        patterns: &["core", "core.[0-9]*", "core[-.]*[0-9]", "*.core"],
     },
     Class {
         name: "credentials of tools",
@@ -100,7 +139,7 @@ pub(super) static CLASSES: &[Class] = &[
             ".netrc",
             "_netrc",
             ".pypirc",
-            ".pgpass",
+            "*.pgpass",
             ".my.cnf",
             ".mylogin.cnf",
             ".git-credentials",
@@ -116,7 +155,7 @@ pub(super) static CLASSES: &[Class] = &[
             ".azure",
             ".boto",
             "htpasswd",
-            ".htpasswd",
+            "*.htpasswd",
             "kubeconfig",
             "local.settings.json",
             "sftp-config.json",
@@ -136,6 +175,12 @@ pub(super) static CLASSES: &[Class] = &[
         ],
     },
     Class {
+        name: "credentials of tools",
+        reason: "they open accounts at registries, clouds and servers",
+        rule: Rule::Both,
+        patterns: rotated!("htpasswd", "*.htpasswd", "*.pgpass"),
+    },
+    Class {
         name: "service accounts",
         reason: "they open accounts at clouds",
         rule: Rule::Unsent,
@@ -151,7 +196,22 @@ pub(super) static CLASSES: &[Class] = &[
         name: "environment files",
         reason: "they hold passwords",
         rule: Rule::Unsent,
-        patterns: &[".env", ".env.*", "*.env"],
+        patterns: &[
+            ".env",
+            ".env.*",
+            "*.env",
+            "env.development",
+            "env.local",
+            "env.prod",
+            "env.production",
+            "env.staging",
+        ],
+    },
+    Class {
+        name: "environment files",
+        reason: "they hold passwords",
+        rule: Rule::Unsent,
+        patterns: rotated!("*.env"),
     },
     Class {
         name: "local environment files",
@@ -174,6 +234,22 @@ pub(super) static CLASSES: &[Class] = &[
             "secrets.yml",
             "secrets.yaml",
         ],
+    },
+    Class {
+        name: "configuration files",
+        reason: "they may hold passwords",
+        rule: Rule::Unsent,
+        patterns: rotated!(
+            "*.ini",
+            "*.cnf",
+            "*.neon",
+            "web.config",
+            "parameters.yml",
+            "parameters.yaml",
+            "secrets.json",
+            "secrets.yml",
+            "secrets.yaml"
+        ),
     },
     Class {
         name: "dependency manifests",
@@ -250,8 +326,13 @@ pub(super) static CLASSES: &[Class] = &[
             "!*.sql.php",
             "!*.sql.twig",
             "*.pgsql",
+            "*.psql",
             "*.mysql",
             "*.dump",
+            "*.dmp",
+            "*.pgdump",
+            "*.ibd",
+            "*.mdf",
             "*.rdb",
             "*.bson",
             "*.mdb",
@@ -262,6 +343,8 @@ pub(super) static CLASSES: &[Class] = &[
             "*.db-wal",
             "*.sqlite",
             "*.sqlite3",
+            "*.sqlitedb",
+            "*.s3db",
             "*.sqlite-*",
             "*.sqlite3-*",
         ],
@@ -272,10 +355,17 @@ pub(super) static CLASSES: &[Class] = &[
         rule: Rule::Both,
         patterns: rotated!(
             "*.dump",
+            "*.dmp",
+            "*.pgdump",
             "*.pgsql",
+            "*.psql",
             "*.mysql",
+            "*.ibd",
+            "*.mdf",
             "*.sqlite",
             "*.sqlite3",
+            "*.sqlitedb",
+            "*.s3db",
             "*.db",
             "*.db3",
             "*.mdb",
@@ -293,6 +383,7 @@ pub(super) static CLASSES: &[Class] = &[
             "access_log",
             "php_errorlog",
             "php_error_log",
+            "nohup.out",
         ],
     },
     Class {
@@ -304,7 +395,8 @@ pub(super) static CLASSES: &[Class] = &[
             "error_log",
             "access_log",
             "php_errorlog",
-            "php_error_log"
+            "php_error_log",
+            "nohup.out"
         ),
     },
     Class {

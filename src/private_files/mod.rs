@@ -7,6 +7,7 @@
 
 mod content;
 mod list;
+mod rotated;
 #[cfg(test)]
 mod tests;
 
@@ -46,7 +47,11 @@ enum Rule {
     BothIfPrivateKey {
         /// Short files are raw keys, which have no marker.
         or_short: bool,
+        /// Short archives and compressed files hold a key, too.
+        or_packed: bool,
     },
+    /// Like `Both`, if the content is a core dump. Directories and pages have such names, too.
+    BothIfCoreDump,
 }
 
 /// The purpose for which a file is read.
@@ -96,7 +101,7 @@ fn class_of_name(path: &str, is_directory: bool, purpose: Purpose) -> Option<&'s
         .iter()
         .filter(|class| class.concerns(purpose))
         .rfind(|class| class.patterns.contains(&glob.original()));
-    found.filter(|class| !is_directory || !matches!(class.rule, Rule::BothIfPrivateKey { .. }))
+    found.filter(|class| !is_directory || !class.rule.needs_content())
 }
 
 /// The part of `real`, the target of a link, that differs from `root`. Directories above both do
@@ -127,8 +132,18 @@ impl Class {
         match self.rule {
             Rule::Unsent => purpose == Purpose::Sending,
             Rule::Unpackaged => purpose == Purpose::Packaging,
-            Rule::Both | Rule::BothUnlessPublic | Rule::BothIfPrivateKey { .. } => true,
+            Rule::Both
+            | Rule::BothUnlessPublic
+            | Rule::BothIfPrivateKey { .. }
+            | Rule::BothIfCoreDump => true,
         }
+    }
+}
+
+impl Rule {
+    /// Whether names alone keep nothing back.
+    fn needs_content(self) -> bool {
+        matches!(self, Rule::BothIfPrivateKey { .. } | Rule::BothIfCoreDump)
     }
 }
 
@@ -152,7 +167,7 @@ pub fn dockerignore() -> String {
     let concerns = |class: &&Class| match class.rule {
         Rule::Both | Rule::BothUnlessPublic => true,
         Rule::Unpackaged => class.name.is_empty(),
-        Rule::Unsent | Rule::BothIfPrivateKey { .. } => false,
+        Rule::Unsent | Rule::BothIfPrivateKey { .. } | Rule::BothIfCoreDump => false,
     };
     let patterns = CLASSES.iter().filter(concerns);
     let patterns = patterns.flat_map(|class| class.patterns);

@@ -88,12 +88,41 @@ fn private_name_in_any_directory_belongs_to_a_class() {
         ("x.dump.lzma", "dumps and databases"),
         ("x.mdb.bak2", "dumps and databases"),
         ("a.sql-1", "dumps and databases"),
+        ("x.sqlitedb", "dumps and databases"),
+        ("x.s3db", "dumps and databases"),
+        ("x.psql", "dumps and databases"),
+        ("x.pgdump.gz", "dumps and databases"),
+        ("x.dmp", "dumps and databases"),
+        ("x.mdf.1", "dumps and databases"),
+        ("x.ibd", "dumps and databases"),
+        ("nohup.out", "logs"),
+        ("x.jceks", "private keys"),
+        ("x.pkcs12", "private keys"),
+        ("x.p12.1", "private keys"),
+        ("x.jks-old", "private keys"),
+        ("x.keystore.gz", "private keys"),
+        ("x.kdbx.20260101", "private keys"),
+        ("users.htpasswd", "credentials of tools"),
+        ("htpasswd.1", "credentials of tools"),
+        ("x.pgpass", "credentials of tools"),
         (".git/config", "version control"),
         (".env.local", "local environment files"),
     ] {
         for purpose in [Purpose::Sending, Purpose::Packaging] {
             assert_eq!(name_of(path, purpose), class, "{path} {purpose:?}");
         }
+    }
+    for (path, class) in [
+        ("php.ini.1", "configuration files"),
+        ("php.ini-20260101", "configuration files"),
+        ("my.cnf.gz", "configuration files"),
+        ("web.config.1", "configuration files"),
+        ("parameters.yml-old", "configuration files"),
+        ("env.production", "environment files"),
+        ("prod.env.1", "environment files"),
+    ] {
+        assert_eq!(name_of(path, Purpose::Sending), class, "{path}");
+        assert_eq!(name_of(path, Purpose::Packaging), "", "{path}");
     }
     let account = "a/app-firebase-adminsdk-x1.json";
     assert_eq!(name_of(account, Purpose::Sending), "service accounts");
@@ -126,6 +155,19 @@ fn application_and_browser_files_belong_to_no_class() {
         "queries/users.sql.js",
         "sqlite.zip",
         "adminer.sqlite.html",
+        "guides/php.ini-2026.html",
+        "guides/turn.key-2.html",
+        "guides/x.db-2.html",
+        "key.txt",
+        "monkey.1",
+        "turnkey-2.html",
+        "core.php",
+        "core/index.html",
+        "score.1",
+        "env.html",
+        "env.json",
+        "production/index.html",
+        "jks.html",
         "downloads/manual.db.html",
     ] {
         // `id_*` is decided by content.
@@ -154,6 +196,7 @@ fn application_and_browser_files_belong_to_no_class() {
 fn private_key_is_distinguished_from_certificate_by_content() {
     const KEY: &[u8] = b"-----BEGIN RSA PRIVATE KEY-----\nMII";
     const CERTIFICATE: &[u8] = b"# RDS\n-----BEGIN CERTIFICATE-----\nMII";
+    const GZIP: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0";
     const WIREGUARD: &[u8] = b"yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n";
     let long = |line: &str| format!("{}\n{line}\n", "#".repeat(500)).into_bytes();
     let age = long("AGE-SECRET-KEY-1QQQ");
@@ -163,6 +206,7 @@ fn private_key_is_distinguished_from_certificate_by_content() {
     let der = [b"0\x82\x03\x10\x30\x82\x02\xf8\xa0", [b'c'; 300].as_slice()].concat();
     let both = [CERTIFICATE, KEY].concat();
     let late = [&[b'#'; 2000], KEY].concat();
+    let archive = [GZIP, [b'z'; 20_000].as_slice()].concat();
     for (path, content, sent, packaged) in [
         ("server.key", KEY, false, false),
         ("id_deploy", KEY, false, false),
@@ -208,6 +252,28 @@ fn private_key_is_distinguished_from_certificate_by_content() {
         ("unknown.pem", b"secret", false, false),
         ("id_rsa", CERTIFICATE, false, true),
         ("dump.sql", CERTIFICATE, false, false),
+        ("server.key.1", KEY, false, false),
+        ("server.key-20260101", KEY, false, false),
+        ("server.key.old", KEY, false, false),
+        ("server.key.gz", GZIP, false, false),
+        ("server.key.1.gz", GZIP, false, false),
+        ("server.pem.1", KEY, false, false),
+        ("server.pem-old", KEY, false, false),
+        ("server.pem.gz", GZIP, false, false),
+        ("cert.key.pem.new", KEY, false, false),
+        ("server.key.new", KEY, false, false),
+        ("oauth-private.key.1", KEY, false, false),
+        ("private.key.20260101", KEY, false, false),
+        ("ssl.key.txt", KEY, false, false),
+        ("ssl.pem.txt", KEY, false, false),
+        ("apns.p8.1", KEY, false, false),
+        ("key.asc.1", KEY, false, false),
+        ("wg.key.1", WIREGUARD, false, false),
+        ("server.key.1", CERTIFICATE, true, true),
+        ("chain.pem.1", CERTIFICATE, true, true),
+        ("ssl.key.txt", b"See the manual.", true, true),
+        ("talk.key.zip", &archive, true, true),
+        ("cacert.pem.gz", &archive, true, true),
     ] {
         for (purpose, expected) in [(Purpose::Sending, sent), (Purpose::Packaging, packaged)] {
             let class = class_of(path, false, purpose).unwrap();
@@ -218,6 +284,30 @@ fn private_key_is_distinguished_from_certificate_by_content() {
             );
         }
     }
+}
+
+#[test]
+fn core_dump_is_kept_back_by_its_content() {
+    const DUMP: &[u8] = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x04\0";
+    for purpose in [Purpose::Sending, Purpose::Packaging] {
+        for path in [
+            "core",
+            "a/core.1234",
+            "core-php-1234",
+            "core.php-fpm.1234",
+            "core.1234.web1",
+            "php.core",
+        ] {
+            let class = class_of(path, false, purpose).unwrap();
+            assert_eq!(class.name, "core dumps", "{path}");
+            assert!(!class.excuses(DUMP, purpose), "{path}");
+            assert!(class.excuses(&b"<html>"[..], purpose), "{path}");
+            assert!(class.excuses(&b""[..], purpose), "{path}");
+            assert!(class_of(path, true, purpose).is_none(), "{path}");
+        }
+    }
+    let text = dockerignore();
+    assert!(!text.lines().any(|line| line == "**/core"), "{text}");
 }
 
 #[test]

@@ -68,6 +68,16 @@ fn private_file_gets_404_and_route_of_the_same_name_reaches_the_script() {
     ] {
         std::fs::write(dir.path().join(name), "secret").unwrap();
     }
+    std::fs::create_dir(dir.path().join("area")).unwrap();
+    for (name, content) in [
+        ("core", "about the core"),
+        ("core.1234", "\x7fELF secret"),
+        ("area/core", "\x7fELF secret"),
+        ("server.key.1", "-----BEGIN PRIVATE KEY----- secret"),
+        ("ssl.key.txt", "-----BEGIN PRIVATE KEY----- secret"),
+    ] {
+        std::fs::write(dir.path().join(name), content).unwrap();
+    }
     let surus = serve(dir.path(), &[]);
     let mut wire = Wire::connect(&surus);
     for (target, status) in [
@@ -75,6 +85,11 @@ fn private_file_gets_404_and_route_of_the_same_name_reaches_the_script() {
         ("/dump.sql", 404),
         ("/DUMP.SQL", 200),
         ("/function.zip", 404),
+        ("/core", 200),
+        ("/core.1234", 404),
+        ("/area/core", 404),
+        ("/server.key.1", 404),
+        ("/ssl.key.txt", 404),
         ("/vendor/autoload.php", 404),
         ("/vendor/17", 200),
         ("/export.sql", 200),

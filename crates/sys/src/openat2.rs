@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
@@ -146,6 +146,39 @@ fn again(open: impl Fn() -> nix::Result<OwnedFd>) -> Result<File, OpenError> {
     }
 }
 
+/// Opens a regular file at an absolute path to read it. No symbolic link is followed in any
+/// component, on kernels without `openat2`, too, and a FIFO is not waited for.
+pub fn regular(path: &Path) -> io::Result<File> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let dir = directory(parent)?;
+    let flags = Access::Read.flags() | OFlag::O_NOFOLLOW;
+    let file = File::from(nix::fcntl::openat(&dir, name, flags, Mode::empty())?);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("the file is not regular")),
+    }
+}
+
+/// The owner of what is at an absolute path, and the target if that is a symbolic link. No link is
+/// followed, and both are of the same file even if another process exchanges it.
+pub fn owner_and_target(path: &Path) -> io::Result<(u32, Option<PathBuf>)> {
+    use std::os::unix::fs::MetadataExt;
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let dir = directory(parent)?;
+    let flags = Access::Look.flags() | OFlag::O_NOFOLLOW;
+    let file = File::from(nix::fcntl::openat(&dir, name, flags, Mode::empty())?);
+    let metadata = file.metadata()?;
+    let target = match metadata.is_symlink() {
+        true => Some(nix::fcntl::readlinkat(&file, "")?.into()),
+        false => None,
+    };
+    Ok((metadata.uid(), target))
+}
+
 /// Opens a regular file to append to, and creates it if it is missing. Another user may be able to
 /// write to a directory of the path. So no symbolic link is followed in any component, a FIFO is
 /// not waited for, and no terminal becomes the controlling one. A file with a second hard link is
@@ -211,6 +244,15 @@ mod tests {
                 exactly(&dir.join("link"), Access::Look),
                 Err(OpenError::Link)
             ));
+        }
+        let looked = |path: &str| owner_and_target(&dir.join(path)).ok();
+        let uid = crate::process::uid();
+        assert_eq!(looked("link"), Some((uid, Some("in".into()))));
+        assert_eq!(looked("in/file"), Some((uid, None)));
+        assert_eq!(looked("link/file"), None);
+        assert!(regular(&dir.join("in/file")).is_ok());
+        for wrong in ["link", "link/file", "in", "fifo", "none", "in/../in/file"] {
+            assert!(regular(&dir.join(wrong)).is_err(), "{wrong}");
         }
         assert!(matches!(
             loosely(&dir.join("link"), Access::Read),

@@ -91,7 +91,7 @@ pub fn add(files: &mut Files, project: &Path) -> anyhow::Result<tempfile::TempDi
         .prefix("surus-compile")
         .permissions(fs::Permissions::from_mode(0o755))
         .tempdir()?;
-    let root = directory.path();
+    let root = &directory.path().canonicalize()?;
     compiled::unpack(files, root)?;
     let settings_name = application::inside_of(place, "surus.toml");
     let composed = files

@@ -14,6 +14,7 @@ mod link_options;
 mod memory;
 mod parse;
 mod pattern;
+mod pcre_groups;
 mod pcre_syntax;
 mod read;
 mod read_require;

@@ -1,5 +1,6 @@
 //! Rejects patterns that PCRE rejects, so that Apache answers 500, and other engines accept.
 
+use super::pcre_groups::Groups;
 use super::translate::is_quantifier;
 
 /// The largest number of repetitions.
@@ -16,6 +17,7 @@ pub(super) fn check(pcre: &str) -> Result<(), String> {
     let mut at = 0;
     // Whether a quantifier may follow.
     let mut is_repeatable = false;
+    let mut groups = Groups::default();
     while let Some(c) = pcre[at..].chars().next() {
         let rest = &pcre[at + c.len_utf8()..];
         at += c.len_utf8();
@@ -25,37 +27,65 @@ pub(super) fn check(pcre: &str) -> Result<(), String> {
                     return Ok(());
                 };
                 at += escaped.len_utf8();
-                if escaped == 'x' && rest[1..].starts_with('{') {
-                    at += rest[1..].find('}').map_or(0, |end| end + 1);
+                if escaped == 'x' {
+                    at += hexadecimal(&rest[1..]);
                 }
                 is_repeatable = !"bBAZzGK".contains(escaped);
+                match escaped {
+                    // How long the text of a group is, is not followed.
+                    '1'..='9' => groups.item(None),
+                    'K' => groups.check_reset()?,
+                    _ => groups.item(Some(is_repeatable.into())),
+                }
             }
             '[' => {
                 at += class(rest)?;
                 is_repeatable = true;
+                groups.item(Some(1));
             }
             '(' => {
-                let Some(length) = open(rest)? else {
-                    return Ok(());
-                };
-                at += length;
+                at += groups.open(rest)?;
+                is_repeatable = false;
+            }
+            ')' => {
+                groups.close()?;
+                is_repeatable = true;
+            }
+            '|' => {
+                groups.alternative()?;
                 is_repeatable = false;
             }
             '*' | '+' | '?' => {
                 at += after_quantifier(is_repeatable, c, rest)?;
                 is_repeatable = false;
+                groups.repeat(None);
             }
             '{' if is_quantifier(rest) => {
                 let inside = rest.split('}').next().unwrap_or_default();
-                numbers(inside)?;
+                let times = numbers(inside)?;
                 at += inside.len() + 1;
                 at += after_quantifier(is_repeatable, c, &pcre[at..])?;
                 is_repeatable = false;
+                groups.repeat(times);
             }
-            c => is_repeatable = !"|^$".contains(c),
+            c => {
+                is_repeatable = !"^$".contains(c);
+                groups.item(Some(is_repeatable.into()));
+            }
         }
     }
-    Ok(())
+    groups.check_conditions()
+}
+
+/// The length of the number behind `\x`.
+fn hexadecimal(text: &str) -> usize {
+    match text.starts_with('{') {
+        true => text.find('}').map_or(0, |end| end + 1),
+        false => {
+            let digits = text.bytes().take(2);
+            digits.take_while(u8::is_ascii_hexdigit).count()
+        }
+    }
 }
 
 /// The length of the sign that makes a quantifier lazy or possessive.
@@ -66,8 +96,8 @@ fn after_quantifier(is_repeatable: bool, sign: char, rest: &str) -> Result<usize
     }
 }
 
-/// The content of a quantifier's braces.
-fn numbers(inside: &str) -> Result<(), String> {
+/// Reads the content of a quantifier's braces. Returns the number of repetitions if it is fixed.
+fn numbers(inside: &str) -> Result<Option<u32>, String> {
     let mut numbers = Vec::new();
     for text in inside.split(',').filter(|text| !text.is_empty()) {
         match text.parse::<u32>() {
@@ -76,36 +106,14 @@ fn numbers(inside: &str) -> Result<(), String> {
         }
     }
     match numbers.is_sorted() {
-        true => Ok(()),
+        true if inside.ends_with(',') => Ok(None),
+        true => Ok(numbers
+            .first()
+            .copied()
+            .filter(|n| numbers.last() == Some(n))),
         false => Err(format!(
             "the numbers of {{{inside}}} are in the wrong order"
         )),
-    }
-}
-
-/// The length of what belongs to an opening parenthesis: all of `(?i)`, for example. None if spaces
-/// and comments are ignored from there on, which is not followed.
-fn open(rest: &str) -> Result<Option<usize>, String> {
-    let Some(inside) = rest.strip_prefix('?') else {
-        return Ok(Some(0));
-    };
-    for begin in [":", "|", ">", "=", "!", "<=", "<!"] {
-        if inside.starts_with(begin) {
-            return Ok(Some(1 + begin.len()));
-        }
-    }
-    // Names, conditions, calls and comments, which other engines check or do not have.
-    if inside.starts_with(|c: char| "<'P(&#RC+".contains(c) || c.is_ascii_digit()) {
-        let end = inside.find([')', '>']).map_or(inside.len(), |end| end + 1);
-        return Ok(Some(1 + end));
-    }
-    let length = inside.find(|c| !"imsxnJU^-".contains(c));
-    let (options, end) = inside.split_at(length.unwrap_or(inside.len()));
-    match end.chars().next() {
-        Some(')' | ':') if options.contains('x') => Ok(None),
-        Some(')' | ':') => Ok(Some(2 + options.len())),
-        Some(other) => Err(format!("`{other}` cannot follow `(?{options}`")),
-        None => Ok(Some(1 + options.len())),
     }
 }
 
@@ -172,11 +180,8 @@ fn class(text: &str) -> Result<usize, String> {
                     return Ok(text.len());
                 };
                 length += escaped.len_utf8();
-                if escaped == 'x' && rest[1..].starts_with('{') {
-                    length += rest[1..].find('}').map_or(0, |end| end + 1);
-                } else if escaped == 'x' {
-                    let digits = rest[1..].bytes().take(2);
-                    length += digits.take_while(u8::is_ascii_hexdigit).count();
+                if escaped == 'x' {
+                    length += hexadecimal(&rest[1..]);
                 }
                 is_many = "dDwWsShHvV".contains(escaped);
             }
@@ -233,6 +238,35 @@ mod tests {
             "[[.a.]]",
             "[:alpha:]",
             "(?u)a",
+            "(?<=a*)",
+            "(?<=a?)b",
+            "(?<!a{1,2})b",
+            "(?<!a{2,})b",
+            "(?<=(a|b)+)c",
+            "(?<=(a|bc))d",
+            "(?<=a|b+)c",
+            r"(?<=a\Kb)",
+            "(?(1)a)",
+            "(?(2)a)(b)",
+            "(?(0)a)(b)",
+            "(?(<n>)a)",
+            "(?()a)",
+            "(?(a)b)",
+            "(?(?:a)b)",
+            "(a)?(?(1)a|b|c)",
+            "(?<1a>b)",
+            "(?P<1a>b)",
+            "(?<>b)",
+            "(?<a.b>c)",
+            "(?<a>b)(?<a>c)",
+            r"(?x)[\w-.]",
+            "(?x)a**",
+            // These are not supported.
+            "(?x)a b",
+            "(?xx)a",
+            "(?ix:a)",
+            "(?(?=a)b|c)",
+            "(?(?<!a)b)",
         ] {
             assert!(check(pattern).is_err(), "{pattern}");
         }
@@ -265,7 +299,17 @@ mod tests {
             "(?s-i:a)",
             "[[:a]",
             r"[a\]",
-            "(?x) # (*",
+            "(?-x)a",
+            "(?<=ab|c)d",
+            "(?<=a{2})b",
+            "(?<=(?:a|b){3}c)d",
+            "(?<=(a|b))c",
+            r"(?<=^|\bx|[ab]c\x41)d",
+            "(?<!(?=a*)b)c",
+            "(?<=a)*b",
+            "(a)?(?(1)b|c)",
+            "(?(1)b)(a)",
+            "(?<n>a)?(?(<n>)b)",
             r"a\",
             "[[=a]",
             "é+",

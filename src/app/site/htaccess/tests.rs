@@ -135,6 +135,13 @@ fn pattern_that_pcre_rejects_denies_and_is_reported_wherever_it_stands() {
         "a{3,2}",
         "(?u)a",
         r"\p{L}",
+        "(?<=a*)",
+        "(?<=(a|b)+)",
+        "(?(1)a)",
+        "(?()a)",
+        "(a)?(?(1)a|b|c)",
+        "(?<1a>b)",
+        r"(?x)[\w-.]",
     ] {
         for (line, place) in [
             (

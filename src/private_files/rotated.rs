@@ -1,0 +1,24 @@
+//! Patterns for the names that tools and administrators give to earlier states of a file.
+
+/// Patterns for rotated, renamed and compressed files of these names: with a number or date (`.1`,
+/// `-20260101`), `old` or `bak`, or the ending of a compressed file or archive (`.gz`, `.tar.gz`,
+/// `.7z`, `.bz2`, `.lz4`, `.lzma`, `.zst`, `.zip`, `.rar` and the like), except for `.html`.
+macro_rules! rotated {
+    ($($name:literal),*) => {
+        &[$(
+            concat!($name, "[-._][0-9]*"),
+            concat!($name, "[-._]old*"),
+            concat!($name, "[-._]bak*"),
+            concat!($name, ".*z"),
+            concat!($name, ".*z[0-9]"),
+            concat!($name, ".*zst"),
+            concat!($name, ".*zip"),
+            concat!($name, ".*lzma"),
+            concat!($name, ".*rar"),
+            // Pages about such files.
+            concat!("!", $name, "[-._]*.html"),
+        )*]
+    };
+}
+
+pub(super) use rotated;
