@@ -230,6 +230,7 @@ impl Wire {
                 n
             }
             Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+            Err(error) if error.kind() == ErrorKind::Interrupted => self.more(),
             Err(error) => {
                 let end = &self.read[self.read.len().saturating_sub(200)..];
                 panic!("{error}; last read: {:?}", text(end))
