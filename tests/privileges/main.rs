@@ -14,6 +14,7 @@ mod common;
 mod configured;
 mod exchanged;
 mod failures;
+mod fifos;
 mod hostile;
 mod keys;
 mod processes;
@@ -230,6 +231,18 @@ const TESTS: &[Test] = &[
     (
         "ini_file_unreadable_to_an_installed_php_is_rejected_with_its_name",
         configured::ini_file_unreadable_to_an_installed_php_is_rejected_with_its_name,
+    ),
+    (
+        "fifo_among_ini_files_does_not_block_the_keeper",
+        fifos::fifo_among_ini_files_does_not_block_the_keeper,
+    ),
+    (
+        "fifo_named_as_a_file_is_rejected_by_root",
+        fifos::fifo_named_as_a_file_is_rejected_by_root,
+    ),
+    (
+        "fifo_required_by_the_script_does_not_block_the_start",
+        fifos::fifo_required_by_the_script_does_not_block_the_start,
     ),
     (
         "compromised_front_end_cannot_change_the_disabled_functions",

@@ -127,7 +127,7 @@ impl Starter {
         }
         if let Some(file) = &spec.ini_file {
             // PHP itself would silently continue without the file.
-            std::fs::File::open(file)
+            surus_sys::regular_file::open(file)
                 .with_context(|| format!("cannot read {} (engine.ini_file)", file.display()))?;
             env.insert("PHPRC".into(), file.into());
         }
