@@ -15,6 +15,7 @@ mod configured;
 mod exchanged;
 mod failures;
 mod fifos;
+mod fpm_paths;
 mod hostile;
 mod keys;
 mod processes;
@@ -243,6 +244,14 @@ const TESTS: &[Test] = &[
     (
         "fifo_required_by_the_script_does_not_block_the_start",
         fifos::fifo_required_by_the_script_does_not_block_the_start,
+    ),
+    (
+        "php_fpm_with_a_log_of_php_writes_no_file_of_root",
+        fpm_paths::php_fpm_with_a_log_of_php_writes_no_file_of_root,
+    ),
+    (
+        "php_fpm_with_paths_of_root_stays_root",
+        fpm_paths::php_fpm_with_paths_of_root_stays_root,
     ),
     (
         "compromised_front_end_cannot_change_the_disabled_functions",
