@@ -31,6 +31,8 @@ enum {
 	/* too few descriptors left, or none for a request's body; said on stderr */
 	SURUS_EXIT_NO_DESCRIPTORS = 120,
 	SURUS_EXIT_SCRIPT_RETURNED = 121, /* its script left the loop that serves requests */
+	/* a script has changed the priority of its session; the master process says so */
+	SURUS_EXIT_PRIORITY_CHANGED = 122,
 };
 
 #endif

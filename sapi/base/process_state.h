@@ -30,6 +30,9 @@ struct surus_process {
 	enum surus_child child;
 	int exit_status; /* this worker's exit status, once it is decided */
 	int statm; /* /proc/self/statm */
+	int autogroup; /* /proc/self/autogroup; -1 on a kernel without it */
+	char session[64]; /* its content when this worker started */
+	uint64_t session_read_at;
 	bool ring_claimed; /* the response ring contains only this process's frames */
 	bool has_no_client; /* a warm-up or a script's child: the response is discarded */
 	bool runs_script; /* the request's handler or its shutdown functions run */

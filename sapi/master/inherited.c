@@ -26,9 +26,21 @@ struct inherited {
 	unsigned char cpus[CPUS / 8];
 	long io_priority;
 	char oom_score_adj[16];
+	/* Of the session, which every worker shares: its name, and its nice value. */
+	char autogroup[64];
 };
 
 static struct inherited saved;
+
+static void read_file(const char *path, char *text, size_t size)
+{
+	int file = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (file >= 0) {
+		(void)!read(file, text, size);
+		close(file);
+	}
+}
 
 /* What the kernel does not tell stays zero. */
 static void get(struct inherited *found)
@@ -42,11 +54,9 @@ static void get(struct inherited *found)
 	found->scheduling.runtime = 0;
 	syscall(SYS_sched_getaffinity, 0, sizeof(found->cpus), found->cpus);
 	found->io_priority = syscall(SYS_ioprio_get, OF_PROCESS, 0);
-	int file = open("/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC);
-	if (file >= 0) {
-		(void)!read(file, found->oom_score_adj, sizeof(found->oom_score_adj));
-		close(file);
-	}
+	read_file("/proc/self/oom_score_adj", found->oom_score_adj, sizeof(found->oom_score_adj));
+	/* Without CONFIG_SCHED_AUTOGROUP it is missing. */
+	read_file("/proc/self/autogroup", found->autogroup, sizeof(found->autogroup));
 }
 
 void surus_inherited_save(void)

@@ -87,6 +87,21 @@ static bool lacks_descriptors(void)
 	return true;
 }
 
+/* Whether a script has changed the nice value of its session, which acts on all processes of the
+ * pool at once. The master process compares the same file, but sleeps while no worker exits. */
+static bool is_session_changed(void)
+{
+	enum { PAUSE = 1000000 };
+	char text[sizeof(surus_process->session)] = {0};
+
+	if (surus_process->taken_at - surus_process->session_read_at < PAUSE) {
+		return false;
+	}
+	surus_process->session_read_at = surus_process->taken_at;
+	return pread(surus_process->autogroup, text, sizeof(text), 0) > 0 &&
+	       memcmp(text, surus_process->session, sizeof(text)) != 0;
+}
+
 /* Whether this worker must exit before it takes another request. */
 static bool retires(void)
 {
@@ -102,6 +117,9 @@ static bool retires(void)
 		if (surus_settings.max_memory && memory > surus_settings.max_memory) {
 			return retire(SURUS_EXIT_MAX_MEMORY);
 		}
+	}
+	if (is_session_changed()) {
+		return retire(SURUS_EXIT_PRIORITY_CHANGED);
 	}
 	if (lacks_descriptors()) {
 		return retire(SURUS_EXIT_NO_DESCRIPTORS);
@@ -193,6 +211,9 @@ void surus_worker_become(int outbox, int log)
 	/* Changing the user has cleared the parent-death signal and the permission to dump core. */
 	surus_request_timeout_install();
 	surus_process->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	surus_process->autogroup = open("/proc/self/autogroup", O_RDONLY | O_CLOEXEC);
+	(void)!pread(surus_process->autogroup, surus_process->session,
+	             sizeof(surus_process->session), 0);
 	surus_inbox_open();
 	surus_php_after_fork();
 }

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use surus_sys::regular_file;
+
 use crate::config::Config;
 use crate::engine::Report;
 use crate::units::Size;
@@ -176,10 +178,11 @@ pub(super) fn unknown_setting(name: &str) -> String {
 
 /// The extensions that composer.json requires and PHP does not have.
 pub(super) fn missing_extensions(project: &Path, loaded: &str) -> anyhow::Result<Vec<String>> {
-    let Ok(text) = std::fs::read_to_string(project.join("composer.json")) else {
+    const LARGEST: u64 = 16 << 20;
+    let Ok(text) = regular_file::read(&project.join("composer.json"), LARGEST) else {
         return Ok(Vec::new());
     };
-    let json: serde_json::Value = serde_json::from_str(&text)?;
+    let json: serde_json::Value = serde_json::from_slice(&text)?;
     // Composer writes the spaces of a name as dashes.
     let loaded: Vec<String> = loaded
         .split(',')

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use surus_sys::privileges::{self, Identity};
 use surus_sys::process::{self, User};
-use surus_sys::trusted_path;
+use surus_sys::{regular_file, trusted_path};
 
 use crate::config::{Config, Loaded};
 use crate::engines::external::command;
@@ -44,8 +44,16 @@ pub(super) fn check(loaded: &Loaded, project: &Path) -> anyhow::Result<()> {
     let run = programs.map(|path| (path, RUN));
     let keys = keys(config).map(|(_, path)| (project.join(path), SERVE));
     for (path, danger) in run.chain(keys) {
-        // One that cannot be opened is reported elsewhere.
-        if let Ok(file) = File::open(&path) {
+        let opened = match regular_file::open(&path) {
+            // Reported elsewhere.
+            Err(error)
+                if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) =>
+            {
+                None
+            }
+            opened => Some(opened.with_context(|| format!("cannot read {}", path.display()))?),
+        };
+        if let Some(file) = opened {
             refuse(&path, &file, &users, danger)?;
             refuse_directories(&path, &users, danger)?;
         }

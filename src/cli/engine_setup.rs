@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
+use surus_sys::regular_file;
+
 use super::{boot_script, stub, warm_ups};
 use crate::app::detect::{self, Application, Framework};
 use crate::app::site::Site;
@@ -178,9 +180,10 @@ pub fn front(project: &Path, config: &Config) -> Option<PathBuf> {
 /// Whether this PHP file serves, or the only file that it requires. Laravel Octane's entry script
 /// is such a stub.
 fn serves(entry: &Path) -> bool {
+    const LARGEST: u64 = 16 << 20;
     let mut file = entry.to_path_buf();
     for _ in 0..3 {
-        let text = std::fs::read(&file).unwrap_or_default();
+        let text = regular_file::read(&file, LARGEST).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         if calls_serve(&text) {
             return true;

@@ -1,10 +1,10 @@
 //! Names the lines of `.htaccess` files that Surus cannot evaluate, with a route to write instead.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use ignore::WalkBuilder;
+use surus_sys::regular_file;
 
 use crate::app::site::{MAX_HTACCESS, Problem, Scope, read_htaccess};
 
@@ -57,17 +57,12 @@ pub(super) fn problems(root: &Path) -> Vec<String> {
 
 /// The text of a file that the server would hear: of no pipe, which might never end, and no longer.
 fn text(file: &Path) -> io::Result<String> {
-    let found = std::fs::metadata(file)?;
-    if !found.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    if found.len() > MAX_HTACCESS {
+    let opened = regular_file::open(file)?;
+    if opened.metadata()?.len() > MAX_HTACCESS {
         return Err(io::Error::other("it is longer than 1 MiB"));
     }
     let mut text = Vec::new();
-    File::open(file)?
-        .take(MAX_HTACCESS)
-        .read_to_end(&mut text)?;
+    opened.take(MAX_HTACCESS).read_to_end(&mut text)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
@@ -173,7 +168,7 @@ mod tests {
         let has = |text: &str| problems.iter().filter(|said| said.contains(text)).count() == 1;
         assert!(has("linked/.htaccess:1: nosuchthing is not known"));
         assert!(has(
-            "pipe/.htaccess: cannot be read (it is no regular file)"
+            "pipe/.htaccess: cannot be read (it is not a regular file)"
         ));
         assert!(has(
             "long/.htaccess: cannot be read (it is longer than 1 MiB)"

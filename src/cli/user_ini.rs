@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
+use surus_sys::regular_file;
 
 /// The files below the document root that are not on the path from there to the booted script. PHP
 /// reads such files at the start of a request; in a booted engine that is the boot. `name` is
@@ -28,6 +29,7 @@ pub(super) fn unread(root: &Path, script: &Path, name: &str) -> Vec<PathBuf> {
 /// The value of `setting` in the files from the document root to the booted script, if any. The
 /// last one counts, as in PHP.
 pub(super) fn value(root: &Path, script: &Path, name: &str, setting: &str) -> Option<String> {
+    const LARGEST: u64 = 1 << 20;
     if name.is_empty() {
         return None;
     }
@@ -41,7 +43,8 @@ pub(super) fn value(root: &Path, script: &Path, name: &str, setting: &str) -> Op
     };
     // From the script upwards: the first file that has the setting counts.
     directories.iter().find_map(|directory| {
-        let text = std::fs::read_to_string(directory.join(name)).ok()?;
+        let text = regular_file::read(&directory.join(name), LARGEST).ok()?;
+        let text = String::from_utf8_lossy(&text);
         let mut values = text.lines().filter_map(|line| {
             let (key, value) = line.split_once('=')?;
             (key.trim() == setting).then(|| bare(value).to_string())

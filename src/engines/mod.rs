@@ -242,6 +242,8 @@ pub fn plan(
             max_requests: settings.max_requests,
             user: user(settings)?,
             is_replaceable: settings.is_replaceable,
+            names_foreign_files: way == ProgramKind::Fpm
+                && external::names_foreign_files(&ini, &env),
             ini_file: settings.ini_file.clone(),
             ini,
             clear_env: settings.clear_env,

@@ -5,6 +5,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use surus_sys::regular_file;
+
 use super::{Class, Purpose, Rule};
 
 impl Class {
@@ -65,8 +67,7 @@ impl Read for Unopened<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let file = match &mut self.1 {
             Some(file) => file,
-            None if self.0.is_file() => self.1.insert(File::open(self.0)?),
-            None => return Err(io::ErrorKind::InvalidInput.into()),
+            None => self.1.insert(regular_file::open(self.0)?),
         };
         file.read(buffer)
     }

@@ -14,6 +14,8 @@ mod common;
 mod configured;
 mod exchanged;
 mod failures;
+mod fifos;
+mod fpm_paths;
 mod hostile;
 mod keys;
 mod processes;
@@ -230,6 +232,26 @@ const TESTS: &[Test] = &[
     (
         "ini_file_unreadable_to_an_installed_php_is_rejected_with_its_name",
         configured::ini_file_unreadable_to_an_installed_php_is_rejected_with_its_name,
+    ),
+    (
+        "fifo_among_ini_files_does_not_block_the_keeper",
+        fifos::fifo_among_ini_files_does_not_block_the_keeper,
+    ),
+    (
+        "fifo_named_as_a_file_is_rejected_by_root",
+        fifos::fifo_named_as_a_file_is_rejected_by_root,
+    ),
+    (
+        "fifo_required_by_the_script_does_not_block_the_start",
+        fifos::fifo_required_by_the_script_does_not_block_the_start,
+    ),
+    (
+        "php_fpm_with_a_log_of_php_writes_no_file_of_root",
+        fpm_paths::php_fpm_with_a_log_of_php_writes_no_file_of_root,
+    ),
+    (
+        "php_fpm_with_paths_of_root_stays_root",
+        fpm_paths::php_fpm_with_paths_of_root_stays_root,
     ),
     (
         "compromised_front_end_cannot_change_the_disabled_functions",

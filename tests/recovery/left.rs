@@ -1,7 +1,7 @@
 //! Tests that every request finds what the boot has left.
 
 use crate::booted::try_booted;
-use crate::site::{kill, until};
+use crate::site::{Site, kill, until};
 
 /// Engines that boot a script; first those that restore or fork the state of the boot.
 const BOOTS: [&str; 4] = ["rewind", "fork", "standby", "worker"];
@@ -265,7 +265,8 @@ fn changed_scheduling_of_the_master_process_reaches_no_request() {
             $fields = explode(' ', preg_replace('/.*\\) /', '', $own('stat')));
             preg_match('/Cpus_allowed_list:\\s*(\\S+)/', $own('status'), $cpus);
             echo $fields[16], ' ', $fields[38], ' ', $cpus[1], ' ', trim($own('oom_score_adj')),
-                ' ', trim(shell_exec('ionice'));
+                ' ', trim(shell_exec('ionice')),
+                strstr((string) @file_get_contents('/proc/self/autogroup'), ' ');
         });";
     for engine in ["worker", "fork", "rewind"] {
         for change in [
@@ -274,17 +275,60 @@ fn changed_scheduling_of_the_master_process_reaches_no_request() {
             "taskset -p 1",
             "ionice -c 3 -p",
             "choom -n 999 -p",
+            // Of its session, and so of all processes of the pool.
+            "echo 19 >/proc/self/autogroup; :",
         ] {
             let site = try_booted(engine, boot, &["--workers", "2"], &[])
                 .unwrap_or_else(|log| panic!("{engine}: {log}"));
             let before = site.get("/hello.php").body;
             assert!(before.split(' ').count() > 3, "{before}");
-            site.get(&format!("/hello.php?change={}", change.replace(' ', "%20")));
+            let change = change.replace(' ', "%20").replace('>', "%3E");
+            site.get(&format!("/hello.php?change={change}"));
             site.workers().iter().for_each(|pid| kill(*pid, "KILL"));
             until("requests are scheduled as before", || {
                 (0..20).all(|_| site.get("/hello.php").body == before)
             });
         }
+    }
+}
+
+/// It acts on all processes of the pool at once, and none of them exits by itself.
+#[test]
+fn changed_nice_value_of_the_session_is_noticed_while_requests_run() {
+    if !std::path::Path::new("/proc/self/autogroup").exists() {
+        return;
+    }
+    let own = "strstr(file_get_contents('/proc/self/autogroup'), ' ')";
+    let text = format!(
+        "<?php if (isset($_GET['change'])) {{ shell_exec('echo 19 >/proc/self/autogroup'); }}
+        echo {own};"
+    );
+    let booted = format!(
+        "surus_serve(function () {{
+            if (isset($_GET['change'])) {{ shell_exec('echo 19 >/proc/self/autogroup'); }}
+            echo {own};
+        }});"
+    );
+    for engine in ["classic", "worker", "standby", "fork", "rewind"] {
+        let args = ["--workers", "2"];
+        let site = match engine {
+            "classic" => {
+                let site = Site::start(&args, &[]);
+                std::fs::write(site.dir.path().join("hello.php"), &text).unwrap();
+                site
+            }
+            _ => try_booted(engine, &booted, &args, &[])
+                .unwrap_or_else(|log| panic!("{engine}: {log}")),
+        };
+        assert_eq!(site.get("/hello.php").body, " nice 0\n", "{engine}");
+        assert_eq!(
+            site.get("/hello.php?change=1").body,
+            " nice 19\n",
+            "{engine}"
+        );
+        until("requests are scheduled as before", || {
+            (0..20).all(|_| site.get("/hello.php").body == " nice 0\n")
+        });
     }
 }
 

@@ -12,6 +12,7 @@ pub mod memory;
 pub mod openat2;
 pub mod privileges;
 pub mod process;
+pub mod regular_file;
 pub mod rings;
 pub mod scoreboard;
 pub mod seqpacket;

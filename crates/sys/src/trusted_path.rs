@@ -53,6 +53,26 @@ pub fn is_fixed(path: &Path) -> io::Result<bool> {
     Ok(walk(path, None)?.1)
 }
 
+/// Whether no user but root and this one decides what is at an absolute path: none can replace or
+/// write to what exists, or create what is missing. A device counts as what its driver makes of it.
+pub fn is_ours(path: &Path) -> bool {
+    let is_guarded = |found: &FileStat| {
+        let is_file = [libc::S_IFREG, libc::S_IFDIR].contains(&(found.st_mode & libc::S_IFMT));
+        is_owner_trusted(found) && !(is_file && found.st_mode & 0o022 != 0)
+    };
+    for existing in path.ancestors() {
+        match walk(existing, None) {
+            Ok((found, is_fixed)) => {
+                return is_fixed && fstat(&found).is_ok_and(|found| is_guarded(&found));
+            }
+            // A link that leads to a missing file is none of ours.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !existing.is_symlink() => {}
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
 /// Opens the file at a path. Returns whether no other user can replace it.
 fn walk(path: &Path, missing: Option<u32>) -> io::Result<(OwnedFd, bool)> {
     const LOOK: OFlag = OFlag::O_PATH
@@ -209,7 +229,24 @@ mod tests {
             assert!(any(&dir.join("a/b")).is_ok());
             let (_, found) = inode(&dir.join("a/b")).unwrap();
             assert_eq!(found, is_fixed, "{mode:o} {owner}");
+            // Who may create files in a directory decides what is there.
+            let is_guarded = is_fixed && mode & 0o022 == 0;
+            assert_eq!(
+                is_ours(&dir.join("a/none/x")),
+                is_guarded,
+                "{mode:o} {owner}"
+            );
+            assert_eq!(is_ours(&dir.join("a/b")), is_fixed, "{mode:o} {owner}");
+            assert_eq!(is_ours(&dir.join("a")), is_guarded, "{mode:o} {owner}");
         }
+        set(0o755, 0);
+        symlink("none", dir.join("a/dangling")).unwrap();
+        std::fs::write(dir.join("a/theirs"), "").unwrap();
+        std::os::unix::fs::chown(dir.join("a/theirs"), Some(4711), None).unwrap();
+        for wrong in ["a/dangling", "a/dangling/x", "a/theirs", "a/theirs/x"] {
+            assert!(!is_ours(&dir.join(wrong)), "{wrong}");
+        }
+        assert!(is_ours(Path::new("/dev/null")) && is_ours(Path::new("/")));
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

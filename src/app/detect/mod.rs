@@ -4,7 +4,6 @@ mod front_controller;
 mod packages;
 
 use std::fmt::{self, Display, Formatter};
-use std::io::Read;
 use std::path::Path;
 
 /// An application as its files show it.
@@ -136,12 +135,7 @@ fn wordpress_version(root: &Path) -> Option<String> {
 /// A text file, unless it is too large to be one of those that are looked at here.
 fn read(path: &Path) -> Option<String> {
     const LARGEST: u64 = 16 << 20;
-    if !path.is_file() {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).ok()?;
-    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
+    let bytes = surus_sys::regular_file::read(path, LARGEST).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -32,7 +32,7 @@ pub fn read(project: &Path) -> Result<Option<Settings>> {
         return Ok(None);
     };
     let mut text = String::new();
-    let opened = std::fs::File::open(&file)
+    let opened = surus_sys::regular_file::open(&file)
         .and_then(|mut opened| opened.read_to_string(&mut text).map(|_| opened))
         .with_context(|| format!("cannot read {}", file.display()))?;
     let variable = |name: &str| std::env::var(name).ok();

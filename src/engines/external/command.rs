@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use surus_sys::process::{self, Orphan, User};
 
 use super::runtime_dir::{OwnDir, RuntimeDir};
-use super::{ProgramKind, Spec, file_names, fpm_master};
+use super::{ProgramKind, Spec, file_names, fpm_master, fpm_trust};
 use crate::launcher::{Child, Launcher, Role};
 
 /// Starts PHP.
@@ -98,6 +98,8 @@ pub struct Starter {
     /// here would accept connections for a php-fpm that has exited.
     listeners: Mutex<Vec<OwnedFd>>,
     is_unprivileged: bool,
+    /// Whether it starts as root, and gives up root by itself.
+    is_roots: bool,
     /// What `roadrunner` runs.
     worker: Option<WorkerScript>,
 }
@@ -115,10 +117,13 @@ impl Starter {
         let mut env = environment(spec);
         // An empty name means PHP's compiled-in directory. Surus's own variable applies, as for
         // surus-php.
-        let mut scanned = scanned(&env).unwrap_or_default();
-        scanned.push(":");
-        scanned.push(home.ini());
+        let scanned = scanned(&env).unwrap_or_default();
+        let named = std::env::split_paths(&scanned).map(absolute);
+        let scanned = std::env::join_paths(named.chain([home.ini()]))?;
         env.insert(SCANNED.into(), scanned);
+        if let Some(named) = env.get_mut(OsStr::new("PHPRC")) {
+            *named = absolute(PathBuf::from(&*named)).into();
+        }
         // php -S would fork worker processes that Surus does not know.
         env.remove(OsStr::new("PHP_CLI_SERVER_WORKERS"));
         if spec.way == ProgramKind::RoadRunner {
@@ -127,9 +132,9 @@ impl Starter {
         }
         if let Some(file) = &spec.ini_file {
             // PHP itself would silently continue without the file.
-            std::fs::File::open(file)
+            surus_sys::regular_file::open(file)
                 .with_context(|| format!("cannot read {} (engine.ini_file)", file.display()))?;
-            env.insert("PHPRC".into(), file.into());
+            env.insert("PHPRC".into(), absolute(file.clone()).into());
         }
         let worker = match &spec.roadrunner {
             None => None,
@@ -151,6 +156,7 @@ impl Starter {
             user,
             env,
             is_unprivileged: !listeners.is_empty(),
+            is_roots: fpm_master::is_roots(spec),
             listeners: Mutex::new(listeners),
             home: home.path(""),
         })
@@ -227,6 +233,9 @@ impl Starter {
             }
             (way, role) => bail!("engine {way:?} does not support role {role:?}"),
         }
+        if self.is_roots {
+            command.current_dir(fpm_trust::DIRECTORY);
+        }
         let [stdin, stdout, stderr] = stdio;
         command.stdin(stdin).stdout(stdout).stderr(stderr);
         let driver = inputs.driver.into_iter().flatten();
@@ -284,6 +293,11 @@ pub fn groups(user: &User) -> anyhow::Result<Vec<u32>> {
 /// An empty input.
 pub fn nothing() -> io::Result<OwnedFd> {
     Ok(std::fs::File::open("/dev/null")?.into())
+}
+
+/// A path that means the same in every directory; an empty one stays empty.
+fn absolute(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
 }
 
 /// Directories with ini files, separated by colons (PHP manual, "The configuration file").

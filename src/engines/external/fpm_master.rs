@@ -22,11 +22,11 @@ pub fn socket(index: usize) -> String {
 }
 
 /// Whether php-fpm's master process gives up root before it starts. php-fpm reads its settings as
-/// root otherwise, and so runs what they name. Its processes are then dumpable, so that scripts can
-/// read the memory of others of the same user.
+/// root otherwise, and so runs, reads and writes what they name. Its processes are then dumpable,
+/// so that scripts can read the memory of others of the same user.
 pub fn is_unprivileged(spec: &Spec) -> bool {
     let is_other = spec.user.as_ref().is_some_and(|user| user.uid != 0);
-    is_other && (spec.is_replaceable || names_code(spec))
+    is_other && (spec.is_replaceable || spec.names_foreign_files)
 }
 
 /// Whether php-fpm's master process is root, and only its children are PHP's user's.
@@ -59,28 +59,6 @@ pub fn carriers(spec: &Spec) -> impl Iterator<Item = (OsString, OsString)> {
     values.map(|(index, value)| (carrier(index).into(), value.into()))
 }
 
-/// Whether the pool's settings or variables name files from which php-fpm's master process takes
-/// code or settings. PHP's user may be able to change those files, or what they name.
-fn names_code(spec: &Spec) -> bool {
-    const LOADS: [&str; 4] = [
-        "extension_dir",
-        "ffi.preload",
-        "opcache.preload",
-        "opcache.preload_user",
-    ];
-    // PHP, the dynamic loader, the C library and OpenSSL read such variables when they start.
-    const READS: [&str; 7] = [
-        "PHP", "LD_", "GCONV_", "GLIBC_", "MALLOC_", "LOCPATH", "OPENSSL_",
-    ];
-    let loads = |(name, value): &(String, String)| {
-        let is_library = ["extension", "zend_extension"].contains(&name.as_str());
-        // PHP looks for a bare name in its own directory.
-        LOADS.contains(&name.as_str()) || (is_library && value.contains('/'))
-    };
-    let reads = |name: &String| READS.iter().any(|begin| name.starts_with(begin));
-    spec.ini.iter().any(loads) || spec.env.keys().any(reads)
-}
-
 /// The sockets of a php-fpm that may not create them, in the order of the pools.
 pub fn listeners(spec: &Spec, home: &OwnDir) -> anyhow::Result<Vec<OwnedFd>> {
     let listen = |index| {
@@ -96,8 +74,8 @@ pub fn listeners(spec: &Spec, home: &OwnDir) -> anyhow::Result<Vec<OwnedFd>> {
     if spec.address.is_none() && !spec.is_replaceable && is_unprivileged(spec) {
         info!(
             pool = spec.name,
-            "the configuration names code or ini files for php-fpm ([php], [env]); its master \
-             process runs as PHP's user"
+            "the configuration names code, ini files or files that are not root's for php-fpm \
+             ([php], [env]); its master process runs as PHP's user"
         );
     }
     match spec.address {

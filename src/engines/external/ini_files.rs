@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use surus_sys::privileges::{self, Identity};
 use surus_sys::process::{self, Orphan, User};
+use surus_sys::regular_file;
 
 use super::{ProgramKind, Spec, command, fpm_master};
 
@@ -107,7 +108,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn open(&self, file: &Path, setting: &str) -> anyhow::Result<()> {
-        self.does(|| std::fs::File::open(file).map(drop), file, setting)
+        self.does(|| regular_file::open(file).map(drop), file, setting)
     }
 
     /// Opens the ini files of a directory.
@@ -119,7 +120,13 @@ impl Reader<'_> {
         for entry in std::fs::read_dir(directory)? {
             let file = entry?.path();
             if file.extension().is_some_and(|extension| extension == "ini") {
-                self.open(&file, "")?;
+                // PHP skips what is not a regular file.
+                let read = || match file.metadata() {
+                    Ok(found) if !found.is_file() => Ok(()),
+                    Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                    _ => regular_file::open(&file).map(drop),
+                };
+                self.does(read, &file, "")?;
             }
         }
         Ok(())

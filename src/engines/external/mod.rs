@@ -11,6 +11,7 @@ mod exchange;
 mod file_names;
 mod fpm;
 mod fpm_master;
+mod fpm_trust;
 pub(super) mod furnish;
 pub mod ini_files;
 mod process;
@@ -36,6 +37,7 @@ use tracing::{error, info};
 
 pub use command::find;
 pub use connection::Address;
+pub use fpm_trust::names_foreign_files;
 
 use crate::engine::{Engine, Pending, Prepared, Report};
 use crate::engines::queue::{Bounds, Permit, Queue};
@@ -80,6 +82,9 @@ pub struct Spec {
     pub user: Option<User>,
     /// See [`Settings`](crate::engines::Settings::is_replaceable).
     pub is_replaceable: bool,
+    /// Whether the settings name files that PHP's user decides. Determined once, because that user
+    /// can change files later.
+    pub names_foreign_files: bool,
     pub ini_file: Option<PathBuf>,
     pub ini: Vec<(String, String)>,
     pub clear_env: bool,

@@ -67,6 +67,7 @@ pub fn of(wait_status: i32, killed: Option<Killed>) -> ExitReason {
         Some(109) => ("pcre_refresh", true),
         Some(120) => ("no_descriptors", false),
         Some(121) => ("script_returned", true),
+        Some(122) => ("priority_changed", true),
         Some(_) => ("unexpected_exit", false),
         None => match killed {
             Some(Killed::Timeout) => ("timeout", false),

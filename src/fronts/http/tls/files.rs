@@ -1,13 +1,13 @@
 //! Reads the PEM files of certificates and keys. In a server that root has started, the keeper does
 //! so and hands the result to the front end, whose user may not read the keys.
 
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
+use surus_sys::regular_file;
 
 use super::Settings;
 
@@ -72,13 +72,8 @@ impl PemFile {
     fn read(path: &Path, setting: &'static str) -> anyhow::Result<PemFile> {
         let name = || format!("{} ({setting})", path.display());
         let cannot = || format!("cannot read {}", name());
-        let found = path.metadata().with_context(cannot)?;
-        // Opening a pipe would wait for a writer.
-        if !found.is_file() {
-            bail!("{} is not a regular file; name a PEM file", name());
-        }
         let mut bytes = Vec::new();
-        let file = File::open(path).with_context(cannot)?;
+        let file = regular_file::open(path).with_context(cannot)?;
         let mode = file.metadata().with_context(cannot)?.mode();
         let mut limited = file.take(MOST_BYTES + 1);
         limited.read_to_end(&mut bytes).with_context(cannot)?;
@@ -152,7 +147,7 @@ mod tests {
         };
         let missing = read(&file);
         assert!(missing.starts_with(&format!("cannot read {} (tls.key): ", file.display())));
-        assert!(read(dir.path()).contains("(tls.key) is not a regular file"));
+        assert!(read(dir.path()).contains("(tls.key): it is not a regular file"));
         std::fs::write(&file, b"\x30\x82").unwrap();
         assert!(read(&file).contains("openssl pkey -inform DER"));
         std::fs::write(&file, vec![b'-'; (1 << 20) + 1]).unwrap();
