@@ -1,4 +1,4 @@
-//! Can every event that is read as a batch be taken apart into events of one record?
+//! Fuzzes batches: every event that is read as a batch comes apart into events of one record.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Does any header block of a script become something that HTTP cannot carry?
+//! Fuzzes the header block of a script: nothing becomes what HTTP cannot carry.
 
 #![no_main]
 

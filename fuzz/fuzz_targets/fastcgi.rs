@@ -1,4 +1,4 @@
-//! Does any stream of bytes make the record decoder panic, or give more than it got?
+//! Fuzzes the record decoder with streams of bytes: no panic, no more bytes than it got.
 
 #![no_main]
 

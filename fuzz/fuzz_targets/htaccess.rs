@@ -1,4 +1,4 @@
-//! Is any `.htaccess` file read without a panic, and its problems on lines that it has?
+//! Fuzzes the reader of `.htaccess`: no panic, and problems only on lines that exist.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Does any stream of bytes make the load generator's response reader panic, claim more bytes than
-//! it got, or find another response if it comes in other pieces?
+//! Fuzzes the load generator's response reader: no panic, no more bytes than it got, and the same
+//! response however it is cut into pieces.
 
 #![no_main]
 

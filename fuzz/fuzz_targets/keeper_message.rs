@@ -1,5 +1,5 @@
-//! Is what a compromised front sends to the keeper, and to the opener, either one of their messages
-//! or refused?
+//! Fuzzes what a compromised front end sends to the keeper and to the opener: it is one of their
+//! messages, or rejected.
 
 #![no_main]
 

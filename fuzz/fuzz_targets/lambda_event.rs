@@ -1,5 +1,5 @@
-//! Does any event become a request that PHP could not be given, and is any answer to it JSON that
-//! says what was answered?
+//! Fuzzes events of Lambda: no event becomes a request that PHP cannot be given, and every answer
+//! to it is JSON that says what was answered.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Does any form make the parser of multipart bodies panic or invent bytes?
+//! Fuzzes the parser of multipart bodies: no panic, no invented bytes.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Does any beginning of a connection make the PROXY header's length or completeness a lie?
+//! Fuzzes the PROXY header: its length and completeness are those of the connection's first bytes.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Does any path leave the document root before a file is even looked at?
+//! Fuzzes URL paths: none leaves the document root.
 
 #![no_main]
 

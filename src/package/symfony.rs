@@ -41,8 +41,8 @@ pub fn set_environment(env: &mut toml::Table) {
     }
 }
 
-/// Adds the cache that the package's PHP created below `root`, a path without links, and returns its
-/// number of files.
+/// Adds the cache that the package's PHP created below `root`, a path without links, and returns
+/// its number of files.
 pub fn add(root: &Path, files: &mut Files) -> anyhow::Result<usize> {
     debug_assert!(WARMED.starts_with(OURS));
     let from = root.join(CACHE.trim_start_matches('/'));
