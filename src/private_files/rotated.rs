@@ -2,10 +2,17 @@
 
 /// Patterns for rotated, renamed and compressed files of these names: with a number or date (`.1`,
 /// `-20260101`), `old` or `bak`, or the ending of a compressed file or archive (`.gz`, `.tar.gz`,
-/// `.7z`, `.bz2`, `.lz4`, `.lzma`, `.zst`, `.zip`, `.rar` and the like), except for `.html`.
+/// `.7z`, `.bz2`, `.lz4`, `.lzma`, `.zst`, `.zip`, `.rar` and the like), except for `.html`. With
+/// `also` in front, for these names as well.
 macro_rules! rotated {
+    (also $($name:literal),*) => {
+        rotated!(@list [$($name,)*] $($name),*)
+    };
     ($($name:literal),*) => {
-        &[$(
+        rotated!(@list [] $($name),*)
+    };
+    (@list [$($plain:literal,)*] $($name:literal),*) => {
+        &[$($plain,)* $(
             concat!($name, "[-._][0-9]*"),
             concat!($name, "[-._]old*"),
             concat!($name, "[-._]bak*"),
