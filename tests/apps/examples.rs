@@ -124,21 +124,5 @@ pub fn laravel_without_libraries() -> Site {
         "/usr/share/php/Illuminate/autoload.php",
         "php-laravel-framework",
     );
-    let parts = [
-        "app",
-        "bootstrap/app.php",
-        "composer.json",
-        "config",
-        "public",
-        "resources",
-        "routes",
-        "surus.toml",
-        "worker.php",
-    ];
-    parts
-        .iter()
-        .fold(Site::new(), |site, part| {
-            site.copy(&example("laravel").join(part), part)
-        })
-        .directory("bootstrap/cache")
+    Site::laravel(&["public", "surus.toml", "worker.php"])
 }

@@ -166,20 +166,7 @@ fn laravel_jobs_run_and_failed_ones_are_reported() {
         "/usr/share/php/Illuminate/autoload.php",
         "php-laravel-framework",
     );
-    let parts = [
-        "app",
-        "bootstrap/app.php",
-        "composer.json",
-        "config",
-        "resources",
-        "routes",
-    ];
-    let site = parts
-        .iter()
-        .fold(Site::new(), |site, part| {
-            site.copy(&example("laravel").join(part), part)
-        })
-        .directory("bootstrap/cache")
+    let site = Site::laravel(&[])
         .replace(
             "config/app.php",
             "Illuminate\\Pipeline",

@@ -127,6 +127,25 @@ impl Site {
         self
     }
 
+    /// A site with the Laravel example, and with `more` of its files and trees.
+    pub fn laravel(more: &[&str]) -> Site {
+        let parts = [
+            "app",
+            "bootstrap/app.php",
+            "composer.json",
+            "config",
+            "resources",
+            "routes",
+        ];
+        parts
+            .iter()
+            .chain(more)
+            .fold(Site::new(), |site, part| {
+                site.copy(&example("laravel").join(part), part)
+            })
+            .directory("bootstrap/cache")
+    }
+
     pub fn write(self, path: &str, text: &str) -> Site {
         let path = self.www().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

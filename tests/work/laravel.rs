@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::site::{Site, example, extension, framework, installed};
+use super::site::{Site, extension, framework, installed};
 use super::table::Table;
 use super::work::{Work, notes};
 use crate::common::php::cli;
@@ -133,20 +133,7 @@ pub struct Laravel {
 
 impl Laravel {
     pub fn new(libraries: &Path) -> Laravel {
-        let parts = [
-            "app",
-            "bootstrap/app.php",
-            "composer.json",
-            "config",
-            "resources",
-            "routes",
-        ];
-        let site = parts
-            .iter()
-            .fold(Site::new(), |site, part| {
-                site.copy(&example("laravel").join(part), part)
-            })
-            .directory("bootstrap/cache")
+        let site = Site::laravel(&[])
             .directory("public")
             .replace(
                 "config/app.php",

@@ -233,7 +233,7 @@ fn failed_laravel_job_is_retried_by_laravel() {
         );
         let before = failed(site, &work);
         said(site, &work, &["work", "retry", "--all"]);
-        // It fails again, and Laravel records it anew.
+        // It fails again, and Laravel records it again.
         let runs = || {
             let notes = laravel.notes();
             notes

@@ -65,7 +65,7 @@ pub fn is_ours(path: &Path) -> bool {
             Ok((found, is_fixed)) => {
                 return is_fixed && fstat(&found).is_ok_and(|found| is_guarded(&found));
             }
-            // A link that leads to a missing file is none of ours.
+            // A link to a missing file is not trusted: another user may create that file.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !existing.is_symlink() => {}
             Err(_) => return false,
         }

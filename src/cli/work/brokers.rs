@@ -31,7 +31,7 @@ pub struct Brokers {
     servers: HashMap<String, Arc<Server>>,
 }
 
-/// A queue whose broker is to be opened.
+/// A queue whose broker Surus opens.
 struct Wanted<'a> {
     queue: &'a Queue,
     /// The application, if the queue is in its own connection.
