@@ -8,12 +8,13 @@ mod overload;
 mod php_ini;
 mod queue;
 mod response_spool;
+pub mod surus_php;
 pub mod unbooted;
 mod warmup;
 pub mod workers;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -270,7 +271,7 @@ pub fn plan(
     let spec = Spec {
         name,
         engine: entry.name,
-        program: find_program(settings.surus_php.as_deref())?,
+        program: surus_php::find(settings.surus_php.as_deref())?,
         loader: loader.transpose()?,
         workers: process_count(entry, settings)?,
         script: entry.boots_script.then_some(script),
@@ -360,7 +361,7 @@ pub async fn boot_plan(
 /// The PHP program of an engine.
 pub fn program_of(entry: &Entry, settings: &Settings) -> anyhow::Result<PathBuf> {
     match entry.runs {
-        Runs::SurusPhp => find_program(settings.surus_php.as_deref()),
+        Runs::SurusPhp => surus_php::find(settings.surus_php.as_deref()),
         Runs::External(way) => find_external(way, settings),
     }
 }
@@ -462,48 +463,6 @@ pub fn find_user(settings: &Settings) -> anyhow::Result<Option<User>> {
         )
     })?;
     Ok(Some(found))
-}
-
-/// Finds `surus-php8.x`: the configured one, or the newest in the directory of `surus`, in
-/// `../libexec`, in `../libexec/surus` or in `..`.
-pub fn find_program(configured: Option<&Path>) -> anyhow::Result<PathBuf> {
-    if let Some(program) = configured {
-        return external::command::find_configured(program, "engine.surus_php");
-    }
-    let us =
-        std::env::current_exe().context("cannot determine the path of the surus executable")?;
-    let beside = us.parent().unwrap_or(Path::new("/"));
-    let places = [
-        beside.to_path_buf(),
-        beside.join("../libexec"),
-        beside.join("../libexec/surus"),
-        beside.join(".."),
-    ];
-    let mut found: Vec<(u32, PathBuf)> = Vec::new();
-    for place in &places {
-        for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let minor = name
-                .to_str()
-                .and_then(|name| name.strip_prefix("surus-php8."))
-                .and_then(|minor| minor.parse().ok());
-            if let Some(minor) = minor {
-                found.push((minor, entry.path()));
-            }
-        }
-    }
-    found.sort();
-    found.pop().map(|(_, path)| path).with_context(|| {
-        format!(
-            "surus-php8.x not found in {}; build it (cargo build --release) or name it in \
-             engine.surus_php",
-            places
-                .iter()
-                .map(|place| place.display().to_string())
-                .collect::<Vec<_>>()
-                .join(", ")
-        )
-    })
 }
 
 /// Deserializes an optional number of workers.

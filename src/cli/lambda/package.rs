@@ -100,7 +100,7 @@ impl Dockerfile {
     /// Refuses to replace a Dockerfile that differs from the generated one.
     fn new(args: &Args, project: &Path, config: &Config, zip: &Path) -> anyhow::Result<Dockerfile> {
         let path = zip.with_file_name("Dockerfile");
-        let program = engines::find_program(config.engine.surus_php.as_deref())?;
+        let program = engines::surus_php::find(config.engine.surus_php.as_deref())?;
         let wanted = extensions::wanted(project, &asked(args, config))?;
         let text = dockerfile::of(&program, &wanted)?;
         match std::fs::read_to_string(&path) {
@@ -202,7 +202,7 @@ async fn ask_php(project: &Path, config: &Config) -> anyhow::Result<Php> {
         config.engine.user = None;
         config.engine.group = None;
     }
-    let program = engines::find_program(config.engine.surus_php.as_deref())?;
+    let program = engines::surus_php::find(config.engine.surus_php.as_deref())?;
     let asked = PoolConfig {
         name: entry.name,
         entry,

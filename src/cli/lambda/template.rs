@@ -152,7 +152,7 @@ fn name_of(project: &Path) -> String {
 }
 
 fn image(args: &Args, project: &Path, config: &Config) -> anyhow::Result<String> {
-    let program = engines::find_program(config.engine.surus_php.as_deref())?;
+    let program = engines::surus_php::find(config.engine.surus_php.as_deref())?;
     let mut asked = config.package.extensions.clone();
     asked.extend(args.extensions.iter().cloned());
     dockerfile::of(&program, &extensions::wanted(project, &asked)?)
