@@ -59,7 +59,15 @@ pub fn ask(
 pub fn ask_work(project: &Project, method: Method, path: &str) -> anyhow::Result<String> {
     let directory = project.directory()?;
     let address = work_address(&directory, &project.load()?.config);
-    let (status, text) = super::block_on(admin::ask(&address, &directory, method, path))?;
+    let asked = super::block_on(admin::ask(&address, &directory, method, path));
+    let (status, text) = match asked {
+        Err(error) if is_absent(&error) => bail!(
+            "no running surus answers at {address}; start `surus work {}`, and run this command as \
+             the same user",
+            directory.display()
+        ),
+        asked => asked?,
+    };
     if !status.is_success() {
         bail!("{}", text.trim_end());
     }

@@ -1,5 +1,6 @@
 //! Connections to a Redis or Valkey server.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -133,7 +134,7 @@ impl Link {
         let opening = self
             .client
             .get_multiplexed_async_connection_with_config(&config);
-        let connection = opening.await?;
+        let connection = opening.await.map_err(once)?;
         *open = Some(connection.clone());
         Ok(connection)
     }
@@ -144,7 +145,15 @@ impl Link {
         if answer.is_err() {
             *self.open.lock().await = None;
         }
-        Ok(answer?)
+        answer.map_err(once)
+    }
+}
+
+/// The text of an error already contains its cause, which would be printed twice.
+fn once(error: RedisError) -> anyhow::Error {
+    match error.source() {
+        Some(_) => anyhow!("{error}"),
+        None => error.into(),
     }
 }
 
@@ -152,6 +161,14 @@ impl Link {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn cause_of_an_error_is_named_once() {
+        let link = Link::new(Client::open("redis://127.0.0.1:1/").unwrap());
+        let answer = link.command::<String>(&redis::cmd("PING")).await;
+        let text = format!("{:#}", answer.unwrap_err());
+        assert_eq!(text.matches("refused").count(), 1, "{text}");
+    }
 
     #[test]
     fn old_server_and_cluster_are_refused() {
