@@ -17,7 +17,7 @@ help: ## Say what there is to make
 .PHONY: setup
 setup: ## Install everything that building, serving and testing need
 	scripts/install serve test extensions
-	$(MAKE) --no-print-directory $(TARGET)/tools/h2spec $(LINT)/cfn-lint
+	$(MAKE) --no-print-directory $(TARGET)/tools/h2spec $(TARGET)/tools/pebble $(LINT)/cfn-lint
 
 # What reads templates as AWS, Terraform and Docker do.
 LINT := $(TARGET)/tools/lint/bin
@@ -29,6 +29,11 @@ $(LINT)/cfn-lint:
 $(TARGET)/tools/h2spec: tests/http/h2spec/go.mod
 	command -v go >/dev/null || scripts/install go
 	cd tests/http/h2spec && go build -o $@ github.com/summerwind/h2spec/cmd/h2spec
+
+# An authority for certificates.
+$(TARGET)/tools/pebble: tests/http/tls/acme/pebble/go.mod
+	command -v go >/dev/null || scripts/install go
+	go=$$(scripts/new-go 1.24.2) && cd tests/http/tls/acme/pebble && "$$go" build -o $@ github.com/letsencrypt/pebble/v2/cmd/pebble
 
 .PHONY: build
 build: ## Build surus and surus-php for production
@@ -47,8 +52,8 @@ serve: build ## Serve the demo application at http://127.0.0.1:8080
 test: setup static ## Run all tests
 	scripts/php-source
 	scripts/elasticmq
-	scripts/frameworks laravel10 symfony5 symfony7 wordpress6
-	python3 -m unittest --quiet tests/php/stock/cli_driver.py
+	scripts/frameworks laravel10 messenger5 messenger7 symfony5 symfony7 wordpress6
+	python3 -m unittest --quiet tests/php/external/cli_driver.py
 	cargo test --workspace --lib --bins --tests
 
 .PHONY: test-queue
@@ -147,7 +152,7 @@ check-features: ## Check that surus compiles without warnings without its option
 # The tests that lead through all of sapi/. Without leak detection: PHP leaves its memory to the end of the process.
 
 .PHONY: test-sanitized
-test-sanitized: ## Test with surus-php under AddressSanitizer and UBSan
+test-sanitized: ## Test with surus-php under AddressSanitizer and UBSan; minutes
 	scripts/install serve
 	SURUS_SANITIZE=address,undefined CARGO_TARGET_DIR=$(TARGET)/sanitized cargo build -p surus-php
 	export SURUS_ENGINE_SURUS_PHP="$$(echo $(TARGET)/sanitized/debug/surus-php8.?)" ASAN_OPTIONS=detect_leaks=0 \
@@ -163,6 +168,17 @@ fuzz: $(LINT)/cargo-fuzz ## Fuzz each parser for 20 seconds, or FUZZ_SECONDS; or
 	scripts/install fuzz
 	set -e; export RUSTC_BOOTSTRAP=1; for target in $(FUZZ_TARGETS); do \
 		$< run $$target -- -max_total_time=$(FUZZ_SECONDS); done
+
+.PHONY: deb
+deb: build ## Build Debian packages of surus and surus-php in target/deb, for the release and the PHP of this system
+	scripts/deb $(TARGET)/release/surus $(TARGET)/release/surus-php8.? $(TARGET)/deb
+
+.PHONY: try-deb
+try-deb: ## Install packages of the debug build in a Debian of this release below target/, serve, and purge them; needs root, 1 GB
+	scripts/install serve debootstrap
+	cargo build --workspace
+	scripts/deb $(TARGET)/debug/surus $(TARGET)/debug/surus-php8.? $(TARGET)/deb-debug
+	scripts/try-deb "$$(. /etc/os-release && echo $$VERSION_CODENAME)" $(TARGET)/deb-debug
 
 # A surus without any library, for containers that have none. PHP stays what the distribution has.
 MUSL := $(shell uname -m)-unknown-linux-musl

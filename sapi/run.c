@@ -38,6 +38,7 @@
 #include "ipc/rings.h"
 #include "master/inherited.h"
 #include "master/supervisor.h"
+#include "php/boot_files.h"
 #include "php/direct_binding.h"
 #include "php/execution_time.h"
 #include "php/ini_files.h"
@@ -60,7 +61,7 @@ static bool create_state(void)
 	return surus_process_create() && surus_syscall_gate_create() && surus_request_create() &&
 	        surus_inbox_create() &&
 	       surus_outbox_create() && surus_execution_time_create() && surus_random_create() &&
-	       surus_syscall_watch_create() &&
+	       surus_syscall_watch_create() && surus_boot_files_create() &&
 	       surus_master_prepare();
 }
 
@@ -89,7 +90,7 @@ int surus_master_run(const char *program)
 	if (!surus_drop_privileges()) {
 		return SURUS_EXIT_SETUP_FAILED;
 	}
-	if (!surus_profile_open(started)) {
+	if (!surus_startup_trace_open(started)) {
 		return 71;
 	}
 	if (!surus_scoreboard_open(SURUS_FD_SCOREBOARD)) {
@@ -119,7 +120,7 @@ int surus_master_run(const char *program)
 
 	if (surus_settings.direct_binding) {
 		surus_direct_binding_apply();
-		surus_profile_mark("direct binding");
+		surus_startup_trace_mark("direct binding");
 	}
 	surus_master_php_starting();
 	if (surus_settings.engine == SURUS_REWIND) {
@@ -133,7 +134,7 @@ int surus_master_run(const char *program)
 		return 70;
 	}
 	surus_master_php_started();
-	surus_profile_mark("reported");
+	surus_startup_trace_mark("reported");
 	if ((surus_engine_boots_in_prototype() &&
 	     (!surus_kernel_prepare() || !surus_pcre_cache_create())) ||
 	    (surus_settings.engine == SURUS_REWIND && !surus_rewind_start())) {
@@ -151,7 +152,7 @@ int surus_master_run(const char *program)
 		surus_set_environment();
 		return surus_boot_run();
 	}
-	if (surus_master_serve()) {
+	if (surus_master_serve("")) {
 		run_worker();
 	}
 	surus_php_shutdown();

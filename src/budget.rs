@@ -77,7 +77,7 @@ impl Budget {
         }
     }
 
-    /// Whether so many bytes would fit now.
+    /// Whether this number of bytes would fit now.
     pub fn has_room(&self, bytes: u64) -> bool {
         self.fits(self.used(), bytes)
     }
@@ -108,7 +108,7 @@ impl Budget {
     }
 }
 
-/// Bytes taken from a budget, given back when dropped.
+/// Bytes taken from a budget, released when dropped.
 #[derive(Debug)]
 pub struct Reservation {
     budget: &'static Budget,
@@ -130,7 +130,7 @@ impl Reservation {
         grown
     }
 
-    /// Gives back what is more than so many bytes.
+    /// Releases what is more than this number of bytes.
     pub fn shrink_to(&mut self, bytes: u64) {
         self.shrink(self.bytes.saturating_sub(bytes));
     }
@@ -145,37 +145,37 @@ impl Reservation {
     }
 }
 
-/// The same bytes, which keep their part of [`MEMORY`] until the last reference to them is gone.
-pub fn hold(bytes: Bytes, taken: Reservation) -> Bytes {
+/// Charges bytes: they keep their part of [`MEMORY`] until the last reference to them is gone.
+pub fn charge(bytes: Bytes, taken: Reservation) -> Bytes {
     match bytes.is_empty() {
         true => bytes,
-        false => Bytes::from_owner(Held {
+        false => Bytes::from_owner(Charged {
             bytes,
             _taken: taken,
         }),
     }
 }
 
-/// Holds bytes if they fit into [`MEMORY`].
-pub fn try_hold(bytes: Bytes) -> Result<Bytes, Bytes> {
+/// Charges bytes if they fit into [`MEMORY`].
+pub fn try_charge(bytes: Bytes) -> Result<Bytes, Bytes> {
     match MEMORY.try_take(bytes.len() as u64) {
-        Some(taken) => Ok(hold(bytes, taken)),
+        Some(taken) => Ok(charge(bytes, taken)),
         None => Err(bytes),
     }
 }
 
-/// Holds bytes that cannot be refused.
-pub fn hold_anyway(bytes: Bytes) -> Bytes {
+/// Charges bytes that cannot be refused.
+pub fn charge_anyway(bytes: Bytes) -> Bytes {
     let taken = MEMORY.take(bytes.len() as u64);
-    hold(bytes, taken)
+    charge(bytes, taken)
 }
 
-struct Held {
+struct Charged {
     bytes: Bytes,
     _taken: Reservation,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for Charged {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

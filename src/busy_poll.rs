@@ -20,14 +20,14 @@ const PAUSE: RangeInclusive<u64> = 8..=8192;
 
 /// The load while all requests are concurrent, and what each one adds. Each other request subtracts
 /// one.
-const MOST_LOAD: u32 = 256;
+const MAX_LOAD: u32 = 256;
 const LOAD_OF_EACH: u32 = 4;
 
 /// The polling policy of a pool: one for Surus and its workers. Concurrent updates may get lost,
 /// which the estimates tolerate.
 pub struct PollPolicy {
     /// The longest poll; zero disables polling.
-    most: Duration,
+    max: Duration,
     began: Instant,
     /// From a request to its response.
     response: UsualWait,
@@ -58,12 +58,12 @@ pub struct Polls {
 }
 
 impl PollPolicy {
-    pub fn new(most: Duration) -> PollPolicy {
+    pub fn new(max: Duration) -> PollPolicy {
         PollPolicy {
-            most,
+            max,
             began: Instant::now(),
-            response: UsualWait::new(most),
-            request: UsualWait::new(most),
+            response: UsualWait::new(max),
+            request: UsualWait::new(max),
             ended: AtomicU64::new(0),
             workers_poll: AtomicBool::new(false),
             load: AtomicU32::new(0),
@@ -82,13 +82,13 @@ impl PollPolicy {
         }
         let load = self.record_load(is_concurrent);
         let is_pausing = self.is_pausing();
-        let polls_for = |wait: &UsualWait| !is_pausing && wait.is_shorter_than(self.most);
+        let polls_for = |wait: &UsualWait| !is_pausing && wait.is_shorter_than(self.max);
         let workers_poll = load == 0 && polls_for(&self.request);
         self.workers_poll.store(workers_poll, Relaxed);
         Polls {
             for_response: !is_concurrent && polls_for(&self.response),
             for_next_request: match workers_poll {
-                true => self.most,
+                true => self.max,
                 false => Duration::ZERO,
             },
             batches: self.batches.load(Relaxed),
@@ -110,7 +110,7 @@ impl PollPolicy {
     fn record(&self, wait: &UsualWait, took: Duration, has_polled: bool) {
         let wake_ups = match has_polled {
             true => Duration::ZERO,
-            false => self.most * 3 / 4,
+            false => self.max * 3 / 4,
         };
         let took = took.saturating_sub(wake_ups).as_micros();
         wait.record(u64::try_from(took).unwrap_or(u64::MAX));
@@ -121,7 +121,7 @@ impl PollPolicy {
     /// happens.
     pub fn record_preemption(&self, longest: Duration) {
         let pause = self.pause.load(Relaxed);
-        let next = match longest < self.most * 5 {
+        let next = match longest < self.max * 5 {
             true => pause - pause.div_ceil(64),
             false => {
                 self.pause_left.store(pause, Relaxed);
@@ -135,11 +135,11 @@ impl PollPolicy {
     fn record_load(&self, is_concurrent: bool) -> u32 {
         let load = self.load.load(Relaxed);
         let load = match is_concurrent {
-            true => (load + LOAD_OF_EACH).min(MOST_LOAD),
+            true => (load + LOAD_OF_EACH).min(MAX_LOAD),
             false => load.saturating_sub(1),
         };
         self.load.store(load, Relaxed);
-        if load == 0 || load == MOST_LOAD {
+        if load == 0 || load == MAX_LOAD {
             self.batches.store(load > 0, Relaxed);
         }
         load
@@ -167,16 +167,16 @@ struct UsualWait {
 }
 
 impl UsualWait {
-    fn new(most: Duration) -> UsualWait {
-        let long = most.as_micros() as u64 * 10;
+    fn new(max: Duration) -> UsualWait {
+        let long = max.as_micros() as u64 * 10;
         UsualWait {
             usual: AtomicU64::new(long),
             long,
         }
     }
 
-    fn is_shorter_than(&self, most: Duration) -> bool {
-        self.usual.load(Relaxed) < most.as_micros() as u64
+    fn is_shorter_than(&self, max: Duration) -> bool {
+        self.usual.load(Relaxed) < max.as_micros() as u64
     }
 
     fn record(&self, micros: u64) {
@@ -212,7 +212,7 @@ impl<'a> PollLoop<'a> {
 
     /// Whether the poll has used up its time.
     pub fn is_over(&self) -> bool {
-        self.now - self.since > self.policy.most
+        self.now - self.since > self.policy.max
     }
 
     /// Yields to the other threads of this CPU.
@@ -240,7 +240,7 @@ impl Drop for PollLoop<'_> {
 mod tests {
     use super::*;
 
-    const MOST: Duration = Duration::from_micros(100);
+    const MAX: Duration = Duration::from_micros(100);
 
     fn after(policy: &PollPolicy, micros: u64) -> Instant {
         policy.began + Duration::from_micros(micros)
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn surus_polls_only_if_responses_are_usually_quick() {
-        let policy = PollPolicy::new(MOST);
+        let policy = PollPolicy::new(MAX);
         assert!(!polls_for_response(&policy), "nothing is known yet");
         responses(&policy, 100, 50, true);
         assert!(polls_for_response(&policy));
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn parked_wait_is_corrected_by_wakeup_latency() {
         for (took, is_short) in [(105, true), (300, false)] {
-            let policy = PollPolicy::new(MOST);
+            let policy = PollPolicy::new(MAX);
             responses(&policy, 100, took, false);
             assert_eq!(polls_for_response(&policy), is_short, "{took} us");
         }
@@ -302,18 +302,18 @@ mod tests {
 
     #[test]
     fn workers_poll_only_if_the_next_request_usually_comes_soon() {
-        let policy = PollPolicy::new(MOST);
+        let policy = PollPolicy::new(MAX);
         let budget = |gaps: &[u64]| {
             let gaps = gaps.iter().copied().cycle().take(100);
             requests(&policy, gaps).map(|polls| polls.for_next_request)
         };
-        assert_eq!(budget(&[50]), Some(MOST));
+        assert_eq!(budget(&[50]), Some(MAX));
         assert_eq!(budget(&[50, 500]), Some(Duration::ZERO));
     }
 
     #[test]
     fn wake_ups_do_not_keep_workers_from_polling() {
-        let policy = PollPolicy::new(MOST);
+        let policy = PollPolicy::new(MAX);
         let mut gap = 150;
         for _ in 0..200 {
             let polls = requests(&policy, std::iter::once(gap)).expect("one decision");
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn concurrent_requests_end_polling_at_once_and_batching_later() {
-        let policy = PollPolicy::new(MOST);
+        let policy = PollPolicy::new(MAX);
         let one = |is_concurrent| {
             policy.request_ended(policy.began);
             policy.request(policy.began, is_concurrent)
@@ -336,7 +336,7 @@ mod tests {
         for _ in 0..100 {
             one(false);
         }
-        assert_eq!(one(false).for_next_request, MOST);
+        assert_eq!(one(false).for_next_request, MAX);
         let concurrent = one(true);
         assert_eq!(concurrent.for_next_request, Duration::ZERO);
         assert!(!concurrent.batches);
@@ -344,15 +344,15 @@ mod tests {
             one(true);
         }
         assert!(one(true).batches && one(false).batches);
-        for _ in 0..MOST_LOAD {
+        for _ in 0..MAX_LOAD {
             one(false);
         }
-        assert!(!one(false).batches && one(false).for_next_request == MOST);
+        assert!(!one(false).batches && one(false).for_next_request == MAX);
     }
 
     #[test]
     fn lost_time_slice_pauses_polling() {
-        let policy = PollPolicy::new(MOST);
+        let policy = PollPolicy::new(MAX);
         responses(&policy, 100, 0, true);
         let paused = |took: u64| {
             policy.record_preemption(Duration::from_micros(took));

@@ -4,21 +4,69 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 
+use tokio::sync::watch;
+
 use crate::event::{Event, Failure, Response};
 use crate::observe::status::EngineStatus;
 
 /// A future that an [`Engine`] returns; boxed, because the engine is chosen at start-up.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// Runs a request in a version of the application that does not serve yet.
+type Ask = Box<dyn Fn(Box<Event>) -> Answer + Send + Sync>;
+type Answer = Pending<'static, Result<Response, Failure>>;
+
 /// A booted new version of the application, ready to take over. Dropping it ends its processes.
-pub struct Prepared(pub Box<dyn FnOnce() -> anyhow::Result<()> + Send>);
+pub struct Prepared {
+    switch: Box<dyn FnOnce() -> anyhow::Result<()> + Send + Sync>,
+    ask: Option<Ask>,
+}
 
 impl Prepared {
+    /// `switch` makes the new version the one that serves.
+    pub fn new(switch: impl FnOnce() -> anyhow::Result<()> + Send + Sync + 'static) -> Prepared {
+        Prepared {
+            switch: Box::new(switch),
+            ask: None,
+        }
+    }
+
+    /// `ask` runs a request in the new version.
+    pub fn with_ask(self, ask: impl Fn(Box<Event>) -> Answer + Send + Sync + 'static) -> Prepared {
+        Prepared {
+            ask: Some(Box::new(ask)),
+            ..self
+        }
+    }
+
+    /// Runs a request in the new version, before the change over. Not all engines can.
+    pub async fn handle(&self, event: Box<Event>) -> Result<Response, Failure> {
+        match &self.ask {
+            Some(ask) => ask(event).await,
+            None => Err(Failure::Busy(
+                "this engine cannot be asked before it serves",
+            )),
+        }
+    }
+
     /// Sends new requests to the new version; the old one finishes the requests it holds. Fails if
     /// the engine is shutting down.
     pub fn change_over(self) -> anyhow::Result<()> {
-        (self.0)()
+        // Its requests have ended.
+        drop(self.ask);
+        (self.switch)()
     }
+}
+
+/// Something on which the boot depends has changed since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The first file, or what the application has named. Processes of PHP's user have written it.
+    pub what: String,
+    /// Differs if something else changes, too.
+    pub number: u64,
+    /// There was no time since the boot at which nothing had changed.
+    pub is_immediate: bool,
 }
 
 /// PHP's own report: `php`, `php_running`, `ini_file`, `ini_scanned`, `opcache` (`on`, or why not),
@@ -62,6 +110,12 @@ pub trait Engine: Send + Sync {
         Box::pin(async { self.prepare().await?.change_over() })
     }
 
+    /// Returns when a request has led to the discovery that the booted application has changed.
+    /// `_known` is the number of a change that does not count.
+    fn outdated(&self, _known: Option<u64>) -> Pending<'_, Change> {
+        Box::pin(std::future::pending())
+    }
+
     /// Ends every process that has served or would serve requests. Their replacements draw new
     /// random seeds. Needed after the machine has been copied with all its memory. Nothing may be
     /// in flight.
@@ -79,6 +133,12 @@ pub trait Engine: Send + Sync {
 
     /// What PHP reported when it booted.
     fn report(&self) -> Report;
+
+    /// How many events can run at once or soon, where that changes with the load. A caller that
+    /// passes on no more, and as many as it has, makes the pool grow.
+    fn capacity(&self) -> Option<watch::Receiver<usize>> {
+        None
+    }
 
     /// What the workers are doing.
     fn status(&self) -> EngineStatus;

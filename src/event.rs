@@ -241,7 +241,7 @@ pub enum Failure {
     Thrown(String),
     /// The process that held the request exited before it answered.
     #[error("the PHP process exited: {0}")]
-    Died(String),
+    WorkerCrashed(String),
     /// The deadline passed first.
     #[error("no response before the deadline")]
     TimedOut,

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod app;
+#[cfg(any(feature = "secrets", feature = "sqs"))]
+pub mod aws;
 pub mod budget;
 pub mod busy_poll;
 pub mod cli;

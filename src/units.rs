@@ -253,10 +253,10 @@ fn outside<E: de::Error>(
     key: &str,
     value: impl fmt::Display,
     least: impl fmt::Display,
-    most: impl fmt::Display,
+    max: impl fmt::Display,
 ) -> E {
     E::custom(format_args!(
-        "{key} is {value}; it can be from {least} to {most}"
+        "{key} is {value}; it can be from {least} to {max}"
     ))
 }
 

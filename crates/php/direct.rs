@@ -1,6 +1,5 @@
-//! Finds the places where PHP's library calls its own functions, or reads the addresses of its own
-//! variables, through its symbol table; `sapi/php/direct_binding.c` makes them direct. Only a
-//! disassembler can tell instructions from bytes that look like them, so the build script does it.
+//! Finds the calls and addresses in PHP's library that `sapi/php/direct_binding.c` can bind
+//! directly.
 
 use std::fs;
 use std::path::Path;
@@ -10,14 +9,14 @@ use object::{Architecture, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 /// What [`find`] has found in one library.
 pub struct Sites {
-    /// It says that a library is the same, to the byte of its code.
+    /// The build id, which identifies the library's exact code.
     pub build_id: Vec<u8>,
-    /// Of the instructions, from the library's beginning as it is loaded; ascending.
+    /// Offsets of the instructions from the library's load address, ascending.
     pub offsets: Vec<u64>,
 }
 
-/// None: not a library of this kind of machine, or none that says which it is, or its code is not
-/// what a compiler makes.
+/// Returns None for another architecture, without a build id, or if the code cannot be
+/// disassembled.
 pub fn find(library: &Path) -> Option<Sites> {
     let bytes = fs::read(library).ok()?;
     let file = object::File::parse(&*bytes).ok()?;
@@ -59,8 +58,8 @@ pub fn find(library: &Path) -> Option<Sites> {
         if instruction.is_invalid() {
             return None;
         }
-        // Each function that the library names begins where an instruction does: so the two have
-        // not got out of step.
+        // Every exported function must begin at a decoded instruction; otherwise the disassembler
+        // is out of step.
         while let Some(start) = starts.pop_if(|start| *start < instruction.next_ip()) {
             if start != instruction.ip() {
                 return None;

@@ -5,14 +5,14 @@
 
 use libfuzzer_sys::fuzz_target;
 use surus::app::site::file_opener;
-use surus::keeper::message::{Reply, Request};
+use surus::keeper::message::{KeeperReply, KeeperRequest};
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(request) = Request::decode(bytes) {
+    if let Ok(request) = KeeperRequest::decode(bytes) {
         assert_eq!(request.encode(), bytes);
     }
-    if let Ok(reply) = Reply::decode(bytes) {
-        assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+    if let Ok(reply) = KeeperReply::decode(bytes) {
+        assert_eq!(KeeperReply::decode(&reply.encode()), Ok(reply));
     }
     file_opener::is_question(bytes);
 });

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use crate::build;
 use crate::experiment::Experiment;
 use crate::files::Places;
+use crate::fingerprint;
 use crate::length::Size;
 
 /// The experiments of one command.
@@ -20,7 +20,7 @@ pub struct Batch {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Finished {
-    /// A hash of the command and of everything in the lab.
+    /// The command, and a hash of everything that its numbers depend on.
     command: String,
     names: BTreeSet<String>,
 }
@@ -34,12 +34,8 @@ impl Batch {
         is_fresh: bool,
     ) -> anyhow::Result<Batch> {
         let names: Vec<_> = experiments.iter().map(|one| one.name.as_str()).collect();
-        let parts =
-            ["experiments", "contestants", "applications"].map(|part| places.lab.join(part));
-        let mut paths: Vec<_> = parts.iter().filter(|path| path.exists()).collect();
-        paths.push(&places.surus);
-        let paths: Vec<_> = paths.into_iter().map(PathBuf::as_path).collect();
-        let command = format!("{size} {} {}", names.join(" "), build::hash(&paths)?);
+        let hash = fingerprint::of_all(places, experiments)?;
+        let command = format!("{size} {} {hash}", names.join(" "));
         let file = places.work.join(format!("finished-{size}.json"));
         let found = std::fs::read_to_string(&file).ok();
         let found = found.and_then(|text| serde_json::from_str::<Finished>(&text).ok());

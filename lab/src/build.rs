@@ -73,7 +73,7 @@ pub fn run(command: &[String], directory: &Path) -> anyhow::Result<()> {
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        if Instant::now() > deadline || interrupt::came() {
+        if Instant::now() > deadline || interrupt::is_interrupted() {
             let _ = process::kill_group(child.id());
             child.wait()?;
             interrupt::check()?;

@@ -128,7 +128,7 @@ fn all(places: &Places) -> anyhow::Result<Vec<Experiment>> {
 
 fn list(places: &Places) -> anyhow::Result<()> {
     for experiment in all(places)? {
-        let minutes = [Size::Small, Size::Full].map(|size| *experiment.minutes.of(size));
+        let minutes = [Size::Small, Size::Full].map(|size| *experiment.minutes.at(size));
         println!(
             "{:<16} {:>4} min, full {:>4} min  {}",
             experiment.name, minutes[0], minutes[1], experiment.title
@@ -144,7 +144,7 @@ fn check(places: &Places) -> anyhow::Result<()> {
         for load in &experiment.loads {
             let application = experiment.application(load);
             if !application.is_empty() {
-                Application::read(places, application)?.check_words(&Words::of_a_run())?;
+                Application::read(places, application)?.check_words(&Words::for_run())?;
             }
         }
         for entry in &experiment.contestants {
@@ -165,7 +165,7 @@ fn check(places: &Places) -> anyhow::Result<()> {
 
 fn check_entry(places: &Places, entry: &Entry) -> anyhow::Result<()> {
     let manifest = Manifest::read(places, &entry.uses)?;
-    manifest.check_words(&manifest.words(entry, &Words::of_a_run())?)
+    manifest.check_words(&manifest.words(entry, &Words::for_run())?)
 }
 
 fn run_all(places: &Places, run: &Run, results: &Path) -> anyhow::Result<()> {
@@ -192,8 +192,8 @@ fn run_all(places: &Places, run: &Run, results: &Path) -> anyhow::Result<()> {
         }
         eprintln!("{} ({size}): {}", experiment.name, experiment.title);
         let rest = experiments[index..].iter().filter(|one| !batch.has(one));
-        let all: f64 = rest.map(|one| one.minutes.of(size)).sum();
-        let minutes = experiment.minutes.of(size);
+        let all: f64 = rest.map(|one| one.minutes.at(size)).sum();
+        let minutes = experiment.minutes.at(size);
         eprintln!("  about {minutes} min of {all:.1} for everything that is left");
         let began = Instant::now();
         let state = rounds::state_file(places, experiment, size);

@@ -1,14 +1,16 @@
-//! Writes the published results into documents: README's table, and the list in
+//! Writes the published results into documents: README's chart and table, and the list in
 //! `docs/performance.md`. Each has two comments, and what stands between them is replaced.
 
 use std::path::Path;
 
 use anyhow::Context;
 use serde::Deserialize;
-use surus_measure::rounds::median;
+use surus_measure::{MARK, Measured};
 
-use crate::experiment::Experiment;
+use crate::chart;
+use crate::experiment::{Experiment, Load};
 use crate::files::Places;
+use crate::goals;
 use crate::quantity::Quantity;
 use crate::render::newest_results;
 use crate::results::Results;
@@ -41,59 +43,55 @@ pub fn write(places: &Places, experiments: &[Experiment], directory: &Path) -> a
             experiment.title, results.date, results.size, results.command
         );
         if let Some(readme) = &experiment.readme {
-            let text = table(experiment, readme, &results);
+            let title = format!(
+                "Requests/s to {}'s",
+                title(experiment, &readme.contestants[0])
+            );
+            let drawing = chart::draw(&title, &groups(experiment, readme, &results));
+            let file = directory.join(format!("{name}.svg"));
+            std::fs::write(&file, drawing)
+                .with_context(|| format!("cannot write {}", file.display()))?;
+            let text = format!(
+                "![{title}, {}. The table has the numbers.](docs/results/{name}.svg)\n\n",
+                connections(experiment, readme)
+            );
+            let text = text + &table(experiment, readme, &results);
             replace(&places.repository.join("README.md"), "benchmark", &text)?;
         }
     }
     if is_empty {
         return Ok(());
     }
-    replace(
-        &places.repository.join("docs/performance.md"),
-        "results",
-        &list,
-    )
+    let page = places.repository.join("docs/performance.md");
+    replace(&page, "results", &list)?;
+    replace(&page, "goals", &goals::section(experiments, directory)?)
 }
 
 fn table(experiment: &Experiment, readme: &Readme, results: &Results) -> String {
-    let mut shown = experiment.loads.iter();
-    let shown = shown.find(|load| readme.loads.contains(&load.name));
-    let connections = shown.map(|load| load.connections);
-    let mut text = format!(
-        "Requests/s and CPU of all server processes per request, with {} connections: {}, {}; {}; \
-         medians of {} rounds in which all take turns. The load generator runs on the same CPUs. \
-         `sudo {}`\n\n",
-        connections.unwrap_or(0),
-        results.machine,
-        results.date,
-        versions(readme, results).join("; "),
-        results.rounds.len(),
-        results.command
-    );
-    let titles = readme.contestants.iter().map(|name| {
-        let facts = results.contestants.get(name);
-        facts.map_or(name.as_str(), |facts| facts.title.as_str())
-    });
-    text += &format!("| | {} |\n|---|", titles.collect::<Vec<_>>().join(" | "));
+    let titles = readme
+        .contestants
+        .iter()
+        .map(|name| title(experiment, name));
+    let mut text = format!("| | {} |\n|---|", titles.collect::<Vec<_>>().join(" | "));
     text += &"---:|".repeat(readme.contestants.len());
     text.push('\n');
-    let loads = readme.loads.iter();
-    for load in loads.filter_map(|name| experiment.loads.iter().find(|load| load.name == *name)) {
-        let value = |name: &String, quantity| {
-            let samples = results.samples(name, &load.name, quantity);
-            median(&samples.into_iter().flatten().collect::<Vec<_>>())
-        };
+    for load in loads(experiment, readme) {
         let rates = readme.contestants.iter();
-        let rates: Vec<_> = rates.map(|name| value(name, Quantity::Rate)).collect();
-        let best = rates.iter().flatten().copied().fold(0.0, f64::max);
+        let rates: Vec<_> = rates
+            .map(|name| results.median(name, &load.name, Quantity::Rate))
+            .collect();
+        let best = rates.iter().flatten().map(Measured::value);
+        let best = best.fold(0.0, f64::max);
+        // If the load generator limited one of them, the best is unknown.
+        let has_best = !rates.iter().flatten().any(Measured::is_generator_limited);
         let cells = readme.contestants.iter().zip(rates).map(|(name, rate)| {
             let Some(rate) = rate else {
                 return "–".to_string();
             };
-            let cpu = value(name, Quantity::Cpu)
-                .map_or("–".into(), |cpu| Quantity::Cpu.unit().write(cpu));
-            let cell = format!("{} · {cpu}", Quantity::Failed.unit().write(rate));
-            match rate >= best {
+            let cpu = results.median(name, &load.name, Quantity::Cpu);
+            let cpu = cpu.map_or("–".into(), |cpu| cpu.short());
+            let cell = format!("{} · {cpu}", rate.short());
+            match has_best && rate.value() >= best {
                 true => format!("**{cell}**"),
                 false => cell,
             }
@@ -101,7 +99,59 @@ fn table(experiment: &Experiment, readme: &Readme, results: &Results) -> String 
         let cells = cells.collect::<Vec<_>>().join(" | ");
         text += &format!("| {} | {cells} |\n", load.title);
     }
+    let is_limited = |name: &String| {
+        loads(experiment, readme).any(|load| results.is_generator_limited(name, &load.name))
+    };
+    if readme.contestants.iter().any(is_limited) {
+        text += &format!("\n{MARK}: the load generator was the limit; the server can do more.\n");
+    }
+    text += &format!(
+        "\nRequests/s · CPU of all server processes per request, with {}. {}, {}. Medians of {} \
+         rounds in which all take turns; the load generator runs on the same CPUs. {}. \
+         `sudo {}`\n",
+        connections(experiment, readme),
+        results.machine,
+        results.date,
+        results.rounds.len(),
+        versions(readme, results).join("; "),
+        results.command
+    );
     text
+}
+
+/// The chart's groups: one for each load, in each the contestants that were measured.
+fn groups(experiment: &Experiment, readme: &Readme, results: &Results) -> Vec<chart::Group> {
+    let groups = loads(experiment, readme).map(|load| {
+        let bars = readme.contestants.iter().enumerate();
+        let bars = bars.filter_map(|(place, name)| {
+            let rate = results.median(name, &load.name, Quantity::Rate)?;
+            Some((title(experiment, name).to_string(), place, rate))
+        });
+        chart::Group {
+            title: load.title.clone(),
+            bars: bars.collect(),
+        }
+    });
+    groups.collect()
+}
+
+fn loads<'a>(
+    experiment: &'a Experiment,
+    readme: &'a Readme,
+) -> impl Iterator<Item = &'a Load> + 'a {
+    let names = readme.loads.iter();
+    names.filter_map(|name| experiment.loads.iter().find(|load| load.name == *name))
+}
+
+fn connections(experiment: &Experiment, readme: &Readme) -> String {
+    let first = loads(experiment, readme).next();
+    format!("{} connections", first.map_or(0, |load| load.connections))
+}
+
+fn title<'a>(experiment: &'a Experiment, contestant: &'a str) -> &'a str {
+    let mut entries = experiment.contestants.iter();
+    let entry = entries.find(|entry| entry.name == contestant);
+    entry.map_or(contestant, |entry| &entry.title)
 }
 
 /// The versions of the shown contestants, each once.
@@ -110,8 +160,10 @@ fn versions(readme: &Readme, results: &Results) -> Vec<String> {
     for name in &readme.contestants {
         let facts = results.contestants.get(name);
         for version in facts.iter().flat_map(|facts| &facts.versions) {
-            if !all.contains(version) {
-                all.push(version.clone());
+            // As in "nginx version: nginx/1.22.1".
+            let version = version.rsplit("version: ").next().unwrap_or(version);
+            if !all.iter().any(|one| one == version) {
+                all.push(version.to_string());
             }
         }
     }

@@ -9,6 +9,7 @@ use surus_load::{Expectations, Mix, Pace, Plan, Request, Schedule, StatusSet, St
 
 use crate::documents::Readme;
 use crate::files::{Places, read};
+use crate::goals::Goal;
 use crate::length::{BySize, Length, Size};
 use crate::quantity::Quantity;
 
@@ -31,6 +32,12 @@ pub struct Experiment {
     application: Option<String>,
     /// The contestant that the others are compared with.
     pub reference: String,
+    /// More contestants that all are compared with.
+    #[serde(default)]
+    more_references: Vec<String>,
+    /// What the project wants of the numbers.
+    #[serde(default, rename = "goal")]
+    pub goals: Vec<Goal>,
     /// Columns of the report.
     pub columns: Vec<Quantity>,
     pub rounds: BySize<usize>,
@@ -91,6 +98,9 @@ pub struct Load {
     /// The value of `Host`, for applications that answer only by their name.
     pub host: Option<String>,
     pub connections: usize,
+    /// Each connection sends one request and then rests, as long as the load is.
+    #[serde(default)]
+    pub rests: bool,
     /// Requests per second that are due (open loop). Without it, each connection sends its next
     /// request when it has the response to the previous one (closed loop).
     pub rate: Option<f64>,
@@ -124,6 +134,12 @@ impl Experiment {
         Ok(experiment)
     }
 
+    /// The contestants that the others are compared with.
+    pub fn references(&self) -> impl Iterator<Item = &str> {
+        let first = std::iter::once(&self.reference);
+        first.chain(&self.more_references).map(String::as_str)
+    }
+
     /// The contestants' names in their order.
     pub fn names(&self) -> Vec<&str> {
         self.contestants
@@ -154,12 +170,17 @@ impl Experiment {
 
     fn check(&self) -> anyhow::Result<()> {
         let names = self.names();
-        ensure!(
-            names.contains(&self.reference.as_str()),
-            "reference = \"{}\" is no contestant; use one of {}",
-            self.reference,
-            names.join(", ")
-        );
+        let goals = self.goals.iter().flat_map(Goal::contestants);
+        for named in self.references().chain(goals) {
+            ensure!(
+                names.contains(&named),
+                "reference = \"{named}\" is no contestant; use one of {}",
+                names.join(", ")
+            );
+        }
+        for goal in &self.goals {
+            goal.check(&self.loads)?;
+        }
         for (index, name) in names.iter().enumerate() {
             let is_new = !names[..index].contains(name);
             ensure!(
@@ -169,7 +190,7 @@ impl Experiment {
         }
         for size in [Size::Small, Size::Full] {
             ensure!(
-                *self.rounds.of(size) > 0,
+                *self.rounds.at(size) > 0,
                 "rounds.{size} = 0; at least 1 is needed"
             );
         }
@@ -209,6 +230,16 @@ impl Load {
         );
         let timeout_is_valid = self.timeout.is_none_or(|it| it.time().is_some());
         ensure!(timeout_is_valid, "timeout must be a time, as in \"10s\"");
+        let has_rest = self.length.at(Size::Small).time().is_some()
+            && self.length.at(Size::Full).time().is_some();
+        ensure!(
+            !self.rests || has_rest,
+            "a load that rests has a time as its length, as in \"10s\""
+        );
+        ensure!(
+            !self.rests || (self.post.is_none() && self.meanwhile.is_none() && self.keep_alive),
+            "a load that rests has GET requests on kept connections, and nothing meanwhile"
+        );
         let rate_is_valid = self.rate.is_none_or(|rate| rate > 0.0);
         ensure!(
             rate_is_valid,
@@ -230,7 +261,7 @@ impl Load {
             timeout: self.timeout.and_then(Length::time).unwrap_or(plan.timeout),
             concurrency: self.connections,
             pace: schedule.map_or(Pace::Closed, Pace::Open),
-            stop: self.length.of(size).stop(),
+            stop: self.length.at(size).stop(),
             keeps_alive: self.keep_alive,
             expectations: Expectations {
                 body: Some(self.body.clone()),
@@ -292,13 +323,21 @@ impl Load {
         } else {
             "no keep-alive"
         };
+        if self.rests {
+            return format!(
+                "{} connections that have sent GET {} and rest for {}",
+                self.connections,
+                self.path,
+                self.length.at(size)
+            );
+        }
         let method = if self.post.is_some() { "POST" } else { "GET" };
         format!(
             "{method} {}, {} connections, {alive}, {pace}, {} after a warm-up of {}",
             self.path,
             self.connections,
-            self.length.of(size),
-            self.warm_up.of(size)
+            self.length.at(size),
+            self.warm_up.at(size)
         )
     }
 }

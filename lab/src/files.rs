@@ -1,4 +1,4 @@
-//! Reads the lab's TOML files, and says of a wrong one what is wrong, where, and what to write.
+//! Reads TOML files of the lab. The error for a wrong one names mistake, place and remedy.
 
 use std::path::{Path, PathBuf};
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-static CAME: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on, the signals do not end this process: [`check`] tells of them.
+/// Keeps the signals from ending this process. [`check`] reports them.
 pub fn remember() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -33,25 +33,25 @@ async fn first([mut interrupt, mut terminate, mut hangup]: [Signal; 3]) {
         _ = terminate.recv() => {}
         _ = hangup.recv() => {}
     }
-    CAME.store(true, Ordering::Release);
+    INTERRUPTED.store(true, Ordering::Release);
 }
 
-/// Whether one of the signals has come.
-pub fn came() -> bool {
-    CAME.load(Ordering::Acquire)
+/// Whether one of the signals was received.
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Acquire)
 }
 
-/// Fails once one of the signals has come.
+/// Fails once one of the signals was received.
 pub fn check() -> anyhow::Result<()> {
-    if came() {
+    if is_interrupted() {
         bail!("interrupted; the same command continues after the last finished round");
     }
     Ok(())
 }
 
-/// Returns once one of the signals has come.
+/// Returns once one of the signals was received.
 pub async fn received() {
-    while !came() {
+    while !is_interrupted() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -20,7 +20,7 @@ pub struct Report {
 }
 
 /// All reports of a log, once no more of them come. None of a server that is no function.
-pub fn of(log: &Path) -> Vec<Report> {
+pub fn read(log: &Path) -> Vec<Report> {
     let read = || {
         parse(&String::from_utf8_lossy(
             &std::fs::read(log).unwrap_or_default(),

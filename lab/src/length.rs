@@ -34,7 +34,7 @@ pub struct BySize<T> {
 }
 
 impl<T> BySize<T> {
-    pub fn of(&self, size: Size) -> &T {
+    pub fn at(&self, size: Size) -> &T {
         match size {
             Size::Small => &self.small,
             Size::Full => &self.full,

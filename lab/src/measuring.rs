@@ -7,15 +7,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use surus_load::{Failure, Outcome, Plan, Stop, Watch};
+use surus_load::{Plan, RequestFailure, RunOutcome, Stop, Watch};
 use surus_measure::{Probe, Usage};
 
 use crate::experiment::Load;
 use crate::interrupt;
 use crate::quantity::{Quantity, Sample};
 
-/// CPU time above the resolution of `/proc`, so that a quotient makes sense.
-const LEAST_CPU: f64 = 0.05;
+/// The CPU time in seconds, on all CPUs, of which /proc can say how much others have used.
+const LEAST_CPU_TIME: f64 = 0.5;
 /// How often the requests of [`Meanwhile`] look whether they are over.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -30,7 +30,7 @@ impl Meanwhile {
         let is_over = Arc::new(AtomicBool::new(false));
         let over = is_over.clone();
         let end = async move {
-            while !over.load(Ordering::Acquire) && !interrupt::came() {
+            while !over.load(Ordering::Acquire) && !interrupt::is_interrupted() {
                 tokio::time::sleep(LOOK).await;
             }
         };
@@ -79,7 +79,7 @@ fn run(
     load: &Load,
     pids: Vec<i32>,
     limit: Duration,
-) -> anyhow::Result<(Outcome, Sample)> {
+) -> anyhow::Result<(RunOutcome, Sample)> {
     let (seconds, received) = channel();
     let watch = Watch {
         ended: Arc::new(AtomicU64::new(0)),
@@ -116,15 +116,19 @@ fn run(
     if let Some(busy) = busy {
         let others = busy - usage.cpu() - outcome.own_cpu.as_secs_f64();
         let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-        sample.insert(Quantity::Others, (others / took / cpus * 100.0).max(0.0));
+        // /proc counts in ticks of 10 ms.
+        if took * cpus >= LEAST_CPU_TIME {
+            sample.insert(Quantity::Others, (others / took / cpus * 100.0).max(0.0));
+        }
     }
     Ok((outcome, sample))
 }
 
 /// A contestant that gives other responses than expected does other work.
-fn check(outcome: &Outcome, load: &Load) -> anyhow::Result<()> {
+fn check(outcome: &RunOutcome, load: &Load) -> anyhow::Result<()> {
     let totals = &outcome.totals;
-    let count = totals.failures_of(Failure::Status) + totals.failures_of(Failure::Body);
+    let count =
+        totals.failures_of(RequestFailure::Status) + totals.failures_of(RequestFailure::Body);
     if let Some(unexpected) = &totals.unexpected
         && count > refused(outcome, load)
     {
@@ -134,7 +138,7 @@ fn check(outcome: &Outcome, load: &Load) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn sample(outcome: &Outcome, usage: &Usage, load: &Load) -> Sample {
+fn sample(outcome: &RunOutcome, usage: &Usage, load: &Load) -> Sample {
     let latencies = &outcome.latencies;
     let refused = refused(outcome, load) as f64;
     let mut sample = Sample::from([
@@ -154,8 +158,7 @@ fn sample(outcome: &Outcome, usage: &Usage, load: &Load) -> Sample {
         (Quantity::Failed, failed(outcome) - refused),
         (Quantity::Generator, outcome.own_busy() * 100.0),
     ]);
-    if usage.cpu() >= LEAST_CPU {
-        let per_response = usage.cpu() * 1e6 / outcome.totals.responses.max(1) as f64;
+    if let Some(per_response) = usage.cpu_per(outcome.totals.responses) {
         sample.insert(Quantity::Cpu, per_response);
     }
     if let Some(pss) = usage.peak_pss() {
@@ -165,13 +168,13 @@ fn sample(outcome: &Outcome, usage: &Usage, load: &Load) -> Sample {
 }
 
 /// Responses by which an overloaded server has refused a request.
-fn refused(outcome: &Outcome, load: &Load) -> u64 {
+fn refused(outcome: &RunOutcome, load: &Load) -> u64 {
     let count = |status| outcome.totals.statuses.get(status).copied().unwrap_or(0);
     load.refusals.iter().map(count).sum()
 }
 
 /// Requests without an expected response, those included that were due and never sent.
-fn failed(outcome: &Outcome) -> f64 {
+fn failed(outcome: &RunOutcome) -> f64 {
     let unsent = outcome.offered.map_or(0, |offered| offered.unsent);
     (outcome.totals.failed() + unsent) as f64
 }

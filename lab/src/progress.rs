@@ -1,4 +1,4 @@
-//! Says on stderr what has been measured, and how much time is left.
+//! Reports on stderr what has been measured, and how much time is left.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ impl Progress {
         }
     }
 
-    pub fn say(&self, contestant: &str, line: &str) {
+    pub fn print(&self, contestant: &str, line: &str) {
         let (round, turn) = (self.round + 1, self.turn + 1);
         let left = self.left().map_or(String::new(), |left| {
             format!(

@@ -24,6 +24,12 @@ pub enum Quantity {
     Failed,
     /// Highest memory of all server processes together (PSS).
     Memory,
+    /// Memory that an idle connection needs, of all server processes together (PSS).
+    PerConnection,
+    /// What stays of that once the connections have closed, for each of them.
+    Kept,
+    /// CPU time of all server processes per second without a request.
+    IdleCpu,
     /// Of a Lambda function: from the event to the request for the next one; average, minimum, p99.
     Billed,
     BilledMin,
@@ -45,7 +51,7 @@ impl Quantity {
     pub fn unit(self) -> Unit {
         match self {
             Quantity::Messages | Quantity::Rate | Quantity::Refused => Unit::PerSecond,
-            Quantity::Cpu => Unit::Us,
+            Quantity::Cpu | Quantity::IdleCpu => Unit::Us,
             Quantity::Mean
             | Quantity::P50
             | Quantity::P99
@@ -56,9 +62,23 @@ impl Quantity {
             | Quantity::Cold
             | Quantity::Start => Unit::Ms,
             Quantity::Failed => Unit::Count,
-            Quantity::Memory => Unit::Bytes,
+            Quantity::Memory | Quantity::PerConnection | Quantity::Kept => Unit::Bytes,
             Quantity::Generator | Quantity::Others => Unit::Percent,
         }
+    }
+
+    /// Whether it says more of the load generator than of the server if that was the limit.
+    pub fn depends_on_generator(self) -> bool {
+        matches!(
+            self,
+            Quantity::Messages
+                | Quantity::Rate
+                | Quantity::Refused
+                | Quantity::Mean
+                | Quantity::P50
+                | Quantity::P99
+                | Quantity::Max
+        )
     }
 
     /// The head of its column.
@@ -74,6 +94,9 @@ impl Quantity {
             Quantity::Max => "max",
             Quantity::Failed => "failed",
             Quantity::Memory => "memory (PSS)",
+            Quantity::PerConnection => "memory per connection",
+            Quantity::Kept => "of it kept",
+            Quantity::IdleCpu => "CPU per idle second",
             Quantity::Billed => "billed, average",
             Quantity::BilledMin => "billed, minimum",
             Quantity::BilledP99 => "billed, p99",

@@ -1,12 +1,12 @@
 //! Renders results as Markdown and as an HTML page: each measured number next to the published
 //! one.
 
-mod tables;
+pub mod tables;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use surus_measure::{BarNumbers, Bars, Measured, Report};
+use surus_measure::{BarNumbers, Bars, MARK, Report};
 
 use crate::experiment::Experiment;
 use crate::files::Places;
@@ -66,9 +66,9 @@ fn newest_file(directory: &Path) -> Option<PathBuf> {
 }
 
 fn report(experiment: &Experiment, results: &Results, published: Option<&Table>) -> Report {
-    let mut tables: Vec<_> = experiment
-        .loads
-        .iter()
+    let loads = experiment.loads.iter();
+    let mut tables: Vec<_> = loads
+        .filter(|load| results.has_load(&load.name))
         .map(|load| tables::load(experiment, load, results, published))
         .collect();
     tables.extend(tables::ratios(experiment, results));
@@ -96,12 +96,27 @@ fn report(experiment: &Experiment, results: &Results, published: Option<&Table>)
 
 fn notes(experiment: &Experiment, results: &Results, published: Option<&Table>) -> Vec<String> {
     let mut notes = experiment.notes.clone();
+    for load in &experiment.loads {
+        if !results.has_load(&load.name) {
+            notes.push(format!("Added after this run: {}.", load.title));
+        }
+    }
     if results.size == Size::Small {
         notes.push(
             "Small form: it shows that everything works. Its rounds are too short and too few to \
              quote."
                 .into(),
         );
+    }
+    let mut pairs = experiment.contestants.iter().flat_map(|entry| {
+        let loads = experiment.loads.iter();
+        loads.map(move |load| (&entry.name, &load.name))
+    });
+    if pairs.any(|(entry, load)| results.is_generator_limited(entry, load)) {
+        notes.push(format!(
+            "{MARK}: the load generator used 95 % of its CPU or more in a round, so it was the \
+             limit: the server can do more. Rates and latencies of such a row have no ratio."
+        ));
     }
     if others(experiment, results) > BUSY {
         notes.push(
@@ -172,12 +187,8 @@ fn bars(experiment: &Experiment, results: &Results, published: Option<&Table>) -
             quantity
         };
         let measured = experiment.contestants.iter().filter_map(|entry| {
-            let samples = results.samples(&entry.name, &load.name, quantity);
-            let samples: Vec<_> = samples.into_iter().flatten().collect();
-            Some((
-                entry.title.clone(),
-                Measured::median(&samples, quantity.unit())?,
-            ))
+            let median = results.median(&entry.name, &load.name, quantity)?;
+            Some((entry.title.clone(), median))
         });
         let title = format!("{}: {}", load.title, quantity.label());
         all.push(Bars {

@@ -6,10 +6,15 @@ use std::path::Path;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use surus_measure::Machine;
+use surus_measure::{Machine, Measured};
 
 use crate::length::Size;
-use crate::quantity::Sample;
+use crate::quantity::{Quantity, Sample};
+
+/// How often a contestant that was never measured under a load is tried.
+const MAX_FAILURES: usize = 2;
+/// Percent of a CPU from which on the load generator was the limit.
+const GENERATOR_LIMIT: f64 = 95.0;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Results {
@@ -108,13 +113,49 @@ impl Results {
             .any(|turn| turn.samples.contains_key(load))
     }
 
+    /// Whether a load was part of the run. If nothing could be measured, all were.
+    pub fn has_load(&self, load: &str) -> bool {
+        let mut turns = self.rounds.iter().flat_map(|round| &round.turns);
+        let mut is_empty = true;
+        turns.any(|turn| {
+            is_empty &= turn.samples.is_empty() && turn.failures.is_empty();
+            turn.samples.contains_key(load) || turn.failures.contains_key(load)
+        }) || is_empty
+    }
+
+    /// How often a contestant has failed under a load.
+    pub fn failures(&self, contestant: &str, load: &str) -> usize {
+        self.turns(contestant)
+            .filter(|turn| turn.failures.contains_key(load))
+            .count()
+    }
+
+    /// Whether a contestant is no longer tried under a load: it has failed too often, and was never
+    /// measured.
+    pub fn is_given_up(&self, contestant: &str, load: &str) -> bool {
+        self.failures(contestant, load) >= MAX_FAILURES && !self.has_sample(contestant, load)
+    }
+
+    /// Whether the load generator was the limit in a round: it used its whole CPU.
+    pub fn is_generator_limited(&self, contestant: &str, load: &str) -> bool {
+        let busy = self.samples(contestant, load, Quantity::Generator);
+        busy.into_iter()
+            .flatten()
+            .any(|busy| busy >= GENERATOR_LIMIT)
+    }
+
+    /// The median of a quantity; `None` without samples.
+    pub fn median(&self, contestant: &str, load: &str, quantity: Quantity) -> Option<Measured> {
+        let samples = self.samples(contestant, load, quantity);
+        let samples: Vec<_> = samples.into_iter().flatten().collect();
+        let is_limited =
+            quantity.depends_on_generator() && self.is_generator_limited(contestant, load);
+        let median = Measured::median(&samples, quantity.unit())?;
+        Some(median.limited_by_generator(is_limited))
+    }
+
     /// Samples of one quantity under one load; none of a round without it.
-    pub fn samples(
-        &self,
-        contestant: &str,
-        load: &str,
-        quantity: crate::quantity::Quantity,
-    ) -> Vec<Option<f64>> {
+    pub fn samples(&self, contestant: &str, load: &str, quantity: Quantity) -> Vec<Option<f64>> {
         let sample = |round: &Round| {
             let mut turns = round.turns.iter();
             let turn = turns.find(|turn| turn.contestant == contestant)?;

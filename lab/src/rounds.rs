@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::Context;
 use surus_measure::{Machine, Rounds};
@@ -13,12 +14,14 @@ use crate::build;
 use crate::contestant::Manifest;
 use crate::experiment::{Entry, Experiment, Load};
 use crate::files::Places;
+use crate::fingerprint;
 use crate::interrupt;
 use crate::lambda_reports;
 use crate::length::Size;
 use crate::measuring::{Meanwhile, measure, warm_up};
 use crate::progress::Progress;
 use crate::quantity::{Quantity, Sample};
+use crate::resting;
 use crate::results::{Facts, Results, Round, Turn};
 use crate::server::Server;
 use crate::words::Words;
@@ -67,9 +70,33 @@ pub fn run(
             &mut progress,
         )?;
         results.rounds.push(round);
+        say_given_up(experiment, &results, &progress);
         results.write(&state)?;
     }
     Ok(results)
+}
+
+/// Tells which contestants the last round was the last try of.
+fn say_given_up(experiment: &Experiment, results: &Results, progress: &Progress) {
+    let Some(round) = results.rounds.last() else {
+        return;
+    };
+    if results.rounds.len() == results.wanted {
+        return;
+    }
+    for turn in &round.turns {
+        for load in turn.failures.keys() {
+            if results.is_given_up(&turn.contestant, load) {
+                let rounds = results.failures(&turn.contestant, load);
+                let title = experiment.loads.iter().find(|it| it.name == *load);
+                let title = title.map_or(load.as_str(), |load| &load.title);
+                progress.print(
+                    &turn.contestant,
+                    &format!("{title}: failed in {rounds} rounds, not tried again"),
+                );
+            }
+        }
+    }
 }
 
 /// Builds a contestant. Without `Ready`, the facts say why it cannot be measured.
@@ -240,7 +267,7 @@ fn begin(
     state: &Path,
     is_fresh: bool,
 ) -> anyhow::Result<Results> {
-    let fingerprint = fingerprint(places, experiment, &contestants)?;
+    let fingerprint = fingerprint::of(places, experiment, &contestants)?;
     if state.exists() && !is_fresh {
         let found = Results::read(state)
             .with_context(|| format!("remove {} or use --fresh", state.display()))?;
@@ -270,44 +297,26 @@ fn begin(
         machine: Machine::this(),
         contestants,
         fingerprint,
-        wanted: *experiment.rounds.of(size),
+        wanted: *experiment.rounds.at(size),
         rounds: Vec::new(),
     })
 }
 
+/// The commit, and `-dirty` if a file differs from it that the lab has not written itself.
 fn revision(places: &Places) -> String {
+    let own = [":!docs/results", ":!README.md", ":!docs/performance.md"];
+    let same = Command::new("git")
+        .current_dir(&places.repository)
+        .args(["diff", "--quiet", "HEAD", "--", "."])
+        .args(own)
+        .status();
     let repository = places.repository.display().to_string();
-    let command = ["git", "-C", &repository, "describe", "--always", "--dirty"];
-    build::first_line(&command.map(String::from))
-}
-
-/// A hash of everything that the numbers depend on.
-fn fingerprint(
-    places: &Places,
-    experiment: &Experiment,
-    contestants: &BTreeMap<String, Facts>,
-) -> anyhow::Result<String> {
-    let mut paths = vec![places.find("experiments", &experiment.name, ".toml")?];
-    for load in &experiment.loads {
-        let application = places
-            .lab
-            .join("applications")
-            .join(experiment.application(load));
-        if application.exists() && !paths.contains(&application) {
-            paths.push(application);
-        }
+    let describe = ["git", "-C", &repository, "describe", "--always"];
+    let commit = build::first_line(&describe.map(String::from));
+    match same {
+        Ok(status) if status.success() => commit,
+        _ => format!("{commit}-dirty"),
     }
-    for entry in &experiment.contestants {
-        paths.push(places.lab.join("contestants").join(&entry.uses));
-    }
-    if places.surus.is_file() {
-        paths.push(places.surus.clone());
-    }
-    let paths: Vec<_> = paths.iter().map(PathBuf::as_path).collect();
-    // One that is absent has no versions.
-    let version = |(name, facts): (&String, &Facts)| format!("{name} {:?}", facts.versions);
-    let versions: Vec<_> = contestants.iter().map(version).collect();
-    Ok(format!("{} {}", build::hash(&paths)?, versions.join(" ")))
 }
 
 fn one_round(
@@ -328,12 +337,12 @@ fn one_round(
         let name = &contestant.entry.name;
         let mut turn = Turn::new(name);
         for (application, words) in &contestant.words {
-            // What has never been measured is not tried again.
+            // What has failed twice and has never been measured is not tried again.
             let loads = experiment.loads.iter().filter(|load| {
                 experiment.application(load) == *application
                     && load.is_for(name)
                     && !load.skips.contains_key(name)
-                    && (number == 0 || results.has_sample(name, &load.name))
+                    && !results.is_given_up(name, &load.name)
             });
             let loads: Vec<_> = loads.collect();
             let directory = scratch.join(format!("{name}-{application}-{number}"));
@@ -346,7 +355,7 @@ fn one_round(
             interrupt::check()?;
             if let Err(error) = done {
                 let reason = format!("{error:#}");
-                progress.say(name, &format!("not measured: {reason}"));
+                progress.print(name, &format!("not measured: {reason}"));
                 for load in &loads {
                     turn.failures.insert(load.name.clone(), reason.clone());
                 }
@@ -379,13 +388,13 @@ fn one_start(
         let name = &contestant.entry.name;
         match one_load(&server, load, size) {
             Ok(sample) => {
-                progress.say(name, &describe_sample(&load.name, &sample));
+                progress.print(name, &describe_sample(&load.name, &sample));
                 turn.samples.insert(load.name.clone(), sample);
             }
             Err(error) => {
                 interrupt::check()?;
-                let reason = format!("{error:#}; it said: {}", server.said());
-                progress.say(name, &format!("{}: not measured: {reason}", load.name));
+                let reason = format!("{error:#}; it said: {}", server.output());
+                progress.print(name, &format!("{}: not measured: {reason}", load.name));
                 turn.failures.insert(load.name.clone(), reason);
             }
         }
@@ -394,15 +403,18 @@ fn one_start(
 }
 
 fn one_load(server: &Server, load: &Load, size: Size) -> anyhow::Result<Sample> {
+    if let (true, Some(length)) = (load.rests, load.length.at(size).time()) {
+        return resting::measure(load, server.port, server.pids(), length);
+    }
     let plan = load.plan(server.port, size)?;
     let mut first = plan.clone();
-    first.stop = load.warm_up.of(size).stop();
+    first.stop = load.warm_up.at(size).stop();
     let meanwhile = load
         .meanwhile(server.port)?
         .map(Meanwhile::start)
         .transpose()?;
     warm_up(&first, load, server.pids()).context("warm-up")?;
-    let before = lambda_reports::of(server.log());
+    let before = lambda_reports::read(server.log());
     let mut sample = measure(&plan, load, server.pids())?;
     drop(meanwhile);
     sample.insert(Quantity::Start, server.start.as_secs_f64() * 1000.0);
@@ -411,7 +423,7 @@ fn one_load(server: &Server, load: &Load, size: Size) -> anyhow::Result<Sample> 
         sample.insert(Quantity::Cold, first.init + first.duration);
         lambda_reports::add(
             &mut sample,
-            &lambda_reports::of(server.log())[before.len()..],
+            &lambda_reports::read(server.log())[before.len()..],
         );
     }
     Ok(sample)

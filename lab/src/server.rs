@@ -98,7 +98,7 @@ impl Server {
     }
 
     /// The last lines that it has written.
-    pub fn said(&self) -> String {
+    pub fn output(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<_> = text
@@ -123,7 +123,7 @@ impl Server {
                 if let Some(status) = child.try_wait()? {
                     bail!(
                         "it ended with {status} before it answered; it said: {}",
-                        self.said()
+                        self.output()
                     );
                 }
             }
@@ -139,7 +139,7 @@ impl Server {
                 let answer = unexpected
                     .or(totals.first_error)
                     .unwrap_or("no response".into());
-                bail!("it answers with {answer}; it said: {}", self.said());
+                bail!("it answers with {answer}; it said: {}", self.output());
             }
             std::thread::sleep(LOOK);
         }

@@ -14,7 +14,7 @@ impl Words {
     }
 
     /// The words of every run, with empty values, to check files without a run.
-    pub fn of_a_run() -> Words {
+    pub fn for_run() -> Words {
         const NAMES: &str =
             "app boot build cpus dir extensions php port repository root script surus warmup";
         let words = NAMES.split(' ').map(|name| (name.into(), String::new()));

@@ -7,10 +7,14 @@
 /** Entry scripts that say what they are before they load WordPress: they need a process that has not loaded it. */
 const SURUS_CLASSIC = '#^/(wp-admin/|wp-(activate|cron|mail|signup)\.php|xmlrpc\.php)#';
 
-// WordPress takes over hooks that are there before it is. This one is the last before the visitor is looked at.
+$surus_options = new Surus_Options();
+
+// WordPress takes over hooks that are there before it is. The second is the last before the visitor is looked at.
 $wp_filter = [
-	'after_setup_theme' => [ PHP_INT_MAX => [ [ 'function' => new Surus_Checkpoint( $_SERVER ), 'accepted_args' => 0 ] ] ],
+	'all'               => [ Surus_Options::PRIORITY => [ [ 'function' => $surus_options, 'accepted_args' => 1 ] ] ],
+	'after_setup_theme' => [ PHP_INT_MAX => [ [ 'function' => new Surus_Checkpoint( $_SERVER, $surus_options ), 'accepted_args' => 0 ] ] ],
 ];
+unset( $surus_options );
 
 require $_SERVER['DOCUMENT_ROOT'] . '/wp-load.php';
 
@@ -21,14 +25,14 @@ require $_SERVER['SCRIPT_FILENAME'];
 /** The end of the boot, and what of it has to be done again for a request. */
 final class Surus_Checkpoint {
 
-	public function __construct( private readonly array $server ) {
+	public function __construct( private readonly array $server, private readonly Surus_Options $options ) {
 	}
 
 	public function __invoke(): void {
 		if ( is_multisite() ) {
 			throw new Error( 'A network of sites looks at the request before it loads plugins. It belongs to the engine `classic`.' );
 		}
-		$booted = self::chosen();
+		$this->options->save();
 		$locale = determine_locale();
 		$vars   = self::vars();
 		$ahead  = new Surus_Ahead();
@@ -58,9 +62,7 @@ final class Surus_Checkpoint {
 			$GLOBALS['wp_rewrite']->init();
 			$ahead->undo();
 		}
-		if ( self::chosen() !== $booted ) {
-			error_log( 'The theme or the active plugins are not those that this process has loaded. What helps: surus reload' );
-		}
+		$this->options->compare();
 	}
 
 	/** Connections cannot outlive the boot, and what the object cache holds would be stale. */
@@ -87,17 +89,57 @@ final class Surus_Checkpoint {
 		}
 	}
 
-	/** What decides which files are loaded. */
-	private static function chosen(): array {
-		return [ get_option( 'template' ), get_option( 'stylesheet' ), get_option( 'active_plugins' ), get_option( 'siteurl' ) ];
-	}
-
 	/** Of wp-includes/vars.php the part that looks at the request; it cannot be included twice, as it declares functions. */
 	private static function vars(): callable {
 		$code = file_get_contents( ABSPATH . WPINC . '/vars.php' );
 		$end  = strrpos( substr( $code, 0, strpos( $code, "\nfunction " ) ), '/**' );
 
 		return eval( 'return static function () {' . substr( $code, strlen( '<?php' ), $end - strlen( '<?php' ) ) . '};' );
+	}
+}
+
+/** The options that the boot reads: theme, active plugins, addresses, and what plugins read while they load. */
+final class Surus_Options {
+
+	public const PRIORITY = 0;
+
+	/** Before WordPress looks for an option, this hook may answer. Its name ends with the option's. */
+	private const HOOK = 'pre_option_';
+
+	/** Options that change while nothing is configured. */
+	private const VOLATILE = '/^(cron|rewrite_rules|_(site_)?transient_.*)$/';
+
+	private array $names = [];
+
+	/** As they are in the database, by name. */
+	private array $values;
+
+	/** Is called for every hook while WordPress loads. */
+	public function __invoke( string $hook ): void {
+		if ( str_starts_with( $hook, self::HOOK ) ) {
+			$this->names[ substr( $hook, strlen( self::HOOK ) ) ] = true;
+		}
+	}
+
+	public function save(): void {
+		remove_filter( 'all', $this, self::PRIORITY );
+		$this->names  = array_diff_key( $this->names, array_flip( preg_grep( self::VOLATILE, array_keys( $this->names ) ) ) );
+		$this->values = $this->now();
+	}
+
+	/** Has WordPress booted again if they are others. The request goes on with the options of now and the code of then. */
+	public function compare(): void {
+		$now = $this->now();
+		if ( $now === $this->values ) {
+			return;
+		}
+		$changed = array_keys( array_filter( $now + $this->values, fn ( $name ) => ( $now[ $name ] ?? null ) !== ( $this->values[ $name ] ?? null ), ARRAY_FILTER_USE_KEY ) );
+		surus_boot_outdated( 'option ' . implode( ', ', $changed ), md5( serialize( $now ) ) );
+	}
+
+	/** Those that WordPress reads all at once. */
+	private function now(): array {
+		return array_intersect_key( wp_load_alloptions(), $this->names );
 	}
 }
 

@@ -19,12 +19,6 @@ final class Warmup
         return \is_string($said) && 2 === sscanf($said, '%d/%d', $number, $of) ? new self($number, $of) : null;
     }
 
-    /** Whether Surus asks for a page that does not exist, because no page is configured. */
-    public static function isAutomatic(): bool
-    {
-        return isset($_SERVER['SURUS_WARMUP_AUTO']);
-    }
-
     public function isLast(): bool
     {
         return $this->number === $this->of;

@@ -39,6 +39,18 @@ namespace Surus\Tests\Bodies {
         }
     }
 
+    enum Rank: int
+    {
+        case First = 1;
+    }
+
+    final class Ranked
+    {
+        public function __construct(public Rank $rank)
+        {
+        }
+    }
+
     final class Unreadable
     {
         public function __construct(public \Countable $what)
@@ -52,6 +64,7 @@ namespace {
     use Surus\Api\Request;
     use Surus\Api\Response;
     use Surus\Tests\Bodies\Animal;
+    use Surus\Tests\Bodies\Ranked;
     use Surus\Tests\Bodies\Unreadable;
 
     $app = new App(maxBody: 500_000);
@@ -69,6 +82,20 @@ namespace {
     $surus = ['name' => 'Surus', 'age' => 3, 'kind' => 'elephant', 'legs' => []];
 
     return [
+        'times of other languages and numbers of JSON are read' => static function () use ($app, $surus): void {
+            foreach (['2020-02-29T10:00:00.123456789Z', '2020-02-29T10:00:00.123456Z'] as $born) {
+                $answer = $app->handle(Request::json('POST', '/animal', ['born' => $born] + $surus));
+                same('2020-02-29T10:00:00.123456+00:00', $answer->data()['born']);
+            }
+            $app = new App();
+            $app->post('/', fn (Ranked $body) => $body->rank->name);
+            foreach (['{"rank":1}', '{"rank":1.0}', '{"rank":10e-1}'] as $body) {
+                same('"First"', $app->handle(Request::of('POST', '/', ['Content-Type' => 'application/json'], $body))->body);
+            }
+            foreach (['1.5', '"1"', 'true'] as $rank) {
+                same(422, $app->handle(Request::of('POST', '/', ['Content-Type' => 'application/json'], "{\"rank\":$rank}"))->status);
+            }
+        },
         'body becomes an array or an object of its class' => static function () use ($post, $app, $surus): void {
             same('{"a":[1,2.0,{"b":null}]}', $post('/array', '{"a":[1,2.0,{"b":null}]}')->body);
             $animal = $app->handle(Request::json('POST', '/animal', ['mother' => ['legs' => [['length' => 2]], 'tag' => 7] + $surus, 'tag' => 'x', 'born' => '2020-02-29T10:00:00.5+01:00', 'notes' => ['a' => [1]], 'numbers' => [1, 2.0], 'any' => [null, 'x', [1]], 'unknown' => 1, 'age' => 4.0] + $surus))->data();

@@ -24,6 +24,65 @@ namespace Surus\Tests\Documents {
     }
 }
 
+namespace Surus\Tests\Documents {
+    final class Opaque implements \JsonSerializable
+    {
+        public function jsonSerialize(): mixed
+        {
+            return 'anything';
+        }
+    }
+}
+
+namespace Surus\Tests\Documents {
+    use Surus\Api\ListOf;
+
+    interface Priced
+    {
+    }
+
+    final class Point
+    {
+        public function __construct(public int $x, public int $y = 0)
+        {
+        }
+    }
+
+    final class Account
+    {
+        public int $total = 3;
+        public Point|string|null $place = null;
+        /** @var list<Point> */
+        #[ListOf(Point::class)]
+        public array $path = [];
+        public \Countable&\Traversable $both;
+        public static int $made = 0;
+        protected int $hidden = 1;
+
+        public function __construct(private \PDO $db, private int $secret, public readonly string $name, public ?self $parent = null)
+        {
+        }
+    }
+
+    /** As a body, it has one more member than as a result. */
+    final class Login
+    {
+        public function __construct(public string $user, private string $password, public ?Login $next = null)
+        {
+        }
+    }
+
+    final class Rows implements \IteratorAggregate
+    {
+        public int $count = 0;
+
+        public function getIterator(): \Iterator
+        {
+            return new \ArrayIterator([1]);
+        }
+    }
+}
+
 namespace Surus\Tests\Documents\Other {
     final class Tree
     {
@@ -38,6 +97,12 @@ namespace {
     use Surus\Api\Group;
     use Surus\Api\Request;
     use Surus\Tests\Documents\Other\Tree as Other;
+    use Surus\Tests\Documents\Account;
+    use Surus\Tests\Documents\Login;
+    use Surus\Tests\Documents\Opaque;
+    use Surus\Tests\Documents\Point;
+    use Surus\Tests\Documents\Priced;
+    use Surus\Tests\Documents\Rows;
     use Surus\Tests\Documents\Size;
     use Surus\Tests\Documents\Tree;
 
@@ -83,6 +148,45 @@ namespace {
             ], 'required' => ['name']], $schemas['Tree']);
             same(['anyOf' => [['type' => 'integer'], ['type' => 'number']]], $schemas['Surus.Tests.Documents.Other.Tree']['properties']['height']);
         },
+        'each operation has an id of its own' => static function () use ($document): void {
+            $app = (new App())->openApi('Ids');
+            foreach (['/users/id', '/users/{id}', '/a-b', '/a_b', '/a-b2', '/ab2'] as $path) {
+                $app->get($path, fn () => 1);
+            }
+            $ids = [];
+            foreach ($document($app)['paths'] as $operations) {
+                array_push($ids, ...array_column($operations, 'operationId'));
+            }
+            same([6, 6], [count($ids), count(array_unique($ids))]);
+            same(true, in_array('getUsersId', $ids, true) && in_array('getUsersId2', $ids, true));
+        },
+        'paths that differ only in the names of their parameters are one' => static function () use ($document): void {
+            $app = (new App())->openApi('Merged');
+            $app->get('/o/{id:int}/x', fn (int $id) => 1);
+            $app->get('/o/{name}/x', fn (string $name) => 1);
+            $app->put('/o/{key}/x', fn (string $key) => 1);
+            $paths = $document($app)['paths'];
+            same(['/o/{id}/x'], array_keys($paths));
+            same(['get', 'put'], array_keys($paths['/o/{id}/x']));
+            same([['id', 'integer'], ['id', 'string']], array_map(static fn (array $one) => [$one['parameters'][0]['name'], $one['parameters'][0]['schema']['type']], array_values($paths['/o/{id}/x'])));
+        },
+        'method that OpenAPI does not know is left out' => static function () use ($document): void {
+            $app = (new App())->openApi('Purge');
+            $app->map(['GET', 'PURGE', 'TRACE'], '/cache', fn () => 1);
+            $app->map(['PURGE'], '/all', fn () => 1);
+            $paths = $document($app)['paths'];
+            same(['/cache'], array_keys($paths));
+            same(['get', 'trace'], array_keys($paths['/cache']));
+        },
+        'part of a union that can be anything has an empty schema' => static function (): void {
+            $app = (new App())->openApi('Union');
+            $app->get('/', fn (): Tree|Opaque => new Opaque());
+            $app->get('/null', fn (): Opaque|int|null => 1);
+            $json = $app->handle(Request::of('GET', '/openapi.json'))->body;
+            same(false, str_contains($json, '[]]') || str_contains($json, '[],'));
+            same(true, str_contains($json, '{"anyOf":[{"$ref":"#/components/schemas/Tree"},{}]}'));
+            same(true, str_contains($json, '{"anyOf":[{},{"type":"integer"}]}'));
+        },
         'type that can be anything has an empty schema' => static function (): void {
             $app = (new App())->openApi('Any');
             $app->post('/', fn (Tree $tree, mixed $x): mixed => $x);
@@ -93,6 +197,42 @@ namespace {
             $app = (new App())->openApi('None');
             same('{"openapi":"3.1.0","info":{"title":"None","version":"1.0.0"},"paths":{},"components":{"schemas":{},', substr($app->handle(Request::of('GET', '/openapi.json'))->body, 0, 99));
             same(404, (new App())->handle(Request::of('GET', '/openapi.json'))->status);
+        },
+        'OpenAPI describes results by what JSON has of them' => static function () use ($document): void {
+            $app = (new App())->openApi('Test');
+            $app->get('/account', fn (): Account => throw new Exception());
+            $app->get('/priced', fn (): Priced => throw new Exception());
+            $app->get('/rows', fn (): Rows => throw new Exception());
+            $app->get('/point', fn (): ?Point => null);
+            $app->post('/login', fn (Login $login): Login => $login);
+            $app->prepare();
+            $got = $document($app);
+            $responses = static fn (string $path, string $method = 'get') => $got['paths'][$path][$method]['responses'];
+            $schema = static fn (string $path, string $method = 'get') => $responses($path, $method)['200']['content']['application/json']['schema'];
+            $schemas = $got['components']['schemas'];
+            $point = ['$ref' => '#/components/schemas/Point'];
+            same(['$ref' => '#/components/schemas/Account'], $schema('/account'));
+            same([
+                'type' => 'object',
+                'properties' => [
+                    'total' => ['type' => 'integer'],
+                    'place' => ['anyOf' => [$point, ['type' => 'string'], ['type' => 'null']]],
+                    'path' => ['type' => 'array', 'items' => $point],
+                    'both' => [],
+                    'name' => ['type' => 'string'],
+                    'parent' => ['anyOf' => [['$ref' => '#/components/schemas/Account'], ['type' => 'null']]],
+                ],
+                'required' => ['total', 'place', 'path', 'name', 'parent'],
+            ], $schemas['Account']);
+            same([[], []], [$schema('/priced'), $schema('/rows')]);
+            same($point, $schema('/point'));
+            same([200, 204, 'default'], array_keys($responses('/point')));
+            same(['x'], $schemas['Point']['required']);
+            // Body and result differ.
+            same(['user', 'password'], $schemas['Login']['required']);
+            same(['$ref' => '#/components/schemas/LoginResult'], $schema('/login', 'post'));
+            same(['user', 'next'], array_keys($schemas['LoginResult']['properties']));
+            same('#/components/schemas/LoginResult', $schemas['LoginResult']['properties']['next']['anyOf'][0]['$ref']);
         },
     ];
 }

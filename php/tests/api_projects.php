@@ -25,6 +25,15 @@ return [
             [$status, $output] = $run("$base/My Über_API/tests/run.php");
             same([0, 3], [$status, substr_count($output, 'ok ')]);
             same('app/my-ber-api', json_decode(file_get_contents("$base/My Über_API/composer.json"), true, flags: JSON_THROW_ON_ERROR)['name']);
+            // Composer finds the package, which no registry has.
+            $composer = json_decode(file_get_contents("$base/My Über_API/composer.json"), true);
+            [$repository] = $composer['repositories'] ?? [[]];
+            same(['path', '@dev'], [$repository['type'] ?? '', $composer['require']['surus/surus']]);
+            $package = json_decode(file_get_contents("$base/My Über_API/$repository[url]/composer.json"), true);
+            same('surus/surus', $package['name']);
+            foreach ([...array_values($package['autoload']['psr-4']), ...$package['bin']] as $part) {
+                same(true, file_exists("$base/My Über_API/$repository[url]/$part"));
+            }
             same("/vendor\n", file_get_contents("$base/My Über_API/.gitignore"));
             [$status, $output] = $run($program, 'new', $base);
             same([1, true], [$status, str_contains($output, 'is not an empty directory')]);

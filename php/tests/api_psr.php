@@ -1,129 +1,62 @@
 <?php
 
-// Tests that middleware of PSR-15 runs as middleware of Surus\Api.
-
-namespace Psr\Http\Message {
-    interface_exists(ServerRequestInterface::class) || eval('namespace Psr\Http\Message; interface ServerRequestInterface {} interface ResponseInterface {}');
-    interface_exists(ResponseFactoryInterface::class) || eval('namespace Psr\Http\Message; interface ResponseFactoryInterface { public function createResponse(int $code = 200, string $reasonPhrase = ""): ResponseInterface; }');
-}
+// Tests that middleware of PSR-15 runs as middleware of Surus\Api, with Slim's PSR-7.
 
 namespace Psr\Http\Server {
+    is_file('/usr/share/php/Slim/Psr7/autoload.php') && require_once '/usr/share/php/Slim/Psr7/autoload.php';
     interface_exists(RequestHandlerInterface::class) || eval('namespace Psr\Http\Server; interface RequestHandlerInterface { public function handle(\Psr\Http\Message\ServerRequestInterface $request): \Psr\Http\Message\ResponseInterface; }');
     interface_exists(MiddlewareInterface::class) || eval('namespace Psr\Http\Server; interface MiddlewareInterface { public function process(\Psr\Http\Message\ServerRequestInterface $request, RequestHandlerInterface $handler): \Psr\Http\Message\ResponseInterface; }');
 }
 
-namespace Surus\Tests\Psr {
-    use Psr\Http\Message\ResponseFactoryInterface;
+namespace {
     use Psr\Http\Message\ResponseInterface;
     use Psr\Http\Message\ServerRequestInterface;
     use Psr\Http\Server\MiddlewareInterface;
     use Psr\Http\Server\RequestHandlerInterface;
-
-    final class Asked implements ServerRequestInterface
-    {
-        private array $attributes = [];
-
-        public function withAttribute(string $name, mixed $value): self
-        {
-            $copy = clone $this;
-            $copy->attributes[$name] = $value;
-
-            return $copy;
-        }
-
-        public function getAttributes(): array
-        {
-            return $this->attributes;
-        }
-    }
-
-    final class Body
-    {
-        public string $text = '';
-
-        public function write(string $text): void
-        {
-            $this->text .= $text;
-        }
-
-        public function __toString(): string
-        {
-            return $this->text;
-        }
-    }
-
-    final class Answered implements ResponseInterface
-    {
-        private array $headers = [];
-
-        public function __construct(private int $status, private Body $body = new Body())
-        {
-        }
-
-        public function withHeader(string $name, string|array $values): self
-        {
-            $copy = clone $this;
-            $copy->headers[$name] = (array) $values;
-
-            return $copy;
-        }
-
-        public function getHeaders(): array
-        {
-            return $this->headers;
-        }
-
-        public function getStatusCode(): int
-        {
-            return $this->status;
-        }
-
-        public function getBody(): Body
-        {
-            return $this->body;
-        }
-    }
-
-    final class Responses implements ResponseFactoryInterface
-    {
-        public function createResponse(int $code = 200, string $reasonPhrase = ''): ResponseInterface
-        {
-            return new Answered($code);
-        }
-    }
-
-    /** Adds its name to an attribute and to the headers; answers itself if it is to stop. */
-    final class Marks implements MiddlewareInterface
-    {
-        public function __construct(private string $name, private bool $stops = false)
-        {
-        }
-
-        public function process(ServerRequestInterface $request, RequestHandlerInterface $handler): ResponseInterface
-        {
-            $seen = ($request->getAttributes()['seen'] ?? '').$this->name;
-
-            return $this->stops
-                ? (new Answered(403))->withHeader('content-type', 'text/plain')
-                : $handler->handle($request->withAttribute('seen', $seen))->withHeader("X-$this->name", ['1', '2']);
-        }
-    }
-}
-
-namespace {
+    use Slim\Psr7\Factory\ResponseFactory;
+    use Slim\Psr7\Factory\ServerRequestFactory;
+    use Slim\Psr7\Factory\StreamFactory;
     use Surus\Api\App;
     use Surus\Api\Psr15Middleware;
     use Surus\Api\Request;
-    use Surus\Tests\Psr\Asked;
-    use Surus\Tests\Psr\Marks;
-    use Surus\Tests\Psr\Responses;
 
-    $of = static fn (Marks $middleware): Psr15Middleware => new Psr15Middleware($middleware, static fn () => new Asked(), new Responses());
+    /** @param Closure(ServerRequestInterface, RequestHandlerInterface): ResponseInterface $process */
+    $of = static fn (Closure $process): Psr15Middleware => new Psr15Middleware(
+        new class($process) implements MiddlewareInterface {
+            public function __construct(private Closure $process)
+            {
+            }
+
+            public function process(ServerRequestInterface $request, RequestHandlerInterface $handler): ResponseInterface
+            {
+                return ($this->process)($request, $handler);
+            }
+        },
+        static fn () => (new ServerRequestFactory())->createServerRequest('GET', 'http://api.example/', ['X-Old' => 'old']),
+        new ResponseFactory(),
+    );
+    /** Adds its name to an attribute and to the response's headers. */
+    $marks = static fn (string $name) => $of(static fn ($request, $handler) => $handler
+        ->handle($request->withAttribute('seen', $request->getAttribute('seen', '').$name))
+        ->withHeader("X-$name", ['1', '2']));
+    /** What a handler gets of a request that a middleware has changed. */
+    $seen = static function (Closure $change, Request $request) use ($of): array {
+        $app = new App();
+        $app->use($of(static fn ($psr, $handler) => $handler->handle($change($psr))));
+        $app->map(['GET', 'POST', 'PUT'], '/{path}', static fn (Request $request) => [
+            $request->method, $request->path, $request->query, $request->header('X-User'), $request->header('X-Kept'), $request->body(),
+        ]);
+        $response = $app->handle($request);
+        same(200, $response->status);
+
+        return $response->data();
+    };
+    $sent = static fn () => Request::of('POST', '/sent?q=old', ['X-Kept' => 'kept', 'X-User' => 'none'], 'as sent');
 
     return [
-        'PSR-15 middleware passes attributes on and changes responses' => static function () use ($of): void {
+        'PSR-15 middleware passes attributes on and changes responses' => static function () use ($marks): void {
             $app = new App();
-            $app->use($of(new Marks('a')), $of(new Marks('b')));
+            $app->use($marks('a'), $marks('b'));
             $app->get('/', fn (Request $request) => ['seen' => $request->attribute('seen')]);
             $response = $app->handle(Request::of('GET', '/'));
             same([200, '{"seen":"ab"}', 'application/json', '1, 2', '1, 2'], [$response->status, $response->body, $response->header('Content-Type'), $response->header('x-a'), $response->header('x-b')]);
@@ -132,9 +65,28 @@ namespace {
         },
         'PSR-15 middleware may answer alone' => static function () use ($of): void {
             $app = new App();
-            $app->get('/', fn () => throw new Exception('not reached'), $of(new Marks('a', true)));
+            $app->get('/', fn () => throw new Exception('not reached'), $of(static fn () => (new ResponseFactory())->createResponse(403)->withHeader('content-type', 'text/plain')));
             $response = $app->handle(Request::of('GET', '/'));
             same([403, '', 'text/plain'], [$response->status, $response->body, $response->header('Content-Type')]);
+        },
+        'what PSR-15 middleware leaves stays as it was sent' => static function () use ($seen, $sent): void {
+            same(['POST', '/sent', ['q' => 'old'], 'none', 'kept', 'as sent'], $seen(static fn ($psr) => $psr->withAttribute('a', 1), $sent()));
+        },
+        'handler sees what PSR-15 middleware changes' => static function () use ($seen, $sent): void {
+            $change = static fn ($psr) => $psr->withMethod('PUT')->withUri($psr->getUri()->withPath('/other'))->withQueryParams(['q' => 'new'])
+                ->withHeader('X-User', 'Gisgo')->withBody((new StreamFactory())->createStream('changed'));
+            same(['PUT', '/other', ['q' => 'new'], 'Gisgo', 'kept', 'changed'], $seen($change, $sent()));
+            same(null, $seen(static fn ($psr) => $psr->withHeader('X-User', 'a')->withoutHeader('X-User'), Request::of('GET', '/sent'))[3]);
+        },
+        'parsed body of PSR-15 middleware is the JSON of the handler' => static function () use ($of): void {
+            $app = new App();
+            $app->post('/', fn (array $body) => $body, $of(static fn ($psr, $handler) => $handler->handle($psr->withParsedBody(['a' => 2]))));
+            $response = $app->handle(Request::of('POST', '/', ['Content-Type' => 'application/x-www-form-urlencoded'], 'a=1'));
+            same([200, '{"a":2}'], [$response->status, $response->body]);
+        },
+        'parsed body that is the JSON as sent does not change it' => static function () use ($seen): void {
+            $request = Request::of('POST', '/sent', ['Content-Type' => 'application/json'], '{"a": {}}');
+            same('{"a": {}}', $seen(static fn ($psr) => $psr->withParsedBody(['a' => []]), $request)[5]);
         },
     ];
 }

@@ -50,7 +50,13 @@ return [
         foreach (["a\r\nX-Evil: 1", "a\nb", "a\0"] as $value) {
             throws(InvalidArgumentException::class, 'line break or NUL', fn () => Response::empty(204, ['X' => $value]));
             throws(InvalidArgumentException::class, 'line break or NUL', fn () => Response::empty()->with('X', 'fine', $value));
-            throws(InvalidArgumentException::class, 'line break or NUL', fn () => Response::empty(204, [$value => 'x']));
+        }
+        foreach (["a\r\nX-Evil: 1", "a\0", 'Bad Name', 'X:', 'Ü', ''] as $name) {
+            throws(InvalidArgumentException::class, 'is no name of a header', fn () => Response::empty(204, [$name => 'x']));
+        }
+        foreach (['json' => Response::json(...), 'raw' => fn (...$rest) => Response::raw('{}', 'text/plain', 200, ...$rest)] as $form => $make) {
+            $own = 'raw' === $form ? $make(headers: ['content-type' => 'application/hal+json']) : $make([], headers: ['content-type' => 'application/hal+json']);
+            same([$form, 'application/hal+json'], [$form, $own->header('Content-Type')]);
         }
         throws(InvalidArgumentException::class, 'no status', fn () => Response::empty(101));
     },

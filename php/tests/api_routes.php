@@ -13,6 +13,20 @@ namespace Surus\Tests\Routes {
     {
         case Low = 1;
     }
+
+    final class Filled
+    {
+        public function __construct(public string $name)
+        {
+        }
+    }
+
+    final class HalfFilled
+    {
+        public function __construct(public Filled|string $what)
+        {
+        }
+    }
 }
 
 namespace {
@@ -21,6 +35,8 @@ namespace {
     use Surus\Api\Request;
     use Surus\Api\Response;
     use Surus\Tests\Routes\Colour;
+    use Surus\Tests\Routes\Filled;
+    use Surus\Tests\Routes\HalfFilled;
     use Surus\Tests\Routes\Level;
 
     $get = static fn (App $app, string $target): mixed => json_decode($app->handle(Request::of('GET', $target))->body, true);
@@ -150,6 +166,18 @@ namespace {
             $app->get('/use', fn () => $app->use(fn () => Response::empty()));
             same([500, 500, 404], [$status($app, '/'), $status($app, '/use'), $status($app, '/leak')]);
         },
+        'autoloader is not asked for types of PHP' => static function () use ($get): void {
+            $asked = [];
+            spl_autoload_register($loader = static function (string $class) use (&$asked): void {
+                $asked[] = $class;
+            });
+            $app = new App();
+            $app->get('/{id}', fn (int $id, int|string|null $a = null, array|float|bool $b = true) => $id);
+            $app->get('/q/{id}', fn (int $id, ?float $a = null, mixed $c = null) => $id);
+            $found = $get($app, '/q/7');
+            spl_autoload_unregister($loader);
+            same([7, []], [$found, $asked]);
+        },
         'handler with a parameter that nothing can fill is named' => static function (): void {
             foreach ([
                 'takes the body twice' => ['post', fn (array $a, array $b) => 1],
@@ -159,16 +187,25 @@ namespace {
                 'Countable cannot be created' => ['post', fn (Countable $a) => 1],
                 'intersection type' => ['post', fn (Countable&Traversable $a) => 1],
                 'array is no type of a text' => ['get', fn (string|array $a) => 1],
-            ] as $says => [$method, $handler]) {
+                'Filled is no type of a text in a URL' => ['get', fn (Filled|string $a) => 1],
+                'Filled is no type of a text in a path' => ['get', fn (Filled $d) => 1, '/{d}'],
+            ] as $says => $declared) {
+                [$method, $handler, $path] = [...$declared, '/'];
                 $log = tempnam(sys_get_temp_dir(), 'log');
                 ini_set('error_log', $log);
                 $app = new App();
-                $app->$method('/', $handler);
-                same(500, $app->handle(Request::json($method = strtoupper($method), '/', []))->status);
+                $app->$method($path, $handler);
+                throws(LogicException::class, $says, $app->prepare(...));
+                $app = new App();
+                $app->$method($path, $handler);
+                same(500, $app->handle(Request::json($method = strtoupper($method), strtr($path, ['{d}' => 'x']), []))->status);
                 same([$says, true], [$says, str_contains(file_get_contents($log), $says)]);
                 unlink($log);
             }
             ini_set('error_log', '/dev/null');
+            $app = new App();
+            $app->post('/', fn (HalfFilled $a) => 1);
+            throws(LogicException::class, 'Filled and other types', $app->prepare(...));
         },
     ];
 }

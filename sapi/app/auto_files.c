@@ -100,7 +100,7 @@ static bool run(const char *path)
 	if (code) {
 		execute(code);
 	}
-	bool goes_on = surus_handle_exception();
+	bool goes_on = surus_exceptions_handle();
 	if (code) {
 		surus_auto_destroy(code);
 	}

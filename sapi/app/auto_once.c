@@ -127,7 +127,7 @@ static bool is_repeatable(const char *name, const char *path)
 	}
 	zend_op_array *code = surus_auto_compile(path);
 	if (!code) {
-		surus_handle_exception();
+		surus_exceptions_handle();
 		return false;
 	}
 	/* PHP declares top-level functions and classes when it compiles the file. */

@@ -25,6 +25,8 @@
 #include "base/startup_trace.h"
 #include "ipc/outbox.h"
 #include "ipc/request_decode.h"
+#include "php/boot_files.h"
+#include "php/file_hooks.h"
 #include "php/opcache.h"
 #include "php/sapi_module.h"
 #include "php/user_ini.h"
@@ -95,7 +97,7 @@ int surus_boot_run(void)
 		fprintf(stderr, "surus-php: cannot read the script %s: %m\n", path);
 		return SURUS_EXIT_BOOT_FAILED;
 	}
-	surus_profile_mark("boot");
+	surus_startup_trace_mark("boot");
 	zend_first_try {
 		fill_request_info();
 		if (php_request_startup() == SUCCESS) {
@@ -104,6 +106,8 @@ int surus_boot_run(void)
 			CG(compiler_options) |= ZEND_COMPILE_NO_CONSTANT_SUBSTITUTION;
 			surus_opcache_boot_begin();
 			surus_boot_time_begin();
+			surus_boot_files_begin();
+			surus_file_hooks_install();
 			surus_user_ini_activate(path, surus_settings.document_root);
 			surus_auto_files_take();
 			zend_try {
@@ -113,7 +117,7 @@ int surus_boot_run(void)
 	} zend_catch {
 	} zend_end_try();
 	status = surus_boot_is_complete() ? surus_process->exit_status : SURUS_EXIT_BOOT_FAILED;
-	surus_serve_before_shutdown();
+	surus_boot_shutdown_script_ended();
 	php_request_shutdown(NULL);
 	if (surus_process->child) {
 		/* _exit(): the exit handlers of libraries belong to the worker */
@@ -124,7 +128,7 @@ int surus_boot_run(void)
 		SG(server_context) = NULL;
 		surus_outbox_end(SURUS_COMPLETE, EG(exit_status));
 		surus_request_close(surus_request);
-		surus_set_state(SURUS_RETIRED);
+		surus_set_state(SURUS_EXITING);
 		if (status == SURUS_EXIT_DRAINED) {
 			/* set by php_error_cb() and by an uncaught exception */
 			bool fatal = EG(exit_status) == 255;

@@ -12,11 +12,14 @@
 #include <zend_exceptions.h>
 
 #include "app/request_shutdown.h"
+#include "app/warmup.h"
 #include "base/exit_status.h"
 #include "base/process_state.h"
 #include "base/settings.h"
 #include "base/startup_trace.h"
 #include "master/supervisor.h"
+#include "php/boot_files.h"
+#include "php/file_hooks.h"
 #include "php/pcre_cache.h"
 #include "php/random_seed.h"
 #include "rewind/boot_check.h"
@@ -54,11 +57,16 @@ static void close_script(void)
 bool surus_boot_complete(void)
 {
 	done = true;
-	surus_profile_mark("booted");
+	surus_startup_trace_mark("booted");
 	close_script();
+	surus_file_hooks_remove();
+	if (!surus_boot_files_end()) {
+		surus_process->exit_status = SURUS_EXIT_BOOT_OUTDATED;
+		return false;
+	}
 	if (!surus_engine_boots_in_prototype()) {
 		surus_log_take();
-		surus_worker_redirect_stdio();
+		surus_process_redirect_stdio();
 		return true;
 	}
 	const char *why = surus_boot_check();
@@ -73,5 +81,5 @@ bool surus_boot_complete(void)
 	if (surus_settings.engine == SURUS_REWIND) {
 		surus_rewind_snapshot();
 	}
-	return surus_master_serve();
+	return surus_master_serve(surus_warmups_left_out());
 }

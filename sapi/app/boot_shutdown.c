@@ -20,7 +20,7 @@ void surus_boot_shutdown_restore(void)
 	of_boot = NULL;
 }
 
-void surus_serve_before_shutdown(void)
+void surus_boot_shutdown_script_ended(void)
 {
 	HashTable *boot = of_boot;
 

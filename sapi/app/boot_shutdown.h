@@ -3,7 +3,7 @@
 #define SURUS_APP_BOOT_SHUTDOWN_H
 
 /* Called when the script has ended, before PHP's request shutdown. */
-void surus_serve_before_shutdown(void);
+void surus_boot_shutdown_script_ended(void);
 
 /* Hides the boot's shutdown functions from PHP, and restores them. */
 void surus_boot_shutdown_set_aside(void);

@@ -20,7 +20,7 @@ _Noreturn void surus_child_exit(void)
 		/* The boot's objects must not be destroyed here: they live on in the workers. */
 		surus_request_shutdown();
 	} else {
-		surus_serve_before_shutdown();
+		surus_boot_shutdown_script_ended();
 		php_request_shutdown(NULL);
 	}
 	_exit(EG(exit_status)); /* _exit(): the exit handlers of libraries belong to the worker */

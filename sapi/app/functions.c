@@ -18,6 +18,7 @@
 #include "base/startup_trace.h"
 #include "ipc/outbox.h"
 #include "ipc/request_decode.h"
+#include "php/boot_files.h"
 #include "php/form_parser.h"
 #include "php/frankenphp.h"
 #include "php/sapi_module.h"
@@ -62,6 +63,28 @@ static PHP_FUNCTION(surus_renew_constant)
 		RETURN_FALSE;
 	}
 	RETURN_TRUE;
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_boot_outdated, 0, 1, IS_VOID, 0)
+
+	ZEND_ARG_TYPE_INFO(0, what, IS_STRING, 0)
+	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, state, IS_STRING, 0, "''")
+ZEND_END_ARG_INFO()
+
+/* surus_boot_outdated(string $what, string $state = ''): void. Says that something has changed on
+ * which the boot depends and which is no file, such as an option in a database. Surus boots the
+ * application again in the background. Nothing happens on `classic`. */
+static PHP_FUNCTION(surus_boot_outdated)
+{
+	char *what, *state = "";
+	size_t what_len, state_len = 0;
+
+	ZEND_PARSE_PARAMETERS_START(1, 2)
+		Z_PARAM_STRING(what, what_len)
+		Z_PARAM_OPTIONAL
+		Z_PARAM_STRING(state, state_len)
+	ZEND_PARSE_PARAMETERS_END();
+	surus_boot_files_report(what, what_len, state, state_len);
 }
 
 /* fastcgi_finish_request(): bool. Ends the response; PHP continues. */
@@ -133,6 +156,7 @@ static PHP_FUNCTION(surus_form)
 
 static const zend_function_entry functions[] = {
 	PHP_FE(surus_renew_constant, arginfo_surus_renew_constant)
+	PHP_FE(surus_boot_outdated, arginfo_surus_boot_outdated)
 	PHP_FE(fastcgi_finish_request, arginfo_fastcgi_finish_request)
 	PHP_FE(apache_request_headers, arginfo_apache_request_headers)
 	PHP_FALIAS(getallheaders, apache_request_headers, arginfo_apache_request_headers)
@@ -165,7 +189,7 @@ PHP_INI_END()
 static PHP_MINIT_FUNCTION(surus)
 {
 	REGISTER_INI_ENTRIES();
-	surus_profile_extensions();
+	surus_startup_trace_extensions();
 	surus_variables_intern();
 	return surus_serve_register(type) && surus_frankenphp_register(type) ? SUCCESS : FAILURE;
 }

@@ -45,7 +45,7 @@ static bool set_output_handler(zval *handler)
 	return false;
 }
 
-void surus_handle_begin(void)
+void surus_app_request_begin(void)
 {
 	zend_execute_data *const frame = EG(current_execute_data);
 	zval handler;
@@ -86,7 +86,7 @@ void surus_handle_begin(void)
 	PG(during_request_startup) = 0;
 }
 
-bool surus_handle_prepend(void)
+bool surus_app_request_prepend(void)
 {
 	surus_process->runs_script = true;
 	bool goes_on = surus_auto_prepend();
@@ -105,14 +105,14 @@ static void call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 	ZVAL_UNDEF(&result);
 	handler->retval = &result;
 	zend_call_function(handler, cache);
-	bool goes_on = surus_handle_exception();
+	bool goes_on = surus_exceptions_handle();
 	zval_ptr_dtor(&result);
 	if (goes_on) {
 		surus_auto_append();
 	}
 }
 
-bool surus_handle_call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
+bool surus_app_request_call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
 	zend_execute_data *const frame = EG(current_execute_data);
 	volatile bool survived = true;
@@ -143,7 +143,7 @@ bool surus_handle_call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 }
 
 /* Frees what the request leaves in PHP's own bookkeeping. What it leaves in variables stays. */
-void surus_handle_end(void)
+void surus_app_request_end(void)
 {
 	zend_execute_data *const frame = EG(current_execute_data);
 

@@ -32,6 +32,7 @@
 #include "ipc/request_decode.h"
 #include "php/execution_time.h"
 #include "php/fd_flags.h"
+#include "php/file_hooks.h"
 #include "php/leftovers.h"
 #include "php/pcre_cache.h"
 #include "php/random_seed.h"
@@ -85,7 +86,7 @@ static void collect_cycles(void)
 static void end_request(void)
 {
 	if (surus_settings.engine == SURUS_WORKER) {
-		surus_handle_end();
+		surus_app_request_end();
 		if (!CG(unclean_shutdown) && surus_cycles_are_due()) {
 			collect_cycles();
 		}
@@ -105,10 +106,10 @@ static void end_request(void)
 		if (!surus_pcre_cache_replaces_worker()) {
 			surus_rewind();
 		}
-		surus_set_state(SURUS_RETIRED);
+		surus_set_state(SURUS_EXITING);
 		_exit(SURUS_EXIT_PCRE_REFRESH);
 	}
-	surus_set_state(SURUS_RETIRED);
+	surus_set_state(SURUS_EXITING);
 	_exit(SURUS_EXIT_SINGLE_USE);
 }
 
@@ -153,6 +154,7 @@ static bool enter_serving(void)
 	php_output_deactivate();
 	sapi_deactivate();
 	surus_boot_shutdown_set_aside();
+	surus_file_hooks_leave_data();
 	if (!surus_warmups_run(&serving.handler, &serving.handler_cache)) {
 		return false;
 	}
@@ -182,7 +184,7 @@ static bool next_request(void)
 				why = "its saved group cannot be given up";
 			}
 			if (why) {
-				surus_worker_abort_setup(why);
+				surus_process_abort_setup(why);
 			}
 			surus_random_reseed();
 		}
@@ -205,7 +207,7 @@ static bool next_request(void)
 	if (surus_settings.engine == SURUS_REWIND) {
 		surus_syscall_watch_begin();
 	}
-	surus_handle_begin();
+	surus_app_request_begin();
 	if (surus_settings.reports_leaks) {
 		if (SURUS_VAR(surus_request, "HTTP_SURUS_LEAKS")) {
 			if (!surus_inventory_compare()) {
@@ -282,7 +284,7 @@ static PHP_FUNCTION(surus_serve)
 		RETURN_THROWS();
 	}
 	while (next_request()) {
-		if (!surus_handle_call(&serving.handler, &serving.handler_cache)) {
+		if (!surus_app_request_call(&serving.handler, &serving.handler_cache)) {
 			abort_request();
 		} else if (surus_settings.engine == SURUS_STANDBY) {
 			/* The request ends as if it had called exit(). */
@@ -310,7 +312,7 @@ static PHP_FUNCTION(frankenphp_handle_request)
 	if (!next_request()) {
 		RETURN_FALSE;
 	}
-	if (!surus_handle_call(&serving.handler, &serving.handler_cache)) {
+	if (!surus_app_request_call(&serving.handler, &serving.handler_cache)) {
 		abort_request();
 	}
 	zend_try {
@@ -360,7 +362,7 @@ static PHP_FUNCTION(surus_checkpoint)
 		surus_process->exit_status = SURUS_EXIT_SINGLE_USE;
 	}
 	surus_set_state(SURUS_RUNNING);
-	if (!surus_handle_prepend()) {
+	if (!surus_app_request_prepend()) {
 		zend_throw_unwind_exit();
 	}
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,9 @@
 #include "ipc/request_decode.h"
 #include "php/sapi_module.h"
 #include "rewind/boot_check.h"
+
+/* See surus_warmups_left_out(). Learned pages come first, and all of them fit. */
+static char left_out[64];
 
 /* With an offset of its own, because workers share the open file and may read at the same time. */
 static bool read_exactly(off_t *from, void *to, size_t len)
@@ -43,6 +47,14 @@ static bool is_automatic(void)
 	return SURUS_VAR(surus_request, "SURUS_WARMUP_AUTO") != NULL;
 }
 
+/* Whether it does so because clients often ask for the page. */
+static bool is_learned(void)
+{
+	const char *auto_kind = SURUS_VAR(surus_request, "SURUS_WARMUP_AUTO");
+
+	return auto_kind && strcmp(auto_kind, "learned") == 0;
+}
+
 /* Reads a message of `len` bytes. */
 static bool read_request(off_t at, uint32_t len)
 {
@@ -61,10 +73,10 @@ static struct page ask(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
 	struct page page = {.len = surus_php_written()};
 
-	surus_handle_begin();
-	page.survived = surus_handle_call(handler, cache);
+	surus_app_request_begin();
+	page.survived = surus_app_request_call(handler, cache);
 	page.status = SG(sapi_headers).http_response_code;
-	surus_handle_end();
+	surus_app_request_end();
 	page.survived &= !CG(unclean_shutdown);
 	page.len = surus_php_written() - page.len;
 	return page;
@@ -88,9 +100,12 @@ _Noreturn static void try_in_fork(int result, off_t at, uint32_t len, bool is_si
 {
 	struct page pages[2] = {{0}};
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC), log =
-	        fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+	        is_silent ? -1 : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
 
+	/* The check below accepts what is open as standard input. */
+	dup2(result, STDIN_FILENO);
 	dup2(null, STDERR_FILENO);
+	close(null);
 	if (read_request(at, len)) {
 		pages[0] = ask(handler, cache);
 	}
@@ -99,6 +114,10 @@ _Noreturn static void try_in_fork(int result, off_t at, uint32_t len, bool is_si
 	}
 	if (is_good(&pages[0]) && read_request(at, len)) {
 		pages[1] = ask(handler, cache);
+	}
+	if (is_silent && is_good(&pages[1]) && surus_boot_check()) {
+		/* The boot would fail. */
+		pages[1].survived = false;
 	}
 	_exit(write(result, pages, sizeof(pages)) == sizeof(pages) ? 0 : 1);
 }
@@ -109,11 +128,14 @@ static bool changes_responses(off_t at, uint32_t len, zend_fcall_info *handler,
         zend_fcall_info_cache *cache)
 {
 	struct page pages[2] = {{0}};
-	bool may_fail = false;
+	bool may_fail = false, learned = false;
+	char uri[256] = "";
 	int result[2];
 
 	if (read_request(at, len)) {
 		may_fail = is_automatic();
+		learned = is_learned();
+		snprintf(uri, sizeof(uri), "%s", SURUS_VAR(surus_request, "REQUEST_URI"));
 		surus_request_close(surus_request);
 	}
 	if (!surus_engine_boots_in_prototype() || pipe2(result, O_CLOEXEC) != 0) {
@@ -132,6 +154,11 @@ static bool changes_responses(off_t at, uint32_t len, zend_fcall_info *handler,
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
 	}
 	bool is_bad = !is_known || !is_good(&pages[0]);
+	if (learned && (is_bad || is_another(&pages[0], &pages[1]))) {
+		fprintf(stderr, "surus-php: the page %s, for which clients often ask, is left out of the "
+		        "warm-up: it fails, or changes the next answer\n", uri);
+		return true;
+	}
 	if (may_fail && (is_bad || is_another(&pages[0], &pages[1]))) {
 		fprintf(stderr, "surus-php: the application cannot be warmed up by a page that does not "
 		        "exist; name pages in engine.warmup\n");
@@ -179,6 +206,18 @@ static bool warm_up(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 	return true;
 }
 
+const char *surus_warmups_left_out(void)
+{
+	return left_out;
+}
+
+static void leave_out(int number)
+{
+	size_t len = strlen(left_out);
+
+	snprintf(left_out + len, sizeof(left_out) - len, "%s%d", len > 0 ? "," : "", number);
+}
+
 bool surus_warmups_run(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
 	off_t at = 0;
@@ -188,9 +227,10 @@ bool surus_warmups_run(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 		return true;
 	}
 	surus_outbox_discard(true);
-	while (read_exactly(&at, &len, sizeof(len))) {
-		if (!changes_responses(at, len, handler, cache) &&
-		        (!read_request(at, len) || !warm_up(handler, cache))) {
+	for (int number = 1; read_exactly(&at, &len, sizeof(len)); number++) {
+		if (changes_responses(at, len, handler, cache)) {
+			leave_out(number);
+		} else if (!read_request(at, len) || !warm_up(handler, cache)) {
 			return false;
 		}
 		at += len;

@@ -33,6 +33,9 @@ enum {
 	SURUS_EXIT_SCRIPT_RETURNED = 121, /* its script left the loop that serves requests */
 	/* a script has changed the priority of its session; the master process says so */
 	SURUS_EXIT_PRIORITY_CHANGED = 122,
+	SURUS_EXIT_SCALED_DOWN = 123, /* Surus wants fewer workers */
+	/* files changed while its script booted; its successor boots what is there now */
+	SURUS_EXIT_BOOT_OUTDATED = 124,
 };
 
 #endif

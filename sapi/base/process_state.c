@@ -19,14 +19,14 @@ bool surus_process_create(void)
 	return true;
 }
 
-void surus_worker_redirect_stdio(void)
+void surus_process_redirect_stdio(void)
 {
 	dup2(surus_process->log, STDOUT_FILENO);
 	dup2(surus_process->log, STDERR_FILENO);
 	close(surus_process->log);
 }
 
-_Noreturn void surus_worker_abort_setup(const char *why)
+_Noreturn void surus_process_abort_setup(const char *why)
 {
 	dprintf(STDERR_FILENO, "surus-php: cannot set up a worker: %s\n", why);
 	_exit(SURUS_EXIT_SETUP_FAILED);

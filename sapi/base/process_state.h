@@ -49,10 +49,10 @@ bool surus_process_create(void);
 
 /* Makes the worker's log its stdout and stderr. Until the boot has ended they are the master
  * process's, which Surus quotes if a boot fails. */
-void surus_worker_redirect_stdio(void);
+void surus_process_redirect_stdio(void);
 
 /* Exits a booted worker before its first request. If it is the first worker, the boot has
  * failed. */
-_Noreturn void surus_worker_abort_setup(const char *why);
+_Noreturn void surus_process_abort_setup(const char *why);
 
 #endif

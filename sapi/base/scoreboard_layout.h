@@ -14,7 +14,7 @@ enum surus_state {
 	SURUS_RECEIVED = 2, /* holds a request; its script has not started */
 	SURUS_RUNNING = 3, /* runs the script */
 	SURUS_FINISHING = 4, /* has answered (fastcgi_finish_request) and continues */
-	SURUS_RETIRED = 5, /* takes no more requests */
+	SURUS_EXITING = 5, /* takes no more requests */
 };
 
 /* One worker's line. The worker writes it, except for `stop`. Each line is a cache line of its own,

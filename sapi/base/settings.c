@@ -121,6 +121,10 @@ bool surus_settings_read(int fd)
 			surus_settings.code_name = value;
 		} else if (IS("document_root")) {
 			surus_settings.document_root = value;
+		} else if (IS("project")) {
+			surus_settings.project = value;
+		} else if (IS("project_target")) {
+			surus_settings.project_target = value;
 		} else if (IS("warms_up")) {
 			surus_settings.warms_up = *value == '1';
 		} else if (IS("workers")) {

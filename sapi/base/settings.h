@@ -17,6 +17,8 @@ struct surus_settings {
 	char *code;
 	char *code_name; /* its name in messages */
 	char *document_root; /* DOCUMENT_ROOT during the boot */
+	char *project; /* the application's directory as the user has named it; NULL: not given */
+	char *project_target; /* where its links led when the boot was prepared */
 	bool warms_up; /* there are warm-ups */
 	char **sockets; /* peers whose connections the workers may share; NULL-terminated */
 	bool verify_restore; /* compare all memory after each rewind */

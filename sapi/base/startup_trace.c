@@ -50,14 +50,14 @@ __attribute__((format(printf, 1, 2))) static void record(const char *format, ...
 	}
 }
 
-void surus_profile_mark(const char *what)
+void surus_startup_trace_mark(const char *what)
 {
 	if (trace) {
 		record("mark %llu %s\n", (unsigned long long)surus_now(), what);
 	}
 }
 
-bool surus_profile_open(uint64_t started)
+bool surus_startup_trace_open(uint64_t started)
 {
 	struct stat file;
 
@@ -101,7 +101,7 @@ static zend_op_array *record_file(zend_file_handle *file, int type)
 
 /* Called while extensions start, so that OPcache's hook wraps this one: a file for which OPcache
  * does not call it was found in the cache. */
-void surus_profile_extensions(void)
+void surus_startup_trace_extensions(void)
 {
 	if (trace) {
 		compile = zend_compile_file;
@@ -110,11 +110,11 @@ void surus_profile_extensions(void)
 }
 
 /* Called when all extensions have started. */
-void surus_profile_started(void)
+void surus_startup_trace_started(void)
 {
 	if (trace) {
 		compile_or_find = zend_compile_file;
 		zend_compile_file = record_file;
-		surus_profile_mark("started");
+		surus_startup_trace_mark("started");
 	}
 }

@@ -7,10 +7,10 @@
 
 /* Opens the trace if it is wanted; the process started at `started`. False: the reason is on
  * stderr. */
-bool surus_profile_open(uint64_t started);
-void surus_profile_extensions(void);
-void surus_profile_started(void);
+bool surus_startup_trace_open(uint64_t started);
+void surus_startup_trace_extensions(void);
+void surus_startup_trace_started(void);
 /* Records that a phase begins. */
-void surus_profile_mark(const char *what);
+void surus_startup_trace_mark(const char *what);
 
 #endif

@@ -14,7 +14,7 @@ bool surus_syscall_gate_create(void);
 
 /* Suspends the watch for Surus's own system calls during a request, which change nothing that a
  * rewind restores (rewind/syscall_watch.c). */
-static inline unsigned char surus_syscall_watch_pause(void)
+static inline unsigned char surus_syscall_gate_pause(void)
 {
 	unsigned char before = *surus_syscall_gate;
 
@@ -22,7 +22,7 @@ static inline unsigned char surus_syscall_watch_pause(void)
 	return before;
 }
 
-static inline void surus_syscall_watch_resume(unsigned char before)
+static inline void surus_syscall_gate_resume(unsigned char before)
 {
 	*surus_syscall_gate = before;
 }

@@ -129,7 +129,13 @@ static ssize_t poll_ring(struct msghdr *msg, size_t control)
 	return len;
 }
 
-/* Takes the next request, and waits for it. 0: Surus has closed the socket. -1: interrupted. */
+bool surus_inbox_is_released(void)
+{
+	return surus_process->place >= surus_rings_target();
+}
+
+/* Takes the next request, and waits for it. 0: Surus has closed the socket. -1: interrupted, or
+ * this worker is released. */
 static ssize_t receive(struct msghdr *msg, size_t control)
 {
 	ssize_t len = take(msg, control);
@@ -147,7 +153,8 @@ static ssize_t receive(struct msghdr *msg, size_t control)
 			 * closed. */
 			len = take_from_socket(msg, control);
 			is_closed = len == 0 || (len < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
-			is_interrupted = len < 0 && !is_closed && !surus_rings_wait();
+			is_interrupted = len < 0 && !is_closed &&
+			        (surus_inbox_is_released() || !surus_rings_wait());
 		}
 		surus_rings_set_doorbell(SURUS_AWAKE);
 		if (len <= 0) {

@@ -15,8 +15,10 @@ void surus_inbox_open(void);
 /* Receives one message into `request`, which borrows a static buffer until the next call.
  *
  * 1: received. 2: received, but the body is lost because no descriptor was free; said on stderr.
- * 0: the socket is closed, no request will come. -1: interrupted by a signal.
+ * 0: the socket is closed, no request will come. -1: interrupted by a signal, or released.
  * -2: malformed; said on stderr. */
 int surus_inbox_receive(struct surus_request *request);
+/* Whether there should be fewer workers, so that this one exits. */
+bool surus_inbox_is_released(void);
 
 #endif

@@ -118,7 +118,7 @@ static bool write_parts(struct iovec *parts, int count)
 	}
 	check_original();
 	out->used_socket = true;
-	unsigned char before = surus_syscall_watch_pause();
+	unsigned char before = surus_syscall_gate_pause();
 	while (count > 0) {
 		ssize_t written = writev(out->fd, parts, count);
 		if (written < 0) {
@@ -142,7 +142,7 @@ static bool write_parts(struct iovec *parts, int count)
 			parts->iov_len -= (size_t)written;
 		}
 	}
-	surus_syscall_watch_resume(before);
+	surus_syscall_gate_resume(before);
 	return true;
 }
 
@@ -254,9 +254,9 @@ static bool write_to_ring(struct records records)
 		return false;
 	}
 	if (surus_rings_must_notify()) {
-		unsigned char before = surus_syscall_watch_pause();
+		unsigned char before = surus_syscall_gate_pause();
 		surus_rings_wake_surus();
-		surus_syscall_watch_resume(before);
+		surus_syscall_gate_resume(before);
 	}
 	return true;
 }

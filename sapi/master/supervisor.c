@@ -29,8 +29,10 @@
 #include "base/scoreboard.h"
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
+#include "ipc/rings.h"
 #include "master/inherited.h"
-#include "master/relearn.h"
+#include "master/pcre_refresh.h"
+#include "php/boot_files.h"
 #include "php/opcache.h"
 #include "php/pcre_cache.h"
 #include "php/startup_report.h"
@@ -202,12 +204,12 @@ static void reap(void)
 	}
 }
 
-/* Fills the slots that are due. Sets `wait` to the milliseconds until the next one is due; -1:
- * none. True: this process is a new worker. */
+/* Fills the slots that are due, of those for which there should be a worker. Sets `wait` to the
+ * milliseconds until the next one is due; -1: none. True: this process is a new worker. */
 static bool fill_due(int *wait)
 {
 	*wait = -1;
-	for (uint32_t i = 0; i < surus_settings.workers; i++) {
+	for (uint32_t i = 0; i < surus_rings_target(); i++) {
 		if (slots[i].pid != 0) {
 			continue;
 		}
@@ -274,6 +276,22 @@ static void check_opcache(int *wait)
 	*wait = *wait < 0 || ms < *wait ? ms : *wait;
 }
 
+/* Continues a check that Surus has asked for. Workers are replaced between its slices. */
+static void check_files(int *wait)
+{
+	char answer[8192];
+
+	if (!surus_boot_files_is_checking()) {
+		return;
+	}
+	size_t len = surus_boot_files_check(answer, sizeof(answer));
+	if (len > 0) {
+		send_message(answer, len, NULL, 0);
+	} else {
+		*wait = 0;
+	}
+}
+
 static void kill_workers(void)
 {
 	for (uint32_t i = 0; i < surus_settings.workers; i++) {
@@ -319,6 +337,7 @@ static bool run(void)
 			return true;
 		}
 		check_opcache(&wait);
+		check_files(&wait);
 		if (poll(polled, 2, wait) < 0 && errno != EINTR) {
 			break;
 		}
@@ -336,6 +355,8 @@ static bool run(void)
 				kill_workers();
 				return false;
 			}
+			/* "scale" says that there should be more workers, of which the next round forks those
+			 * that are missing. */
 			if (len > 0) {
 				text[len] = '\0';
 				if (strcmp(text, "drain") == 0) {
@@ -344,6 +365,8 @@ static bool run(void)
 					emptied = false;
 				} else if (strcmp(text, "restart") == 0) {
 					restart_workers();
+				} else if (strcmp(text, "check") == 0) {
+					surus_boot_files_begin_check();
 				}
 			}
 		}
@@ -396,7 +419,7 @@ void surus_master_php_started(void)
 	surus_startup_report(report, sizeof(report));
 }
 
-bool surus_master_serve(void)
+bool surus_master_serve(const char *left_out)
 {
 	sigset_t ended;
 
@@ -409,6 +432,8 @@ bool surus_master_serve(void)
 	sigemptyset(&ended);
 	sigaddset(&ended, SIGCHLD);
 	signals = signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK);
+	size_t len = strlen(report);
+	snprintf(report + len, sizeof(report) - len, "left_out=%s\n", left_out);
 	send_message(report, strlen(report), NULL, 0);
 	return run();
 }

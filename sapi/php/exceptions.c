@@ -38,7 +38,7 @@ static void call_exception_handler(void)
 	zval_ptr_dtor(&handler);
 }
 
-bool surus_handle_exception(void)
+bool surus_exceptions_handle(void)
 {
 	if (EG(exception) && Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) {
 		call_exception_handler();

@@ -6,7 +6,7 @@
 
 /* Handles an uncaught exception. False: no handler took it, or it was an exit(); what would run
  * next is skipped. */
-bool surus_handle_exception(void);
+bool surus_exceptions_handle(void);
 
 /* Reports an exception without a handler; an exit(), which is an exception too, is silent. */
 void surus_exception_end(void);

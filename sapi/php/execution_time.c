@@ -130,7 +130,7 @@ void surus_execution_time_begin(void)
 	        limit->began - limit->set_at < (uint64_t)seconds * 1000000 / 2) {
 		return;
 	}
-	unsigned char before = surus_syscall_watch_pause();
+	unsigned char before = surus_syscall_gate_pause();
 	if (goes_on && !limit->is_installed) {
 		struct sigaction own = plain;
 		own.sa_sigaction = on_time;
@@ -142,7 +142,7 @@ void surus_execution_time_begin(void)
 	zend_set_timeout(seconds, 0);
 	limit->seconds = goes_on ? seconds : 0;
 	limit->set_at = limit->began;
-	surus_syscall_watch_resume(before);
+	surus_syscall_gate_resume(before);
 }
 
 void surus_execution_time_end(void)
@@ -154,9 +154,9 @@ void surus_execution_time_end(void)
 	atomic_signal_fence(memory_order_seq_cst);
 	if (seconds != limit->seconds) {
 		/* The script has set another limit, or the limit was reached. */
-		unsigned char before = surus_syscall_watch_pause();
+		unsigned char before = surus_syscall_gate_pause();
 		run(0);
-		surus_syscall_watch_resume(before);
+		surus_syscall_gate_resume(before);
 		limit->seconds = 0;
 	}
 	zend_atomic_bool_store_ex(&EG(timed_out), false);

@@ -29,6 +29,7 @@
 #include "ipc/request_status.h"
 #include "php/connection_abort.h"
 #include "php/error_header.h"
+#include "php/fatal_header.h"
 #include "php/fd_flags.h"
 #include "php/ini_files.h"
 #include "php/request_body.h"
@@ -199,6 +200,11 @@ static int send_headers(sapi_headers_struct *headers)
 		}
 		write_line(h->header, h->header_len);
 	}
+	size_t fatal_len;
+	const char *fatal = surus_fatal_header(&fatal_len);
+	if (fatal) {
+		write_line(fatal, fatal_len);
+	}
 	surus_outbox_write("\r\n", 2);
 	return SAPI_HEADER_SENT_SUCCESSFULLY;
 }
@@ -308,7 +314,7 @@ bool surus_php_startup(const char *program, struct _zend_module_entry *functions
 	if (module.startup(&module) == FAILURE) {
 		return false;
 	}
-	surus_profile_started();
+	surus_startup_trace_started();
 	/* The worker changes into the script's directory itself, once; PHP would change back, too. */
 	SG(options) |= SAPI_OPTION_NO_CHDIR;
 	surus_variables_start();

@@ -7,6 +7,7 @@
 
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
+#include "php/boot_files.h"
 #include "php/direct_binding.h"
 #include "php/opcache.h"
 
@@ -101,6 +102,9 @@ size_t surus_startup_report(char *text, size_t size)
 	for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
 		add(settings[i], zend_ini_string(settings[i], strlen(settings[i]), 0));
 	}
+	char seconds[24];
+	snprintf(seconds, sizeof(seconds), "%ld", surus_boot_files_interval());
+	add("revalidate", seconds);
 	add_unknown();
 	add_extensions();
 	return (size_t)(at - text);

@@ -3,7 +3,7 @@
 
 #include <php.h>
 
-php_stream *surus_stream_of(int fd)
+php_stream *surus_streams_find(int fd)
 {
 	zend_resource *resource;
 

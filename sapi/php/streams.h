@@ -5,6 +5,6 @@
 struct _php_stream;
 
 /* PHP's stream of a file or pipe; NULL if a library has opened it. */
-struct _php_stream *surus_stream_of(int fd);
+struct _php_stream *surus_streams_find(int fd);
 
 #endif

@@ -139,7 +139,7 @@ static const char *reject_number(int last)
 /* Describes how the descriptor was opened, as far as that is known. */
 static void name_opener(int fd, char *name, size_t size)
 {
-	const php_stream *stream = surus_stream_of(fd);
+	const php_stream *stream = surus_streams_find(fd);
 
 	if (!stream) {
 		snprintf(name, size, "opened by a library, not by PHP");
@@ -259,7 +259,7 @@ const char *surus_boot_check(void)
 		} else if (S_ISFIFO(file.st_mode)) {
 			why = reject_pipe(fd, &file, last);
 		} else if (surus_boot_fds_has(fd) && (S_ISREG(file.st_mode) || S_ISDIR(file.st_mode))) {
-			surus_temporary_add(fd, &file);
+			surus_temp_file_add(fd, &file);
 			why = reject_file(fd);
 		} else if (surus_boot_fds_has(fd)) {
 			why = reject_anonymous(fd);

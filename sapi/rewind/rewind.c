@@ -31,9 +31,6 @@
 #include "rewind/memory/zend_heap.h"
 #include "rewind/syscall_watch.h"
 
-#if __has_include(<sys/rseq.h>)
-#endif
-
 /* Reasons that any worker has reported; a string has the same address in all workers. */
 enum { MAX_REPORTED = 64 };
 
@@ -62,14 +59,12 @@ bool surus_rewind_start(void)
  * number would be wrong, so from here on libc asks the kernel. */
 static void unregister_rseq(void)
 {
-#if __has_include(<sys/rseq.h>)
 	enum { UNREGISTER = 1, LEAST = 32 }; /* as in the kernel and libc */
 	void *area = (char *)__builtin_thread_pointer() + __rseq_offset;
 
 	if (__rseq_size > 0) {
 		syscall(SYS_rseq, area, __rseq_size > LEAST ? __rseq_size : LEAST, UNREGISTER, RSEQ_SIG);
 	}
-#endif
 }
 
 /* Pages of the address space at the last snapshot. */
@@ -157,14 +152,14 @@ _Noreturn static void replace(const char *why)
 	if (!is_reported(why)) {
 		dprintf(STDERR_FILENO, "surus-php: replaced instead of rewound: %s\n", why);
 	}
-	surus_set_state(SURUS_RETIRED);
+	surus_set_state(SURUS_EXITING);
 	_exit(status);
 }
 
 _Noreturn static void exit_as_different(const char *what)
 {
 	dprintf(STDERR_FILENO, "surus-php: restored state differs from the checkpoint: %s\n", what);
-	surus_set_state(SURUS_RETIRED);
+	surus_set_state(SURUS_EXITING);
 	_exit(SURUS_EXIT_VERIFY_FAILED);
 }
 
@@ -183,7 +178,7 @@ void surus_rewind_checkpoint(void)
 		why = surus_snapshot_checkpoint(maps, pagemap, surus_process->statm);
 	}
 	if (why) {
-		surus_worker_abort_setup(why);
+		surus_process_abort_setup(why);
 	}
 	if (surus_process->served > 0 && surus_settings.verify_restore) {
 		const void *differs = surus_pages_difference();

@@ -51,7 +51,7 @@ static uint64_t resident(void)
 
 static bool retire(int status)
 {
-	surus_set_state(SURUS_RETIRED);
+	surus_set_state(SURUS_EXITING);
 	surus_process->exit_status = status;
 	return true;
 }
@@ -166,6 +166,10 @@ bool surus_worker_take(void)
 			break;
 		}
 		if (received < 0) {
+			if (surus_inbox_is_released()) {
+				retire(SURUS_EXIT_SCALED_DOWN);
+				break;
+			}
 			continue;
 		}
 		if (!claim(request)) {
@@ -206,7 +210,7 @@ void surus_worker_become(int outbox, int log)
 	}
 	surus_process->log = log;
 	if (!surus_engine_boots_app() || surus_engine_boots_in_prototype()) {
-		surus_worker_redirect_stdio();
+		surus_process_redirect_stdio();
 	}
 	/* Changing the user has cleared the parent-death signal and the permission to dump core. */
 	surus_request_timeout_install();

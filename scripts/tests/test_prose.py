@@ -30,6 +30,7 @@ def said(text):
 
 class Idioms(unittest.TestCase):
     def test_each_pattern_finds_its_example(self):
+        examples = set()
         for text, name in {
             "Who asks first is served.": "a sentence without a subject",
             "It is sent. Whose turn it is, waits.": "a sentence without a subject",
@@ -50,9 +51,16 @@ class Idioms(unittest.TestCase):
             "The request in our hands.": "in our hands",
             "A letter waits in the ring.": "a private picture",
             "Rings the bell.": "a private picture",
+            "Surus has the master process look.": "has somebody do",
+            "The job comes again.": "comes again",
+            "What becomes of it.": "becomes of",
+            "The jobs in hand.": "in hand",
+            "A buffer is given back.": "given back",
+            "In so many minutes.": "so many",
         }.items():
             self.assertEqual(said(text), [name], text)
-        self.assertGreaterEqual(19, len(prose.PATTERNS))
+            examples.add(name)
+        self.assertEqual(examples, set(prose.PATTERNS))
 
     def test_plain_words_are_not_idioms(self):
         for text in [

@@ -1,23 +1,19 @@
 //! Compresses responses without delaying them.
 
-use std::cell::RefCell;
+mod encoder;
+
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use async_compression::Level;
-use async_compression::brotli::EncoderParams;
-use async_compression::tokio::write::{BrotliEncoder, GzipEncoder, ZstdEncoder};
-use async_compression::zstd::CParameter;
 use bytes::{Buf, Bytes};
-use futures_util::FutureExt;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncWriteExt;
 
+use self::encoder::{Encoder, zstd_at_once};
 use super::entity_tag::marked;
 use crate::budget::{self, MEMORY, Reservation};
 use crate::event::{Failure, Response, ResponseBody};
@@ -264,11 +260,11 @@ fn is_of_groupware(content_type: &str) -> bool {
 }
 
 fn length(response: &Response) -> Option<u64> {
-    let said = || {
-        let said = response.headers().get(header::CONTENT_LENGTH);
-        said.and_then(|length| length.to_str().ok()?.parse().ok())
+    let declared = || {
+        let length = response.headers().get(header::CONTENT_LENGTH);
+        length.and_then(|length| length.to_str().ok()?.parse().ok())
     };
-    response.body().size_hint().exact().or_else(said)
+    response.body().size_hint().exact().or_else(declared)
 }
 
 /// Returns the original body if it cannot be compressed.
@@ -297,85 +293,6 @@ async fn at_once(coding: Coding, plain: Bytes) -> Result<Bytes, Bytes> {
     })
 }
 
-/// Uses an encoder that the thread keeps. Creating one takes two thirds of the time that a page of
-/// 10 KB takes.
-fn zstd_at_once(plain: &[u8]) -> io::Result<Bytes> {
-    thread_local! {
-        static KEPT: RefCell<Option<zstd::bulk::Compressor<'static>>> =
-            const { RefCell::new(None) };
-    }
-    KEPT.with_borrow_mut(|kept| {
-        let compressor = match kept {
-            Some(compressor) => compressor,
-            None => kept.insert(zstd::bulk::Compressor::new(ZSTD)?),
-        };
-        Ok(compressor.compress(plain)?.into())
-    })
-}
-
-/// Compresses into memory, so it never waits.
-enum Encoder {
-    /// Much larger than the others.
-    Brotli(Box<BrotliEncoder<Vec<u8>>>),
-    Zstd(ZstdEncoder<Vec<u8>>),
-    Gzip(GzipEncoder<Vec<u8>>),
-}
-
-macro_rules! of {
-    ($encoder:expr, $inner:ident => $do:expr) => {
-        match $encoder {
-            Encoder::Brotli($inner) => $do,
-            Encoder::Zstd($inner) => $do,
-            Encoder::Gzip($inner) => $do,
-        }
-    };
-}
-
-const ZSTD: i32 = 3;
-
-impl Encoder {
-    /// The qualities at which one core compresses faster than most networks transfer the result.
-    fn new(coding: Coding) -> Encoder {
-        match coding {
-            Coding::Brotli => {
-                // A window of 512 KiB, like zstd's below. The default of 4 MiB costs more memory
-                // per response than pages gain from it.
-                let params = EncoderParams::default();
-                let params = params
-                    .quality(Level::Precise(4))
-                    .window_size(19)
-                    .text_mode();
-                Encoder::Brotli(Box::new(BrotliEncoder::with_params(Vec::new(), params)))
-            }
-            Coding::Zstd => Encoder::Zstd(ZstdEncoder::with_quality_and_params(
-                Vec::new(),
-                Level::Precise(ZSTD),
-                &[CParameter::window_log(19)],
-            )),
-            Coding::Gzip => Encoder::Gzip(GzipEncoder::with_quality(Vec::new(), Level::Precise(5))),
-        }
-    }
-
-    fn write(&mut self, plain: &[u8]) -> io::Result<()> {
-        of!(self, e => now(e.write_all(plain)))
-    }
-
-    /// Everything written so far, in decodable form.
-    fn flush(&mut self) -> io::Result<Bytes> {
-        of!(self, e => { now(e.flush())?; Ok(std::mem::take(e.get_mut()).into()) })
-    }
-
-    /// The remaining bytes.
-    fn finish(&mut self) -> io::Result<Bytes> {
-        of!(self, e => { now(e.shutdown())?; Ok(std::mem::take(e.get_mut()).into()) })
-    }
-}
-
-fn now(done: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-    done.now_or_never()
-        .unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
-}
-
 /// A body that compresses another body.
 struct Compressed {
     body: Pin<Box<dyn Body<Data = Bytes, Error = Failure> + Send>>,
@@ -390,7 +307,7 @@ struct Compressed {
 
 /// How many bytes are compressed before the client gets some of them and the thread may run other
 /// tasks.
-const AT_MOST: usize = 64 << 10;
+const COMPRESSED_PER_POLL: usize = 64 << 10;
 
 impl Compressed {
     fn new(
@@ -413,7 +330,7 @@ impl Compressed {
         match compressed {
             Ok(bytes) if bytes.is_empty() => {}
             Ok(bytes) => {
-                let bytes = budget::hold_anyway(bytes);
+                let bytes = budget::charge_anyway(bytes);
                 self.ready.push_back(Ok(Frame::data(bytes)));
             }
             Err(error) => self.fail(Failure::Malformed(format!("not compressible: {error}"))),
@@ -472,7 +389,7 @@ impl Body for Compressed {
             }
             let frame = if this.held == 0 {
                 Poll::Ready(ready!(this.body.as_mut().poll_frame(cx)))
-            } else if this.held < AT_MOST {
+            } else if this.held < COMPRESSED_PER_POLL {
                 this.body.as_mut().poll_frame(cx)
             } else {
                 Poll::Pending

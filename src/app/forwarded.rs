@@ -79,13 +79,6 @@ fn has(trusted: &[Proxy], ip: IpAddr) -> bool {
         .any(|proxy| matches!(proxy, Proxy::Network(network) if network.contains(&ip)))
 }
 
-/// What a trusted proxy says about the request.
-pub struct Forwarded {
-    pub origin: Origin,
-    /// The host that the client requested.
-    pub host: Option<HeaderValue>,
-}
-
 /// Whether this peer's statements about clients are trusted.
 pub fn is_trusted(peer: &Peer, trusted: &[Proxy]) -> bool {
     match &peer.client {
@@ -94,42 +87,39 @@ pub fn is_trusted(peer: &Peer, trusted: &[Proxy]) -> bool {
     }
 }
 
-/// Evaluates `X-Forwarded-*` as far as the proxies that wrote them are trusted.
-pub fn origin(peer: &Peer, headers: &HeaderMap, trusted: &[Proxy]) -> Forwarded {
-    let direct = Forwarded {
-        origin: Origin {
-            client: peer.client.clone(),
-            server: peer.server.clone(),
-            https: peer.https,
-        },
-        host: None,
+/// The client, by `X-Forwarded-*` as far as the proxies that wrote them are trusted.
+pub fn origin(peer: &Peer, headers: &HeaderMap, trusted: &[Proxy]) -> Origin {
+    let direct = Origin {
+        client: peer.client.clone(),
+        server: peer.server.clone(),
+        https: peer.https,
     };
     if !is_trusted(peer, trusted) {
         return direct;
     }
     let client = client(headers, |ip| has(trusted, ip)).map(Address::from);
-    let last = |name: &str| {
-        headers
-            .get_all(name)
-            .iter()
-            .next_back()?
-            .to_str()
-            .ok()?
-            .rsplit(',')
-            .next()
-            .map(str::trim)
-    };
-    Forwarded {
-        origin: Origin {
-            client: client.or_else(|| peer.client.clone()),
-            server: peer.server.clone(),
-            https: last("x-forwarded-proto")
-                .map_or(peer.https, |proto| proto.eq_ignore_ascii_case("https")),
-        },
-        host: last("x-forwarded-host")
-            .filter(|host| is_host(host.as_bytes()))
-            .and_then(|host| HeaderValue::from_str(host).ok()),
+    let proto = nearest(headers, "x-forwarded-proto");
+    Origin {
+        client: client.or(direct.client),
+        server: direct.server,
+        https: proto.map_or(peer.https, |proto| proto.eq_ignore_ascii_case("https")),
     }
+}
+
+/// The host that the client has requested, if a trusted peer names it.
+pub fn host(peer: &Peer, headers: &HeaderMap, trusted: &[Proxy]) -> Option<HeaderValue> {
+    if !is_trusted(peer, trusted) {
+        return None;
+    }
+    let host = nearest(headers, "x-forwarded-host")?;
+    let host = is_host(host.as_bytes()).then_some(host)?;
+    HeaderValue::from_str(host).ok()
+}
+
+/// What the nearest proxy has written.
+fn nearest<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let last = headers.get_all(name).iter().next_back()?;
+    last.to_str().ok()?.rsplit(',').next().map(str::trim)
 }
 
 /// The right-most address that is no trusted proxy. The client may have written everything to the
@@ -170,21 +160,28 @@ fn parse(entry: &str) -> Option<SocketAddr> {
 mod tests {
     use super::*;
 
-    fn origin_of(peer: &str, headers: &[(&'static str, &str)]) -> Forwarded {
+    fn headers(headers: &[(&'static str, &str)]) -> HeaderMap {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        let peer = Peer {
-            client: Some(peer.parse::<SocketAddr>().unwrap().into()),
+        map
+    }
+
+    fn peer(address: &str) -> Peer {
+        Peer {
+            client: Some(address.parse::<SocketAddr>().unwrap().into()),
             server: None,
             https: false,
-        };
-        origin(
-            &peer,
-            &map,
-            &["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
-        )
+        }
+    }
+
+    fn trusted() -> [Proxy; 2] {
+        ["10.0.0.0/8", "::1/128"].map(|network| network.parse().unwrap())
+    }
+
+    fn origin_of(address: &str, sent: &[(&'static str, &str)]) -> Origin {
+        origin(&peer(address), &headers(sent), &trusted())
     }
 
     fn client_of(peer: &str, forwarded_for: &[&str]) -> String {
@@ -192,12 +189,7 @@ mod tests {
             .iter()
             .map(|value| ("x-forwarded-for", *value))
             .collect();
-        origin_of(peer, &headers)
-            .origin
-            .client
-            .unwrap()
-            .ip()
-            .to_string()
+        origin_of(peer, &headers).client.unwrap().ip().to_string()
     }
 
     #[test]
@@ -220,11 +212,7 @@ mod tests {
     #[test]
     fn untrusted_peer_is_ignored() {
         assert_eq!(client_of("192.0.2.9:1", &["198.51.100.1"]), "192.0.2.9");
-        let forwarded = origin_of(
-            "192.0.2.9:1",
-            &[("x-forwarded-proto", "https"), ("x-forwarded-host", "evil")],
-        );
-        assert!(!forwarded.origin.https && forwarded.host.is_none());
+        assert!(!origin_of("192.0.2.9:1", &[("x-forwarded-proto", "https")]).https);
     }
 
     #[test]
@@ -248,14 +236,17 @@ mod tests {
 
     #[test]
     fn protocol_and_host_are_the_nearest_proxys() {
-        let forwarded = origin_of(
-            "[::1]:1",
-            &[
-                ("x-forwarded-proto", "http, https"),
-                ("x-forwarded-host", "a.example"),
-            ],
-        );
-        assert!(forwarded.origin.https);
-        assert_eq!(forwarded.host.unwrap(), "a.example");
+        let proto = [("x-forwarded-proto", "http, https")];
+        assert!(origin_of("[::1]:1", &proto).https);
+        for (value, expected) in [
+            ("b.example, a.example", Some("a.example")),
+            ("a.example:81", Some("a.example:81")),
+            ("a b", None),
+        ] {
+            let headers = headers(&[("x-forwarded-host", value)]);
+            let host = |address| host(&peer(address), &headers, &trusted());
+            assert_eq!(host("[::1]:1"), expected.map(HeaderValue::from_static));
+            assert_eq!(host("192.0.2.9:1"), None);
+        }
     }
 }

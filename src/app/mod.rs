@@ -3,7 +3,9 @@
 pub mod compression;
 pub mod detect;
 mod entity_tag;
+pub mod error_pages;
 pub mod forwarded;
+pub mod host;
 pub(crate) mod response;
 pub mod site;
 pub mod static_files;
@@ -18,9 +20,11 @@ use http::header::{self, HeaderMap, HeaderName};
 use http::{Method, StatusCode, Version};
 use tracing::{debug, warn};
 
-use self::response::{fit_length, plain, redirect, redirect_to, strip_connection_headers};
-use self::site::routes::{Action, Routes};
-use self::site::{Facts, Resolution, Site, normalize};
+use self::error_pages::{ErrorPages, View};
+use self::forwarded::Peer;
+use self::response::{fit_length, plain, redirect, redirect_to, strip_headers};
+use self::site::routes::{Action, Choice, HeaderChanges, RequestFacts, Routes};
+use self::site::{Facts, NormalizedPath, Resolution, Site, normalize};
 use self::validate::{RequestRejection, check_relayed, reject};
 use self::x_sendfile::SendFile;
 use crate::engine::{Engine, Pending};
@@ -43,12 +47,50 @@ pub struct Application {
 pub struct DocumentTree {
     pub site: Arc<Site>,
     /// The same directory with another front controller, for pools that name one.
-    pub fronts: BTreeMap<String, Arc<Site>>,
+    pub pool_sites: BTreeMap<String, Arc<Site>>,
     pub send_file: SendFile,
     pub routes: Routes,
+    /// The directory of error pages, if one is configured.
+    pub error_site: Option<Site>,
+    /// None until they are read.
+    pub error_pages: ErrorPages,
+}
+
+impl DocumentTree {
+    /// Reads the error pages.
+    pub fn read_error_pages(
+        &mut self,
+        settings: &error_pages::Settings,
+        displays_errors: bool,
+        reads_source: bool,
+    ) {
+        let directory = self.error_site.as_ref();
+        self.error_pages = ErrorPages::read(
+            settings,
+            &self.site,
+            directory,
+            displays_errors,
+            reads_source,
+        );
+    }
 }
 
 /// How a request is answered, as far as that is known without waiting.
+pub struct Begun {
+    pub dispatch: Dispatch,
+    /// What rules do to the response, whatever it is.
+    pub headers: HeaderChanges,
+}
+
+impl From<Dispatch> for Begun {
+    fn from(dispatch: Dispatch) -> Begun {
+        Begun {
+            dispatch,
+            headers: HeaderChanges::default(),
+        }
+    }
+}
+
 pub enum Dispatch {
     Event {
         engine: &'static str,
@@ -69,9 +111,10 @@ impl Application {
         event: impl FnOnce(http::request::Parts, Script) -> Event,
     ) -> Result<Response, Failure> {
         let is_head = head.method == Method::HEAD;
-        let dispatch = match check_relayed(&head) {
+        let view = self.view(&head.headers, &origin.clone().into());
+        let Begun { dispatch, headers } = match check_relayed(&head) {
             Ok(()) => self.begin(head, Instant::now(), |_| origin.clone(), event),
-            Err(rejection) => Dispatch::Rejected(rejection),
+            Err(rejection) => Dispatch::Rejected(rejection).into(),
         };
         let answer = match dispatch {
             Dispatch::Answer(response) => Ok(response),
@@ -81,32 +124,75 @@ impl Application {
                 preferences,
                 event,
             } => match self.dispatch(engine, event) {
-                Ok(pending) => Ok(self.finalize(&preferences, pending.await?).await),
+                Ok(pending) => Ok(self.finalize(&preferences, view, pending.await?).await),
                 Err(rejection) => Err(rejection),
             },
         };
-        let response = answer.unwrap_or_else(|rejection| {
+        let mut response = answer.unwrap_or_else(|rejection| {
             let status = rejection.status.as_u16();
-            debug!(status, why = rejection.why, "rejected");
+            debug!(status, reason = rejection.why, "rejected");
             plain(rejection.status, rejection.why)
         });
+        response = self.dress(view, response);
+        headers.apply(response.headers_mut());
         Ok(fit(response, is_head))
     }
 
+    /// What the client of a request sees if it fails.
+    pub fn view(&self, headers: &HeaderMap, peer: &Peer) -> View {
+        self.tree.load().error_pages.view(headers, peer)
+    }
+
+    /// Gives a failed request the page that its client sees.
+    pub fn dress(&self, view: View, response: Response) -> Response {
+        match view {
+            View::Text => response,
+            view => self.tree.load().error_pages.dress(view, response),
+        }
+    }
+
     /// Determines what answers, and whether that can begin. `event` makes an event of the request's
-    /// head and the script; `origin` determines the client for rules that need it.
+    /// head and the script; `origin` determines the client for rules that need it. `Host` is the
+    /// one that the client has requested.
     pub fn begin(
         &self,
-        mut head: http::request::Parts,
+        head: http::request::Parts,
         now: Instant,
         origin: impl Fn(&HeaderMap) -> Origin,
         event: impl FnOnce(http::request::Parts, Script) -> Event,
-    ) -> Dispatch {
-        let (engine, script, compress) = match self.find(&head, now, &|| origin(&head.headers)) {
-            Ok(Found::Script(engine, script, compress)) => (engine, script, compress),
-            Ok(Found::Answer(response)) => return Dispatch::Answer(response),
-            Err(rejection) => return Dispatch::Rejected(rejection),
+    ) -> Begun {
+        let path = match normalize(head.uri.path()) {
+            Ok(path) => path,
+            Err(why) => return Dispatch::Rejected(reject(StatusCode::BAD_REQUEST, why)).into(),
         };
+        let tree = self.tree.load();
+        let mut choice = tree.routes.choose(&RequestFacts {
+            method: &head.method,
+            path: path.path(),
+            headers: &head.headers,
+            query: head.uri.query(),
+        });
+        let headers = std::mem::take(&mut choice.headers);
+        let found = self.find(&tree, choice, &head, &path, now, &|| origin(&head.headers));
+        let dispatch = match found {
+            Ok(Found::Script(engine, script, compress)) => {
+                self.event(head, engine, script, compress, event)
+            }
+            Ok(Found::Answer(response)) => Dispatch::Answer(response),
+            Err(rejection) => Dispatch::Rejected(rejection),
+        };
+        Begun { dispatch, headers }
+    }
+
+    /// Prepares what the engine gets.
+    fn event(
+        &self,
+        mut head: http::request::Parts,
+        engine: &'static str,
+        script: Script,
+        compress: bool,
+        event: impl FnOnce(http::request::Parts, Script) -> Event,
+    ) -> Dispatch {
         if head
             .headers
             .keys()
@@ -144,8 +230,13 @@ impl Application {
     pub async fn finalize(
         &self,
         preferences: &ResponsePreferences,
+        view: View,
         mut response: Response,
     ) -> Response {
+        if view != View::Text {
+            let tree = self.tree.load_full();
+            response = tree.error_pages.dress_php(view, response).await;
+        }
         entity_tag::mark_as_asked(&preferences.headers, &mut response);
         if x_sendfile::is_asked(&response) {
             // Like static files, which are compressed only if a compressed sibling exists.
@@ -166,24 +257,25 @@ impl Application {
     /// Determines what answers this request.
     fn find(
         &self,
+        tree: &DocumentTree,
+        choice: Choice<'_>,
         head: &http::request::Parts,
+        path: &NormalizedPath<'_>,
         now: Instant,
         origin: &dyn Fn() -> Origin,
     ) -> Result<Found, RequestRejection> {
-        let path =
-            normalize(head.uri.path()).map_err(|why| reject(StatusCode::BAD_REQUEST, why))?;
         let mut engine = self.engine;
-        let tree = self.tree.load();
         let mut site: &Site = &tree.site;
-        let choice = tree
-            .routes
-            .choose(&head.method, path.path(), &head.headers, head.uri.query());
         let compress = choice.compress.unwrap_or(self.compress.enabled);
         match choice.action {
             Some(Action::Deny) => return Err(reject(StatusCode::FORBIDDEN, "denied by a route")),
+            Some(Action::Redirect(redirect)) => {
+                let location = redirect.location(&head.uri, path.path());
+                return Ok(Found::Answer(redirect_to(redirect.status, &location)));
+            }
             Some(Action::Files(files)) => site = files,
             Some(Action::Engine(name)) => {
-                site = tree.fronts.get(name).map_or(site, |own| own);
+                site = tree.pool_sites.get(name).map_or(site, |own| own);
                 engine = self
                     .engines
                     .keys()
@@ -207,7 +299,7 @@ impl Application {
             headers: &head.headers,
             origin,
         };
-        match site.find_for(&facts, &path, now) {
+        match site.find_for(&facts, path, now) {
             Resolution::Script(script) => Ok(Found::Script(engine, script, compress)),
             Resolution::File(file) if tree.site.is_secret(&file) => {
                 Err(reject(StatusCode::NOT_FOUND, "no such file"))
@@ -230,23 +322,23 @@ impl Application {
             Resolution::Status(status, why) => {
                 let status = StatusCode::from_u16(status);
                 let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-                debug!(path = path.path(), %status, why, "answered by an .htaccess file");
+                debug!(path = path.path(), %status, reason = why, "answered by an .htaccess file");
                 Err(reject(status, ""))
             }
             Resolution::NotFound => Err(reject(StatusCode::NOT_FOUND, "no such file")),
             Resolution::Denied(denial) => {
-                warn!(path = path.path(), why = denial.why(), "not served");
+                warn!(path = path.path(), reason = denial.why(), "not served");
                 Err(reject(StatusCode::FORBIDDEN, "not served"))
             }
             Resolution::Malformed(why) => Err(reject(StatusCode::BAD_REQUEST, why)),
-            Resolution::Failed(trouble) => Err(trouble.into()),
+            Resolution::Failed(error) => Err(error.into()),
         }
     }
 }
 
 /// Makes a response valid, whatever PHP has set for its connection and length.
 pub fn fit(mut response: Response, is_head: bool) -> Response {
-    strip_connection_headers(response.headers_mut());
+    strip_headers(response.headers_mut());
     match is_head {
         true => response,
         false => fit_length(response),

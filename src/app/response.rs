@@ -39,6 +39,13 @@ pub fn redirect_to(status: StatusCode, location: &str) -> Response {
     response
 }
 
+/// What `sapi/php/fatal_header.c` says of a fatal error.
+pub static FATAL: HeaderName = HeaderName::from_static("surus-fatal");
+
+/// Marks a short text of Surus in a response's extensions: a page may take its place.
+#[derive(Debug, Clone)]
+pub struct OwnText;
+
 /// A short text for people. The log has the details.
 pub fn plain(status: StatusCode, why: &str) -> Response {
     let reason = status.canonical_reason().unwrap_or("Error");
@@ -48,6 +55,7 @@ pub fn plain(status: StatusCode, why: &str) -> Response {
     };
     let mut response = Response::new(ResponseBody::from(text));
     *response.status_mut() = status;
+    response.extensions_mut().insert(OwnText);
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,
@@ -73,7 +81,7 @@ pub fn plain(status: StatusCode, why: &str) -> Response {
 pub fn failed(failure: &Failure, event: u64) -> Response {
     let status = match failure {
         Failure::Thrown(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        Failure::Died(_) | Failure::Malformed(_) => StatusCode::BAD_GATEWAY,
+        Failure::WorkerCrashed(_) | Failure::Malformed(_) => StatusCode::BAD_GATEWAY,
         Failure::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         Failure::QueueFull(_) | Failure::QueueTimeout(_) | Failure::Busy(_) => {
             StatusCode::SERVICE_UNAVAILABLE
@@ -82,7 +90,9 @@ pub fn failed(failure: &Failure, event: u64) -> Response {
     };
     match failure {
         _ if failure.is_busy() => log_overload(failure, event),
-        _ => warn!(request_id = event, status = status.as_u16(), %failure, "request failed"),
+        _ => {
+            warn!(request_id = event, status = status.as_u16(), error = %failure, "request failed")
+        }
     }
     plain(status, "")
 }
@@ -95,7 +105,7 @@ fn log_overload(failure: &Failure, event: u64) {
     REJECTED.fetch_add(1, Ordering::Relaxed);
     if REPORTED.is_time(Instant::now()) {
         let requests = REJECTED.swap(0, Ordering::Relaxed);
-        warn!(request_id = event, requests, status = 503, %failure, "request failed");
+        warn!(request_id = event, requests, status = 503, error = %failure, "request failed");
     }
 }
 
@@ -103,7 +113,7 @@ fn log_overload(failure: &Failure, event: u64) {
 pub fn failure_name(failure: &Failure) -> &'static str {
     match failure {
         Failure::Thrown(_) => "thrown",
-        Failure::Died(_) => "worker_crashed",
+        Failure::WorkerCrashed(_) => "worker_crashed",
         Failure::TimedOut => "timeout",
         Failure::QueueFull(_) => "queue_full",
         Failure::QueueTimeout(_) => "queue_timeout",
@@ -123,20 +133,28 @@ pub fn class(status: StatusCode) -> &'static str {
     }
 }
 
-/// The connection belongs to Surus: PHP's headers would contradict Surus's, and are an error in
-/// HTTP/2 (RFC 9113, 8.2.2).
-pub fn strip_connection_headers(headers: &mut HeaderMap) {
-    static OURS: [HeaderName; 6] = [
-        header::CONNECTION,
-        header::TRANSFER_ENCODING,
-        header::UPGRADE,
-        header::TE,
-        HeaderName::from_static("keep-alive"),
-        HeaderName::from_static("proxy-connection"),
-    ];
+/// Headers that are about the connection, which belongs to Surus.
+static CONNECTION_HEADERS: [HeaderName; 6] = [
+    header::CONNECTION,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::TE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+pub fn is_connection_header(name: &HeaderName) -> bool {
+    CONNECTION_HEADERS.contains(name)
+}
+
+/// Removes the headers that are not for clients. The connection belongs to Surus: PHP's headers
+/// would contradict Surus's, and are an error in HTTP/2 (RFC 9113, 8.2.2). `surus-fatal` is a
+/// message to Surus.
+pub fn strip_headers(headers: &mut HeaderMap) {
     // Usually there are none; one pass then costs less than six look-ups.
-    if headers.keys().any(|name| OURS.contains(name)) {
-        for name in &OURS {
+    let is_ours = |name: &HeaderName| is_connection_header(name) || *name == FATAL;
+    if headers.keys().any(is_ours) {
+        for name in CONNECTION_HEADERS.iter().chain([&FATAL]) {
             headers.remove(name);
         }
     }

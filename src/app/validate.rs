@@ -16,8 +16,8 @@ pub const fn reject(status: StatusCode, why: &'static str) -> RequestRejection {
 }
 
 impl From<LookupError> for RequestRejection {
-    fn from(trouble: LookupError) -> RequestRejection {
-        let status = match trouble {
+    fn from(error: LookupError) -> RequestRejection {
+        let status = match error {
             LookupError::Scarce => StatusCode::SERVICE_UNAVAILABLE,
             LookupError::Broken => StatusCode::INTERNAL_SERVER_ERROR,
         };

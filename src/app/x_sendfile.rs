@@ -75,7 +75,7 @@ impl SendFile {
         symlinks: Symlinks,
         settings: &Settings,
     ) -> Result<SendFile> {
-        let mut files = |directory: &Path| Site::of_files(&project.join(directory), symlinks);
+        let mut files = |directory: &Path| Site::files_only(&project.join(directory), symlinks);
         SendFile::open_by(site, settings, &mut files)
     }
 
@@ -135,12 +135,12 @@ impl SendFile {
         discard(body);
         let found = match found {
             Ok(found) => found,
-            Err(Unsent::Failed(trouble)) => {
-                return plain(RequestRejection::from(trouble).status, "");
+            Err(Unsent::Failed(error)) => {
+                return plain(RequestRejection::from(error).status, "");
             }
             Err(Unsent::Wrong(status, why)) => {
                 let name = by_path.or(by_url);
-                tracing::warn!(?name, why, "PHP named a file that cannot be sent");
+                tracing::warn!(?name, reason = why, "PHP named a file that cannot be sent");
                 let mut response = Response::new(ResponseBody::empty());
                 *response.status_mut() = status;
                 return response;
@@ -239,7 +239,7 @@ impl SendFile {
                 "it is the configuration of surus"
             }
             Resolution::File(found) => return Ok(found),
-            Resolution::Failed(trouble) => return Err(Unsent::Failed(trouble)),
+            Resolution::Failed(error) => return Err(Unsent::Failed(error)),
             Resolution::Script(_) => "no file is there, and PHP is not asked twice",
             Resolution::Redirect(_) => "it is a directory",
             Resolution::RedirectTo(..) => "an .htaccess file leads elsewhere",

@@ -71,7 +71,12 @@ pub async fn boot(
             ),
         }
         for setting in config_lint::unknown_settings(&report, &asked.config) {
-            warn!(engine = name, "{}", config_lint::unknown_setting(setting));
+            warn!(
+                engine = name,
+                setting,
+                "PHP has no such setting ([php] or -d): check its spelling, and that its extension \
+                 is loaded"
+            );
         }
         info!(
             engine = name,

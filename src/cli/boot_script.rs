@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::app::detect::{Application, Framework, Kind};
+use crate::app::detect::{Application, Framework, FrameworkKind};
 use crate::app::site::routes::Rule;
 use crate::config::Config;
 use crate::engines::{Code, Entry};
@@ -13,9 +13,11 @@ use crate::engines::{Code, Entry};
 /// serves it.
 pub fn obstacle(entry: &Entry, application: &Application) -> Option<String> {
     let (framework, why) = match application {
-        _ if !entry.boots_script || !entry.runs_scripts() => return None,
+        _ if !entry.boots_script() || !entry.runs_scripts() => return None,
         Application::NotBootable { framework, why } => (framework, why.as_str()),
-        Application::Known(framework) if framework.kind == Kind::WordPress && !entry.isolates => {
+        Application::Known(framework)
+            if framework.kind == FrameworkKind::WordPress && !entry.isolates =>
+        {
             (framework, "it keeps the visitor in constants and globals")
         }
         _ => return None,
@@ -30,7 +32,7 @@ pub fn configured_obstacle(config: &Config) -> Option<String> {
 }
 
 /// The boot script of an application. None if it has its own, or if there is none for it.
-pub fn of(application: &Application) -> Option<&Framework> {
+pub fn find(application: &Application) -> Option<&Framework> {
     match application {
         Application::Known(framework) => Some(framework),
         _ => None,
@@ -39,12 +41,15 @@ pub fn of(application: &Application) -> Option<&Framework> {
 
 /// Whether the rest of the script serves the request, so that there can be no warm-ups.
 pub fn is_checkpoint(framework: &Framework) -> bool {
-    matches!(framework.kind, Kind::Slim | Kind::WordPress)
+    matches!(
+        framework.kind,
+        FrameworkKind::Slim | FrameworkKind::WordPress
+    )
 }
 
 /// Requests that need a process which has not loaded the application.
-pub fn routes(kind: Kind) -> Vec<Rule> {
-    if kind != Kind::WordPress {
+pub fn routes(kind: FrameworkKind) -> Vec<Rule> {
+    if kind != FrameworkKind::WordPress {
         return Vec::new();
     }
     let to_classic = || Rule {
@@ -69,22 +74,22 @@ pub fn routes(kind: Kind) -> Vec<Rule> {
 }
 
 /// The name of a boot script in the log and in PHP's messages.
-pub fn name(kind: Kind) -> String {
+pub fn name(kind: FrameworkKind) -> String {
     format!("surus://boot/{}", script(kind).0)
 }
 
-fn script(kind: Kind) -> (&'static str, &'static str) {
+fn script(kind: FrameworkKind) -> (&'static str, &'static str) {
     macro_rules! script {
         ($name:literal) => {
             ($name, include_str!(concat!("../../php/boot/", $name)))
         };
     }
     match kind {
-        Kind::SymfonyRuntime => script!("symfony-runtime.php"),
-        Kind::Symfony => script!("symfony.php"),
-        Kind::Laravel => script!("laravel.php"),
-        Kind::Slim => script!("slim.php"),
-        Kind::WordPress => script!("wordpress.php"),
+        FrameworkKind::SymfonyRuntime => script!("symfony-runtime.php"),
+        FrameworkKind::Symfony => script!("symfony.php"),
+        FrameworkKind::Laravel => script!("laravel.php"),
+        FrameworkKind::Slim => script!("slim.php"),
+        FrameworkKind::WordPress => script!("wordpress.php"),
     }
 }
 
@@ -114,6 +119,7 @@ const CLASSES: &[(&str, &str)] = &{
         "Process",
         "Retained",
         "Symfony/ExceptionHandler",
+        "Symfony/Listeners",
         "Symfony/Priming",
         "Symfony/Runner",
         "Symfony/Runtime",
@@ -200,7 +206,7 @@ mod tests {
     #[test]
     fn wordpress_is_not_booted_on_worker() {
         let framework = Framework {
-            kind: Kind::WordPress,
+            kind: FrameworkKind::WordPress,
             version: None,
         };
         let application = Application::Known(framework);

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use anyhow::bail;
 use http::Method;
 
+use super::boot_proof::{self, Verdict};
 use super::config_lint;
 use super::config_lint::{LintInput, contradictions, missing_extensions};
 use super::engine_setup;
 use super::engine_setup::PoolConfig;
 use super::exposed_files::NoPages;
-use super::options::Args;
+use super::options::ServeArgs;
 use super::{
-    addresses, boot_script, config_trust, file_access, htaccess, serve, spool_access, user_ini,
+    addresses, boot_script, config_trust, file_access, htaccess, served, spool_access, tls,
+    user_ini,
 };
 use crate::app::site::routes::Routes;
 use crate::app::site::{Resolution, Site};
@@ -24,7 +26,7 @@ use crate::engine::Report;
 use crate::engines::{self, Entry};
 use crate::fronts::admin;
 use crate::fronts::http::tls::Loaded;
-use crate::fronts::http::tls::files::Files;
+use crate::fronts::http::tls::acme::settings::Domain;
 use crate::keeper;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
@@ -59,8 +61,17 @@ impl Findings {
     }
 }
 
-pub fn run(args: Args) -> anyhow::Result<()> {
-    let project = args.project.directory()?;
+#[derive(Debug, clap::Args)]
+pub struct Check {
+    #[command(flatten)]
+    args: ServeArgs,
+    /// Boot the application with and without warm-ups, too, and compare the answers
+    #[arg(long)]
+    boot: bool,
+}
+
+pub fn run(Check { args, boot }: Check) -> anyhow::Result<()> {
+    let project = args.app.project.directory()?;
     let loaded = args.load()?;
     let mut findings = Findings::default();
     if let Err(error) = loaded.config.log.filter() {
@@ -72,7 +83,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         findings.stop(&error);
     }
     // Before there is another thread.
-    let spool = spool_access::of_front(&loaded.config);
+    let spool = spool_access::check_front_end(&loaded.config);
     // Shows PHP's own warnings, but no progress of Surus.
     log::start(&log::Settings {
         level: "warn".into(),
@@ -82,8 +93,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Some(file) => findings.fine("configuration", file.display()),
         None => findings.fine("configuration", "defaults; no surus.toml found"),
     }
-    if let Some(distrust) = config_trust::warning(&loaded) {
-        findings.note(distrust);
+    if let Some(warning) = config_trust::warning(&loaded) {
+        findings.note(warning);
     }
     if let Some(roadrunner) = &loaded.roadrunner {
         findings.fine("RoadRunner", roadrunner.file.display());
@@ -95,10 +106,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         }
     }
     match spool {
-        Ok(trouble) => trouble.iter().for_each(|trouble| findings.note(trouble)),
+        Ok(warning) => warning.iter().for_each(|warning| findings.note(warning)),
         Err(error) => findings.stop(&error),
     }
-    let checked = check(&project, &loaded.config, &mut findings);
+    let checked = check(&project, &loaded.config, boot, &mut findings);
     super::block_on(async {
         checked.await;
         Ok(())
@@ -110,10 +121,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
-async fn check(project: &Path, config: &Config, findings: &mut Findings) {
+async fn check(project: &Path, config: &Config, compares_boots: bool, findings: &mut Findings) {
     bind(project, config, findings).await;
     certificates(project, config, findings);
-    let routes = match serve::open_place(project, config) {
+    match served::open_place(project, config) {
         Ok(place) => {
             site(project, &place.site, findings);
             user(config, &place.site, findings);
@@ -122,34 +133,26 @@ async fn check(project: &Path, config: &Config, findings: &mut Findings) {
                     findings.note(problem);
                 }
             }
-            Some(place.routes)
+            routes(&place.routes, config, findings);
         }
-        Err(error) => {
-            findings.stop(&error);
-            // The error has already been reported.
-            Routes::new(&config.route, &config.site).ok()
-        }
-    };
-    let Some(routes) = routes else { return };
-    if !config.route.is_empty() {
-        findings.fine("routes", config.route.len());
+        Err(error) => findings.stop(&error),
     }
     if let Some(obstacle) = boot_script::configured_obstacle(config) {
         findings.note(format_args!(
             "the application cannot be booted, and `classic` will serve it: {obstacle}"
         ));
     }
-    match engine_setup::asked_for(project, config, &routes) {
+    match engine_setup::pools(project, config) {
         Ok(all) => {
             for name in config.pool.keys() {
-                if !all.iter().any(|asked| asked.name == name) {
+                if !all.iter().any(|pool| pool.name == name) {
                     findings.note(format_args!(
                         "[pool.{name}] is not started: no [[route]] has engine = \"{name}\""
                     ));
                 }
             }
-            for asked in all {
-                engine(asked, project, findings).await;
+            for pool in all {
+                engine(pool, project, compares_boots, findings).await;
             }
         }
         Err(error) => findings.stop(&error),
@@ -159,8 +162,8 @@ async fn check(project: &Path, config: &Config, findings: &mut Findings) {
 async fn bind(project: &Path, config: &Config, findings: &mut Findings) {
     let names = addresses::configured(config);
     let address = config.admin.address(project);
-    let asked = admin::ask(&address, project, Method::GET, "/-/health");
-    if asked.await.is_ok() {
+    let health = admin::ask(&address, project, Method::GET, "/-/health");
+    if health.await.is_ok() {
         findings.fine("listens at", names);
         findings.note(format_args!(
             "surus is already running for this project (admin listener: {address})"
@@ -178,8 +181,8 @@ fn certificates(project: &Path, config: &Config, findings: &mut Findings) {
     if config.tls.listen.is_empty() {
         return;
     }
-    let files = Files::read(&config.tls, project);
-    let loaded = match files.and_then(|files| Loaded::new(&config.tls, files, None)) {
+    let (files, answers) = (tls::read(project, config), Arc::default());
+    let loaded = match files.and_then(|files| Loaded::new(&config.tls, files, None, &answers)) {
         Ok(loaded) => loaded,
         Err(error) => return findings.stop(&error),
     };
@@ -188,8 +191,22 @@ fn certificates(project: &Path, config: &Config, findings: &mut Findings) {
         let ends = httpdate::fmt_http_date(served.ends());
         findings.fine("certificate", format_args!("{names}, until {ends}"));
     }
-    for trouble in loaded.troubles() {
-        findings.note(trouble);
+    for domain in loaded.pending() {
+        let authorities = &config.acme.authorities;
+        let local = config.acme.domains.iter().find(|it| it.as_str() == domain);
+        match local.is_some_and(Domain::is_local) {
+            true => findings.fine(
+                "certificate",
+                format_args!("{domain}, to come from this machine (surus trust)"),
+            ),
+            false => findings.fine(
+                "certificate",
+                format_args!("{domain}, to come from {authorities:?}"),
+            ),
+        }
+    }
+    for warning in loaded.troubles() {
+        findings.note(warning);
     }
 }
 
@@ -211,24 +228,37 @@ fn site(project: &Path, site: &Site, findings: &Findings) {
         ),
     }
     let holds_project = project.canonicalize().is_ok_and(|project| project == root);
-    for sentence in NoPages::of(site, holds_project).sentences() {
+    for sentence in NoPages::find(site, holds_project).sentences() {
         findings.note(sentence);
     }
 }
 
+fn routes(routes: &Routes, config: &Config, findings: &Findings) {
+    if !config.route.is_empty() {
+        findings.fine("routes", config.route.len());
+    }
+    for number in routes.endless_redirects() {
+        findings.note(format_args!(
+            "the redirect of [[route]] number {number} leads to the same rule, so browsers follow \
+             it until they give up"
+        ));
+    }
+}
+
 /// Boots PHP like `surus serve`, with one worker.
-async fn engine(asked: PoolConfig, project: &Path, findings: &mut Findings) {
-    let config = &asked.config;
+async fn engine(pool: PoolConfig, project: &Path, compares_boots: bool, findings: &mut Findings) {
+    let config = &pool.config;
     let machine = Machine::read();
-    let workers = match engines::worker_count(&config.engine) {
+    let range = engines::process_range(pool.entry, &config.engine);
+    let workers = match range.and_then(|_| engines::worker_count(&config.engine)) {
         Ok(workers) => workers,
         Err(error) => return findings.stop(&error),
     };
     let mut one = PoolConfig {
         config: config.clone(),
-        ..asked
+        ..pool
     };
-    one.config.engine.workers = Some(1);
+    one.config.engine.fix_workers(1);
     let pool = match engine_setup::boot_one(&one, project, &Arc::new(Metrics::default())).await {
         Ok(pool) => pool,
         Err(error) if one.may_be_unbooted() => {
@@ -251,6 +281,9 @@ async fn engine(asked: PoolConfig, project: &Path, findings: &mut Findings) {
     }
     let why = match config.engine.workers {
         Some(_) => "engine.workers".to_string(),
+        None if config.engine.scales() => {
+            "at most: engine.min_workers and engine.max_workers, by load".to_string()
+        }
         None => format!(
             "two for each of {} CPUs, limited by {} MiB of memory; set engine.workers to change it",
             machine.cpus,
@@ -270,14 +303,22 @@ async fn engine(asked: PoolConfig, project: &Path, findings: &mut Findings) {
     for sentence in contradictions(&facts) {
         findings.note(sentence);
     }
-    if !one.entry.boots_script && !config.engine.warmup.urls().is_empty() {
+    if !one.entry.boots_script() && !config.engine.warmup.urls().is_empty() {
         findings.note(format_args!(
             "engine.warmup has no effect: `{}` boots no script that could be warmed up; `rewind`, \
              `fork`, `standby` and `worker` do",
             one.entry.name
         ));
     }
-    if one.entry.boots_script && one.entry.runs_scripts() {
+    match one.entry.boots_script() && one.entry.runs_scripts() {
+        true if compares_boots => warm_ups(project, &one, findings).await,
+        false if compares_boots => findings.fine(
+            "boot",
+            format_args!("none: `{}` runs the script in each request", one.entry.name),
+        ),
+        _ => {}
+    }
+    if one.entry.boots_script() && one.entry.runs_scripts() {
         unread_settings(project, &one, report.get("user_ini.filename"), findings);
         auto_files(project, &one, &report, findings);
     }
@@ -294,10 +335,27 @@ async fn engine(asked: PoolConfig, project: &Path, findings: &mut Findings) {
     }
 }
 
+/// Reports which answers the warm-ups change.
+async fn warm_ups(project: &Path, pool: &PoolConfig, findings: &Findings) {
+    if !pool.entry.isolates {
+        return findings.note(format_args!(
+            "--boot compares nothing on `{}`, which keeps what requests leave; see `surus leaks`",
+            pool.name
+        ));
+    }
+    match boot_proof::compare(pool, project).await {
+        Ok(verdicts) => verdicts.iter().for_each(|verdict| match verdict {
+            Verdict::Same(page) => findings.fine("warm-ups", page),
+            Verdict::Changed(what) => findings.note(what),
+        }),
+        Err(error) => findings.note(format_args!("--boot cannot compare: {error:#}")),
+    }
+}
+
 /// Reports .user.ini files that no request reads, although the user may expect it.
-fn unread_settings(project: &Path, asked: &PoolConfig, name: &str, findings: &Findings) {
+fn unread_settings(project: &Path, pool: &PoolConfig, name: &str, findings: &Findings) {
     // The engine has booted, so the script exists.
-    let Ok((script, site)) = engine_setup::script_and_site(project, &asked.config) else {
+    let Ok((script, site)) = engine_setup::script_and_site(project, &pool.config) else {
         return;
     };
     for file in user_ini::unread(site.root(), &script, name) {
@@ -306,7 +364,7 @@ fn unread_settings(project: &Path, asked: &PoolConfig, name: &str, findings: &Fi
              settings for all requests there or into [php], or use a [[route]] with engine = \
              \"classic\"",
             file.display(),
-            asked.name,
+            pool.name,
             script.display()
         ));
     }
@@ -314,8 +372,8 @@ fn unread_settings(project: &Path, asked: &PoolConfig, name: &str, findings: &Fi
 
 /// Reports files that PHP runs around every request, such as firewalls. They do not run in the
 /// boot.
-fn auto_files(project: &Path, asked: &PoolConfig, report: &Report, findings: &Findings) {
-    let Ok((script, site)) = engine_setup::script_and_site(project, &asked.config) else {
+fn auto_files(project: &Path, pool: &PoolConfig, report: &Report, findings: &Findings) {
+    let Ok((script, site)) = engine_setup::script_and_site(project, &pool.config) else {
         return;
     };
     let user_ini = report.get("user_ini.filename");
@@ -328,7 +386,9 @@ fn auto_files(project: &Path, asked: &PoolConfig, report: &Report, findings: &Fi
         if !value.is_empty() {
             findings.fine(
                 what,
-                format_args!("{value}, {place} every request; not during the boot and its warm-up"),
+                format_args!(
+                    "{value}, runs {place} every request, and not in the boot or its warm-ups"
+                ),
             );
         }
     }

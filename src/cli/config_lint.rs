@@ -1,11 +1,12 @@
 //! Finds settings that contradict each other.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use surus_sys::regular_file;
 
 use crate::config::Config;
-use crate::engine::Report;
+use crate::engine::{Engine, Report};
 use crate::units::Size;
 
 /// The configuration, and what is known once PHP has started.
@@ -28,9 +29,7 @@ pub(super) fn contradictions(input: &LintInput<'_>) -> Vec<String> {
     found.extend(times(input));
     found.extend(connections(input));
     let php = |name: &str| (input.php)(name);
-    if !["", "0", "off", "no", "false", "stderr"]
-        .contains(&php("display_errors").to_ascii_lowercase().as_str())
-    {
+    if is_displayed(&php("display_errors")) {
         found.push(
             "display_errors is on, so clients see PHP's errors with paths and values; set [php] \
              display_errors = false in production"
@@ -46,6 +45,16 @@ pub(super) fn contradictions(input: &LintInput<'_>) -> Vec<String> {
         );
     }
     found
+}
+
+/// Whether PHP shows its errors to clients.
+pub(super) fn displays_errors<'a>(mut engines: impl Iterator<Item = &'a Arc<dyn Engine>>) -> bool {
+    engines.any(|engine| is_displayed(engine.report().get("display_errors")))
+}
+
+fn is_displayed(display_errors: &str) -> bool {
+    !["", "0", "off", "no", "false", "stderr"]
+        .contains(&display_errors.to_ascii_lowercase().as_str())
 }
 
 fn sizes(input: &LintInput<'_>) -> Vec<String> {

@@ -130,14 +130,17 @@ fn programs(config: &Config) -> impl Iterator<Item = (&'static str, &Path)> {
         .filter_map(|(setting, path)| Some((setting, path.as_deref()?)))
 }
 
-/// The files of `[tls]`, which root reads for the front end.
+/// The files of `[tls]` and `[acme]`, which root reads for the front end.
 fn keys(config: &Config) -> impl Iterator<Item = (&'static str, &PathBuf)> {
     let tls = &config.tls;
     let settings = [("tls.certificate", &tls.certificate), ("tls.key", &tls.key)];
+    let authorities = config.acme.authority_ca.iter();
+    let authorities = authorities.map(|path| ("acme.authority_ca", path));
     let files = settings
         .into_iter()
         .flat_map(|(setting, paths)| paths.iter().map(move |path| (setting, path)));
-    files.chain(tls.client_ca.iter().map(|path| ("tls.client_ca", path)))
+    let clients = tls.client_ca.iter().map(|path| ("tls.client_ca", path));
+    files.chain(clients).chain(authorities)
 }
 
 /// An error if a configuration that another user than root can replace names root, or what root
@@ -163,6 +166,8 @@ fn refuse_what_root_runs(path: &Path, loaded: &Loaded) -> anyhow::Result<()> {
             config.engine.group.is_some() && engine.is_some_and(|user| !is_member(user)),
         ),
         ("http.user", front.is_some_and(|user| user.uid == 0)),
+        // Root creates it.
+        ("acme.directory", config.acme.directory.is_some()),
         // Root connects to it.
         (
             "engine.php_fpm_address",
@@ -252,7 +257,7 @@ fn may_write_directory(directory: &File, user: &User) -> anyhow::Result<bool> {
 }
 
 fn as_user<T>(user: &User, look: impl FnOnce() -> T) -> anyhow::Result<T> {
-    let identity = Identity::of(user).with_context(|| {
+    let identity = Identity::new(user).with_context(|| {
         format!(
             "cannot read the supplementary groups of user {} (engine.user)",
             user.name

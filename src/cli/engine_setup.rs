@@ -10,10 +10,10 @@ use surus_sys::regular_file;
 use super::{boot_script, stub, warm_ups};
 use crate::app::detect::{self, Application, Framework};
 use crate::app::site::Site;
-use crate::app::site::routes::Routes;
+use crate::app::site::routes;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::engines::{self, Boot, Entry, FindScript, Plan};
+use crate::engines::{self, Boot, BootsIn, Entry, FindScript, Learned, Linked, Plan, Warmup};
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
 
@@ -27,7 +27,7 @@ pub fn look_at_application(project: &Path, config: &mut Config) {
             None => Application::Unknown,
         },
     };
-    let boots = chosen(project, config).is_ok_and(|entry| entry.boots_script);
+    let boots = chosen(project, config).is_ok_and(|entry| entry.boots_script());
     if let (true, Application::Known(framework)) = (boots, &config.application) {
         config.route.extend(boot_script::routes(framework.kind));
     }
@@ -53,9 +53,9 @@ pub fn open_site(project: &Path, config: &Config) -> anyhow::Result<Site> {
 
 /// Opens the application's directory for a pool with a script that it does not boot: the script is
 /// then that pool's front controller.
-pub fn open_front(project: &Path, config: &Config, pool: &str) -> anyhow::Result<Option<Site>> {
+pub fn open_pool_site(project: &Path, config: &Config, pool: &str) -> anyhow::Result<Option<Site>> {
     let script = config.pool.get(pool).and_then(|pool| pool.script.as_ref());
-    let (Some(script), Some(of_pool)) = (script, config.of_pool(pool)) else {
+    let (Some(script), Some(of_pool)) = (script, config.for_pool(pool)) else {
         return Ok(None);
     };
     if boots_script(project, &of_pool)? {
@@ -78,12 +78,12 @@ fn script(project: &Path, config: &Config) -> Option<PathBuf> {
 /// Whether to boot Laravel: it is configured, and the engine boots a script.
 fn boots_laravel(config: &Config) -> bool {
     let engine = config.engine.name.as_deref();
-    let boots = |name| engines::find(name).is_ok_and(|entry| entry.boots_script);
+    let boots = |name| engines::find(name).is_ok_and(|entry| entry.boots_script());
     runtime(config) == Some(Runtime::Laravel) && engine.is_none_or(boots)
 }
 
 fn boots_script(project: &Path, config: &Config) -> anyhow::Result<bool> {
-    Ok(chosen(project, config)?.boots_script)
+    Ok(chosen(project, config)?.boots_script())
 }
 
 /// The engine for requests for which no route names another.
@@ -235,13 +235,15 @@ pub struct PoolConfig {
     pub entry: &'static Entry,
     /// The configuration as the pool sees it.
     pub config: Config,
+    /// Which pages its boots are warmed up by, in addition to the configured ones.
+    pub learned: Arc<Learned>,
 }
 
 impl PoolConfig {
     /// The framework whose boot script boots the pool. None if a script of the user's does.
     pub fn framework(&self) -> Option<&Framework> {
-        let boots = self.entry.boots_script && self.entry.runs_scripts();
-        boot_script::of(&self.config.application).filter(|_| boots)
+        let boots = self.entry.boots_script() && self.entry.runs_scripts();
+        boot_script::find(&self.config.application).filter(|_| boots)
     }
 
     /// Whether to warm up without URLs: the boot script then discards what a warm-up leaves.
@@ -256,10 +258,17 @@ impl PoolConfig {
         discards && self.entry.isolates && !self.config.engine.warmup.is_off()
     }
 
+    /// Whether requests may teach Surus by which pages to warm up. Only in a process that all
+    /// workers are forked from is that done once, and its result the same for all.
+    pub fn learns(&self) -> bool {
+        let is_asked = self.config.engine.warmup == Warmup::Learn;
+        is_asked && self.entry.boots_in == BootsIn::Master && self.warms_up_alone()
+    }
+
     /// Whether `classic` serves the application if it cannot be booted. Not if its boot script is
     /// the user's, who then has to know.
     pub fn may_be_unbooted(&self) -> bool {
-        let boots = self.entry.boots_script && self.entry.runs_scripts();
+        let boots = self.entry.boots_script() && self.entry.runs_scripts();
         boots && self.config.application != Application::Own && !self.config.engine.must_boot
     }
 
@@ -273,27 +282,25 @@ impl PoolConfig {
 }
 
 /// The configured engine, and the engines and pools that routes name, each once.
-pub fn asked_for(
-    project: &Path,
-    config: &Config,
-    routes: &Routes,
-) -> anyhow::Result<Vec<PoolConfig>> {
+pub fn pools(project: &Path, config: &Config) -> anyhow::Result<Vec<PoolConfig>> {
     let main = chosen(project, config)?;
     let mut all = vec![PoolConfig {
         name: main.name,
         entry: main,
         config: config.clone(),
+        learned: Arc::default(),
     }];
-    for name in routes.engines() {
+    for name in routes::engines(&config.route) {
         if all.iter().any(|asked| asked.name == name) {
             continue;
         }
-        all.push(match config.of_pool(name) {
+        all.push(match config.for_pool(name) {
             Some(config) => PoolConfig {
                 // Leaked because pool names, like engine names, are needed until the program exits.
                 name: name.to_string().leak(),
                 entry: chosen(project, &config)?,
                 config,
+                learned: Arc::default(),
             },
             None => {
                 let entry = engines::find(name)
@@ -302,6 +309,7 @@ pub fn asked_for(
                     name: entry.name,
                     entry: bootable(entry, config)?,
                     config: config.clone(),
+                    learned: Arc::default(),
                 }
             }
         });
@@ -341,6 +349,7 @@ pub fn plan(asked: PoolConfig, project: &Path) -> anyhow::Result<PlannedPool> {
     let ini = asked.config.php.iter();
     let settings = engines::Settings {
         project: Some(project.to_path_buf()),
+        learned: asked.learns().then(|| asked.learned.clone()),
         ..asked.config.engine.clone()
     };
     let plan = engines::plan(
@@ -411,9 +420,20 @@ pub fn script_and_site(project: &Path, config: &Config) -> anyhow::Result<(PathB
     Ok((script, site))
 }
 
+/// Opens the directory of error pages, if one is configured.
+pub fn open_error_site(project: &Path, config: &Config) -> anyhow::Result<Option<Site>> {
+    let open = |directory: &PathBuf| {
+        Site::files_only(&project.join(directory), config.site.symlinks)
+            .context("`error_pages.directory` has the pages, relative to the project")
+    };
+    config.error_pages.directory.as_ref().map(open).transpose()
+}
+
 fn finder(project: PathBuf, asked: PoolConfig) -> FindScript {
     Arc::new(move || {
         let config = &asked.config;
+        // Before the script is found: if the link changes meanwhile, the boot is outdated.
+        let target = project.canonicalize();
         let (script, site) = script_and_site(&project, config)?;
         let document_root = site
             .root()
@@ -422,13 +442,24 @@ fn finder(project: PathBuf, asked: PoolConfig) -> FindScript {
         let framework = asked.framework();
         let warmup = match framework.is_some_and(boot_script::is_checkpoint) {
             true => Vec::new(),
-            false => warm_ups::of(&config.engine.warmup, asked.warms_up_alone(), &site)?,
+            false => {
+                let learned = match asked.learns() {
+                    true => asked.learned.pages(),
+                    false => Vec::new(),
+                };
+                let alone = asked.warms_up_alone();
+                warm_ups::requests(&learned, &config.engine.warmup, alone, &site)?
+            }
         };
         Ok(Boot {
             code: framework
                 .map(|framework| boot_script::code(framework, &project))
                 .transpose()?,
             script,
+            project: target.ok().map(|target| Linked {
+                path: project.clone(),
+                target,
+            }),
             document_root: document_root.to_string(),
             warmup,
         })

@@ -61,6 +61,7 @@ pub fn pool(
         name,
         entry: engine_setup::chosen(project, &config)?,
         config,
+        learned: Default::default(),
     })
 }
 

@@ -36,7 +36,7 @@ pub(super) struct NoPages {
 }
 
 impl NoPages {
-    pub(super) fn of(site: &Site, holds_project: bool) -> NoPages {
+    pub(super) fn find(site: &Site, holds_project: bool) -> NoPages {
         let mut found = NoPages::default();
         let root = site.root();
         let mut left = ENTRIES;

@@ -1,33 +1,28 @@
 //! Names the lines of `.htaccess` files that Surus cannot evaluate, with a route to write instead.
 
+use std::collections::{HashSet, VecDeque};
 use std::io::{self, Read};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
-use ignore::WalkBuilder;
 use surus_sys::regular_file;
 
 use crate::app::site::{MAX_HTACCESS, Problem, Scope, read_htaccess};
 
+/// The limit of examined entries, so that `surus check` ends.
+const ENTRIES: usize = 100_000;
+
 /// A sentence for each such line below the document root.
 pub(super) fn problems(root: &Path) -> Vec<String> {
-    // The server follows links, too. A link to a parent directory would have no end.
-    let site = root.to_path_buf();
-    let leads_above = move |path: &Path| {
-        let real = path.canonicalize();
-        real.is_ok_and(|real| site.starts_with(real))
-    };
-    let walk = WalkBuilder::new(root)
-        .standard_filters(false)
-        .follow_links(true)
-        .filter_entry(move |entry| !entry.path_is_symlink() || !leads_above(entry.path()))
-        .build();
-    let mut files: Vec<_> = walk
-        .flatten()
-        .filter(|entry| entry.file_name() == ".htaccess")
-        .map(|entry| entry.into_path())
-        .collect();
+    let (mut files, is_complete) = files(root, ENTRIES);
     files.sort();
     let mut sentences = Vec::new();
+    if !is_complete {
+        sentences.push(format!(
+            "{} has more than {ENTRIES} files; the .htaccess files among the rest were not read",
+            root.display()
+        ));
+    }
     for file in files {
         let directory = file
             .parent()
@@ -53,6 +48,54 @@ pub(super) fn problems(root: &Path) -> Vec<String> {
         }
     }
     sentences
+}
+
+/// The `.htaccess` files below a directory. False: there are more than `max` entries. The server
+/// follows links, too; a directory that several lead to is read once, so that all links together
+/// have an end.
+fn files(root: &Path, max: usize) -> (Vec<PathBuf>, bool) {
+    let mut files = Vec::new();
+    let mut left = max;
+    let mut seen = HashSet::new();
+    // Links come last, so that a file is named by its real path.
+    let mut directories = VecDeque::from([root.to_path_buf()]);
+    while let Some(directory) = directories.pop_back() {
+        let Ok(about) = directory.metadata() else {
+            continue;
+        };
+        if !about.is_dir() || !seen.insert((about.dev(), about.ino())) {
+            continue;
+        }
+        let entries = std::fs::read_dir(&directory).into_iter().flatten();
+        for entry in entries.flatten() {
+            if left == 0 {
+                return (files, false);
+            }
+            left -= 1;
+            let path = entry.path();
+            if entry.file_name() == ".htaccess" {
+                files.push(path);
+                continue;
+            }
+            let kind = entry.file_type();
+            let is_link = kind.as_ref().is_ok_and(|kind| kind.is_symlink());
+            // A link above the root leads to all of this again, and to what is no part of it.
+            if is_link && leads_above(root, &path) {
+                continue;
+            }
+            if is_link {
+                directories.push_front(path);
+            } else if kind.is_ok_and(|kind| kind.is_dir()) {
+                directories.push_back(path);
+            }
+        }
+    }
+    (files, true)
+}
+
+fn leads_above(root: &Path, link: &Path) -> bool {
+    let real = link.canonicalize();
+    real.is_ok_and(|real| root.starts_with(real))
 }
 
 /// The text of a file that the server would hear: of no pipe, which might never end, and no longer.
@@ -146,7 +189,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::app::site::Settings;
-    use crate::app::site::routes::{Routes, Rule};
+    use crate::app::site::routes::{RequestFacts, Routes, Rule};
 
     #[test]
     fn linked_directories_are_walked_and_pipes_are_not_read() {
@@ -174,6 +217,24 @@ mod tests {
             "long/.htaccess: cannot be read (it is longer than 1 MiB)"
         ));
         assert_eq!(problems.len(), 3, "{problems:?}");
+    }
+
+    #[test]
+    fn links_that_fan_out_are_followed_once_and_entries_are_limited() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        for n in 0..30 {
+            let directory = root.join(format!("d{n}"));
+            std::fs::create_dir(&directory).unwrap();
+            for name in ["a", "b"] {
+                std::os::unix::fs::symlink(format!("../d{}", n + 1), directory.join(name)).unwrap();
+            }
+        }
+        std::fs::create_dir(root.join("d30")).unwrap();
+        std::fs::write(root.join("d30/.htaccess"), "").unwrap();
+        let (found, is_complete) = files(root, ENTRIES);
+        assert_eq!((found.len(), is_complete), (1, true));
+        assert!(!files(root, 50).1);
     }
 
     #[test]
@@ -225,11 +286,13 @@ mod tests {
             let file: File = toml::from_str(toml).unwrap();
             let routes = Routes::new(&file.route, &Settings::default()).unwrap();
             let chosen = |path: &str| {
-                let none = http::HeaderMap::new();
-                routes
-                    .choose(&http::Method::GET, path, &none, None)
-                    .action
-                    .is_some()
+                let facts = RequestFacts {
+                    method: &http::Method::GET,
+                    path,
+                    headers: &http::HeaderMap::new(),
+                    query: None,
+                };
+                routes.choose(&facts).action.is_some()
             };
             assert!(chosen(closed) && !chosen(open), "{toml}");
         }

@@ -16,10 +16,10 @@ use surus_sys::privileges::{self, Identity};
 use surus_sys::seqpacket::Seqpacket;
 use tracing::{error, warn};
 
-use super::engine_setup;
 use super::engine_setup::PlannedPool;
-use super::tls;
+use super::{acme, engine_setup, learned_pages, tls};
 use crate::app::DocumentTree;
+use crate::app::error_pages::ErrorPages;
 use crate::app::site::file_opener;
 use crate::app::site::file_opener::Opener;
 use crate::app::site::routes;
@@ -28,7 +28,8 @@ use crate::app::site::{AccessCheck, Described, Site};
 use crate::app::x_sendfile::SendFile;
 use crate::config::Config;
 use crate::engines;
-use crate::engines::{Plan, external, keeper_tasks};
+use crate::engines::{Plan, external, keeper_tasks, learned};
+use crate::fronts::http::tls::acme::job::{Job, status};
 use crate::keeper::{self, Client, Directories, PrivilegedOperations};
 use crate::launcher::Role;
 
@@ -38,7 +39,7 @@ struct Layout {
     /// In the order of [`adopt`].
     described: Vec<Described>,
     /// Pools with a front controller of their own, whose directories are the last.
-    fronts: Vec<String>,
+    pool_sites: Vec<String>,
 }
 
 /// A directory that is served.
@@ -72,7 +73,7 @@ impl ProjectKeeper {
     }
 
     /// Opens the directories that are served, in the order of [`adopt`]. Returns the pools of
-    /// [`Layout::fronts`], too.
+    /// [`Layout::pool_sites`], too.
     fn directories(&self) -> anyhow::Result<(Vec<Found>, Vec<String>)> {
         let symlinks = self.config.site.symlinks;
         let mut found: Vec<Found> = Vec::new();
@@ -82,30 +83,34 @@ impl ProjectKeeper {
         };
         let site = Arc::new(note(engine_setup::open_site(&self.project, &self.config)?)?);
         SendFile::open_by(site, &self.config.x_sendfile, &mut |directory| {
-            note(Site::of_files(&self.project.join(directory), symlinks)?)
+            note(Site::files_only(&self.project.join(directory), symlinks)?)
         })?;
-        let routes = Routes::open(&self.config.route, &mut |root| {
+        Routes::open(&self.config.route, &mut |root| {
             note(routes::files(root, &self.config.site)?)
         })?;
-        let mut fronts = Vec::new();
-        for name in routes.engines() {
-            if let Some(front) = engine_setup::open_front(&self.project, &self.config, name)? {
+        let mut pool_sites = Vec::new();
+        for name in routes::engines(&self.config.route) {
+            if let Some(front) = engine_setup::open_pool_site(&self.project, &self.config, name)? {
                 note(front)?;
-                fronts.push(name.to_owned());
+                pool_sites.push(name.to_owned());
             }
         }
-        Ok((found, fronts))
+        if let Some(pages) = engine_setup::open_error_site(&self.project, &self.config)? {
+            note(pages)?;
+        }
+        Ok((found, pool_sites))
     }
 
     fn plan(&self, pool: u16) -> anyhow::Result<&Plan> {
         let planned = self.plans.get(usize::from(pool));
-        Ok(&planned.context("there is no such pool")?.plan)
+        Ok(&planned.context("unknown pool")?.plan)
     }
 }
 
 impl PrivilegedOperations for ProjectKeeper {
     type PhpStarter = keeper_tasks::PhpStarter;
     type Trees = Vec<file_opener::Tree>;
+    type Job = Job;
 
     fn grace(&self) -> Duration {
         self.config.http.shutdown_delay.0 + self.config.http.shutdown_timeout.0
@@ -113,7 +118,7 @@ impl PrivilegedOperations for ProjectKeeper {
 
     fn place(&mut self) -> anyhow::Result<Directories<Self::Trees>> {
         let symlinks = self.config.site.symlinks;
-        let (mut found, fronts) = self.directories()?;
+        let (mut found, pool_sites) = self.directories()?;
         // PHP's user may have put a link on the way, to where only root may go.
         if self.php.uid != 0 {
             privileges::with_access_of(&self.php, || reopen(&mut found))
@@ -140,7 +145,10 @@ impl PrivilegedOperations for ProjectKeeper {
             .collect::<std::io::Result<_>>()?;
         let (described, fds): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         Ok(Directories {
-            text: serde_json::to_vec(&Layout { described, fronts })?,
+            text: serde_json::to_vec(&Layout {
+                described,
+                pool_sites,
+            })?,
             fds,
             trees,
         })
@@ -156,8 +164,8 @@ impl PrivilegedOperations for ProjectKeeper {
         u16::try_from(self.plans.len()).unwrap_or(u16::MAX)
     }
 
-    fn most(&self, pool: u16) -> usize {
-        self.plan(pool).map_or(0, keeper_tasks::most)
+    fn max_processes(&self, pool: u16) -> usize {
+        self.plan(pool).map_or(0, keeper_tasks::max_processes)
     }
 
     fn master(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
@@ -178,12 +186,34 @@ impl PrivilegedOperations for ProjectKeeper {
         keeper_tasks::php(self.plan(pool)?, home, role, fds)
     }
 
-    fn probed(&mut self, home: &mut keeper_tasks::PhpStarter) -> anyhow::Result<()> {
-        keeper_tasks::probed(home)
+    fn keep_probe_output(&mut self, home: &mut keeper_tasks::PhpStarter) -> anyhow::Result<()> {
+        keeper_tasks::keep_probe_output(home)
     }
 
-    fn certificates(&mut self) -> anyhow::Result<Vec<u8>> {
-        tls::read(&self.project, &self.config)
+    fn certificates(&mut self) -> anyhow::Result<OwnedFd> {
+        tls::read_apart(&self.project, &self.config)
+    }
+
+    fn acme(&mut self, domain: u16, is_asked: bool, socket: OwnedFd) -> anyhow::Result<(u32, Job)> {
+        let job = acme::prepare(&self.project, &self.config, domain, is_asked)?;
+        let confinement = confinement(&self.config);
+        let pid = start_job(&job, socket, &confinement, &self.front)?;
+        Ok((pid, job))
+    }
+
+    fn acquired(&mut self, job: &Job, wait_status: i32) {
+        let status = surus_sys::process::exit_status(wait_status);
+        job.keep(&self.config.acme, &self.project, status);
+    }
+
+    fn pages(&mut self, pool: u16, keep: bool, text: &str) -> anyhow::Result<()> {
+        let planned = self.plans.get(usize::from(pool)).context("unknown pool")?;
+        let pages = learned::parse(text)?;
+        if keep {
+            learned_pages::keep(&self.project, &planned.asked, &pages)?;
+        }
+        planned.asked.learned.set_pages(pages);
+        Ok(())
     }
 
     fn connect(&mut self, pool: u16) -> anyhow::Result<OwnedFd> {
@@ -225,18 +255,45 @@ fn start_opener(
         }
         match socket.try_clone() {
             Ok(socket) => file_opener::run(socket, trees),
-            Err(error) => error!(%error, "cannot open files for the front"),
+            Err(error) => error!(%error, "cannot open files for the front end"),
         }
         0
     };
     fork::fork_into(&keep, run).context("cannot fork the process that opens files")
 }
 
+/// Starts the process that gets a certificate. It has the front end's user, and neither the
+/// keeper's rights nor its descriptors.
+fn start_job(
+    job: &Job,
+    socket: OwnedFd,
+    confinement: &keeper::Confinement,
+    identity: &Identity,
+) -> anyhow::Result<u32> {
+    let keeper = std::process::id();
+    let mut keep = job.descriptors();
+    keep.push(socket.as_fd());
+    let run = || {
+        let runtime = keeper::confine_job(confinement, identity, keeper).and_then(|()| {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            Ok((builder.enable_all().build()?, socket.try_clone()?))
+        });
+        match runtime {
+            Ok((runtime, socket)) => runtime.block_on(job.run(socket)),
+            Err(error) => {
+                error!(error = format!("{error:#}"), "cannot get a certificate");
+                status::FAILED
+            }
+        }
+    };
+    fork::fork_into(&keep, run).context("cannot fork the process that gets a certificate")
+}
+
 /// How often at most an opener is replaced.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// In the front end: has the keeper replace the opener of a place whenever that has died or does
-/// not answer.
+/// In the front end: asks the keeper to replace the opener of a document root that has exited or
+/// does not answer.
 pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
     let (keeper, trouble) = (keeper.clone(), opener.trouble());
     let opener = Arc::downgrade(&opener);
@@ -251,7 +308,10 @@ pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
             }
             let replaced = keeper.opener(place).await;
             if let Err(error) = replaced.and_then(|socket| Ok(opener.replace(socket)?)) {
-                error!("cannot replace the process that opens files: {error:#}");
+                error!(
+                    error = format!("{error:#}"),
+                    "cannot replace the process that opens files"
+                );
                 trouble.notify_one();
             }
             tokio::time::sleep(PAUSE).await;
@@ -266,16 +326,25 @@ pub fn adopt(
     place: keeper::ServedDirectories,
 ) -> anyhow::Result<(DocumentTree, (u32, Arc<Opener>))> {
     let number = place.number;
-    let Layout { described, fronts } = serde_json::from_slice(&place.text)?;
+    let Layout {
+        described,
+        pool_sites,
+    } = serde_json::from_slice(&place.text)?;
     let mut fds = place.fds.into_iter();
-    let socket = fds.next().context("no socket of an opener came")?;
+    let socket = fds
+        .next()
+        .context("the keeper sent no socket of an opener")?;
     let opener = Opener::new(socket)?;
     if fds.len() != described.len() {
-        bail!("{} directories came for {}", fds.len(), described.len());
+        bail!(
+            "the keeper sent {} directories and described {}",
+            fds.len(),
+            described.len()
+        );
     }
     let mut all = described.into_iter().zip(fds).zip(0..);
     let mut next = || {
-        let ((described, dir), tree) = all.next().context("a directory is missing")?;
+        let ((described, dir), tree) = all.next().context("the keeper sent too few directories")?;
         Ok::<_, anyhow::Error>((described, dir, AccessCheck::new(opener.clone(), tree)))
     };
     let (described, dir, reader) = next()?;
@@ -290,16 +359,26 @@ pub fn adopt(
         files(root)?.hiding(&config.site.hidden)
     })?;
     let mut adopted = BTreeMap::new();
-    for name in fronts {
+    for name in pool_sites {
         let (described, dir, reader) = next()?;
         let front = Site::adopt(&config.site, described, dir, reader)?;
         adopted.insert(name, Arc::new(front));
     }
+    let error_site = match &config.error_pages.directory {
+        Some(_) => {
+            let (described, dir, reader) = next()?;
+            let symlinks = config.site.symlinks;
+            Some(Site::adopt_files(symlinks, described, dir, reader))
+        }
+        None => None,
+    };
     let place = DocumentTree {
         site,
-        fronts: adopted,
+        pool_sites: adopted,
         send_file,
         routes,
+        error_site,
+        error_pages: ErrorPages::default(),
     };
     Ok((place, (number, opener)))
 }
@@ -321,6 +400,7 @@ pub fn reach(
     let spool = config.http.temp_dir.clone();
     reach.writes.push(spool.unwrap_or_else(std::env::temp_dir));
     reach.writes.push(std::env::temp_dir());
+    reach.writes.dedup();
     let mut ports = Some(Vec::new());
     for planned in plans {
         match &planned.plan {
@@ -339,6 +419,7 @@ pub fn reach(
     }
     reach.connects = ports;
     reach.listens = plans.iter().any(|planned| planned.plan.listens());
+    reach.has_unix_sockets = plans.iter().any(|planned| planned.plan.has_unix_sockets());
     Ok(reach)
 }
 
@@ -348,7 +429,7 @@ pub fn users(config: &Config) -> anyhow::Result<(Identity, Identity)> {
     let php = engines::find_user(&config.engine)?.context("only root has a keeper")?;
     let confinement = confinement(config);
     let front = keeper::identity(&confinement, php.uid)?;
-    let identity = Identity::of(&php).with_context(|| {
+    let identity = Identity::new(&php).with_context(|| {
         format!(
             "cannot read the supplementary groups of user {} (engine.user)",
             php.name

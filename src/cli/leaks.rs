@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 
 use super::engine_setup;
 use super::engine_setup::PoolConfig;
-use super::options::Args;
+use super::options::{PhpArgs, Project};
 use super::warm_ups;
 use crate::app::site::Site;
 use crate::cli::stdout::say;
@@ -21,7 +21,9 @@ use crate::observe::metrics::Metrics;
 #[derive(Debug, clap::Args)]
 pub struct Leaks {
     #[command(flatten)]
-    args: Args,
+    project: Project,
+    #[command(flatten)]
+    php: PhpArgs,
     /// Request to examine: /path?query, or a whole URL if the application checks its host; may be
     /// repeated
     #[arg(long = "url", value_name = "URL", default_value = "/")]
@@ -31,26 +33,34 @@ pub struct Leaks {
     before: u32,
 }
 
+/// Only its workers keep what requests leave.
+const ENGINE: &str = "worker";
+
 pub fn run(leaks: Leaks) -> anyhow::Result<()> {
-    let project = leaks.args.project.directory()?;
-    let loaded = leaks.args.load()?;
+    let project = leaks.project.directory()?;
+    let loaded = leaks.php.load(&leaks.project, Some(ENGINE))?;
     log::start(&log::Settings {
         level: "warn".into(),
         ..loaded.config.log.clone()
     })?;
     let mut config = loaded.config;
-    config.engine.name = Some("worker".into());
-    config.engine.workers = Some(1);
+    config.engine.fix_workers(1);
     config.engine.max_requests = 0;
     config.engine.reports_leaks = true;
     let site = engine_setup::open_site(&project, &config)?;
     let asked = PoolConfig {
-        name: "worker",
-        entry: engines::find("worker")?,
+        name: ENGINE,
+        entry: engines::find(ENGINE)?,
         config,
+        learned: Default::default(),
     };
     super::block_on(async {
-        let pool = engine_setup::boot_one(&asked, &project, &Arc::new(Metrics::default())).await?;
+        let metrics = Arc::new(Metrics::default());
+        let pool = engine_setup::boot_one(&asked, &project, &metrics).await;
+        let pool = pool.context(
+            "`surus leaks` boots the application on `worker`, with a script that calls \
+             surus_serve() (engine.script)",
+        )?;
         for url in &leaks.urls {
             let mut status = StatusCode::OK;
             for _ in 0..=leaks.before {
@@ -62,6 +72,9 @@ pub fn run(leaks: Leaks) -> anyhow::Result<()> {
             say!("GET {url}: {status}");
             match leavings(&*pool, url, &site).await? {
                 None => say!("  its process exited during the request; see the error above"),
+                Some(_) if status.is_client_error() || status.is_server_error() => {
+                    say!("  not examined: the request failed");
+                }
                 Some(left) if left.is_empty() => say!("  leaves nothing behind"),
                 Some(left) => left.lines().for_each(|line| say!("  {line}")),
             }

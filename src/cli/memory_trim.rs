@@ -50,7 +50,7 @@ struct Pace {
     pause: Duration,
     waited: Duration,
     /// The most bytes that the budgets held since the last attempt.
-    most: u64,
+    max: u64,
 }
 
 impl Pace {
@@ -58,15 +58,15 @@ impl Pace {
         Pace {
             pause: OFTEN,
             waited: Duration::ZERO,
-            most: 0,
+            max: 0,
         }
     }
 
     /// Whether to try now; asked once in [`OFTEN`].
     fn is_due(&mut self, used: u64) -> bool {
         self.waited += OFTEN;
-        self.most = self.most.max(used);
-        if used + GROWTH < self.most {
+        self.max = self.max.max(used);
+        if used + GROWTH < self.max {
             self.pause = OFTEN;
         }
         self.waited >= self.pause
@@ -77,7 +77,7 @@ impl Pace {
     }
 
     fn restart(&mut self, pause: Duration, used: u64) {
-        (self.pause, self.waited, self.most) = (pause, Duration::ZERO, used);
+        (self.pause, self.waited, self.max) = (pause, Duration::ZERO, used);
     }
 }
 

@@ -1,9 +1,11 @@
-//! The command line: one file per subcommand.
+//! The command line: subcommands, and what they share.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod acme;
 mod addresses;
 mod bench;
 mod boot_engines;
+mod boot_proof;
 mod boot_script;
 mod check;
 mod config_lint;
@@ -14,19 +16,29 @@ mod events;
 mod exposed_files;
 mod file_access;
 mod htaccess;
+mod init;
 mod keeper_tasks;
 mod lambda;
 mod leaks;
+mod learned_pages;
+mod learning;
+mod manual;
 mod memory_trim;
 mod options;
+mod page_diff;
 mod reload;
+mod revalidation;
 mod running;
 mod serve;
+mod served;
 mod spool_access;
 mod status;
 mod stdout;
 mod stub;
 mod tls;
+#[cfg(feature = "top")]
+mod top;
+mod trust;
 mod user_ini;
 mod warm_ups;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
@@ -65,20 +77,43 @@ Examples:
   surus serve
   surus serve /srv/app --listen 127.0.0.1:8080 --workers 8
   surus serve --engine rewind
+  surus serve --https
   surus serve --script worker.php -d memory_limit=256M")]
-    Serve(options::Args),
+    Serve(options::ServeArgs),
     /// Show what would run and find misconfigurations, without serving
     #[command(after_help = "\
 Examples:
   surus check
-  surus check /srv/app --engine rewind")]
-    Check(options::Args),
-    /// Show what the workers of a running surus are doing
+  surus check /srv/app --engine rewind
+  surus check /srv/app --engine rewind --boot")]
+    Check(check::Check),
+    /// Try the engines with an application, and write a commented surus.toml
+    #[command(after_help = "\
+Examples:
+  surus init
+  surus init /srv/app --path / --path /login")]
+    Init(init::Init),
+    /// Show the workers and the certificates of a running surus
     #[command(after_help = "\
 Examples:
   surus status /srv/app
   surus status --json /srv/app")]
     Status(status::Args),
+    /// Have this machine's browsers trust the certificates of `serve --https`
+    #[command(after_help = "\
+Examples:
+  surus trust
+  sudo surus trust
+  surus trust --remove")]
+    Trust(trust::Trust),
+    #[cfg(feature = "top")]
+    /// Watch a running surus: rates, latencies, workers, slowest requests and errors
+    #[command(after_help = "\
+Examples:
+  surus top /srv/app
+  surus top --once /srv/app
+  surus top --json --once /srv/app")]
+    Top(top::Args),
     /// Boot the current version of an application in a running surus, without losing a request
     #[command(after_help = "\
 Examples:
@@ -109,9 +144,29 @@ Examples:
   surus work status /srv/app")]
     Work(work::Args),
     /// Run an application as an AWS Lambda function
+    #[command(after_help = "\
+Examples:
+  surus lambda dev
+  surus lambda invoke event.json
+  surus lambda package --extension pdo_mysql
+  surus lambda template sam > template.yaml")]
     Lambda(Box<lambda::Lambda>),
     /// List the engines, which are the ways to run PHP
+    #[command(after_help = "\
+Examples:
+  surus engines
+  surus serve --engine rewind")]
     Engines,
+    /// Print the completions of the command line for a shell
+    #[command(after_help = "\
+Examples:
+  surus completions bash > ~/.local/share/bash-completion/completions/surus")]
+    Completions(manual::Completions),
+    /// Write the manual pages, one for each subcommand
+    #[command(after_help = "\
+Examples:
+  surus manual /usr/local/share/man/man1")]
+    Manual(manual::Manual),
 }
 
 /// Runs the command line. The exit status is 0, 1 for a failure, or 2 for an invalid command line.
@@ -132,7 +187,11 @@ fn execute(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Serve(args) => serve::run(args),
         Command::Check(args) => check::run(args),
+        Command::Init(args) => init::run(args),
         Command::Status(args) => status::run(args),
+        Command::Trust(args) => trust::run(args),
+        #[cfg(feature = "top")]
+        Command::Top(args) => top::run(args),
         Command::Reload(args) => reload::run(args),
         Command::Leaks(args) => leaks::run(args),
         Command::Bench(args) => bench::run(*args),
@@ -140,6 +199,8 @@ fn execute(command: Command) -> anyhow::Result<()> {
         Command::Work(args) => work::run(args),
         Command::Lambda(args) => lambda::run(*args),
         Command::Engines => engines::run(),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Manual(args) => manual::manual(&args),
     }
 }
 

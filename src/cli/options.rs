@@ -8,6 +8,7 @@ use super::{config_trust, engine_setup};
 use crate::config::{self, Config, IniValue, Loaded};
 use crate::engines;
 use crate::fronts::http::Address;
+use crate::fronts::http::tls::acme::settings::Domain;
 
 /// Selects the project.
 #[derive(Debug, clap::Args)]
@@ -15,7 +16,7 @@ pub struct Project {
     /// Directory of the application
     #[arg(default_value = ".", value_name = "DIR")]
     dir: PathBuf,
-    /// Configuration file (default: DIR/surus.toml if it exists)
+    /// Configuration file [default: DIR/surus.toml if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -56,7 +57,7 @@ impl Project {
         let mut loaded = config::load(
             &self.directory()?,
             self.config.as_deref(),
-            config::env::of_process()?.into_iter(),
+            config::env::read()?.into_iter(),
             engine,
         )?;
         config_trust::check(&loaded, &self.directory()?)?;
@@ -65,23 +66,23 @@ impl Project {
     }
 }
 
-/// Selects the project and overrides its configuration.
+/// Selects the application, and overrides how it runs.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct AppArgs {
     #[command(flatten)]
     pub project: Project,
-    /// Address to listen on: 127.0.0.1:8080, [::1]:8080, 8080 or unix:/run/app.sock; may be
-    /// repeated
-    #[arg(long, value_name = "ADDR")]
-    listen: Vec<Address>,
     /// Engine that runs PHP; `surus engines` lists all
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
-    /// Number of PHP processes
-    #[arg(long, value_name = "N")]
-    workers: Option<usize>,
+    #[command(flatten)]
+    php: PhpArgs,
+}
+
+/// Overrides what PHP runs, on any engine.
+#[derive(Debug, clap::Args)]
+pub struct PhpArgs {
     /// PHP file to boot, relative to the current directory; with `classic`, the front controller
-    /// (default: index.php of the document root if it exists)
+    /// [default: index.php of the document root if it exists]
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
     /// php.ini entry, as in `php -d`; may be repeated
@@ -89,28 +90,67 @@ pub struct Args {
     ini: Vec<String>,
 }
 
-impl Args {
+/// The same, and how it is served.
+#[derive(Debug, clap::Args)]
+pub struct ServeArgs {
+    /// Address to listen on: 127.0.0.1:8080, [::1]:8080, 8080 or unix:/run/app.sock; may be
+    /// repeated
+    #[arg(long, value_name = "ADDR")]
+    listen: Vec<Address>,
+    /// Serve HTTPS for a host with certificates of Let's Encrypt, whose terms of service you
+    /// accept, or of this machine for localhost and names of the domain test; may be repeated
+    #[arg(long, value_name = "HOST")]
+    domain: Vec<Domain>,
+    /// Serve HTTPS for localhost, with a certificate of this machine; see `surus trust`
+    #[arg(long)]
+    https: bool,
+    /// Number of PHP processes
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    #[command(flatten)]
+    pub app: AppArgs,
+}
+
+impl ServeArgs {
     /// The configuration with these options applied.
     pub fn load(&self) -> anyhow::Result<Loaded> {
-        let mut loaded = self.project.load_for(self.engine.as_deref())?;
+        let mut loaded = self.app.load()?;
+        let mut domains = self.domain.clone();
+        if self.https {
+            // The first certificate is also for clients that name no host.
+            domains.insert(0, Domain::localhost());
+        }
+        loaded.serve(&self.listen, &domains);
+        if let Some(workers) = self.workers {
+            loaded.config.engine.fix_workers(workers);
+        }
+        Ok(loaded)
+    }
+}
+
+impl AppArgs {
+    /// The configuration with these options applied.
+    pub fn load(&self) -> anyhow::Result<Loaded> {
+        self.php.load(&self.project, self.engine.as_deref())
+    }
+}
+
+impl PhpArgs {
+    /// The configuration of a project with these options and the named engine.
+    pub fn load(&self, project: &Project, engine: Option<&str>) -> anyhow::Result<Loaded> {
+        let mut loaded = project.load_for(engine)?;
+        if let Some(engine) = engine {
+            engines::find(engine).context("--engine")?;
+            loaded.config.engine.name = Some(engine.into());
+        }
         self.apply(&mut loaded.config)?;
-        engine_setup::look_at_application(&self.project.directory()?, &mut loaded.config);
+        engine_setup::look_at_application(&project.directory()?, &mut loaded.config);
         Ok(loaded)
     }
 
     fn apply(&self, config: &mut Config) -> anyhow::Result<()> {
-        if !self.listen.is_empty() {
-            config.http.listen.clone_from(&self.listen);
-        }
-        if let Some(engine) = &self.engine {
-            engines::find(engine).context("--engine")?;
-            config.engine.name = Some(engine.clone());
-        }
         if let Some(script) = &self.script {
             config.engine.script = Some(std::path::absolute(script).context("--script")?);
-        }
-        if self.workers.is_some() {
-            config.engine.workers = self.workers;
         }
         for entry in &self.ini {
             // Like php, `-d name` means `-d name=1`.

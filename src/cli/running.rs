@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
 use anyhow::bail;
 use http::{Method, StatusCode};
 
@@ -13,16 +15,42 @@ use crate::fronts::http::Address;
 
 /// The admin listener of `surus work`, and what its socket is named after: `surus serve` may run
 /// for the same project.
-pub fn of_work(project: &Path, config: &Config) -> (admin::Settings, PathBuf) {
+pub fn find_work(project: &Path, config: &Config) -> (admin::Settings, PathBuf) {
     let settings = admin::Settings {
-        listen: config.work.listen.clone(),
+        listen: config.work.admin_listen.clone(),
     };
     (settings, project.join("work"))
 }
 
 fn work_address(project: &Path, config: &Config) -> Address {
-    let (settings, name) = of_work(project, config);
+    let (settings, name) = find_work(project, config);
     settings.address(&name)
+}
+
+/// Sends a request to what runs for a project, `surus serve` if both do.
+#[cfg(feature = "top")]
+pub async fn open(
+    project: &Project,
+    path: &str,
+) -> anyhow::Result<http::Response<hyper::body::Incoming>> {
+    let directory = project.directory()?;
+    let config = project.load()?.config;
+    let serve = config.admin.address(&directory);
+    let work = work_address(&directory, &config);
+    for address in [&serve, &work] {
+        match admin::open(address, &directory, Method::GET, path).await {
+            Err(error) if is_absent(&error) => {}
+            answer => return answer,
+        }
+    }
+    Err(none_runs(&serve, &work))
+}
+
+fn none_runs(serve: &Address, work: &Address) -> anyhow::Error {
+    anyhow!(
+        "no running surus answers at {serve} (surus serve) or {work} (surus work); is it started \
+         for this directory, and by this user?"
+    )
 }
 
 /// Asks all that run for a project, and returns their answers.
@@ -45,10 +73,7 @@ pub fn ask(
             }
         }
         if answers.is_empty() {
-            bail!(
-                "no running surus answers at {serve} (surus serve) or {work} (surus work); is it \
-                 started for this directory, and by this user?"
-            );
+            return Err(none_runs(&serve, &work));
         }
         Ok(answers)
     })

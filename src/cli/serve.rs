@@ -1,6 +1,5 @@
 //! `surus serve`: runs the keeper and the front end until a signal stops them.
 
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,18 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, bail};
 use surus_sys::signals::Signals;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
 use super::addresses::{self, Addresses};
 use super::engine_setup::PlannedPool;
-use super::options::Args;
+use super::learning::{self, Learner};
+use super::options::ServeArgs;
+use super::served::{Served, open_place};
 use super::{
-    boot_engines, boot_script, config_trust, engine_setup, keeper_tasks, memory_trim, spool_access,
-    tls,
+    acme, boot_engines, boot_script, config_lint, config_trust, engine_setup, keeper_tasks,
+    learned_pages, memory_trim, revalidation, spool_access, tls,
 };
 use crate::app::site::file_opener::Opener;
-use crate::app::site::routes::Routes;
-use crate::app::x_sendfile::SendFile;
 use crate::app::{Application, DocumentTree};
 use crate::config::Config;
 use crate::engines;
@@ -28,13 +28,13 @@ use crate::fronts::admin::{self, Admin};
 use crate::fronts::http;
 use crate::fronts::http::request::access_log;
 use crate::fronts::http::{AccessLog, Accounting, Bound, Https, Service};
-use crate::keeper::{self, Client, Keeper, Outcome, confine};
+use crate::keeper::{self, Client, Keeper, KeeperOutcome, confine};
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::reopen::Logs;
 
-pub fn run(args: Args) -> anyhow::Result<()> {
-    let project = args.project.directory()?;
+pub fn run(args: ServeArgs) -> anyhow::Result<()> {
+    let project = args.app.project.directory()?;
     let loaded = args.load()?;
     let distrust = config_trust::warning(&loaded);
     let config = loaded.config;
@@ -56,7 +56,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         );
     }
     if let Some(distrust) = distrust {
-        warn!("{distrust}");
+        warn!(
+            reason = distrust,
+            "the configuration is not safe from other users"
+        );
     }
     surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
     engines::restrict_process(&config.engine)?;
@@ -76,8 +79,13 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let listeners = addresses::bind(&config)?;
     let admin = config.admin.bind(&project)?;
     let place = open_place(&project, &config)?;
-    let asked = engine_setup::asked_for(&project, &config, &place.routes)?;
+    let asked = engine_setup::pools(&project, &config)?;
     let plans = Arc::new(engine_setup::plan_all(asked, &project)?);
+    for planned in plans.iter().filter(|planned| planned.asked.learns()) {
+        // Not used before a comparison of answers.
+        let pages = learned_pages::load(&project, &planned.asked);
+        planned.asked.learned.propose(pages);
+    }
     let main = engine_setup::chosen(&project, &config)?.name;
     if let Some(obstacle) = boot_script::configured_obstacle(&config) {
         warn!(
@@ -86,7 +94,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         );
     }
     if !is_kept {
-        return run_front(Front {
+        return run_front_end(FrontEnd {
             project,
             config,
             listeners,
@@ -99,7 +107,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     drop(place);
     let mut sockets = Some((listeners, admin));
-    let run = |front: keeper::Front| {
+    let run = |front: keeper::ForkedFrontEnd| {
         let (mut listeners, mut admin) =
             sockets.take().context("the front end was started twice")?;
         // The keeper removes the socket files.
@@ -107,7 +115,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         admin.leave_file();
         let (place, opener) = keeper_tasks::adopt(&config, front.place)?;
         log::start_writer(&config.log)?;
-        run_front(Front {
+        run_front_end(FrontEnd {
             project: project.clone(),
             config: config.clone(),
             listeners,
@@ -137,17 +145,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 /// For tests.
 pub fn keep_other(
     project: &Path,
-    front: impl FnOnce(keeper::Front) -> anyhow::Result<()>,
+    front: impl FnOnce(keeper::ForkedFrontEnd) -> anyhow::Result<()>,
 ) -> anyhow::Result<u8> {
-    let config = crate::config::load(
-        project,
-        None,
-        crate::config::env::of_process()?.into_iter(),
-        None,
-    )?;
+    let config = crate::config::load(project, None, crate::config::env::read()?.into_iter(), None)?;
     log::start_direct(&config.config.log)?;
-    let place = open_place(project, &config.config)?;
-    let asked = engine_setup::asked_for(project, &config.config, &place.routes)?;
+    let asked = engine_setup::pools(project, &config.config)?;
     let plans = Arc::new(engine_setup::plan_all(asked, project)?);
     keep(project, &config.config, plans, front)
 }
@@ -158,13 +160,13 @@ fn keep(
     project: &Path,
     config: &Config,
     plans: Arc<Vec<PlannedPool>>,
-    run: impl FnOnce(keeper::Front) -> anyhow::Result<()>,
+    run: impl FnOnce(keeper::ForkedFrontEnd) -> anyhow::Result<()>,
 ) -> anyhow::Result<u8> {
     let (php, user) = keeper_tasks::users(config)?;
     let kept = keeper_tasks::ProjectKeeper::new(project, config, plans.clone(), user.clone(), php);
     match Keeper::new(kept)?.run()? {
-        Outcome::Ended(status) => Ok(status),
-        Outcome::Front(front) => {
+        KeeperOutcome::Ended(status) => Ok(status),
+        KeeperOutcome::FrontEnd(front) => {
             let reach = keeper_tasks::reach(config, &front.place, &plans)?;
             confine(
                 &keeper_tasks::confinement(config),
@@ -178,7 +180,7 @@ fn keep(
 }
 
 /// What the front-end process starts with.
-struct Front {
+struct FrontEnd {
     project: PathBuf,
     config: Config,
     listeners: Addresses<Bound>,
@@ -190,16 +192,16 @@ struct Front {
     keeper: Option<KeeperHandle>,
 }
 
-/// What a front of a keeper has from it.
+/// What a front end has from its keeper.
 struct KeeperHandle {
     socket: OwnedFd,
     /// See [`keeper_tasks::attend`].
     opener: (u32, Arc<Opener>),
-    /// Those that wait.
+    /// Signals that have not been handled.
     signals: Signals,
 }
 
-fn run_front(front: Front) -> anyhow::Result<()> {
+fn run_front_end(front: FrontEnd) -> anyhow::Result<()> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let threads = threads();
     builder.worker_threads(threads).enable_all();
@@ -216,7 +218,7 @@ fn threads() -> usize {
     (std::thread::available_parallelism().map_or(1, |cpus| cpus.get()) / 2).max(1)
 }
 
-async fn serve(front: Front) -> anyhow::Result<()> {
+async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut quit = signal(SignalKind::quit())?;
@@ -225,7 +227,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
     let mut usr2 = signal(SignalKind::user_defined2())?;
     let logs = Logs::remember();
 
-    let Front {
+    let FrontEnd {
         project,
         config,
         listeners,
@@ -235,6 +237,7 @@ async fn serve(front: Front) -> anyhow::Result<()> {
         main,
         keeper,
     } = front;
+    let mut place = place;
     config.http.set_budgets();
     let listeners = listeners.listen()?;
     let admin_listener = admin.listen()?;
@@ -257,12 +260,19 @@ async fn serve(front: Front) -> anyhow::Result<()> {
             }
         }
     };
-    if let Some(trouble) = spool_access::of_this_process(&config)? {
-        warn!("{trouble}");
+    if let Some(trouble) = spool_access::check_this_process(&config)? {
+        warn!(reason = trouble, "request bodies above 64 KiB are rejected");
     }
     let metrics = Arc::new(Metrics::default());
     // Before PHP boots, which takes longer.
-    let tls = tls::start(&project, &config, keeper.clone(), &metrics).await?;
+    let answers = Arc::default();
+    let tls = tls::start(&project, &config, keeper.clone(), &answers, &metrics).await?;
+    // Those of a front end that has ended.
+    for (number, planned) in (0..).zip(plans.iter()).filter(|(_, it)| it.asked.learns()) {
+        let keeper = keeper.clone().map(|keeper| (keeper, number));
+        let pages = learning::withdraw(planned, &keeper).await;
+        planned.asked.learned.propose(pages);
+    }
     let engines = tokio::select! {
         booted = boot_engines::boot(&plans, &keeper, &metrics) => booted?,
         _ = terminate.recv() => return Ok(()),
@@ -270,71 +280,93 @@ async fn serve(front: Front) -> anyhow::Result<()> {
         _ = quit.recv() => return Ok(()),
         () = lost() => bail!("the keeper process has exited"),
     };
-    let service = Arc::new(Service {
-        application: Application {
+    let displays_errors = config_lint::displays_errors(engines.values());
+    place.read_error_pages(&config.error_pages, displays_errors, keeper.is_none());
+    let served = Arc::new(Served {
+        project: project.clone(),
+        config: config.clone(),
+        keeper: keeper.clone(),
+        application: Arc::new(Application {
             tree: arc_swap::ArcSwap::from_pointee(place),
             engine: main,
             engines,
             metrics: metrics.clone(),
             compress: config.compress.clone(),
-        },
+        }),
+    });
+    let service = Arc::new(Service {
+        application: served.application.clone(),
         accounting: Arc::new(Accounting::new(
             metrics.clone(),
             AccessLog::start(config.access_log.format)?,
         )),
-        https: Https::new(&config.http, &config.tls),
+        https: Https::new(&config.http, &config.tls, answers),
         spool: config.http.response_spool(),
         settings: config.http.clone(),
     });
+    let renew = Arc::new(Notify::new());
+    let renewals = acme::run(
+        project.clone(),
+        config.clone(),
+        keeper.clone(),
+        tls.clone(),
+        renew.clone(),
+        metrics.clone(),
+    );
+    // One boot with pages that are not compared yet, or one reload, at a time.
+    let booting = Arc::new(tokio::sync::Mutex::new(()));
+    let learners = Arc::new(learners(&service, &project, &plans, &keeper, &booting));
     let reload = {
-        let service = service.clone();
-        let (config, project) = (config.clone(), project.clone());
-        let (keeper, tls) = (keeper.clone(), tls.clone());
+        let (served, tls, booting) = (served.clone(), tls.clone(), booting.clone());
+        let learners = learners.clone();
         Arc::new(
             move || -> crate::engine::Pending<'static, anyhow::Result<()>> {
-                let (service, config) = (service.clone(), config.clone());
-                let (project, keeper, tls) = (project.clone(), keeper.clone(), tls.clone());
-                Box::pin(async move {
+                let (served, tls, booting) = (served.clone(), tls.clone(), booting.clone());
+                let learners = learners.clone();
+                // A task: a failed reload restores the learned pages also if its caller has gone.
+                let reload = tokio::spawn(async move {
                     let certificates = tls::prepare(&tls).await?;
-                    // A symbolic link to the project may have changed, so the site is opened again.
-                    // It is switched only after every engine.
-                    let place = match &keeper {
-                        Some(keeper) => {
-                            let (place, opener) =
-                                keeper_tasks::adopt(&config, keeper.place().await?)?;
-                            keeper_tasks::attend(keeper, opener);
-                            place
-                        }
-                        None => open_place(&project, &config)?,
-                    };
-                    let mut prepared = Vec::new();
-                    for engine in service.application.engines.values() {
-                        prepared.push(engine.prepare().await?);
-                    }
-                    for prepared in prepared {
-                        prepared.change_over()?;
-                    }
-                    service.application.tree.store(Arc::new(place));
+                    let _booting = booting.lock().await;
+                    learning::prove_again(&learners, async {
+                        served.change_over(served.prepare().await?)
+                    })
+                    .await?;
                     tls::change_over(&tls, certificates);
                     info!("reloaded");
                     Ok(())
-                })
+                });
+                Box::pin(async move { reload.await? })
             },
         )
     };
+    // PHP decides when the application has changed. So only an operator's reload orders
+    // certificates before the pause after a failure is over.
+    let asked = {
+        let (reload, renew) = (reload.clone(), renew.clone());
+        Arc::new(move || operator_reload(reload(), renew.clone()))
+    };
+    let learning: Vec<_> = (learners.iter())
+        .map(|learner| tokio::spawn(learner.clone().run()))
+        .collect();
+    let engines: Vec<_> = service.application.engines.values().cloned().collect();
+    let revalidation = {
+        let reload = reload.clone();
+        tokio::spawn(revalidation::run(engines.clone(), move || reload()))
+    };
     let admin = Arc::new(Admin {
         project,
-        engines: service.application.engines.values().cloned().collect(),
+        engines,
         queues: Vec::new(),
         metrics,
         draining: AtomicBool::new(false),
+        dashboard: Arc::default(),
         reload: {
-            let reload = reload.clone();
-            Box::new(move || reload())
+            let asked = asked.clone();
+            Box::new(move || asked())
         },
     });
     tokio::spawn(memory_trim::run());
-    info!(socket = admin_listener.name(), "admin listener");
+    info!(address = admin_listener.name(), "admin listener");
     let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
     listeners.announce(matches!(config.access_log.format, access_log::Format::Json));
     let draining = tokio_util::sync::CancellationToken::new();
@@ -348,15 +380,17 @@ async fn serve(front: Front) -> anyhow::Result<()> {
         service.clone(),
         draining.clone().cancelled_owned(),
     ));
+    // Authorities connect to this server.
+    tokio::spawn(renewals);
 
     if let Some(keeper) = &keeper {
         keeper.ready();
     }
     let start_reload = || {
-        let reload = reload();
+        let reload = asked();
         tokio::spawn(async move {
             if let Err(error) = reload.await {
-                error!("{error:#}");
+                error!(error = format!("{error:#}"), "the reload failed");
             }
         });
     };
@@ -378,6 +412,8 @@ async fn serve(front: Front) -> anyhow::Result<()> {
     }
     info!("shutting down; a second signal exits immediately");
     admin.draining.store(true, Ordering::Release);
+    revalidation.abort();
+    learning.iter().for_each(tokio::task::JoinHandle::abort);
     let delay = config.http.shutdown_delay.0;
     let grace = config.http.shutdown_timeout.0 + std::time::Duration::from_secs(1);
     let drained = async {
@@ -413,26 +449,44 @@ async fn serve(front: Front) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens the application's directory, and the directories from which routes send files.
-pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<DocumentTree> {
-    let site = Arc::new(engine_setup::open_site(project, config)?);
-    let send_file = SendFile::open(
-        project,
-        site.clone(),
-        config.site.symlinks,
-        &config.x_sendfile,
-    )?;
-    let routes = Routes::new(&config.route, &config.site)?;
-    let mut fronts = BTreeMap::new();
-    for name in routes.engines() {
-        if let Some(front) = engine_setup::open_front(project, config, name)? {
-            fronts.insert(name.to_owned(), Arc::new(front));
-        }
-    }
-    Ok(DocumentTree {
-        site,
-        fronts,
-        send_file,
-        routes,
+/// A reload that an operator has asked for. Once it is done, certificates are ordered without the
+/// pauses that failures have caused.
+fn operator_reload(
+    reload: crate::engine::Pending<'static, anyhow::Result<()>>,
+    renew: Arc<Notify>,
+) -> crate::engine::Pending<'static, anyhow::Result<()>> {
+    Box::pin(async move {
+        reload.await?;
+        renew.notify_one();
+        Ok(())
     })
+}
+
+/// What learns by which pages to warm up, for each pool that does.
+fn learners(
+    service: &Arc<Service>,
+    project: &Path,
+    plans: &Arc<Vec<PlannedPool>>,
+    keeper: &Option<Arc<Client>>,
+    booting: &Arc<tokio::sync::Mutex<()>>,
+) -> Vec<Arc<Learner>> {
+    let learner = |(number, planned): (u16, &PlannedPool)| {
+        let name = planned.asked.name;
+        let engine = service.application.engines.get(name)?.clone();
+        let service = service.clone();
+        let learner = Learner {
+            project: project.to_path_buf(),
+            planned: planned.clone(),
+            keeper: keeper.clone().map(|keeper| (keeper, number)),
+            engine,
+            booting: booting.clone(),
+            site: Box::new(move || {
+                let tree = service.application.tree.load();
+                let own = tree.pool_sites.get(name);
+                own.unwrap_or(&tree.site).clone()
+            }),
+        };
+        planned.asked.learns().then(|| Arc::new(learner))
+    };
+    (0..).zip(plans.iter()).filter_map(learner).collect()
 }

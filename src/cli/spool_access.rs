@@ -1,9 +1,7 @@
 //! Checks that temporary files can be created, by this process or as the front end's user.
 
 use std::fs::File;
-use std::io::{Read, Seek, Write};
-use std::os::fd::AsFd;
-use std::time::Duration;
+use std::io::{Read, Write};
 
 use anyhow::{Context, anyhow, bail};
 use surus_sys::fork;
@@ -15,7 +13,7 @@ use crate::spool::TempFile;
 
 /// Checks that temporary files can be created. A configured directory must work; without one, only
 /// large bodies are rejected.
-pub fn of_this_process(config: &Config) -> anyhow::Result<Option<String>> {
+pub fn check_this_process(config: &Config) -> anyhow::Result<Option<String>> {
     match (
         TempFile::create(config.http.temp_dir.as_deref()),
         &config.http.temp_dir,
@@ -35,33 +33,26 @@ pub fn of_this_process(config: &Config) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// As [`of_this_process`], but as the front end's user. Called while this process has one thread.
-pub fn of_front(config: &Config) -> anyhow::Result<Option<String>> {
+/// As [`check_this_process`], but as the front end's user. Called while this process has one
+/// thread.
+pub fn check_front_end(config: &Config) -> anyhow::Result<Option<String>> {
     if !surus_sys::process::has_other_users() {
-        return of_this_process(config);
+        return check_this_process(config);
     }
     let (_, front) = keeper_tasks::users(config)?;
-    let mut said = File::from(surus_sys::process::writable_memory_file()?);
-    let look = || {
-        let looked = privileges::give_up(&front).map_err(anyhow::Error::from);
-        let (status, text) = match looked.and_then(|_| of_this_process(config)) {
+    let check = |mut report: &File| {
+        let given_up = privileges::give_up(&front).map_err(anyhow::Error::from);
+        let (status, text) = match given_up.and_then(|_| check_this_process(config)) {
             Ok(None) => return 0,
             Ok(Some(trouble)) => (1, trouble),
             Err(error) => (2, format!("{error:#}")),
         };
-        let written = (&said).write_all(text.as_bytes());
+        let written = report.write_all(text.as_bytes());
         written.map_or(2, |()| status)
     };
-    let pid = fork::fork_into(&[said.as_fd()], look).context("cannot fork a process")?;
-    let status = loop {
-        match fork::reap(pid) {
-            Some(status) => break surus_sys::process::exit_status(status),
-            None => std::thread::sleep(Duration::from_millis(1)),
-        }
-    };
+    let (status, mut report) = fork::ask(check).context("cannot fork a process")?;
     let mut text = String::new();
-    said.rewind()?;
-    said.read_to_string(&mut text)?;
+    report.read_to_string(&mut text)?;
     match status {
         Some(0) => Ok(None),
         Some(1) => Ok(Some(text)),

@@ -1,11 +1,14 @@
-//! `surus status`: shows the workers of a running surus.
+//! `surus status`: shows the workers and the certificates of a running surus.
+
+use std::time::{Duration, SystemTime};
 
 use http::Method;
+use serde::de::DeserializeOwned;
 
 use super::options::Project;
 use crate::cli::running;
 use crate::cli::stdout::{self, say};
-use crate::observe::status::EngineStatus;
+use crate::observe::status::{CertificateStatus, EngineStatus, LeftOut, ScalingStatus};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -17,18 +20,61 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let mut engines: Vec<EngineStatus> = Vec::new();
-    for (_, text) in running::ask(&args.project, &Method::GET, "/-/status")? {
-        engines.extend(serde_json::from_str::<Vec<_>>(&text)?);
-    }
+    let engines: Vec<EngineStatus> = all(&args.project, "/-/status")?;
+    let served: Vec<CertificateStatus> = all(&args.project, "/-/certificates")?;
     if args.json {
-        say!("{}", serde_json::to_string(&engines)?);
+        let status = serde_json::json!({ "engines": engines, "certificates": served });
+        say!("{status}");
         return Ok(());
     }
     for engine in engines {
         stdout::print(table(&engine));
     }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    for line in certificates(&served, now.map_or(0, |now| now.as_secs())) {
+        say!("{line}");
+    }
     Ok(())
+}
+
+/// The answers of all that run for the project.
+fn all<T: DeserializeOwned>(project: &Project, path: &str) -> anyhow::Result<Vec<T>> {
+    let mut all = Vec::new();
+    for (_, text) in running::ask(project, &Method::GET, path)? {
+        all.extend(serde_json::from_str::<Vec<T>>(&text)?);
+    }
+    Ok(all)
+}
+
+/// A line for each certificate. `now` is in seconds since 1970.
+pub fn certificates(served: &[CertificateStatus], now: u64) -> Vec<String> {
+    let line = |served: &CertificateStatus| {
+        let end = u64::try_from(served.not_after).unwrap_or(0);
+        let at = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(end));
+        let left = match end.checked_sub(now) {
+            None => "it has ended".into(),
+            Some(left @ 0..172_800) => format!("in {} h", left / 3600),
+            Some(left) => format!("in {} days", left / 86400),
+        };
+        let (names, file) = (served.names.join(", "), &served.certificate);
+        format!("certificate of {names} ends {at} ({left}): {file}")
+    };
+    served.iter().map(line).collect()
+}
+
+/// How many workers there should be, if that adapts to the load.
+pub fn scaling(scaling: Option<&ScalingStatus>) -> String {
+    scaling.map_or(String::new(), |it| {
+        let limited = if it.is_limited {
+            ", memory is short for more"
+        } else {
+            ""
+        };
+        format!(
+            ", {} workers of {} to {}{limited}",
+            it.target, it.min, it.max
+        )
+    })
 }
 
 pub fn table(engine: &EngineStatus) -> String {
@@ -37,12 +83,13 @@ pub fn table(engine: &EngineStatus) -> String {
         .as_ref()
         .map(|instead| format!(" (the application cannot be booted, `{instead}` serves it)"));
     let mut text = format!(
-        "{}{}: PHP {}, generation {}, {} waiting\n{:>8}  {:<10}{:>10}{:>10}{:>10}  {}\n",
+        "{}{}: PHP {}, generation {}, {} waiting{}\n{:>8}  {:<10}{:>10}{:>10}{:>10}  {}\n",
         engine.engine,
         instead.unwrap_or_default(),
         engine.php,
         engine.generation,
         engine.queued,
+        scaling(engine.scaling.as_ref()),
         "PID",
         "STATE",
         "FOR",
@@ -69,6 +116,12 @@ pub fn table(engine: &EngineStatus) -> String {
         text.push_str(row.trim_end());
         text.push('\n');
     }
+    for page in &engine.learned {
+        text.push_str(&format!("warmed up by {page}\n"));
+    }
+    for LeftOut { page, why } in &engine.left_out {
+        text.push_str(&format!("not warmed up by {page}: {why}\n"));
+    }
     text
 }
 
@@ -87,12 +140,37 @@ mod tests {
     use crate::observe::status::{WorkerState, WorkerStatus};
 
     #[test]
+    fn end_of_a_certificate_is_a_date_and_a_time_left() {
+        let ends = |not_after| {
+            let served = CertificateStatus {
+                certificate: "/etc/a.pem".into(),
+                names: vec!["example.org".into(), "www.example.org".into()],
+                not_after,
+            };
+            certificates(&[served], 1_000_000).remove(0)
+        };
+        assert_eq!(
+            ends(1_000_000 + 90 * 86400),
+            "certificate of example.org, www.example.org ends Sun, 12 Apr 1970 13:46:40 GMT (in 90 \
+             days): /etc/a.pem"
+        );
+        assert!(ends(1_000_000 + 7200).contains("(in 2 h)"));
+        assert!(ends(999_999).contains("(it has ended)"));
+        assert!(ends(-1).contains("(it has ended)"));
+    }
+
+    #[test]
     fn table_columns_are_aligned() {
         let status = EngineStatus {
             engine: "classic".into(),
             instead: None,
             php: "8.2.35".into(),
             generation: 1,
+            learned: vec!["http://a/".into()],
+            left_out: vec![LeftOut {
+                page: "http://a/b".into(),
+                why: "it fails".into(),
+            }],
             queued: 3,
             workers: vec![
                 WorkerStatus {
@@ -112,13 +190,16 @@ mod tests {
                     request: Some("GET /slow".into()),
                 },
             ],
+            scaling: None,
         };
         assert_eq!(
             table(&status),
             "classic: PHP 8.2.35, generation 1, 3 waiting\n\
              \x20    PID  STATE            FOR    SERVED    MEMORY  REQUEST\n\
              \x20     12  idle           1m30s         7         -\n\
-             \x20 123456  busy            1.2s     12345     12.0M  GET /slow\n"
+             \x20 123456  busy            1.2s     12345     12.0M  GET /slow\n\
+             warmed up by http://a/\n\
+             not warmed up by http://a/b: it fails\n"
         );
     }
 }

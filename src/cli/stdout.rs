@@ -5,6 +5,8 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::sync::OnceLock;
 
+use crate::observe::printable::printable;
+
 /// The first error; nothing is printed after it.
 static FAILED: OnceLock<io::Error> = OnceLock::new();
 
@@ -30,6 +32,12 @@ pub fn announce(line: impl Display) {
     let _ = write(format_args!("{line}\n"));
 }
 
+/// Whether the reader has gone, or the disk is full.
+#[cfg(feature = "top")]
+pub fn has_failed() -> bool {
+    FAILED.get().is_some()
+}
+
 /// Fails if something could not be printed, unless the reader has closed the pipe, as in `surus
 /// check | head -1`.
 pub fn end() -> anyhow::Result<()> {
@@ -41,8 +49,10 @@ pub fn end() -> anyhow::Result<()> {
     }
 }
 
+/// Surus prints no control characters of its own, so what is left of them are a file name's or a
+/// client's, and could control the terminal.
 fn write(text: impl Display) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    write!(stdout, "{text}")?;
+    stdout.write_all(printable(&text.to_string()).as_bytes())?;
     stdout.flush()
 }

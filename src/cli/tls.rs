@@ -1,11 +1,22 @@
 //! Loads the certificates of `surus serve`: through the keeper if there is one, because the front
 //! end's user may not read the keys.
 
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::{Context, bail};
+use surus_sys::fork;
+use tracing::info;
+
 use crate::config::Config;
 use crate::fronts::http::Tls;
+use crate::fronts::http::tls::acme::answers::Answers;
+use crate::fronts::http::tls::acme::local::LocalAuthority;
+use crate::fronts::http::tls::acme::settings::Domain;
+use crate::fronts::http::tls::acme::store::Store;
 use crate::fronts::http::tls::files::Files;
 use crate::fronts::http::tls::{Loaded, Source, watch};
 use crate::keeper::Client;
@@ -16,6 +27,7 @@ pub(super) async fn start(
     project: &Path,
     config: &Config,
     keeper: Option<Arc<Client>>,
+    answers: &Arc<Answers>,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Option<Arc<Tls>>> {
     if config.tls.listen.is_empty() {
@@ -27,21 +39,61 @@ pub(super) async fn start(
             Box::pin(async move { Ok(serde_json::from_slice(&keeper.certificates().await?)?) })
         }),
         None => {
-            let (settings, project) = (config.tls.clone(), project.to_path_buf());
+            let (config, project) = (config.clone(), project.to_path_buf());
             Box::new(move || {
-                let files = Files::read(&settings, &project);
+                let files = read_renewed(&project, &config);
                 Box::pin(async move { files })
             })
         }
     };
-    let tls = Tls::start(config.tls.clone(), source, metrics.clone()).await?;
+    if config.acme.domains.iter().any(Domain::is_local) {
+        info!(
+            "localhost and names of test have certificates of this machine; `surus trust` makes \
+             its browsers accept them"
+        );
+    }
+    let (settings, answers) = (config.tls.clone(), answers.clone());
+    let tls = Tls::start(settings, source, answers, metrics.clone()).await?;
     tokio::spawn(watch::run(tls.clone()));
     Ok(Some(tls))
 }
 
-/// In the keeper: reads the files for the front end.
-pub(super) fn read(project: &Path, config: &Config) -> anyhow::Result<Vec<u8>> {
-    Ok(serde_json::to_vec(&Files::read(&config.tls, project)?)?)
+/// Reads the configured files, and what authorities have issued.
+pub(super) fn read(project: &Path, config: &Config) -> anyhow::Result<Files> {
+    let acquired = match config.acme.domains.is_empty() {
+        true => Vec::new(),
+        false => Store::new(&config.acme, project)?.certificates(&config.acme)?,
+    };
+    Files::read(&config.tls, project, acquired)
+}
+
+/// The same, once local domains have the certificates that they lack.
+fn read_renewed(project: &Path, config: &Config) -> anyhow::Result<Files> {
+    if config.acme.domains.iter().any(Domain::is_local) {
+        let store = Store::new(&config.acme, project)?;
+        LocalAuthority::new(&store).renew(&config.acme)?;
+    }
+    read(project, config)
+}
+
+/// In the keeper: reads them for the front end, in a process of their own. The keeper's memory must
+/// never hold a key, also not where it has been freed: an opener is forked from it.
+pub(super) fn read_apart(project: &Path, config: &Config) -> anyhow::Result<OwnedFd> {
+    let read = |mut output: &File| {
+        let files = read_renewed(project, config);
+        let written = match &files {
+            Ok(files) => serde_json::to_writer(output, files).map_err(anyhow::Error::from),
+            Err(error) => write!(output, "{error:#}").map_err(anyhow::Error::from),
+        };
+        i32::from(files.is_err() || written.is_err())
+    };
+    let (status, mut output) = fork::ask(read).context("cannot fork a process that reads keys")?;
+    if status == Some(0) {
+        return Ok(output.into());
+    }
+    let mut why = String::new();
+    output.read_to_string(&mut why)?;
+    bail!(why)
 }
 
 /// Reads the certificates, and checks them before [`change_over`].

@@ -8,16 +8,36 @@ use http::{HeaderValue, Request, Uri, header};
 
 use crate::app::site::{Resolution, Site};
 use crate::engines::Warmup;
-use crate::event::{Address, Body, Event, Origin};
+use crate::event::{Address, Body, Event, Origin, Script};
 
 /// A page that no application has, requested by `engine.warmup = "auto"`.
-const NO_PAGE: &str = "/surus-warm-up-of-a-page-that-does-not-exist";
+pub const NO_PAGE: &str = "/surus-warm-up-of-a-page-that-does-not-exist";
 
-/// The requests of `engine.warmup`. `SURUS_WARMUP` tells PHP the number of the request and their
-/// total. An application can then skip what only a client's request may cause, and a runner can
-/// clean up after the last. A warm-up with `SURUS_WARMUP_AUTO` may fail.
-pub fn of(warmup: &Warmup, alone: bool, site: &Site) -> anyhow::Result<Vec<Event>> {
+/// The client of requests that clients have taught Surus. An address of the documentation
+/// (RFC 5737), because applications trust 127.0.0.1.
+const NO_CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
+/// The requests of `engine.warmup`, after those for learned pages. `SURUS_WARMUP` tells PHP the
+/// number of the request and their total. An application can then skip what only a client's request
+/// may cause, and the boot script
+/// can clean up after the last. A warm-up with `SURUS_WARMUP_AUTO` may
+/// fail.
+pub fn requests(
+    learned: &[String],
+    warmup: &Warmup,
+    alone: bool,
+    site: &Site,
+) -> anyhow::Result<Vec<Event>> {
     let mut events = Vec::new();
+    // First, because the last one must not fail: the runner then cleans up.
+    if let Some(front) = site.front_controller() {
+        for url in learned {
+            let mut event = event(url, front.clone())?;
+            let auto = ("SURUS_WARMUP_AUTO".into(), "learned".into());
+            event.variables.push(auto);
+            events.push(event);
+        }
+    }
     if alone && let Ok(mut event) = get(NO_PAGE, site) {
         event
             .variables
@@ -37,17 +57,36 @@ pub fn of(warmup: &Warmup, alone: bool, site: &Site) -> anyhow::Result<Vec<Event
 
 /// A request for `/path?query`, or for a whole URL if the application checks its host.
 pub fn get(url: &str, site: &Site) -> anyhow::Result<Event> {
-    let wrong = || {
-        format!(
-            "engine.warmup has {url:?}; expected a URL such as \"/\" or \
-             \"https://example.org/login\""
-        )
-    };
-    let uri: Uri = url.parse().with_context(wrong)?;
-    let host = uri.authority().map_or("localhost", |host| host.as_str());
-    let Resolution::Script(script) = site.resolve(uri.path()) else {
+    let path = url.parse::<Uri>().with_context(|| wrong(url))?;
+    let Resolution::Script(script) = site.resolve(path.path()) else {
         bail!("engine.warmup has {url:?}, which PHP does not answer");
     };
+    let mut event = event(url, script)?;
+    event.origin.client = event.origin.server.clone();
+    Ok(event)
+}
+
+/// A request for a page that the front controller answers, as from a client of its own.
+pub fn get_learned(url: &str, site: &Site) -> Option<Event> {
+    let path = url.parse::<Uri>().ok()?;
+    match site.resolve(path.path()) {
+        Resolution::Script(script) if Some(&script) == site.front_controller() => {
+            event(url, script).ok()
+        }
+        _ => None,
+    }
+}
+
+fn wrong(url: &str) -> String {
+    format!(
+        "engine.warmup has {url:?}; expected a URL such as \"/\" or \"https://example.org/login\""
+    )
+}
+
+fn event(url: &str, script: Script) -> anyhow::Result<Event> {
+    let wrong = || wrong(url);
+    let uri: Uri = url.parse().with_context(wrong)?;
+    let host = uri.authority().map_or("localhost", |host| host.as_str());
     let mut request = Request::get(uri.path_and_query().map_or("/", |path| path.as_str()))
         .body(Body::Empty)
         .with_context(wrong)?;
@@ -59,7 +98,7 @@ pub fn get(url: &str, site: &Site) -> anyhow::Result<Event> {
         request,
         script,
         origin: Origin {
-            client: Some(local.clone()),
+            client: Some(Address::from(SocketAddr::from((NO_CLIENT, 0)))),
             server: Some(local),
             https: uri.scheme_str() == Some("https"),
         },

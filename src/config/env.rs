@@ -14,7 +14,7 @@ const OF_A_SERVICE: [&str; 2] = ["SURUS_PORT", "SURUS_SERVICE_"];
 
 /// The `SURUS_` variables of this process. One that is not UTF-8 is an error; other variables are
 /// ignored.
-pub fn of_process() -> anyhow::Result<Vec<(String, String)>> {
+pub fn read() -> anyhow::Result<Vec<(String, String)>> {
     let mut ours = Vec::new();
     for (name, value) in std::env::vars_os() {
         let Some(name) = name.to_str().filter(|name| name.starts_with("SURUS_")) else {
@@ -102,10 +102,10 @@ pub fn apply(
     Ok(())
 }
 
-/// `HTTP_MAX_BODY` → http, max_body. Two sections have an underscore in their names.
+/// `HTTP_MAX_BODY` → http, max_body. Some sections have an underscore in their names.
 fn split(written: &str) -> (String, Option<String>) {
     let name = written.to_ascii_lowercase();
-    let long = ["access_log", "x_sendfile"]
+    let long = ["access_log", "error_pages", "x_sendfile"]
         .into_iter()
         .find_map(|section| Some((section, name.strip_prefix(section)?.strip_prefix('_')?)));
     let (section, key) = match (long, name.split_once('_')) {

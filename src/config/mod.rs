@@ -15,6 +15,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::app::detect::Application;
 use crate::app::site;
 use crate::engines;
+use crate::fronts::http::Address;
+use crate::fronts::http::tls::acme::settings::Domain;
 use crate::fronts::{admin, http, lambda, queue};
 use crate::observe::log;
 use crate::package;
@@ -26,8 +28,10 @@ pub struct Config {
     pub site: site::Settings,
     pub http: http::Settings,
     pub tls: http::tls::Settings,
+    pub acme: http::tls::acme::Settings,
     pub compress: crate::app::compression::Settings,
     pub x_sendfile: crate::app::x_sendfile::Settings,
+    pub error_pages: crate::app::error_pages::Settings,
     pub engine: engines::Settings,
     /// More pools of PHP processes, by name, for the requests of a `[[route]]`.
     pub pool: BTreeMap<String, Pool>,
@@ -47,6 +51,8 @@ pub struct Config {
     pub work: queue::Settings,
     /// The queues of `surus work`.
     pub queue: Vec<queue::Queue>,
+    /// What `surus work` runs at certain times.
+    pub schedule: Vec<queue::Schedule>,
     pub package: package::Settings,
 }
 
@@ -60,6 +66,11 @@ pub struct Pool {
     /// PHP processes.
     #[serde(deserialize_with = "engines::workers_of")]
     pub workers: Option<usize>,
+    /// In place of `workers`: the least and the most PHP processes.
+    #[serde(deserialize_with = "engines::workers_of")]
+    pub min_workers: Option<usize>,
+    #[serde(deserialize_with = "engines::workers_of")]
+    pub max_workers: Option<usize>,
     /// The PHP file to boot.
     pub script: Option<PathBuf>,
     /// php.ini entries in addition to `[php]`.
@@ -129,12 +140,20 @@ impl IniValue {
 
 impl Config {
     /// The configuration as this pool sees it; `None` if there is no such pool.
-    pub fn of_pool(&self, name: &str) -> Option<Config> {
+    pub fn for_pool(&self, name: &str) -> Option<Config> {
         let pool = self.pool.get(name)?.clone();
         let mut config = self.clone();
         let engine = &mut config.engine;
         engine.name = pool.engine.or(engine.name.take());
-        engine.workers = pool.workers.or(engine.workers);
+        // The number or the bounds, whichever the pool sets.
+        if let Some(count) = pool.workers {
+            engine.fix_workers(count);
+        }
+        if pool.min_workers.is_some() || pool.max_workers.is_some() {
+            engine.workers = pool.workers;
+            engine.min_workers = pool.min_workers.or(engine.min_workers);
+            engine.max_workers = pool.max_workers.or(engine.max_workers);
+        }
         if pool.script.is_some() {
             config.application = Application::Own;
         }
@@ -142,6 +161,55 @@ impl Config {
         config.php.extend(pool.php);
         config.env.extend(pool.env);
         Some(config)
+    }
+
+    /// Makes the domains of `[acme]` reachable: at ports 80 and 443, unless the configuration names
+    /// others, and by redirects.
+    fn listen_for_domains(&mut self, has_listen: bool) {
+        if self.acme.domains.is_empty() {
+            return;
+        }
+        if self.acme.domains.iter().all(Domain::is_local) {
+            return self.listen_locally(has_listen);
+        }
+        // A socket of IPv6 takes both kinds of connections, unless the system says otherwise.
+        let only_v6 = std::fs::read("/proc/sys/net/ipv6/bindv6only").ok();
+        let any = |port| {
+            let v6 = only_v6.iter().map(|_| ([0_u16; 8], port).into());
+            let v4 = (only_v6.as_deref() != Some(b"0\n")).then(|| ([0; 4], port).into());
+            v6.chain(v4).map(Address::Tcp).collect()
+        };
+        if !has_listen {
+            self.http.listen = any(80);
+        }
+        if self.tls.listen.is_empty() {
+            self.tls.listen = any(443);
+        }
+        self.http.redirect_to_https.get_or_insert(true);
+    }
+
+    /// The same for names of this machine: ports of the web if this process may open them.
+    fn listen_locally(&mut self, has_listen: bool) {
+        let least = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+        let least: Option<u16> = least.ok().and_then(|text| text.trim().parse().ok());
+        let (http, https) = match surus_sys::process::is_root() || least.is_some_and(|it| it <= 80)
+        {
+            true => (80, 443),
+            false => (8080, 8443),
+        };
+        let loopback = |port| {
+            let v6 = std::path::Path::new("/proc/net/if_inet6").exists();
+            let v6 = v6.then(|| (std::net::Ipv6Addr::LOCALHOST, port).into());
+            let v4 = (std::net::Ipv4Addr::LOCALHOST, port).into();
+            v6.into_iter().chain([v4]).map(Address::Tcp).collect()
+        };
+        if !has_listen {
+            self.http.listen = loopback(http);
+        }
+        if self.tls.listen.is_empty() {
+            self.tls.listen = loopback(https);
+        }
+        self.http.redirect_to_https.get_or_insert(true);
     }
 }
 
@@ -155,6 +223,22 @@ pub struct Loaded {
     pub opened: Option<std::fs::File>,
     /// RoadRunner's configuration, if it was read.
     pub roadrunner: Option<roadrunner::Settings>,
+    /// Whether `http.listen` is set.
+    has_listen: bool,
+}
+
+impl Loaded {
+    /// Sets what the command line sets. It replaces addresses and domains of the configuration.
+    pub fn serve(&mut self, listen: &[Address], domains: &[Domain]) {
+        let config = &mut self.config;
+        if !listen.is_empty() {
+            config.http.listen = listen.to_vec();
+        }
+        if !domains.is_empty() {
+            config.acme.domains = domains.to_vec();
+        }
+        config.listen_for_domains(self.has_listen || !listen.is_empty());
+    }
 }
 
 /// Reads `file`, or `surus.toml` in the project if it exists, then the environment. `engine` is the
@@ -184,6 +268,8 @@ pub fn load(
     if let Some(settings) = &mut roadrunner {
         roadrunner::apply(&mut table, std::mem::take(&mut settings.table));
     }
+    let http = table.get("http");
+    let has_listen = http.is_some_and(|http| http.get("listen").is_some());
     let mut config = Config::deserialize(table).context("the configuration as a whole")?;
     config.site.configuration.clone_from(&file);
     Ok(Loaded {
@@ -191,6 +277,7 @@ pub fn load(
         file,
         opened,
         roadrunner,
+        has_listen,
     })
 }
 
@@ -198,6 +285,46 @@ pub fn load(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn domains_open_the_ports_of_the_web_unless_addresses_are_set() {
+        let ports = |addresses: &[Address]| -> Vec<u16> {
+            let port = |address: &Address| match address {
+                Address::Tcp(address) => address.port(),
+                Address::Unix(_) => 0,
+            };
+            addresses.iter().map(port).collect()
+        };
+        let load = |text: &str, listen: &[Address], domains: &[Domain]| {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("surus.toml"), text).unwrap();
+            let mut loaded = load(dir.path(), None, std::iter::empty(), None).unwrap();
+            loaded.serve(listen, domains);
+            loaded.config
+        };
+        let domains = ["a.example".parse().unwrap()];
+        let listen = ["127.0.0.1:8080".parse().unwrap()];
+        let without = load("", &[], &[]);
+        assert_eq!(ports(&without.http.listen), [8080]);
+        assert!(without.tls.listen.is_empty() && without.http.redirect_to_https.is_none());
+        for config in [
+            load("", &[], &domains),
+            load("acme.domains = 'a.example'", &[], &[]),
+        ] {
+            assert!(ports(&config.http.listen).iter().all(|port| *port == 80));
+            assert!(ports(&config.tls.listen).iter().all(|port| *port == 443));
+            assert!(!config.http.listen.is_empty() && !config.tls.listen.is_empty());
+            assert_eq!(config.http.redirect_to_https, Some(true));
+        }
+        let text = "http.listen = '127.0.0.1:8080'\nhttp.redirect_to_https = false\n\
+                    tls.listen = ':8443'";
+        for config in [load(text, &[], &domains), load("", &listen, &domains)] {
+            assert_eq!(ports(&config.http.listen), [8080]);
+        }
+        let config = load(text, &[], &domains);
+        assert_eq!(ports(&config.tls.listen), [8443]);
+        assert_eq!(config.http.redirect_to_https, Some(false));
+    }
 
     #[test]
     fn repeated_extensions_add_up_and_other_entries_are_replaced() {

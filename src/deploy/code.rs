@@ -24,11 +24,11 @@ pub fn find(function: &Function, runs: &RunSettings, found: &mut Vec<Finding>) {
         ),
         (
             Code::Zip {
-                is_made,
+                exists,
                 architecture: Some(architecture),
             },
             _,
-        ) => of_architecture(function, *is_made, architecture, found),
+        ) => check_architecture(function, *exists, architecture, found),
         _ => {}
     }
     if let (Handler::Missing, Some(handler)) = (runs.handler, &function.handler) {
@@ -57,9 +57,9 @@ pub fn find(function: &Function, runs: &RunSettings, found: &mut Vec<Finding>) {
     }
 }
 
-fn of_architecture(
+fn check_architecture(
     function: &Function,
-    is_made: bool,
+    exists: bool,
     architecture: &str,
     found: &mut Vec<Finding>,
 ) {
@@ -75,7 +75,7 @@ fn of_architecture(
         "write Architectures: [{architecture}], or run `surus lambda package` on a machine with {}",
         wanted.value
     );
-    match is_made {
+    match exists {
         true => certain(
             found,
             wanted.line,

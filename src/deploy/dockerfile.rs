@@ -9,7 +9,7 @@ use crate::private_files;
 
 /// Builds the Dockerfile for the PHP version of `program`, on the Debian release that has it.
 /// `extensions` are named after their files.
-pub fn of(program: &Path, extensions: &BTreeSet<String>) -> anyhow::Result<String> {
+pub fn write(program: &Path, extensions: &BTreeSet<String>) -> anyhow::Result<String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let minor = name.strip_prefix("surus-php").with_context(|| {
         format!(

@@ -10,7 +10,7 @@ pub struct RunSettings {
     /// PHP's memory_limit in MB; None without a limit or if unknown.
     pub memory_limit: Option<u64>,
     /// Time kept from each event's deadline for ending late workers.
-    pub reserve: Duration,
+    pub deadline_margin: Duration,
     /// Time limit of one record.
     pub record_timeout: Option<Duration>,
     pub failures: Failures,
@@ -39,7 +39,7 @@ pub enum Code {
     /// A zip, or the zip that `surus lambda package` would write here.
     Zip {
         /// Whether it exists.
-        is_made: bool,
+        exists: bool,
         /// Lambda's name of its programs' architecture, if Lambda has one.
         architecture: Option<&'static str>,
     },

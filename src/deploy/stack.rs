@@ -64,7 +64,7 @@ pub struct Redrive {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SourceKind {
     Sqs,
     Stream,
 }
@@ -73,7 +73,7 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct Source {
     pub function: String,
-    pub kind: Kind,
+    pub kind: SourceKind,
     pub line: usize,
     /// A queue of this template.
     pub queue: Option<String>,
@@ -170,9 +170,9 @@ pub fn read(template: &Node) -> anyhow::Result<Stack> {
                 let function = reader.reference(properties.get("FunctionName"));
                 let source = properties.get("EventSourceArn");
                 let kind = if reader.is_stream(properties) {
-                    Kind::Stream
+                    SourceKind::Stream
                 } else {
-                    Kind::Sqs
+                    SourceKind::Sqs
                 };
                 stack.sources.push(reader.source(
                     function,
@@ -261,14 +261,14 @@ impl Reader<'_> {
             match kind {
                 "SQS" => stack.sources.push(self.source(
                     name.into(),
-                    Kind::Sqs,
+                    SourceKind::Sqs,
                     properties.get("Queue"),
                     event.line,
                     properties,
                 )),
                 "Kinesis" | "DynamoDB" => stack.sources.push(self.source(
                     name.into(),
-                    Kind::Stream,
+                    SourceKind::Stream,
                     properties.get("Stream"),
                     event.line,
                     properties,
@@ -310,16 +310,16 @@ impl Reader<'_> {
             line,
             timeout: self.number_or(get("Timeout"), line, 3),
             memory: self.number_or(get("MemorySize"), line, 128),
-            runtime: self.said(get("Runtime")),
-            handler: self.said(get("Handler")),
+            runtime: self.located_text(get("Runtime")),
+            handler: self.located_text(get("Handler")),
             architecture: match get("Architectures") {
                 None => Some(Located {
                     line,
                     value: "x86_64".into(),
                 }),
-                Some(list) => self.said(list.items().first()),
+                Some(list) => self.located_text(list.items().first()),
             },
-            code: self.said(get("CodeUri").or(get("Code"))),
+            code: self.located_text(get("CodeUri").or(get("Code"))),
             is_built: resource.at(&["Metadata", "BuildMethod"]).is_some(),
             layers: layers(properties),
             is_image: self.text(get("PackageType")).as_deref() == Some("Image"),
@@ -330,7 +330,7 @@ impl Reader<'_> {
     }
 
     /// A string with its line.
-    fn said(&self, node: Option<&Rc<Node>>) -> Option<Located<String>> {
+    fn located_text(&self, node: Option<&Rc<Node>>) -> Option<Located<String>> {
         let value = self.text(node)?;
         Some(Located {
             line: node?.line,
@@ -390,7 +390,7 @@ impl Reader<'_> {
     fn source(
         &self,
         function: String,
-        kind: Kind,
+        kind: SourceKind,
         from: Option<&Rc<Node>>,
         line: usize,
         properties: &Rc<Node>,

@@ -82,7 +82,8 @@ resource "aws_lambda_function_url" "url" {{
   invoke_mode        = "{}"
 }}
 
-# The URL alone lets anybody ask it; since October 2025 the function must let those through as well.
+# authorization_type = "NONE" makes the URL public; since October 2025 the function needs a
+# permission of its own as well.
 resource "aws_lambda_permission" "url" {{
   action                   = "lambda:InvokeFunction"
   function_name            = aws_lambda_function.function.function_name

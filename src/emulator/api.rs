@@ -19,7 +19,7 @@ use super::environment::Environment;
 use super::extension_api;
 use super::function::{Function, Initialization};
 use super::identifier::{rfc3339, since_epoch};
-use super::invoke_response::{Answer, AnswerBody, FunctionError, Outcome, Piece, error_kind};
+use super::invoke_response::{Answer, AnswerBody, FunctionError, InvokeOutcome, Piece, error_kind};
 use super::reply::{Body, ReadBodyError, Reply, accepted, collect, json, reply, text};
 use super::sandbox::Sandbox;
 use super::state::{AnswerCall, Delivery, NextDelivery, Ticket};
@@ -191,7 +191,7 @@ async fn response(
         None | Some("") => false,
         Some("streaming") => true,
         Some(_) => {
-            let error = FunctionError::of_platform("Runtime.InvalidResponseModeHeader", "");
+            let error = FunctionError::from_platform("Runtime.InvalidResponseModeHeader", "");
             return Err(failed(
                 sandbox,
                 id,
@@ -202,7 +202,7 @@ async fn response(
         }
     };
     let answer = |body| {
-        Outcome::Answer(Answer {
+        InvokeOutcome::Answer(Answer {
             content_type: content_type.clone(),
             is_streamed,
             body,
@@ -231,7 +231,7 @@ async fn response(
                 .state()
                 .sent(id, error.as_ref().map(|error| error.kind.clone()));
             let _ = ticket.outcome.send(match error {
-                Some(error) => Outcome::Error(error),
+                Some(error) => InvokeOutcome::Error(error),
                 None => answer(AnswerBody::Full(bytes)),
             });
             Ok(accepted())
@@ -262,7 +262,7 @@ fn failed(
     rejection: ApiError,
 ) -> ApiError {
     sandbox.state().sent(id, Some(error.kind.clone()));
-    let _ = ticket.outcome.send(Outcome::Error(error));
+    let _ = ticket.outcome.send(InvokeOutcome::Error(error));
     rejection
 }
 
@@ -319,7 +319,7 @@ async fn error(sandbox: &Sandbox, id: &str, request: Request<Incoming>) -> Resul
         }
     };
     sandbox.state().sent(id, Some(error.kind.clone()));
-    let _ = ticket.outcome.send(Outcome::Error(error));
+    let _ = ticket.outcome.send(InvokeOutcome::Error(error));
     Ok(accepted())
 }
 

@@ -63,7 +63,7 @@ impl ApiError {
     }
 
     /// 410: the event is over; the response belongs to an attempt that timed out.
-    pub fn gone() -> ApiError {
+    pub fn invocation_over() -> ApiError {
         ApiError::new(StatusCode::GONE, "InvokeTimeout", "Invoke timeout")
     }
 

@@ -136,7 +136,7 @@ impl Environment {
         {
             Ok(_) => Ok(()),
             Err(InitFailure::Error(error)) => Err(error),
-            Err(InitFailure::TimedOut) => Err(FunctionError::of_platform(
+            Err(InitFailure::TimedOut) => Err(FunctionError::from_platform(
                 "Sandbox.Timedout",
                 "the initialization took more than 15 minutes",
             )),
@@ -182,7 +182,7 @@ impl Environment {
                 })
                 .await;
                 started.map_err(|error| {
-                    InitFailure::Error(FunctionError::of_platform(
+                    InitFailure::Error(FunctionError::from_platform(
                         "Runtime.InvalidEntrypoint",
                         &format!("RequestId: {id} Error: {error:#}"),
                     ))
@@ -202,7 +202,7 @@ impl Environment {
                 _ = progress.changed() => {}
                 (kind, message) = sandbox.ended() => {
                     let message = format!("RequestId: {id} Error: {message}");
-                    return Err(InitFailure::Error(FunctionError::of_platform(kind, &message)));
+                    return Err(InitFailure::Error(FunctionError::from_platform(kind, &message)));
                 }
                 () = tokio::time::sleep_until(limit.into()) => return Err(InitFailure::TimedOut),
             }
@@ -234,14 +234,14 @@ impl Environment {
                     _ = progress.changed() => {}
                     (kind, message) = sandbox.ended() => {
                         let message = format!("RequestId: {id} Error: {message}");
-                        return Err(FunctionError::of_platform(kind, &message));
+                        return Err(FunctionError::from_platform(kind, &message));
                     }
                 }
             }
         };
         let result = match tokio::time::timeout(RESTORE_LIMIT, restored).await {
             Ok(result) => result,
-            Err(_) => Err(FunctionError::of_platform(
+            Err(_) => Err(FunctionError::from_platform(
                 "Runtime.RestoreTimeout",
                 &format!("RequestId: {id} Error: the restoration took more than 10 seconds"),
             )),

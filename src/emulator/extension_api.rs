@@ -96,6 +96,6 @@ pub fn error(
         false => "Extension.ExitError",
     };
     let message = format!("the extension {name} has failed: {kind}");
-    state.fail(FunctionError::of_platform(of_lambda, &message));
+    state.fail(FunctionError::from_platform(of_lambda, &message));
     Ok(accepted())
 }

@@ -9,7 +9,7 @@ use super::api_error::ApiError;
 use super::identifier;
 
 /// Lambda's own limit.
-const MOST: usize = 10;
+const MAX: usize = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -118,10 +118,10 @@ impl Extensions {
                 "Extension with this name already registered",
             ));
         }
-        if self.registered.len() >= MOST {
+        if self.registered.len() >= MAX {
             return Err(ApiError::extension(
                 "Extension.TooManyExtensions",
-                format!("Extension limit ({MOST}) reached"),
+                format!("Extension limit ({MAX}) reached"),
             ));
         }
         if let Some(at) = expected {
@@ -211,7 +211,7 @@ impl Extensions {
     /// Sends an event to every extension that registered for INVOKE.
     pub fn invoke(&mut self, event: &Bytes) {
         for extension in self.registered.iter_mut().filter(|e| e.invoke) {
-            extension.tell(event.clone());
+            extension.deliver(event.clone());
         }
     }
 
@@ -219,13 +219,13 @@ impl Extensions {
     /// budget ends. The others are killed.
     pub fn shut_down(&mut self, event: &Bytes) {
         for extension in self.registered.iter_mut().filter(|e| e.shutdown) {
-            extension.tell(event.clone());
+            extension.deliver(event.clone());
         }
     }
 }
 
 impl Extension {
-    fn tell(&mut self, event: Bytes) {
+    fn deliver(&mut self, event: Bytes) {
         let event = match self.parked.take() {
             Some(parked) => match parked.send(event) {
                 Ok(()) => {

@@ -13,7 +13,7 @@ use super::environment::{Environment, InitFailure};
 use super::fault_injection::{EventFaults, Fault};
 use super::identifier;
 use super::invoke_request::Request;
-use super::invoke_response::{FunctionError, Outcome};
+use super::invoke_response::{FunctionError, InvokeOutcome};
 use super::report::{Phase, Report, Status, ceiled};
 use super::sandbox::{Reason, Sandbox};
 use super::state::{Delivery, Ended, Progress};
@@ -33,7 +33,7 @@ impl Environment {
         &self,
         request: Request,
         drawn: &EventFaults,
-        outcome: oneshot::Sender<Outcome>,
+        outcome: oneshot::Sender<InvokeOutcome>,
     ) -> Report {
         let id = request.id.clone().unwrap_or_else(identifier::uuid);
         let mut run = Run {
@@ -47,7 +47,7 @@ impl Environment {
         let sandbox = match run.wake().await {
             Ok(sandbox) => sandbox,
             Err((status, error)) => {
-                run.answer(Outcome::Error(error));
+                run.answer(InvokeOutcome::Error(error));
                 return run.end(status, true);
             }
         };
@@ -81,7 +81,7 @@ impl Environment {
                 sandbox.shut_down(Reason::Failure).await;
                 sandbox.drain();
                 let status = Status::Error(error.kind.clone());
-                run.answer(Outcome::Error(error));
+                run.answer(InvokeOutcome::Error(error));
                 let report = run.end(status, true);
                 self.discard_sandbox(&sandbox);
                 report
@@ -93,11 +93,11 @@ impl Environment {
                 sandbox.shut_down(Reason::Failure).await;
                 sandbox.drain();
                 let error = format!("RequestId: {id} Error: {message}");
-                let body = FunctionError::of_platform(kind, &error);
+                let body = FunctionError::from_platform(kind, &error);
                 let kind = if memory { OUT_OF_MEMORY } else { kind };
                 let status = Status::Error(kind.to_string());
                 self.platform().failure(&id, &Status::Error(body.kind.clone()), &message);
-                run.answer(Outcome::Error(body));
+                run.answer(InvokeOutcome::Error(body));
                 let report = run.end(status, true);
                 self.discard_sandbox(&sandbox);
                 report
@@ -250,7 +250,7 @@ struct Run<'a> {
     /// The time of START.
     began: Instant,
     /// Present until the event is handed to the runtime.
-    outcome: Option<oneshot::Sender<Outcome>>,
+    outcome: Option<oneshot::Sender<InvokeOutcome>>,
 }
 
 impl Run<'_> {
@@ -302,7 +302,7 @@ impl Run<'_> {
                 let message = timed_out(function.timeout);
                 platform.failure(self.id, &Status::Timeout, &message);
                 let message = format!("RequestId: {} Error: {message}", self.id);
-                let error = FunctionError::of_platform("Sandbox.Timedout", &message);
+                let error = FunctionError::from_platform("Sandbox.Timedout", &message);
                 (Status::Timeout, error)
             }
         })
@@ -334,7 +334,7 @@ impl Run<'_> {
         }
     }
 
-    fn answer(&mut self, outcome: Outcome) {
+    fn answer(&mut self, outcome: InvokeOutcome) {
         if let Some(sender) = self.outcome.take() {
             let _ = sender.send(outcome);
         }
@@ -345,7 +345,7 @@ impl Run<'_> {
         self.outcome = sandbox.state().lapse(self.id);
         let message = timed_out(environment.function.timeout);
         let error = format!("RequestId: {} Error: {message}", self.id);
-        self.answer(Outcome::Error(FunctionError::of_platform(
+        self.answer(InvokeOutcome::Error(FunctionError::from_platform(
             "Sandbox.Timedout",
             &error,
         )));

@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 
 /// The result of an event for its caller.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum InvokeOutcome {
     Answer(Answer),
     Error(FunctionError),
 }
@@ -46,7 +46,7 @@ pub struct FunctionError {
 
 impl FunctionError {
     /// One of Lambda's own errors.
-    pub fn of_platform(kind: &str, message: &str) -> FunctionError {
+    pub fn from_platform(kind: &str, message: &str) -> FunctionError {
         let body = serde_json::json!({"errorType": kind, "errorMessage": message}).to_string();
         FunctionError {
             kind: kind.to_string(),
@@ -55,7 +55,7 @@ impl FunctionError {
     }
 
     pub fn too_large() -> FunctionError {
-        FunctionError::of_platform(
+        FunctionError::from_platform(
             "Function.ResponseSizeTooLarge",
             &format!(
                 "Response payload size exceeded maximum allowed payload size ({} bytes).",
@@ -65,7 +65,7 @@ impl FunctionError {
     }
 
     pub fn truncated() -> FunctionError {
-        FunctionError::of_platform("Runtime.TruncatedResponse", "The response was truncated")
+        FunctionError::from_platform("Runtime.TruncatedResponse", "The response was truncated")
     }
 
     /// `errorMessage` of a JSON body.
@@ -95,12 +95,12 @@ impl AnswerBody {
     }
 }
 
-impl Outcome {
+impl InvokeOutcome {
     /// Waits for the complete answer or the error. A stream that fails is an error.
     pub async fn collect(self) -> Result<Bytes, FunctionError> {
         match self {
-            Outcome::Answer(answer) => answer.body.collect().await,
-            Outcome::Error(error) => Err(error),
+            InvokeOutcome::Answer(answer) => answer.body.collect().await,
+            InvokeOutcome::Error(error) => Err(error),
         }
     }
 }

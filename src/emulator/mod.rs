@@ -48,7 +48,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 pub use api_error::MAX_PAYLOAD;
 pub use function::{Function, Initialization, LogFormat, Resources, Runtime, Sink};
 pub use invoke_request::Request;
-pub use invoke_response::{Answer, AnswerBody, FunctionError, Outcome, Piece};
+pub use invoke_response::{Answer, AnswerBody, FunctionError, InvokeOutcome, Piece};
 pub use report::{Report, Status};
 
 use environment::Environment;
@@ -67,7 +67,7 @@ struct Inner {
     environments: Mutex<Environments>,
     /// One permit per event that may run.
     permits: Arc<Semaphore>,
-    most: usize,
+    max: usize,
 }
 
 #[derive(Default)]
@@ -93,7 +93,7 @@ pub struct Invocation {
 
 /// A running event.
 pub struct Running {
-    outcome: oneshot::Receiver<Outcome>,
+    outcome: oneshot::Receiver<InvokeOutcome>,
     end: oneshot::Receiver<(Report, Vec<String>)>,
 }
 
@@ -109,7 +109,7 @@ impl Emulator {
             function: Arc::new(function),
             environments: Mutex::default(),
             permits: Arc::new(Semaphore::new(permits)),
-            most: permits,
+            max: permits,
         }));
         let first = emulator.open().await?;
         emulator.lock().idle.push(first);
@@ -179,12 +179,12 @@ impl Emulator {
         };
         let Some(permit) = permit else {
             let id = request.id.unwrap_or_else(identifier::uuid);
-            let error = FunctionError::of_platform(
+            let error = FunctionError::from_platform(
                 "Runtime.Unavailable",
                 "the instance already runs its maximum of concurrent events",
             );
             let report = Report::rejected(&self.0.function, id, &error);
-            let _ = outcome_sender.send(Outcome::Error(error));
+            let _ = outcome_sender.send(InvokeOutcome::Error(error));
             let _ = end_sender.send((report, Vec::new()));
             return running;
         };
@@ -202,7 +202,7 @@ impl Emulator {
         &self,
         request: Request,
         permit: OwnedSemaphorePermit,
-        outcome: oneshot::Sender<Outcome>,
+        outcome: oneshot::Sender<InvokeOutcome>,
         end: oneshot::Sender<(Report, Vec<String>)>,
     ) {
         let is_managed = self.0.function.initialization.is_managed();
@@ -216,9 +216,9 @@ impl Emulator {
                 Ok(environment) => environment,
                 Err(error) => {
                     let id = request.id.unwrap_or_else(identifier::uuid);
-                    let error = FunctionError::of_platform("Sandbox.Failure", &error.to_string());
+                    let error = FunctionError::from_platform("Sandbox.Failure", &error.to_string());
                     let report = Report::rejected(&self.0.function, id, &error);
-                    let _ = outcome.send(Outcome::Error(error));
+                    let _ = outcome.send(InvokeOutcome::Error(error));
                     let _ = end.send((report, Vec::new()));
                     return;
                 }
@@ -247,7 +247,7 @@ impl Emulator {
     /// Shuts down all environments as Lambda does when they are no longer needed. Running events
     /// have two seconds to end.
     pub async fn stop(&self) {
-        let all = u32::try_from(self.0.most).unwrap_or(u32::MAX);
+        let all = u32::try_from(self.0.max).unwrap_or(u32::MAX);
         let over = self.0.permits.acquire_many(all);
         let _ = tokio::time::timeout(GRACE, over).await;
         let all = self.lock().all.clone();
@@ -259,10 +259,10 @@ impl Emulator {
 
 impl Running {
     /// Waits for the answer or the error. Call it once.
-    pub async fn outcome(&mut self) -> Outcome {
+    pub async fn outcome(&mut self) -> InvokeOutcome {
         match (&mut self.outcome).await {
             Ok(outcome) => outcome,
-            Err(_) => Outcome::Error(FunctionError::of_platform(
+            Err(_) => InvokeOutcome::Error(FunctionError::from_platform(
                 "Sandbox.Failure",
                 "the emulator has stopped",
             )),
@@ -278,14 +278,14 @@ impl Running {
     /// Waits for the end of the event and returns everything.
     pub async fn end(mut self) -> Invocation {
         let (content_type, is_streamed, result) = match self.outcome().await {
-            Outcome::Answer(answer) => {
+            InvokeOutcome::Answer(answer) => {
                 let body = answer.body.collect().await;
                 (answer.content_type, answer.is_streamed, body)
             }
-            Outcome::Error(error) => (None, false, Err(error)),
+            InvokeOutcome::Error(error) => (None, false, Err(error)),
         };
         let (report, log) = self.end.await.unwrap_or_else(|_| {
-            let error = FunctionError::of_platform("Sandbox.Failure", "the emulator has stopped");
+            let error = FunctionError::from_platform("Sandbox.Failure", "the emulator has stopped");
             (
                 Report::rejected(&Function::new(Runtime::Attached), String::new(), &error),
                 Vec::new(),

@@ -62,7 +62,7 @@ pub struct Platform<'a> {
 }
 
 impl Platform<'_> {
-    fn say(&self, text: impl FnOnce() -> String, json: impl FnOnce() -> (&'static str, Value)) {
+    fn write(&self, text: impl FnOnce() -> String, json: impl FnOnce() -> (&'static str, Value)) {
         if !self.log.is_read() {
             return;
         }
@@ -78,7 +78,7 @@ impl Platform<'_> {
     }
 
     pub fn init_start(&self) {
-        self.say(
+        self.write(
             || "INIT_START Runtime Version: emulator\tRuntime Version ARN: ".to_string(),
             || {
                 (
@@ -97,7 +97,7 @@ impl Platform<'_> {
 
     /// Like Lambda, writes the line only if the initialization failed.
     pub fn init_report(&self, phase: Phase, duration: Duration, failed: &Status) {
-        self.say(
+        self.write(
             || {
                 format!(
                     "INIT_REPORT Init Duration: {:.2} ms\tPhase: {}\t{}",
@@ -119,7 +119,7 @@ impl Platform<'_> {
     }
 
     pub fn restore_start(&self) {
-        self.say(
+        self.write(
             || "RESTORE_START Runtime Version: emulator\tRuntime Version ARN: ".to_string(),
             || {
                 let version = json!({"runtimeVersion": "emulator"});
@@ -129,7 +129,7 @@ impl Platform<'_> {
     }
 
     pub fn restore_report(&self, duration: Duration, status: &Status) {
-        self.say(
+        self.write(
             || {
                 let tail = match status {
                     Status::Success => String::new(),
@@ -150,7 +150,7 @@ impl Platform<'_> {
 
     pub fn start(&self, id: &str) {
         let version = &self.function.version;
-        self.say(
+        self.write(
             || format!("START RequestId: {id} Version: {version}"),
             || {
                 (
@@ -163,7 +163,7 @@ impl Platform<'_> {
 
     /// Writes the line for an environment failure, between the function's output and END.
     pub fn failure(&self, id: &str, status: &Status, message: &str) {
-        self.say(
+        self.write(
             || match status {
                 Status::Timeout => format!("{} {id} {message}", rfc3339(since_epoch())),
                 Status::Error(kind) => format!("RequestId: {id} Error: {message}\n{kind}"),
@@ -190,7 +190,7 @@ impl Platform<'_> {
             }
             LogFormat::Json => {
                 let (nothing, record) = (String::new(), report.record());
-                self.say(|| nothing, || ("platform.report", record));
+                self.write(|| nothing, || ("platform.report", record));
             }
         }
     }

@@ -119,7 +119,7 @@ impl Sandbox {
         begun(sandbox.clone());
         let directory = std::path::absolute(directory)?;
         let address = address.to_string();
-        let variables = variables::of(function, &address, &directory, &sandbox.token);
+        let variables = variables::build(function, &address, &directory, &sandbox.token);
         let (program, arguments) = match function.faults.has(Fault::ReadOnly) {
             false => (program.clone(), arguments.clone()),
             true => read_only_root::command(program, arguments)?,

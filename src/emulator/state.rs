@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 use super::api_error::ApiError;
 use super::extensions::Extensions;
 use super::fault_injection::OnAnswer;
-use super::invoke_response::{FunctionError, Outcome};
+use super::invoke_response::{FunctionError, InvokeOutcome};
 
 /// An event as `/next` delivers it.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl AnswerCall {
 
 /// The right to answer an event; only one call gets it.
 pub struct Ticket {
-    pub outcome: oneshot::Sender<Outcome>,
+    pub outcome: oneshot::Sender<InvokeOutcome>,
     pub is_streamed: bool,
 }
 
@@ -105,7 +105,7 @@ enum Stage {
 struct Flight {
     delivery: Arc<Delivery>,
     stage: Stage,
-    outcome: Option<oneshot::Sender<Outcome>>,
+    outcome: Option<oneshot::Sender<InvokeOutcome>>,
     ended: oneshot::Sender<Ended>,
     fault: Option<OnAnswer>,
 }
@@ -213,7 +213,7 @@ impl State {
     pub fn assign(
         &mut self,
         delivery: Arc<Delivery>,
-        outcome: oneshot::Sender<Outcome>,
+        outcome: oneshot::Sender<InvokeOutcome>,
         ended: oneshot::Sender<Ended>,
         fault: Option<OnAnswer>,
     ) {
@@ -249,7 +249,7 @@ impl State {
         let Some(at) = self.flights.iter().position(|f| f.delivery.id == id) else {
             let is_lapsed = self.lapsed.iter().any(|lapsed| lapsed == id);
             return Err(if is_lapsed {
-                ApiError::gone()
+                ApiError::invocation_over()
             } else {
                 ApiError::request_id()
             });
@@ -258,7 +258,7 @@ impl State {
         let flight = &mut self.flights[at];
         // Old runtimes do not echo the nonce; Lambda accepts their answers.
         if nonce.is_some_and(|nonce| nonce != flight.delivery.nonce) {
-            return Err(ApiError::gone());
+            return Err(ApiError::invocation_over());
         }
         let outcome = match (&flight.stage, flight.outcome.take()) {
             (Stage::Running, Some(outcome)) => outcome,
@@ -281,14 +281,14 @@ impl State {
             }
             Some(OnAnswer::Gone) => {
                 let error = timed_out(id);
-                let _ = outcome.send(Outcome::Error(error));
+                let _ = outcome.send(InvokeOutcome::Error(error));
                 self.sent(id, Some("Sandbox.Timedout".into()));
-                Err(ApiError::gone())
+                Err(ApiError::invocation_over())
             }
             Some(OnAnswer::TooLarge) => {
                 let error = FunctionError::too_large();
                 self.sent(id, Some(error.kind.clone()));
-                let _ = outcome.send(Outcome::Error(error));
+                let _ = outcome.send(InvokeOutcome::Error(error));
                 Err(ApiError::too_large())
             }
             Some(OnAnswer::Internal) => {
@@ -304,7 +304,7 @@ impl State {
                 flight.outcome = Some(outcome);
                 self.flights.push(flight);
                 let _ = ended.send(Ended::TimedOut);
-                Err(ApiError::gone())
+                Err(ApiError::invocation_over())
             }
         }
     }
@@ -324,7 +324,7 @@ impl State {
     }
 
     /// Ends an event without an answer. Returns the sender if the caller still needs a result.
-    pub fn lapse(&mut self, id: &str) -> Option<oneshot::Sender<Outcome>> {
+    pub fn lapse(&mut self, id: &str) -> Option<oneshot::Sender<InvokeOutcome>> {
         let at = self.flights.iter().position(|f| f.delivery.id == id)?;
         let flight = self.flights.remove(at);
         self.waiting
@@ -418,7 +418,7 @@ impl State {
 
 /// The caller's error for an injected timeout, which has no duration.
 fn timed_out(id: &str) -> FunctionError {
-    FunctionError::of_platform(
+    FunctionError::from_platform(
         "Sandbox.Timedout",
         &format!("RequestId: {id} Error: Task timed out"),
     )

@@ -9,7 +9,7 @@ use super::identifier;
 pub const CREDENTIALS: &str = "/2021-04-23/credentials";
 
 /// All variables; the function's own override Lambda's.
-pub fn of(
+pub fn build(
     function: &Function,
     address: &str,
     directory: &Path,

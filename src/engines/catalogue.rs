@@ -13,14 +13,24 @@ pub struct Entry {
     pub boots: &'static str,
     /// What one request can leave behind for the next.
     pub survives: &'static str,
-    /// Boots a script ahead of the events; the script calls `surus_serve()`, on `roadrunner` the
-    /// packages of RoadRunner.
-    pub boots_script: bool,
+    pub boots_in: BootsIn,
     /// Each process serves one event.
     pub serves_one: bool,
     /// Memory that one event changes is invisible to the next.
     pub isolates: bool,
     pub runs: Runs,
+}
+
+/// Which process boots a script before it serves. The script calls `surus_serve()`, on `roadrunner`
+/// the packages of RoadRunner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BootsIn {
+    /// None: each request runs a script of its own.
+    Nothing,
+    /// The master process, from which the workers are forked.
+    Master,
+    /// Each worker.
+    Worker,
 }
 
 /// Which PHP an engine runs.
@@ -33,6 +43,11 @@ pub enum Runs {
 }
 
 impl Entry {
+    /// Whether a script boots before requests are served.
+    pub fn boots_script(&self) -> bool {
+        self.boots_in != BootsIn::Nothing
+    }
+
     /// Whether requests run PHP files or functions. Workers of RoadRunner get them as messages.
     pub fn runs_scripts(&self) -> bool {
         self.runs != Runs::External(ProgramKind::RoadRunner)
@@ -52,7 +67,7 @@ pub const CATALOGUE: &[Entry] = &[
         what_happens: "surus-php: request startup, script, request shutdown",
         boots: "per request",
         survives: "OPcache",
-        boots_script: false,
+        boots_in: BootsIn::Nothing,
         serves_one: false,
         isolates: true,
         runs: Runs::SurusPhp,
@@ -63,7 +78,7 @@ pub const CATALOGUE: &[Entry] = &[
         requests in a loop",
         boots: "once per worker",
         survives: "everything, until recycled",
-        boots_script: true,
+        boots_in: BootsIn::Worker,
         serves_one: false,
         isolates: false,
         runs: Runs::SurusPhp,
@@ -74,7 +89,7 @@ pub const CATALOGUE: &[Entry] = &[
         always ready",
         boots: "once per request, ahead of it",
         survives: "nothing",
-        boots_script: true,
+        boots_in: BootsIn::Worker,
         serves_one: true,
         isolates: true,
         runs: Runs::SurusPhp,
@@ -85,7 +100,7 @@ pub const CATALOGUE: &[Entry] = &[
         request",
         boots: "once",
         survives: "nothing (copy-on-write)",
-        boots_script: true,
+        boots_in: BootsIn::Master,
         serves_one: true,
         isolates: true,
         runs: Runs::SurusPhp,
@@ -95,7 +110,7 @@ pub const CATALOGUE: &[Entry] = &[
         what_happens: "boots once, serves a request, restores all memory, serves the next",
         boots: "once",
         survives: "nothing but OPcache",
-        boots_script: true,
+        boots_in: BootsIn::Master,
         serves_one: false,
         isolates: true,
         runs: Runs::SurusPhp,
@@ -106,7 +121,7 @@ pub const CATALOGUE: &[Entry] = &[
             engine.php_fpm_address",
         boots: "per request",
         survives: "OPcache",
-        boots_script: false,
+        boots_in: BootsIn::Nothing,
         serves_one: false,
         isolates: true,
         runs: Runs::External(ProgramKind::Fpm),
@@ -116,7 +131,7 @@ pub const CATALOGUE: &[Entry] = &[
         what_happens: "HTTP to servers that Surus starts with `php -S`",
         boots: "per request",
         survives: "OPcache",
-        boots_script: false,
+        boots_in: BootsIn::Nothing,
         serves_one: false,
         isolates: true,
         runs: Runs::External(ProgramKind::Builtin),
@@ -126,7 +141,7 @@ pub const CATALOGUE: &[Entry] = &[
         what_happens: "php-cgi, started for each request",
         boots: "per request",
         survives: "nothing",
-        boots_script: false,
+        boots_in: BootsIn::Nothing,
         serves_one: true,
         isolates: true,
         runs: Runs::External(ProgramKind::Cgi),
@@ -136,7 +151,7 @@ pub const CATALOGUE: &[Entry] = &[
         what_happens: "php, started for each request",
         boots: "per request",
         survives: "nothing",
-        boots_script: false,
+        boots_in: BootsIn::Nothing,
         serves_one: true,
         isolates: true,
         runs: Runs::External(ProgramKind::Cli),
@@ -146,7 +161,7 @@ pub const CATALOGUE: &[Entry] = &[
         what_happens: "n unmodified PHP workers of RoadRunner, asked by its own protocol",
         boots: "once per worker",
         survives: "everything, until recycled",
-        boots_script: true,
+        boots_in: BootsIn::Worker,
         serves_one: false,
         isolates: false,
         runs: Runs::External(ProgramKind::RoadRunner),

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
-use surus_sys::process::{self, Kind};
+use surus_sys::process::{self, DescriptorKind};
 use surus_sys::rings::Rings;
 use surus_sys::scoreboard::Scoreboard;
 use surus_sys::shared_memory;
@@ -23,10 +23,10 @@ use super::workers::generation;
 use super::workers::generation::master;
 use crate::launcher::{MASTER_DESCRIPTORS, Role};
 
-/// The most bytes that environment variables of one request may have.
-const MOST_ENV: u64 = 1 << 20;
-/// The most bytes that the names of disabled functions may have.
-const MOST_DISABLED: usize = 32 * 1024;
+/// The most bytes of one request's environment variables.
+const MAX_ENV: u64 = 1 << 20;
+/// The most bytes of the names of disabled functions.
+const MAX_DISABLED: usize = 32 * 1024;
 
 /// What starts an installed PHP of a pool.
 pub struct PhpStarter {
@@ -47,15 +47,25 @@ enum Disabled {
 /// Starts the master process of a pool and returns its id. `groups` are those of PHP's user.
 pub fn master(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Result<u32> {
     let Plan::SurusPhp { spec, limits, .. } = plan else {
-        bail!("this pool has no master process");
+        bail!("the pool does not run surus-php");
     };
     let Ok(theirs) = <[OwnedFd; MASTER_DESCRIPTORS]>::try_from(fds) else {
-        bail!("a master process with another number of descriptors than {MASTER_DESCRIPTORS}");
+        bail!("cannot start a master process: it takes {MASTER_DESCRIPTORS} descriptors");
     };
     let requests = generation::requests(limits.capacity);
-    let [control, inbox, board, waiting, rings, bell, stdout, stderr] = &theirs;
-    let are_sockets = [control, inbox, waiting].map(|fd| process::kind(fd) == Kind::Seqpacket);
-    let are_pipes = [stdout, stderr].map(|fd| process::kind(fd) == Kind::Pipe);
+    let [
+        control,
+        inbox,
+        board,
+        waiting,
+        rings,
+        doorbell,
+        stdout,
+        stderr,
+    ] = &theirs;
+    let are_sockets =
+        [control, inbox, waiting].map(|fd| process::kind(fd) == DescriptorKind::Seqpacket);
+    let are_pipes = [stdout, stderr].map(|fd| process::kind(fd) == DescriptorKind::Pipe);
     // The master process must not find them shorter than expected.
     let board_size = Scoreboard::size(spec.workers, requests.into()) as u64;
     let is_board = shared_memory::is_sealed(board.as_fd(), board_size);
@@ -65,8 +75,8 @@ pub fn master(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Result<
             && are_pipes == [true; 2]
             && is_board
             && are_rings
-            && process::is_event(bell),
-        "a master process with descriptors of another kind"
+            && process::is_event(doorbell),
+        "cannot start a master process: a descriptor has the wrong type"
     );
     Ok(master::launch(spec, requests, theirs, groups)?.id())
 }
@@ -75,7 +85,7 @@ pub fn master(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Result<
 /// those of PHP's user.
 pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf, PhpStarter)> {
     let Plan::External { spec, .. } = plan else {
-        bail!("this pool runs no installed PHP");
+        bail!("the pool does not run an installed PHP");
     };
     ini_files::check(spec, groups)?;
     let own = furnish::furnish(spec, Some(front))?;
@@ -91,7 +101,7 @@ pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf,
 
 /// How many processes of an installed PHP a pool may have at once: two boots, and those that are
 /// about to exit.
-pub fn most(plan: &Plan) -> usize {
+pub fn max_processes(plan: &Plan) -> usize {
     match plan {
         Plan::SurusPhp { .. } => 0,
         Plan::External { spec, .. } => spec.workers * 4 + 8,
@@ -106,70 +116,90 @@ pub fn php(
     fds: Vec<OwnedFd>,
 ) -> anyhow::Result<u32> {
     let Plan::External { spec, .. } = plan else {
-        bail!("this pool runs no installed PHP");
+        bail!("the pool does not run an installed PHP");
     };
     ensure!(
         home.own.path("").exists(),
-        "the directory of this PHP is gone"
+        "the directory that PHP is started with no longer exists"
     );
     let mut fds = fds.into_iter();
-    let mut next = |kinds: &[Kind]| {
-        let fd = fds.next().context("descriptors are missing")?;
+    let mut next = |kinds: &[DescriptorKind]| {
+        let fd = fds
+            .next()
+            .context("cannot start PHP: a descriptor is missing")?;
         let kind = process::kind(&fd);
-        ensure!(kinds.contains(&kind), "a descriptor of another kind");
+        ensure!(
+            kinds.contains(&kind),
+            "cannot start PHP: a descriptor has the wrong type"
+        );
         Ok(fd)
     };
     // A process that may be root gets no standard input.
     let stdin = match (spec.way, role) {
-        (ProgramKind::RoadRunner, Role::Server) => next(&[Kind::Pipe])?,
-        (_, Role::Request) => next(&[Kind::File, Kind::Other])?,
+        (ProgramKind::RoadRunner, Role::Server) => next(&[DescriptorKind::Pipe])?,
+        (_, Role::Request) => next(&[DescriptorKind::File, DescriptorKind::Other])?,
         (_, Role::Probe | Role::Server) => {
-            next(&[Kind::File, Kind::Other])?;
+            next(&[DescriptorKind::File, DescriptorKind::Other])?;
             super::external::command::nothing()?
         }
     };
-    let mut stdio = [stdin, next(&[Kind::Pipe])?, next(&[Kind::Pipe])?];
+    let mut stdio = [
+        stdin,
+        next(&[DescriptorKind::Pipe])?,
+        next(&[DescriptorKind::Pipe])?,
+    ];
     let mut env = Vec::new();
     let mut inputs = ProcessInputs::default();
     match (spec.way, role) {
         (ProgramKind::Cgi, Role::Request) => {
-            let file = next(&[Kind::File])?;
+            let file = next(&[DescriptorKind::File])?;
             ensure!(
                 shared_memory::is_sealed_content(file.as_fd()),
-                "variables that may still change"
+                "cannot start PHP: its environment variables are not sealed"
             );
-            let mut file = std::fs::File::from(file).take(MOST_ENV + 1);
+            let mut file = std::fs::File::from(file).take(MAX_ENV + 1);
             file.read_to_end(&mut env)?;
-            ensure!(env.len() as u64 <= MOST_ENV, "too many variables");
+            ensure!(
+                env.len() as u64 <= MAX_ENV,
+                "cannot start PHP: its environment variables exceed {MAX_ENV} bytes"
+            );
             ensure!(
                 env.split(|byte| *byte == 0).all(is_of_request),
-                "variables that are none of a request"
+                "cannot start PHP: an environment variable is not a CGI variable"
             );
             inputs.env = &env;
         }
         (ProgramKind::RoadRunner, Role::Server) => {
-            if let Ok(file) = next(&[Kind::File]) {
+            if let Ok(file) = next(&[DescriptorKind::File]) {
                 ensure!(
                     shared_memory::is_sealed_content(file.as_fd()),
-                    "variables that may still change"
+                    "cannot start PHP: its environment variables are not sealed"
                 );
-                let mut file = std::fs::File::from(file).take(MOST_ENV);
+                let mut file = std::fs::File::from(file).take(MAX_ENV);
                 file.read_to_end(&mut env)?;
-                ensure!(is_relay(&env), "a variable that is no relay's address");
+                ensure!(
+                    is_relay(&env),
+                    "cannot start PHP: RR_RELAY is not the address of a relay"
+                );
                 inputs.env = &env;
             }
         }
         (ProgramKind::Cli, Role::Request) => {
             let Disabled::Known(disabled) = &home.disabled else {
-                bail!("it is not known yet which functions PHP's settings disable");
+                bail!(
+                    "cannot start PHP: the functions that its settings disable are not known yet"
+                );
             };
             inputs.disabled = disabled;
-            inputs.driver = Some([next(&[Kind::File])?, next(&[Kind::Pipe])?]);
+            inputs.driver = Some([
+                next(&[DescriptorKind::File])?,
+                next(&[DescriptorKind::Pipe])?,
+            ]);
         }
         (ProgramKind::Cli, Role::Probe) => {
             ensure!(
                 matches!(home.disabled, Disabled::Unknown),
-                "this PHP has been asked already which functions its settings disable"
+                "PHP has already reported which functions its settings disable"
             );
             let file = process::writable_memory_file()?;
             stdio[1] = file.try_clone()?;
@@ -177,7 +207,10 @@ pub fn php(
         }
         _ => {}
     }
-    ensure!(fds.next().is_none(), "too many descriptors");
+    ensure!(
+        fds.next().is_none(),
+        "cannot start PHP: there are too many descriptors"
+    );
     let mut command = home.starter.command(role, inputs, stdio)?;
     let child = command
         .spawn()
@@ -186,19 +219,25 @@ pub fn php(
 }
 
 /// A process of [`Role::Probe`] has succeeded; keeps what it printed.
-pub fn probed(home: &mut PhpStarter) -> anyhow::Result<()> {
+pub fn keep_probe_output(home: &mut PhpStarter) -> anyhow::Result<()> {
     let Disabled::Asked(file) = &home.disabled else {
         return Ok(());
     };
-    let mut bytes = vec![0; MOST_DISABLED];
+    let mut bytes = vec![0; MAX_DISABLED];
     let length = file.read_at(&mut bytes, 0)?;
-    ensure!(length < MOST_DISABLED, "more than {MOST_DISABLED} bytes");
+    ensure!(
+        length < MAX_DISABLED,
+        "disable_functions has more than {MAX_DISABLED} bytes"
+    );
     bytes.truncate(length);
     let text = String::from_utf8(bytes)?;
     // It becomes part of an argument, in which a line break would begin another setting.
     let is_name =
         |byte: u8| byte.is_ascii_alphanumeric() || b"_\\,: ".contains(&byte) || byte > 127;
-    ensure!(text.bytes().all(is_name), "{text:?} are no names");
+    ensure!(
+        text.bytes().all(is_name),
+        "disable_functions is {text:?}, which are not function names"
+    );
     home.disabled = Disabled::Known(text);
     Ok(())
 }
@@ -230,9 +269,9 @@ pub fn connect(plan: &Plan) -> anyhow::Result<OwnedFd> {
                     connected.with_context(|| format!("cannot connect to {}", path.display()))?;
                 Ok(connected)
             }
-            _ => bail!("this pool has no unix socket of a php-fpm"),
+            _ => bail!("the pool has no php-fpm at a unix socket (engine.php_fpm_address)"),
         },
-        Plan::SurusPhp { .. } => bail!("this pool has no php-fpm"),
+        Plan::SurusPhp { .. } => bail!("the pool does not use php-fpm"),
     }
 }
 

@@ -4,6 +4,7 @@ mod catalogue;
 pub mod cgi;
 pub mod external;
 pub mod keeper_tasks;
+pub mod learned;
 mod overload;
 mod php_ini;
 mod queue;
@@ -11,6 +12,7 @@ mod response_spool;
 pub mod surus_php;
 pub mod unbooted;
 mod warmup;
+mod worker_range;
 pub mod workers;
 
 use std::collections::BTreeMap;
@@ -34,9 +36,11 @@ use external::{Address, ExternalEngine, ProgramKind};
 use queue::Bounds;
 use workers::{Limits, Pool, Spec};
 
-pub use catalogue::{CATALOGUE, Entry, Runs, find, known};
+pub use catalogue::{BootsIn, CATALOGUE, Entry, Runs, find, known};
+pub use learned::Learned;
 pub use warmup::Warmup;
-pub use workers::{Boot, Code, FindScript, observe_parking};
+pub use worker_range::{process_range, worker_count, workers_of};
+pub use workers::{Boot, Code, FindScript, Linked, observe_parking};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -61,15 +65,24 @@ pub struct Settings {
     /// Whether another user than root can replace the configuration of a server that root starts.
     #[serde(skip)]
     pub is_replaceable: bool,
-    /// What to request once after the boot, so that all later events find their code loaded: with
-    /// `auto` a page that does not exist, where Surus knows the framework; `["/", "/login"]` adds
-    /// URLs, and `[]` turns it off.
+    /// What to request once after the boot, so that all later requests find their code loaded: with
+    /// `auto` a page that does not exist, where Surus knows the framework, and learned pages;
+    /// `["/", "/login"]` names URLs instead of those, and `[]` turns it off.
     pub warmup: Warmup,
+    /// What requests teach the next boots; by default nothing.
+    #[serde(skip)]
+    pub learned: Option<Arc<Learned>>,
     /// The number of PHP processes; by default derived from CPUs and memory.
     #[serde(deserialize_with = "workers_of")]
     pub workers: Option<usize>,
-    /// For `surus leaks`: the response to an event with the header `Surus-Leaks` lists what the
-    /// previous event left behind.
+    /// In place of `workers`: the least and the most PHP processes, between which the number adapts
+    /// to the load. By default 1 and as many as `workers` would be.
+    #[serde(deserialize_with = "workers_of")]
+    pub min_workers: Option<usize>,
+    #[serde(deserialize_with = "workers_of")]
+    pub max_workers: Option<usize>,
+    /// For `surus leaks`: the response to a request with the header `Surus-Leaks` lists what the
+    /// previous request left behind.
     #[serde(skip)]
     pub reports_leaks: bool,
     /// For `surus lambda profile`: the memory for PHP's start-up trace.
@@ -78,11 +91,11 @@ pub struct Settings {
     /// On `rewind` and `fork`: peers of connections that the boot may leave open for all workers to
     /// share. The names are those of the error message: `["127.0.0.1:6379", "unix:/dev/log"]`.
     pub shared_sockets: Vec<String>,
-    /// On `rewind`: compares all memory with the checkpoint after each event and replaces a worker
-    /// that differs. Slow.
+    /// On `rewind`: compares all memory with the checkpoint after each request and replaces a
+    /// worker that differs. Slow.
     pub verify_restore: bool,
-    /// Busy polling: with one event at a time, usually within 100 µs, workers and Surus poll that
-    /// long before they block. Needs two CPUs, or four under a quota; ignores slow events. Saves
+    /// Busy polling: with one request at a time, usually within 100 µs, workers and Surus poll that
+    /// long before they block. Needs two CPUs, or four under a quota; ignores slow requests. Saves
     /// the wake-up latency; not on Lambda.
     pub busy_poll: bool,
     /// Binds calls inside PHP's library directly instead of through its symbol table
@@ -91,17 +104,17 @@ pub struct Settings {
     pub direct_binding: bool,
     /// On `standby` and `fork`: processes in addition to `workers`, which serve like the others.
     pub spare_workers: usize,
-    /// How many events may wait for a worker; more are rejected at once.
+    /// How many requests may wait for a worker; more are rejected at once.
     #[serde(deserialize_with = "queue")]
     pub max_queue: usize,
-    /// How long an event may wait for a worker.
+    /// How long a request may wait for a worker.
     pub queue_timeout: Time,
     /// Under overload, how long a request may wait for a worker; the newest is then served first.
     #[serde(deserialize_with = "queue_target")]
     pub queue_target: Time,
     /// For how long requests must wait longer than `queue_target` before that counts as overload.
     pub queue_interval: Time,
-    /// How long PHP may take to stop an event after its deadline before its process is killed.
+    /// How long PHP may take to stop a request after its deadline before its process is killed.
     pub kill_timeout: Time,
     /// Whether Surus and PHP may write core dumps when they crash, within Surus's resource limits.
     /// A core dump contains memory: passwords, keys, visitors' data.
@@ -111,9 +124,9 @@ pub struct Settings {
     pub boot_timeout: Time,
     /// Whether it is an error if the application cannot be booted. `classic` serves it otherwise.
     pub must_boot: bool,
-    /// After how many events a worker is replaced; 0 for never.
+    /// After how many requests a worker is replaced; 0 for never.
     pub max_requests: u64,
-    /// A worker that keeps more memory than this between events is replaced; 0 for no limit.
+    /// A worker that keeps more memory than this between requests is replaced; 0 for no limit.
     pub max_memory: Size,
     /// The user of PHP if Surus is started as root; `www-data` by default.
     pub user: Option<String>,
@@ -121,7 +134,7 @@ pub struct Settings {
     pub group: Option<String>,
     /// Limits PHP's environment variables to those of `[env]`, `USER` and `HOME`.
     pub clear_env: bool,
-    /// The `surus-php` to run; by default the one in the directory of `surus`.
+    /// The `surus-php` to run; by default the newest in the usual places next to `surus`.
     pub surus_php: Option<PathBuf>,
     /// On `cgi`: the php-cgi to run; by default the one in PATH.
     pub php_cgi: Option<PathBuf>,
@@ -150,7 +163,10 @@ impl Default for Settings {
             project: None,
             is_replaceable: false,
             warmup: Warmup::Auto,
+            learned: None,
             workers: None,
+            min_workers: None,
+            max_workers: None,
             shared_sockets: Vec::new(),
             verify_restore: false,
             busy_poll: true,
@@ -239,7 +255,7 @@ pub fn plan(
             way,
             program: find_external(way, settings)?,
             address: settings.php_fpm_address.clone(),
-            workers: worker_count(settings)?,
+            workers: *process_range(entry, settings)?.end(),
             max_requests: settings.max_requests,
             user: user(settings)?,
             is_replaceable: settings.is_replaceable,
@@ -268,13 +284,16 @@ pub fn plan(
     let loader = settings.dynamic_loader.as_deref();
     let loader =
         loader.map(|loader| external::command::find_configured(loader, "engine.dynamic_loader"));
+    let workers = process_range(entry, settings)?;
     let spec = Spec {
         name,
         engine: entry.name,
         program: surus_php::find(settings.surus_php.as_deref())?,
         loader: loader.transpose()?,
-        workers: process_count(entry, settings)?,
-        script: entry.boots_script.then_some(script),
+        workers: *workers.end(),
+        min_workers: *workers.start(),
+        script: entry.boots_script().then_some(script),
+        learned: settings.learned.clone(),
         reports_leaks: settings.reports_leaks,
         profile: settings.profile.clone(),
         shared_sockets: settings.shared_sockets.clone(),
@@ -324,6 +343,16 @@ impl Plan {
                 relay.is_some_and(|relay| relay != RelayKind::Pipes)
             }
         }
+    }
+
+    /// Whether the front end makes unix sockets of its own for this pool: to listen, or to connect
+    /// to a php-fpm.
+    pub fn has_unix_sockets(&self) -> bool {
+        let is_fpm = |spec: &external::Spec| {
+            let is_tcp = matches!(spec.address, Some(external::Address::Tcp(_)));
+            spec.way == external::ProgramKind::Fpm && !is_tcp
+        };
+        self.listens() || matches!(self, Plan::External { spec, .. } if is_fpm(spec))
     }
 }
 
@@ -393,42 +422,6 @@ pub fn busy_poll(settings: &Settings) -> Duration {
     }
 }
 
-/// The number of processes of the engine.
-pub fn process_count(entry: &Entry, settings: &Settings) -> anyhow::Result<usize> {
-    let spare_workers = if entry.serves_one {
-        settings.spare_workers
-    } else {
-        0
-    };
-    Ok(worker_count(settings)? + spare_workers)
-}
-
-/// The configured number of workers, or two per CPU, because PHP sometimes waits for databases.
-pub fn worker_count(settings: &Settings) -> anyhow::Result<usize> {
-    match settings.workers {
-        Some(count) => check_workers(count).map(|()| count),
-        None => {
-            let machine = Machine::read();
-            let count = machine.worker_count();
-            info!(
-                workers = count,
-                cpus = machine.cpus,
-                memory_mib = machine.memory >> 20,
-                "number of workers chosen (engine.workers)"
-            );
-            Ok(count)
-        }
-    }
-}
-
-fn check_workers(count: usize) -> anyhow::Result<()> {
-    match count {
-        0 => bail!("engine.workers is 0; PHP needs at least 1"),
-        1..=4096 => Ok(()),
-        _ => bail!("engine.workers is {count}; more than 4096 are not supported"),
-    }
-}
-
 /// The user of the workers; None without root, because only root can change the user.
 pub fn user(settings: &Settings) -> anyhow::Result<Option<User>> {
     let found = find_user(settings)?;
@@ -463,11 +456,6 @@ pub fn find_user(settings: &Settings) -> anyhow::Result<Option<User>> {
         )
     })?;
     Ok(Some(found))
-}
-
-/// Deserializes an optional number of workers.
-pub fn workers_of<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
-    units::checked_if_set(from, |count: &usize| check_workers(*count))
 }
 
 fn queue<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {

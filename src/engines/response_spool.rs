@@ -151,11 +151,13 @@ impl SpoolWriter {
             return Err(WriteError::Full(piece));
         }
         let len = piece.len() as u64;
-        let piece = match budget::try_hold(piece) {
+        let piece = match budget::try_charge(piece) {
             Ok(piece) => piece,
             // Without a file, every response may hold one piece. Otherwise the waiting responses
             // would block all others.
-            Err(piece) if state.parts.is_empty() && !self.can_spool() => budget::hold_anyway(piece),
+            Err(piece) if state.parts.is_empty() && !self.can_spool() => {
+                budget::charge_anyway(piece)
+            }
             Err(piece) => return Err(WriteError::Full(piece)),
         };
         self.sent += len;
@@ -195,7 +197,7 @@ impl SpoolWriter {
     /// Accepts a piece after PHP is done. The worker's next event must not wait for this client, so
     /// the response is truncated if neither memory nor the file has room.
     async fn write_last(&mut self, piece: Bytes) -> Result<(), ClientClosed> {
-        let piece = match budget::try_hold(piece) {
+        let piece = match budget::try_charge(piece) {
             Ok(piece) => {
                 let mut state = self.channel.lock();
                 state.parts.push_back(Part::Memory(piece));
@@ -286,7 +288,7 @@ impl SpoolWriter {
             }
         }
         self.sent += piece.len() as u64;
-        pieces.push(budget::hold_anyway(piece));
+        pieces.push(budget::charge_anyway(piece));
         let (file, from) = (self.file.take(), self.written);
         // Write on another thread, because the disk may be slow. Only this task appends; a reading
         // client finds nothing and waits.
@@ -327,7 +329,7 @@ impl Drop for SpoolWriter {
     fn drop(&mut self) {
         close(self.file.take());
         let mut state = self.channel.lock();
-        let broken = || Err(Failure::Died("the response was truncated".into()));
+        let broken = || Err(Failure::WorkerCrashed("the response was truncated".into()));
         state.end.get_or_insert_with(broken);
         state.wake();
     }
@@ -471,7 +473,7 @@ fn read(file: Option<Arc<TempFile>>, range: Range<u64>) -> io::Result<Bytes> {
     // At most one chunk.
     let mut buffer = vec![0; (range.end - range.start) as usize];
     file.read_exact_at(&mut buffer, range.start)?;
-    Ok(budget::hold_anyway(buffer.into()))
+    Ok(budget::charge_anyway(buffer.into()))
 }
 
 impl Drop for SpoolReader {

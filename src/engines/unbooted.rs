@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::engine::{Engine, Pending, Prepared, Report};
+use crate::engine::{Change, Engine, Pending, Prepared, Report};
 use crate::event::{Event, Failure, Response};
 use crate::observe::status::EngineStatus;
 
@@ -66,20 +67,26 @@ impl Engine for Unbooted {
                     warn!(
                         engine = self.name,
                         error = format!("{error:#}"),
-                        "the application still cannot be booted; `{instead}` goes on serving it"
+                        instead,
+                        "the application still cannot be booted; another engine goes on serving it"
                     );
                     return current.engine.prepare().await;
                 }
             };
             let (name, place) = (self.name, self.current.clone());
-            Ok(Prepared(Box::new(move || {
+            Ok(Prepared::new(move || {
                 info!(engine = name, "application booted");
                 let instead = None;
                 let before = place.swap(Arc::new(Current { engine, instead }));
                 tokio::spawn(async move { before.engine.drain().await });
                 Ok(())
-            })))
+            }))
         })
+    }
+
+    fn outdated(&self, known: Option<u64>) -> Pending<'_, Change> {
+        let engine = self.engine();
+        Box::pin(async move { engine.outdated(known).await })
     }
 
     fn restart_workers(&self) -> Pending<'_, anyhow::Result<()>> {
@@ -98,6 +105,10 @@ impl Engine for Unbooted {
 
     fn report(&self) -> Report {
         self.engine().report()
+    }
+
+    fn capacity(&self) -> Option<watch::Receiver<usize>> {
+        self.engine().capacity()
     }
 
     fn status(&self) -> EngineStatus {

@@ -1,4 +1,4 @@
-//! The setting `engine.warmup`.
+//! Parses `engine.warmup`: which URLs Surus requests once the application has booted.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -9,7 +9,9 @@ pub enum Warmup {
     /// request.
     #[default]
     Auto,
-    /// These URLs as well. An empty list turns warm-ups off.
+    /// That page, and pages that Surus learns from requests.
+    Learn,
+    /// The page that does not exist, and these URLs. An empty list turns warm-ups off.
     Urls(Vec<String>),
 }
 
@@ -21,7 +23,7 @@ impl Warmup {
 
     pub fn urls(&self) -> &[String] {
         match self {
-            Warmup::Auto => &[],
+            Warmup::Auto | Warmup::Learn => &[],
             Warmup::Urls(urls) => urls,
         }
     }
@@ -35,6 +37,7 @@ impl Serialize for Warmup {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
             Warmup::Auto => to.serialize_str("auto"),
+            Warmup::Learn => to.serialize_str("learn"),
             Warmup::Urls(urls) => urls.serialize(to),
         }
     }
@@ -43,7 +46,7 @@ impl Serialize for Warmup {
 impl<'de> Deserialize<'de> for Warmup {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(untagged, expecting = "expected \"auto\" or a list of URLs")]
+        #[serde(untagged, expecting = "expected \"auto\", \"learn\" or a list of URLs")]
         enum Written {
             Word(Word),
             Urls(Vec<String>),
@@ -52,9 +55,11 @@ impl<'de> Deserialize<'de> for Warmup {
         #[serde(rename_all = "lowercase")]
         enum Word {
             Auto,
+            Learn,
         }
         Ok(match Written::deserialize(from)? {
             Written::Word(Word::Auto) => Warmup::Auto,
+            Written::Word(Word::Learn) => Warmup::Learn,
             Written::Urls(urls) => Warmup::Urls(urls),
         })
     }

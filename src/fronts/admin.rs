@@ -1,10 +1,16 @@
-//! The admin endpoints for operators: health, readiness, metrics, status and reload. They have a
-//! separate listener, by default a unix socket that only the user who started Surus can open.
+//! The admin endpoints for operators: health, readiness, metrics, status, dashboard and reload.
+//!
+//! They have a separate listener, by default a unix socket that only the user who started Surus can
+//! open.
+
+mod client;
+mod dashboard;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::net::IpAddr;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,17 +19,21 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use http::header::{self, HeaderName};
+use http::header::{self, HeaderName, HeaderValue};
+use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
+use percent_encoding::percent_decode;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, warn};
 
+pub use self::client::{ask, open};
+use self::dashboard::{Body, Dashboard};
 use super::http::{Address, Admission, Bound, Listener, Mode};
 use super::queue::front::Front;
 use super::queue::job::Failures;
@@ -151,22 +161,31 @@ pub struct Admin {
     pub metrics: Arc<Metrics>,
     /// Set when a shutdown has begun: no longer ready.
     pub draining: AtomicBool,
+    pub dashboard: Arc<Dashboard>,
     /// Boots the application again.
     pub reload: Box<dyn Fn() -> Pending<'static, anyhow::Result<()>> + Send + Sync>,
 }
 
+/// Connections at a time; further ones wait in the kernel. The site needs the descriptors.
+const MAX_CONNECTIONS: usize = 64;
+
 /// Serves until it is cancelled.
 pub async fn run(listener: Listener, admin: Arc<Admin>) {
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
+        let Ok(slot) = slots.clone().acquire_owned().await else {
+            return;
+        };
         let accepted = match &listener {
-            Listener::Tcp(listener) => listener
-                .accept()
-                .await
-                .map(|(stream, _)| spawn(stream, admin.clone())),
+            Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
+                let address = stream.local_addr();
+                let is_local = address.is_ok_and(|address| address.ip().is_loopback());
+                spawn(stream, admin.clone(), is_local, slot);
+            }),
             Listener::Unix(listener, _) => listener
                 .accept()
                 .await
-                .map(|(stream, _)| spawn(stream, admin.clone())),
+                .map(|(stream, _)| spawn(stream, admin.clone(), false, slot)),
         };
         if let Err(error) = accepted {
             warn!(%error, "cannot accept an admin connection");
@@ -175,11 +194,24 @@ pub async fn run(listener: Listener, admin: Arc<Admin>) {
     }
 }
 
-fn spawn(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, admin: Arc<Admin>) {
+/// `is_local`: the client has connected to a TCP address of this machine alone.
+fn spawn(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    admin: Arc<Admin>,
+    is_local: bool,
+    slot: OwnedSemaphorePermit,
+) {
     tokio::spawn(async move {
+        let _slot = slot;
         let answer = service_fn(|request| {
             let admin = admin.clone();
-            async move { Ok::<_, Infallible>(admin.answer(&request).await) }
+            async move {
+                let response = match forged(&request, is_local) {
+                    Some(rejected) => rejected.map(BodyExt::boxed_unsync),
+                    None => admin.respond(&request).await,
+                };
+                Ok::<_, Infallible>(response)
+            }
         });
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
@@ -189,6 +221,36 @@ fn spawn(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, admin: Ar
             debug!(%error, "admin connection ended");
         }
     });
+}
+
+/// Rejects what a browser sends for a page of another site: a command, or any request under a host
+/// name that leads to this machine (DNS rebinding).
+fn forged(request: &Request<Incoming>, is_local: bool) -> Option<Response<Full<Bytes>>> {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    if !is_read && request.headers().contains_key(header::ORIGIN) {
+        let why = "commands are not taken from browsers; use curl or surus\n";
+        return Some(text(StatusCode::FORBIDDEN, why));
+    }
+    let host = request.headers().get(header::HOST);
+    if is_local && !host.is_none_or(is_own_host) {
+        let why = "this listener is for this machine: write 127.0.0.1 or localhost\n";
+        return Some(text(StatusCode::FORBIDDEN, why));
+    }
+    None
+}
+
+/// An IP address, `localhost`, or the name that Surus's own commands send: no foreign name server
+/// resolves them.
+fn is_own_host(host: &HeaderValue) -> bool {
+    let Some(host) = host
+        .to_str()
+        .ok()
+        .and_then(|host| host.parse::<Authority>().ok())
+    else {
+        return false;
+    };
+    let name = host.host().trim_start_matches('[').trim_end_matches(']');
+    name.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost") || name == "surus"
 }
 
 impl Admin {
@@ -247,16 +309,40 @@ impl Admin {
         project == self.project || real(project).is_some_and(|it| real(&self.project) == Some(it))
     }
 
-    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn respond(&self, request: &Request<Incoming>) -> Response<Body> {
+        let is_get = *request.method() == Method::GET;
+        if let Some(misdirected) = self.misdirected(request) {
+            return misdirected.map(BodyExt::boxed_unsync);
+        }
+        let answer = match (is_get, request.uri().path()) {
+            (true, "/-/dashboard") => return dashboard::page(),
+            (true, "/-/events") => {
+                let (engines, metrics) = (self.engines.clone(), self.metrics.clone());
+                return self.dashboard.stream(move |observer| {
+                    let engines = engines.iter().map(|engine| engine.status()).collect();
+                    observer.look(&metrics, engines)
+                });
+            }
+            _ => self.answer(request).await,
+        };
+        answer.map(BodyExt::boxed_unsync)
+    }
+
+    /// The answer to a request for another project.
+    fn misdirected(&self, request: &Request<Incoming>) -> Option<Response<Full<Bytes>>> {
         if let Some(encoded) = request.headers().get(&PROJECT) {
             let bytes = percent_decode(encoded.as_bytes()).collect();
             let project = PathBuf::from(OsString::from_vec(bytes));
             if !self.serves(&project) {
                 let (ours, theirs) = (self.project.display(), project.display());
                 let why = format!("this surus serves {ours}, not {theirs}\n");
-                return text(StatusCode::MISDIRECTED_REQUEST, why);
+                return Some(text(StatusCode::MISDIRECTED_REQUEST, why));
             }
         }
+        None
+    }
+
+    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         match (is_read, request.uri().path()) {
             (true, "/-/health") => text(StatusCode::OK, "ok\n"),
@@ -278,6 +364,7 @@ impl Admin {
                 response
             }
             (true, "/-/status") => json(&self.status()),
+            (true, "/-/certificates") => json(&self.metrics.certificates()),
             (true, "/-/queues") => json(&self.queues().await),
             (true, "/-/failed") => self.failures(Failures::List).await,
             (false, "/-/retry") => self.failures(Failures::Retry(id(request))).await,
@@ -298,6 +385,9 @@ impl Admin {
                     "/-/ready",
                     "/-/metrics",
                     "/-/status",
+                    "/-/certificates",
+                    "/-/dashboard",
+                    "/-/events",
                     "/-/queues",
                     "/-/failed",
                     "POST /-/reload",
@@ -336,63 +426,6 @@ fn json(value: &impl Serialize) -> Response<Full<Bytes>> {
 
 /// The project that a request is for, percent-encoded. Without it, any project answers.
 static PROJECT: HeaderName = HeaderName::from_static("surus-project");
-const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
-
-/// Sends a request to the running Surus of a project, for `surus status` and `surus reload`.
-pub async fn ask(
-    address: &Address,
-    project: &Path,
-    method: Method,
-    path: &str,
-) -> anyhow::Result<(StatusCode, String)> {
-    let project = percent_encode(project.as_os_str().as_bytes(), ENCODED);
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header(header::HOST, "surus")
-        .header(&PROJECT, project.to_string())
-        .body(Full::new(Bytes::new()))?;
-    let (status, text) = match address {
-        Address::Unix(socket) => {
-            let stream = tokio::net::UnixStream::connect(socket)
-                .await
-                .with_context(|| not_running(address))?;
-            exchange(stream, request).await
-        }
-        Address::Tcp(address_) => {
-            let stream = tokio::net::TcpStream::connect(address_)
-                .await
-                .with_context(|| not_running(address))?;
-            exchange(stream, request).await
-        }
-    }?;
-    if status == StatusCode::MISDIRECTED_REQUEST {
-        bail!(
-            "{address}: {}; two projects need two addresses (admin.listen)",
-            text.trim_end()
-        );
-    }
-    Ok((status, text))
-}
-
-fn not_running(address: &Address) -> String {
-    format!(
-        "no running surus answers at {address}; is it started for this directory, and by this user?"
-    )
-}
-
-async fn exchange(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    request: Request<Full<Bytes>>,
-) -> anyhow::Result<(StatusCode, String)> {
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(connection);
-    let response = sender.send_request(request).await?;
-    let status = response.status();
-    let body = response.into_body().collect().await?.to_bytes();
-    Ok((status, String::from_utf8_lossy(&body).into_owned()))
-}
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

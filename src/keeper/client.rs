@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use super::ServedDirectories;
-use super::message::{MOST_BYTES, Reply, Request};
+use super::message::{KeeperReply, KeeperRequest, MAX_BYTES};
 use crate::engine::Pending;
 use crate::launcher::{Child, DirHandle, LaunchedChild, Launcher, ProcessSignal, Role};
 use crate::observe::reopen;
@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to the keeper.
 pub struct Client {
-    to_send: mpsc::UnboundedSender<(Request, Vec<OwnedFd>)>,
+    to_send: mpsc::UnboundedSender<(KeeperRequest, Vec<OwnedFd>)>,
     next: AtomicU32,
     state: Mutex<State>,
     /// Cancelled when the keeper is gone.
@@ -59,7 +59,7 @@ impl Client {
     /// Takes over the front end's end of the socket. Must be called within a runtime.
     pub fn new(socket: OwnedFd) -> io::Result<Arc<Client>> {
         let socket = Arc::new(AsyncSeqpacket::new(Seqpacket::nonblocking(socket)?)?);
-        let (to_send, mut sent) = mpsc::unbounded_channel::<(Request, Vec<OwnedFd>)>();
+        let (to_send, mut sent) = mpsc::unbounded_channel::<(KeeperRequest, Vec<OwnedFd>)>();
         let client = Arc::new_cyclic(|this| Client {
             to_send,
             next: AtomicU32::new(1),
@@ -79,8 +79,8 @@ impl Client {
         });
         let reader = client.clone();
         tokio::spawn(async move {
-            let why = reader.read(&socket).await;
-            error!(why = %why, "the keeper is gone");
+            let error = reader.read(&socket).await;
+            error!(%error, "the keeper is gone");
             reader.lost.cancel();
             // Waiting callers get no reply, and children count as exited.
             *reader.lock() = State::default();
@@ -95,12 +95,15 @@ impl Client {
 
     /// Reports that the application is served from now on.
     pub fn ready(&self) {
-        self.post(Request::Ready, Vec::new());
+        self.post(KeeperRequest::Ready, Vec::new());
     }
 
     /// Asks the keeper to open the served directories again.
     pub async fn place(&self) -> anyhow::Result<ServedDirectories> {
-        match self.ask(|id| Request::Place { id }, Vec::new()).await? {
+        match self
+            .ask(|id| KeeperRequest::Place { id }, Vec::new())
+            .await?
+        {
             Answer::Done(number, _, mut fds) if !fds.is_empty() => {
                 let text = content(fds.remove(0))?;
                 Ok(ServedDirectories { number, text, fds })
@@ -111,16 +114,45 @@ impl Client {
 
     /// Asks the keeper for the configured certificates and keys.
     pub async fn certificates(&self) -> anyhow::Result<Vec<u8>> {
-        let asked = self.ask(|id| Request::Certificates { id }, Vec::new());
+        let asked = self.ask(|id| KeeperRequest::Certificates { id }, Vec::new());
         match asked.await? {
             Answer::Done(_, _, mut fds) if fds.len() == 1 => Ok(content(fds.remove(0))?),
             _ => Err(confused()),
         }
     }
 
+    /// Asks the keeper to start the process that gets the certificate of a domain.
+    pub async fn acme(
+        &self,
+        domain: u16,
+        is_asked: bool,
+        socket: OwnedFd,
+    ) -> anyhow::Result<Child> {
+        let request = move |id| KeeperRequest::Acme {
+            id,
+            domain,
+            is_asked,
+        };
+        self.start(request, vec![socket]).await
+    }
+
+    /// Asks the keeper to warm up the next boots of a pool with these pages.
+    pub async fn pages(&self, pool: u16, keep: bool, text: String) -> anyhow::Result<()> {
+        let request = move |id| KeeperRequest::Pages {
+            id,
+            pool,
+            keep,
+            text,
+        };
+        match self.ask(request, Vec::new()).await? {
+            Answer::Done(..) => Ok(()),
+            _ => Err(confused()),
+        }
+    }
+
     /// Asks the keeper to replace the opener of a place. Returns the socket to the new one.
     pub async fn opener(&self, place: u32) -> anyhow::Result<OwnedFd> {
-        let asked = self.ask(|id| Request::Opener { id, place }, Vec::new());
+        let asked = self.ask(|id| KeeperRequest::Opener { id, place }, Vec::new());
         match asked.await? {
             Answer::Done(_, _, mut fds) => fds.pop().context("the keeper's reply has no socket"),
             _ => Err(confused()),
@@ -131,14 +163,14 @@ impl Client {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn post(&self, request: Request, fds: Vec<OwnedFd>) {
+    fn post(&self, request: KeeperRequest, fds: Vec<OwnedFd>) {
         // The receiving task lives as long as the runtime.
         let _ = self.to_send.send((request, fds));
     }
 
     async fn ask(
         &self,
-        request: impl FnOnce(u32) -> Request,
+        request: impl FnOnce(u32) -> KeeperRequest,
         fds: Vec<OwnedFd>,
     ) -> anyhow::Result<Answer> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
@@ -161,7 +193,7 @@ impl Client {
     }
 
     async fn read(&self, socket: &AsyncSeqpacket) -> String {
-        let mut buffer = vec![0; MOST_BYTES + 1];
+        let mut buffer = vec![0; MAX_BYTES + 1];
         loop {
             let received = match socket.receive(&mut buffer).await {
                 Ok(received) if received.len == 0 => return "it has exited".into(),
@@ -169,16 +201,16 @@ impl Client {
                 Err(error) => return error.to_string(),
             };
             let Received { len, fds, .. } = received;
-            match Reply::decode(&buffer[..len]) {
+            match KeeperReply::decode(&buffer[..len]) {
                 Ok(reply) => self.take(reply, fds),
                 Err(error) => return error.to_string(),
             }
         }
     }
 
-    fn take(&self, reply: Reply, fds: Vec<OwnedFd>) {
+    fn take(&self, reply: KeeperReply, fds: Vec<OwnedFd>) {
         match reply {
-            Reply::Started { id, pid } => {
+            KeeperReply::Started { id, pid } => {
                 // Registered before the next message is read, because that may report the exit.
                 let (ended, exit) = watch::channel(None);
                 let Some(by) = self.this.upgrade() else {
@@ -191,7 +223,7 @@ impl Client {
                     kept.by.signal(pid, None, ProcessSignal::KillGroup);
                 }
             }
-            Reply::Done { id, number, text } => {
+            KeeperReply::Done { id, number, text } => {
                 let mut state = self.lock();
                 if let Some((_, gathered)) = state.waiting.get_mut(&id) {
                     gathered.extend(fds);
@@ -207,13 +239,13 @@ impl Client {
                     }
                 }
             }
-            Reply::Failed { id, why } => drop(self.give(id, Answer::Failed(why))),
-            Reply::Exited { pid, wait_status } => {
+            KeeperReply::Failed { id, why } => drop(self.give(id, Answer::Failed(why))),
+            KeeperReply::Exited { pid, wait_status } => {
                 if let Some(ended) = self.lock().children.remove(&pid) {
                     let _ = ended.send(Some(wait_status));
                 }
             }
-            Reply::Reopen => match <[OwnedFd; 2]>::try_from(fds) {
+            KeeperReply::Reopen => match <[OwnedFd; 2]>::try_from(fds) {
                 Ok(fds) => {
                     if let Err(error) = reopen::take(&fds) {
                         warn!(%error, "cannot write to the reopened logs");
@@ -234,7 +266,7 @@ impl Client {
 
     async fn start(
         &self,
-        request: impl FnOnce(u32) -> Request,
+        request: impl FnOnce(u32) -> KeeperRequest,
         fds: Vec<OwnedFd>,
     ) -> anyhow::Result<Child> {
         match self.ask(request, fds).await? {
@@ -257,12 +289,12 @@ fn confused() -> anyhow::Error {
 
 impl Launcher for Client {
     fn master(&self, pool: u16, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>> {
-        Box::pin(self.start(move |id| Request::Master { id, pool }, fds))
+        Box::pin(self.start(move |id| KeeperRequest::Master { id, pool }, fds))
     }
 
     fn home(&self, pool: u16) -> Pending<'_, anyhow::Result<DirHandle>> {
         Box::pin(async move {
-            let asked = self.ask(|id| Request::Home { id, pool }, Vec::new());
+            let asked = self.ask(|id| KeeperRequest::Home { id, pool }, Vec::new());
             match asked.await? {
                 Answer::Done(number, text, _) => Ok(DirHandle {
                     number,
@@ -274,23 +306,26 @@ impl Launcher for Client {
     }
 
     fn close_home(&self, number: u32) {
-        self.post(Request::CloseHome { home: number }, Vec::new());
+        self.post(KeeperRequest::CloseHome { home: number }, Vec::new());
     }
 
     fn php(&self, home: u32, role: Role, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>> {
-        Box::pin(self.start(move |id| Request::Php { id, home, role }, fds))
+        Box::pin(self.start(move |id| KeeperRequest::Php { id, home, role }, fds))
     }
 
     fn signal(&self, pid: u32, pidfd: Option<BorrowedFd<'_>>, which: ProcessSignal) {
         // Without a pidfd, the keeper opens one itself.
         let pidfd = pidfd.and_then(|fd| fd.try_clone_to_owned().ok());
-        self.post(Request::Signal { pid, which }, pidfd.into_iter().collect());
+        self.post(
+            KeeperRequest::Signal { pid, which },
+            pidfd.into_iter().collect(),
+        );
     }
 
     fn connect(&self, pool: u16) -> Pending<'_, anyhow::Result<OwnedFd>> {
         Box::pin(async move {
             match self
-                .ask(|id| Request::Connect { id, pool }, Vec::new())
+                .ask(|id| KeeperRequest::Connect { id, pool }, Vec::new())
                 .await?
             {
                 Answer::Done(_, _, mut fds) => {

@@ -1,5 +1,6 @@
 //! Drops the front end's privileges step by step, and logs which steps succeeded.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
@@ -17,8 +18,9 @@ pub struct Confinement {
     pub seccomp: bool,
 }
 
-/// Candidate users for the front end, in order of preference.
-const USERS: [&str; 3] = ["surus", "www-data", "nobody"];
+/// Candidate users for the front end, in order of preference. `www-data` is the last, because other
+/// sites' php-fpm and sockets are that user's.
+const USERS: [&str; 3] = ["surus", "nobody", "www-data"];
 
 /// The user of the front end if PHP runs as the uid `php`.
 pub fn identity(settings: &Confinement, php: u32) -> anyhow::Result<Identity> {
@@ -56,7 +58,7 @@ pub fn identity(settings: &Confinement, php: u32) -> anyhow::Result<Identity> {
              front end; set http.user"
         );
     }
-    let identity = Identity::of(&user);
+    let identity = Identity::new(&user);
     identity.with_context(|| format!("cannot look up the groups of {} (http.user)", user.name))
 }
 
@@ -90,7 +92,7 @@ pub fn confine(
         )
     })?;
     privileges::end_with(keeper).context("the keeper has exited")?;
-    privileges::set_name(c"surus front");
+    privileges::set_name(c"surus front end");
     if !is_bounded {
         info!("cannot clear the capability bounding set: CAP_SETPCAP is missing");
     }
@@ -101,7 +103,8 @@ pub fn confine(
         "front end: privileges dropped; no capabilities, no_new_privs, not dumpable"
     );
     let trees = reach.trees.iter().map(|(path, _)| path);
-    let reads: Vec<_> = reach.reads.iter().chain(trees).collect();
+    let reads: BTreeSet<_> = reach.reads.iter().chain(trees).collect();
+    let reads = Vec::from_iter(reads);
     match settings.landlock {
         false => info!("front end: Landlock is switched off (http.landlock)"),
         true => match surus_sys::confine::landlock(reach) {
@@ -123,13 +126,48 @@ pub fn confine(
     }
     match settings.seccomp {
         false => info!("front end: seccomp is switched off (http.seccomp)"),
-        true => match surus_sys::confine::seccomp() {
+        true => match surus_sys::confine::seccomp(reach.has_unix_sockets) {
             Ok(()) => info!("front end: seccomp forbids system calls that a server does not need"),
             Err(error) if is_missing(&error) => {
                 info!("front end: this kernel has no seccomp; system calls are not restricted")
             }
             Err(error) => bail!("cannot restrict the front end (http.seccomp): {error}"),
         },
+    }
+    Ok(())
+}
+
+/// The same for the process that gets a certificate: it reads from the network, too.
+pub fn confine_job(settings: &Confinement, identity: &Identity, keeper: u32) -> anyhow::Result<()> {
+    privileges::leave_terminal().context("cannot leave the keeper's process group")?;
+    privileges::give_up(identity).context("cannot give up root")?;
+    privileges::end_with(keeper).context("the keeper has exited")?;
+    privileges::set_name(c"surus acme");
+    // For the C library, which looks hosts up: its settings, its modules, and their sockets.
+    let reads = [
+        "/etc",
+        "/lib",
+        "/lib64",
+        "/usr/lib",
+        "/run",
+        "/dev/urandom",
+        "/proc/sys",
+    ];
+    let reach = AccessRules {
+        reads: reads.map(PathBuf::from).to_vec(),
+        ..AccessRules::default()
+    };
+    if settings.landlock {
+        let restricted = surus_sys::confine::landlock(&reach);
+        restricted.context("cannot restrict the process (http.landlock)")?;
+    }
+    if settings.seccomp {
+        match surus_sys::confine::seccomp(true) {
+            Err(error) if !is_missing(&error) => {
+                bail!("cannot restrict the process (http.seccomp): {error}")
+            }
+            _ => {}
+        }
     }
     Ok(())
 }
@@ -155,5 +193,6 @@ pub fn reach() -> AccessRules {
         writes: vec!["/dev/null".into()],
         connects: None,
         listens: false,
+        has_unix_sockets: false,
     }
 }

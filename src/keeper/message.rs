@@ -10,11 +10,11 @@ use std::io;
 use crate::launcher::{ProcessSignal, Role};
 
 /// Longer messages are rejected before they are parsed.
-pub const MOST_BYTES: usize = 32 * 1024;
+pub const MAX_BYTES: usize = 32 * 1024;
 
 /// Requests of the front end. The reply repeats the `id` that the front end chose.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum KeeperRequest {
     /// Start the master process of a pool. Carries
     /// [`MASTER_DESCRIPTORS`](crate::launcher::MASTER_DESCRIPTORS) descriptors.
     Master { id: u32, pool: u16 },
@@ -35,13 +35,27 @@ pub enum Request {
     Opener { id: u32, place: u32 },
     /// Read the configured certificates and keys.
     Certificates { id: u32 },
+    /// Start a process that looks whether the certificate of a configured domain must be renewed,
+    /// and does it. `is_asked` if an operator has asked for it. Carries its socket.
+    Acme {
+        id: u32,
+        domain: u16,
+        is_asked: bool,
+    },
+    /// Warm up the next boots of a pool with these pages, and if `keep` those of the next start.
+    Pages {
+        id: u32,
+        pool: u16,
+        keep: bool,
+        text: String,
+    },
     /// The application has booted and is served from now on.
     Ready,
 }
 
 /// Messages of the keeper.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+pub enum KeeperReply {
     /// A process has been started.
     Started { id: u32, pid: u32 },
     /// The request was performed. `text` and descriptors are the result, if there is one.
@@ -79,6 +93,14 @@ impl<'a> Unparsed<'a> {
         self.take().map(|[byte]| byte)
     }
 
+    fn bool(&mut self) -> Result<bool, NoMessage> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(NoMessage),
+        }
+    }
+
     fn u16(&mut self) -> Result<u16, NoMessage> {
         self.take().map(u16::from_le_bytes)
     }
@@ -98,25 +120,25 @@ fn whole<T>(message: T, rest: &Unparsed<'_>) -> Result<T, NoMessage> {
     rest.0.is_empty().then_some(message).ok_or(NoMessage)
 }
 
-impl Request {
+impl KeeperRequest {
     pub fn encode(&self) -> Vec<u8> {
         let mut to = Vec::new();
         match self {
-            Request::Master { id, pool } => {
+            KeeperRequest::Master { id, pool } => {
                 to.push(1);
                 to.extend_from_slice(&id.to_le_bytes());
                 to.extend_from_slice(&pool.to_le_bytes());
             }
-            Request::Home { id, pool } => {
+            KeeperRequest::Home { id, pool } => {
                 to.push(2);
                 to.extend_from_slice(&id.to_le_bytes());
                 to.extend_from_slice(&pool.to_le_bytes());
             }
-            Request::CloseHome { home } => {
+            KeeperRequest::CloseHome { home } => {
                 to.push(3);
                 to.extend_from_slice(&home.to_le_bytes());
             }
-            Request::Php { id, home, role } => {
+            KeeperRequest::Php { id, home, role } => {
                 to.push(4);
                 to.extend_from_slice(&id.to_le_bytes());
                 to.extend_from_slice(&home.to_le_bytes());
@@ -126,7 +148,7 @@ impl Request {
                     Role::Server => 3,
                 });
             }
-            Request::Signal { pid, which } => {
+            KeeperRequest::Signal { pid, which } => {
                 to.push(5);
                 to.extend_from_slice(&pid.to_le_bytes());
                 to.push(match which {
@@ -137,21 +159,45 @@ impl Request {
                     ProcessSignal::KillGroup => 5,
                 });
             }
-            Request::Connect { id, pool } => {
+            KeeperRequest::Connect { id, pool } => {
                 to.push(6);
                 to.extend_from_slice(&id.to_le_bytes());
                 to.extend_from_slice(&pool.to_le_bytes());
             }
-            Request::Place { id } => {
+            KeeperRequest::Place { id } => {
                 to.push(7);
                 to.extend_from_slice(&id.to_le_bytes());
             }
-            Request::Ready => to.push(8),
-            Request::Certificates { id } => {
+            KeeperRequest::Ready => to.push(8),
+            KeeperRequest::Certificates { id } => {
                 to.push(10);
                 to.extend_from_slice(&id.to_le_bytes());
             }
-            Request::Opener { id, place } => {
+            KeeperRequest::Acme {
+                id,
+                domain,
+                is_asked,
+            } => {
+                to.push(11);
+                to.extend_from_slice(&id.to_le_bytes());
+                to.extend_from_slice(&domain.to_le_bytes());
+                to.push((*is_asked).into());
+            }
+            KeeperRequest::Pages {
+                id,
+                pool,
+                keep,
+                text,
+            } => {
+                to.push(12);
+                to.extend_from_slice(&id.to_le_bytes());
+                to.extend_from_slice(&pool.to_le_bytes());
+                to.push((*keep).into());
+                let text = cut(text);
+                to.extend_from_slice(&(text.len() as u32).to_le_bytes());
+                to.extend_from_slice(text.as_bytes());
+            }
+            KeeperRequest::Opener { id, place } => {
                 to.push(9);
                 to.extend_from_slice(&id.to_le_bytes());
                 to.extend_from_slice(&place.to_le_bytes());
@@ -163,34 +209,49 @@ impl Request {
     /// The id that the reply repeats, if the request has a reply.
     pub fn id(&self) -> Option<u32> {
         match self {
-            Request::Master { id, .. }
-            | Request::Home { id, .. }
-            | Request::Php { id, .. }
-            | Request::Connect { id, .. }
-            | Request::Place { id }
-            | Request::Certificates { id }
-            | Request::Opener { id, .. } => Some(*id),
-            Request::CloseHome { .. } | Request::Signal { .. } | Request::Ready => None,
+            KeeperRequest::Master { id, .. }
+            | KeeperRequest::Home { id, .. }
+            | KeeperRequest::Php { id, .. }
+            | KeeperRequest::Connect { id, .. }
+            | KeeperRequest::Place { id }
+            | KeeperRequest::Certificates { id }
+            | KeeperRequest::Acme { id, .. }
+            | KeeperRequest::Pages { id, .. }
+            | KeeperRequest::Opener { id, .. } => Some(*id),
+            KeeperRequest::CloseHome { .. }
+            | KeeperRequest::Signal { .. }
+            | KeeperRequest::Ready => None,
         }
     }
 
+    /// Whether descriptors may come with the request.
+    pub fn carries_descriptors(&self) -> bool {
+        matches!(
+            self,
+            KeeperRequest::Master { .. }
+                | KeeperRequest::Php { .. }
+                | KeeperRequest::Signal { .. }
+                | KeeperRequest::Acme { .. }
+        )
+    }
+
     /// Parses a packet of the front end, which is untrusted.
-    pub fn decode(packet: &[u8]) -> Result<Request, NoMessage> {
-        if packet.len() > MOST_BYTES {
+    pub fn decode(packet: &[u8]) -> Result<KeeperRequest, NoMessage> {
+        if packet.len() > MAX_BYTES {
             return Err(NoMessage);
         }
         let mut rest = Unparsed(packet);
         let request = match rest.u8()? {
-            1 => Request::Master {
+            1 => KeeperRequest::Master {
                 id: rest.u32()?,
                 pool: rest.u16()?,
             },
-            2 => Request::Home {
+            2 => KeeperRequest::Home {
                 id: rest.u32()?,
                 pool: rest.u16()?,
             },
-            3 => Request::CloseHome { home: rest.u32()? },
-            4 => Request::Php {
+            3 => KeeperRequest::CloseHome { home: rest.u32()? },
+            4 => KeeperRequest::Php {
                 id: rest.u32()?,
                 home: rest.u32()?,
                 role: match rest.u8()? {
@@ -200,7 +261,7 @@ impl Request {
                     _ => return Err(NoMessage),
                 },
             },
-            5 => Request::Signal {
+            5 => KeeperRequest::Signal {
                 pid: rest.u32()?,
                 which: match rest.u8()? {
                     1 => ProcessSignal::Stop,
@@ -211,75 +272,93 @@ impl Request {
                     _ => return Err(NoMessage),
                 },
             },
-            6 => Request::Connect {
+            6 => KeeperRequest::Connect {
                 id: rest.u32()?,
                 pool: rest.u16()?,
             },
-            7 => Request::Place { id: rest.u32()? },
-            8 => Request::Ready,
-            9 => Request::Opener {
+            7 => KeeperRequest::Place { id: rest.u32()? },
+            8 => KeeperRequest::Ready,
+            9 => KeeperRequest::Opener {
                 id: rest.u32()?,
                 place: rest.u32()?,
             },
-            10 => Request::Certificates { id: rest.u32()? },
+            10 => KeeperRequest::Certificates { id: rest.u32()? },
+            11 => KeeperRequest::Acme {
+                id: rest.u32()?,
+                domain: rest.u16()?,
+                is_asked: rest.bool()?,
+            },
+            12 => {
+                let (id, pool, keep) = (rest.u32()?, rest.u16()?, rest.bool()?);
+                let (length, text) = (rest.u32()?, rest.text()?);
+                if text.len() != length as usize {
+                    return Err(NoMessage);
+                }
+                KeeperRequest::Pages {
+                    id,
+                    pool,
+                    keep,
+                    text,
+                }
+            }
             _ => return Err(NoMessage),
         };
         whole(request, &rest)
     }
 }
 
-impl Reply {
+impl KeeperReply {
     /// Truncates texts to the size of a message.
     pub fn encode(&self) -> Vec<u8> {
         let mut to = Vec::new();
         match self {
-            Reply::Started { id, pid } => {
+            KeeperReply::Started { id, pid } => {
                 to.push(1);
                 to.extend_from_slice(&id.to_le_bytes());
                 to.extend_from_slice(&pid.to_le_bytes());
             }
-            Reply::Done { id, number, text } => {
+            KeeperReply::Done { id, number, text } => {
                 to.push(2);
                 to.extend_from_slice(&id.to_le_bytes());
                 to.extend_from_slice(&number.to_le_bytes());
                 to.extend_from_slice(cut(text).as_bytes());
             }
-            Reply::Failed { id, why } => {
+            KeeperReply::Failed { id, why } => {
                 to.push(3);
                 to.extend_from_slice(&id.to_le_bytes());
                 to.extend_from_slice(cut(why).as_bytes());
             }
-            Reply::Exited { pid, wait_status } => {
+            KeeperReply::Exited { pid, wait_status } => {
                 to.push(4);
                 to.extend_from_slice(&pid.to_le_bytes());
                 to.extend_from_slice(&wait_status.to_le_bytes());
             }
-            Reply::Reopen => to.push(5),
+            KeeperReply::Reopen => to.push(5),
         }
         to
     }
 
-    pub fn decode(packet: &[u8]) -> Result<Reply, NoMessage> {
+    pub fn decode(packet: &[u8]) -> Result<KeeperReply, NoMessage> {
         let mut rest = Unparsed(packet);
         let reply = match rest.u8()? {
-            1 => Reply::Started {
+            1 => KeeperReply::Started {
                 id: rest.u32()?,
                 pid: rest.u32()?,
             },
-            2 => Reply::Done {
+            2 => KeeperReply::Done {
                 id: rest.u32()?,
                 number: rest.u32()?,
                 text: rest.text()?,
             },
-            3 => Reply::Failed {
+            3 => KeeperReply::Failed {
                 id: rest.u32()?,
                 why: rest.text()?,
             },
-            4 => Reply::Exited {
+            4 => KeeperReply::Exited {
                 pid: rest.u32()?,
                 wait_status: rest.u32()?.cast_signed(),
             },
-            5 => Reply::Reopen,
+            5 => KeeperReply::Reopen,
             _ => return Err(NoMessage),
         };
         whole(reply, &rest)
@@ -288,7 +367,7 @@ impl Reply {
 
 /// The part of a text that fits into a message with its numbers.
 fn cut(text: &str) -> &str {
-    let mut end = text.len().min(MOST_BYTES - 16);
+    let mut end = text.len().min(MAX_BYTES - 16);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -301,7 +380,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn request() -> impl Strategy<Value = Request> {
+    fn request() -> impl Strategy<Value = KeeperRequest> {
         let role = prop_oneof![Just(Role::Probe), Just(Role::Request), Just(Role::Server)];
         let which = prop_oneof![
             Just(ProcessSignal::Stop),
@@ -311,34 +390,49 @@ mod tests {
             Just(ProcessSignal::KillGroup)
         ];
         prop_oneof![
-            any::<(u32, u16)>().prop_map(|(id, pool)| Request::Master { id, pool }),
-            any::<(u32, u16)>().prop_map(|(id, pool)| Request::Home { id, pool }),
-            any::<u32>().prop_map(|home| Request::CloseHome { home }),
-            (any::<(u32, u32)>(), role).prop_map(|((id, home), role)| Request::Php {
+            any::<(u32, u16)>().prop_map(|(id, pool)| KeeperRequest::Master { id, pool }),
+            any::<(u32, u16)>().prop_map(|(id, pool)| KeeperRequest::Home { id, pool }),
+            any::<u32>().prop_map(|home| KeeperRequest::CloseHome { home }),
+            (any::<(u32, u32)>(), role).prop_map(|((id, home), role)| KeeperRequest::Php {
                 id,
                 home,
                 role
             }),
-            (any::<u32>(), which).prop_map(|(pid, which)| Request::Signal { pid, which }),
-            any::<(u32, u16)>().prop_map(|(id, pool)| Request::Connect { id, pool }),
-            any::<u32>().prop_map(|id| Request::Place { id }),
-            any::<u32>().prop_map(|id| Request::Certificates { id }),
-            any::<(u32, u32)>().prop_map(|(id, place)| Request::Opener { id, place }),
-            Just(Request::Ready),
+            (any::<u32>(), which).prop_map(|(pid, which)| KeeperRequest::Signal { pid, which }),
+            any::<(u32, u16)>().prop_map(|(id, pool)| KeeperRequest::Connect { id, pool }),
+            any::<u32>().prop_map(|id| KeeperRequest::Place { id }),
+            any::<u32>().prop_map(|id| KeeperRequest::Certificates { id }),
+            (any::<u32>(), any::<u16>(), any::<bool>()).prop_map(|(id, domain, is_asked)| {
+                KeeperRequest::Acme {
+                    id,
+                    domain,
+                    is_asked,
+                }
+            }),
+            any::<(u32, u32)>().prop_map(|(id, place)| KeeperRequest::Opener { id, place }),
+            any::<(u32, u16, bool, String)>().prop_map(|(id, pool, keep, text)| {
+                KeeperRequest::Pages {
+                    id,
+                    pool,
+                    keep,
+                    text,
+                }
+            }),
+            Just(KeeperRequest::Ready),
         ]
     }
 
     proptest! {
         #[test]
         fn request_encoded_and_decoded_is_unchanged(request in request()) {
-            prop_assert_eq!(Request::decode(&request.encode()), Ok(request));
+            prop_assert_eq!(KeeperRequest::decode(&request.encode()), Ok(request));
         }
 
         #[test]
         fn arbitrary_bytes_decode_only_to_a_request_with_the_same_encoding(
             bytes in proptest::collection::vec(any::<u8>(), 0..64),
         ) {
-            if let Ok(request) = Request::decode(&bytes) {
+            if let Ok(request) = KeeperRequest::decode(&bytes) {
                 prop_assert_eq!(request.encode(), bytes);
             }
         }
@@ -347,36 +441,36 @@ mod tests {
         fn truncated_or_extended_request_is_rejected(request in request(), byte in any::<u8>()) {
             let whole = request.encode();
             let longer: Vec<u8> = whole.iter().copied().chain([byte]).collect();
-            prop_assert_eq!(Request::decode(&longer), Err(NoMessage));
-            prop_assert_eq!(Request::decode(&whole[..whole.len() - 1]), Err(NoMessage));
+            prop_assert_eq!(KeeperRequest::decode(&longer), Err(NoMessage));
+            prop_assert_eq!(KeeperRequest::decode(&whole[..whole.len() - 1]), Err(NoMessage));
         }
     }
 
     #[test]
     fn reply_encoded_and_decoded_is_unchanged_and_long_text_is_truncated() {
         let replies = [
-            Reply::Started { id: 7, pid: 8 },
-            Reply::Done {
+            KeeperReply::Started { id: 7, pid: 8 },
+            KeeperReply::Done {
                 id: 7,
                 number: 9,
                 text: "/tmp/x".into(),
             },
-            Reply::Failed {
+            KeeperReply::Failed {
                 id: 7,
                 why: "ü".into(),
             },
-            Reply::Exited {
+            KeeperReply::Exited {
                 pid: 3,
                 wait_status: -1,
             },
-            Reply::Reopen,
+            KeeperReply::Reopen,
         ];
         for reply in replies {
-            assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+            assert_eq!(KeeperReply::decode(&reply.encode()), Ok(reply));
         }
-        let why = "ü".repeat(MOST_BYTES);
-        let encoded = Reply::Failed { id: 1, why }.encode();
-        assert!(encoded.len() <= MOST_BYTES);
-        assert!(Reply::decode(&encoded).is_ok());
+        let why = "ü".repeat(MAX_BYTES);
+        let encoded = KeeperReply::Failed { id: 1, why }.encode();
+        assert!(encoded.len() <= MAX_BYTES);
+        assert!(KeeperReply::decode(&encoded).is_ok());
     }
 }

@@ -20,8 +20,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use client::Client;
-pub use confine::{Confinement, check_capabilities, confine, identity, reach};
-pub use run::{Front, Keeper, Outcome};
+pub use confine::{Confinement, check_capabilities, confine, confine_job, identity, reach};
+pub use run::{ForkedFrontEnd, Keeper, KeeperOutcome};
 
 use crate::launcher::Role;
 
@@ -52,6 +52,9 @@ pub trait PrivilegedOperations {
     /// The directories below which an opener opens files.
     type Trees;
 
+    /// An attempt to get a certificate.
+    type Job;
+
     /// How long a front end may take to exit after it is asked to.
     fn grace(&self) -> Duration;
 
@@ -66,7 +69,7 @@ pub trait PrivilegedOperations {
     fn pools(&self) -> u16;
 
     /// How many processes of the pool's installed PHP may run at once.
-    fn most(&self, pool: u16) -> usize;
+    fn max_processes(&self, pool: u16) -> usize;
 
     /// Starts the master process of a pool; returns its process id.
     fn master(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32>;
@@ -84,10 +87,27 @@ pub trait PrivilegedOperations {
     ) -> anyhow::Result<u32>;
 
     /// Called when the process of [`Role::Probe`] has exited successfully.
-    fn probed(&mut self, home: &mut Self::PhpStarter) -> anyhow::Result<()>;
+    fn keep_probe_output(&mut self, home: &mut Self::PhpStarter) -> anyhow::Result<()>;
 
-    /// Reads the configured certificates and keys.
-    fn certificates(&mut self) -> anyhow::Result<Vec<u8>>;
+    /// Reads the configured certificates and keys into a file in memory. Nothing of them may stay
+    /// in this process, because processes of PHP's user are forked from it.
+    fn certificates(&mut self) -> anyhow::Result<OwnedFd>;
+
+    /// Starts the process that gets the certificate of a domain, if it is due. Returns its process
+    /// id. It speaks to the front end through the socket.
+    fn acme(
+        &mut self,
+        domain: u16,
+        is_asked: bool,
+        socket: OwnedFd,
+    ) -> anyhow::Result<(u32, Self::Job)>;
+
+    /// Called when that process has ended.
+    fn acquired(&mut self, job: &Self::Job, wait_status: i32);
+
+    /// Warms up the next boots of a pool with these pages, and if `keep` those of the next start.
+    /// The text comes from the front end, which is untrusted.
+    fn pages(&mut self, pool: u16, keep: bool, text: &str) -> anyhow::Result<()>;
 
     /// Connects to the php-fpm that the pool's configuration names.
     fn connect(&mut self, pool: u16) -> anyhow::Result<OwnedFd>;

@@ -10,19 +10,21 @@ use surus_sys::process::{self, Pid};
 use crate::launcher::ProcessSignal;
 
 /// Background processes of PHP scripts count as orphans, too.
-const MOST_ORPHANS: usize = 256;
+const MAX_ORPHANS: usize = 256;
 
 /// The purpose of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ChildKind {
     /// The opener: opens files as PHP's user.
     Opener,
+    /// Gets a certificate.
+    Acme,
     /// The master process of a pool.
     Master(u16),
     /// Reports about a pool's PHP, for the directory with this number.
     Probe { pool: u16, home: u32 },
     /// A pool's installed PHP that serves one request.
-    Event(u16),
+    Request(u16),
     /// A pool's installed PHP that serves many requests. Its process group is killed when it exits.
     Server(u16),
 }
@@ -31,7 +33,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub struct Ended {
     pub pid: u32,
-    pub kind: Kind,
+    pub kind: ChildKind,
     pub wait_status: i32,
 }
 
@@ -39,14 +41,14 @@ pub struct Ended {
 /// process group before [`Processes::reap`], because no other code reaps them.
 #[derive(Debug, Default)]
 pub struct Processes {
-    children: BTreeMap<u32, Kind>,
+    children: BTreeMap<u32, ChildKind>,
     /// Workers that outlived their master process, each with a pidfd: the kernel may reuse their
     /// process numbers.
     orphans: Vec<Pid>,
 }
 
 impl Processes {
-    pub fn started(&mut self, pid: u32, kind: Kind) {
+    pub fn started(&mut self, pid: u32, kind: ChildKind) {
         self.children.insert(pid, kind);
     }
 
@@ -59,12 +61,15 @@ impl Processes {
                 continue;
             }
             match kind {
-                Kind::Server(_) => drop(process::kill_group(*pid)),
-                Kind::Master(_) => {
-                    let room = MOST_ORPHANS.saturating_sub(self.orphans.len());
+                ChildKind::Server(_) => drop(process::kill_group(*pid)),
+                ChildKind::Master(_) => {
+                    let room = MAX_ORPHANS.saturating_sub(self.orphans.len());
                     self.orphans.extend(process::members(*pid, room));
                 }
-                Kind::Opener | Kind::Probe { .. } | Kind::Event(_) => {}
+                ChildKind::Opener
+                | ChildKind::Acme
+                | ChildKind::Probe { .. }
+                | ChildKind::Request(_) => {}
             }
             let (pid, kind) = (*pid, *kind);
             all.extend(fork::reap(pid).map(|wait_status| Ended {
@@ -79,14 +84,15 @@ impl Processes {
         all
     }
 
-    pub fn count(&self, kind: Kind) -> usize {
+    pub fn count(&self, kind: ChildKind) -> usize {
         let of_kind = self.children.values().filter(|other| **other == kind);
         of_kind.count()
     }
 
     /// The number of a pool's probes that run.
     pub fn probes(&self, pool: u16) -> usize {
-        let is_one = |kind: &&Kind| matches!(kind, Kind::Probe { pool: of, .. } if *of == pool);
+        let is_one =
+            |kind: &&ChildKind| matches!(kind, ChildKind::Probe { pool: of, .. } if *of == pool);
         self.children.values().filter(is_one).count()
     }
 
@@ -148,9 +154,11 @@ impl Processes {
         for (pid, kind) in &self.children {
             let _ = match kind {
                 // The server terminates its own children.
-                Kind::Server(_) => process::terminate(*pid),
-                Kind::Event(_) | Kind::Probe { .. } => process::kill_group(*pid),
-                Kind::Master(_) | Kind::Opener => Ok(()),
+                ChildKind::Server(_) => process::terminate(*pid),
+                ChildKind::Request(_) | ChildKind::Probe { .. } | ChildKind::Acme => {
+                    process::kill_group(*pid)
+                }
+                ChildKind::Master(_) | ChildKind::Opener => Ok(()),
             };
         }
     }
@@ -221,7 +229,7 @@ mod tests {
         let below: u32 = line.trim().parse().unwrap();
         let mut foreign = Command::new("sleep").arg("60").spawn().unwrap();
         let mut processes = Processes::default();
-        processes.started(child.id(), Kind::Master(0));
+        processes.started(child.id(), ChildKind::Master(0));
         let pidfd = |pid| process::pidfd(pid).unwrap();
         let own = std::fs::File::open("/dev/null").unwrap();
         for wrong in [pidfd(foreign.id()), Some(own.into())] {
@@ -261,7 +269,7 @@ mod tests {
     fn exited_child_keeps_its_process_id_until_reaped() {
         let mut child = Command::new("true").process_group(0).spawn().unwrap();
         let mut processes = Processes::default();
-        processes.started(child.id(), Kind::Server(0));
+        processes.started(child.id(), ChildKind::Server(0));
         until(|| fork::has_ended(child.id()));
         assert!(
             processes

@@ -13,9 +13,10 @@ use surus_sys::privileges;
 use surus_sys::process;
 use surus_sys::seqpacket::Seqpacket;
 use surus_sys::signals::{self, SignalAction, Signals};
+use surus_sys::socket;
 use tracing::{debug, error, warn};
 
-use super::message::{MOST_BYTES, Reply, Request};
+use super::message::{KeeperReply, KeeperRequest, MAX_BYTES};
 use super::processes::Ended;
 use super::running::Running;
 use super::services::Services;
@@ -43,7 +44,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 const SIGKILL: i32 = 9;
 
 /// What a front end's process receives from the keeper.
-pub struct Front {
+pub struct ForkedFrontEnd {
     /// Connected to the keeper.
     pub socket: OwnedFd,
     pub place: ServedDirectories,
@@ -54,9 +55,9 @@ pub struct Front {
 }
 
 /// The process in which [`Keeper::run`] returns.
-pub enum Outcome {
+pub enum KeeperOutcome {
     /// The front end, which has the keeper's rights until it drops them.
-    Front(Front),
+    FrontEnd(ForkedFrontEnd),
     /// The keeper, with its exit status.
     Ended(u8),
 }
@@ -70,8 +71,10 @@ pub struct Keeper<D: PrivilegedOperations> {
 }
 
 impl<D: PrivilegedOperations> Keeper<D> {
-    /// Takes over signal handling. The process must be single-threaded and remain so.
+    /// Takes over signal handling, and leaves what a terminal's user types. The process must be
+    /// single-threaded and remain so.
     pub fn new(duties: D) -> anyhow::Result<Keeper<D>> {
+        fork::leave_input().context("cannot open /dev/null")?;
         Ok(Keeper {
             services: Services::new(duties),
             signals: Signals::take().context("cannot receive signals")?,
@@ -81,16 +84,19 @@ impl<D: PrivilegedOperations> Keeper<D> {
     }
 
     /// Keeps a front end running until a shutdown is requested, or the first one fails to start.
-    pub fn run(mut self) -> anyhow::Result<Outcome> {
+    pub fn run(mut self) -> anyhow::Result<KeeperOutcome> {
         let mut pause = PAUSES.0;
         loop {
             match self.start() {
                 Err(error) if self.services.has_served => {
-                    error!("cannot start another front end: {error:#}");
+                    error!(
+                        error = format!("{error:#}"),
+                        "cannot start another front end"
+                    );
                 }
                 Err(error) => return Err(error),
                 Ok(Started::Child(place, socket, keeper)) => {
-                    return Ok(Outcome::Front(Front {
+                    return Ok(KeeperOutcome::FrontEnd(ForkedFrontEnd {
                         socket,
                         place,
                         keeper,
@@ -102,11 +108,11 @@ impl<D: PrivilegedOperations> Keeper<D> {
                     let began = Instant::now();
                     let status = self.keep(pid, socket);
                     if let Some(code) = self.over(status) {
-                        return Ok(Outcome::Ended(code));
+                        return Ok(KeeperOutcome::Ended(code));
                     }
                     error!(
                         pid,
-                        how = process::describe_exit(status.into_raw()),
+                        exit = process::describe_exit(status.into_raw()),
                         "the front end has died; another one is started"
                     );
                     if began.elapsed() > SETTLED {
@@ -120,7 +126,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
                 signals::wait(&[self.signals.as_fd()], None, Some(left));
                 self.handle_signals(None);
                 if self.end.is_some() {
-                    return Ok(Outcome::Ended(0));
+                    return Ok(KeeperOutcome::Ended(0));
                 }
             }
         }
@@ -226,7 +232,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
                     signal(pid, process::hang_up);
                 }
                 SignalAction::Reopen => match (self.logs.reopen(), &mut front) {
-                    (Ok(fds), Some(front)) => front.send(&Reply::Reopen, fds.into()),
+                    (Ok(fds), Some(front)) => front.send(&KeeperReply::Reopen, fds.into()),
                     (Ok(_), None) => {}
                     (Err(error), _) => warn!(%error, "cannot reopen the logs"),
                 },
@@ -242,7 +248,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
             } = ended;
             self.services.note(ended);
             if let Some(front) = &mut front {
-                front.send(&Reply::Exited { pid, wait_status }, Vec::new());
+                front.send(&KeeperReply::Exited { pid, wait_status }, Vec::new());
             }
         }
         pid.and_then(fork::reap)
@@ -250,7 +256,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
 
     /// Serves the front end's pending requests.
     fn serve_requests(&mut self, front: &mut Running) {
-        let mut buffer = [0; MOST_BYTES + 1];
+        let mut buffer = [0; MAX_BYTES + 1];
         // Bounded, so that the front end cannot delay signals.
         for _ in 0..64 {
             if !front.is_read() {
@@ -272,28 +278,40 @@ impl<D: PrivilegedOperations> Keeper<D> {
                 front.is_closed = true;
                 return;
             }
-            let request = Request::decode(&buffer[..received.len]);
-            let done = match (request, received.is_whole) {
-                (Ok(request), true) => self.services.serve(front, request, received.fds),
+            for fd in &received.fds {
+                // Closing a socket must not block.
+                socket::set_linger(fd, None);
+            }
+            let done = match KeeperRequest::decode(&buffer[..received.len]) {
                 // Descriptors are missing, for example because this process has reached its limit.
-                (Ok(request), false) => {
-                    let lost = || anyhow::anyhow!("descriptors of a message are lost");
-                    let id = request.id().inspect(|id| front.answer(*id, Err(lost())));
-                    id.map(drop).ok_or_else(lost)
+                Ok(request) if !received.is_whole => {
+                    refuse(front, &request, "descriptors of a message are lost")
                 }
-                (Err(error), _) => Err(error.into()),
+                Ok(request) if !received.fds.is_empty() && !request.carries_descriptors() => {
+                    refuse(front, &request, "a message with descriptors that has none")
+                }
+                Ok(request) => self.services.serve(front, request, received.fds),
+                Err(error) => Err(error.into()),
             };
             if let Err(error) = done {
-                static SAID: RateLimit = RateLimit::new();
-                if SAID.is_time(Instant::now()) {
+                static REPORTED: RateLimit = RateLimit::new();
+                if REPORTED.is_time(Instant::now()) {
                     warn!(
                         front = front.pid,
-                        "rejected a request of the front end: {error:#}"
+                        error = format!("{error:#}"),
+                        "rejected a request of the front end"
                     );
                 }
             }
         }
     }
+}
+
+/// Answers a request with an error, or returns that, if the request has no reply.
+fn refuse(front: &mut Running, request: &KeeperRequest, why: &'static str) -> anyhow::Result<()> {
+    let error = || anyhow::anyhow!(why);
+    let id = request.id().inspect(|id| front.answer(*id, Err(error())));
+    id.map(drop).ok_or_else(error)
 }
 
 /// Signals the front end, if one runs.

@@ -5,13 +5,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use surus_sys::seqpacket::{MOST_DESCRIPTORS, Seqpacket};
+use surus_sys::seqpacket::{MAX_DESCRIPTORS, Seqpacket};
 
-use super::message::Reply;
+use super::message::KeeperReply;
 
 /// How many replies may be queued for the front end. At this limit the keeper stops reading from
 /// it.
-const MOST_WAITING: usize = 256;
+const MAX_WAITING: usize = 256;
 
 /// The running front end.
 pub(super) struct Running {
@@ -36,7 +36,7 @@ impl Running {
 
     /// Whether the keeper reads from the front end.
     pub fn is_read(&self) -> bool {
-        !self.is_closed && self.waiting.len() < MOST_WAITING
+        !self.is_closed && self.waiting.len() < MAX_WAITING
     }
 
     /// Whether replies are queued.
@@ -45,24 +45,24 @@ impl Running {
     }
 
     /// Queues a reply, or the error.
-    pub fn answer(&mut self, id: u32, done: anyhow::Result<(Reply, Vec<OwnedFd>)>) {
+    pub fn answer(&mut self, id: u32, done: anyhow::Result<(KeeperReply, Vec<OwnedFd>)>) {
         let (reply, mut fds) = done.unwrap_or_else(|error| {
             let why = format!("{error:#}");
-            (Reply::Failed { id, why }, Vec::new())
+            (KeeperReply::Failed { id, why }, Vec::new())
         });
         // More descriptors than one message can carry are sent in several messages.
-        if let Reply::Done { number, .. } = reply {
-            while fds.len() > MOST_DESCRIPTORS {
-                let rest = fds.split_off(MOST_DESCRIPTORS);
+        if let KeeperReply::Done { number, .. } = reply {
+            while fds.len() > MAX_DESCRIPTORS {
+                let rest = fds.split_off(MAX_DESCRIPTORS);
                 let text = "more".into();
-                self.send(&Reply::Done { id, number, text }, fds);
+                self.send(&KeeperReply::Done { id, number, text }, fds);
                 fds = rest;
             }
         }
         self.send(&reply, fds);
     }
 
-    pub fn send(&mut self, reply: &Reply, fds: Vec<OwnedFd>) {
+    pub fn send(&mut self, reply: &KeeperReply, fds: Vec<OwnedFd>) {
         self.waiting.push_back((reply.encode(), fds));
         self.flush();
     }

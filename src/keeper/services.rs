@@ -9,8 +9,8 @@ use anyhow::{Context, bail, ensure};
 use surus_sys::process;
 use tracing::{debug, warn};
 
-use super::message::{Reply, Request};
-use super::processes::{Ended, Kind, Processes};
+use super::message::{KeeperReply, KeeperRequest};
+use super::processes::{ChildKind, Ended, Processes};
 use super::running::Running;
 use super::{Directories, PrivilegedOperations, ServedDirectories};
 use crate::launcher::Role;
@@ -19,11 +19,11 @@ use crate::launcher::Role;
 /// drain. The oldest is killed for another one.
 const MAX_MASTERS: usize = 16;
 /// The limit of directories for installed PHPs, per pool.
-const MOST_HOMES: usize = 16;
+const MAX_HOMES: usize = 16;
 /// The limit of openers: one for each version of the directories that is still in use.
-const MOST_OPENERS: usize = 16;
+const MAX_OPENERS: usize = 16;
 /// The limit of running processes that report about PHP, per pool: boots need one at a time.
-const MOST_PROBES: usize = 4;
+const MAX_PROBES: usize = 4;
 
 /// The operations for the running front end, and the resources that it holds.
 pub(super) struct Services<D: PrivilegedOperations> {
@@ -35,6 +35,8 @@ pub(super) struct Services<D: PrivilegedOperations> {
     next_home: u32,
     places: BTreeMap<u32, Opened<D::Trees>>,
     next_place: u32,
+    /// The process that gets a certificate, and its job.
+    job: Option<(u32, D::Job)>,
     /// Whether a front end has ever become ready.
     pub has_served: bool,
 }
@@ -56,6 +58,7 @@ impl<D: PrivilegedOperations> Services<D> {
             next_home: 1,
             places: BTreeMap::new(),
             next_place: 1,
+            job: None,
             has_served: false,
         }
     }
@@ -84,7 +87,7 @@ impl<D: PrivilegedOperations> Services<D> {
             wait_status,
         } = ended;
         match kind {
-            Kind::Opener => {
+            ChildKind::Opener => {
                 let of = |opened: &Opened<D::Trees>| opened.opener == Some(pid);
                 match wait_status {
                     // The front end has closed its end, so it no longer serves from these
@@ -93,21 +96,29 @@ impl<D: PrivilegedOperations> Services<D> {
                     _ => {
                         if let Some(opened) = self.places.values_mut().find(|opened| of(opened)) {
                             opened.opener = None;
-                            let how = process::describe_exit(wait_status);
-                            warn!(pid, how, "the opener has exited");
+                            let exit = process::describe_exit(wait_status);
+                            warn!(pid, exit, "the opener has exited");
                         }
                     }
                 }
             }
-            Kind::Probe { home, .. } if wait_status == 0 => {
+            ChildKind::Probe { home, .. } if wait_status == 0 => {
                 if let Some((_, home)) = self.homes.get_mut(&home)
-                    && let Err(error) = self.duties.probed(home)
+                    && let Err(error) = self.duties.keep_probe_output(home)
                 {
-                    warn!("cannot read which functions PHP's settings disable: {error:#}");
+                    warn!(
+                        error = format!("{error:#}"),
+                        "cannot read which functions PHP's settings disable"
+                    );
                 }
             }
-            Kind::Master(_) => self.masters.retain(|(_, master)| *master != pid),
-            Kind::Probe { .. } | Kind::Event(_) | Kind::Server(_) => {}
+            ChildKind::Acme => {
+                if let Some((_, job)) = self.job.take_if(|(process, _)| *process == pid) {
+                    self.duties.acquired(&job, wait_status);
+                }
+            }
+            ChildKind::Master(_) => self.masters.retain(|(_, master)| *master != pid),
+            ChildKind::Probe { .. } | ChildKind::Request(_) | ChildKind::Server(_) => {}
         }
     }
 
@@ -115,31 +126,31 @@ impl<D: PrivilegedOperations> Services<D> {
     pub fn serve(
         &mut self,
         front: &mut Running,
-        request: Request,
+        request: KeeperRequest,
         mut fds: Vec<OwnedFd>,
     ) -> anyhow::Result<()> {
-        let done = |id, number, text, fds| Ok((Reply::Done { id, number, text }, fds));
-        let started = |id, pid| (Reply::Started { id, pid }, Vec::new());
+        let done = |id, number, text, fds| Ok((KeeperReply::Done { id, number, text }, fds));
+        let started = |id, pid| (KeeperReply::Started { id, pid }, Vec::new());
         match request {
-            Request::Master { id, pool } => {
+            KeeperRequest::Master { id, pool } => {
                 let pid = self.master(pool, fds);
                 front.answer(id, pid.map(|pid| started(id, pid)));
             }
-            Request::Home { id, pool } => {
+            KeeperRequest::Home { id, pool } => {
                 let home = self.home(pool).and_then(|(number, path)| {
                     done(id, number, path.display().to_string(), Vec::new())
                 });
                 front.answer(id, home);
             }
-            Request::CloseHome { home } => {
+            KeeperRequest::CloseHome { home } => {
                 let home = self.homes.remove(&home);
                 home.context("unknown directory")?;
             }
-            Request::Php { id, home, role } => {
+            KeeperRequest::Php { id, home, role } => {
                 let pid = self.php(home, role, fds);
                 front.answer(id, pid.map(|pid| started(id, pid)));
             }
-            Request::Signal { pid, which } => {
+            KeeperRequest::Signal { pid, which } => {
                 ensure!(fds.len() <= 1, "a signal with {} descriptors", fds.len());
                 match self.processes.signal(pid, fds.pop(), which) {
                     // The process may have exited a moment ago.
@@ -154,12 +165,12 @@ impl<D: PrivilegedOperations> Services<D> {
                     Ok(()) => {}
                 }
             }
-            Request::Connect { id, pool } => {
+            KeeperRequest::Connect { id, pool } => {
                 let connected = self.known(pool).and_then(|()| self.duties.connect(pool));
                 let connected = connected.and_then(|fd| done(id, 0, String::new(), vec![fd]));
                 front.answer(id, connected);
             }
-            Request::Place { id } => {
+            KeeperRequest::Place { id } => {
                 let place = self.place().and_then(|place| {
                     let mut fds = vec![process::memory_file(&place.text)?];
                     fds.extend(place.fds);
@@ -167,19 +178,36 @@ impl<D: PrivilegedOperations> Services<D> {
                 });
                 front.answer(id, place);
             }
-            Request::Certificates { id } => {
-                let read = self.duties.certificates().and_then(|text| {
-                    // A descriptor, because the text is longer than a message.
-                    done(id, 0, String::new(), vec![process::memory_file(&text)?])
-                });
+            KeeperRequest::Certificates { id } => {
+                let read = self.duties.certificates();
+                let read = read.and_then(|file| done(id, 0, String::new(), vec![file]));
                 front.answer(id, read);
             }
-            Request::Opener { id, place } => {
+            KeeperRequest::Acme {
+                id,
+                domain,
+                is_asked,
+            } => {
+                let pid = self.acme(domain, is_asked, fds);
+                front.answer(id, pid.map(|pid| started(id, pid)));
+            }
+            KeeperRequest::Pages {
+                id,
+                pool,
+                keep,
+                text,
+            } => {
+                let set = self.known(pool);
+                let set = set.and_then(|()| self.duties.pages(pool, keep, &text));
+                let set = set.and_then(|()| done(id, 0, String::new(), Vec::new()));
+                front.answer(id, set);
+            }
+            KeeperRequest::Opener { id, place } => {
                 let socket = self.opener(place);
                 let socket = socket.and_then(|fd| done(id, place, String::new(), vec![fd]));
                 front.answer(id, socket);
             }
-            Request::Ready => {
+            KeeperRequest::Ready => {
                 debug!(front = front.pid, "the front end is ready");
                 self.has_served = true;
             }
@@ -190,7 +218,7 @@ impl<D: PrivilegedOperations> Services<D> {
     /// Opens the served directories and starts their opener.
     pub fn place(&mut self) -> anyhow::Result<ServedDirectories> {
         // A killed opener does not report that its directories are unused.
-        if self.places.len() >= MOST_OPENERS {
+        if self.places.len() >= MAX_OPENERS {
             self.places.retain(|_, opened| opened.opener.is_some());
         }
         let Directories { text, fds, trees } = self.duties.place()?;
@@ -220,12 +248,27 @@ impl<D: PrivilegedOperations> Services<D> {
 
     fn start_opener(&mut self, trees: &D::Trees) -> anyhow::Result<(u32, OwnedFd)> {
         ensure!(
-            self.processes.count(Kind::Opener) < MOST_OPENERS,
-            "{MOST_OPENERS} versions of the directories are in use already"
+            self.processes.count(ChildKind::Opener) < MAX_OPENERS,
+            "{MAX_OPENERS} versions of the directories are in use already"
         );
         let (pid, socket) = self.duties.opener(trees)?;
-        self.processes.started(pid, Kind::Opener);
+        self.processes.started(pid, ChildKind::Opener);
         Ok((pid, socket))
+    }
+
+    fn acme(&mut self, domain: u16, is_asked: bool, mut fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
+        ensure!(
+            self.job.is_none(),
+            "a process that gets a certificate runs already"
+        );
+        let socket = fds.pop().filter(|socket| {
+            fds.is_empty() && process::kind(socket) == process::DescriptorKind::Seqpacket
+        });
+        let socket = socket.context("no socket for the process that gets a certificate")?;
+        let (pid, job) = self.duties.acme(domain, is_asked, socket)?;
+        self.processes.started(pid, ChildKind::Acme);
+        self.job = Some((pid, job));
+        Ok(pid)
     }
 
     fn known(&self, pool: u16) -> anyhow::Result<()> {
@@ -237,7 +280,7 @@ impl<D: PrivilegedOperations> Services<D> {
 
     fn master(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
         self.known(pool)?;
-        let kind = Kind::Master(pool);
+        let kind = ChildKind::Master(pool);
         // Killed ones may take a while to exit.
         ensure!(
             self.processes.count(kind) < 2 * MAX_MASTERS,
@@ -271,8 +314,8 @@ impl<D: PrivilegedOperations> Services<D> {
         self.known(pool)?;
         let of_pool = self.homes.values().filter(|(other, _)| *other == pool);
         ensure!(
-            of_pool.count() < MOST_HOMES,
-            "{MOST_HOMES} directories of this pool are there already"
+            of_pool.count() < MAX_HOMES,
+            "{MAX_HOMES} directories of this pool are there already"
         );
         let (path, home) = self.duties.home(pool)?;
         let number = self.next_home;
@@ -284,10 +327,10 @@ impl<D: PrivilegedOperations> Services<D> {
     fn php(&mut self, number: u32, role: Role, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
         let home = self.homes.get_mut(&number);
         let (pool, home) = home.context("unknown directory")?;
-        let kinds = [Kind::Event(*pool), Kind::Server(*pool)];
+        let kinds = [ChildKind::Request(*pool), ChildKind::Server(*pool)];
         let running: usize = kinds.iter().map(|kind| self.processes.count(*kind)).sum();
         ensure!(
-            running < self.duties.most(*pool),
+            running < self.duties.max_processes(*pool),
             "this pool already runs as many PHP processes as allowed"
         );
         let kind = match role {
@@ -295,10 +338,10 @@ impl<D: PrivilegedOperations> Services<D> {
             Role::Server => kinds[1],
             Role::Probe => {
                 ensure!(
-                    self.processes.probes(*pool) < MOST_PROBES,
-                    "{MOST_PROBES} processes report about this pool's PHP already"
+                    self.processes.probes(*pool) < MAX_PROBES,
+                    "{MAX_PROBES} processes report about this pool's PHP already"
                 );
-                Kind::Probe {
+                ChildKind::Probe {
                     pool: *pool,
                     home: number,
                 }
@@ -326,6 +369,7 @@ mod tests {
     impl PrivilegedOperations for Sleepers {
         type PhpStarter = ();
         type Trees = ();
+        type Job = ();
 
         fn grace(&self) -> Duration {
             Duration::ZERO
@@ -339,7 +383,7 @@ mod tests {
         fn pools(&self) -> u16 {
             2
         }
-        fn most(&self, _: u16) -> usize {
+        fn max_processes(&self, _: u16) -> usize {
             0
         }
         fn master(&mut self, _: u16, _: Vec<OwnedFd>) -> anyhow::Result<u32> {
@@ -352,10 +396,17 @@ mod tests {
         fn php(&mut self, _: u16, (): &mut (), _: Role, _: Vec<OwnedFd>) -> anyhow::Result<u32> {
             bail!("none")
         }
-        fn probed(&mut self, (): &mut ()) -> anyhow::Result<()> {
+        fn keep_probe_output(&mut self, (): &mut ()) -> anyhow::Result<()> {
             bail!("none")
         }
-        fn certificates(&mut self) -> anyhow::Result<Vec<u8>> {
+        fn certificates(&mut self) -> anyhow::Result<OwnedFd> {
+            bail!("none")
+        }
+        fn acme(&mut self, _: u16, _: bool, _: OwnedFd) -> anyhow::Result<(u32, ())> {
+            bail!("none")
+        }
+        fn acquired(&mut self, (): &(), _: i32) {}
+        fn pages(&mut self, _: u16, _: bool, _: &str) -> anyhow::Result<()> {
             bail!("none")
         }
         fn connect(&mut self, _: u16) -> anyhow::Result<OwnedFd> {

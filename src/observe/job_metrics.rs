@@ -11,6 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use super::bounded::bounded;
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Queue {
     queue: String,
@@ -42,7 +44,7 @@ struct QueueOperation {
 }
 
 /// Every class of a job has some twenty time series, and an application may make up names.
-const MOST_CLASSES: usize = 100;
+const MAX_CLASSES: usize = 100;
 const OTHER: &str = "other";
 
 pub struct JobMetrics {
@@ -112,10 +114,10 @@ impl JobMetrics {
     pub fn ended(&self, queue: &str, class: &str, outcome: &'static str, took: Duration) {
         let mut label = JobClass {
             queue: queue.to_string(),
-            class: class.to_string(),
+            class: bounded(class).into_owned(),
         };
         let mut known = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() < MOST_CLASSES {
+        if known.len() < MAX_CLASSES {
             known.insert(label.clone());
         } else if !known.contains(&label) {
             label.class = OTHER.into();
@@ -213,7 +215,15 @@ mod tests {
     }
 
     #[test]
-    fn depth_of_a_broker_that_does_not_answer_is_not_told() {
+    fn class_of_any_length_is_a_short_label() {
+        let metrics = JobMetrics::default();
+        let class = "Long".repeat(1 << 18);
+        metrics.ended("default", &class, "done", Duration::ZERO);
+        assert!(text(&metrics).len() < 16 << 10);
+    }
+
+    #[test]
+    fn depth_of_an_unreachable_broker_is_left_out() {
         let metrics = JobMetrics::default();
         metrics.set_depth("default", Some([1, 0, 0]), Some(7));
         assert!(text(&metrics).contains("surus_queue_oldest_job_seconds{queue=\"default\"} 7"));

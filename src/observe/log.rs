@@ -25,6 +25,7 @@ use super::log_context::Names;
 use super::log_format::Format;
 use super::log_writer::Writer;
 use super::message;
+use super::printable::printable;
 use crate::budget;
 use crate::units::{self, Size};
 
@@ -140,11 +141,13 @@ fn plain(settings: &Settings, to: BoxMakeWriter, filter: EnvFilter) -> Dispatch 
     }
 }
 
-/// Indents continuation lines, so that no message can imitate a log line. Escapes control
-/// characters, with which a client could control the reader's terminal.
+/// Indents continuation lines of messages, and escapes those of other fields, so that neither can
+/// imitate a log line. Escapes control characters, with which a client could control the reader's
+/// terminal.
 fn field(to: &mut format::Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
-    if field.name() != "message" {
-        return write!(to, "{field}={value:?}");
+    let is_message = field.name() == "message";
+    if !is_message {
+        write!(to, "{field}=")?;
     }
     let message = format!("{value:?}");
     for piece in message.split_inclusive(char::is_control) {
@@ -152,9 +155,9 @@ fn field(to: &mut format::Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> 
         to.write_str(text)?;
         for control in piece[text.len()..].chars() {
             match control {
-                '\t' => to.write_char(control)?,
-                '\n' => to.write_str("\n    ")?,
-                '\r' => {}
+                '\t' if is_message => to.write_char(control)?,
+                '\n' if is_message => to.write_str("\n    ")?,
+                '\r' if is_message => {}
                 _ => write!(to, "{}", control.escape_default())?,
             }
         }
@@ -199,7 +202,7 @@ fn write_by_thread(direct: Dispatch) -> anyhow::Result<()> {
         |mut line, text| text.append(&mut line),
         move |lost| {
             with_default(&direct, || {
-                error!("{lost} lines lost: stderr was not read");
+                error!(lost, "log lines lost: stderr was not read");
             });
         },
     )
@@ -240,13 +243,13 @@ pub async fn written() {
 
 /// Writes to stderr before the log is started. Unlike `eprint!`, it does not panic if stderr is
 /// closed.
-pub fn tell(text: impl fmt::Display) {
+pub fn print(text: impl fmt::Display) {
     let _ = write!(io::stderr(), "{text}");
 }
 
 /// Ends the log, with the failure as its last line.
 pub fn end(failure: Option<&anyhow::Error>) {
-    let failure = failure.map(|failure| format!("surus: {failure:#}\n"));
+    let failure = failure.map(|failure| printable(&format!("surus: {failure:#}\n")).into_owned());
     match LOG.get() {
         Some(log) => {
             if let Some(line) = failure {
@@ -255,7 +258,7 @@ pub fn end(failure: Option<&anyhow::Error>) {
             }
             log.wait_until_written(LAST);
         }
-        None => tell(failure.unwrap_or_default()),
+        None => print(failure.unwrap_or_default()),
     }
 }
 
@@ -285,12 +288,15 @@ mod tests {
             .fmt_fields(debug_fn(field).delimited(" "))
             .finish();
         let message = "one\r\n2026-11-22T08:00:00Z  INFO paid\t\x1b[2J\u{9b}2J \0\x07ü";
-        with_default(&log.into(), || error!(pid = 7, user = "a\nb", "{message}"));
+        with_default(
+            &log.into(),
+            || error!(pid = 7, user = "a\nb", error = %"c\n\td", "{message}"),
+        );
         let written = String::from_utf8(TO.lock().unwrap().clone()).unwrap();
         assert_eq!(
             written,
             "ERROR one\n    2026-11-22T08:00:00Z  INFO paid\t\\u{1b}[2J\\u{9b}2J \\u{0}\\u{7}ü \
-             pid=7 user=\"a\\nb\"\n"
+             pid=7 user=\"a\\nb\" error=c\\n\\td\n"
         );
     }
 

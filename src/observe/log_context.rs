@@ -39,7 +39,7 @@ impl Names {
     }
 
     /// The name of an event and of its record. Without an id, the only name if there is just one.
-    fn of(&self, event: Option<u64>) -> Option<(Arc<str>, Option<String>)> {
+    fn find(&self, event: Option<u64>) -> Option<(Arc<str>, Option<String>)> {
         let names = self.lock();
         let mut names = names.iter();
         match event {
@@ -114,7 +114,7 @@ where
         let level = metadata.level().as_str();
         let mut name = log_line.name.take();
         if name.is_none()
-            && let Some((found, record)) = self.names.of(log_line.event)
+            && let Some((found, record)) = self.names.find(log_line.event)
         {
             name = Some(found);
             if let Some(record) = record {
@@ -187,8 +187,7 @@ impl LogLine {
 impl Visit for LogLine {
     fn record_u64(&mut self, field: &Field, value: u64) {
         match field.name() {
-            // Engines log `request_id`, fronts/lambda logs `event`: the same number.
-            "event" | "request_id" => self.event = Some(value),
+            "request_id" => self.event = Some(value),
             _ => self.put(field, value.into()),
         }
     }
@@ -261,7 +260,7 @@ mod tests {
         let _named = names.name(7, "a-1");
         let _other = names.name(8, "a-2");
         let line = written(Format::Text, &names, || {
-            info!(target: "php", event = 7u64, pid = 3, "one\n#0 two");
+            info!(target: "php", request_id = 7u64, pid = 3, "one\n#0 two");
         });
         let mut parts = line.splitn(2, '\t');
         let timestamp = parts.next().unwrap();
@@ -279,16 +278,20 @@ mod tests {
         let json = |log: fn()| -> Value {
             serde_json::from_str(&written(Format::Json, &names, log)).unwrap()
         };
-        let line = json(|| error!(event = 7u64, status = 500, "no\nanswer"));
+        let line = json(|| error!(request_id = 7u64, status = 500, "no\nanswer"));
         assert_eq!(line["level"], "ERROR");
         assert_eq!(line["message"], "no\nanswer");
         assert_eq!(line["requestId"], "a-1");
         assert_eq!(line["status"], 500);
         assert!(line["timestamp"].is_string());
         assert_eq!(json(|| info!("x"))["requestId"], "a-1", "the only one");
-        assert!(json(|| info!(event = 7u64, "x")).get("record").is_none());
+        assert!(
+            json(|| info!(request_id = 7u64, "x"))
+                .get("record")
+                .is_none()
+        );
         named.record(8, "m-1");
-        let line = json(|| info!(event = 8u64, "x"));
+        let line = json(|| info!(request_id = 8u64, "x"));
         assert_eq!(line["requestId"], "a-1");
         assert_eq!(line["record"], "m-1");
         assert_eq!(
@@ -308,7 +311,7 @@ mod tests {
     fn json_written_by_php_stays_one_object() {
         let line = written(Format::Json, &Names::default(), || {
             let text = r#"{"message":"hi","level":"DEBUG","context":{"a":1}}"#;
-            info!(target: "php", event = 1u64, "{text}");
+            info!(target: "php", request_id = 1u64, "{text}");
         });
         let line: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(line["message"], "hi");

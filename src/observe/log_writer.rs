@@ -163,21 +163,21 @@ mod tests {
 
     use super::*;
 
-    const MOST: usize = 16 << 20;
+    const MAX: usize = 16 << 20;
 
     /// A stream that accepts nothing while the test holds it.
     #[derive(Clone, Default)]
     struct Stream(Arc<Mutex<Vec<u8>>>);
 
     impl Stream {
-        fn hold(&self) -> MutexGuard<'_, Vec<u8>> {
+        fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
             self.0.lock().unwrap()
         }
     }
 
     impl Write for Stream {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.hold().extend_from_slice(bytes);
+            self.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -190,7 +190,7 @@ mod tests {
         let mut direct = stream.clone();
         Writer::start(
             "test",
-            Box::leak(Box::new(Budget::new("test", MOST as u64))),
+            Box::leak(Box::new(Budget::new("test", MAX as u64))),
             stream.clone(),
             |line: String, text| text.extend_from_slice(line.as_bytes()),
             move |lost| writeln!(direct, "{lost} lost").unwrap(),
@@ -214,15 +214,15 @@ mod tests {
             send(&writer, line);
         }
         writer.wait_until_written(Duration::from_secs(60));
-        assert_eq!(String::from_utf8_lossy(&stream.hold()), expected);
+        assert_eq!(String::from_utf8_lossy(&stream.lock()), expected);
     }
 
     #[test]
     fn blocked_stream_drops_lines_and_reports_their_number() {
         let stream = Stream::default();
         let writer = start(&stream);
-        let large = "x".repeat(MOST / 4 - 1) + "\n";
-        let held = stream.hold();
+        let large = "x".repeat(MAX / 4 - 1) + "\n";
+        let held = stream.lock();
         for _ in 0..7 {
             send(&writer, large.clone());
         }
@@ -230,7 +230,7 @@ mod tests {
         writer.wait_until_written(Duration::from_secs(60));
         send(&writer, "again\n".into());
         writer.wait_until_written(Duration::from_secs(60));
-        let text = String::from_utf8_lossy(&stream.hold()).into_owned();
+        let text = String::from_utf8_lossy(&stream.lock()).into_owned();
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 6, "four, the notice, one more");
         assert!(lines[..4].iter().all(|line| line.starts_with('x')));
@@ -241,13 +241,13 @@ mod tests {
     fn lost_lines_are_reported_where_they_are_missing() {
         let stream = Stream::default();
         let writer = start(&stream);
-        let held = stream.hold();
-        send(&writer, "x".repeat(MOST - 8) + "\n");
+        let held = stream.lock();
+        send(&writer, "x".repeat(MAX - 8) + "\n");
         send(&writer, "too long\n".into());
         send(&writer, "short\n".into());
         drop(held);
         writer.wait_until_written(Duration::from_secs(60));
-        let text = String::from_utf8_lossy(&stream.hold()).into_owned();
+        let text = String::from_utf8_lossy(&stream.lock()).into_owned();
         let lines: Vec<_> = text.lines().skip(1).collect();
         assert_eq!(lines, ["1 lost", "short"]);
     }
@@ -256,8 +256,8 @@ mod tests {
     fn empty_queue_accepts_a_line_of_any_length() {
         let stream = Stream::default();
         let writer = start(&stream);
-        send(&writer, "x".repeat(2 * MOST));
+        send(&writer, "x".repeat(2 * MAX));
         writer.wait_until_written(Duration::from_secs(60));
-        assert_eq!(stream.hold().len(), 2 * MOST);
+        assert_eq!(stream.lock().len(), 2 * MAX);
     }
 }

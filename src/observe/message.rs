@@ -27,7 +27,7 @@ pub struct Message {
 }
 
 impl Message {
-    pub fn of(text: &[u8]) -> Message {
+    pub fn new(text: &[u8]) -> Message {
         let mut message = Message::default();
         message.add(text);
         message
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn cut_message_ends_with_a_whole_character() {
         let text = "ä".repeat(DEFAULT_MAX);
-        let message = Message::of(&[b"x", text.as_bytes()].concat()).into_text();
+        let message = Message::new(&[b"x", text.as_bytes()].concat()).into_text();
         assert!(
             message.contains("ää [cut: "),
             "{}",
@@ -106,6 +106,6 @@ mod tests {
 
     #[test]
     fn trailing_line_breaks_are_removed() {
-        assert_eq!(Message::of(b"one\ntwo\r\n").into_text(), "one\ntwo");
+        assert_eq!(Message::new(b"one\ntwo\r\n").into_text(), "one\ntwo");
     }
 }

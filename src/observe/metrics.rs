@@ -13,12 +13,15 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use super::job_metrics::JobMetrics;
+use super::latencies::Latencies;
 use super::message;
-use super::status::{EngineStatus, WorkerState};
+use super::scaling_metrics::ScalingMetrics;
+use super::slowest::Slowest;
+use super::status::{CertificateStatus, EngineStatus, ExitCount, OutcomeCount, WorkerState};
 use crate::budget;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
+struct RequestOutcome {
     engine: &'static str,
     outcome: &'static str,
 }
@@ -62,6 +65,12 @@ struct Certificate {
     certificate: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AcmeAttempt {
+    domain: String,
+    result: &'static str,
+}
+
 /// A byte budget.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Buffer {
@@ -70,7 +79,7 @@ struct Buffer {
 
 /// The responses of one engine with one outcome.
 struct Answers {
-    label: Outcome,
+    label: RequestOutcome,
     requests: Counter,
     durations: Histogram,
 }
@@ -78,29 +87,39 @@ struct Answers {
 /// All metrics.
 pub struct Metrics {
     registry: Registry,
-    requests: Family<Outcome, Counter>,
+    requests: Family<RequestOutcome, Counter>,
     durations: Family<Engine, Histogram>,
     /// The members of both families that have been used. A family's own look-up hashes its labels,
     /// which takes longer.
     answers: RwLock<Vec<Answers>>,
     queue_durations: Family<Engine, Histogram>,
     worker_exits: Family<Reason, Counter>,
+    /// Its members that are not 0: a family cannot list its own.
+    exits: RwLock<Vec<(Reason, Counter)>>,
     opcache_blocked: Family<Reason, Counter>,
     repairs: Family<Reason, Counter>,
     workers: Family<Workers, Gauge>,
     queue_lengths: Family<Pool, Gauge>,
     unbooted: Family<Pool, Gauge>,
+    learned_pages: Family<Pool, Gauge>,
+    learned_pages_left_out: Family<Pool, Gauge>,
     pub connections: Gauge,
     pub connections_refused: Counter<u64, AtomicU64>,
     pub early_hints_dropped: Counter<u64, AtomicU64>,
     tls_handshakes: Family<Handshake, Counter>,
     tls_failures: Family<HandshakeFailure, Counter>,
     certificate_ends: Family<Certificate, Gauge>,
+    certificates: RwLock<Vec<CertificateStatus>>,
+    acme_attempts: Family<AcmeAttempt, Counter>,
     log_messages_cut: Counter<u64, AtomicU64>,
     buffered: Family<Buffer, Gauge>,
     buffer_limits: Family<Buffer, Gauge>,
     buffer_refusals: Family<Buffer, Counter<u64, AtomicU64>>,
     pub jobs: JobMetrics,
+    pub scaling: ScalingMetrics,
+    /// Not for Prometheus.
+    pub latencies: Latencies,
+    pub slowest: Slowest,
 }
 
 impl Default for Metrics {
@@ -114,22 +133,30 @@ impl Default for Metrics {
             answers: RwLock::default(),
             queue_durations: Family::new_with_constructor(histogram),
             worker_exits: Family::default(),
+            exits: RwLock::default(),
             opcache_blocked: Family::default(),
             repairs: Family::default(),
             workers: Family::default(),
             queue_lengths: Family::default(),
             unbooted: Family::default(),
+            learned_pages: Family::default(),
+            learned_pages_left_out: Family::default(),
             connections: Gauge::default(),
             connections_refused: Counter::default(),
             early_hints_dropped: Counter::default(),
             tls_handshakes: Family::default(),
             tls_failures: Family::default(),
             certificate_ends: Family::default(),
+            certificates: RwLock::default(),
+            acme_attempts: Family::default(),
             log_messages_cut: Counter::default(),
             buffered: Family::default(),
             buffer_limits: Family::default(),
             buffer_refusals: Family::default(),
             jobs: JobMetrics::default(),
+            scaling: ScalingMetrics::default(),
+            latencies: Latencies::default(),
+            slowest: Slowest::default(),
         };
         let registry = &mut metrics.registry;
         registry.register(
@@ -180,6 +207,16 @@ impl Default for Metrics {
             metrics.unbooted.clone(),
         );
         registry.register(
+            "learned_pages",
+            "Pages that warm up boots because clients ask for them often",
+            metrics.learned_pages.clone(),
+        );
+        registry.register(
+            "learned_pages_left_out",
+            "Such pages that are left out, because they change an answer",
+            metrics.learned_pages_left_out.clone(),
+        );
+        registry.register(
             "connections",
             "Open client connections",
             metrics.connections.clone(),
@@ -212,6 +249,11 @@ impl Default for Metrics {
             metrics.certificate_ends.clone(),
         );
         registry.register(
+            "acme_attempts",
+            "Attempts to get a certificate, by domain and result",
+            metrics.acme_attempts.clone(),
+        );
+        registry.register(
             "log_messages_cut",
             "Log messages of PHP that were longer than log.max_message",
             metrics.log_messages_cut.clone(),
@@ -234,6 +276,7 @@ impl Default for Metrics {
             metrics.buffer_refusals.clone(),
         );
         metrics.jobs.register(registry);
+        metrics.scaling.register(registry);
         metrics
     }
 }
@@ -249,7 +292,8 @@ impl Metrics {
     /// Counts a response. `engine` is `static` for files; `outcome` is `2xx` to `5xx`, or the
     /// failure's name.
     pub fn answered(&self, engine: &'static str, outcome: &'static str, took: Duration) {
-        let label = Outcome { engine, outcome };
+        self.latencies.observe(took);
+        let label = RequestOutcome { engine, outcome };
         let used = self.answers.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(answers) = used.iter().find(|answers| answers.label == label) {
             return answers.count(took);
@@ -283,9 +327,36 @@ impl Metrics {
     }
 
     pub fn worker_exited(&self, engine: &'static str, reason: &'static str) {
-        self.worker_exits
-            .get_or_create(&Reason { engine, reason })
-            .inc();
+        let reason = Reason { engine, reason };
+        let counter = self.worker_exits.get_or_create_owned(&reason);
+        counter.inc();
+        let mut exits = self.exits.write().unwrap_or_else(PoisonError::into_inner);
+        if !exits.iter().any(|(known, _)| *known == reason) {
+            exits.push((reason, counter));
+        }
+    }
+
+    /// How many workers have exited, by reason.
+    pub fn exits(&self) -> Vec<ExitCount> {
+        let exits = self.exits.read().unwrap_or_else(PoisonError::into_inner);
+        let count = |(label, counter): &(Reason, Counter)| ExitCount {
+            engine: label.engine.into(),
+            reason: label.reason.into(),
+            total: counter.get(),
+        };
+        exits.iter().map(count).collect()
+    }
+
+    /// How many requests there were, by outcome.
+    pub fn outcomes(&self) -> Vec<OutcomeCount> {
+        let answers = self.answers.read().unwrap_or_else(PoisonError::into_inner);
+        let count = |answers: &Answers| OutcomeCount {
+            engine: answers.label.engine.into(),
+            outcome: answers.label.outcome.into(),
+            total: answers.requests.get(),
+            per_second: None,
+        };
+        answers.iter().map(count).collect()
     }
 
     pub fn opcache_blocked(&self, engine: &'static str, reason: &'static str) {
@@ -323,14 +394,47 @@ impl Metrics {
             .inc();
     }
 
-    /// Sets the served certificates: paths, and ends in seconds since 1970.
-    pub fn set_certificates(&self, ends: impl Iterator<Item = (String, i64)>) {
+    /// Sets the served certificates.
+    pub fn set_certificates(&self, served: Vec<CertificateStatus>) {
         self.certificate_ends.clear();
-        for (certificate, end) in ends {
-            self.certificate_ends
-                .get_or_create(&Certificate { certificate })
-                .set(end);
+        for status in &served {
+            let certificate = status.certificate.clone();
+            let gauge = self
+                .certificate_ends
+                .get_or_create_owned(&Certificate { certificate });
+            gauge.set(status.not_after);
         }
+        *self
+            .certificates
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = served;
+    }
+
+    /// The served certificates.
+    pub fn certificates(&self) -> Vec<CertificateStatus> {
+        let served = self
+            .certificates
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        served.clone()
+    }
+
+    /// Registers the domain with 0, as [`expect_no_exit`](Self::expect_no_exit) does.
+    pub fn expect_no_acme_attempt(&self, domain: &str) {
+        for result in ["issued", "failed"] {
+            drop(self.acme_attempt(domain, result));
+        }
+    }
+
+    pub fn acme_attempted(&self, domain: &str, is_issued: bool) {
+        let result = if is_issued { "issued" } else { "failed" };
+        self.acme_attempt(domain, result).inc();
+    }
+
+    fn acme_attempt(&self, domain: &str, result: &'static str) -> Counter {
+        let domain = domain.to_owned();
+        self.acme_attempts
+            .get_or_create_owned(&AcmeAttempt { domain, result })
     }
 
     /// The text for Prometheus, with the current workers.
@@ -359,11 +463,23 @@ impl Metrics {
                     engine: status.engine.clone(),
                 })
                 .set(status.queued as i64);
+            if let Some(scaling) = &status.scaling {
+                self.scaling.set(&status.engine, scaling);
+            }
             self.unbooted
                 .get_or_create(&Pool {
                     engine: status.engine.clone(),
                 })
                 .set(i64::from(status.instead.is_some()));
+            for (family, pages) in [
+                (&self.learned_pages, status.learned.len()),
+                (&self.learned_pages_left_out, status.left_out.len()),
+            ] {
+                let pool = Pool {
+                    engine: status.engine.clone(),
+                };
+                family.get_or_create(&pool).set(pages as i64);
+            }
         }
         for budget in budget::ALL {
             let label = Buffer {
@@ -387,48 +503,4 @@ impl Metrics {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::{EngineStatus, Metrics};
-
-    #[test]
-    fn every_metric_is_documented() {
-        let documented = include_str!("../../docs/reference/metrics.md");
-        let metrics = Metrics::default();
-        // Metrics that were never counted are not printed.
-        metrics.answered("classic", "2xx", Duration::ZERO);
-        metrics.queue_duration("classic").observe(0.0);
-        metrics.worker_exited("classic", "single_use");
-        metrics.opcache_blocked("classic", "full");
-        metrics.repaired("classic", "ring");
-        metrics.tls_succeeded("TLSv1.3", false);
-        metrics.tls_failed("timeout");
-        metrics.set_certificates([("a.pem".to_string(), 1)].into_iter());
-        metrics
-            .jobs
-            .ended("default", "App\\Work", "done", Duration::ZERO);
-        metrics.jobs.set_depth("default", Some([1, 2, 3]), Some(4));
-        metrics.jobs.started_or_ended("default", 1);
-        metrics.jobs.broker_failed("default", "receive");
-        let text = metrics.text(&[EngineStatus {
-            engine: "classic".into(),
-            instead: None,
-            php: "8.2.0".into(),
-            generation: 1,
-            queued: 0,
-            workers: Vec::new(),
-        }]);
-        let names: Vec<_> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next())
-            .collect();
-        assert_eq!(names.len(), 25, "{text}");
-        for name in names {
-            let mut written = ["", "_total"]
-                .map(|end| format!("| `{name}{end}`"))
-                .into_iter();
-            assert!(written.any(|name| documented.contains(&name)), "{name}");
-        }
-    }
-}
+mod tests;

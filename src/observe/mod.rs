@@ -1,6 +1,9 @@
 //! Logs, metrics and status of Surus.
 
+pub mod bounded;
+pub mod first_lines;
 pub mod job_metrics;
+pub mod latencies;
 pub mod log;
 pub mod log_context;
 pub mod log_format;
@@ -8,7 +11,11 @@ pub mod log_writer;
 pub mod message;
 pub mod metrics;
 pub mod php_log;
+pub mod printable;
 pub mod rate_limit;
 pub mod reopen;
+pub mod scaling_metrics;
+pub mod slowest;
+pub mod snapshot;
 pub mod status;
 pub mod system;

@@ -1,10 +1,11 @@
 //! Logs what PHP writes, line by line.
 
+mod lines;
+
 use std::fs::File;
 use std::io::ErrorKind::{Interrupted, WouldBlock};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use serde::Deserialize;
@@ -13,12 +14,17 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{Level, debug, error, info, trace, warn};
 
+use super::first_lines::FirstLines;
 use super::message::Message;
 use super::rate_limit::LineRate;
+use super::slowest;
+use lines::Lines;
 
 /// Logs a message that PHP sent through its SAPI: an error, or `error_log()`.
 pub fn message(message: Message, pid: u32, request_id: Option<u64>) {
-    log_line(&message.into_text(), pid, request_id);
+    let text = message.into_text();
+    slowest::note_message(&text, request_id);
+    log_line(&text, pid, request_id);
 }
 
 fn log_line(text: &str, pid: u32, request_id: Option<u64>) {
@@ -76,18 +82,18 @@ pub fn follow_worker(
     pid: u32,
     request_id: impl Fn() -> Option<u64> + Send + 'static,
 ) -> ProcessLog {
-    ProcessLog::of(stream, move |line| log_line(line, pid, request_id()))
+    ProcessLog::new(stream, move |line| log_line(line, pid, request_id()))
 }
 
 /// Logs the stderr of an external PHP line by line. `message` extracts the part of a line that is a
 /// message, if any.
-pub fn follow_stock(
+pub fn follow_installed_php(
     stream: pipe::Receiver,
     pid: u32,
     request_id: Option<u64>,
     mut message: impl FnMut(&str) -> Option<&str> + Send + 'static,
 ) -> ProcessLog {
-    ProcessLog::of(stream, move |line| {
+    ProcessLog::new(stream, move |line| {
         if let Some(message) = message(line) {
             log_line(message, pid, request_id);
         }
@@ -100,12 +106,12 @@ pub fn follow_with(
     pid: u32,
     mut event: impl FnMut(&str) -> Option<u64> + Send + 'static,
 ) -> ProcessLog {
-    ProcessLog::of(stream, move |line| log_line(line, pid, event(line)))
+    ProcessLog::new(stream, move |line| log_line(line, pid, event(line)))
 }
 
 /// Logs what php-fpm's master process writes, and keeps its first lines.
 pub fn follow_master(stream: pipe::Receiver, first: FirstLines) -> ProcessLog {
-    ProcessLog::of(stream, move |line| {
+    ProcessLog::new(stream, move |line| {
         warn!(target: "php", "{line}");
         first.add(line);
     })
@@ -115,12 +121,18 @@ pub fn follow_master(stream: pipe::Receiver, first: FirstLines) -> ProcessLog {
 /// line for each fork that fails.
 pub fn follow_surus_php(stream: pipe::Receiver, first: FirstLines) -> ProcessLog {
     let rate = LineRate::new();
-    ProcessLog::of(stream, move |line| {
-        rate.log(Instant::now(), |left_out| {
-            warn!(target: "php", left_out, "{line}");
+    ProcessLog::new(stream, move |line| {
+        rate.log(Instant::now(), |left_out| match is_report(line) {
+            true => info!(target: "php", left_out, "{line}"),
+            false => warn!(target: "php", left_out, "{line}"),
         });
         first.add(line);
     })
+}
+
+/// Whether a boot script reports what it has done, and nothing is wrong.
+fn is_report(line: &str) -> bool {
+    line.starts_with("warm-up: ")
 }
 
 /// Logs output that a worker mixes with its frames.
@@ -163,7 +175,7 @@ struct Question {
 }
 
 impl ProcessLog {
-    fn of(stream: pipe::Receiver, with: impl FnMut(&str) + Send + 'static) -> ProcessLog {
+    fn new(stream: pipe::Receiver, with: impl FnMut(&str) + Send + 'static) -> ProcessLog {
         let (ask, questions) = mpsc::channel(1);
         tokio::spawn(follow(stream, questions, with));
         ProcessLog(ask)
@@ -263,7 +275,7 @@ fn read_all(
     let Some(pipe) = directly else {
         return Ok(0);
     };
-    let most = surus_sys::process::pipe_size(&*pipe).unwrap_or(USUAL_PIPE);
+    let max = surus_sys::process::pipe_size(&*pipe).unwrap_or(USUAL_PIPE);
     let mut sum = 0;
     loop {
         match pipe.read(buffer) {
@@ -271,107 +283,12 @@ fn read_all(
             Ok(len) if len > 0 => {
                 with(&buffer[..len]);
                 sum += len;
-                if sum >= most {
+                if sum >= max {
                     return Ok(len);
                 }
             }
             ended => return ended,
         }
-    }
-}
-
-/// Splits the stream into lines, and appends the stack trace of an error to its line.
-#[derive(Default)]
-struct Lines {
-    /// A line that has not ended.
-    begun: Message,
-    /// A complete line that may still get a stack trace.
-    whole: Option<Message>,
-}
-
-impl Lines {
-    fn add(&mut self, mut piece: &[u8], mut with: impl FnMut(&str)) {
-        while !piece.is_empty() {
-            let end = memchr::memchr(b'\n', piece);
-            self.begun.add(&piece[..end.unwrap_or(piece.len())]);
-            piece = &piece[end.map_or(piece.len(), |end| end + 1)..];
-            if end.is_some() {
-                self.end_line(&mut with);
-            }
-        }
-    }
-
-    fn end_line(&mut self, mut with: impl FnMut(&str)) {
-        let line = std::mem::take(&mut self.begun);
-        match &mut self.whole {
-            Some(whole) if is_in_stack_trace(line.kept(), whole.kept()) => {
-                whole.add(b"\n");
-                whole.append(line);
-            }
-            whole => {
-                if let Some(before) = whole.replace(line) {
-                    with(&before.into_text());
-                }
-            }
-        }
-    }
-
-    /// Ends the complete line.
-    fn settle(&mut self, mut with: impl FnMut(&str)) {
-        if let Some(whole) = self.whole.take() {
-            with(&whole.into_text());
-        }
-    }
-
-    /// Ends the last line, too, which may lack its line break.
-    fn end(&mut self, mut with: impl FnMut(&str)) {
-        if !self.begun.is_empty() {
-            self.end_line(&mut with);
-        }
-        self.settle(with);
-    }
-}
-
-/// Whether this line belongs to the stack trace that PHP writes after the line `whole`.
-fn is_in_stack_trace(line: &[u8], whole: &[u8]) -> bool {
-    let is_frame = matches!(line, [b'#', b'0'..=b'9', ..]);
-    let in_trace = || memchr::memmem::find(whole, b"Stack trace:").is_some();
-    let begins = |words: &[&str]| words.iter().any(|word| line.starts_with(word.as_bytes()));
-    is_frame
-        || begins(&["Stack trace:", "[stacktrace]", "  thrown in "])
-        || (begins(&["Next "]) || line.trim_ascii_end().is_empty()) && in_trace()
-}
-
-/// The first lines of a starting PHP, which say why it did not start.
-#[derive(Debug, Clone, Default)]
-pub struct FirstLines(Arc<Mutex<Vec<String>>>);
-
-/// Bytes kept of each line.
-const FIRST_LINE: usize = 4096;
-
-impl FirstLines {
-    pub fn add(&self, line: &str) {
-        let mut end = line.len().min(FIRST_LINE);
-        while !line.is_char_boundary(end) {
-            end -= 1;
-        }
-        let line = &line[..end];
-        let mut lines = self
-            .0
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        // Every worker writes the same lines.
-        if lines.len() < 20 && !lines.iter().any(|said| said == line) {
-            lines.push(line.to_string());
-        }
-    }
-
-    /// The lines, joined by line breaks.
-    pub fn text(&self) -> String {
-        self.0
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .join("\n")
     }
 }
 

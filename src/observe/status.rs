@@ -1,4 +1,5 @@
-//! The workers of an engine, as the status page and `surus status` show them.
+//! The workers of an engine and the certificates, as the admin listener and `surus status` show
+//! them.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,9 +15,36 @@ pub struct EngineStatus {
     pub php: String,
     /// 1 for the first boot of this engine, one more for every reload.
     pub generation: u64,
+    /// Pages that requests have taught Surus, and that warm up its boots.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub learned: Vec<String>,
+    /// Such pages that do not warm up boots.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
     /// Requests that wait for a worker.
     pub queued: usize,
     pub workers: Vec<WorkerStatus>,
+    /// None if the number of workers is fixed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaling: Option<ScalingStatus>,
+}
+
+/// A number of workers that adapts to the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScalingStatus {
+    /// How many workers there should be now.
+    pub target: usize,
+    pub min: usize,
+    pub max: usize,
+    /// Memory was short for more workers when the pool tried to grow last.
+    pub is_limited: bool,
+}
+
+/// A learned page that does not warm up boots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    pub page: String,
+    pub why: String,
 }
 
 /// One worker process.
@@ -35,7 +63,7 @@ pub struct WorkerStatus {
     pub request: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkerState {
     /// Forked, not yet ready for requests.
@@ -45,4 +73,32 @@ pub enum WorkerState {
     Busy,
     /// Has answered (`fastcgi_finish_request`) and still runs.
     Finishing,
+}
+
+/// A certificate that is served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateStatus {
+    /// Its file.
+    pub certificate: String,
+    /// The hosts that it is for.
+    pub names: Vec<String>,
+    /// When it ends, in seconds since 1970.
+    pub not_after: i64,
+}
+
+/// Responses with one outcome.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct OutcomeCount {
+    pub engine: String,
+    pub outcome: String,
+    pub total: u64,
+    pub per_second: Option<f64>,
+}
+
+/// Workers that exited for one reason.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ExitCount {
+    pub engine: String,
+    pub reason: String,
+    pub total: u64,
 }

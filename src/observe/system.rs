@@ -19,10 +19,10 @@ const PER_WORKER: u64 = 64 << 20;
 impl Machine {
     /// Reads the current limits. A limit that cannot be read counts as none.
     pub fn read() -> Machine {
-        Machine::of(Path::new("/"))
+        Machine::below(Path::new("/"))
     }
 
-    fn of(root: &Path) -> Machine {
+    fn below(root: &Path) -> Machine {
         let cpus = std::thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64);
         let quota = cgroup(root)
             .iter()
@@ -32,7 +32,7 @@ impl Machine {
             .iter()
             .filter_map(|dir| memory_limit(dir))
             .min();
-        let total = memory_total(root).unwrap_or(u64::MAX);
+        let total = meminfo(root, "MemTotal:").unwrap_or(u64::MAX);
         Machine {
             cpus: cpus.min(quota).max(0.01),
             is_limited: quota.is_finite(),
@@ -51,6 +51,68 @@ impl Machine {
         let by_memory = self.memory / 2 / PER_WORKER;
         by_cpu.min(by_memory).clamp(2, 512) as usize
     }
+}
+
+/// What is left of the memory of the machine or of the cgroup, whichever has less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    available: u64,
+    total: u64,
+}
+
+/// Stays free when workers are added: one part in so many.
+const RESERVE: u64 = 16;
+/// The least that a worker needs.
+const LEAST: u64 = 1 << 20;
+
+impl Memory {
+    /// None if it cannot be read.
+    pub fn read() -> Option<Memory> {
+        Memory::below(Path::new("/"))
+    }
+
+    fn below(root: &Path) -> Option<Memory> {
+        let machine = Memory {
+            available: meminfo(root, "MemAvailable:")?,
+            total: meminfo(root, "MemTotal:")?,
+        };
+        let cgroups = cgroup(root);
+        let cgroups = cgroups.iter().filter_map(|dir| {
+            let total = memory_limit(dir)?;
+            let used =
+                number(dir, "memory.current").or_else(|| number(dir, "memory.usage_in_bytes"))?;
+            // The kernel gives file pages back before it refuses memory.
+            let files = stat(dir, "inactive_file").unwrap_or_default();
+            Some(Memory {
+                available: total.saturating_sub((used as u64).saturating_sub(files)),
+                total,
+            })
+        });
+        cgroups
+            .chain([machine])
+            .min_by_key(|memory| memory.available)
+    }
+
+    /// How many of `added` processes of this size fit.
+    pub fn fits(&self, added: usize, each: u64) -> usize {
+        let free = self.available.saturating_sub(self.total / RESERVE);
+        usize::try_from(free / each.max(LEAST))
+            .unwrap_or(added)
+            .min(added)
+    }
+}
+
+/// The memory of a process, of which shared pages count in proportion. None if it may not be read.
+pub fn proportional_size(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    kibibytes(&text, "Pss:")
+}
+
+fn stat(directory: &Path, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(directory.join("memory.stat")).ok()?;
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    let (_, value) = lines.find(|(key, _)| *key == name)?;
+    value.parse().ok()
 }
 
 /// The directories of this process's cgroup and of its parents, version 2 and version 1; each may
@@ -100,17 +162,18 @@ fn memory_limit(directory: &Path) -> Option<u64> {
     Some(limit as u64)
 }
 
-fn memory_total(root: &Path) -> Option<u64> {
-    let text = std::fs::read_to_string(root.join("proc/meminfo")).ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim()
-        .strip_suffix("kB")?
-        .trim()
-        .parse::<u64>()
-        .ok()
-        .map(|kib| kib << 10)
+fn meminfo(root: &Path, name: &str) -> Option<u64> {
+    kibibytes(
+        &std::fs::read_to_string(root.join("proc/meminfo")).ok()?,
+        name,
+    )
+}
+
+/// The bytes in the line `name 12 kB`.
+fn kibibytes(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib << 10)
 }
 
 #[cfg(test)]
@@ -137,10 +200,37 @@ mod tests {
             ("sys/fs/cgroup/a/b/cpu.max", "max 100000\n"),
             ("sys/fs/cgroup/a/b/memory.max", "536870912\n"),
         ]);
-        let machine = Machine::of(root.path());
+        let machine = Machine::below(root.path());
         assert_eq!(machine.cpus, 0.5);
         assert_eq!(machine.memory, 512 << 20);
         assert_eq!(machine.worker_count(), 2);
+    }
+
+    #[test]
+    fn memory_for_more_workers_is_what_the_tightest_limit_leaves() {
+        let meminfo = "MemTotal: 16777216 kB\nMemFree: 9 kB\nMemAvailable: 8388608 kB\n";
+        let machine = root(&[("proc/meminfo", meminfo)]);
+        let memory = Memory::below(machine.path()).unwrap();
+        // 8 GiB without a sixteenth of 16 GiB.
+        assert_eq!(memory.fits(1000, 64 << 20), 112);
+        assert_eq!(memory.fits(3, 64 << 20), 3);
+        let limited = root(&[
+            ("proc/self/cgroup", "0::/a\n"),
+            ("proc/meminfo", meminfo),
+            ("sys/fs/cgroup/a/memory.max", "536870912\n"),
+            ("sys/fs/cgroup/a/memory.current", "402653184\n"),
+            (
+                "sys/fs/cgroup/a/memory.stat",
+                "anon 1\ninactive_file 100663296\n",
+            ),
+        ]);
+        let memory = Memory::below(limited.path()).unwrap();
+        // 512 - 384 + 96 MiB without 32 MiB.
+        assert_eq!(memory.fits(1000, 64 << 20), 3);
+        assert_eq!(memory.fits(1000, 512 << 20), 0);
+        assert!(memory.fits(1000, 0) <= 192, "a size that is not known yet");
+        let none = root(&[("proc/meminfo", "MemTotal: 16777216 kB\n")]);
+        assert_eq!(Memory::below(none.path()), None);
     }
 
     #[test]
@@ -154,7 +244,7 @@ mod tests {
             ("sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us", "29000\n"),
             ("sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_period_us", "100000\n"),
         ]);
-        let machine = Machine::of(root.path());
+        let machine = Machine::below(root.path());
         assert_eq!(machine.cpus, 0.29);
         assert_eq!(machine.memory, 1 << 30);
     }

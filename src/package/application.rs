@@ -388,7 +388,7 @@ mod tests {
                 let error = format!("{:#}", result.unwrap_err());
                 assert!(error.contains("var/data.txt"), "{exchanged}: {error}");
             }
-            assert!(crate::package::sizes::Sizes::of(&files).is_err());
+            assert!(crate::package::sizes::Sizes::measure(&files).is_err());
         }
     }
 

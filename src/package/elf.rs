@@ -53,7 +53,7 @@ pub fn machine(start: &[u8]) -> Option<&'static str> {
 }
 
 /// The architecture of packages made on this machine.
-pub fn of_this_machine() -> Option<&'static str> {
+pub fn this_architecture() -> Option<&'static str> {
     match std::env::consts::ARCH {
         "x86_64" => Some(Machine::X86_64.name()),
         "aarch64" => Some(Machine::Arm64.name()),

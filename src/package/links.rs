@@ -9,7 +9,7 @@ use anyhow::Context;
 use surus_sys::openat2;
 
 /// As many links as Linux follows.
-const MOST: usize = 40;
+const MAX: usize = 40;
 
 /// The links that were checked and followed, and where they led at that time. PHP may exchange a
 /// file or directory for a link afterwards, so files are opened at paths without links.
@@ -67,7 +67,7 @@ impl Links {
                 continue;
             };
             owners.push(owner);
-            if owners.len() > MOST {
+            if owners.len() > MAX {
                 return Err(io::Error::other("too many links").into());
             }
             if target.is_absolute() {

@@ -183,7 +183,7 @@ impl Files {
     }
 
     /// The content of a text file.
-    pub fn said(&self, name: &str) -> Option<&[u8]> {
+    pub fn text_of(&self, name: &str) -> Option<&[u8]> {
         match &self.0.get(name)?.content {
             Content::Text(text) => Some(text),
             Content::Copy(_) | Content::Unlinked(_) => None,
@@ -191,7 +191,7 @@ impl Files {
     }
 
     /// Replaces the content of a text file.
-    pub fn say(&mut self, name: &str, text: impl Into<Vec<u8>>) {
+    pub fn set_text(&mut self, name: &str, text: impl Into<Vec<u8>>) {
         if let Some(file) = self.0.get_mut(name) {
             file.content = Content::Text(text.into());
         }

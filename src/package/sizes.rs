@@ -20,7 +20,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    pub fn of(files: &Files) -> anyhow::Result<Sizes> {
+    pub fn measure(files: &Files) -> anyhow::Result<Sizes> {
         let mut sizes = Sizes {
             total: 0,
             directories: BTreeMap::new(),
@@ -102,7 +102,7 @@ mod tests {
         ] {
             files.text(name, vec![0; mebi << 20]).unwrap();
         }
-        let sizes = Sizes::of(&files).unwrap();
+        let sizes = Sizes::measure(&files).unwrap();
         assert!(sizes.fits());
         assert_eq!(
             sizes.table(),

@@ -73,7 +73,7 @@ mod tests {
         let sizes = |expected: usize| {
             let mut files = Files::default();
             assert_eq!(add(&root, &mut files).unwrap(), expected);
-            crate::package::sizes::Sizes::of(&files)
+            crate::package::sizes::Sizes::measure(&files)
         };
         assert!(sizes(1).is_ok());
         std::os::unix::fs::symlink(root.join("secret"), cache.join("page.php")).unwrap();

@@ -1,6 +1,6 @@
 //! The list of private files: classes of name patterns, and extensions that are never private.
 
-use super::rotated::rotated;
+use super::rotated::{archives, rotated};
 use super::{Class, Rule};
 
 pub(super) static CLASSES: &[Class] = &[
@@ -186,6 +186,7 @@ pub(super) static CLASSES: &[Class] = &[
         rule: Rule::Unsent,
         patterns: &[
             "/credentials.json",
+            "*[-_]credentials.json",
             "client_secret*.json",
             "*firebase-adminsdk*.json",
             "service-account*.json",
@@ -232,7 +233,11 @@ pub(super) static CLASSES: &[Class] = &[
             "parameters.yaml",
             "secrets.json",
             "secrets.yml",
-            "secrets.yaml"
+            "secrets.yaml",
+            "database.yml",
+            "database.yaml",
+            "settings.yml",
+            "settings.yaml"
         ),
     },
     Class {
@@ -339,6 +344,26 @@ pub(super) static CLASSES: &[Class] = &[
             "*.rdb",
             "*.bson"
         ),
+    },
+    Class {
+        name: "dumps and databases",
+        reason: "they hold the users' data",
+        rule: Rule::Both,
+        patterns: archives!(
+            "database",
+            "db",
+            "db_dump",
+            "dbdump",
+            "dump",
+            "mysql",
+            "mysqldump"
+        ),
+    },
+    Class {
+        name: "backups and editor copies",
+        reason: "they hold the whole site, with its configuration",
+        rule: Rule::Both,
+        patterns: archives!("htdocs", "public_html", "site", "website", "www", "wwwroot"),
     },
     Class {
         name: "logs",

@@ -28,4 +28,24 @@ macro_rules! rotated {
     };
 }
 
-pub(super) use rotated;
+/// Patterns for archives with these names, and a date or number after them (`db-20260101.gz`).
+macro_rules! archives {
+    ($($name:literal),*) => {
+        &[$(
+            concat!($name, ".tar"),
+            concat!($name, ".*z"),
+            concat!($name, ".*z2"),
+            concat!($name, ".*zst"),
+            concat!($name, ".*zip"),
+            concat!($name, ".rar"),
+            concat!($name, "[-_][0-9]*.tar"),
+            concat!($name, "[-_][0-9]*.*z"),
+            concat!($name, "[-_][0-9]*.*z2"),
+            concat!($name, "[-_][0-9]*.*zst"),
+            concat!($name, "[-_][0-9]*.*zip"),
+            concat!($name, "[-_][0-9]*.rar"),
+        )*]
+    };
+}
+
+pub(super) use {archives, rotated};

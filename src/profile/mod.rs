@@ -6,7 +6,7 @@ mod text;
 use anyhow::{Context, bail};
 
 pub use svg::draw;
-pub use text::tell;
+pub use text::format;
 
 /// All measurements of one start. Times are microseconds of one clock.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ const WIDTH: u64 = 40;
 const NAMED: usize = 10;
 
 /// Formats the whole timeline.
-pub fn tell(timeline: &Timeline) -> String {
+pub fn format(timeline: &Timeline) -> String {
     let mut text = format!(
         "{}: {} until ready, {} for the first event, {} for the second\n\n",
         timeline.title,
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn text_lists_phases_files_and_packages() {
-        let text = tell(&timeline());
+        let text = super::format(&timeline());
         for expected in [
             "shop on rewind: 0.1 ms until ready, 0.1 ms for the first event, 0.0 ms for the \
              second\n",

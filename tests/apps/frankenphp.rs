@@ -51,8 +51,8 @@ $app = new App;
 $handler = static function () use ($app): void {
     echo $app->handle($_GET, $_POST, $_COOKIE, $_FILES, $_SERVER);
 };
-$most = (int) ($_SERVER['MAX_REQUESTS'] ?? 0);
-for ($n = 0; !$most || $n < $most; ++$n) {
+$max = (int) ($_SERVER['MAX_REQUESTS'] ?? 0);
+for ($n = 0; !$max || $n < $max; ++$n) {
     $keep = \frankenphp_handle_request($handler);
     $app->terminated++;
     gc_collect_cycles();
@@ -125,9 +125,9 @@ fn frankenphp_loop_runs_on_every_booted_engine() {
 #[test]
 fn loop_that_ends_after_some_requests_is_restarted() {
     let site = site();
-    let most = ("SURUS_ENV_MAX_REQUESTS", "3");
+    let max = ("SURUS_ENV_MAX_REQUESTS", "3");
     for engine in BOOTING {
-        let surus = site.serve_with(&["--engine", engine, "--workers", "2"], &[most]);
+        let surus = site.serve_with(&["--engine", engine, "--workers", "2"], &[max]);
         let visitor = Client::new(&surus.url);
         for _ in 0..20 {
             let seen = visitor.get("/").ok().json()[6].as_u64().unwrap();

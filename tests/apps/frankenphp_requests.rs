@@ -1,5 +1,4 @@
-//! Tests what users of FrankenPHP rely on beyond the loop itself: superglobals, early hints, static
-//! files, and what happens before and after a request
+//! Tests what FrankenPHP promises beyond the loop: superglobals, early hints and static files
 //! (<https://frankenphp.dev/docs/worker/#superglobals-behavior>).
 
 use std::io::{BufRead, BufReader, Write};

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::client::Client;
 use super::examples::laravel_without_libraries;
+use super::learned::teach;
 use super::site::{Site, extension, fixture, framework};
 use super::visitors::Step::{Get, Post};
 use super::visitors::{Step, overlay, same, sound, talk};
@@ -159,6 +160,23 @@ fn every_engine_answers_as_classic(libraries: &str) {
             !log.contains("surus: "),
             "{what}: unexpected finding: {log}"
         );
+    }
+}
+
+#[test]
+fn laravel_visitors_get_answers_of_classic_from_a_learned_boot() {
+    let site = unmodified("laravel10");
+    let learn = ("SURUS_ENGINE_WARMUP", "learn");
+    let serve = |engine| site.serve_with(&["--engine", engine, "--workers", "2"], &[learn]);
+    let terminated = || {
+        let _ = std::fs::remove_file(site.www().join("storage/terminated"));
+    };
+    let classic = talk(&serve("classic"), CONVERSATION, TOKEN);
+    for engine in ["rewind", "fork"] {
+        let surus = serve(engine);
+        teach(&surus, &["/page", "/api/json", "/who", "/notes/1"]);
+        terminated();
+        same(&classic, &talk(&surus, CONVERSATION, TOKEN), engine);
     }
 }
 

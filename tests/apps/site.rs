@@ -1,6 +1,7 @@
 //! Copies an application into its own directory, to which PHP's workers may write.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -227,15 +228,18 @@ impl Site {
     }
 }
 
-/// Everything but the configuration: root refuses one that PHP may change.
+/// Everything but the configuration: root refuses one that PHP may change. A running process may
+/// remove files meanwhile, such as a database its journal.
 fn give(path: &Path, (user, group): (u32, u32)) {
     if path.ends_with("surus.toml") {
         return;
     }
-    chown(path, Some(user), Some(group)).unwrap();
-    if path.is_dir() {
-        fs::read_dir(path)
-            .unwrap()
-            .for_each(|entry| give(&entry.unwrap().path(), (user, group)));
+    match chown(path, Some(user), Some(group)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return,
+        given => given.unwrap(),
+    }
+    // A file has none.
+    if let Ok(entries) = fs::read_dir(path) {
+        entries.for_each(|entry| give(&entry.unwrap().path(), (user, group)));
     }
 }

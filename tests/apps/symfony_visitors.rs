@@ -2,6 +2,7 @@
 //! data.
 
 use super::client::Client;
+use super::learned::teach;
 use super::site::{Site, framework};
 use super::visitors::Step::{Get, Post};
 use super::visitors::{Step, overlay, same, sound, talk};
@@ -148,18 +149,47 @@ fn every_engine_answers_as_classic(libraries: &str) {
     }
 }
 
+/// What a conversation consists of: steps of visitors, and then changes.
+const ALL: [&[Step]; 2] = [CONVERSATION, CHANGES];
+
+fn serve_production(site: &Site, engine: &str) -> Surus {
+    serve_warm(site, engine, "auto")
+}
+
+fn serve_warm(site: &Site, engine: &str, warmup: &str) -> Surus {
+    let environment = [
+        ("SURUS_ENV_APP_ENV", "prod"),
+        ("SURUS_ENV_APP_DEBUG", "0"),
+        ("SURUS_ENGINE_WARMUP", warmup),
+    ];
+    site.serve_with(&["--engine", engine, "--workers", "2"], &environment)
+}
+
+fn classic_answers(site: &Site) -> [Vec<String>; 2] {
+    let surus = serve_production(site, "classic");
+    ALL.map(|steps| talk(&surus, steps, TOKEN))
+}
+
 /// Compares engines that boot an unmodified application with `classic`.
 fn one_word_boots(site: &Site, script: &str) {
-    let production = [("SURUS_ENV_APP_ENV", "prod"), ("SURUS_ENV_APP_DEBUG", "0")];
-    let serve = |engine| site.serve_with(&["--engine", engine, "--workers", "2"], &production);
-    let all = [CONVERSATION, CHANGES];
-    let surus = serve("classic");
-    let classic = all.map(|steps| talk(&surus, steps, TOKEN));
-    drop(surus);
+    let classic = classic_answers(site);
     for (engine, asked) in [("rewind", 2), ("worker", 1)] {
-        let surus = serve(engine);
+        let surus = serve_production(site, engine);
         surus.wait_for_log(|log| log.contains(&format!("script=\"surus://boot/{script}\"")));
-        for (steps, classic) in all.iter().zip(&classic).take(asked) {
+        for (steps, classic) in ALL.iter().zip(&classic).take(asked) {
+            same(classic, &talk(&surus, steps, TOKEN), engine);
+        }
+    }
+}
+
+#[test]
+fn symfony_visitors_get_answers_of_classic_from_a_learned_boot() {
+    let site = unmodified("symfony7");
+    let classic = classic_answers(&site);
+    for engine in ["rewind", "fork"] {
+        let surus = serve_warm(&site, engine, "learn");
+        teach(&surus, &["/page", "/json", "/who", "/de/page", "/flash"]);
+        for (steps, classic) in ALL.iter().zip(&classic) {
             same(classic, &talk(&surus, steps, TOKEN), engine);
         }
     }
@@ -200,6 +230,55 @@ fn symfony_service_whose_constructor_looks_at_the_visitor_is_left_to_requests() 
             let controller = r"App\Controller\Visitor is created by each request";
             assert!(log.replace(r"\\", r"\").contains(controller), "{log}");
         }
+    }
+}
+
+const SUBSCRIBER: &str = "<?php
+
+namespace App\\Service;
+
+use Symfony\\Component\\EventDispatcher\\EventSubscriberInterface;
+
+final class Subscriber implements EventSubscriberInterface
+{
+    public function __construct()
+    {
+        error_log('a subscriber is created');
+    }
+
+    public static function getSubscribedEvents(): array
+    {
+        return ['kernel.request' => 'note'];
+    }
+
+    public function note(): void
+    {
+        error_log('a subscriber is called');
+    }
+}
+";
+
+/// Also where the project has a boot script of its own. A container creates most listeners inside
+/// of its dispatcher, and has no method for them.
+#[test]
+fn symfony_listeners_that_a_warm_up_has_called_are_created_ahead() {
+    for libraries in ["symfony5", "symfony7"] {
+        let site = overlay(Site::new(), "symfony")
+            .write("src/Service/Subscriber.php", SUBSCRIBER)
+            .vendor_from(&framework(libraries));
+        let surus = serve(&site, "rewind", "1", "/page");
+        let count = |log: &str, text: &str| log.matches(text).count();
+        let called = count(&surus.log(), "a subscriber is called");
+        for _ in 0..3 {
+            Client::new(&surus.url).get("/page").ok();
+        }
+        surus.wait_for_log(|log| count(log, "a subscriber is called") == called + 3);
+        let log = surus.log();
+        let (_, served) = log.split_once("PHP is ready").unwrap();
+        assert!(
+            !served.contains("a subscriber is created"),
+            "{libraries}: {log}"
+        );
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::common::Surus;
 use crate::common::executable::copy_executable;
@@ -28,7 +29,9 @@ fn running_surus_answers_status_and_reload() {
     let said = surus(&["status", directory], &[]);
     says(&said.stdout, &["classic: PHP 8.", "generation 1", "idle"]);
     let said = surus(&["status", "--json", directory], &[]);
-    assert!(said.stdout.starts_with("[{"), "{}", said.stdout);
+    let json: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(json["engines"][0]["engine"], "classic");
+    assert_eq!(json["certificates"], serde_json::json!([]));
     let said = surus(&["reload", directory], &[]);
     assert_eq!(
         (said.status, said.stdout.as_str()),
@@ -148,6 +151,34 @@ fn reload_reopens_the_directories_of_routes() {
     assert_eq!(get(), "two");
 }
 
+/// Its connections need descriptors that the site's clients need, too.
+#[test]
+fn admin_connections_beyond_the_limit_wait() {
+    let project = project(&[("index.php", "<?php echo 'hello';")]);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let text = address.to_string();
+    let env = [("SURUS_ADMIN_LISTEN", text.as_str())];
+    let _serving = Surus::spawn(project.path(), &["--workers", "1"], &env).unwrap();
+    let connect = || std::net::TcpStream::connect(address).unwrap();
+    let mut idle: Vec<_> = (0..64).map(|_| connect()).collect();
+    let mut waiting = connect();
+    let request = b"GET /-/ready HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    std::io::Write::write_all(&mut waiting, request).unwrap();
+    waiting
+        .set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    let mut byte = [0];
+    let early = std::io::Read::read(&mut waiting, &mut byte);
+    assert_eq!(early.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    idle.pop();
+    waiting
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    assert_eq!(std::io::Read::read(&mut waiting, &mut byte).unwrap(), 1);
+}
+
 #[test]
 fn admin_listener_may_be_tcp() {
     let project = project(&[("index.php", "<?php echo 'hello';")]);
@@ -169,4 +200,29 @@ fn admin_listener_may_be_tcp() {
         "{}",
         said.stderr
     );
+    let status = |request: &str| {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        let request = format!("{request}\r\nConnection: close\r\n\r\n");
+        std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+        let response = std::io::read_to_string(stream).unwrap();
+        response.split(' ').nth(1).unwrap().to_string()
+    };
+    for (request, expected) in [
+        ("GET /-/status HTTP/1.1\r\nHost: localhost:9180", "200"),
+        ("GET /-/status HTTP/1.1\r\nHost: [::1]", "200"),
+        ("GET /-/status HTTP/1.0", "200"),
+        ("POST /-/reload HTTP/1.1\r\nHost: 127.0.0.1", "200"),
+        // A page that a browser shows, whose name leads to this machine.
+        ("GET /-/status HTTP/1.1\r\nHost: evil.example", "403"),
+        (
+            "GET /-/dashboard HTTP/1.1\r\nHost: 127.0.0.1.evil.example",
+            "403",
+        ),
+        (
+            "POST /-/reload HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.example",
+            "403",
+        ),
+    ] {
+        assert_eq!(status(request), expected, "{request}");
+    }
 }

@@ -2,16 +2,27 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::Value;
 
 /// A server on a free port that answers every path with `200`, and `/missing` with `404`.
 fn server() -> String {
+    answering(|_| ())
+}
+
+/// The same, with a function that is called before each response.
+fn answering(before: impl Fn(&str) + Send + Sync + 'static) -> String {
+    let before = Arc::new(before);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
+            let before = before.clone();
             std::thread::spawn(move || {
                 let mut stream = stream.unwrap();
                 let lines = BufReader::new(stream.try_clone().unwrap()).lines();
@@ -21,6 +32,7 @@ fn server() -> String {
                         path = line.split(' ').nth(1).unwrap_or_default().to_string();
                     }
                     if line.is_empty() {
+                        before(&path);
                         let status = if path == "/missing" { "404" } else { "200" };
                         let head = format!("HTTP/1.1 {status} X\r\nContent-Length: 5\r\n\r\nhello");
                         if stream.write_all(head.as_bytes()).is_err() {
@@ -33,6 +45,21 @@ fn server() -> String {
         }
     });
     format!("http://{address}")
+}
+
+/// A server that takes 300 ms for each response.
+fn slow_server() -> String {
+    answering(|_| std::thread::sleep(Duration::from_millis(300)))
+}
+
+/// A server that tells of each request.
+fn counting_server() -> (String, Receiver<()>) {
+    let (asked, receiver) = channel();
+    let asked = Mutex::new(asked);
+    let url = answering(move |_| {
+        let _ = asked.lock().unwrap().send(());
+    });
+    (url, receiver)
 }
 
 fn bench(args: &[&str]) -> Output {
@@ -185,6 +212,93 @@ fn comparison_of_a_server_with_itself_prints_a_verdict_per_quantity() {
 }
 
 #[test]
+fn comparison_says_which_rate_was_not_kept() {
+    let (fast, slow) = (server(), slow_server());
+    let args = [
+        "compare",
+        &fast,
+        &slow,
+        "--rounds",
+        "2",
+        "--rps",
+        "200",
+        "-c",
+        "1",
+        "-d",
+        "300ms",
+        "--warm-up",
+        "10ms",
+        "--json",
+    ];
+    let json: Value = serde_json::from_str(&printed(&args)).unwrap();
+    let notes = json["notes"].to_string();
+    for part in [
+        "B: the rate could not be kept in 2 of 2 rounds",
+        "due requests were never sent; each counts with the time",
+    ] {
+        assert!(notes.contains(part), "no `{part}` in {notes}");
+    }
+}
+
+#[test]
+fn interrupt_ends_each_kind_of_run_with_status_1() {
+    for (args, said) in [
+        (vec!["-d", "30s"], "interrupted after "),
+        (vec!["-n", "1000000000"], "interrupted after "),
+        (vec!["--warm-up", "30s"], "interrupted in the warm-up"),
+        (
+            vec!["--find-max", "--p99", "1s", "-d", "30s"],
+            "interrupted while searching the highest rate",
+        ),
+        (
+            vec!["--find-max", "--p99", "1s", "--warm-up", "30s"],
+            "interrupted in the warm-up",
+        ),
+        (
+            vec!["compare", "--warm-up", "30s"],
+            "interrupted in the warm-up",
+        ),
+    ] {
+        let (url, asked) = counting_server();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+        command.arg("bench").args(&args).arg(&url).args(["-c", "1"]);
+        if args[0] == "compare" {
+            command.arg(&url);
+        }
+        let child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        asked.recv().unwrap();
+        let pid = child.id().to_string();
+        let sent = Command::new("kill").args(["-s", "INT", &pid]).status();
+        assert!(sent.unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
+        assert!(error.contains(said), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn page_that_cannot_be_written_fails_before_anything_is_sent() {
+    let (url, asked) = counting_server();
+    for args in [
+        vec![&*url, "-n", "3"],
+        vec![&*url, "--find-max", "--p99", "1s"],
+        vec!["compare", &url, &url],
+    ] {
+        let output = bench(&[&args[..], &["--html", "/nowhere/report.html"]].concat());
+        assert_eq!(output.status.code(), Some(1));
+        let error = text(&output.stderr);
+        let expected = "cannot write /nowhere/report.html (--html)";
+        assert!(error.contains(expected), "{error}");
+    }
+    assert!(asked.try_recv().is_err(), "a request was sent");
+}
+
+#[test]
 fn search_for_the_highest_rate_ends_with_one() {
     let url = server();
     let args = [
@@ -203,6 +317,58 @@ fn search_for_the_highest_rate_ends_with_one() {
         json["highest"]["rate"]["value"].as_f64().unwrap() > 0.0,
         "{json}"
     );
+    let load = json["load"].as_str().unwrap();
+    assert!(load.contains("open loop at the rates below"), "{load}");
+    assert!(!load.contains("closed"), "{load}");
+}
+
+/// Answers two requests at a time, each after 10 ms, and others with 503.
+fn shedding_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let running = Arc::new(AtomicUsize::new(0));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let running = running.clone();
+            std::thread::spawn(move || {
+                let mut stream = stream.unwrap();
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                for _ in lines.map_while(Result::ok).filter(String::is_empty) {
+                    let status = match running.fetch_add(1, Ordering::SeqCst) {
+                        0..2 => "200",
+                        _ => "503",
+                    };
+                    std::thread::sleep(Duration::from_millis(10));
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    let head = format!("HTTP/1.1 {status} X\r\nContent-Length: 5\r\n\r\nhello");
+                    if stream.write_all(head.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    format!("http://{address}/")
+}
+
+#[test]
+fn search_goes_on_where_the_server_sheds_load() {
+    let url = shedding_server();
+    let args = [
+        "--find-max",
+        "--p99",
+        "5s",
+        "-d",
+        "100ms",
+        "-c",
+        "20",
+        "--json",
+    ];
+    let output = bench(&[&[&*url], &args[..]].concat());
+    let json: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    let attempts = json["attempts"].as_object();
+    assert!(attempts.is_some_and(|rates| !rates.is_empty()), "{json}");
 }
 
 #[test]
@@ -215,7 +381,18 @@ fn missing_url_and_wrong_values_are_refused() {
         ["http://127.0.0.1/", "--duration", "x"],
         ["http://127.0.0.1/", "--expect-status", "20"],
         ["http://127.0.0.1/", "--p99", "20ms"],
+        ["http://127.0.0.1/", "--expect-status", "299-200"],
     ] {
         assert_eq!(bench(&args).status.code(), Some(2), "{args:?}");
     }
+    for option in ["--method", "--body", "--body-file"] {
+        let output = bench(&["http://127.0.0.1/", "--file", "requests", option, "x"]);
+        assert_eq!(output.status.code(), Some(2), "{option}");
+    }
+    let output = bench(&["https://localhost/", "--unix", "/nowhere/socket"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("https over a Unix socket"),
+        "{output:?}"
+    );
 }

@@ -2,6 +2,7 @@
 //! stays.
 
 use std::collections::HashSet;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -170,6 +171,91 @@ fn plain_application_runs_on_classic_and_booting_engines_say_why_not() {
     let page = std::fs::read_to_string(page).unwrap();
     says(&page, &["Recommended: classic", "<svg"]);
     assert_eq!(ureq::get(&own.url).call().unwrap().status(), 200);
+}
+
+#[test]
+fn https_server_of_the_application_is_left_alone() {
+    // The port and the certificate of the server in production.
+    let https = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = https.local_addr().unwrap();
+    let settings = format!(
+        "[http]\nredirect_to_https = true\n[tls]\nlisten = '{address}'\n\
+         certificate = '/nowhere/cert.pem'\nkey = '/nowhere/key.pem'\nhsts = 'max-age=9'\n"
+    );
+    let project = project(&[
+        ("index.php", "<?php echo 'hello';"),
+        ("surus.toml", &settings),
+    ]);
+    let listen = address.to_string();
+    let env = [("SURUS_TLS_LISTEN", &*listen)];
+    let said = app(project.path(), &["--engines", "cgi"], &env);
+    assert_eq!(said.status, 0, "{}", said.stderr);
+    // PHP's answer, and no redirection by Surus.
+    says(&said.stderr, &["classic  GET /: 200, 5 B"]);
+}
+
+#[test]
+fn automatic_https_of_the_application_is_left_alone() {
+    let certificates = tempfile::tempdir().unwrap();
+    let settings = format!(
+        "[acme]\ndomains = ['a.example']\nauthorities = ['https://127.0.0.1:1/directory']\n\
+         directory = '{}'\n",
+        certificates.path().display()
+    );
+    let project = project(&[
+        ("index.php", "<?php echo 'hello';"),
+        ("surus.toml", &settings),
+    ]);
+    let env = [("SURUS_ACME_EMAIL", "root@a.example")];
+    let said = app(project.path(), &["--engines", "cgi"], &env);
+    assert_eq!(said.status, 0, "{}", said.stderr);
+    says(&said.stderr, &["classic  GET /: 200, 5 B"]);
+    // Neither an account nor a failure, which would delay the next order of production.
+    let written = std::fs::read_dir(certificates.path()).unwrap().count();
+    assert_eq!(written, 0, "{}", said.stderr);
+}
+
+#[test]
+fn php_fpm_that_already_runs_has_no_cpu_time_and_no_memory() {
+    let project = project(&[("index.php", "<?php echo 'hello';")]);
+    let socket = project.path().join("fpm.sock");
+    let configuration = format!(
+        "[global]\ndaemonize = no\nerror_log = /dev/null\n[www]\nlisten = {}\npm = static\n\
+         pm.max_children = 1\nuser = www-data\n",
+        socket.display()
+    );
+    let file = project.path().join("fpm.conf");
+    std::fs::write(&file, configuration).unwrap();
+    let minor = surus_php::EXECUTABLE.rsplit("surus-php").next().unwrap();
+    let mut fpm = Command::new("setpriv")
+        .args(["--pdeathsig", "TERM", "--"])
+        .arg(format!("php-fpm{minor}"))
+        .arg("--fpm-config")
+        .arg(file)
+        .spawn()
+        .unwrap();
+    while !socket.exists() {
+        assert!(fpm.try_wait().unwrap().is_none(), "php-fpm ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let address = format!("unix:{}", socket.display());
+    let env = [("SURUS_ENGINE_PHP_FPM_ADDRESS", &*address)];
+    let json = report(project.path(), &["--engines", "fpm"], &env);
+    let row = &json["engines"]["fpm"];
+    assert_eq!(row["answers"]["verdict"], "same", "{json:#}");
+    for column in ["CPU per request", "memory per worker"] {
+        assert_eq!(row[column]["missing"], "not counted", "{json:#}");
+    }
+    let notes = json["notes"].to_string();
+    says(&notes, &["`fpm`", "engine.php_fpm_address"]);
+    assert!(
+        Command::new("kill")
+            .arg(fpm.id().to_string())
+            .status()
+            .unwrap()
+            .success()
+    );
+    fpm.wait().unwrap();
 }
 
 #[test]

@@ -51,7 +51,9 @@ fn check_reports_contradictions() {
     let composer = r#"{"require": {"ext-ctype": "*", "ext-of-nobody": "*"}}"#;
     let configuration = "[http]\nmax_body_size = \"1M\"\nrequest_timeout = \"2s\"\n\
                          [engine]\nwarmup = [\"/\"]\n[php]\ndisplay_errors = true\n\
-                         memory_limt = \"1G\"\n[pool.unused]\nworkers = 1\n";
+                         memory_limt = \"1G\"\n[pool.unused]\nworkers = 1\n\
+                         [[route]]\nprefix = \"/x\"\nredirect = \"/y\"\n\
+                         [[route]]\nhost = \"a.example\"\nredirect = \"https://a.example{uri}\"\n";
     let project = project(&[
         ("composer.json", composer),
         ("surus.toml", configuration),
@@ -76,6 +78,7 @@ fn check_reports_contradictions() {
             "! PHP has no setting memory_limt",
             "! http.request_timeout is 2s, below engine.queue_timeout (10s)",
             "! [pool.unused] is not started",
+            "! the redirect of [[route]] number 2 leads to the same rule",
             "! engine.warmup has no effect: `classic`",
             "! composer.json requires ext-of-nobody",
         ],
@@ -164,8 +167,8 @@ fn check_names_prepended_and_appended_files() {
     says(
         &said.stdout,
         &[
-            "✓ prepended file   waf.php, before every request; not during the boot",
-            "✓ appended file    /nowhere/after.php, after every request; not during the boot",
+            "✓ prepended file   waf.php, runs before every request, and not in the boot",
+            "✓ appended file    /nowhere/after.php, runs after every request, and not in the boot",
         ],
     );
     let worker = "[engine]\nname = \"worker\"\n";
@@ -220,4 +223,54 @@ fn check(project: &Path) -> Said {
         ],
         &[],
     )
+}
+
+/// A page that a warm-up changes for everybody, with a random value in it.
+const KEEPS: &str = "<?php
+    $seen = [];
+    surus_serve(function () use (&$seen) {
+        $url = $_SERVER['REQUEST_URI'];
+        if ($url === '/keeps') $seen[] = $url;
+        echo $url, ' ', count($seen), ' ', bin2hex(random_bytes(8));
+    });";
+
+#[test]
+fn check_boot_names_the_warm_up_that_changes_answers() {
+    let files = [
+        ("public/index.php", KEEPS),
+        (
+            "surus.toml",
+            "[engine]\nwarmup = [\"/harmless\", \"/keeps\"]\n",
+        ),
+    ];
+    let changed = project(&files);
+    let boot = |project: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+        run(command
+            .args(["check", "--boot", "--engine", "rewind"])
+            .arg(project))
+    };
+    let said = boot(changed.path());
+    assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
+    says(
+        &said.stdout,
+        &[
+            "! GET / has another answer after the warm-ups: `",
+            "the cause is the warm-up /keeps; take it out of engine.warmup",
+        ],
+    );
+    std::fs::write(
+        changed.path().join("surus.toml"),
+        "[engine]\nwarmup = [\"/harmless\"]\n",
+    )
+    .unwrap();
+    let said = boot(changed.path());
+    says(
+        &said.stdout,
+        &[
+            "✓ warm-ups         GET /: no other answer\n",
+            "GET /harmless: no other answer\n",
+        ],
+    );
+    assert!(!said.stdout.contains("the cause is"), "{}", said.stdout);
 }

@@ -56,7 +56,7 @@ fn wrong_value_is_named_with_the_allowed_values() {
     );
     says(
         &refused("[engine]\nworkers = 0\n"),
-        &["surus.toml:2: ", "engine.workers is 0", "at least 1"],
+        &["surus.toml:2: ", "0 workers", "at least 1"],
     );
     says(&refused("[http]\nlisten = []\n"), &["http.listen is empty"]);
     says(&refused("[http\n"), &["surus.toml:1: "]);
@@ -185,6 +185,22 @@ fn invalid_value_is_named_with_its_line() {
         (
             "[[route]]\nprefix = \"/\"\nmethods = [\"get\"]",
             ["surus.toml:3: ", "capitals"],
+        ),
+        (
+            "[[route]]\nhost = \"a:80\"\ndeny = true",
+            ["surus.toml:2: ", "without scheme, port"],
+        ),
+        (
+            "[[route]]\nhost = \"a\"\nredirect = \"b\"",
+            ["surus.toml:3: ", "it expects a path"],
+        ),
+        (
+            "[[route]]\nhost = \"a\"\nredirect = \"/\"\nstatus = 200",
+            ["surus.toml:4: ", "`status` is 200"],
+        ),
+        (
+            "[[route]]\nprefix = \"/\"\n[route.headers]\nConnection = \"x\"",
+            ["surus.toml:3: ", "Surus itself"],
         ),
         (
             "[site]\nindex = [\".x\"]",

@@ -9,7 +9,10 @@ mod bench;
 mod bench_app;
 mod check;
 mod configuration;
+mod init;
+mod manual;
 mod stdout;
+mod top;
 
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;

@@ -34,7 +34,7 @@ pub fn subjects() -> Vec<Subject> {
         .filter(|entry| entry.runs == Runs::SurusPhp && wanted(entry.name))
         .map(|entry| Subject {
             name: entry.name,
-            boots: entry.boots_script,
+            boots: entry.boots_script(),
             isolates: entry.isolates,
             keeps_workers: !entry.serves_one,
         })

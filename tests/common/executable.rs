@@ -1,6 +1,7 @@
-//! Writes an executable for a test in another process. A file that is open for writing cannot be
-//! executed (ETXTBSY). A file that this process has open is also open in every child that another
-//! test starts at that moment, until the child calls exec.
+//! Writes an executable for a test in another process.
+//!
+//! A file that is open for writing cannot be executed (ETXTBSY). A file that this process has open
+//! is also open in every child that another test starts at that moment, until the child calls exec.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::io::Write;

@@ -9,7 +9,7 @@ pub mod php;
 pub mod tree;
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
@@ -23,6 +23,11 @@ pub struct Surus {
     /// `127.0.0.1:PORT`.
     pub address: String,
     log: Arc<Mutex<String>>,
+}
+
+/// Where tests leave what Surus keeps for its next start.
+fn state_directory() -> PathBuf {
+    std::env::temp_dir().join(format!("surus-tests-state-{}", surus_sys::process::uid()))
 }
 
 impl Surus {
@@ -49,6 +54,7 @@ impl Surus {
             .args(["--listen", "127.0.0.1:0"])
             .args(args)
             .envs(few_extensions())
+            .env("STATE_DIRECTORY", state_directory())
             .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -163,7 +169,7 @@ pub fn front(surus: u32) -> u32 {
         .map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default());
     let children = children.collect::<String>();
     let mut children = children.split_whitespace().map(|pid| pid.parse().unwrap());
-    let front = children.find(|pid| name(*pid) == "surus front");
+    let front = children.find(|pid| name(*pid) == "surus front end");
     front.unwrap_or(surus)
 }
 
@@ -190,7 +196,7 @@ pub fn user_of(pid: u32) -> (u32, u32) {
 
 /// Whether this is a process of Surus itself, such as keeper or opener, and not of PHP.
 pub fn is_surus(pid: u32) -> bool {
-    ["surus front", "surus opener"].contains(&name(pid).as_str())
+    ["surus front end", "surus opener"].contains(&name(pid).as_str())
 }
 
 fn name(pid: u32) -> String {

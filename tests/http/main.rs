@@ -5,6 +5,7 @@
 mod common;
 
 mod answers;
+mod error_pages;
 mod files;
 mod framing;
 mod h2spec;
@@ -16,6 +17,7 @@ mod limits;
 mod multiplexed;
 mod overload;
 mod proxies;
+mod routes;
 mod tags;
 mod timeouts;
 mod tls;

@@ -120,7 +120,7 @@ async fn idle_http_2_connections_are_evicted_and_busy_ones_stay() {
     let surus = serve(dir.path(), &[("max_connections", "4")]);
     let (mut busy, connection) = connect(&surus).await;
     tokio::spawn(connection);
-    let response = tokio::spawn(busy.send_request(get(&surus, "/?sleep=1500")));
+    let response = tokio::spawn(busy.send_request(get(&surus, "/?until=go")));
     let mut idle = Vec::new();
     for _ in 0..10 {
         let (mut requests, connection) = connect(&surus).await;
@@ -131,10 +131,11 @@ async fn idle_http_2_connections_are_evicted_and_busy_ones_stay() {
         response.into_body().collect().await.unwrap();
         idle.push((requests, ended));
     }
+    std::fs::write(dir.path().join("go"), "").unwrap();
     assert_eq!(response.await.unwrap().unwrap().status(), 200);
     // For each new connection, one of the three idle ones gets GOAWAY; the busy one stays.
     for (_, ended) in idle.drain(..7) {
-        tokio::time::timeout(Duration::from_secs(5), ended)
+        tokio::time::timeout(Duration::from_secs(60), ended)
             .await
             .expect("still open")
             .unwrap()

@@ -41,6 +41,17 @@ fn trusted_proxy_headers_set_the_client_address() {
 }
 
 #[test]
+fn htaccess_rules_see_the_host_that_a_trusted_proxy_names() {
+    let dir = site();
+    let rules = "RewriteEngine on\nRewriteCond %{HTTP_HOST} ^shop\nRewriteRule ^ - [F]\n";
+    std::fs::write(dir.path().join(".htaccess"), rules).unwrap();
+    for (trusted, status) in [("127.0.0.0/8", 403), ("10.0.0.0/8", 200)] {
+        let surus = serve(dir.path(), &[("trusted_proxies", trusted)]);
+        assert_eq!(ask(&surus, b"", FORWARDED).status, status, "{trusted}");
+    }
+}
+
+#[test]
 fn untrusted_proxy_headers_are_ignored() {
     let dir = site();
     for trusted in [&[][..], &[("trusted_proxies", "10.0.0.0/8")]] {

@@ -29,6 +29,12 @@ if (isset($query['drip'])) {
     }
     exit;
 }
+if (isset($query['until'])) {
+    while (!file_exists(__DIR__.'/'.$query['until'])) {
+        usleep(1000);
+        clearstatcache();
+    }
+}
 if (isset($query['sleep'])) {
     error_log('begun');
     usleep($query['sleep'] * 1000);
@@ -115,7 +121,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Wire {
     pub fn connect(surus: &Surus) -> Wire {
-        let stream = TcpStream::connect(&surus.address).unwrap();
+        Wire::to(&surus.address)
+    }
+
+    pub fn to(address: &str) -> Wire {
+        let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Wire::over(stream)

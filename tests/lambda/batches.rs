@@ -87,6 +87,7 @@ impl Workers {
                 Ok(Boot {
                     script: found.0.clone(),
                     document_root: found.1.clone(),
+                    project: None,
                     code: None,
                     warmup: Vec::new(),
                 })

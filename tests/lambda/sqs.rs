@@ -36,7 +36,7 @@ struct Run {
 }
 
 /// The fate of the messages.
-struct Outcome {
+struct InvokeOutcome {
     account: Account,
     seen: Seen,
     dead: BTreeSet<Name>,
@@ -47,7 +47,7 @@ struct Outcome {
 
 impl Run {
     /// Sends the messages and runs the function until none is left. None if there is no queue.
-    async fn run(&self, messages: &[Message]) -> Option<Outcome> {
+    async fn run(&self, messages: &[Message]) -> Option<InvokeOutcome> {
         let server = tokio::task::spawn_blocking(Server::get).await.unwrap()?;
         let began = Instant::now();
         let queue = Queue::create(&server, self.name, self.is_fifo, TIMEOUT, self.max_receives);
@@ -107,7 +107,7 @@ impl Run {
                 self.kills
             ));
         }
-        Some(Outcome {
+        Some(InvokeOutcome {
             account,
             seen,
             dead: dead.collect(),
@@ -225,12 +225,12 @@ async fn run_all(
 
 fn nothing(wrong: [Vec<String>; 2]) {
     let wrong = wrong.concat();
-    let most = wrong.len().min(50);
+    let max = wrong.len().min(50);
     assert!(
         wrong.is_empty(),
         "{} wrong:\n{}",
         wrong.len(),
-        wrong[..most].join("\n")
+        wrong[..max].join("\n")
     );
 }
 
@@ -293,7 +293,7 @@ async fn every_message_runs_and_groups_keep_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failed_whole_batch_comes_again_as_a_whole() {
+async fn failed_whole_batch_is_delivered_again_as_a_whole() {
     nothing(
         tokio::join!(
             run_all("whole", false, false, 100),

@@ -25,10 +25,10 @@ macro_rules! engine_contract {
 mod answers;
 mod bodies;
 mod children;
+mod client_closed;
 mod ends;
-mod gone;
+mod external;
 mod isolation;
 mod queue;
 mod reload;
 mod sources;
-mod stock;

@@ -11,3 +11,4 @@ mod phpt;
 mod pools;
 mod random;
 mod roadrunner;
+mod scaling;

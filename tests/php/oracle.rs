@@ -79,9 +79,9 @@ fn worker_applies_php_ini_to_every_request() {
 
 /// The topics on php-fpm behind Surus. Excludes topics with differences that are allowed only for
 /// surus-php, or that depend on kept connections (`fastcgi_finish_request()` twice).
-macro_rules! of_stock {
+macro_rules! on_external_engines {
     ($($topic:ident)*) => {
-        mod stock {
+        mod external {
             $(#[test]
             fn $topic() {
                 let cases = include_str!(concat!("oracle/cases/", stringify!($topic), ".toml"));
@@ -91,7 +91,7 @@ macro_rules! of_stock {
     };
 }
 
-of_stock! {
+on_external_engines! {
     server urls get post cookies files input limits unread headers status buffers bodies sessions
     endings shown php_ini isolation gone
 }

@@ -1,4 +1,4 @@
-//! The engine `roadrunner`: what its workers say, and what happens to those that lie.
+//! Tests the engine `roadrunner`: requests, responses, and workers that violate the protocol.
 
 mod server;
 
@@ -195,7 +195,7 @@ fn noise_on_stdout_costs_nothing() {
 }
 
 #[test]
-fn lie_costs_one_request_and_names_itself() {
+fn faulty_worker_costs_one_request_and_is_logged_with_its_fault() {
     on_scenes(|engine| async move {
         for (url, reason) in [
             ("/checksum", "a frame header has a wrong checksum"),
@@ -222,13 +222,13 @@ fn half_frame_costs_one_request() {
         let failed = engine.answer(scene(&engine, "/half")).await;
         let says = |how: &str| how.contains("status 3") && how.contains("in the middle of a frame");
         assert!(
-            matches!(&failed, Err(Failure::Died(how)) if says(how)),
+            matches!(&failed, Err(Failure::WorkerCrashed(how)) if says(how)),
             "{failed:?}"
         );
         assert_eq!(play(&engine, "/hello?n=1").await, "hello 1");
         let failed = engine.answer(scene(&engine, "/half-body")).await;
         assert!(
-            matches!(&failed, Err(Failure::Died(how)) if says(how)),
+            matches!(&failed, Err(Failure::WorkerCrashed(how)) if says(how)),
             "{failed:?}"
         );
         assert_eq!(play(&engine, "/hello?n=2").await, "hello 2");
@@ -252,13 +252,13 @@ fn killed_worker_costs_one_request() {
     on_scenes(|engine| async move {
         let failed = engine.answer(scene(&engine, "/kill")).await;
         assert!(
-            matches!(&failed, Err(Failure::Died(how)) if how.contains("SIGKILL")),
+            matches!(&failed, Err(Failure::WorkerCrashed(how)) if how.contains("SIGKILL")),
             "{failed:?}"
         );
         assert_eq!(play(&engine, "/hello?n=1").await, "hello 1");
         let response = engine.send(scene(&engine, "/kill-amid")).await.unwrap();
         let body = response.into_body().collect().await;
-        assert!(matches!(body, Err(Failure::Died(_))), "{body:?}");
+        assert!(matches!(body, Err(Failure::WorkerCrashed(_))), "{body:?}");
         assert_eq!(play(&engine, "/hello?n=2").await, "hello 2");
     });
 }
@@ -286,7 +286,7 @@ fn killed_idle_worker_costs_no_request_and_is_replaced() {
 }
 
 #[test]
-fn second_response_reaches_nobody() {
+fn second_response_is_dropped() {
     on_scenes(|engine| async move {
         for n in 0..20 {
             let first = play(&engine, &format!("/twice?n={n}")).await;
@@ -409,7 +409,10 @@ fn worker_connects_by_each_relay() {
             );
             assert_eq!(play(&engine, "/noise").await, "noisy");
             let failed = engine.answer(scene(&engine, "/kill")).await;
-            assert!(matches!(failed, Err(Failure::Died(_))), "{failed:?}");
+            assert!(
+                matches!(failed, Err(Failure::WorkerCrashed(_))),
+                "{failed:?}"
+            );
             for _ in 0..3 {
                 assert_eq!(play(&engine, "/hello?n=1").await, "hello 1");
             }

@@ -5,7 +5,7 @@ use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use surus::keeper::message::{Reply, Request};
+use surus::keeper::message::{KeeperReply, KeeperRequest};
 use surus::launcher::{ProcessSignal, Role};
 
 use super::Attacker;
@@ -56,8 +56,8 @@ impl Attacker<'_> {
     pub fn attack_with_probes(&mut self) {
         let mut started = 0;
         for _ in 0..64 {
-            let asked = self.ask_keeper(|id| Request::Home { id, pool: 0 }, &[]);
-            let Reply::Done { number: home, .. } = asked else {
+            let asked = self.ask_keeper(|id| KeeperRequest::Home { id, pool: 0 }, &[]);
+            let KeeperReply::Done { number: home, .. } = asked else {
                 panic!("{asked:?}");
             };
             let (_out, their_out) = std::io::pipe().unwrap();
@@ -67,9 +67,9 @@ impl Attacker<'_> {
                 their_out.into(),
             ];
             let role = Role::Probe;
-            let reply = self.ask_keeper(|id| Request::Php { id, home, role }, &fds);
-            started += usize::from(matches!(reply, Reply::Started { .. }));
-            self.send_raw(&Request::CloseHome { home }.encode(), &[]);
+            let reply = self.ask_keeper(|id| KeeperRequest::Php { id, home, role }, &fds);
+            started += usize::from(matches!(reply, KeeperReply::Started { .. }));
+            self.send_raw(&KeeperRequest::CloseHome { home }.encode(), &[]);
         }
         assert!(started > 0);
         self.refused(&format!("start {started} probes at once"), started < 10);
@@ -80,8 +80,8 @@ impl Attacker<'_> {
         let mut buffer = vec![0; 64 * 1024];
         loop {
             let received = self.keeper.receive(&mut buffer).unwrap();
-            match Reply::decode(&buffer[..received.len]).unwrap() {
-                Reply::Exited {
+            match KeeperReply::decode(&buffer[..received.len]).unwrap() {
+                KeeperReply::Exited {
                     pid: of,
                     wait_status,
                 } if of == pid => return wait_status,
@@ -91,8 +91,8 @@ impl Attacker<'_> {
     }
 
     pub fn attack_command_line_php(&mut self) {
-        let mut home = || match self.ask_keeper(|id| Request::Home { id, pool: 0 }, &[]) {
-            Reply::Done { number, .. } => number,
+        let mut home = || match self.ask_keeper(|id| KeeperRequest::Home { id, pool: 0 }, &[]) {
+            KeeperReply::Done { number, .. } => number,
             other => panic!("{other:?}"),
         };
         let (first, second) = (home(), home());
@@ -108,8 +108,8 @@ impl Attacker<'_> {
             if role == Role::Request {
                 fds.extend([memory(), their_head.into()]);
             }
-            match this.ask_keeper(|id| Request::Php { id, home, role }, &fds) {
-                Reply::Started { pid, .. } => Some(pid),
+            match this.ask_keeper(|id| KeeperRequest::Php { id, home, role }, &fds) {
+                KeeperReply::Started { pid, .. } => Some(pid),
                 _ => None,
             }
         };
@@ -117,7 +117,7 @@ impl Attacker<'_> {
         self.refused("run a script before PHP was asked", early.is_none());
         let probe = start(self, first, Role::Probe).unwrap();
         let which = ProcessSignal::Kill;
-        self.send_raw(&Request::Signal { pid: probe, which }.encode(), &[]);
+        self.send_raw(&KeeperRequest::Signal { pid: probe, which }.encode(), &[]);
         let is_killed = self.exit_of(probe) != 0;
         if is_killed {
             let without = start(self, first, Role::Request);

@@ -109,7 +109,7 @@ pub fn reload_signals_during_the_start_do_not_end_the_front_end() {
         surus.signal("HUP");
         std::thread::sleep(Duration::from_millis(1));
     }
-    until("another front answers", || {
+    until("another front end answers", || {
         get(&surus, "/") == Some((200, "hello".into()))
     });
     let log = surus.log();

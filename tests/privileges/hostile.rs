@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use surus::keeper::Front;
+use surus::keeper::ForkedFrontEnd;
 use surus_sys::seqpacket::Seqpacket;
 
 #[path = "command_line.rs"]
@@ -95,18 +95,18 @@ fn attack(env: &[(&str, &str)]) {
         .unwrap();
     let pid = keeper.id();
     let watching = std::thread::spawn(move || {
-        let mut most = 0;
+        let mut max = 0;
         while let Ok(open) = std::fs::read_dir(format!("/proc/{pid}/fd")) {
-            most = most.max(open.count());
+            max = max.max(open.count());
             std::thread::sleep(Duration::from_millis(2));
         }
-        most
+        max
     });
     let output = keeper.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     println!("{said}");
-    let most = watching.join().unwrap();
-    assert!(most < 100, "the keeper held {most} descriptors");
+    let max = watching.join().unwrap();
+    assert!(max < 100, "the keeper held {max} descriptors");
     assert!(
         output.status.success() && said.contains("the keeper still answers"),
         "{said}"
@@ -168,7 +168,7 @@ struct Attacker<'a> {
 }
 
 impl<'a> Attacker<'a> {
-    fn new(project: &'a Path, front: Front, foreign: u32) -> Attacker<'a> {
+    fn new(project: &'a Path, front: ForkedFrontEnd, foreign: u32) -> Attacker<'a> {
         let mut fds = front.place.fds;
         let keeper = Seqpacket::from(front.socket);
         let opener = Seqpacket::from(fds.remove(0));

@@ -1,7 +1,7 @@
 //! Tests that only the keeper reads the keys of TLS.
 
-use std::fs::{Permissions, set_permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::fs::{File, Permissions, set_permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
@@ -41,6 +41,24 @@ fn get(surus: &Surus, dir: &Path, authority: &Authority) -> Option<String> {
         .then(|| String::from_utf8(output.stdout).unwrap())
 }
 
+/// Whether a process has this text anywhere in its memory.
+fn has_in_memory(pid: u32, text: &str) -> bool {
+    let memory = File::open(format!("/proc/{pid}/mem")).unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    maps.lines().any(|line| {
+        let (range, rest) = line.split_once(' ').unwrap();
+        let (from, to) = range.split_once('-').unwrap();
+        let number = |hex| u64::from_str_radix(hex, 16).unwrap();
+        if !rest.starts_with("rw") {
+            return false;
+        }
+        let mut bytes = vec![0; (number(to) - number(from)) as usize];
+        let read = memory.read_at(&mut bytes, number(from)).unwrap_or(0);
+        let mut parts = bytes[..read].windows(text.len());
+        parts.any(|part| part == text.as_bytes())
+    })
+}
+
 pub fn key_of_root_is_served_and_unreadable_for_the_front_end() {
     if !is_root() {
         return;
@@ -78,6 +96,16 @@ pub fn key_of_root_is_served_and_unreadable_for_the_front_end() {
         };
         assert!(reload().status.success());
         assert!(get(&surus, keys.path(), &next).is_some());
+        let text = std::fs::read_to_string(&key).unwrap();
+        let line = text.lines().nth(2).unwrap();
+        assert!(
+            has_in_memory(surus.front(), line),
+            "{engine}: this test finds nothing"
+        );
+        assert!(
+            !has_in_memory(surus.pid(), line),
+            "{engine}: the keeper has the key"
+        );
         std::fs::remove_file(&key).unwrap();
         let refused = reload();
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();

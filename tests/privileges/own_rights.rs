@@ -74,14 +74,25 @@ impl Attacker<'_> {
                 surus_sys::process::terminate(pid).is_err(),
             );
         }
+        let input = std::fs::read_link("/proc/self/fd/0").unwrap();
+        self.refused("have root's stdin", input.as_os_str() == "/dev/null");
         if self.has_landlock {
+            let socket = std::os::unix::net::UnixDatagram::unbound();
+            let why = socket.map_err(|error| error.kind());
+            let denied = std::io::ErrorKind::PermissionDenied;
+            self.refused("make a unix socket", why.is_err_and(|why| why == denied));
+            let pair = std::os::unix::net::UnixDatagram::pair();
+            let why = pair.map_err(|error| error.kind());
+            let is_denied = why.is_err_and(|why| why == denied);
+            self.refused("make a pair of datagram sockets", is_denied);
+            let parent = surus_sys::privileges::end_with(keeper);
+            self.refused("outlive the keeper", parent.is_err());
             let started = Command::new("/bin/true").status();
             self.refused("start a program", started.is_err());
             let bound = std::net::TcpListener::bind("127.0.0.1:0");
             self.refused("bind a port", bound.is_err());
             let connected = std::net::TcpStream::connect("127.0.0.1:9");
             let why = connected.map_err(|error| error.kind());
-            let denied = std::io::ErrorKind::PermissionDenied;
             self.refused("connect to a port", why.is_err_and(|why| why == denied));
         }
     }

@@ -136,11 +136,11 @@ pub fn exited_front_end_is_replaced_and_its_php_exits() {
     let (front, before) = (surus.front(), descendants(surus.pid()));
     assert!(
         before.len() >= 4,
-        "front, opener, master process, worker: {before:?}"
+        "front end, opener, master process, worker: {before:?}"
     );
     surus_sys::process::kill(front).unwrap();
     // Connections wait in the listener, which the keeper keeps open.
-    until("another front answers", || {
+    until("another front end answers", || {
         get(&surus, "/") == Some((200, "hello".into()))
     });
     assert_ne!(surus.front(), front);

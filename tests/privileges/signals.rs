@@ -239,7 +239,7 @@ fn inherits(starter: &[String], left: &str, engine: &str, dir: &Path, env: &[(&s
     if surus.front() != surus.pid() {
         let front = surus.front();
         surus_sys::process::kill(front).unwrap();
-        until("another front answers", || {
+        until("another front end answers", || {
             surus.front() != front && get(&surus, "/") == Some((200, "hello".into()))
         });
     }

@@ -53,10 +53,7 @@ fn booted(args: &[&str], env: &[(&str, &str)]) -> Site {
 
 #[test]
 fn each_failure_has_its_status_and_the_next_request_starts_from_the_boot() {
-    let site = booted(
-        &["--workers", "1"],
-        &[("SURUS_HTTP_REQUEST_TIMEOUT", "700ms")],
-    );
+    let site = booted(&["--workers", "1"], &[("SURUS_HTTP_REQUEST_TIMEOUT", "5s")]);
     let files = [
         ("exit.php", "echo 'bye'; exit(3);"),
         (
@@ -97,7 +94,8 @@ fn each_failure_has_its_status_and_the_next_request_starts_from_the_boot() {
         assert_eq!(
             site.get("/pid.php").body == pid,
             same_process,
-            "after {path}"
+            "after {path}\n{}",
+            site.surus.log()
         );
     }
     let told = site.get("/shutdown.php");

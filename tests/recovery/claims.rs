@@ -1,6 +1,6 @@
-//! Tests a script that interferes with claims: it writes back tickets that other workers have
-//! claimed, copies their lines, or takes their wake-ups. Every other request still runs once, and
-//! its client gets its own response.
+//! Tests a script that writes tickets back, copies lines or takes wake-ups of other workers.
+//!
+//! Every other request still runs once, and its client gets its own response.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -35,7 +35,7 @@ fn request_socket_shut_down_by_a_script_is_replaced() {
             );
             if how != 1 {
                 // If workers cannot read from the socket. They do not need to write to it.
-                until("it is counted", || repairs(&site, "inbox") == 1);
+                until("it is counted", || repairs(&site, "request_socket") == 1);
             }
             until("it is ready", || ready(&site));
         }

@@ -185,12 +185,12 @@ fn stopped_worker_is_replaced_after_its_deadline() {
     let site = Site::start(
         &["--workers", "1"],
         &[
-            ("SURUS_HTTP_REQUEST_TIMEOUT", "1s"),
+            ("SURUS_HTTP_REQUEST_TIMEOUT", "5s"),
             ("SURUS_ENGINE_KILL_TIMEOUT", "300ms"),
         ],
     );
     let worker = site.workers()[0];
-    let held = site.begun("/nap.php?ms=500");
+    let held = site.begun("/nap.php?ms=4000");
     kill(worker, "STOP");
     assert_eq!(held.join().unwrap().unwrap().status, 504);
     assert_eq!(site.get("/hello.php").body, "hello");

@@ -1,6 +1,7 @@
-//! Tests random writes to the memory that a pool's workers share with Surus, while requests are in
-//! flight. Surus survives, each client gets its own response or an error, no request runs twice,
-//! and after the writes everything works again.
+//! Tests random writes to the memory that workers share with Surus while requests are in flight.
+//!
+//! Surus survives, each client gets its own response or an error, no request runs twice, and after
+//! the writes everything works again.
 //!
 //! `SHARED_MEMORY_SECONDS` is the duration (5); `RANDOM_SEED` repeats the writes of a failure, as
 //! far as timing allows.

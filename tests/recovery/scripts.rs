@@ -7,10 +7,7 @@ use crate::site::{Site, is_root, until};
 
 #[test]
 fn each_failure_has_its_status_and_the_next_request_is_served() {
-    let site = Site::start(
-        &["--workers", "1"],
-        &[("SURUS_HTTP_REQUEST_TIMEOUT", "700ms")],
-    );
+    let site = Site::start(&["--workers", "1"], &[("SURUS_HTTP_REQUEST_TIMEOUT", "5s")]);
     for (path, status) in [
         ("/segfault.php", 502),
         ("/loop.php", 504),

@@ -301,7 +301,7 @@ fn worker_that_hides_its_request_is_killed_after_its_deadline() {
                     pack('VV', 1, 0) . str_repeat(\"\\0\", 32)); ini_set('max_execution_time', 0); \
                     touch($_GET['began']); while (true) {}";
         let limits = [
-            ("SURUS_HTTP_REQUEST_TIMEOUT", "1s"),
+            ("SURUS_HTTP_REQUEST_TIMEOUT", "5s"),
             ("SURUS_ENGINE_KILL_TIMEOUT", "1s"),
         ];
         let site = site(engine, &[("lie.php", code)], &limits);
@@ -420,6 +420,62 @@ fn table_of_expressions_overwritten_by_a_script_does_no_harm() {
                 site.surus.log()
             );
         }
+    }
+}
+
+/// Links that take long to follow: each target is long, and names the next link.
+fn slow_links(dir: &std::path::Path) -> std::path::PathBuf {
+    std::fs::create_dir(dir.join("d")).unwrap();
+    for n in 0..39 {
+        let target = format!("{}l{}", "d/../".repeat(800), n + 1);
+        std::os::unix::fs::symlink(target, dir.join(format!("l{n}"))).unwrap();
+    }
+    dir.join("l0")
+}
+
+/// The files of the boot, which the master process looks at.
+#[test]
+fn files_of_the_boot_forged_by_a_script_stop_no_replacement_of_workers() {
+    let links = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(links.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let slow = slow_links(links.path());
+    let forge = format!(
+        "$path = {:?} . \"\\0\"; \
+         foreach (file('/proc/self/maps') as $line) {{ \
+             if (preg_match('~^([0-9a-f]+)-([0-9a-f]+) rw-s .*zero~', $line, $m)) {{ \
+                 $more = hexdec($m[2]) - hexdec($m[1]) - 8388608; \
+                 if ($more > 0 && $more < 65536) $at = hexdec($m[1]); \
+             }} \
+         }} \
+         if (!isset($at)) throw new Exception(file_get_contents('/proc/self/maps')); \
+         $size = 16 + intdiv(strlen($path) + 7, 8) * 8; \
+         $record = str_pad(pack('PVV', 0, 0, strlen($path)) . $path, $size, \"\\0\"); \
+         $n = intdiv(8 << 20, $size); \
+         poke($at + 8, str_repeat($record, $n)); \
+         poke($at, pack('VV', 2, $n * $size)); \
+         echo 'forged';",
+        slow.display().to_string()
+    );
+    let files = [("forge.php", &forge[..]), ("die.php", "libc()->_exit(1);")];
+    for engine in ["worker", "standby"] {
+        let looks = [("SURUS_PHP_OPCACHE__REVALIDATE_FREQ", "1")];
+        let site = site(engine, &files, &looks);
+        let master = site.template();
+        assert_eq!(site.get("/forge.php").body, "forged", "{engine}");
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(1100));
+            assert_eq!(site.get("/hello.php").status, 200, "{engine}");
+            for _ in 0..4 {
+                assert_eq!(site.get("/die.php").status, 502, "{engine}");
+            }
+            answers_within(&site, SOON, engine);
+        }
+        let log = site.surus.log();
+        assert!(!log.contains("does not replace"), "{engine}: {log}");
+        assert!(
+            lives(master) && site.template() == master,
+            "{engine}: {log}"
+        );
     }
 }
 

@@ -12,7 +12,7 @@ const LINES: usize = 2 << 20;
 const LONG: &str =
     "<?php for ($i = 0; $i < 1 << 20; $i++) printf(\"%015d\\n%015d\\n\", 2 * $i, 2 * $i + 1);";
 
-/// A client that has requested `/long.php` and reads next to nothing of it.
+/// A client that has requested `/long.php` and reads only its first 1,000 bytes.
 struct Trickler(TcpStream, Vec<u8>);
 
 impl Trickler {
@@ -84,7 +84,7 @@ fn slowly_reading_clients_occupy_no_worker() {
         let site = with_long(&["--workers", "2", "--engine", engine], spool.path(), &[]);
         let before = descriptors(site.surus.front());
         let slow = [0; 2].map(|_| Trickler::begin(&site, "/long.php"));
-        // As soon as PHP has written everything, and long before the clients have read it.
+        // Both workers are free once PHP has written everything, long before the clients read it.
         let answer = site.get("/hello.php");
         // Without a known length, it is chunked.
         assert!(answer.body.contains("hello"), "{engine}");
@@ -106,10 +106,10 @@ fn slowly_reading_clients_occupy_no_worker() {
     }
 }
 
-/// PHP waits for them, as without a file.
+/// Beyond the limit or a full disk, PHP waits for the client.
 #[test]
 fn response_beyond_the_buffer_or_disk_arrives_complete() {
-    for (limit, size, holds) in [
+    for (limit, size, uses_disk) in [
         ("1G", 3 << 20, true),
         ("5M", 64 << 20, true),
         ("0", 64 << 20, false),
@@ -128,15 +128,15 @@ fn response_beyond_the_buffer_or_disk_arrives_complete() {
             );
             let slow = Trickler::begin(&site, "/long.php");
             let mut took = 0;
-            let most = (5 << 20).min(u64::from(size));
-            if holds {
+            let max = (5 << 20).min(u64::from(size));
+            if uses_disk {
                 until("the disk is in use", || {
                     took = took.max(disk.used());
-                    took > most / 2
+                    took > max / 2
                 });
             }
             std::thread::sleep(Duration::from_secs(1));
-            assert!(disk.used() <= most, "{} bytes", disk.used());
+            assert!(disk.used() <= max, "{} bytes", disk.used());
             assert!(is_whole(&slow.finish()), "{limit} {engine}");
             assert_eq!(site.get("/hello.php").body, "hello");
             until("the disk is empty again", || disk.used() == 0);

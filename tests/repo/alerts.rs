@@ -1,10 +1,90 @@
-//! Tests that alerts name metrics and label values that exist.
+//! Tests that paths, metrics and label values of the admin listener are documented, and that alerts
+//! name such as exist.
 
 use std::collections::BTreeSet;
 
 use regex::Regex;
 
-use super::markdown::pages;
+use super::architecture::sources;
+use super::markdown::{pages, root};
+
+#[test]
+fn admin_paths_are_documented_and_listed() {
+    let source = std::fs::read_to_string(root().join("src/fronts/admin.rs")).unwrap();
+    let (served, listed) = source.split_once("not found; there are").unwrap();
+    let (listed, _) = listed.split_once("StatusCode::NOT_FOUND").unwrap();
+    let reference = std::fs::read_to_string(root().join("docs/reference/metrics.md")).unwrap();
+    let (table, _) = reference.split_once("\n## Metrics").unwrap();
+    let path = Regex::new(r#"["`]((?:POST )?/(?:-/[a-z]+|metrics))["`]"#).unwrap();
+    let paths = |text: &str| -> BTreeSet<String> {
+        path.captures_iter(text)
+            .map(|found| found[1].to_string())
+            .collect()
+    };
+    let without_method = |paths: &BTreeSet<String>| -> BTreeSet<String> {
+        let names = paths.iter().map(|path| path.trim_start_matches("POST "));
+        names.map(String::from).collect()
+    };
+    let (mut documented, listed) = (paths(table), paths(listed));
+    assert_eq!(without_method(&documented), paths(served));
+    assert!(documented.remove("/metrics"), "a second name");
+    assert_eq!(documented, listed);
+}
+
+#[test]
+fn repair_reasons_are_documented() {
+    let reference = std::fs::read_to_string(root().join("docs/reference/metrics.md")).unwrap();
+    let repaired = Regex::new(r#"repaired\("([a-z_]+)"\)"#).unwrap();
+    let mut reasons = BTreeSet::new();
+    for (_, text) in sources(&["src/engines"]) {
+        reasons.extend(
+            repaired
+                .captures_iter(&text)
+                .map(|found| found[1].to_string()),
+        );
+    }
+    assert!(reasons.len() > 5, "only {reasons:?}");
+    for reason in reasons {
+        let row = format!("\n| `{reason}` |");
+        assert!(
+            reference.contains(&row),
+            "docs/reference/metrics.md lacks {reason}"
+        );
+    }
+}
+
+#[test]
+fn outcomes_of_failures_are_documented_and_alerted() {
+    let source = std::fs::read_to_string(root().join("src/app/response.rs")).unwrap();
+    let reference = std::fs::read_to_string(root().join("docs/reference/metrics.md")).unwrap();
+    let name = Regex::new(r#"Failure::\w+(?:\(_\))? => "([a-z_]+)""#).unwrap();
+    let named: BTreeSet<_> = name
+        .captures_iter(&source)
+        .map(|found| found[1].to_string())
+        .collect();
+    assert!(named.len() > 5, "only {named:?}");
+    let (_, table) = reference
+        .split_once("Outcomes that are not status classes:")
+        .unwrap();
+    let (table, _) = table.trim_start().split_once("\n\n").unwrap();
+    let row = Regex::new(r"(?m)^\| `([a-z_]+)` \|").unwrap();
+    let mut documented: BTreeSet<_> = row
+        .captures_iter(table)
+        .map(|found| found[1].to_string())
+        .collect();
+    assert!(documented.remove("client_closed"), "it is no failure");
+    assert_eq!(documented, named);
+
+    let guide = std::fs::read_to_string(root().join("docs/guides/monitoring.md")).unwrap();
+    for name in named {
+        let is_quoted = guide.contains(&format!("\"{name}")) || guide.contains(&format!("|{name}"));
+        let is_told = is_quoted || name == "too_large";
+        assert!(
+            is_told,
+            "no alert of docs/guides/monitoring.md counts {name}"
+        );
+    }
+}
 
 #[test]
 fn alerts_name_metrics_and_labels_that_are_documented() {

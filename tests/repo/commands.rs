@@ -9,7 +9,7 @@ use super::markdown::{pages, root};
 use super::shell::commands;
 
 /// Programs that no test runs, and why.
-const NOT_RUN: [(&str, &str); 12] = [
+const NOT_RUN: [(&str, &str); 13] = [
     ("apt-get", "installs packages"),
     ("chown", "changes the owner of an application's files"),
     ("composer", "downloads from Packagist"),
@@ -20,6 +20,7 @@ const NOT_RUN: [(&str, &str); 12] = [
     ("install", "copies to directories of the system"),
     ("redis-cli", "asks a server of Redis"),
     ("sam", "needs an AWS account"),
+    ("ssh", "connects to another machine"),
     ("systemctl", "changes the system's services"),
     ("systemd-sysusers", "creates a user of the system"),
 ];
@@ -128,6 +129,34 @@ fn command_line_page_has_every_option_and_no_other() {
             .collect();
         assert_eq!(documented, actual, "{name} in docs/reference/cli.md");
     }
+}
+
+#[test]
+fn command_line_page_has_the_texts_of_help() {
+    let page = std::fs::read_to_string(root().join("docs/reference/cli.md")).unwrap();
+    let mut waiting = vec![surus::cli::command()];
+    let mut wrong = BTreeSet::new();
+    while let Some(command) = waiting.pop() {
+        for option in command.get_arguments() {
+            let (Some(long), Some(help)) = (option.get_long(), option.get_help()) else {
+                continue;
+            };
+            let help = help.to_string().replace('`', "").replace('|', r"\|");
+            let has_text = |line: &str| {
+                let cells = line.split_once("` | ");
+                cells.is_some_and(|(name, text)| {
+                    let mut words = name.split(|c: char| !c.is_alphanumeric() && c != '-');
+                    words.any(|word| word.strip_prefix("--") == Some(long))
+                        && text.replace('`', "").starts_with(&help)
+                })
+            };
+            if !option.is_hide_set() && !page.lines().any(has_text) {
+                wrong.insert(format!("{} --{long}: {help}", command.get_name()));
+            }
+        }
+        waiting.extend(command.get_subcommands().cloned());
+    }
+    assert!(wrong.is_empty(), "docs/reference/cli.md lacks {wrong:#?}");
 }
 
 /// Parses a command line as the program does.

@@ -7,7 +7,7 @@ use regex::Regex;
 use serde_json::Value;
 use surus::app::site::routes::Rule;
 use surus::config::{Config, Pool};
-use surus::fronts::queue::Queue;
+use surus::fronts::queue::{Queue, Schedule};
 
 use super::markdown::pages;
 
@@ -86,7 +86,7 @@ fn example_has_every_key_with_its_default() {
     for (section, value) in &all {
         let (heading, keys) = match section.as_str() {
             "route" => ("route", value[0].as_table()),
-            "queue" => ("queue", value[0].as_table()),
+            "queue" | "schedule" => (&**section, value[0].as_table()),
             "pool" => ("pool.NAME", value["debug"].as_table()),
             free if FREE.contains(&free) => continue,
             section => (section, value.as_table()),
@@ -102,7 +102,8 @@ fn example_has_every_key_with_its_default() {
     assert_eq!(keys(&written), keys(&actual), "keys of surus.toml.example");
     for (key, default) in &actual {
         // Rules have no useful defaults.
-        let has_default = default != "not set" && key != "route.deny";
+        let is_required = ["schedule.name", "schedule.cron"].contains(&key.as_str());
+        let has_default = default != "not set" && key != "route.deny" && !is_required;
         assert!(
             !has_default || written[key] == *default,
             "{key} in surus.toml.example"
@@ -117,10 +118,12 @@ fn actual() -> BTreeMap<String, String> {
     for (section, value) in config.as_object().unwrap() {
         let keys_of_rule = serde_json::to_value(Rule::default()).unwrap();
         let keys_of_queue = serde_json::to_value(Queue::default()).unwrap();
+        let keys_of_schedule = serde_json::to_value(Schedule::default()).unwrap();
         let keys_of_pool = serde_json::to_value(Pool::default()).unwrap();
         let (heading, value) = match section.as_str() {
             "route" => ("route", &keys_of_rule),
             "queue" => ("queue", &keys_of_queue),
+            "schedule" => ("schedule", &keys_of_schedule),
             "pool" => ("pool.NAME", &keys_of_pool),
             section => (section, value),
         };

@@ -8,7 +8,7 @@ use regex::Regex;
 use super::markdown::root;
 
 /// Statuses of PHP's responses and of files, which are no error, and those of interim responses.
-const NOT_LISTED: [u16; 8] = [100, 103, 200, 204, 206, 207, 302, 304];
+const NOT_LISTED: [u16; 7] = [100, 103, 200, 204, 206, 207, 304];
 
 #[test]
 fn statuses_of_the_http_page_are_those_of_the_code() {

@@ -11,6 +11,7 @@ mod configuration;
 mod engines_page;
 mod guide_commands;
 mod http_page;
+mod log_lines;
 mod markdown;
 mod pages;
 mod shell;

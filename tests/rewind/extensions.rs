@@ -1,6 +1,8 @@
-//! Tests that `rewind` restores the state of Debian's extensions. The boot and many requests of one
-//! worker use each extension, and all memory is compared after each request
-//! (`engine.verify_restore`). `EXTENSION_ROUNDS` sets the number of requests; 15 by default.
+//! Tests that `rewind` restores the state of Debian's extensions.
+//!
+//! The boot and many requests of one worker use each extension, and all memory is compared after
+//! each request (`engine.verify_restore`). `EXTENSION_ROUNDS` sets the number of requests; 15 by
+//! default.
 //!
 //! docs/reference/extensions.md has the results. Needs `scripts/install extensions`.
 

@@ -41,6 +41,10 @@ surus_serve(function () use ($kept, $count) {
         echo 'clean';
         return;
     }
+    if ($_SERVER['REQUEST_URI'] === '/missing') {
+        http_response_code(404);
+        return;
+    }
     if ($_SERVER['REQUEST_URI'] === '/fatal') {
         ini_set('memory_limit', '8M');
         str_repeat('x', 1 << 30);
@@ -65,14 +69,16 @@ surus_serve(function () use ($kept, $count) {
 "#;
 
 fn leaks(urls: &[&str]) -> (bool, String, String) {
+    let options = urls.iter().flat_map(|url| ["--url", url]);
+    run(LEAKY, &options.collect::<Vec<_>>())
+}
+
+fn run(script: &str, options: &[&str]) -> (bool, String, String) {
     let site = tempfile::tempdir().unwrap();
     std::fs::set_permissions(site.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::fs::write(site.path().join("index.php"), LEAKY).unwrap();
+    std::fs::write(site.path().join("index.php"), script).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
-    command.arg("leaks").arg(site.path());
-    for url in urls {
-        command.args(["--url", url]);
-    }
+    command.arg("leaks").arg(site.path()).args(options);
     let output = command.output().unwrap();
     (
         output.status.success(),
@@ -119,4 +125,29 @@ fn request_that_ends_its_process_is_reported() {
         "{said}"
     );
     assert!(error.contains("Allowed memory size"), "{error}");
+}
+
+#[test]
+fn failed_response_is_not_examined() {
+    let (success, said, error) = leaks(&["/missing"]);
+    assert!(success, "{error}");
+    let expected = "GET /missing: 404 Not Found\n  not examined: the request failed\n";
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn engine_cannot_be_chosen() {
+    let (success, _, error) = run(LEAKY, &["--engine", "classic"]);
+    assert!(!success);
+    assert!(error.contains("unexpected argument '--engine'"), "{error}");
+}
+
+#[test]
+fn script_that_serves_nothing_is_reported_with_the_engine() {
+    let (success, _, error) = run("<?php parse_url($_SERVER['REQUEST_URI']);", &[]);
+    assert!(!success);
+    assert!(
+        error.contains("`surus leaks` boots the application on `worker`"),
+        "{error}"
+    );
 }

@@ -4,12 +4,20 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::database::{Kind, Server, in_each_database};
 use super::plain::Plain;
+use super::table::Table;
 use super::work::{descendants, signal};
 
-#[test]
-fn sigterm_finishes_the_running_job_and_gives_back_the_others() {
-    let plain = Plain::new("");
+in_each_database! {
+    sigterm_finishes_the_running_job_and_gives_back_the_others
+    job_that_outlasts_the_grace_period_is_released_at_once
+    lease_is_extended_while_a_job_runs
+    killed_processes_lose_no_job
+}
+
+fn sigterm_finishes_the_running_job_and_gives_back_the_others(kind: Kind) {
+    let plain = Plain::new(kind, "");
     for number in 0..6 {
         plain.push(number, "sleep");
     }
@@ -28,9 +36,8 @@ fn sigterm_finishes_the_running_job_and_gives_back_the_others() {
     }
 }
 
-#[test]
-fn job_that_outlasts_the_grace_period_is_released_at_once() {
-    let plain = Plain::new("timeout = '60s'\n[work]\nshutdown_timeout = '1s'\n");
+fn job_that_outlasts_the_grace_period_is_released_at_once(kind: Kind) {
+    let plain = Plain::new(kind, "timeout = '60s'\n[work]\nshutdown_timeout = '1s'\n");
     plain.push(0, "hang");
     let mut work = plain.start(&["--workers", "1"]);
     work.wait_until(|| plain.count("begins 0") == 1);
@@ -40,9 +47,8 @@ fn job_that_outlasts_the_grace_period_is_released_at_once() {
     assert!(!rows[0].is_reserved && rows[0].attempts == 1, "{rows:?}");
 }
 
-#[test]
-fn lease_is_extended_while_a_job_runs() {
-    let plain = Plain::new("lease = '3s'\n");
+fn lease_is_extended_while_a_job_runs(kind: Kind) {
+    let plain = Plain::new(kind, "lease = '3s'\n");
     plain
         .table
         .push("default", r#"{"n": 0, "do": "sleep", "ms": 6000}"#);
@@ -57,7 +63,7 @@ fn lease_is_extended_while_a_job_runs() {
 
 #[test]
 fn locked_database_is_waited_for() {
-    let plain = Plain::new("");
+    let plain = Plain::new(Kind::Sqlite, "");
     let work = plain.start(&["--workers", "1"]);
     plain.push(0, "sleep");
     work.wait_until(|| plain.count("begins 0") == 1);
@@ -72,7 +78,7 @@ fn locked_database_is_waited_for() {
 
 #[test]
 fn reload_runs_later_jobs_with_the_new_code() {
-    let plain = Plain::new("");
+    let plain = Plain::new(Kind::Sqlite, "");
     let work = plain.start(&["--workers", "1"]);
     plain.push(0, "sleep");
     work.wait_until(|| plain.count("begins 0") == 1);
@@ -87,9 +93,14 @@ fn reload_runs_later_jobs_with_the_new_code() {
 }
 
 /// `make test-work` has more jobs.
-#[test]
-fn killed_processes_lose_no_job() {
-    let plain = Plain::new("lease = '3s'\ntries = 0\nbackoff = '1s'\n[work]\nmax_losses = 100\n");
+fn killed_processes_lose_no_job(kind: Kind) {
+    let settings = "lease = '3s'\ntries = 0\nbackoff = '1s'\n[work]\nmax_losses = 100\n";
+    // Its own, because it is killed, too.
+    let mut server = (kind != Kind::Sqlite).then(|| Server::start(kind));
+    let mut plain = match &server {
+        Some(server) => Plain::with(settings, |_| Table::on(server)),
+        None => Plain::new(kind, settings),
+    };
     let jobs: usize = std::env::var("WORK_JOBS").map_or(300, |jobs| jobs.parse().unwrap());
     for number in 0..jobs {
         let job = format!(r#"{{"n": {number}, "do": "sleep", "ms": {}}}"#, number % 10);
@@ -105,6 +116,14 @@ fn killed_processes_lose_no_job() {
         if round % 8 == 7 {
             signal(work.pid(), "KILL");
             work = plain.start(&["--workers", "3"]);
+            continue;
+        }
+        if let Some(server) = &mut server
+            && round % 8 == 3
+        {
+            server.kill();
+            server.revive();
+            plain.table.connect_again();
             continue;
         }
         let processes = descendants(work.pid());

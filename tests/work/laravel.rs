@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::database::{Kind, PASSWORD, in_each_database};
 use super::site::{Site, extension, framework, installed};
 use super::table::Table;
 use super::work::{Work, notes};
@@ -48,6 +49,28 @@ final class Work implements ShouldQueue
 }
 "#;
 
+/// The console kernel with the schedule.
+const KERNEL: &str = r#"<?php
+namespace App;
+use Illuminate\Console\Scheduling\Schedule;
+final class ConsoleKernel extends \Illuminate\Foundation\Console\Kernel
+{
+    protected function schedule(Schedule $schedule)
+    {
+        $file = getenv('NOTES');
+        $schedule->call(static fn () => Notes::note('called'))->everyMinute()->name('caller');
+        $schedule->call(static fn () => throw new \RuntimeException('thrown by an event'))
+            ->everyMinute()->name('thrower')->after(static fn () => Notes::note('after'));
+        $schedule->call(static fn () => Notes::note('skipped'))->everyMinute()->skip(true);
+        $schedule->call(static fn () => Notes::note('another day'))
+            ->cron('* * * '.(date('n') % 12 + 1).' *');
+        $schedule->exec("sh -c 'echo executed >> $file'")->everyMinute()
+            ->before(static fn () => Notes::note('before'));
+        $schedule->exec('exit 9')->everyMinute();
+    }
+}
+"#;
+
 const NOTES: &str = r#"<?php
 namespace App;
 final class Notes
@@ -63,11 +86,21 @@ const QUEUE: &str = r#"<?php
 return [
     'default' => getenv('QUEUE_CONNECTION') ?: 'jobs',
     'connections' => [
+        'sync' => ['driver' => 'sync'],
         'redis' => [
             'driver' => 'redis',
             'queue' => 'mails',
             'retry_after' => 30,
             'block_for' => null,
+        ],
+        'sqs' => [
+            'driver' => 'sqs',
+            'key' => 'key',
+            'secret' => 'hidden',
+            'prefix' => getenv('SQS_PREFIX'),
+            'suffix' => '-test',
+            'queue' => getenv('SQS_QUEUE'),
+            'region' => 'eu-central-1',
         ],
         'jobs' => [
             'driver' => 'database',
@@ -78,7 +111,7 @@ return [
     ],
     'failed' => [
         'driver' => 'database-uuids',
-        'database' => getenv('FAILED_DATABASE') ?: 'app',
+        'database' => getenv('FAILED_DATABASE') ?: getenv('DB_CONNECTION') ?: 'app',
         'table' => 'failed_jobs',
     ],
 ];
@@ -86,9 +119,33 @@ return [
 
 const DATABASE: &str = r#"<?php
 return [
-    'default' => 'app',
+    'default' => getenv('DB_CONNECTION') ?: 'app',
     'connections' => [
         'app' => ['driver' => 'sqlite', 'database' => getenv('DATABASE'), 'prefix' => ''],
+        'mysql' => [
+            'driver' => 'mysql',
+            'host' => '127.0.0.1',
+            'port' => getenv('DB_PORT'),
+            'database' => getenv('DATABASE'),
+            'username' => 'surus',
+            'password' => getenv('DB_PASSWORD'),
+            'unix_socket' => '',
+            'charset' => 'utf8mb4',
+            'collation' => 'utf8mb4_unicode_ci',
+            'prefix' => '',
+        ],
+        'pgsql' => [
+            'driver' => 'pgsql',
+            'host' => '127.0.0.1',
+            'port' => getenv('DB_PORT'),
+            'database' => getenv('DATABASE'),
+            'username' => 'surus',
+            'password' => getenv('DB_PASSWORD'),
+            'charset' => 'utf8',
+            'prefix' => '',
+            'schema' => 'public',
+            'sslmode' => 'prefer',
+        ],
     ],
     'redis' => [
         'client' => 'phpredis',
@@ -103,11 +160,33 @@ const PUSH: &str = r#"<?php
 require __DIR__.'/vendor/autoload.php';
 $app = require __DIR__.'/bootstrap/app.php';
 $app->make(Illuminate\Contracts\Console\Kernel::class)->bootstrap();
+class_exists(Aws\Sqs\SqsClient::class, false) || require __DIR__.'/app/SqsClient.php';
 foreach (array_slice($argv, 1) as $what) {
     $queue = $app->make('queue')->connection();
     str_starts_with($what, 'later ')
         ? $queue->later(1, new App\Work(substr($what, 6)))
         : $queue->push(new App\Work($what));
+}
+"#;
+
+/// Stands in for Amazon's library, which Debian does not package.
+const SQS_CLIENT: &str = r#"<?php
+namespace Aws\Sqs;
+class SqsClient
+{
+    public function __call(string $action, array $arguments)
+    {
+        $action = 'AmazonSQS.'.ucfirst($action);
+        $http = [
+            'method' => 'POST',
+            'header' => ['Content-Type: application/x-amz-json-1.0', "X-Amz-Target: $action"],
+            'content' => json_encode($arguments[0]),
+        ];
+        $url = parse_url($arguments[0]['QueueUrl']);
+        $context = stream_context_create(['http' => $http]);
+        $answer = file_get_contents("http://$url[host]:$url[port]/", false, $context);
+        return new \Illuminate\Support\Collection(json_decode($answer, true));
+    }
 }
 "#;
 
@@ -133,6 +212,11 @@ pub struct Laravel {
 
 impl Laravel {
     pub fn new(libraries: &Path) -> Laravel {
+        Laravel::on(Kind::Sqlite, libraries)
+    }
+
+    /// The same with its tables in another database.
+    pub fn on(kind: Kind, libraries: &Path) -> Laravel {
         let site = Site::laravel(&[])
             .directory("public")
             .replace(
@@ -146,31 +230,46 @@ impl Laravel {
                 "bootstrap/app.php",
                 "return $app;",
                 "$app->singleton(Illuminate\\Contracts\\Console\\Kernel::class, \
-                 Illuminate\\Foundation\\Console\\Kernel::class);\nreturn $app;",
+                 App\\ConsoleKernel::class);\nreturn $app;",
             )
             .write("config/queue.php", QUEUE)
             .write("config/database.php", DATABASE)
             .write("app/Work.php", JOB)
             .write("app/Notes.php", NOTES)
+            .write("app/ConsoleKernel.php", KERNEL)
+            .write("app/SqsClient.php", SQS_CLIENT)
             .write("push.php", PUSH)
             .write("theirs.php", THEIRS)
             .write("artisan", "<?php // only its presence counts here\n")
             .vendor_from(libraries);
-        let table = Table::create(&site.tmp().join("app.sqlite"));
+        let table = Table::create(kind, &site.tmp());
         let notes = site.tmp().join("notes");
         let path = |path: &Path| path.to_str().unwrap().to_string();
         let env = [
             ("NOTES", path(&notes)),
-            ("DATABASE", path(&table.file)),
+            ("DATABASE", table.name.clone()),
             ("APP_STORAGE", path(&site.tmp().join("storage"))),
         ];
         let env = env.map(|(name, value)| (name.to_string(), value)).into();
-        Laravel {
+        let mut laravel = Laravel {
             site,
             table,
             notes,
             env,
+        };
+        if let Some(server) = laravel.table.server.clone() {
+            extension("pdo_mysql", "php-mysql");
+            extension("pdo_pgsql", "php-pgsql");
+            let connection = if kind == Kind::MySql {
+                "mysql"
+            } else {
+                "pgsql"
+            };
+            laravel.set("DB_CONNECTION", connection);
+            laravel.set("DB_PORT", &server.port.to_string());
+            laravel.set("DB_PASSWORD", PASSWORD.1);
         }
+        laravel
     }
 
     /// The same with its queues in Redis.
@@ -182,6 +281,15 @@ impl Laravel {
         laravel
     }
 
+    /// The same with its queues in SQS.
+    pub fn on_sqs(libraries: &Path, prefix: &str, queue: &str) -> Laravel {
+        let mut laravel = Laravel::new(libraries);
+        laravel.set("QUEUE_CONNECTION", "sqs");
+        laravel.set("SQS_PREFIX", prefix);
+        laravel.set("SQS_QUEUE", queue);
+        laravel
+    }
+
     pub fn set(&mut self, name: &str, value: &str) {
         self.env.push((name.into(), value.into()));
     }
@@ -189,7 +297,8 @@ impl Laravel {
     pub fn start(&self, args: &[&str]) -> Work {
         let set = |(name, value): &(String, String)| (format!("SURUS_ENV_{name}"), value.clone());
         let mut env: Vec<_> = self.env.iter().map(set).collect();
-        env.push(("SURUS_PHP_EXTENSION".into(), "igbinary, redis".into()));
+        let extensions = "igbinary, redis, pdo_pgsql";
+        env.push(("SURUS_PHP_EXTENSION".into(), extensions.into()));
         let env: Vec<_> = env
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
@@ -205,6 +314,7 @@ impl Laravel {
     pub fn run(&self, script: &str, args: &[&str]) {
         let output = Command::new(cli())
             .args(["-d", "extension=igbinary", "-d", "extension=redis"])
+            .args(["-d", "extension=pdo_pgsql"])
             .arg(self.site.www().join(script))
             .args(args)
             .envs(self.env.iter().cloned())
@@ -232,14 +342,23 @@ pub fn debian() -> PathBuf {
     PathBuf::from("/usr/share/php")
 }
 
-#[test]
-fn jobs_of_an_unconfigured_application_run_as_laravel_decides() {
+in_each_database! {
+    jobs_of_an_unconfigured_application_run_as_laravel_decides
+    failure_that_laravel_cannot_record_is_recorded_by_surus
+    released_and_reserved_rows_are_those_of_laravel
+}
+
+fn jobs_of_an_unconfigured_application_run_as_laravel_decides(kind: Kind) {
+    let of_debian = match kind {
+        Kind::Sqlite => &["rewind", "worker"][..],
+        _ => &["rewind"],
+    };
     for (libraries, engines) in [
-        (debian(), &["rewind", "worker"][..]),
+        (debian(), of_debian),
         (framework("laravel10"), &["rewind"][..]),
     ] {
         for engine in engines {
-            let laravel = Laravel::new(&libraries);
+            let laravel = Laravel::on(kind, &libraries);
             laravel.push(&["well", "throw", "release", "fail", "well"]);
             let mut args = vec!["--workers", "1"];
             // The default needs no option.
@@ -318,9 +437,8 @@ fn job_that_ends_its_process_is_tried_again_and_failed_by_laravel() {
     assert!(noted.contains(&"well, attempt 1 of jobs/mails, 0 before".to_string()));
 }
 
-#[test]
-fn failure_that_laravel_cannot_record_is_recorded_by_surus() {
-    let mut laravel = Laravel::new(&debian());
+fn failure_that_laravel_cannot_record_is_recorded_by_surus(kind: Kind) {
+    let mut laravel = Laravel::on(kind, &debian());
     laravel.set("FAILED_DATABASE", "missing");
     laravel.push(&["fail"]);
     let work = laravel.start(&["--workers", "1"]);
@@ -333,9 +451,8 @@ fn failure_that_laravel_cannot_record_is_recorded_by_surus() {
     );
 }
 
-#[test]
-fn released_and_reserved_rows_are_those_of_laravel() {
-    let laravel = Laravel::new(&debian());
+fn released_and_reserved_rows_are_those_of_laravel(kind: Kind) {
+    let laravel = Laravel::on(kind, &debian());
     laravel.push(&["back off"]);
     let work = laravel.start(&["--workers", "1"]);
     work.wait_until(|| laravel.table.rows().iter().any(|row| row.id == 2));

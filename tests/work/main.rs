@@ -7,10 +7,18 @@ mod common;
 #[allow(dead_code)]
 mod site;
 
+mod database;
+#[path = "../lambda/sqs/elasticmq.rs"]
+#[allow(dead_code)]
+mod elasticmq;
 mod ends;
 mod laravel;
+mod messenger;
 mod operate;
 mod plain;
+mod proxy;
 mod redis;
+mod schedule;
+mod sqs;
 mod table;
 mod work;

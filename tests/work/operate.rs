@@ -4,6 +4,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use super::database::Kind;
 use super::laravel::{Laravel, debian};
 use super::plain::Plain;
 use super::redis::{DEFAULT, Redis, Site as RedisSite};
@@ -11,25 +12,25 @@ use super::site::Site;
 use super::work::Work;
 
 /// The address of the admin listener.
-fn address(work: &Work) -> String {
+pub fn address(work: &Work) -> String {
     work.wait_for_log(|log| log.contains("admin listener"));
     let log = work.log();
-    let start = log.split("socket=\"http://").nth(1).unwrap();
+    let start = log.split("address=\"http://").nth(1).unwrap();
     start.split('"').next().unwrap().to_string()
 }
 
 /// Runs `surus` for a site, whose `surus work` listens at `address`.
-fn surus(site: &Site, address: &str, args: &[&str]) -> Output {
+pub fn surus(site: &Site, address: &str, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_surus"))
         .args(args)
         .arg(site.www())
-        .env("SURUS_WORK_LISTEN", address)
+        .env("SURUS_WORK_ADMIN_LISTEN", address)
         .output()
         .unwrap()
 }
 
 #[track_caller]
-fn said(site: &Site, work: &Work, args: &[&str]) -> String {
+pub fn said(site: &Site, work: &Work, args: &[&str]) -> String {
     let output = surus(site, &address(work), args);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{args:?}: {error}");
@@ -44,7 +45,7 @@ fn metrics(work: &Work) -> String {
 
 #[test]
 fn paused_queue_gives_back_what_has_not_begun_and_goes_on_when_it_is_resumed() {
-    let plain = Plain::new("");
+    let plain = Plain::new(Kind::Sqlite, "");
     let work = plain.start(&["--workers", "1"]);
     plain.push(0, "wait");
     for number in 1..4 {
@@ -99,7 +100,7 @@ fn paused_queue_in_redis_is_left_to_others() {
 
 #[test]
 fn status_and_reload_find_a_running_work() {
-    let plain = Plain::new("");
+    let plain = Plain::new(Kind::Sqlite, "");
     let work = plain.start(&["--workers", "1"]);
     let status = said(&plain.site, &work, &["status"]);
     assert!(
@@ -131,21 +132,25 @@ fn status_and_reload_find_a_running_work() {
 }
 
 #[test]
-fn metrics_tell_depth_and_age_of_both_brokers() {
-    let (plain, site) = (Plain::new(""), RedisSite::new(""));
-    let of_sqlite = plain.start(&["--workers", "1"]);
-    let of_redis = site.plain.start(&["--workers", "1"]);
-    for (site, work) in [(&plain.site, &of_sqlite), (&site.plain.site, &of_redis)] {
-        said(site, work, &["work", "pause"]);
-    }
+fn metrics_tell_depth_and_age_of_every_broker() {
+    let kinds = [Kind::Sqlite, Kind::MySql, Kind::Postgres];
+    let (databases, site) = (kinds.map(|kind| Plain::new(kind, "")), RedisSite::new(""));
+    let works = databases.iter().chain([&site.plain]).map(|plain| {
+        let work = plain.start(&["--workers", "1"]);
+        said(&plain.site, &work, &["work", "pause"]);
+        work
+    });
+    let works: Vec<_> = works.collect();
     let due = super::table::now() - 60;
-    plain.table.push_at("default", r#"{"n": 1}"#, due);
-    plain.table.push_at("default", r#"{"n": 2}"#, due + 3600);
+    for plain in &databases {
+        plain.table.push_at("default", r#"{"n": 1}"#, due);
+        plain.table.push_at("default", r#"{"n": 2}"#, due + 3600);
+    }
     site.push_json(&format!(r#"{{"n": 1, "createdAt": {due}}}"#));
     let _: i64 = site
         .redis
         .ask(&format!("ZADD {DEFAULT}:delayed {} late", due + 3600));
-    for work in [&of_sqlite, &of_redis] {
+    for work in &works {
         let text = metrics(work);
         for (state, count) in [("waiting", 1), ("delayed", 1), ("reserved", 0)] {
             let line = format!("surus_queue_jobs{{queue=\"default\",state=\"{state}\"}} {count}");
@@ -186,10 +191,14 @@ fn failed(site: &Site, work: &Work) -> Vec<String> {
 #[test]
 fn failed_job_is_listed_retried_and_forgotten() {
     let settings = "tries = 1\n";
-    let (sqlite, redis) = (Plain::new(settings), RedisSite::new(settings));
-    sqlite.push(1, "throw once");
+    let kinds = [Kind::Sqlite, Kind::MySql, Kind::Postgres];
+    let databases = kinds.map(|kind| Plain::new(kind, settings));
+    let redis = RedisSite::new(settings);
+    for plain in &databases {
+        plain.push(1, "throw once");
+    }
     redis.push(1, "throw once");
-    for plain in [&sqlite, &redis.plain] {
+    for plain in databases.iter().chain([&redis.plain]) {
         let site = &plain.site;
         let work = plain.start(&["--workers", "1"]);
         work.wait_until(|| failed(site, &work).len() == 1);
@@ -207,9 +216,11 @@ fn failed_job_is_listed_retried_and_forgotten() {
         let error = String::from_utf8_lossy(&again.stderr).into_owned();
         assert!(error.contains("no failed job has the id"), "{error}");
     }
-    sqlite.push(2, "throw");
+    for plain in &databases {
+        plain.push(2, "throw");
+    }
     redis.push(2, "throw");
-    for plain in [&sqlite, &redis.plain] {
+    for plain in databases.iter().chain([&redis.plain]) {
         let site = &plain.site;
         let work = plain.start(&["--workers", "1"]);
         work.wait_until(|| failed(site, &work).len() == 1);
@@ -222,7 +233,8 @@ fn failed_job_is_listed_retried_and_forgotten() {
 fn failed_laravel_job_is_retried_by_laravel() {
     let redis = Redis::start();
     let on_redis = Laravel::on_redis(&debian(), redis.port);
-    for laravel in [Laravel::new(&debian()), on_redis] {
+    let on_postgres = Laravel::on(Kind::Postgres, &debian());
+    for laravel in [Laravel::new(&debian()), on_postgres, on_redis] {
         laravel.push(&["fail"]);
         let (work, site) = (laravel.start(&["--workers", "1"]), &laravel.site);
         work.wait_until(|| laravel.table.failed().len() == 1);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
+use super::database::{Kind, in_each_database};
 use super::site::Site;
 use super::table::{Table, now};
 use super::work::{Work, notes};
@@ -65,22 +66,35 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// `settings` are those of the queue `default`, then further tables.
-    pub fn new(settings: &str) -> Plain {
-        Plain::from("sqlite:../tmp/jobs.sqlite", settings)
+    /// `settings` are those of the queue `default`, then further tables. `{source}` in them is its
+    /// source.
+    pub fn new(kind: Kind, settings: &str) -> Plain {
+        Plain::with(settings, |site| Table::create(kind, &site.tmp()))
+    }
+
+    /// The same with tables that are there.
+    pub fn with(settings: &str, table: impl FnOnce(&Site) -> Table) -> Plain {
+        let site = Site::new();
+        let table = table(&site);
+        let source = table.source.clone();
+        Plain::at(site, table, &source, settings)
     }
 
     /// The same with another broker.
     pub fn from(source: &str, settings: &str) -> Plain {
+        let site = Site::new();
+        let table = Table::create(Kind::Sqlite, &site.tmp());
+        Plain::at(site, table, source, settings)
+    }
+
+    fn at(site: Site, table: Table, source: &str, settings: &str) -> Plain {
+        let settings = settings.replace("{source}", source);
         let config = format!(
             "[lambda]\nscript = 'surus/lambda/events.php'\n[[queue]]\nhandler = 'jobs.php'\n\
              source = '{source}'\n{settings}"
         );
-        let site = Site::new()
-            .write("jobs.php", HANDLER)
-            .write("surus.toml", &config);
+        let site = site.write("jobs.php", HANDLER).write("surus.toml", &config);
         tree::copy_library(&site.www().join("surus"));
-        let table = Table::create(&site.tmp().join("jobs.sqlite"));
         let notes = site.tmp().join("notes");
         Plain { site, table, notes }
     }
@@ -114,9 +128,20 @@ impl Plain {
     }
 }
 
-#[test]
-fn jobs_run_once_and_are_deleted() {
-    let plain = Plain::new("");
+in_each_database! {
+    jobs_run_once_and_are_deleted
+    failing_job_is_tried_again_and_buried_with_its_reason
+    job_that_crashes_exits_or_never_ends_harms_no_other
+    job_that_kills_its_workers_is_buried
+    job_longer_than_the_limit_is_buried_with_all_its_bytes
+    job_is_not_done_before_its_shutdown_functions
+    group_runs_in_order_even_if_a_job_fails
+    delayed_job_and_expired_reservation_run_when_they_are_due
+    small_queue_does_not_wait_for_a_large_one
+}
+
+fn jobs_run_once_and_are_deleted(kind: Kind) {
+    let plain = Plain::new(kind, "");
     for number in 0..20 {
         plain.push(number, "");
     }
@@ -140,9 +165,8 @@ fn jobs_run_once_and_are_deleted() {
     assert!(plain.table.failed().is_empty());
 }
 
-#[test]
-fn failing_job_is_tried_again_and_buried_with_its_reason() {
-    let plain = Plain::new("tries = 2\nbackoff = '1s'\n");
+fn failing_job_is_tried_again_and_buried_with_its_reason(kind: Kind) {
+    let plain = Plain::new(kind, "tries = 2\nbackoff = '1s'\n");
     plain.push(1, "throw");
     plain.push(2, "throw once");
     let work = plain.start(&["--workers", "2"]);
@@ -160,9 +184,8 @@ fn failing_job_is_tried_again_and_buried_with_its_reason() {
     );
 }
 
-#[test]
-fn job_that_crashes_exits_or_never_ends_harms_no_other() {
-    let plain = Plain::new("tries = 1\ntimeout = '1s'\n");
+fn job_that_crashes_exits_or_never_ends_harms_no_other(kind: Kind) {
+    let plain = Plain::new(kind, "tries = 1\ntimeout = '1s'\n");
     for (number, what) in ["kill", "exit", "memory", "hang", "throw"]
         .into_iter()
         .enumerate()
@@ -195,20 +218,33 @@ fn job_that_crashes_exits_or_never_ends_harms_no_other() {
     }
 }
 
-#[test]
-fn job_that_kills_its_workers_is_buried() {
-    let plain = Plain::new("tries = 0\nbackoff = '1s'\n[work]\nmax_losses = 2\n");
+fn job_that_kills_its_workers_is_buried(kind: Kind) {
+    let plain = Plain::new(kind, "tries = 0\nbackoff = '1s'\n[work]\nmax_losses = 2\n");
     plain.push(1, "kill");
     let work = plain.start(&["--workers", "2"]);
     work.wait_until(|| plain.table.is_empty());
     assert_eq!(plain.count("begins 1"), 2);
     let failed = plain.table.failed();
-    assert!(failed[0].2.contains("it has cost 2 workers"), "{failed:?}");
+    assert!(failed[0].2.contains("it crashed 2 workers"), "{failed:?}");
 }
 
-#[test]
-fn job_is_not_done_before_its_shutdown_functions() {
-    let plain = Plain::new("");
+fn job_longer_than_the_limit_is_buried_with_all_its_bytes(kind: Kind) {
+    let plain = Plain::new(kind, "[work]\nmax_payload = '1K'\n");
+    let long = json!({"n": 1, "do": "", "more": "x".repeat(2000)}).to_string();
+    plain.table.push("default", &long);
+    plain.push(2, "");
+    let work = plain.start(&["--workers", "1"]);
+    work.wait_until(|| plain.table.is_empty());
+    assert_eq!((plain.count("begins 1"), plain.count("done 2")), (0, 1));
+    let failed = plain.table.failed();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    let (_, payload, exception) = &failed[0];
+    assert_eq!(*payload, long);
+    assert!(exception.contains("work.max_payload"), "{exception}");
+}
+
+fn job_is_not_done_before_its_shutdown_functions(kind: Kind) {
+    let plain = Plain::new(kind, "");
     plain.push(1, "late");
     let work = plain.start(&["--workers", "1"]);
     work.wait_until(|| plain.count("done 1") == 1);
@@ -223,9 +259,8 @@ fn job_is_not_done_before_its_shutdown_functions() {
     });
 }
 
-#[test]
-fn group_runs_in_order_even_if_a_job_fails() {
-    let plain = Plain::new("group = 'customer'\nbackoff = '1s'\n");
+fn group_runs_in_order_even_if_a_job_fails(kind: Kind) {
+    let plain = Plain::new(kind, "group = 'customer'\nbackoff = '1s'\n");
     for number in 0..9 {
         let what = if number == 0 { "throw once" } else { "" };
         let job = json!({ "n": number, "do": what, "customer": number % 3 });
@@ -248,9 +283,8 @@ fn group_runs_in_order_even_if_a_job_fails() {
     );
 }
 
-#[test]
-fn delayed_job_and_expired_reservation_run_when_they_are_due() {
-    let plain = Plain::new("lease = '3s'\n");
+fn delayed_job_and_expired_reservation_run_when_they_are_due(kind: Kind) {
+    let plain = Plain::new(kind, "lease = '3s'\n");
     let due = now() + 2;
     plain.table.push_at("default", r#"{"n": 1}"#, due);
     plain.push(2, "");
@@ -268,17 +302,24 @@ fn delayed_job_and_expired_reservation_run_when_they_are_due() {
     assert_eq!(plain.count("begins 3"), 0, "reserved by another worker");
 }
 
-#[test]
-fn small_queue_does_not_wait_for_a_large_one() {
+fn small_queue_does_not_wait_for_a_large_one(kind: Kind) {
     let plain = Plain::new(
+        kind,
         "name = 'large'\n[[queue]]\nname = 'small'\nhandler = 'jobs.php'\n\
-         source = 'sqlite:../tmp/jobs.sqlite'\n",
+         source = '{source}'\n",
     );
-    plain.table.run(
-        "with recursive n(i) as (select 1 union all select i + 1 from n where i < 60000) \
-         insert into jobs (queue, payload, attempts, available_at, created_at) \
-         select 'large', '{\"n\": ' || i || '}', 0, 0, 0 from n",
-    );
+    let numbers = match kind {
+        Kind::Sqlite => {
+            "(with recursive n(i) as (select 1 union all select i + 1 from n where i < 60000) \
+             select i from n)"
+        }
+        Kind::MySql => "(select seq as i from seq_1_to_60000)",
+        Kind::Postgres => "(select generate_series(1, 60000) as i)",
+    };
+    plain.table.run(&format!(
+        "insert into jobs (queue, payload, attempts, available_at, created_at) \
+         select 'large', '{{\"n\": ' || i || '}}', 0, 0, 0 from {numbers} n"
+    ));
     let work = plain.start(&["--workers", "2"]);
     work.wait_until(|| plain.count("done 1") == 1);
     plain.table.push("small", r#"{"n": 9999}"#);
@@ -301,9 +342,38 @@ fn mistake_in_the_configuration_stops_the_start() {
         ("table = 'nothing'\n", "has no table nothing"),
         ("lease = '1s'\n", "queue.lease is 1s"),
     ] {
-        let plain = Plain::new(settings);
+        let plain = Plain::new(Kind::Sqlite, settings);
         let mut work = Work::spawn(&plain.site, &["--workers", "1"], &[]);
         assert_eq!(work.wait().code(), Some(1), "{settings}");
         work.wait_for_log(|log| log.contains(error));
+    }
+}
+
+#[test]
+fn workers_follow_the_jobs_and_no_more_jobs_are_taken_than_they_can_run() {
+    let settings = "[pool.work]\nmin_workers = 1\nmax_workers = 3\n";
+    let plain = Plain::new(Kind::Sqlite, settings);
+    let work = plain.start(&[]);
+    for number in 0..20 {
+        plain.push(number, "wait");
+    }
+    let begun = || {
+        plain
+            .notes()
+            .iter()
+            .filter(|it| it.starts_with("begins"))
+            .count()
+    };
+    work.wait_until(|| begun() == 3);
+    let taken = |reserved: &str| {
+        let sql = format!("SELECT count(*) FROM jobs WHERE reserved_at IS {reserved} NULL");
+        plain.table.ask(&sql)[0][0].parse::<usize>().unwrap()
+    };
+    // Those that run, and the next one.
+    assert!((3..=4).contains(&taken("NOT")), "{}", taken("NOT"));
+    plain.go(true);
+    work.wait_until(|| plain.table.is_empty());
+    for number in 0..20 {
+        assert_eq!(plain.count(&format!("done {number}")), 1);
     }
 }

@@ -29,7 +29,7 @@ impl Work {
             .arg("work")
             .arg(site.www())
             .args(args)
-            .env("SURUS_WORK_LISTEN", "127.0.0.1:0")
+            .env("SURUS_WORK_ADMIN_LISTEN", "127.0.0.1:0")
             .env("SURUS_ENGINE_VERIFY_RESTORE", "true")
             .envs(env.iter().copied())
             .stdin(Stdio::null())
@@ -57,10 +57,15 @@ impl Work {
         self.wait_until(|| condition(&self.log.lock().unwrap()));
     }
 
-    /// Waits until `condition` holds; panics with the log after a minute.
+    /// Waits until `condition` holds; panics with the log after a minute or more.
     #[track_caller]
     pub fn wait_until(&self, condition: impl Fn() -> bool) {
-        for _ in 0..6000 {
+        self.wait_for_minutes(1, condition);
+    }
+
+    #[track_caller]
+    pub fn wait_for_minutes(&self, minutes: usize, condition: impl Fn() -> bool) {
+        for _ in 0..6000 * minutes {
             if condition() {
                 return;
             }

@@ -12,6 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::plan::Plan;
 use crate::target::Origin;
 
+mod source;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -27,6 +28,7 @@ pub enum Stream {
 /// Opens connections to the origins of a plan.
 pub struct Connector {
     origins: Vec<Place>,
+    sources: source::Sources,
     #[cfg(feature = "tls")]
     tls: tls::Client,
 }
@@ -70,6 +72,7 @@ impl Connector {
                 .iter()
                 .map(place)
                 .collect::<io::Result<_>>()?,
+            sources: source::Sources::new(plan),
             #[cfg(feature = "tls")]
             tls: tls::Client::new(plan)?,
         })
@@ -81,7 +84,7 @@ impl Connector {
         if let Some(socket) = &place.origin.unix {
             return UnixStream::connect(socket).await.map(Stream::Unix);
         }
-        let stream = place.tcp().await?;
+        let stream = place.tcp(&self.sources).await?;
         stream.set_nodelay(true)?;
         #[cfg(feature = "tls")]
         if place.origin.is_tls {
@@ -93,12 +96,12 @@ impl Connector {
 }
 
 impl Place {
-    async fn tcp(&self) -> io::Result<TcpStream> {
+    async fn tcp(&self, sources: &source::Sources) -> io::Result<TcpStream> {
         let best = self.best.load(Ordering::Relaxed);
         let mut failed = io::Error::other("the name has no address");
         for attempt in 0..self.addresses.len() {
             let index = (best + attempt) % self.addresses.len();
-            match TcpStream::connect(self.addresses[index]).await {
+            match sources.connect(self.addresses[index]).await {
                 Ok(stream) => {
                     self.best.store(index, Ordering::Relaxed);
                     return Ok(stream);

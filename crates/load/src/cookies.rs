@@ -1,4 +1,4 @@
-//! The cookies of one simulated user: names and values, for all paths.
+//! The cookies of one simulated user for one origin: names and values, for all paths.
 
 /// Sends back what `Set-Cookie` has set.
 #[derive(Debug, Default)]

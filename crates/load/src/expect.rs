@@ -22,7 +22,10 @@ impl StatusSet {
                 return Ok((first, first + 99));
             }
             match part.split_once('-') {
-                Some((first, last)) => Ok((code(first)?, code(last)?)),
+                Some((first, last)) => {
+                    let (first, last) = (code(first)?, code(last)?);
+                    (first <= last).then_some((first, last)).ok_or_else(invalid)
+                }
                 None => code(part).map(|code| (code, code)),
             }
         };

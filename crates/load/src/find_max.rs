@@ -45,7 +45,7 @@ impl FindMax {
     }
 
     /// Records whether a rate holds.
-    pub fn tell(&mut self, rate: f64, holds: bool) {
+    pub fn record(&mut self, rate: f64, holds: bool) {
         self.attempts.push(Attempt { rate, holds });
     }
 

@@ -1,6 +1,10 @@
 //! One HTTP/1.1 connection: writes constant bytes, and reads no more of a response than it needs.
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connect::Stream;
 use crate::requests::Prepared;
@@ -9,6 +13,36 @@ use crate::user::{Answer, Error, Retention};
 
 /// Bytes that one read takes. Pages that small responses do not reach are never touched.
 const BUFFER: usize = 32 << 10;
+
+/// A request that is being sent. A server may answer before it has read a large body, and its
+/// answer counts even if it reads no further.
+struct Upload<'a> {
+    rest: &'a [u8],
+    is_flushed: bool,
+    error: Option<std::io::Error>,
+}
+
+impl Upload<'_> {
+    /// Sends as much as the connection takes.
+    fn go_on(&mut self, stream: &mut Stream, context: &mut Context<'_>) {
+        while !self.is_flushed && self.error.is_none() {
+            let stream = Pin::new(&mut *stream);
+            let sent = match self.rest {
+                [] => stream.poll_flush(context).map_ok(|()| None),
+                rest => stream.poll_write(context, rest).map_ok(Some),
+            };
+            match sent {
+                Poll::Pending => return,
+                Poll::Ready(Ok(None)) => self.is_flushed = true,
+                Poll::Ready(Ok(Some(0))) => {
+                    self.error = Some(std::io::ErrorKind::WriteZero.into());
+                }
+                Poll::Ready(Ok(Some(count))) => self.rest = &self.rest[count..],
+                Poll::Ready(Err(error)) => self.error = Some(error),
+            }
+        }
+    }
+}
 
 #[derive(Debug)]
 pub struct Connection {
@@ -42,13 +76,20 @@ impl Connection {
     }
 
     /// Whether the server has closed the idle connection, or sent bytes without a request.
-    pub fn has_ended(&self) -> bool {
+    pub fn has_ended(&mut self) -> bool {
         let mut byte = [0];
-        let read = match &self.stream {
+        let read = match &mut self.stream {
             Stream::Tcp(stream) => stream.try_read(&mut byte),
             Stream::Unix(stream) => stream.try_read(&mut byte),
+            // TLS's own records, such as session tickets, are no bytes of a response.
             #[cfg(feature = "tls")]
-            Stream::Tls(_) => return false,
+            Stream::Tls(stream) => {
+                let mut context = Context::from_waker(std::task::Waker::noop());
+                let mut byte = ReadBuf::new(&mut byte);
+                return Pin::new(stream)
+                    .poll_read(&mut context, &mut byte)
+                    .is_ready();
+            }
         };
         !matches!(read, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
     }
@@ -67,32 +108,42 @@ impl Connection {
             [&request.head, line.as_bytes(), &request.tail].concat()
         });
         let bytes = with_cookies.as_deref().unwrap_or(&request.whole);
-        // A server may answer and close before it has read a large body; its answer counts.
-        let written = self.send(bytes).await;
-        let head = match (self.receive(wanted).await, written) {
-            (Ok(head), _) => head,
-            (Err(_), Err(error)) => return Err(Error::from(error)),
-            (Err(error), Ok(())) => return Err(error),
+        let mut upload = Upload {
+            rest: bytes,
+            is_flushed: false,
+            error: None,
         };
-        self.keeps_alive = head.keeps_alive;
+        let head = match self.receive(&mut upload, wanted).await {
+            Ok(head) => head,
+            // Why the request could not be sent says more than that there is no response.
+            Err(error) => return Err(upload.error.map_or(error, Error::from)),
+        };
+        self.keeps_alive = head.keeps_alive && upload.rest.is_empty();
         Ok(Answer {
             status: head.status,
             received: self.received,
-            sent: bytes.len() as u64,
+            sent: (bytes.len() - upload.rest.len()) as u64,
             body: std::mem::take(&mut self.reader.body),
             cookies: std::mem::take(&mut self.reader.cookies),
         })
     }
 
-    async fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.stream.write_all(bytes).await?;
-        self.stream.flush().await
-    }
-
-    async fn receive(&mut self, wanted: &Retention<'_>) -> Result<Head, Error> {
+    /// Reads the response, and meanwhile sends what is left of the request.
+    async fn receive(
+        &mut self,
+        upload: &mut Upload<'_>,
+        wanted: &Retention<'_>,
+    ) -> Result<Head, Error> {
         let mut head = None;
         loop {
-            let count = self.stream.read(&mut self.buffer).await?;
+            let (stream, buffer) = (&mut self.stream, &mut self.buffer);
+            let count = poll_fn(|context| {
+                upload.go_on(stream, context);
+                let mut buffer = ReadBuf::new(buffer);
+                ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer))?;
+                Poll::Ready(std::io::Result::Ok(buffer.filled().len()))
+            })
+            .await?;
             if count == 0 {
                 return match head {
                     Some(head) if self.reader.end() => Ok(head),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 
 use crate::connect::Stream;
-use crate::outcome::Failure;
+use crate::outcome::RequestFailure;
 use crate::requests::Prepared;
 use crate::user::{Answer, Error, Retention};
 
@@ -110,14 +110,14 @@ impl Drop for Connection {
 impl From<h2::Error> for Error {
     fn from(error: h2::Error) -> Error {
         let failure = match error.get_io() {
-            Some(error) => Failure::of_io(error),
+            Some(error) => RequestFailure::from_io(error),
             None if error.is_reset() || error.is_go_away() => match error.reason() {
-                Some(h2::Reason::REFUSED_STREAM) => Failure::Refused,
-                _ if error.is_remote() => Failure::Reset,
+                Some(h2::Reason::REFUSED_STREAM) => RequestFailure::Refused,
+                _ if error.is_remote() => RequestFailure::Reset,
                 // The generator itself has found a mistake in what the server sent.
-                _ => Failure::Malformed,
+                _ => RequestFailure::Malformed,
             },
-            None => Failure::Closed,
+            None => RequestFailure::Closed,
         };
         Error {
             failure,

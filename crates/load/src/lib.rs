@@ -19,7 +19,7 @@ mod user;
 
 pub use expect::{Expectations, StatusSet};
 pub use find_max::{Attempt, FindMax};
-pub use outcome::{Failure, Outcome, Totals, Unexpected};
+pub use outcome::{Offered, RequestFailure, RunOutcome, Totals, Unexpected};
 pub use pace::{Pace, Schedule};
 pub use plan::{Plan, Protocol, Stop};
 pub use requests::{Mix, Request, parse_file};

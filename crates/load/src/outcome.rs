@@ -8,7 +8,7 @@ use surus_measure::Latencies;
 
 /// Why a request has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Failure {
+pub enum RequestFailure {
     /// Nothing listens, or the listener's queue is full.
     Refused,
     /// The server reset the connection.
@@ -29,62 +29,62 @@ pub enum Failure {
     Other,
 }
 
-impl Failure {
+impl RequestFailure {
     /// All kinds.
-    pub const ALL: [Failure; 9] = [
-        Failure::Refused,
-        Failure::Reset,
-        Failure::Closed,
-        Failure::Timeout,
-        Failure::Unfinished,
-        Failure::Malformed,
-        Failure::Status,
-        Failure::Body,
-        Failure::Other,
+    pub const ALL: [RequestFailure; 9] = [
+        RequestFailure::Refused,
+        RequestFailure::Reset,
+        RequestFailure::Closed,
+        RequestFailure::Timeout,
+        RequestFailure::Unfinished,
+        RequestFailure::Malformed,
+        RequestFailure::Status,
+        RequestFailure::Body,
+        RequestFailure::Other,
     ];
 
     /// Its name in JSON.
     pub fn key(self) -> &'static str {
         match self {
-            Failure::Refused => "refused",
-            Failure::Reset => "reset",
-            Failure::Closed => "closed",
-            Failure::Timeout => "timeout",
-            Failure::Unfinished => "unfinished",
-            Failure::Malformed => "malformed",
-            Failure::Status => "status",
-            Failure::Body => "body",
-            Failure::Other => "other",
+            RequestFailure::Refused => "refused",
+            RequestFailure::Reset => "reset",
+            RequestFailure::Closed => "closed",
+            RequestFailure::Timeout => "timeout",
+            RequestFailure::Unfinished => "unfinished",
+            RequestFailure::Malformed => "malformed",
+            RequestFailure::Status => "status",
+            RequestFailure::Body => "body",
+            RequestFailure::Other => "other",
         }
     }
 
     /// What happened, for people.
     pub fn label(self) -> &'static str {
         match self {
-            Failure::Refused => "connection refused",
-            Failure::Reset => "connection reset",
-            Failure::Closed => "connection closed before the end",
-            Failure::Timeout => "no response in time",
-            Failure::Unfinished => "body not complete in time",
-            Failure::Malformed => "invalid response",
-            Failure::Status => "unexpected status",
-            Failure::Body => "unexpected body",
-            Failure::Other => "other errors",
+            RequestFailure::Refused => "connection refused",
+            RequestFailure::Reset => "connection reset",
+            RequestFailure::Closed => "connection closed before the end",
+            RequestFailure::Timeout => "no response in time",
+            RequestFailure::Unfinished => "body not complete in time",
+            RequestFailure::Malformed => "invalid response",
+            RequestFailure::Status => "unexpected status",
+            RequestFailure::Body => "unexpected body",
+            RequestFailure::Other => "other errors",
         }
     }
 
     /// What an error of a socket means.
-    pub(crate) fn of_io(error: &io::Error) -> Failure {
+    pub(crate) fn from_io(error: &io::Error) -> RequestFailure {
         use io::ErrorKind::{
             BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, TimedOut,
             UnexpectedEof,
         };
         match error.kind() {
-            ConnectionRefused => Failure::Refused,
-            ConnectionReset | ConnectionAborted | BrokenPipe => Failure::Reset,
-            UnexpectedEof => Failure::Closed,
-            TimedOut => Failure::Timeout,
-            _ => Failure::Other,
+            ConnectionRefused => RequestFailure::Refused,
+            ConnectionReset | ConnectionAborted | BrokenPipe => RequestFailure::Reset,
+            UnexpectedEof => RequestFailure::Closed,
+            TimedOut => RequestFailure::Timeout,
+            _ => RequestFailure::Other,
         }
     }
 }
@@ -109,8 +109,8 @@ pub struct Totals {
     pub responses: u64,
     /// Of these, those that were complete only after the end of the load.
     pub late_responses: u64,
-    /// Failures by kind, in the order of [`Failure::ALL`].
-    pub failures: [u64; Failure::ALL.len()],
+    /// Failures by kind, in the order of [`RequestFailure::ALL`].
+    pub failures: [u64; RequestFailure::ALL.len()],
     /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
     /// Bytes received.
@@ -132,7 +132,7 @@ impl Totals {
     }
 
     /// Failures of one kind.
-    pub fn failures_of(&self, failure: Failure) -> u64 {
+    pub fn failures_of(&self, failure: RequestFailure) -> u64 {
         self.failures[failure as usize]
     }
 }
@@ -151,31 +151,33 @@ pub struct Offered {
 
 /// What a run has shown.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// How long the load lasted.
     pub elapsed: Duration,
     /// Counts.
     pub totals: Totals,
-    /// Latencies of the expected responses.
+    /// Latencies of the expected responses, and how long requests waited that were never sent.
     pub latencies: Latencies,
     /// What was due; only of an open loop.
     pub offered: Option<Offered>,
-    /// CPU time of the generator's thread.
+    /// CPU time of the generator's thread, with the drain after the load.
     pub own_cpu: Duration,
+    /// Of it, what was used until the load ended.
+    pub own_cpu_in_time: Duration,
     /// Whether the run was ended before its time.
     pub is_interrupted: bool,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// Expected responses per second.
     pub fn rate(&self) -> f64 {
         let in_time = self.totals.responses - self.totals.late_responses;
         in_time as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// The share of one CPU that the generator used.
+    /// The share of one CPU that the generator used while the load lasted.
     pub fn own_busy(&self) -> f64 {
-        self.own_cpu.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
+        self.own_cpu_in_time.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
     }
 
     /// Whether the generator was the limit: its thread used at least 95 % of a CPU, and the server

@@ -58,6 +58,26 @@ impl Schedule {
         }
         Duration::try_from_secs_f64(seconds).ok()
     }
+
+    /// Number of requests that are due before `end`.
+    pub fn due_before(&self, end: Duration) -> u64 {
+        let is_before = |number| self.due(number).is_some_and(|due| due < end);
+        let mut bound = 1;
+        while is_before(bound) {
+            bound *= 2;
+        }
+        // `first` to `bound` contains the first that is not due before.
+        let mut first = 0;
+        while first < bound {
+            let middle = first + (bound - first) / 2;
+            if is_before(middle) {
+                first = middle + 1;
+            } else {
+                bound = middle;
+            }
+        }
+        first
+    }
 }
 
 /// Wakes tasks at their due times. Tasks must ask in the order of these. Tokio's own timer has a

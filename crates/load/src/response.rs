@@ -171,7 +171,10 @@ impl Reader {
         let mut response = httparse::Response::new(&mut []);
         let parsed = httparse::ParserConfig::default()
             .parse_response_with_uninit_headers(&mut response, bytes, &mut headers)
-            .map_err(|_| Malformed("not an HTTP/1.1 head"))?;
+            .map_err(|error| match error {
+                httparse::Error::TooManyHeaders => Malformed("the head has more than 128 headers"),
+                _ => Malformed("not an HTTP/1.1 head"),
+            })?;
         let httparse::Status::Complete(used) = parsed else {
             if bytes.len() > MAX_HEAD {
                 return Err(Malformed("the head exceeds 64 KiB"));

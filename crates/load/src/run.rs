@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,42 +14,44 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::connect::Connector;
-use crate::outcome::{Failure, Offered, Outcome, Totals, Unexpected};
+use crate::outcome::{Offered, RequestFailure, RunOutcome, Totals, Unexpected};
 use crate::pace::{Pace, Pacer, Schedule};
 use crate::plan::{Plan, Stop};
 use crate::user::{Answer, Error, Retention, User};
 
 /// How long a connection of a closed loop waits after a failure to connect.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Number of groups in which requests that were never sent are recorded, if there are more.
+const UNSENT_GROUPS: u64 = 10_000;
 /// Most bytes of an unexpected body that a report shows.
 const EXCERPT: usize = 300;
 
-/// Shows a run while it goes on.
+/// Reports the progress of a run.
 #[derive(Debug)]
 pub struct Watch {
-    /// Number of requests that have ended.
+    /// Number of completed requests, failed ones included.
     pub ended: Arc<AtomicU64>,
-    /// Receives each second that has passed.
+    /// Receives the measurements of each second.
     pub seconds: Sender<Second>,
 }
 
-/// Runs a plan on this thread until it ends or `stop` does.
+/// Runs a plan on this thread. Completing `stop` interrupts it.
 pub fn run(
     plan: &Plan,
     watch: Option<Watch>,
     stop: impl Future<Output = ()>,
-) -> io::Result<Outcome> {
+) -> io::Result<RunOutcome> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(lead(Arc::new(plan.clone()), watch, stop))
+    runtime.block_on(run_plan(Arc::new(plan.clone()), watch, stop))
 }
 
-async fn lead(
+async fn run_plan(
     plan: Arc<Plan>,
     watch: Option<Watch>,
     stop: impl Future<Output = ()>,
-) -> io::Result<Outcome> {
+) -> io::Result<RunOutcome> {
     let connector = Arc::new(Connector::new(&plan)?);
     let mut preparing = JoinSet::new();
     for _ in 0..plan.concurrency {
@@ -58,32 +61,40 @@ async fn lead(
             user
         });
     }
-    let mut users = Vec::new();
-    while let Some(user) = preparing.join_next().await {
-        users.push(user.map_err(io::Error::other)?);
-    }
-
-    let cpu_before = thread_cpu();
+    let users = async {
+        let mut users = Vec::new();
+        while let Some(user) = preparing.join_next().await {
+            users.push(user.map_err(io::Error::other)?);
+        }
+        io::Result::Ok(users)
+    };
+    let mut stop = pin!(stop);
+    let users = tokio::select! {
+        users = users => users?,
+        () = &mut stop => return Ok(Run::new(plan, watch)?.outcome(true)),
+    };
     let run = Arc::new(Run::new(plan, watch)?);
     let mut tasks = JoinSet::new();
     for user in users {
         tasks.spawn(run.clone().drive(user));
     }
-    let everyone = async { while tasks.join_next().await.is_some() {} };
+    let all_users = async { while tasks.join_next().await.is_some() {} };
     let is_interrupted = tokio::select! {
-        () = everyone => false,
+        () = all_users => false,
         () = stop => true,
         failed = run.pacer.run() => match failed? {},
         never = run.tick() => match never {},
+        never = run.end_load() => match never {},
     };
-    let own_cpu = thread_cpu().saturating_sub(cpu_before);
-    Ok(run.outcome(own_cpu, is_interrupted))
+    Ok(run.outcome(is_interrupted))
 }
 
 /// What all connections share.
 struct Run {
     plan: Arc<Plan>,
     started: Instant,
+    /// CPU time of this thread at the start.
+    cpu_before: Duration,
     pacer: Pacer,
     watch: Option<Watch>,
     state: Mutex<State>,
@@ -98,6 +109,8 @@ struct State {
     totals: Totals,
     /// When the last request ended.
     last: Duration,
+    /// CPU time when the load ended, if that was before the last request.
+    cpu_in_time: Option<Duration>,
 }
 
 impl State {
@@ -108,6 +121,7 @@ impl State {
             lateness: Recorder::new(false),
             totals: Totals::default(),
             last: Duration::ZERO,
+            cpu_in_time: None,
         }
     }
 }
@@ -125,6 +139,7 @@ impl Run {
     fn new(plan: Arc<Plan>, watch: Option<Watch>) -> io::Result<Run> {
         Ok(Run {
             started: Instant::now(),
+            cpu_before: thread_cpu(),
             pacer: Pacer::new()?,
             watch,
             state: Mutex::new(State::new(plan.keeps_intervals)),
@@ -156,7 +171,8 @@ impl Run {
             };
             let result = user.ask(prepared, &wanted, now).await;
             now = Instant::now();
-            let refused = matches!(&result, Err((error, _)) if error.failure == Failure::Refused);
+            let refused =
+                matches!(&result, Err((error, _)) if error.failure == RequestFailure::Refused);
             {
                 let mut state = self.state();
                 state.totals.connections += user.opened() - opened;
@@ -246,15 +262,15 @@ impl Run {
         }
     }
 
-    fn judge(&self, answer: &Answer) -> Option<Failure> {
+    fn judge(&self, answer: &Answer) -> Option<RequestFailure> {
         let expectations = &self.plan.expectations;
         if !expectations.status.has(answer.status) {
-            return Some(Failure::Status);
+            return Some(RequestFailure::Status);
         }
-        (!expectations.allows_body(&answer.body)).then_some(Failure::Body)
+        (!expectations.allows_body(&answer.body)).then_some(RequestFailure::Body)
     }
 
-    /// Closes each second, even if nothing comes.
+    /// Closes each second, even without responses.
     async fn tick(&self) -> Infallible {
         let mut sent = 0;
         loop {
@@ -271,9 +287,24 @@ impl Run {
         }
     }
 
-    fn outcome(&self, own_cpu: Duration, is_interrupted: bool) -> Outcome {
+    /// Notes the CPU time when a load of a given length ends.
+    async fn end_load(&self) -> Infallible {
+        if let Stop::After(length) = self.plan.stop {
+            tokio::time::sleep_until((self.started + length).into()).await;
+            self.state().cpu_in_time = Some(self.cpu());
+        }
+        std::future::pending().await
+    }
+
+    /// CPU time of this thread since the start.
+    fn cpu(&self) -> Duration {
+        thread_cpu().saturating_sub(self.cpu_before)
+    }
+
+    fn outcome(&self, is_interrupted: bool) -> RunOutcome {
         let now = self.started.elapsed();
-        let state = std::mem::replace(&mut *self.state(), State::new(false));
+        let own_cpu = self.cpu();
+        let mut state = std::mem::replace(&mut *self.state(), State::new(false));
         let elapsed = match self.plan.stop {
             _ if is_interrupted => now,
             Stop::After(length) => length,
@@ -283,15 +314,21 @@ impl Run {
             Pace::Closed => None,
             Pace::Open(schedule) => {
                 let lateness = state.lateness.finish(Duration::ZERO);
-                Some(self.offered(schedule, state.next, elapsed, &lateness))
+                let offered = self.offered(schedule, state.next, elapsed, &lateness);
+                record_unsent(&mut state.recorder, schedule, &offered, elapsed);
+                Some(offered)
             }
         };
-        Outcome {
+        RunOutcome {
             elapsed,
             totals: state.totals,
             latencies: state.recorder.finish(now),
             offered,
             own_cpu,
+            own_cpu_in_time: match is_interrupted {
+                true => own_cpu,
+                false => state.cpu_in_time.unwrap_or(own_cpu),
+            },
             is_interrupted,
         }
     }
@@ -304,14 +341,11 @@ impl Run {
         lateness: &Latencies,
     ) -> Offered {
         // All turns that were taken, and those that were due until the end.
-        let mut due = taken;
         let limit = match self.plan.stop {
             Stop::Requests(count) => count,
             Stop::After(_) => u64::MAX,
         };
-        while due < limit && schedule.due(due).is_some_and(|at| at < elapsed) {
-            due += 1;
-        }
+        let due = taken.max(schedule.due_before(elapsed).min(limit));
         Offered {
             due,
             unsent: due - taken,
@@ -321,6 +355,19 @@ impl Run {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Records how long the requests waited that were never sent, each at least: of many, a group
+/// counts as its last.
+fn record_unsent(recorder: &mut Recorder, schedule: Schedule, offered: &Offered, end: Duration) {
+    let group = (offered.unsent / UNSENT_GROUPS).max(1);
+    let mut number = offered.due - offered.unsent;
+    while number < offered.due {
+        let count = group.min(offered.due - number);
+        number += count;
+        let due = schedule.due(number - 1).unwrap_or(end);
+        recorder.unsent(end.saturating_sub(due), count);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Parses URLs into the address to connect to, the path to request and the value of `Host`.
 
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 /// Where connections lead to.
@@ -82,7 +83,15 @@ impl Url {
         let (host, port) = match authority.strip_prefix('[') {
             Some(bracketed) => {
                 let (host, after) = bracketed.split_once(']').ok_or(invalid("`]` is missing"))?;
-                (host, after.strip_prefix(':'))
+                if host.parse::<Ipv6Addr>().is_err() {
+                    return Err(invalid("only an IPv6 address belongs in brackets"));
+                }
+                match after.strip_prefix(':') {
+                    None if !after.is_empty() => {
+                        return Err(invalid("only `:` and a port may follow `]`"));
+                    }
+                    port => (host, port),
+                }
             }
             None => match authority.split_once(':') {
                 Some((host, port)) => (host, Some(port)),
@@ -94,8 +103,13 @@ impl Url {
             None => 80,
             Some(port) => port
                 .parse()
-                .map_err(|_| invalid("the port must be 1 to 65535"))?,
+                .ok()
+                .filter(|number| *number > 0 && !port.starts_with('+'))
+                .ok_or(invalid("the port must be 1 to 65535"))?,
         };
+        if host.contains(['[', ']']) {
+            return Err(invalid("brackets belong around an IPv6 address"));
+        }
         let path = match path.as_bytes().first() {
             Some(b'/') => path.to_string(),
             _ => format!("/{path}"),

@@ -12,7 +12,7 @@ use tokio::time::Sleep;
 use crate::connect::Connector;
 use crate::cookies::Jar;
 use crate::expect::StatusSet;
-use crate::outcome::Failure;
+use crate::outcome::RequestFailure;
 use crate::plan::{Plan, Protocol};
 use crate::requests::Prepared;
 use crate::response::Malformed;
@@ -46,21 +46,21 @@ impl Retention<'_> {
 /// Why there is no response.
 #[derive(Debug)]
 pub struct Error {
-    pub failure: Failure,
+    pub failure: RequestFailure,
     pub text: Option<String>,
 }
 
 impl Error {
     pub fn closed() -> Error {
         Error {
-            failure: Failure::Closed,
+            failure: RequestFailure::Closed,
             text: None,
         }
     }
 
     pub fn malformed(why: &str) -> Error {
         Error {
-            failure: Failure::Malformed,
+            failure: RequestFailure::Malformed,
             text: Some(why.to_string()),
         }
     }
@@ -69,7 +69,7 @@ impl Error {
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Error {
         Error {
-            failure: Failure::of_io(&error),
+            failure: RequestFailure::from_io(&error),
             text: Some(error.to_string()),
         }
     }
@@ -95,7 +95,8 @@ struct Links {
     plan: Arc<Plan>,
     connector: Arc<Connector>,
     connections: Vec<Option<Connection>>,
-    jar: Option<Jar>,
+    /// One per origin, if cookies are kept.
+    jars: Option<Vec<Jar>>,
     /// Connections opened.
     opened: u64,
 }
@@ -106,7 +107,9 @@ impl User {
         User {
             timeout: Box::pin(tokio::time::sleep(plan.timeout)),
             links: Links {
-                jar: plan.keeps_cookies.then(Jar::default),
+                jars: plan
+                    .keeps_cookies
+                    .then(|| (0..origins).map(|_| Jar::default()).collect()),
                 plan,
                 connector,
                 connections: (0..origins).map(|_| None).collect(),
@@ -145,8 +148,8 @@ impl User {
             None => {
                 let (awaits_head, received) = links.close(request.origin);
                 let failure = match awaits_head {
-                    true => Failure::Timeout,
-                    false => Failure::Unfinished,
+                    true => RequestFailure::Timeout,
+                    false => RequestFailure::Unfinished,
                 };
                 Err((
                     Error {
@@ -167,7 +170,7 @@ impl Links {
         wanted: &Retention<'_>,
     ) -> Result<Answer, Error> {
         let origin = request.origin;
-        let has_ended = match &self.connections[origin] {
+        let has_ended = match &mut self.connections[origin] {
             None => true,
             Some(Connection::Http1(connection)) => connection.has_ended(),
             Some(Connection::Http2(connection)) => connection.has_ended(),
@@ -175,7 +178,8 @@ impl Links {
         if has_ended {
             self.open(origin).await?;
         }
-        let cookies = self.jar.as_ref().and_then(Jar::header);
+        let jar = self.jars.as_ref().map(|jars| &jars[origin]);
+        let cookies = jar.and_then(Jar::header);
         let cookies = cookies.as_deref();
         let (answer, is_reusable) = match &mut self.connections[origin] {
             Some(Connection::Http1(connection)) => {
@@ -187,7 +191,8 @@ impl Links {
             }
             None => return Err(Error::closed()),
         };
-        if let Some(jar) = &mut self.jar {
+        if let Some(jars) = &mut self.jars {
+            let jar = &mut jars[origin];
             answer.cookies.iter().for_each(|cookie| jar.set(cookie));
         }
         if !is_reusable || !self.plan.keeps_alive {

@@ -3,15 +3,15 @@
 
 mod common;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use common::{answer, head, ok, plan, response, run, serve};
-use surus_load::{Failure, Outcome, StatusSet};
+use common::{answer, head, ok, plan, plan_of, response, run, serve};
+use surus_load::{Plan, Request, RequestFailure, RunOutcome, StatusSet, Url};
 
 /// Checks that all requests failed, and in this way.
-fn assert_all(outcome: &Outcome, failure: Failure) {
+fn assert_all(outcome: &RunOutcome, failure: RequestFailure) {
     let totals = &outcome.totals;
     assert!(totals.requests > 0);
     assert_eq!(totals.failures_of(failure), totals.requests, "{totals:?}");
@@ -24,10 +24,13 @@ fn port_without_a_listener_is_refused() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let outcome = run(&plan(address, 8));
-    assert_all(&outcome, Failure::Refused);
+    assert_all(&outcome, RequestFailure::Refused);
     // The generator is busy with failures, which says nothing of what the server can do.
-    let own_cpu = outcome.elapsed * 2;
-    let busy = Outcome { own_cpu, ..outcome };
+    let own_cpu_in_time = outcome.elapsed * 2;
+    let busy = RunOutcome {
+        own_cpu_in_time,
+        ..outcome
+    };
     assert!(!busy.is_generator_limited());
 }
 
@@ -38,7 +41,7 @@ fn connection_that_is_reset_after_the_request_is_reset() {
         let mut byte = [0];
         while stream.peek(&mut byte).is_ok_and(|count| count == 0) {}
     });
-    assert_all(&run(&plan(address, 8)), Failure::Reset);
+    assert_all(&run(&plan(address, 8)), RequestFailure::Reset);
 }
 
 #[test]
@@ -47,7 +50,7 @@ fn connection_that_ends_in_a_body_is_closed() {
         head(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc");
     });
-    assert_all(&run(&plan(address, 8)), Failure::Closed);
+    assert_all(&run(&plan(address, 8)), RequestFailure::Closed);
 }
 
 #[test]
@@ -55,7 +58,7 @@ fn server_that_never_answers_is_a_timeout() {
     let address = serve(|mut stream| while head(&mut stream).is_some() {});
     let mut plan = plan(address, 8);
     plan.timeout = Duration::from_millis(50);
-    assert_all(&run(&plan), Failure::Timeout);
+    assert_all(&run(&plan), RequestFailure::Timeout);
 }
 
 #[test]
@@ -70,27 +73,27 @@ fn body_without_end_is_unfinished() {
     let mut plan = plan(address, 4);
     plan.timeout = Duration::from_secs(1);
     let outcome = run(&plan);
-    assert_all(&outcome, Failure::Unfinished);
+    assert_all(&outcome, RequestFailure::Unfinished);
     assert!(outcome.totals.received > 0, "what came is counted");
 }
 
 #[test]
 fn bytes_that_are_no_response_are_malformed() {
     let address = answer(|_| Some(b"220 mail.example ESMTP\r\n".to_vec()));
-    assert_all(&run(&plan(address, 8)), Failure::Malformed);
+    assert_all(&run(&plan(address, 8)), RequestFailure::Malformed);
 }
 
 #[test]
 fn bytes_after_the_response_are_malformed() {
     let address = answer(|_| Some([response(200, "", "a"), response(200, "", "b")].concat()));
-    assert_all(&run(&plan(address, 8)), Failure::Malformed);
+    assert_all(&run(&plan(address, 8)), RequestFailure::Malformed);
 }
 
 #[test]
 fn unexpected_status_fails_and_names_the_actual_one() {
     let address = answer(|_| Some(response(503, "", "try\nagain later")));
     let outcome = run(&plan(address, 8));
-    assert_all(&outcome, Failure::Status);
+    assert_all(&outcome, RequestFailure::Status);
     assert_eq!(outcome.totals.statuses[&503], 8);
     let first = outcome.totals.unexpected.unwrap();
     assert_eq!(
@@ -115,12 +118,69 @@ fn unexpected_body_fails_and_expected_one_does_not() {
     plan.expectations.body = Some("ell".into());
     assert_eq!(run(&plan).totals.responses, 8);
     plan.expectations.body = Some("other".into());
-    assert_all(&run(&plan), Failure::Body);
+    assert_all(&run(&plan), RequestFailure::Body);
 }
 
 #[test]
 fn invalid_statuses_are_refused() {
-    for text in ["", "abc", "20", "2xx,", "200-"] {
+    for text in ["", "abc", "20", "2xx,", "200-", "299-200"] {
         assert!(StatusSet::parse(text).is_err(), "{text}");
     }
+}
+
+/// A plan of uploads that no buffer of a socket holds.
+fn upload(address: std::net::SocketAddr, count: u64) -> Plan {
+    let url = Url::parse(&format!("http://{address}/")).unwrap();
+    let request = Request {
+        method: "POST".into(),
+        body: vec![b'x'; LARGE].into(),
+        ..Request::get(url)
+    };
+    plan_of(&[request], count)
+}
+
+const LARGE: usize = 16 << 20;
+
+#[test]
+fn large_body_is_sent_while_the_response_is_read() {
+    let address = serve(|mut stream| {
+        while let Some(head) = head(&mut stream) {
+            assert!(head.contains(&format!("Content-Length: {LARGE}\r\n")));
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n");
+            stream.write_all(answer.as_bytes()).unwrap();
+            let mut reader = stream.try_clone().unwrap().take(LARGE as u64);
+            std::io::copy(&mut reader, &mut stream).unwrap();
+        }
+    });
+    let totals = run(&upload(address, 8)).totals;
+    assert_eq!((totals.responses, totals.failed()), (8, 0), "{totals:?}");
+    assert!(totals.received > 8 * LARGE as u64);
+    assert!(totals.connections <= 4, "connections are kept");
+}
+
+#[test]
+fn answer_before_the_body_is_read_counts() {
+    let address = serve(|mut stream| {
+        head(&mut stream);
+        stream.write_all(&response(413, "", "too large")).unwrap();
+        // Reads no more, and keeps the connection until the test process ends.
+        std::mem::forget(stream);
+    });
+    let mut plan = upload(address, 4);
+    plan.expectations.status = StatusSet::parse("413").unwrap();
+    let totals = run(&plan).totals;
+    assert_eq!((totals.responses, totals.failed()), (4, 0), "{totals:?}");
+    assert_eq!(totals.connections, 4, "none carries a second request");
+}
+
+#[test]
+fn head_with_too_many_headers_says_so() {
+    let headers: String = (0..200)
+        .map(|number| format!("X-{number}: x\r\n"))
+        .collect();
+    let address = answer(move |_| Some(response(200, &headers, "")));
+    let outcome = run(&plan(address, 4));
+    assert_all(&outcome, RequestFailure::Malformed);
+    let error = outcome.totals.first_error.unwrap();
+    assert!(error.contains("more than 128 headers"), "{error}");
 }

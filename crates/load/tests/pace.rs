@@ -113,7 +113,76 @@ fn ramp_has_the_number_of_requests_under_its_line() {
     assert!(falling.due(1_000).is_none(), "never due on a falling ramp");
 }
 
+/// 50 requests per second for a second. The server answers ten at once, and the others after 3 s.
+#[test]
+fn requests_that_were_never_sent_count_with_the_time_that_they_waited() {
+    let count = AtomicU64::new(0);
+    let address = answer(move |head| {
+        if count.fetch_add(1, Ordering::Relaxed) >= 10 {
+            std::thread::sleep(Duration::from_secs(3));
+        }
+        ok(head)
+    });
+    let mut plan = plan(address, 1);
+    plan.concurrency = 1;
+    plan.pace = Pace::Open(Schedule::constant(50.0));
+    plan.stop = Stop::After(Duration::from_secs(1));
+    let outcome = run(&plan);
+    let unsent = outcome.offered.unwrap().unsent;
+    assert!(unsent >= 38, "{unsent}");
+    assert_eq!(outcome.latencies.count(), 50);
+    // At least 39 of 50 waited, the first of them for 780 ms.
+    let p50 = outcome.latencies.percentile_ms(50.0);
+    assert!(p50 >= 200.0, "p50 {p50} ms");
+    let seconds = &outcome.latencies.seconds;
+    let responses: u64 = seconds.iter().map(|second| second.responses).sum();
+    assert_eq!(responses, outcome.totals.responses, "only responses");
+}
+
+#[test]
+fn rate_far_above_what_is_sent_is_counted_without_a_loop() {
+    let length = Duration::from_secs(3600);
+    let schedule = Schedule::constant(10_000_000.0);
+    assert_eq!(schedule.due_before(length), 36_000_000_000);
+    assert_eq!(schedule.due_before(Duration::ZERO), 0);
+    let falling = Schedule::ramp(100.0, 1.0, Duration::from_secs(1));
+    assert_eq!(
+        falling.due_before(length),
+        51,
+        "the ramp ends at 0 per second"
+    );
+}
+
+/// The server answers after the load has ended, with a body that takes the generator time to read.
+#[test]
+fn cpu_of_the_drain_does_not_make_the_generator_the_limit() {
+    let length = Duration::from_millis(50);
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let body = format!("{head}{}0\r\n\r\n", "1\r\nx\r\n".repeat(3 << 20));
+    let address = answer(move |_| {
+        std::thread::sleep(length * 4);
+        Some(body.clone().into_bytes())
+    });
+    let mut plan = plan(address, 1);
+    plan.stop = Stop::After(length);
+    let outcome = run(&plan);
+    assert_eq!(outcome.totals.failed(), 0);
+    assert!(outcome.own_cpu > outcome.own_cpu_in_time);
+    assert!(outcome.own_busy() < 0.9, "{}", outcome.own_busy());
+    assert!(!outcome.is_generator_limited());
+}
+
 proptest! {
+    #[test]
+    fn count_of_due_requests_agrees_with_their_times(
+        from in 0.1_f64..1000.0, to in 0.1_f64..1000.0, millis in 1_u64..10_000,
+    ) {
+        let ramp = Schedule::ramp(from, to, Duration::from_secs(10));
+        let end = Duration::from_millis(millis);
+        let due = (0..).take_while(|number| ramp.due(*number).is_some_and(|due| due < end));
+        prop_assert_eq!(ramp.due_before(end), due.count() as u64);
+    }
+
     #[test]
     fn due_times_never_fall(from in 0.1_f64..100_000.0, to in 0.1_f64..100_000.0) {
         let ramp = Schedule::ramp(from, to, Duration::from_secs(10));
@@ -128,7 +197,7 @@ proptest! {
     ) {
         let mut search = FindMax::new(limit * guess, 40);
         while let Some(rate) = search.next_rate() {
-            search.tell(rate, rate <= limit);
+            search.record(rate, rate <= limit);
         }
         let best = search.best().unwrap();
         prop_assert!(best <= limit && best >= limit / 1.04, "{} of {}", best, limit);

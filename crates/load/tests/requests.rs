@@ -3,15 +3,16 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{answer, ok, plan, plan_of, response, run};
-use surus_load::{Failure, Mix, Protocol, Request, Url, parse_file};
+use common::{answer, head, http2, ok, plan, plan_of, response, run, serve};
+use surus_load::{Mix, Protocol, Request, RequestFailure, Url, parse_file};
 
 /// A server that answers with `ok`, and the heads that it got.
 fn recording() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
@@ -106,6 +107,40 @@ fn cookies_are_kept_per_connection_and_deleted_when_they_expire() {
 }
 
 #[test]
+fn cookies_of_one_origin_are_not_sent_to_another() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let serve = |name: &'static str| {
+        let seen = seen.clone();
+        answer(move |head| {
+            seen.lock().unwrap().push(head.to_string());
+            Some(response(200, &format!("Set-Cookie: {name}=1\r\n"), ""))
+        })
+    };
+    let addresses = [serve("a"), serve("b")];
+    let requests =
+        addresses.map(|address| Request::get(Url::parse(&format!("http://{address}/")).unwrap()));
+    let mut plan = plan_of(&requests, 6);
+    plan.concurrency = 1;
+    plan.keeps_cookies = true;
+    run(&plan);
+    let seen = seen.lock().unwrap();
+    let of = |address: SocketAddr| {
+        let host = format!("Host: {address}\r\n");
+        let heads = seen.iter().filter(move |head| head.contains(&host));
+        heads.map(String::as_str).collect::<Vec<_>>()
+    };
+    for (address, name) in [(addresses[0], "a"), (addresses[1], "b")] {
+        let heads = of(address);
+        assert!(!heads[0].contains("Cookie"), "{heads:?}");
+        let own = format!("\r\nCookie: {name}=1\r\n");
+        assert!(
+            heads[1..].iter().all(|head| head.contains(&own)),
+            "{heads:?}"
+        );
+    }
+}
+
+#[test]
 fn file_of_requests_has_json_curl_and_bare_lines() {
     let text = "# a comment\n\n/plain\n\
         curl -X PUT -H 'X-A: b c' -d \"it's\" /put\n\
@@ -140,6 +175,7 @@ fn file_of_requests_has_json_curl_and_bare_lines() {
         ("/a\n/b --fail", "line 2: unknown option --fail"),
         ("{\"method\": \"GET\"}", "line 1: `url` is missing"),
         ("-d 'a /x", "line 1: a quote is not closed"),
+        ("[1]", "line 1: a JSON line must be an object"),
     ] {
         let error = parse_file(text, Some(&base)).unwrap_err();
         assert!(error.contains(part), "{error}");
@@ -179,6 +215,12 @@ fn urls_are_parsed_with_their_defaults() {
         "http://a:x/",
         "http://u:p@a/",
         "http://[::1/",
+        "http://[::1]junk:81/",
+        "http://[1]/",
+        "[1]",
+        "http://a[b/",
+        "http://a:0/",
+        "http://a:+80/",
     ] {
         assert!(Url::parse(text).is_err(), "{text}");
     }
@@ -204,44 +246,33 @@ fn unix_socket_carries_requests() {
     assert_eq!((outcome.totals.responses, outcome.totals.failed()), (5, 0));
 }
 
-/// An HTTP/2 server. `/reset` resets its stream, `/silent` never answers, others get 100 kB.
-fn http2() -> SocketAddr {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async move {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(async move {
-                    let mut connection = h2::server::handshake(stream).await.unwrap();
-                    let mut silent = Vec::new();
-                    while let Some(Ok((request, mut respond))) = connection.accept().await {
-                        match request.uri().path() {
-                            "/reset" => respond.send_reset(h2::Reason::INTERNAL_ERROR),
-                            "/silent" => silent.push(respond),
-                            _ => {
-                                let head = http::Response::new(());
-                                let mut body = respond.send_response(head, false).unwrap();
-                                let _ = body.send_data(vec![b'x'; 100_000].into(), true);
-                            }
-                        }
-                    }
-                });
-            }
-        });
+#[test]
+fn connections_without_keep_alive_to_this_machine_come_from_many_addresses() {
+    let peers = Arc::new(Mutex::new(BTreeSet::new()));
+    let seen = peers.clone();
+    let address = serve(move |mut stream| {
+        seen.lock()
+            .unwrap()
+            .insert(stream.peer_addr().unwrap().ip());
+        while head(&mut stream).is_some() {
+            stream.write_all(&response(200, "", "x")).unwrap();
+        }
     });
-    address
+    let request = Request::get(Url::parse(&format!("http://{address}/")).unwrap());
+    for (keeps_alive, addresses) in [(true, 1), (false, 16)] {
+        let mut plan = plan_of(std::slice::from_ref(&request), 40);
+        (plan.keeps_alive, plan.concurrency) = (keeps_alive, 1);
+        peers.lock().unwrap().clear();
+        let outcome = run(&plan);
+        assert_eq!((outcome.totals.responses, outcome.totals.failed()), (40, 0));
+        let peers = peers.lock().unwrap();
+        assert_eq!(peers.len(), addresses, "{peers:?}");
+    }
 }
 
 #[test]
 fn http2_responses_and_failures_are_counted() {
-    let address = http2();
+    let address = http2(|tcp| async { tcp });
     let run_path = |path: &str| {
         let url = Url::parse(&format!("http://{address}{path}")).unwrap();
         let mut plan = plan_of(&[Request::get(url)], 20);
@@ -257,8 +288,8 @@ fn http2_responses_and_failures_are_counted() {
         (20, 0, 4)
     );
     assert!(totals.received >= 20 * 100_000);
-    assert_eq!(run_path("/reset").failures_of(Failure::Reset), 20);
-    assert_eq!(run_path("/silent").failures_of(Failure::Timeout), 20);
+    assert_eq!(run_path("/reset").failures_of(RequestFailure::Reset), 20);
+    assert_eq!(run_path("/silent").failures_of(RequestFailure::Timeout), 20);
 }
 
 #[test]

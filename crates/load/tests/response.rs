@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use surus_load::response::{Head, Malformed, Progress, Reader};
 
 /// The head, the body, how many bytes were used and whether the response is complete.
-type Outcome = Result<(Option<Head>, Vec<u8>, usize, bool), Malformed>;
+type RunOutcome = Result<(Option<Head>, Vec<u8>, usize, bool), Malformed>;
 
 /// Reads `bytes` in pieces of these sizes.
-fn read(bytes: &[u8], sizes: &[usize]) -> Outcome {
+fn read(bytes: &[u8], sizes: &[usize]) -> RunOutcome {
     let mut reader = Reader::new(false);
     reader.begin(false, true);
     let mut head = None;
@@ -33,7 +33,7 @@ fn read(bytes: &[u8], sizes: &[usize]) -> Outcome {
     Ok((head, reader.body.clone(), used, is_complete))
 }
 
-fn whole(text: &str) -> Outcome {
+fn whole(text: &str) -> RunOutcome {
     read(text.as_bytes(), &[usize::MAX])
 }
 

@@ -10,8 +10,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use common::{plan_of, response, run, serve};
-use surus_load::{Failure, Plan, Request, Url};
+use common::{http2, plan_of, response, run, serve};
+use surus_load::{Plan, Protocol, Request, RequestFailure, Url};
+use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, Stream};
@@ -80,7 +81,71 @@ fn self_signed_certificate_is_accepted_if_any_is() {
 fn self_signed_certificate_fails_each_request_and_says_why() {
     let totals = run(&plan(answer_over_tls(), false)).totals;
     assert_eq!(totals.responses, 0);
-    assert_eq!(totals.failures_of(Failure::Other), 20, "{totals:?}");
+    assert_eq!(totals.failures_of(RequestFailure::Other), 20, "{totals:?}");
     let error = totals.first_error.unwrap();
     assert!(error.contains("certificate"), "{error}");
+}
+
+/// Answers one request, and announces the end of the connection with the response.
+fn answer_once_over_tls() -> SocketAddr {
+    let config = Arc::new(self_signed());
+    serve(move |mut tcp| {
+        let mut connection = ServerConnection::new(config.clone()).unwrap();
+        let mut received = Vec::new();
+        let mut bytes = [0; 4096];
+        while !received.ends_with(b"\r\n\r\n") {
+            match Stream::new(&mut connection, &mut tcp).read(&mut bytes) {
+                Ok(count @ 1..) => received.extend_from_slice(&bytes[..count]),
+                _ => return,
+            }
+        }
+        let response = response(200, "", "hello");
+        connection.writer().write_all(&response).unwrap();
+        connection.send_close_notify();
+        // Both in one segment.
+        let mut records = Vec::new();
+        while connection.wants_write() {
+            connection.write_tls(&mut records).unwrap();
+        }
+        let _ = tcp.write_all(&records);
+        // Closing with unread bytes would reset the connection.
+        let _ = tcp.shutdown(std::net::Shutdown::Write);
+        while matches!(tcp.read(&mut bytes), Ok(1..)) {}
+    })
+}
+
+#[test]
+fn idle_tls_connection_that_the_server_has_closed_is_replaced() {
+    let totals = run(&plan(answer_once_over_tls(), true)).totals;
+    assert_eq!((totals.responses, totals.failed()), (20, 0), "{totals:?}");
+    assert_eq!(totals.connections, 20);
+}
+
+#[test]
+fn refused_certificate_names_the_option_that_accepts_it() {
+    let error = run(&plan(answer_over_tls(), false)).totals.first_error;
+    let error = error.unwrap();
+    assert!(error.contains("--insecure"), "{error}");
+}
+
+#[test]
+fn http2_over_tls_is_negotiated_and_responses_are_counted() {
+    let mut config = self_signed();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let address = http2(move |tcp| {
+        let acceptor = acceptor.clone();
+        async move {
+            let stream = acceptor.accept(tcp).await.unwrap();
+            let protocol = stream.get_ref().1.alpn_protocol();
+            assert_eq!(protocol, Some(&b"h2"[..]), "the client must ask for it");
+            stream
+        }
+    });
+    let mut plan = plan(address, true);
+    plan.protocol = Protocol::Http2;
+    let totals = run(&plan).totals;
+    assert_eq!((totals.responses, totals.failed()), (20, 0), "{totals:?}");
+    assert_eq!(totals.connections, 4, "streams share connections");
+    assert!(totals.received >= 20 * 100_000, "{totals:?}");
 }

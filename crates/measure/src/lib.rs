@@ -11,7 +11,7 @@ pub mod report;
 pub mod rounds;
 
 pub use machine::Machine;
-pub use number::{Measured, Number, Published, Unit};
+pub use number::{MARK, Measured, Number, Published, Unit};
 pub use probe::{Probe, Usage};
 pub use recorder::{Latencies, Recorder, Second};
 pub use report::{Advice, BarNumbers, Bars, Cell, Chart, Line, Report, Row, Scale, Table};

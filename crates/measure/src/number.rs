@@ -47,6 +47,9 @@ impl Unit {
     }
 }
 
+/// Stands after a number that the load generator has limited.
+pub const MARK: &str = "†";
+
 /// A number that was measured here.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Measured {
@@ -58,6 +61,9 @@ pub struct Measured {
     /// The samples of which `value` is the median.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     samples: Vec<f64>,
+    /// Whether the load generator was the limit, so that the number says little of the server.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_generator_limited: bool,
 }
 
 impl Measured {
@@ -68,6 +74,15 @@ impl Measured {
             unit,
             interval: None,
             samples: Vec::new(),
+            is_generator_limited: false,
+        }
+    }
+
+    /// The same number, marked if the load generator was the limit.
+    pub fn limited_by_generator(self, is_limited: bool) -> Measured {
+        Measured {
+            is_generator_limited: is_limited,
+            ..self
         }
     }
 
@@ -77,6 +92,32 @@ impl Measured {
             samples: samples.to_vec(),
             ..Measured::once(crate::rounds::median(samples)?, unit)
         })
+    }
+
+    /// How many times another number it is; `None` if the load generator was the limit of one.
+    pub fn multiple_of(&self, other: &Measured) -> Option<Measured> {
+        let is_limited = self.is_generator_limited || other.is_generator_limited;
+        (!is_limited && other.value != 0.0)
+            .then(|| Measured::once(self.value / other.value, Unit::Ratio))
+    }
+
+    /// Whether the load generator was the limit.
+    pub fn is_generator_limited(&self) -> bool {
+        self.is_generator_limited
+    }
+
+    /// The bare value, to sort and draw by.
+    pub fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// The value with its unit, and with [`MARK`] if the load generator was the limit.
+    pub fn short(&self) -> String {
+        let text = self.unit.write(self.value);
+        match self.is_generator_limited {
+            true => format!("{text} {MARK}"),
+            false => text,
+        }
     }
 
     /// A ratio of two medians.
@@ -129,6 +170,30 @@ impl Number {
         }
     }
 
+    /// The upper end of a range; otherwise the value.
+    pub fn highest(&self) -> f64 {
+        match self {
+            Number::Measured(number) => number.value,
+            Number::Published(number) => number.up_to.unwrap_or(number.value),
+        }
+    }
+
+    /// The number with its unit, without its source and its interval: with [`MARK`] if the load
+    /// generator was the limit, both ends of a range, and whether it is an estimate.
+    pub fn short(&self) -> String {
+        match self {
+            Number::Measured(number) => number.short(),
+            Number::Published(number) => {
+                let estimated = if number.is_estimate { "estimated " } else { "" };
+                let range = number
+                    .up_to
+                    .map(|high| format!(" to {}", number.unit.write(high)));
+                let range = range.unwrap_or_default();
+                format!("{estimated}{}{range}", number.unit.write(number.value))
+            }
+        }
+    }
+
     /// What it counts.
     pub fn unit(&self) -> Unit {
         match self {
@@ -142,21 +207,14 @@ impl std::fmt::Display for Number {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Number::Measured(number) => {
-                write!(f, "{}", number.unit.write(number.value))?;
+                f.write_str(&number.short())?;
                 if let Some((low, high)) = number.interval {
                     write!(f, " ({low:.3} to {high:.3})")?;
                 }
                 Ok(())
             }
             Number::Published(number) => {
-                if number.is_estimate {
-                    f.write_str("estimated ")?;
-                }
-                f.write_str(&number.unit.write(number.value))?;
-                if let Some(high) = number.up_to {
-                    write!(f, " to {}", number.unit.write(high))?;
-                }
-                write!(f, " [{}]", number.source)
+                write!(f, "{} [{}]", self.short(), number.source)
             }
         }
     }

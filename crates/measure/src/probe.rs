@@ -26,6 +26,9 @@ pub struct Sample {
     pub processes: usize,
 }
 
+/// CPU time above the resolution of `/proc`, so that a quotient makes sense.
+const LEAST_CPU: f64 = 0.05;
+
 /// What the processes used during a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Usage {
@@ -39,6 +42,12 @@ impl Usage {
     /// CPU seconds of the run.
     pub fn cpu(&self) -> f64 {
         self.samples.last().map_or(0.0, |last| last.cpu)
+    }
+
+    /// Microseconds of CPU for each of `count`; `None` if `/proc` counts too coarsely to divide.
+    pub fn cpu_per(&self, count: u64) -> Option<f64> {
+        let is_enough = self.cpu() >= LEAST_CPU && count > 0;
+        is_enough.then(|| self.cpu() * 1e6 / count as f64)
     }
 
     /// Voluntary and involuntary context switches of the run.

@@ -41,6 +41,8 @@ pub struct Second {
 pub struct Recorder {
     total: Histogram<u64>,
     second: Histogram<u64>,
+    /// Of requests that were never sent.
+    unsent: Histogram<u64>,
     failures: u64,
     bytes: u64,
     seconds: Vec<Second>,
@@ -53,6 +55,7 @@ impl Recorder {
         Recorder {
             total: histogram(),
             second: histogram(),
+            unsent: histogram(),
             failures: 0,
             bytes: 0,
             seconds: Vec::new(),
@@ -63,10 +66,15 @@ impl Recorder {
     /// Records an expected response that was complete at `at`.
     pub fn response(&mut self, at: Duration, latency: Duration, bytes: u64) {
         self.roll(at);
-        let micros = u64::try_from((latency.as_nanos() + 500) / 1000).unwrap_or(u64::MAX);
         // Unlike `saturating_record`, this makes the histogram larger for a longer latency.
-        let _ = self.second.record(micros.min(LONGEST));
+        let _ = self.second.record(micros(latency));
         self.bytes += bytes;
+    }
+
+    /// Records requests that were due and never sent, with the time that they have waited. It is
+    /// part of the percentiles in total, and of no second.
+    pub fn unsent(&mut self, waited: Duration, count: u64) {
+        let _ = self.unsent.record_n(micros(waited), count);
     }
 
     /// Records a request that failed at `at`.
@@ -89,6 +97,13 @@ impl Recorder {
         self.roll(at);
         if !self.second.is_empty() || self.failures > 0 {
             self.close();
+        }
+        if !self.unsent.is_empty() {
+            let _ = self.total.add(&self.unsent);
+            // A log holds what the percentiles count, so its last interval has them as well.
+            if let Some(last) = self.intervals.as_mut().and_then(|all| all.last_mut()) {
+                let _ = last.add(&self.unsent);
+            }
         }
         Latencies {
             histogram: self.total,
@@ -139,6 +154,15 @@ impl Latencies {
         ms(self.histogram.value_at_quantile(percent / 100.0))
     }
 
+    /// Number of latencies above a bound.
+    pub fn count_above(&self, bound: Duration) -> u64 {
+        // Values that the histogram does not tell from the bound are within it.
+        let bound = self.histogram.highest_equivalent(micros(bound));
+        let above = self.histogram.iter_recorded();
+        let above = above.filter(|step| step.value_iterated_to() > bound);
+        above.map(|step| step.count_at_value()).sum()
+    }
+
     /// Highest latency in milliseconds.
     pub fn max_ms(&self) -> f64 {
         ms(self.histogram.max())
@@ -185,6 +209,11 @@ fn histogram() -> Histogram<u64> {
     let mut histogram = Histogram::new(FIGURES).unwrap_or_else(|_| unreachable!("3 is allowed"));
     histogram.auto(true);
     histogram
+}
+
+fn micros(latency: Duration) -> u64 {
+    let micros = u64::try_from((latency.as_nanos() + 500) / 1000).unwrap_or(u64::MAX);
+    micros.min(LONGEST)
 }
 
 fn ms(micros: u64) -> f64 {

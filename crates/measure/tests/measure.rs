@@ -1,6 +1,7 @@
 //! Recorder, rounds, probe and report against what they must give.
 #![allow(clippy::unwrap_used)]
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
@@ -23,6 +24,23 @@ fn known_latencies_come_back_within_the_histograms_error() {
     }
     assert!((latencies.max_ms() / 100.0 - 1.0).abs() < 0.002);
     assert_eq!(latencies.count(), 100_000);
+}
+
+#[test]
+fn cpu_time_near_the_resolution_of_the_clock_is_not_divided() {
+    let usage = |cpu| surus_measure::Usage {
+        pids: vec![1],
+        samples: vec![surus_measure::probe::Sample {
+            at: 1.0,
+            cpu,
+            pss: None,
+            switches: (0, 0),
+            processes: 1,
+        }],
+    };
+    assert_eq!(usage(0.01).cpu_per(10), None);
+    assert_eq!(usage(0.5).cpu_per(10), Some(50_000.0));
+    assert_eq!(usage(0.5).cpu_per(0), None);
 }
 
 #[test]
@@ -146,6 +164,34 @@ fn listening_process_is_found_by_its_port_and_by_its_socket() {
     let path = directory.path().join("socket");
     let _unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
     assert_eq!(probe::unix_listeners(&path), [own]);
+    // By a path from here, and by another name of its directory.
+    let up = std::env::current_dir().unwrap().components().count() - 1;
+    let relative = Path::new(&"../".repeat(up)).join(path.strip_prefix("/").unwrap());
+    assert_eq!(probe::unix_listeners(&relative), [own]);
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink(directory.path(), &link).unwrap();
+    assert_eq!(probe::unix_listeners(&link.join("socket")), [own]);
+}
+
+#[test]
+fn requests_that_were_never_sent_are_in_the_percentiles_and_the_log_and_in_no_second() {
+    let mut recorder = Recorder::new(true);
+    recorder.response(Duration::ZERO, Duration::from_millis(1), 0);
+    recorder.unsent(Duration::from_millis(500), 3);
+    let latencies = recorder.finish(Duration::from_secs(1));
+    assert_eq!(latencies.count(), 4);
+    assert!(latencies.percentile_ms(50.0) >= 500.0);
+    assert_eq!(latencies.count_above(Duration::from_millis(1)), 3);
+    assert_eq!(latencies.count_above(Duration::from_micros(999)), 4);
+    assert_eq!(latencies.count_above(Duration::from_millis(500)), 0);
+    assert_eq!(latencies.seconds[0].responses, 1);
+    let mut log = Vec::new();
+    latencies.write_log(&mut log, SystemTime::now()).unwrap();
+    let log = String::from_utf8(log).unwrap();
+    assert!(
+        log.contains(",1.000,500."),
+        "the highest of the interval: {log}"
+    );
 }
 
 fn report() -> Report {
@@ -253,14 +299,38 @@ fn published_range_and_estimate_are_printed_as_such() {
         is_estimate: true,
         ..published.clone()
     };
-    let text = Number::Published(estimate).to_string();
+    let text = Number::Published(estimate.clone()).to_string();
     assert_eq!(text, "estimated 12.0 ms to 24.0 ms [a talk]");
+    let mut report = report();
+    let bars = vec![("they".into(), estimate), ("we".into(), published.clone())];
+    report.bars[0].numbers = BarNumbers::Published(bars);
+    let page = report.html(&json!({}));
+    let label = ">estimated 12.0 ms to 24.0 ms</text>";
+    assert!(page.contains(label), "{page}");
+    let range = "class=\"bar published range\" x=\"1\" y=\"19\" width=\"418.0\"";
+    assert!(
+        page.contains(range),
+        "the bar ends at the upper end: {page}"
+    );
+    let low = "class=\"bar published\" x=\"1\" y=\"19\" width=\"209.0\"";
+    assert!(page.contains(low), "{page}");
+}
+
+#[test]
+fn code_in_notes_is_code_on_the_page() {
+    let mut report = report();
+    report.notes = vec!["run `make <lab>`; a lone ` stays".into()];
+    let page = report.html(&json!({}));
+    let note = "run <code>make &lt;lab&gt;</code>; a lone ` stays</p>";
+    assert!(page.contains(note), "{page}");
+    assert!(report.markdown().contains("run `make"), "{page}");
 }
 
 #[test]
 fn bar_chart_says_whose_numbers_it_shows() {
     let page = report().html(&json!({}));
-    let caption = "Requests &lt;per&gt; second<span class=\"legend\">published by others</span>";
+    let caption =
+        "Requests &lt;per&gt; second<span class=\"legend\">published by others: a talk</span>";
     assert!(page.contains(caption), "{page}");
     assert!(page.contains("they &amp; we") && page.contains("class=\"bar published\""));
 }

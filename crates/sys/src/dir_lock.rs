@@ -13,7 +13,7 @@ pub struct DirLock(#[expect(dead_code, reason = "held until it is dropped")] Flo
 
 /// Takes the directory's lock (flock(2)), which ends with the process at the latest. Never blocks:
 /// [`io::ErrorKind::WouldBlock`] if another process has the lock.
-pub fn hold(directory: &Path) -> io::Result<DirLock> {
+pub fn lock(directory: &Path) -> io::Result<DirLock> {
     Flock::lock(File::open(directory)?, FlockArg::LockExclusiveNonblock)
         .map(DirLock)
         .map_err(|(_, errno)| errno.into())
@@ -27,10 +27,10 @@ mod tests {
     #[test]
     fn directory_is_locked_by_one_process_at_a_time() {
         let directory = tempfile::tempdir().unwrap();
-        let held = hold(directory.path()).unwrap();
-        let refused = hold(directory.path()).unwrap_err();
+        let held = lock(directory.path()).unwrap();
+        let refused = lock(directory.path()).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
         drop(held);
-        hold(directory.path()).unwrap();
+        lock(directory.path()).unwrap();
     }
 }

@@ -1,7 +1,10 @@
 //! Forks this process as long as it has one thread, so that the child is a whole process.
 
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::fs::File;
+use std::io::{self, IsTerminal, Seek};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
@@ -44,6 +47,45 @@ pub fn fork_into(keep: &[BorrowedFd<'_>], run: impl FnOnce() -> i32) -> io::Resu
     // SAFETY: _exit(2) ends the process. Nothing that was on the stack of the parent is dropped
     // here, so no descriptor that was closed above is closed a second time.
     unsafe { libc::_exit(status) }
+}
+
+/// Runs `run` in a process of its own, and waits for it. Returns its exit status, if it has one,
+/// and what it has written, read from its beginning. What else is in its memory dies with it.
+pub fn ask(run: impl FnOnce(&File) -> i32) -> io::Result<(Option<i32>, File)> {
+    let mut said = File::from(crate::process::writable_memory_file()?);
+    let pid = fork_into(&[said.as_fd()], || run(&said))?;
+    let status = loop {
+        match reap(pid) {
+            Some(status) => break crate::process::exit_status(status),
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    said.rewind()?;
+    Ok((status, said))
+}
+
+/// Takes from this process what a terminal's user types: its stdin becomes `/dev/null`, and it can
+/// only write to a terminal that is its stdout or stderr. Processes that it forks are like that,
+/// too, and those that receive these descriptors.
+pub fn leave_input() -> io::Result<()> {
+    nix::unistd::dup2_stdin(File::open("/dev/null")?)?;
+    // Without /proc or the right to open the terminal, they stay as they are.
+    let out = write_only(io::stdout().as_fd()).unwrap_or_default();
+    let err = write_only(io::stderr().as_fd()).unwrap_or_default();
+    out.map_or(Ok(()), nix::unistd::dup2_stdout)?;
+    err.map_or(Ok(()), nix::unistd::dup2_stderr)?;
+    Ok(())
+}
+
+/// A terminal, opened again so that one cannot read from it. None for something else.
+fn write_only(fd: BorrowedFd<'_>) -> io::Result<Option<File>> {
+    if !fd.is_terminal() {
+        return Ok(None);
+    }
+    let mut options = File::options();
+    options.write(true).custom_flags(libc::O_NOCTTY);
+    let opened = options.open(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
+    Ok(Some(opened))
 }
 
 /// Closes all descriptors above 2 but these, which are sorted.
@@ -148,10 +190,41 @@ pub fn close_inherited() {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::FromRawFd;
     use std::process::Command;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use super::*;
+
+    #[test]
+    fn terminal_opened_again_cannot_be_read() {
+        let (user, terminal) = pseudo_terminal();
+        let mut user = user;
+        user.write_all(b"typed\n").unwrap();
+        let mut again = write_only(terminal.as_fd()).unwrap().unwrap();
+        let read = again.read(&mut [0; 16]).unwrap_err();
+        assert_eq!(read.raw_os_error(), Some(libc::EBADF));
+        again.write_all(b"shown").unwrap();
+        assert!(
+            write_only(File::open("/dev/null").unwrap().as_fd())
+                .unwrap()
+                .is_none()
+        );
+    }
+
+    /// The two sides of a terminal.
+    fn pseudo_terminal() -> (File, File) {
+        let (mut user, mut terminal) = (-1, -1);
+        let null = std::ptr::null_mut();
+        // SAFETY: openpty(3) writes two descriptors, which are wrapped once; the other pointers may
+        // be null.
+        unsafe {
+            let opened = libc::openpty(&mut user, &mut terminal, null, null.cast(), null.cast());
+            assert_eq!(opened, 0);
+            (File::from_raw_fd(user), File::from_raw_fd(terminal))
+        }
+    }
 
     #[test]
     fn child_killed_by_any_signal_has_ended_and_is_reaped() {

@@ -13,6 +13,7 @@ pub mod openat2;
 pub mod privileges;
 pub mod process;
 pub mod regular_file;
+pub mod remove_tree;
 pub mod rings;
 pub mod scoreboard;
 pub mod seqpacket;

@@ -16,7 +16,7 @@ pub enum Access {
     Read,
     /// To read its metadata. The file itself is not opened, so a device is not affected and no read
     /// permission is needed.
-    Look,
+    Metadata,
 }
 
 impl Access {
@@ -25,7 +25,7 @@ impl Access {
             Access::Read => {
                 OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC
             }
-            Access::Look => OFlag::O_PATH | OFlag::O_CLOEXEC,
+            Access::Metadata => OFlag::O_PATH | OFlag::O_CLOEXEC,
         }
     }
 }
@@ -72,11 +72,11 @@ impl From<io::Error> for OpenError {
     }
 }
 
-/// Whether the kernel supports what [`beneath`] and [`exactly`] need. Linux before 5.6 and some
+/// Whether the kernel supports what [`beneath`] and [`absolute`] need. Linux before 5.6 and some
 /// sandboxes do not. Such a sandbox answers "permission denied", which must not be taken for a
 /// file's permissions.
 pub fn supported() -> bool {
-    let how = how(Access::Look, ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let how = how(Access::Metadata, ResolveFlag::RESOLVE_NO_SYMLINKS);
     openat2(AT_FDCWD, "/", how).is_ok()
 }
 
@@ -110,7 +110,7 @@ pub fn beneath(dir: BorrowedFd<'_>, path: &Path, access: Access) -> Result<File,
 }
 
 /// Opens the absolute `path`; [`OpenError::Link`] if a symbolic link is on it.
-pub fn exactly(path: &Path, access: Access) -> Result<File, OpenError> {
+pub fn absolute(path: &Path, access: Access) -> Result<File, OpenError> {
     again(|| {
         openat2(
             AT_FDCWD,
@@ -122,7 +122,7 @@ pub fn exactly(path: &Path, access: Access) -> Result<File, OpenError> {
 
 /// Opens the absolute `path` on a kernel without `openat2`. Only the last component is checked for
 /// a symbolic link.
-pub fn loosely(path: &Path, access: Access) -> Result<File, OpenError> {
+pub fn absolute_without_openat2(path: &Path, access: Access) -> Result<File, OpenError> {
     // With O_PATH, O_NOFOLLOW opens the link itself; the caller recognises it by its metadata.
     let flags = access.flags() | OFlag::O_NOFOLLOW;
     again(|| nix::fcntl::open(path, flags, Mode::empty()))
@@ -169,7 +169,7 @@ pub fn owner_and_target(path: &Path) -> io::Result<(u32, Option<PathBuf>)> {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let dir = directory(parent)?;
-    let flags = Access::Look.flags() | OFlag::O_NOFOLLOW;
+    let flags = Access::Metadata.flags() | OFlag::O_NOFOLLOW;
     let file = File::from(nix::fcntl::openat(&dir, name, flags, Mode::empty())?);
     let metadata = file.metadata()?;
     let target = match metadata.is_symlink() {
@@ -241,7 +241,7 @@ mod tests {
             assert!(matches!(open("../x"), Err(OpenError::Link)));
             assert!(matches!(open("/etc/passwd"), Err(OpenError::Link)));
             assert!(matches!(
-                exactly(&dir.join("link"), Access::Look),
+                absolute(&dir.join("link"), Access::Metadata),
                 Err(OpenError::Link)
             ));
         }
@@ -255,7 +255,7 @@ mod tests {
             assert!(regular(&dir.join(wrong)).is_err(), "{wrong}");
         }
         assert!(matches!(
-            loosely(&dir.join("link"), Access::Read),
+            absolute_without_openat2(&dir.join("link"), Access::Read),
             Err(OpenError::Link)
         ));
         std::fs::remove_dir_all(dir).unwrap();

@@ -21,7 +21,7 @@ pub struct Identity {
 
 impl Identity {
     /// Looks up the groups of a user.
-    pub fn of(user: &User) -> io::Result<Identity> {
+    pub fn new(user: &User) -> io::Result<Identity> {
         Ok(Identity {
             uid: user.uid,
             gid: user.gid,

@@ -12,7 +12,9 @@ use std::process::{Child, Command};
 use nix::errno::Errno;
 use nix::libc;
 
-pub use descriptors::{Kind, is_event, kind, memory_file, pipe_size, writable_memory_file};
+pub use descriptors::{
+    DescriptorKind, is_event, kind, memory_file, pipe_size, writable_memory_file,
+};
 pub use user::{User, find_user, groups, has_other_users, is_root, may_write, uid};
 
 /// Starts `command` with each of `fds` at its given number (3 or above) and no other descriptors.
@@ -130,9 +132,8 @@ pub fn child(
 /// Kills a process that [`child`] has made, and its process group. The pid cannot have been reused
 /// as long as the process is not reaped.
 pub fn kill_group(leader: u32) -> io::Result<()> {
-    let leader = nix::unistd::Pid::from_raw(leader.cast_signed());
     Ok(nix::sys::signal::killpg(
-        leader,
+        one_process(leader)?,
         nix::sys::signal::Signal::SIGKILL,
     )?)
 }
@@ -184,7 +185,7 @@ impl Pid {
                 )
             },
             // SAFETY: kill(2) accesses no memory.
-            None => unsafe { libc::kill(self.pid as libc::pid_t, signal) as libc::c_long },
+            None => unsafe { libc::kill(one_process(self.pid)?.as_raw(), signal) as libc::c_long },
         };
         Errno::result(result)?;
         Ok(())
@@ -261,61 +262,53 @@ pub fn parent_and_group(pid: u32) -> Option<(u32, u32)> {
 
 /// The members of a process group, without its leader, which must be a child of this process that
 /// has exited and is not reaped yet. At most `most`, and none if the kernel has no pidfd.
-pub fn members(leader: u32, most: usize) -> Vec<Pid> {
+pub fn members(leader: u32, max: usize) -> Vec<Pid> {
     let is_member = |pid| parent_and_group(pid).is_some_and(|(_, group)| group == leader);
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|pid| *pid != leader && is_member(*pid))
-        .take(most)
+        .take(max)
         .filter_map(|pid| Some(Pid::new(pid, Some(pidfd(pid).ok()??))))
         // The number may have become another process's before the pidfd was opened.
         .filter(|member| is_member(member.get()) && !member.has_ended())
         .collect()
 }
 
+/// The pid for kill(2), to which 0 and negative numbers mean groups of processes.
+fn one_process(pid: u32) -> io::Result<nix::unistd::Pid> {
+    match libc::pid_t::try_from(pid) {
+        Ok(pid) if pid > 0 => Ok(nix::unistd::Pid::from_raw(pid)),
+        _ => Err(Errno::ESRCH.into()),
+    }
+}
+
+fn send(pid: u32, signal: nix::sys::signal::Signal) -> io::Result<()> {
+    Ok(nix::sys::signal::kill(one_process(pid)?, signal)?)
+}
+
 /// Kills a process. The caller knows that its pid has not been reused.
 pub fn kill(pid: u32) -> io::Result<()> {
-    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
-    Ok(nix::sys::signal::kill(
-        pid,
-        nix::sys::signal::Signal::SIGKILL,
-    )?)
+    send(pid, nix::sys::signal::Signal::SIGKILL)
 }
 
 /// Resumes a stopped process (`SIGCONT`). The caller knows that its pid has not been reused.
 pub fn resume(pid: u32) -> io::Result<()> {
-    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
-    Ok(nix::sys::signal::kill(
-        pid,
-        nix::sys::signal::Signal::SIGCONT,
-    )?)
+    send(pid, nix::sys::signal::Signal::SIGCONT)
 }
 
 /// Asks a child that is not reaped yet to exit.
 pub fn terminate(pid: u32) -> io::Result<()> {
-    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
-    Ok(nix::sys::signal::kill(
-        pid,
-        nix::sys::signal::Signal::SIGTERM,
-    )?)
+    send(pid, nix::sys::signal::Signal::SIGTERM)
 }
 
 /// Asks a child that is not reaped yet to reopen its logs.
 pub fn reopen(pid: u32) -> io::Result<()> {
-    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
-    Ok(nix::sys::signal::kill(
-        pid,
-        nix::sys::signal::Signal::SIGUSR1,
-    )?)
+    send(pid, nix::sys::signal::Signal::SIGUSR1)
 }
 
 /// Asks a child that is not reaped yet to reload.
 pub fn hang_up(pid: u32) -> io::Result<()> {
-    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
-    Ok(nix::sys::signal::kill(
-        pid,
-        nix::sys::signal::Signal::SIGHUP,
-    )?)
+    send(pid, nix::sys::signal::Signal::SIGHUP)
 }
 
 /// The size of a memory page in bytes.

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::shared_memory::SharedMemory;
@@ -18,13 +18,13 @@ mod responses;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-pub use requests::EVENT_MOST;
+pub use requests::MAX_EVENT;
 pub use responses::{Damaged, First};
 
 const LINE: usize = 64;
 const OUTBOX: usize = 64 * 1024;
 const INBOX_LEAST: usize = 64 * 1024;
-const INBOX_MOST: usize = 4 * 1024 * 1024;
+const MAX_INBOX: usize = 4 * 1024 * 1024;
 const INBOX_EACH: usize = 32 * 1024;
 
 #[repr(C, align(64))]
@@ -33,8 +33,16 @@ struct CacheLine<T>(T);
 #[repr(C)]
 struct Head {
     surus: CacheLine<Surus>,
+    idle: CacheLine<Idle>,
+}
+
+/// What an idle worker reads.
+#[repr(C)]
+struct Idle {
     /// Microseconds for which workers poll before they block.
-    poll_budget: CacheLine<AtomicU32>,
+    poll_budget: AtomicU32,
+    /// How many workers there should be.
+    target: AtomicU32,
 }
 
 #[repr(C)]
@@ -73,6 +81,8 @@ pub struct Rings {
     tail: Mutex<u64>,
     /// The position of each response ring's next frame. The memory contains a copy.
     heads: Vec<AtomicU64>,
+    /// How many workers there should be. The memory contains a copy.
+    target: AtomicUsize,
 }
 
 /// Offsets in the memory, in bytes.
@@ -92,7 +102,7 @@ impl Layout {
     fn new(workers: usize) -> Layout {
         let inbox_size = (workers * INBOX_EACH)
             .next_power_of_two()
-            .clamp(INBOX_LEAST, INBOX_MOST);
+            .clamp(INBOX_LEAST, MAX_INBOX);
         let doorbells = size_of::<Head>();
         let posted = doorbells + (workers * size_of::<AtomicU32>()).next_multiple_of(LINE);
         let ends = posted + workers.div_ceil(8).next_multiple_of(LINE);
@@ -127,7 +137,9 @@ impl Rings {
             layout,
             tail: Mutex::new(0),
             heads: (0..workers).map(|_| AtomicU64::new(0)).collect(),
+            target: AtomicUsize::new(workers),
         };
+        rings.set_target(workers);
         rings.set_need_wakeup(NeedWakeup::Always);
         Ok(rings)
     }
@@ -148,9 +160,28 @@ impl Rings {
         self.head().surus.0.need_wakeup.store(need as u32, SeqCst);
     }
 
-    /// Rewrites the positions that belong to Surus, in case a worker has changed them. Returns
-    /// whether that of the request ring had changed.
+    /// Sets how many workers there should be, at most as many as there are rings for. Those with a
+    /// higher index exit instead of waiting for a request; the caller wakes those that
+    /// [wait](Rings::wake).
+    pub fn set_target(&self, workers: usize) {
+        let target = workers.clamp(1, self.layout.workers);
+        self.target.store(target, SeqCst);
+        self.head().idle.0.target.store(target as u32, SeqCst);
+    }
+
+    /// How many workers there should be.
+    pub fn target(&self) -> usize {
+        self.target.load(SeqCst)
+    }
+
+    /// Rewrites what belongs to Surus, in case a worker has changed it. Returns whether the
+    /// position of the request ring had changed.
     pub fn rewrite(&self) -> bool {
+        self.head()
+            .idle
+            .0
+            .target
+            .store(self.target() as u32, SeqCst);
         let tail = self.lock_tail();
         let changed = self.ends(0).tail.0.swap(*tail, SeqCst) != *tail;
         drop(tail);

@@ -84,7 +84,7 @@ pub enum State {
     /// Has answered, but is not done.
     Finishing,
     /// Takes no more events.
-    Retired,
+    Exiting,
 }
 
 impl State {
@@ -95,7 +95,7 @@ impl State {
             2 => State::Received,
             3 => State::Running,
             4 => State::Finishing,
-            5 => State::Retired,
+            5 => State::Exiting,
             _ => State::Starting,
         }
     }

@@ -28,7 +28,7 @@ pub struct Received {
 }
 
 /// The most descriptors that [`Seqpacket::receive`] accepts with a message.
-pub const MOST_DESCRIPTORS: usize = 16;
+pub const MAX_DESCRIPTORS: usize = 16;
 
 impl Seqpacket {
     /// A connected pair. The first end does not block; the second blocks and is meant for a child
@@ -73,7 +73,7 @@ impl Seqpacket {
         Ok(pair)
     }
 
-    /// Sends one message with at most [`MOST_DESCRIPTORS`] descriptors. Never blocks, even on a
+    /// Sends one message with at most [`MAX_DESCRIPTORS`] descriptors. Never blocks, even on a
     /// blocking socket.
     pub fn send_with(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
@@ -118,9 +118,7 @@ impl Seqpacket {
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         const SPACE: usize =
             // SAFETY: CMSG_SPACE computes.
-            unsafe {
-                libc::CMSG_SPACE((MOST_DESCRIPTORS * size_of::<RawFd>()) as u32) as usize
-            };
+            unsafe { libc::CMSG_SPACE((MAX_DESCRIPTORS * size_of::<RawFd>()) as u32) as usize };
         #[repr(C)]
         union Control {
             header: libc::cmsghdr,
@@ -303,13 +301,13 @@ mod tests {
             ours.send_with(b"flood", &many).unwrap();
             let received = theirs.receive(&mut [0; 3]).unwrap();
             assert!(!received.is_whole && received.len == 3);
-            assert!(received.fds.len() <= MOST_DESCRIPTORS);
+            assert!(received.fds.len() <= MAX_DESCRIPTORS);
         }
         // Other tests open descriptors at the same time.
         assert!(open() < before + 100);
-        ours.send_with(b"all", &many[..MOST_DESCRIPTORS]).unwrap();
+        ours.send_with(b"all", &many[..MAX_DESCRIPTORS]).unwrap();
         let received = theirs.receive(&mut [0; 64]).unwrap();
-        assert!(received.is_whole && received.fds.len() == MOST_DESCRIPTORS);
+        assert!(received.is_whole && received.fds.len() == MAX_DESCRIPTORS);
     }
 
     #[test]

@@ -27,6 +27,16 @@ pub fn connect_at_once(path: &std::path::Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Sets how long close(2) waits until the data in a socket is sent; None: not at all. Does nothing
+/// for other descriptors.
+pub fn set_linger(fd: &impl AsFd, wait: Option<std::time::Duration>) {
+    let linger = nix::libc::linger {
+        l_onoff: wait.is_some().into(),
+        l_linger: wait.map_or(0, |wait| wait.as_secs().try_into().unwrap_or(i32::MAX)),
+    };
+    let _ = nix::sys::socket::setsockopt(&fd.as_fd(), nix::sys::socket::sockopt::Linger, &linger);
+}
+
 /// Sets how many connections may wait to be accepted by a listening socket.
 pub fn set_backlog(socket: &impl AsFd, connections: i32) -> io::Result<()> {
     use nix::sys::socket::{Backlog, listen};

@@ -23,7 +23,8 @@ use crate::trusted_path;
 pub struct SocketPath {
     directory: OwnedFd,
     name: OsString,
-    /// A path into the opened directory, even if its own path leads elsewhere by now.
+    /// The path to bind and to connect to. It leads into the opened directory even if the directory
+    /// has been replaced since.
     address: PathBuf,
 }
 
@@ -36,7 +37,7 @@ impl SocketPath {
         };
         let opened = trusted_path::directory(parent, missing)?;
         let directory = opened.directory;
-        // Tools such as ss(8) show the address that a socket is bound to.
+        // Binds by the configured path where that is safe, because ss(8) shows it.
         let address = match opened.is_fixed {
             true => path.to_owned(),
             false => Path::new(&format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name),
@@ -55,7 +56,7 @@ impl SocketPath {
 
     /// The socket at this location; `None` if there is no file or another one.
     pub fn find(&self) -> io::Result<Option<SocketFile>> {
-        let Some(id) = look(&self.directory, self.name.as_ref()) else {
+        let Some(id) = socket_id(&self.directory, self.name.as_ref()) else {
             return Ok(None);
         };
         Ok(Some(SocketFile {
@@ -102,7 +103,7 @@ pub struct SocketFile {
 impl SocketFile {
     /// Removes the file, unless it has been replaced by another one.
     pub fn remove(&self) -> io::Result<()> {
-        if look(&self.directory, self.name.as_ref()) == Some(self.id) {
+        if socket_id(&self.directory, self.name.as_ref()) == Some(self.id) {
             unlinkat(
                 &self.directory,
                 self.name.as_os_str(),
@@ -114,7 +115,7 @@ impl SocketFile {
 }
 
 /// The device and inode of a socket.
-fn look(directory: &OwnedFd, name: &Path) -> Option<(libc::dev_t, libc::ino_t)> {
+fn socket_id(directory: &OwnedFd, name: &Path) -> Option<(libc::dev_t, libc::ino_t)> {
     let found: FileStat = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
     let is_socket = found.st_mode & libc::S_IFMT == libc::S_IFSOCK;
     is_socket.then_some((found.st_dev, found.st_ino))

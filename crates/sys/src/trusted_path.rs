@@ -21,7 +21,7 @@ pub struct Opened {
 }
 
 /// The kernel's limit of links (path_resolution(7)).
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 const ENTER: OFlag = OFlag::O_PATH
     .union(OFlag::O_DIRECTORY)
@@ -119,7 +119,7 @@ fn walk(path: &Path, missing: Option<u32>) -> io::Result<(OwnedFd, bool)> {
             ));
         }
         links += 1;
-        if links > MOST_LINKS {
+        if links > MAX_LINKS {
             return Err(Errno::ELOOP.into());
         }
         // Without a name, this reads the link that was inspected.

@@ -1,9 +1,10 @@
 <?php
 /*
- * Feeds a queue worker: feeder.php PORT DATABASE
+ * Feeds a queue worker: feeder.php PORT DATABASE [FORMAT BODIES]
  *
- * It takes what Lambda's Invoke API takes, an event of SQS, puts the event's messages into Laravel's table, and answers as Lambda does
- * once a worker has deleted them all. So one load measures both.
+ * It takes what Lambda's Invoke API takes, an event of SQS, puts the event's messages into the table of Laravel or of Symfony Messenger,
+ * and answers as Lambda does once a worker has deleted them all. So one load measures both. Or it takes {"do": "hello", "count": 10,
+ * "queues": 0}, and finds the message in the JSON file BODIES; with queues, q0, q1 and so on get the messages in turn.
  */
 
 declare(strict_types=1);
@@ -16,28 +17,43 @@ const TABLES = <<<'SQL'
     CREATE TABLE failed_jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, uuid TEXT NOT NULL UNIQUE, connection TEXT NOT NULL, queue TEXT NOT NULL,
         payload TEXT NOT NULL, exception TEXT NOT NULL, failed_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP);
     SQL;
+const MESSENGER = <<<'SQL'
+    PRAGMA journal_mode = WAL;
+    CREATE TABLE messenger_messages (id INTEGER PRIMARY KEY AUTOINCREMENT, body CLOB NOT NULL, headers CLOB NOT NULL,
+        queue_name VARCHAR(190) NOT NULL, created_at DATETIME NOT NULL, available_at DATETIME NOT NULL, delivered_at DATETIME DEFAULT NULL);
+    CREATE INDEX IDX_75EA56E0FB7336F0 ON messenger_messages (queue_name);
+    CREATE INDEX IDX_75EA56E0E3BD61CE ON messenger_messages (available_at);
+    CREATE INDEX IDX_75EA56E016BA31DB ON messenger_messages (delivered_at);
+    SQL;
 const ANSWER = '{"batchItemFailures":[]}';
 
 [, $port, $file] = $argv;
+$is_messenger = 'messenger' === ($argv[3] ?? '');
+$bodies = is_file($argv[4] ?? '') ? json_decode(file_get_contents($argv[4]), true, flags: JSON_THROW_ON_ERROR) : [];
 // The worker may be another user, and its journal lies next to the database.
 umask(0);
 mkdir(dirname($file), 0777, true);
 touch("$file.new");
 $database = new PDO("sqlite:$file.new", options: [PDO::ATTR_TIMEOUT => 10]);
-$database->exec(TABLES);
+$database->exec($is_messenger ? MESSENGER : TABLES);
 // The worker waits for the file, so it appears when it is complete.
 unset($database);
 rename("$file.new", $file);
 $database = new PDO("sqlite:$file", options: [PDO::ATTR_TIMEOUT => 10]);
-$insert = $database->prepare("INSERT INTO jobs (queue, payload, attempts, available_at, created_at) VALUES ('default', ?, 0, ?, ?)");
+$insert = $database->prepare($is_messenger
+    ? "INSERT INTO messenger_messages (queue_name, body, headers, available_at, created_at) VALUES (?, ?, '[]', ?, ?)"
+    : 'INSERT INTO jobs (queue, payload, attempts, available_at, created_at) VALUES (?, ?, 0, ?, ?)');
+$number = 0;
 // Takes less time from the worker. Nothing is lost unless the machine crashes.
 $database->exec('PRAGMA synchronous = OFF');
 // Messages come while a worker runs one, or has none. While it takes one, they would meet it in SQLite, which fails one of both, and
 // queue:work then sleeps for a second.
-$state = $database->prepare('SELECT min(id), count(reserved_at), count(*) FROM jobs');
+$state = $database->prepare($is_messenger
+    ? 'SELECT min(id), count(delivered_at), count(*) FROM messenger_messages'
+    : 'SELECT min(id), count(reserved_at), count(*) FROM jobs');
 
 $listener = stream_socket_server("tcp://127.0.0.1:$port", $code, $error) ?: exit("cannot listen on port $port: $error\n");
-$clients = $received = $arrived = $waiting = [];
+$clients = $received = $arrived = $waiting = $queues = [];
 while (true) {
     $readable = [$listener, ...$clients];
     $none = null;
@@ -57,7 +73,7 @@ while (true) {
         if ('' === $bytes || false === $bytes) {
             if (feof($stream)) {
                 // Its messages stay, so that a load begins with a queue that is as full as at its end.
-                unset($clients[$id], $received[$id], $arrived[$id], $waiting[$id]);
+                unset($clients[$id], $received[$id], $arrived[$id], $waiting[$id], $queues[$id]);
                 fclose($stream);
             }
             continue;
@@ -66,7 +82,9 @@ while (true) {
         [$head, $body] = explode("\r\n\r\n", $received[$id], 2) + ['', ''];
         if (preg_match('/^content-length: *(\d+)/mi', $head, $length) && strlen($body) >= (int) $length[1]) {
             $received[$id] = '';
-            $arrived[$id] = json_decode($body, true, flags: JSON_THROW_ON_ERROR)['Records'];
+            $asked = json_decode($body, true, flags: JSON_THROW_ON_ERROR);
+            $queues[$id] = $asked['queues'] ?? 0;
+            $arrived[$id] = $asked['Records'] ?? array_fill(0, $asked['count'], ['body' => $bodies[$asked['do']]]);
         }
     }
     if (!$waiting && !$arrived) {
@@ -79,7 +97,9 @@ while (true) {
         $database->beginTransaction();
         foreach ($arrived as $id => $records) {
             foreach ($records as $record) {
-                $insert->execute([$record['body'], time(), time()]);
+                $queue = $queues[$id] ? 'q'.($number++ % $queues[$id]) : 'default';
+                $now = $is_messenger ? gmdate('Y-m-d H:i:s') : time();
+                $insert->execute([$queue, $record['body'], $now, $now]);
             }
             $waiting[$id] = (int) $database->lastInsertId();
         }

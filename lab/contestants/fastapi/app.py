@@ -1,3 +1,5 @@
+"""The hello-world JSON route of the lab, in FastAPI."""
+
 from fastapi import FastAPI
 
 app = FastAPI(openapi_url=None)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use surus_measure::{Cell, Measured, Published, Ratio, Rounds, Row, Table, Unit};
+use surus_measure::{Cell, MARK, Measured, Published, Ratio, Rounds, Row, Table, Unit};
 
 use crate::experiment::{Entry, Experiment, Load};
 use crate::published;
@@ -13,8 +13,10 @@ use crate::results::Results;
 const LEAST_ROUNDS: usize = 6;
 /// What is compared with the reference.
 const COMPARED: [Quantity; 3] = [Quantity::Rate, Quantity::Cpu, Quantity::P99];
+/// What is compared as well if it is a column of the experiment.
+const ALSO_COMPARED: [Quantity; 2] = [Quantity::Billed, Quantity::Messages];
 
-/// A load: the medians of each contestant, and what was published next to them.
+/// The table of one load: the median of each contestant, next to published numbers.
 pub fn load(
     experiment: &Experiment,
     load: &Load,
@@ -76,11 +78,7 @@ pub fn load(
 
 /// The medians of a contestant; its first cell says why there are none.
 fn measured(experiment: &Experiment, entry: &Entry, load: &Load, results: &Results) -> Vec<Cell> {
-    let median = |quantity: &Quantity| {
-        let samples = results.samples(&entry.name, &load.name, *quantity);
-        let samples: Vec<_> = samples.into_iter().flatten().collect();
-        Measured::median(&samples, quantity.unit())
-    };
+    let median = |quantity: &Quantity| results.median(&entry.name, &load.name, *quantity);
     let cell = |quantity: &Quantity| match median(quantity) {
         Some(number) => Cell::measured(number),
         // The clock of `/proc` counts in hundredths of a second.
@@ -90,6 +88,14 @@ fn measured(experiment: &Experiment, entry: &Entry, load: &Load, results: &Resul
     if results.has_sample(&entry.name, &load.name) {
         return experiment.columns.iter().map(cell).collect();
     }
+    let reason = why_missing(entry, load, results);
+    let mut cells = vec![Cell::missing("–"); experiment.columns.len()];
+    cells[0] = Cell::missing(reason);
+    cells
+}
+
+/// Why a contestant has no numbers under a load.
+pub fn why_missing(entry: &Entry, load: &Load, results: &Results) -> String {
     let absent = results
         .contestants
         .get(&entry.name)
@@ -97,10 +103,10 @@ fn measured(experiment: &Experiment, entry: &Entry, load: &Load, results: &Resul
     let mut turns = results.turns(&entry.name);
     let failure = turns.find_map(|turn| turn.failures.get(&load.name));
     let reason = load.skips.get(&entry.name).or(absent).or(failure).cloned();
-    let reason = reason.unwrap_or_else(|| "not measured".into());
-    let mut cells = vec![Cell::missing("–"); experiment.columns.len()];
-    cells[0] = Cell::missing(reason);
-    cells
+    reason.unwrap_or_else(|| match results.contestants.get(&entry.name) {
+        Some(_) => "not measured".into(),
+        None => "added after this run".into(),
+    })
 }
 
 /// Ratios to the reference, if there are enough rounds for an interval.
@@ -115,14 +121,24 @@ pub fn ratios(experiment: &Experiment, results: &Results) -> Vec<Table> {
             .find(|entry| entry.name == name);
         entry.map_or(name, |entry| &entry.title).to_string()
     };
-    let table = |load: &Load| {
+    let also = ALSO_COMPARED.into_iter();
+    let also = also.filter(|quantity| experiment.columns.contains(quantity));
+    let compared: Vec<_> = also.chain(COMPARED).collect();
+    let table = |load: &Load, reference: &str| {
         let others = experiment
             .names()
             .into_iter()
-            .filter(|name| *name != experiment.reference && load.is_for(name));
+            .filter(|name| *name != reference && load.is_for(name));
         let row = |name: &str| {
-            let cells = COMPARED.map(|quantity| {
-                match ratio(results, load, quantity, name, &experiment.reference) {
+            let cells = compared.iter().map(|&quantity| {
+                let both = [name, reference];
+                let mut both = both.into_iter();
+                if quantity.depends_on_generator()
+                    && both.any(|name| results.is_generator_limited(name, &load.name))
+                {
+                    return Cell::missing(MARK);
+                }
+                match ratio(results, load, quantity, name, reference) {
                     None => Cell::missing("–"),
                     Some(ratio) if ratio.shows_difference() => {
                         Cell::measured(Measured::ratio(ratio))
@@ -132,24 +148,32 @@ pub fn ratios(experiment: &Experiment, results: &Results) -> Vec<Table> {
                     },
                 }
             });
-            Row::new(name, &title(name), cells.to_vec())
+            Row::new(name, &title(name), cells.collect())
         };
         Table {
-            key: format!("{}_ratios", load.name),
-            title: format!("{}: ratio to {}", load.title, title(&experiment.reference)),
-            columns: COMPARED
-                .map(|quantity| quantity.label().to_string())
-                .to_vec(),
+            key: format!("{}_ratios_to_{reference}", load.name),
+            title: format!("{}: ratio to {}", load.title, title(reference)),
+            columns: compared.iter().map(|it| it.label().to_string()).collect(),
             rows: others.map(row).collect(),
         }
     };
-    let loads = experiment.loads.iter();
-    let compared = loads.filter(|load| load.is_for(&experiment.reference));
-    compared.map(table).collect()
+    let mut tables = Vec::new();
+    for reference in experiment.references() {
+        let loads = experiment.loads.iter();
+        let loads = loads.filter(|load| load.is_for(reference) && results.has_load(&load.name));
+        tables.extend(loads.map(|load| table(load, reference)));
+    }
+    tables
 }
 
-/// Of the rounds in which both were measured.
-fn ratio(results: &Results, load: &Load, quantity: Quantity, of: &str, to: &str) -> Option<Ratio> {
+/// The ratio of two contestants, from the rounds that measured both.
+pub fn ratio(
+    results: &Results,
+    load: &Load,
+    quantity: Quantity,
+    of: &str,
+    to: &str,
+) -> Option<Ratio> {
     let mut rounds = Rounds::new(2);
     let of = results.samples(of, &load.name, quantity);
     for pair in of
@@ -185,7 +209,7 @@ pub fn contestants(experiment: &Experiment, results: &Results) -> Table {
     }
 }
 
-/// What else the machine did meanwhile.
+/// The load of the machine apart from the contestants: load average, other processes, generator.
 pub fn machine(experiment: &Experiment, results: &Results) -> Table {
     let mut rows = Vec::new();
     let averages: Vec<_> = results

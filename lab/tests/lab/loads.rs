@@ -93,3 +93,31 @@ fn another_path_is_requested_while_a_load_runs() {
     assert!(!said.contains("hello: not measured"), "{said}");
     assert_eq!(first_sample(&tiny)["failed"], 0.0);
 }
+
+#[test]
+fn resting_connections_are_measured_and_must_stay_open() {
+    let tiny = Tiny::new();
+    tiny.change(EXPERIMENT, "path", "rests = true\npath");
+    tiny.change(
+        EXPERIMENT,
+        "length = { small = 3",
+        "length = { small = \"50ms\"",
+    );
+    tiny.change(EXPERIMENT, "full = 3 }\nbody", "full = \"50ms\" }\nbody");
+    let columns = "columns = [\"per_connection\", \"idle_cpu\"]\n#";
+    tiny.change(EXPERIMENT, "columns", columns);
+    // PHP's own server closes its connections.
+    let said = tiny.succeed(&["run"]);
+    assert!(said.contains("it closed 1 of 1 idle connections"), "{said}");
+    tiny.change(INDEX, "<?php", "hello <?php");
+    let python = "[\"python3\", \"-m\", \"http.server\", \"--protocol\", \"HTTP/1.1\", \
+                  \"--bind\", \"127.0.0.1\", \"--directory\", \"@dir@\", \"@port@\"]";
+    let php = "[\"php\", \"-S\", \"127.0.0.1:@port@\", \"@dir@/index.php\"]";
+    tiny.change(MANIFEST, php, python);
+    tiny.change(EXPERIMENT, "path = \"/\"", "path = \"/index.php\"");
+    tiny.succeed(&["run"]);
+    let sample = first_sample(&tiny);
+    for name in ["memory", "per_connection", "kept", "idle_cpu"] {
+        assert!(sample[name].as_f64().unwrap() >= 0.0, "{name}: {sample}");
+    }
+}

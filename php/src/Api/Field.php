@@ -35,6 +35,12 @@ final class Field
                     throw new \LogicException("$where: $refusal");
                 }
             }
+            foreach (\count($type->names) > 1 ? $type->names : [] as $name) {
+                // Nothing in JSON says which of them an object is.
+                if (null !== Type::named($name)->dto()) {
+                    throw new \LogicException("$where has $name and other types, which JSON does not tell apart");
+                }
+            }
             $optional = $parameter->isDefaultValueAvailable();
             $fields[] = new self($parameter->name, $type, $items, !$optional, $optional ? $parameter->getDefaultValue() : null);
         }

@@ -20,7 +20,13 @@ final class OpenApi
         'required' => ['type', 'title', 'status'],
     ];
 
+    /** What a path of OpenAPI can have. */
+    private const METHODS = ['GET', 'PUT', 'POST', 'DELETE', 'OPTIONS', 'HEAD', 'PATCH', 'TRACE'];
+
     private Schema $schema;
+
+    /** @var array<string, true> the ids of all operations */
+    private array $ids;
 
     public function __construct(
         private readonly Router $router,
@@ -34,11 +40,16 @@ final class OpenApi
     public function document(): array
     {
         $this->schema = new Schema();
-        $paths = [];
+        $this->ids = [];
+        $paths = $templates = [];
         foreach ($this->router->routes() as $route) {
-            if ($this->path !== $route->pattern->path) {
-                $paths[$route->pattern->template()][strtolower($route->method)] ??= $this->operation($route);
+            if ($this->path === $route->pattern->path || !\in_array($route->method, self::METHODS, true)) {
+                continue;
             }
+            // Paths that differ only in the names of their parameters are the same to OpenAPI.
+            $template = $route->pattern->template();
+            $template = $templates[preg_replace('/\{\w+\}/', '{}', $template)] ??= $template;
+            $paths[$template][strtolower($route->method)] ??= $this->operation($route, $template);
         }
         ksort($paths);
 
@@ -56,11 +67,15 @@ final class OpenApi
         ];
     }
 
-    /** @return array<string, mixed> */
-    private function operation(Route $route): array
+    /**
+     * @param string $template names the path's parameters
+     *
+     * @return array<string, mixed>
+     */
+    private function operation(Route $route, string $template): array
     {
         $signature = $route->signature();
-        $operation = ['operationId' => strtolower($route->method).preg_replace('/[^A-Za-z0-9]/', '', ucwords($route->pattern->template(), '/{-_'))];
+        $operation = ['operationId' => $this->id(strtolower($route->method).preg_replace('/[^A-Za-z0-9]/', '', ucwords($template, '/{-_')))];
         if ('' !== $signature->summary) {
             $operation['summary'] = $signature->summary;
         }
@@ -79,13 +94,25 @@ final class OpenApi
                 $operation['requestBody'] = ['required' => $parameter->required, 'content' => ['application/json' => ['schema' => $this->schema->of($parameter->type)]]];
             }
         }
-        $path = array_map(fn (string $name, Type $type) => ['name' => $name, 'in' => 'path', 'required' => true, 'schema' => $this->schema->of($type)], array_keys($types), $types);
+        preg_match_all('/\{(\w+)\}/', $template, $names);
+        $path = array_map(fn (string $name, Type $type) => ['name' => $name, 'in' => 'path', 'required' => true, 'schema' => $this->schema->of($type)], $names[1], $types);
         if ($path || $query) {
             $operation['parameters'] = [...$path, ...$query];
         }
         $operation['responses'] = $this->responses($signature->returns);
 
         return $operation;
+    }
+
+    /** The id, with a number if another operation has it. */
+    private function id(string $id): string
+    {
+        for ($number = 2, $free = $id; isset($this->ids[$free]); ++$number) {
+            $free = "$id$number";
+        }
+        $this->ids[$free] = true;
+
+        return $free;
     }
 
     /** @return array<string|int, mixed> */
@@ -96,10 +123,11 @@ final class OpenApi
             return ['204' => ['description' => 'Done'], 'default' => $problem];
         }
         $known = !array_intersect([Response::class, Type::ANY, 'never'], $returns->names);
+        $schema = $known ? $this->schema->of($returns->withoutNull(), null, true) : null;
+        $ok = ['description' => 'OK'] + ($known ? ['content' => ['application/json' => ['schema' => $schema]]] : []);
+        // Null is an empty response.
+        $done = $returns->nullable && [Type::ANY] !== $returns->names ? ['204' => ['description' => 'Done']] : [];
 
-        return [
-            '200' => ['description' => 'OK'] + ($known ? ['content' => ['application/json' => ['schema' => $this->schema->of($returns)]]] : []),
-            'default' => $problem,
-        ];
+        return ['200' => $ok] + $done + ['default' => $problem];
     }
 }

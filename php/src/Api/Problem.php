@@ -41,7 +41,8 @@ final class Problem extends \RuntimeException
 
     public function response(): Response
     {
-        $body = ['type' => $this->type, 'title' => $this->title ?? self::TITLES[$this->status] ?? "Status $this->status", 'status' => $this->status]
+        $title = $this->title ?? self::TITLES[$this->status] ?? "Status $this->status";
+        $body = ['type' => $this->type, 'title' => $title, 'status' => $this->status]
             + ('' === $this->detail ? [] : ['detail' => $this->detail])
             + ($this->errors ? ['errors' => $this->errors] : []);
 

@@ -5,8 +5,8 @@ namespace Surus\Api;
 /** Creates a project from the package's skeleton, with libraries, so that it runs at once. */
 final class Project
 {
-    /** What the project needs of the package; its tests and skeleton stay out. */
-    private const PACKAGE = ['composer.json', 'lambda', 'src'];
+    /** What the project needs of the package; its tests stay out. */
+    private const PACKAGE = ['bin', 'composer.json', 'lambda', 'skeleton', 'src'];
 
     /** @return string what to do next */
     public static function create(string $package, string $directory): string
@@ -18,7 +18,7 @@ final class Project
         self::copy("$package/skeleton", $directory, trim(strtolower(preg_replace('/[^A-Za-z0-9]+/', '-', basename($directory))), '-') ?: 'api');
         self::rename("$directory/gitignore", "$directory/.gitignore");
         foreach (self::PACKAGE as $part) {
-            self::copy("$package/$part", "$directory/vendor/surus/surus/$part");
+            self::copy("$package/$part", "$directory/packages/surus/$part");
         }
         self::write("$directory/vendor/autoload.php", self::AUTOLOAD);
 
@@ -30,7 +30,7 @@ final class Project
 
         // Written by surus-api; `composer install` replaces it.
         spl_autoload_register(static function (string $class): void {
-            foreach (['App\\' => __DIR__.'/../src/', 'Surus\\' => __DIR__.'/surus/surus/src/'] as $prefix => $directory) {
+            foreach (['App\\' => __DIR__.'/../src/', 'Surus\\' => __DIR__.'/../packages/surus/src/'] as $prefix => $directory) {
                 $file = $directory.strtr(substr($class, strlen($prefix)), '\\', '/').'.php';
                 if (str_starts_with($class, $prefix) && is_file($file)) {
                     require $file;
@@ -43,8 +43,8 @@ final class Project
     private static function next(string $directory): string
     {
         $composer = self::hasComposer()
-            ? 'vendor/ has only surus/surus; `composer require` adds packages and writes vendor/ again.'
-            : "Composer is not installed. The project runs without it: vendor/ has surus/surus and an\nautoloader. For other packages, get Composer from https://getcomposer.org or apt-get install composer.";
+            ? 'packages/surus has the library. `composer require` adds others and writes vendor/ again.'
+            : "Composer is not installed. The project runs without it: packages/surus has the library,\nand vendor/ an autoloader. For other packages, get Composer from https://getcomposer.org or apt-get install composer.";
 
         return <<<TEXT
             Created $directory. Next:

@@ -5,7 +5,7 @@ namespace Surus\Api;
 /** Creates values of declared types from decoded JSON, and lists everything that does not fit. */
 final class Reader
 {
-    /** After so many errors, a list of thousands of wrong items says no more. */
+    /** After this number of errors, a list of thousands of wrong items says no more. */
     private const ERRORS = 100;
 
     /** @var array<class-string, list<Field>> */
@@ -98,7 +98,7 @@ final class Reader
     private static function enum(mixed $json, string $enum): ?\BackedEnum
     {
         foreach ($enum::cases() as $case) {
-            if ($case->value === $json) {
+            if ($case->value === (\is_int($case->value) ? self::integer($json) : $json)) {
                 return $case;
             }
         }

@@ -91,6 +91,24 @@ final class Request
         return Json::decode($body);
     }
 
+    /**
+     * A copy with other parts; null: as they are.
+     *
+     * @param ?array<string, mixed>   $query
+     * @param array<string, ?string>  $headers null: without this header
+     */
+    public function replaced(?string $method = null, ?string $path = null, ?array $query = null, array $headers = [], ?string $body = null): self
+    {
+        $server = $this->server;
+        foreach ($headers as $name => $value) {
+            $server[self::key((string) $name)] = $value;
+        }
+        $copy = new self($method ?? $this->method, $path ?? $this->path, $query ?? $this->query, $server, $body ?? $this->body);
+        $copy->attributes = $this->attributes;
+
+        return $copy;
+    }
+
     /** A copy with an attribute, for later middleware and the handler. */
     public function with(string $attribute, mixed $value): self
     {

@@ -5,6 +5,9 @@ namespace Surus\Api;
 /** A response whose body is complete. Immutable. */
 final class Response
 {
+    /** What names of headers consist of (RFC 9110, token). */
+    private const NAME = '!#$%&\'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+
     /** @param array<string, string|list<string>> $headers */
     private function __construct(
         public readonly int $status,
@@ -15,10 +18,14 @@ final class Response
             throw new \InvalidArgumentException("$status is no status of a final response; use 200 to 599");
         }
         foreach ($headers as $name => $values) {
+            $name = (string) $name;
+            if ('' === $name || \strlen($name) !== strspn($name, self::NAME)) {
+                throw new \InvalidArgumentException(\sprintf('%s is no name of a header', json_encode($name, \JSON_INVALID_UTF8_SUBSTITUTE)));
+            }
             foreach ((array) $values as $value) {
                 // PHP would drop the header with no more than a warning.
-                if ('' === $name || \strlen("$name: $value") !== strcspn("$name: $value", "\r\n\0")) {
-                    throw new \InvalidArgumentException(\sprintf('the header %s has a line break or NUL in its name or value', json_encode($name, \JSON_INVALID_UTF8_SUBSTITUTE)));
+                if (\strlen((string) $value) !== strcspn((string) $value, "\r\n\0")) {
+                    throw new \InvalidArgumentException("the header $name has a line break or NUL in its value");
                 }
             }
         }
@@ -27,7 +34,7 @@ final class Response
     /** @param array<string, string|list<string>> $headers */
     public static function json(mixed $data, int $status = 200, array $headers = []): self
     {
-        return new self($status, Json::encode($data), ['Content-Type' => 'application/json'] + $headers);
+        return new self($status, Json::encode($data), self::typed('application/json', $headers));
     }
 
     public static function created(string $location, mixed $data): self
@@ -44,7 +51,7 @@ final class Response
     /** @param array<string, string|list<string>> $headers */
     public static function raw(string $body, string $type, int $status = 200, array $headers = []): self
     {
-        return new self($status, $body, ['Content-Type' => $type] + $headers);
+        return new self($status, $body, self::typed($type, $headers));
     }
 
     /**
@@ -56,7 +63,23 @@ final class Response
         // A message that is not UTF-8 must not hide the problem that it describes.
         $json = json_encode($body, Json::FLAGS | \JSON_INVALID_UTF8_SUBSTITUTE | \JSON_PARTIAL_OUTPUT_ON_ERROR);
 
-        return new self($status, (string) $json, ['Content-Type' => 'application/problem+json'] + $headers);
+        return new self($status, (string) $json, self::typed('application/problem+json', $headers));
+    }
+
+    /**
+     * @param array<string, string|list<string>> $headers
+     *
+     * @return array<string, string|list<string>> with a type, unless they have one
+     */
+    private static function typed(string $type, array $headers): array
+    {
+        foreach ($headers as $name => $values) {
+            if (0 === strcasecmp((string) $name, 'Content-Type')) {
+                return $headers;
+            }
+        }
+
+        return ['Content-Type' => $type] + $headers;
     }
 
     /** What a handler returned: a response, nothing (204), or data for JSON. */

@@ -17,7 +17,7 @@ final class Route
     ) {
     }
 
-    /** Read from the handler at the first use: an engine that does not boot needs one of many. */
+    /** Reads the handler's parameters at the first use: `classic` needs one route's only. */
     public function signature(): Signature
     {
         return $this->signature ??= new Signature($this);

@@ -74,7 +74,10 @@ final class Signature
             default => Source::Query,
         };
         foreach (Source::Request === $source ? [] : $type->names as $name) {
-            $refusal = 'array' === $name && Source::Body !== $source ? 'array is no type of a text in a URL' : Type::refusal($name);
+            $refusal = Type::refusal($name);
+            if (Source::Body !== $source && ('array' === $name || null === $refusal && null !== Type::named($name)->dto())) {
+                $refusal = "$name is no type of a text in a ".(Source::Path === $source ? 'path' : 'URL');
+            }
             if (null !== $refusal) {
                 throw new \LogicException("$where: $refusal");
             }

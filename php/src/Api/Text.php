@@ -40,15 +40,15 @@ final class Text
 
     /**
      * A date and time of RFC 3339. PHP alone would accept "tomorrow", and turn February 30 into
-     * March.
+     * March. It has microseconds; what is below, as Go and Java write it, is cut off.
      */
     public static function time(string $text): ?\DateTimeImmutable
     {
-        if (!preg_match('/^(\d{4})-(\d\d)-(\d\d)[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/D', $text, $found)) {
+        if (!preg_match('/^(\d{4})-(\d\d)-(\d\d)[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/D', $text, $found)) {
             return null;
         }
 
-        return checkdate((int) $found[2], (int) $found[3], (int) $found[1]) ? new \DateTimeImmutable(strtoupper($text)) : null;
+        return checkdate((int) $found[2], (int) $found[3], (int) $found[1]) ? new \DateTimeImmutable(preg_replace('/(\.\d{6})\d+/', '$1', strtoupper($text))) : null;
     }
 
     /** What a value of this type is, for messages. */

@@ -7,6 +7,9 @@ final class Type
 {
     public const ANY = 'mixed';
 
+    /** Types of PHP, which no autoloader is asked for. */
+    private const PLAIN = ['int', 'float', 'string', 'bool', 'true', 'false', 'array', self::ANY];
+
     /** @param list<string> $names types of PHP without null, or classes */
     private function __construct(public readonly array $names, public readonly bool $nullable)
     {
@@ -49,7 +52,7 @@ final class Type
     {
         $class = 1 === \count($this->names) ? $this->names[0] : '';
 
-        return class_exists($class) && !enum_exists($class) && !self::isTime($class) ? $class : null;
+        return !\in_array($class, self::PLAIN, true) && class_exists($class) && !enum_exists($class) && !self::isTime($class) ? $class : null;
     }
 
     public function isBody(): bool
@@ -66,7 +69,7 @@ final class Type
     public static function refusal(string $name): ?string
     {
         return match (true) {
-            \in_array($name, ['int', 'float', 'string', 'bool', 'true', 'false', 'array', self::ANY], true), self::isTime($name), is_subclass_of($name, \BackedEnum::class) => null,
+            \in_array($name, self::PLAIN, true), self::isTime($name), is_subclass_of($name, \BackedEnum::class) => null,
             enum_exists($name) => "$name is an enum without values; give its cases values",
             !class_exists($name) => "$name cannot be created from JSON; use a class, a backed enum or a type of PHP",
             !(new \ReflectionClass($name))->isInstantiable() => "$name cannot be instantiated",

@@ -19,7 +19,7 @@ final class Failures
      * @param callable(T): ?string          $group   records of a group are in order: after a failure none of them runs
      * @param callable(T): void             $do
      * @param ?Context                      $context if the time left is shorter than the longest record so far has
-     *                                               taken, the rest come again; otherwise Lambda ends the call and all come again
+     *                                               taken, the rest are delivered again; otherwise Lambda ends the call and all are delivered again
      *
      * @return ?array Lambda's list of failures; null if there are none
      */

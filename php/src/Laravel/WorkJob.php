@@ -9,7 +9,7 @@ use Illuminate\Queue\Jobs\Job;
 /** A job that `surus work` has reserved, and deletes or releases as Laravel has decided. */
 final class WorkJob extends Job implements JobContract
 {
-    /** Seconds until it comes again; null if it does not. */
+    /** Seconds until it runs again; null if it does not. */
     public ?int $releasedFor = null;
 
     public function __construct(

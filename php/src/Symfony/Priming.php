@@ -33,9 +33,12 @@ final class Priming
     /** @var array<string, string> why, by service */
     private array $leftOut = [];
 
+    private readonly Listeners $listeners;
+
     /** @param array<string, array<mixed>> $names of services, and of their parts by service */
     private function __construct(private readonly array $names)
     {
+        $this->listeners = new Listeners($names['optimized'] ?? []);
     }
 
     /**
@@ -117,24 +120,38 @@ final class Priming
     private function create(object $container): void
     {
         foreach ($this->names['services'] as $id) {
-            if (isset($this->leftOut[$id]) || isset(self::services($container)[$id])) {
-                continue;
+            if (!isset($this->leftOut[$id]) && !isset(self::services($container)[$id])) {
+                $this->try($container, $id, fn () => $this->createOne($container, $id));
             }
-            $open = self::connections();
-            try {
-                $this->createOne($container, $id);
-            } catch (\Throwable $e) {
-                $this->leftOut[$id] = $e::class.': '.$e->getMessage();
-            }
-            if (\PHP_SESSION_ACTIVE === session_status()) {
-                session_abort();
-                $this->leftOut[$id] = 'it starts a session';
-            }
-            if (array_diff(self::connections() ?? [], $open ?? [])) {
-                $this->leftOut[$id] = 'it connects to a server';
-            }
-            $this->findNeeded($container, $id);
         }
+        $this->listeners->create(
+            static fn () => self::services($container),
+            fn () => $this->leftOut,
+            fn (string $id, \Closure $create) => $this->try($container, $id, $create),
+        );
+    }
+
+    /**
+     * Creates a service, and leaves it out if that fails, starts a session or connects.
+     *
+     * @param \Closure(): ?string $create returns the service's name if it has found out
+     */
+    private function try(object $container, string $id, \Closure $create): void
+    {
+        $open = self::connections();
+        try {
+            $id = $create() ?? $id;
+        } catch (\Throwable $e) {
+            $this->leftOut[$id] = $e::class.': '.$e->getMessage();
+        }
+        if (\PHP_SESSION_ACTIVE === session_status()) {
+            session_abort();
+            $this->leftOut[$id] = 'it starts a session';
+        }
+        if (array_diff(self::connections() ?? [], $open ?? [])) {
+            $this->leftOut[$id] = 'it connects to a server';
+        }
+        $this->findNeeded($container, $id);
     }
 
     /** Leaves out what needs a service that is left out. */
@@ -155,12 +172,12 @@ final class Priming
     }
 
     /** Private services come from the container's own factory methods and files. */
-    private function createOne(object $container, string $id): void
+    private function createOne(object $container, string $id): null
     {
         if ($container->has($id)) {
             $container->get($id);
 
-            return;
+            return null;
         }
         $name = strrpos($id, '\\');
         $name = Container::camelize(false !== $name && isset($id[1 + $name]) ? substr($id, 1 + $name) : $id);
@@ -174,6 +191,8 @@ final class Priming
             }
         };
         \Closure::bind($create, null, $container::class)($container);
+
+        return null;
     }
 
     /**
@@ -200,11 +219,11 @@ final class Priming
     private function createParts(object $container): void
     {
         $services = self::services($container);
+        $this->listeners->replace($services, $this->leftOut);
         $create = [
             'matcher' => static fn (Router $router) => $router->getMatcher(),
             'generator' => static fn (Router $router) => $router->getGenerator(),
             'catalogues' => static fn (Translator $translator, string $locale) => $translator->getCatalogue($locale),
-            // This creates no listener.
             'optimized' => \Closure::bind(static function (EventDispatcher $dispatcher, string $event): void {
                 if (!isset($dispatcher->optimized[$event]) && !empty($dispatcher->listeners[$event])) {
                     $dispatcher->optimizeListeners($event);

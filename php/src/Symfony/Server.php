@@ -29,9 +29,6 @@ final class Server
     private readonly Process $process;
     private readonly ExceptionHandler $exceptions;
     private ?Retained $retained = null;
-
-    /** Whether the services that warm-ups need are created in the serving kernel, too. */
-    private bool $primes = false;
     private readonly int $pid;
 
     /** Whether exit() ended the previous request inside the kernel. */
@@ -79,7 +76,6 @@ final class Server
         if ($warmup && $this->inner instanceof Kernel) {
             // A clone is unbooted, even of a booted kernel.
             $this->rehearsal ??= clone $this->inner;
-            $this->primes = $this->primes || Warmup::isAutomatic();
             Warmup::afterwards(fn () => $this->afterWarmup($warmup->isLast()));
             $this->interrupted = true;
             $this->handle($this->rehearsal);
@@ -147,7 +143,7 @@ final class Server
             session_abort();
         }
         // Not where a fork of the process tries the warm-up.
-        $priming = $last && $this->primes && getmypid() === $this->pid ? $this->priming() : null;
+        $priming = $last && getmypid() === $this->pid ? $this->priming() : null;
         if ($last || $this->interrupted) {
             $this->rehearsal->shutdown();
             $this->interrupted = false;

@@ -106,7 +106,7 @@ void surus_locks_add(int fd, const struct stat *file)
 {
 	files[count].fd = fd;
 	/* PHP itself uses only flock(). */
-	files[count].records = S_ISREG(file->st_mode) && !surus_stream_of(fd);
+	files[count].records = S_ISREG(file->st_mode) && !surus_streams_find(fd);
 	count++;
 }
 

@@ -167,7 +167,7 @@ static int reopen(int fd, const char *path, int flags)
 	if (surus_log_is(fd)) {
 		return surus_log_open(STDERR_FILENO, flags);
 	}
-	return surus_temporary_is(fd) ? surus_temporary_copy(fd)
+	return surus_temp_file_is(fd) ? surus_temp_file_copy(fd)
 	        : open(path, flags & ~(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW));
 }
 
@@ -180,7 +180,7 @@ static const char *reopen_file(int fd, const struct stat *file)
 	int flags = fcntl(fd, F_GETFL), own;
 	bool opens = surus_log_is(fd) || ((S_ISREG(file->st_mode) || S_ISDIR(file->st_mode)) &&
 	        !(flags & O_PATH));
-	bool temporary = surus_temporary_is(fd);
+	bool temporary = surus_temp_file_is(fd);
 	off_t offset = opens && !(flags & O_APPEND) ? lseek(fd, 0, SEEK_CUR) : -1;
 	struct file *saved = &k->files[k->file_count++];
 
@@ -188,7 +188,7 @@ static const char *reopen_file(int fd, const struct stat *file)
 	*saved = (struct file){.fd = fd, .device = file->st_dev, .inode = file->st_ino,
 	        .offset = offset, .temporary = temporary};
 	if (!opens) {
-		saved->counter = surus_counter_own(fd, &saved->count);
+		saved->counter = surus_anon_fds_counter_own(fd, &saved->count);
 		return NULL;
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -231,7 +231,7 @@ bool surus_kernel_prepare(void)
 	}
 	if (k) {
 		surus_locks_watch();
-		surus_temporary_watch();
+		surus_temp_file_watch();
 	}
 	return k && surus_boot_fds_prepare();
 }
@@ -299,12 +299,12 @@ static const char *restore_descriptors(void)
 		if (fstat(file->fd, &now) != 0 || now.st_dev != file->device || now.st_ino != file->inode) {
 			return "descriptor: a descriptor of the boot was closed";
 		}
-		if (file->temporary && surus_temporary_is_written(&now)) {
+		if (file->temporary && surus_temp_file_is_written(&now)) {
 			return "descriptor: a temporary file that the boot had opened was written to "
 			        "(php://temp, tmpfile)";
 		}
-		if (file->counter && !surus_counter_restore(file->fd, file->count)) {
-			return "descriptor: a counter that the boot had opened cannot be put back (eventfd)";
+		if (file->counter && !surus_anon_fds_counter_restore(file->fd, file->count)) {
+			return "descriptor: a counter that the boot had opened cannot be restored (eventfd)";
 		}
 		if (file->offset >= 0) {
 			lseek(file->fd, file->offset, SEEK_SET);

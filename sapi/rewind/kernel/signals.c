@@ -10,7 +10,7 @@
 
 static sigset_t blocked; /* by the boot; in a worker without those that Surus needs */
 static sigset_t caught; /* signals with a handler of the script */
-static struct sigaction at_end; /* the boot's action for SIGCHLD */
+static struct sigaction boot_sigchld_action;
 static bool catches, blocks;
 
 /* Whether the signal is caused by the process's own instruction, so that it cannot be blocked. */
@@ -67,7 +67,7 @@ void surus_signals_save(void)
 		zend_atomic_bool_store_ex(&EG(vm_interrupt), false);
 	}
 	/* The boot may ignore SIGCHLD; this process needs it for its workers. */
-	sigaction(SIGCHLD, NULL, &at_end);
+	sigaction(SIGCHLD, NULL, &boot_sigchld_action);
 	signal(SIGCHLD, SIG_DFL);
 }
 
@@ -78,7 +78,7 @@ void surus_signals_apply(void)
 	sigdelset(&blocked, SIGPROF);
 	sigdelset(&blocked, SIGSYS);
 	blocks = !sigisemptyset(&blocked);
-	sigaction(SIGCHLD, &at_end, NULL);
+	sigaction(SIGCHLD, &boot_sigchld_action, NULL);
 	sigprocmask(SIG_SETMASK, &blocked, NULL);
 }
 

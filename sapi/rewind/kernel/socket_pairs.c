@@ -1,6 +1,5 @@
-/* Gives each worker its own copies of the boot's socket pairs and pipes with both ends, which would
- * otherwise connect workers or requests. If a request leaves data in one, the worker is
- * replaced. */
+/* Copies the boot's socket pairs and pipes for each worker, so that they connect neither workers
+ * nor requests. */
 #include "rewind/kernel/socket_pairs.h"
 
 #include <errno.h>

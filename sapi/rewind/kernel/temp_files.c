@@ -27,7 +27,7 @@ static ZEND_FUNCTION(surus_tmpfile)
 	}
 }
 
-void surus_temporary_watch(void)
+void surus_temp_file_watch(void)
 {
 	zend_function *function = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("tmpfile"));
 
@@ -41,7 +41,7 @@ void surus_temporary_watch(void)
 /* Whether it is a file of tmpfile(), or of a php://temp that has outgrown memory. */
 static bool is_phps(int fd)
 {
-	const php_stream *stream = surus_stream_of(fd);
+	const php_stream *stream = surus_streams_find(fd);
 
 	if (!stream) {
 		return false;
@@ -50,14 +50,14 @@ static bool is_phps(int fd)
 	       zend_hash_index_exists(&tmpfiles, (zend_ulong)stream->res->handle);
 }
 
-void surus_temporary_add(int fd, const struct stat *file)
+void surus_temp_file_add(int fd, const struct stat *file)
 {
 	if (S_ISREG(file->st_mode) && (file->st_nlink == 0 || is_phps(fd))) {
 		temporary[fd / 8] |= (unsigned char)(1 << fd % 8);
 	}
 }
 
-bool surus_temporary_is(int fd)
+bool surus_temp_file_is(int fd)
 {
 	return fd < SURUS_DESCRIPTORS * 8 && temporary[fd / 8] & 1 << fd % 8;
 }
@@ -65,7 +65,7 @@ bool surus_temporary_is(int fd)
 /* The modification time of an unwritten copy. */
 static const struct timespec never[2];
 
-int surus_temporary_copy(int fd)
+int surus_temp_file_copy(int fd)
 {
 	char path[64];
 	struct stat file;
@@ -89,7 +89,7 @@ int surus_temporary_copy(int fd)
 	return complete ? own : -1;
 }
 
-bool surus_temporary_is_written(const struct stat *file)
+bool surus_temp_file_is_written(const struct stat *file)
 {
 	return file->st_mtim.tv_sec != never[1].tv_sec || file->st_mtim.tv_nsec != never[1].tv_nsec;
 }

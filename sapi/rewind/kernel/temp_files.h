@@ -6,13 +6,13 @@
 #include <sys/stat.h>
 
 /* Hooks tmpfile(); when PHP has started. */
-void surus_temporary_watch(void);
+void surus_temp_file_watch(void);
 /* At the end of the boot: records the file if it is temporary. */
-void surus_temporary_add(int fd, const struct stat *file);
-bool surus_temporary_is(int fd);
+void surus_temp_file_add(int fd, const struct stat *file);
+bool surus_temp_file_is(int fd);
 /* Returns a descriptor of a copy; -1 on failure. */
-int surus_temporary_copy(int fd);
+int surus_temp_file_copy(int fd);
 /* Whether this copy has been written to. */
-bool surus_temporary_is_written(const struct stat *copy);
+bool surus_temp_file_is_written(const struct stat *copy);
 
 #endif

@@ -49,18 +49,18 @@ static struct address_space {
 	bool lost; /* a mapping of the checkpoint was unmapped */
 	uintptr_t brk;
 	char text[MAPS_TEXT];
-} *a;
+} *space;
 
 static void record_lost(uintptr_t start, size_t size)
 {
-	for (size_t low = 0, high = a->checkpoint_count; low < high;) {
+	for (size_t low = 0, high = space->checkpoint_count; low < high;) {
 		size_t middle = (low + high) / 2;
-		if (a->checkpoint[middle].end <= start) {
+		if (space->checkpoint[middle].end <= start) {
 			low = middle + 1;
-		} else if (a->checkpoint[middle].start >= start + size) {
+		} else if (space->checkpoint[middle].start >= start + size) {
 			high = middle;
 		} else {
-			a->lost = true;
+			space->lost = true;
 			return;
 		}
 	}
@@ -68,8 +68,8 @@ static void record_lost(uintptr_t start, size_t size)
 
 bool surus_mappings_prepare(void)
 {
-	a = surus_persistent_map(sizeof(*a));
-	if (!a) {
+	space = surus_persistent_map(sizeof(*space));
+	if (!space) {
 		return false;
 	}
 	surus_munmap_watch(record_lost);
@@ -95,12 +95,13 @@ static size_t read_into(struct mapping *mappings)
 	size_t len = 0, count = 0;
 	ssize_t got;
 
-	lseek(a->maps, 0, SEEK_SET);
-	while (len < MAPS_TEXT - 1 && (got = read(a->maps, a->text + len, MAPS_TEXT - 1 - len)) > 0) {
+	lseek(space->maps, 0, SEEK_SET);
+	while (len < MAPS_TEXT - 1 &&
+	        (got = read(space->maps, space->text + len, MAPS_TEXT - 1 - len)) > 0) {
 		len += (size_t)got;
 	}
-	a->text[len] = '\0';
-	for (const char *at = a->text; *at;) {
+	space->text[len] = '\0';
+	for (const char *at = space->text; *at;) {
 		if (count == MAX_MAPPINGS || len == MAPS_TEXT - 1) {
 			return 0;
 		}
@@ -129,15 +130,15 @@ static size_t read_into(struct mapping *mappings)
 
 bool surus_mappings_read(int maps)
 {
-	a->maps = maps;
-	a->count = read_into(a->now);
-	return a->count > 0;
+	space->maps = maps;
+	space->count = read_into(space->now);
+	return space->count > 0;
 }
 
-/* Reads lines of a file through a->text. */
+/* Reads lines of a file through space->text. */
 struct lines {
 	int file;
-	size_t have, at; /* of a->text */
+	size_t have, at; /* of space->text */
 };
 
 /* Returns the length of the next line, 0 at the end. Cuts it to the size of `line`. */
@@ -145,24 +146,24 @@ static size_t next_line(struct lines *lines, char *line, size_t size)
 {
 	for (size_t len = 0;; lines->at++) {
 		if (lines->at == lines->have) {
-			ssize_t got = read(lines->file, a->text, MAPS_TEXT);
+			ssize_t got = read(lines->file, space->text, MAPS_TEXT);
 			lines->have = got > 0 ? (size_t)got : 0;
 			lines->at = 0;
 		}
-		if (lines->have == 0 || a->text[lines->at] == '\n') {
+		if (lines->have == 0 || space->text[lines->at] == '\n') {
 			lines->at += lines->have > 0;
 			line[len] = '\0';
 			return len;
 		}
 		if (len < size - 1) {
-			line[len++] = a->text[lines->at];
+			line[len++] = space->text[lines->at];
 		}
 	}
 }
 
 /* glibc prefetches random numbers since 2.41. Before, no such memory exists, and looking for it
  * takes milliseconds. */
-static bool libc_draws_ahead(void)
+static bool libc_prefetches_random(void)
 {
 	char *rest;
 	long major = strtol(gnu_get_libc_version(), &rest, 10);
@@ -178,8 +179,8 @@ bool surus_mappings_find_wiped(int smaps)
 	uintptr_t start = 0, end = 0, next;
 	bool is_written = false, seen = false;
 
-	a->wiped_count = 0;
-	if (!libc_draws_ahead()) {
+	space->wiped_count = 0;
+	if (!libc_prefetches_random()) {
 		return true;
 	}
 	while (next_line(&lines, line, sizeof(line)) > 0) {
@@ -195,11 +196,11 @@ bool surus_mappings_find_wiped(int smaps)
 			if (!is_written || !strstr(line, " wf") || surus_persistent_until(start, end, &next)) {
 				continue;
 			}
-			if (a->wiped_count == MAX_WIPED) {
+			if (space->wiped_count == MAX_WIPED) {
 				return false;
 			}
-			a->wiped[a->wiped_count].start = start;
-			a->wiped[a->wiped_count++].end = end;
+			space->wiped[space->wiped_count].start = start;
+			space->wiped[space->wiped_count++].end = end;
 		}
 	}
 	return seen;
@@ -207,28 +208,29 @@ bool surus_mappings_find_wiped(int smaps)
 
 void surus_mappings_wipe(void)
 {
-	for (size_t i = 0; i < a->wiped_count; i++) {
-		memset((void *)a->wiped[i].start, 0, a->wiped[i].end - a->wiped[i].start);
+	for (size_t i = 0; i < space->wiped_count; i++) {
+		memset((void *)space->wiped[i].start, 0, space->wiped[i].end - space->wiped[i].start);
 	}
 }
 
 static bool is_wiped(uintptr_t start)
 {
-	for (size_t i = 0; i < a->wiped_count; i++) {
-		if (start == a->wiped[i].start) {
+	for (size_t i = 0; i < space->wiped_count; i++) {
+		if (start == space->wiped[i].start) {
 			return true;
 		}
 	}
 	return false;
 }
 
-bool surus_mappings_is_on_stack(size_t most)
+bool surus_mappings_is_on_stack(size_t max)
 {
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
 
-	for (size_t i = 0; i < a->count; i++) {
-		if (a->now[i].stack) {
-			return here >= a->now[i].start && here < a->now[i].end && a->now[i].end - here < most;
+	for (size_t i = 0; i < space->count; i++) {
+		if (space->now[i].stack) {
+			return here >= space->now[i].start && here < space->now[i].end &&
+			        space->now[i].end - here < max;
 		}
 	}
 	return false;
@@ -237,8 +239,8 @@ bool surus_mappings_is_on_stack(size_t most)
 bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, int prot,
         bool anonymous))
 {
-	for (size_t i = 0; i < a->count; i++) {
-		struct mapping *m = &a->now[i];
+	for (size_t i = 0; i < space->count; i++) {
+		struct mapping *m = &space->now[i];
 		/* A wiped range is a line of its own, because its flags differ from those of its
 		 * neighbours. */
 		if (!m->private || !(m->prot & PROT_WRITE) || m->stack || m->special ||
@@ -280,7 +282,7 @@ static bool has_other_libraries(void)
 	struct libraries now;
 
 	dl_iterate_phdr(count_libraries, &now);
-	return now.loaded != a->libraries.loaded || now.unloaded != a->libraries.unloaded;
+	return now.loaded != space->libraries.loaded || now.unloaded != space->libraries.unloaded;
 }
 
 /* Pages of the address space. */
@@ -288,7 +290,7 @@ static size_t size(void)
 {
 	char text[64];
 	size_t pages = 0;
-	ssize_t len = pread(a->statm, text, sizeof(text), 0);
+	ssize_t len = pread(space->statm, text, sizeof(text), 0);
 
 	for (ssize_t i = 0; i < len && text[i] >= '0' && text[i] <= '9'; i++) {
 		pages = pages * 10 + (size_t)(text[i] - '0');
@@ -298,21 +300,21 @@ static size_t size(void)
 
 bool surus_mappings_checkpoint(int maps, int statm)
 {
-	a->maps = maps;
-	a->statm = statm;
-	a->checkpoint_count = read_into(a->checkpoint);
-	a->brk = (uintptr_t)sbrk(0);
-	a->pages = size();
-	a->lost = false;
-	dl_iterate_phdr(count_libraries, &a->libraries);
-	return a->checkpoint_count > 0;
+	space->maps = maps;
+	space->statm = statm;
+	space->checkpoint_count = read_into(space->checkpoint);
+	space->brk = (uintptr_t)sbrk(0);
+	space->pages = size();
+	space->lost = false;
+	dl_iterate_phdr(count_libraries, &space->libraries);
+	return space->checkpoint_count > 0;
 }
 
 uintptr_t surus_mappings_stack_end(void)
 {
-	for (size_t i = 0; i < a->checkpoint_count; i++) {
-		if (a->checkpoint[i].stack) {
-			return a->checkpoint[i].end;
+	for (size_t i = 0; i < space->checkpoint_count; i++) {
+		if (space->checkpoint[i].stack) {
+			return space->checkpoint[i].end;
 		}
 	}
 	return 0;
@@ -320,10 +322,10 @@ uintptr_t surus_mappings_stack_end(void)
 
 /* Whether `at` was mapped at the checkpoint. If so, `end` is where that mapping ended, or 0 if it
  * differed from `m`. If not, `next` is lowered to the start of the next mapping. */
-static bool was_there(const struct mapping *m, uintptr_t at, uintptr_t *next, uintptr_t *end)
+static bool was_mapped(const struct mapping *m, uintptr_t at, uintptr_t *next, uintptr_t *end)
 {
-	for (size_t i = 0; i < a->checkpoint_count; i++) {
-		const struct mapping *before = &a->checkpoint[i];
+	for (size_t i = 0; i < space->checkpoint_count; i++) {
+		const struct mapping *before = &space->checkpoint[i];
 
 		if (at >= before->start && at < before->end) {
 			bool same = m->prot == before->prot && m->private == before->private &&
@@ -343,12 +345,12 @@ static bool was_there(const struct mapping *m, uintptr_t at, uintptr_t *next, ui
 /* The stack may have grown below the restored part, and stays so. */
 static void follow_stack(void)
 {
-	for (size_t i = 0; i < a->count; i++) {
-		for (size_t n = 0; a->now[i].stack && n < a->checkpoint_count; n++) {
-			struct mapping *before = &a->checkpoint[n];
-			if (before->stack && a->now[i].start < before->start) {
-				a->pages += (before->start - a->now[i].start) / PAGE;
-				before->start = a->now[i].start;
+	for (size_t i = 0; i < space->count; i++) {
+		for (size_t n = 0; space->now[i].stack && n < space->checkpoint_count; n++) {
+			struct mapping *before = &space->checkpoint[n];
+			if (before->stack && space->now[i].start < before->start) {
+				space->pages += (before->start - space->now[i].start) / PAGE;
+				before->start = space->now[i].start;
 			}
 		}
 	}
@@ -361,18 +363,18 @@ static bool unmap_new(void)
 {
 	size_t found = 0, wanted = 0;
 
-	a->count = read_into(a->now);
+	space->count = read_into(space->now);
 	follow_stack();
-	for (size_t i = 0; i < a->checkpoint_count; i++) {
-		wanted += a->checkpoint[i].end - a->checkpoint[i].start;
+	for (size_t i = 0; i < space->checkpoint_count; i++) {
+		wanted += space->checkpoint[i].end - space->checkpoint[i].start;
 	}
-	for (size_t i = 0; i < a->count; i++) {
-		const struct mapping *m = &a->now[i];
+	for (size_t i = 0; i < space->count; i++) {
+		const struct mapping *m = &space->now[i];
 
 		for (uintptr_t at = m->start; at < m->end;) {
 			uintptr_t next = m->end, end;
 
-			if (was_there(m, at, &next, &end)) {
+			if (was_mapped(m, at, &next, &end)) {
 				if (!end) {
 					return false;
 				}
@@ -388,20 +390,20 @@ static bool unmap_new(void)
 			}
 		}
 	}
-	return a->count > 0 && found == wanted;
+	return space->count > 0 && found == wanted;
 }
 
 /* Whether the address space is as large as at the checkpoint, not counting kept chunks. */
 static bool is_as_large(void)
 {
-	return size() == a->pages + surus_chunks_pages();
+	return size() == space->pages + surus_chunks_pages();
 }
 
 const char *surus_mappings_restore(void)
 {
 	uintptr_t brk_now = (uintptr_t)sbrk(0);
 
-	if (brk_now != a->brk && (uintptr_t)syscall(SYS_brk, a->brk) != a->brk) {
+	if (brk_now != space->brk && (uintptr_t)syscall(SYS_brk, space->brk) != space->brk) {
 		return "memory: the heap cannot be made smaller";
 	}
 	/* Also a thread whose stack was mapped at the checkpoint, because the boot had a thread,
@@ -409,9 +411,10 @@ const char *surus_mappings_restore(void)
 	if (surus_has_threads()) {
 		return "thread: a thread was left running";
 	}
-	if ((!is_as_large() || a->lost || has_other_libraries()) && (!unmap_new() || !is_as_large())) {
+	if ((!is_as_large() || space->lost || has_other_libraries()) &&
+	        (!unmap_new() || !is_as_large())) {
 		return "mappings: memory mappings were changed";
 	}
-	a->lost = false;
+	space->lost = false;
 	return NULL;
 }

@@ -16,8 +16,8 @@ bool surus_mappings_read(int maps);
 bool surus_mappings_find_wiped(int smaps);
 /* Wipes them, as a fork would. */
 void surus_mappings_wipe(void);
-/* Whether the current stack is the process's own and less than `most` bytes of it are in use. */
-bool surus_mappings_is_on_stack(size_t most);
+/* Whether the current stack is the process's own and less than `max` bytes of it are in use. */
+bool surus_mappings_is_on_stack(size_t max);
 /* Calls `each` for all private writable memory except the stack and persistent mappings. False:
  * `each` returned false. */
 bool surus_mappings_each_writable(bool (*each)(uintptr_t start, uintptr_t end, int prot,

@@ -20,7 +20,7 @@
 
 enum {
 	PAGE = 4096,
-	HOT_BUDGET = 4096, /* pages; a request that writes more than these 16 MiB gives them back */
+	HOT_BUDGET = 4096, /* pages; a request that writes more than these 16 MiB releases them */
 	/* requests; four times as many for each time that the page was needed again soon */
 	IDLE_LIMIT = 256,
 	MAX_COOLED = 5,
@@ -34,7 +34,7 @@ struct hot {
 	unsigned char *page;
 	const unsigned char *original;
 	uint32_t number; /* in the memory file */
-	/* unchanged requests in a row, and after how many the page is given back */
+	/* unchanged requests in a row, and after how many the page is released */
 	uint32_t idle, idle_limit;
 };
 
@@ -43,8 +43,8 @@ struct page {
 	uint16_t own; /* its number in this worker's own file, from 1; 0: not there */
 	bool hot;
 	bool free; /* free memory of PHP's heap, whose content does not matter */
-	unsigned char cooled; /* how often it was given back and needed again soon */
-	uint32_t cooled_at; /* the request before which it was last given back */
+	unsigned char cooled; /* how often it was released and needed again soon */
+	uint32_t cooled_at; /* the request before which it was last released */
 };
 
 static struct pages {
@@ -55,7 +55,7 @@ static struct pages {
 	struct hot hot[MAX_HOT];
 	size_t hot_count;
 	uint32_t requests;
-	bool has_idle; /* a hot page can be given back */
+	bool has_idle; /* a hot page can be released */
 	/* page faults at the last scan; -1: a scan is needed */
 	long faults;
 	surus_copy_back *restore;
@@ -256,7 +256,7 @@ static bool cool(bool all)
 		for (size_t n = i; n < i + run; n++) {
 			struct page *known = &p->known[p->hot[n].number];
 			known->hot = false;
-			/* If all are given back, the reason is not idleness. */
+			/* If all are released, the reason is not idleness. */
 			known->cooled = all ? 0 : known->cooled + (known->cooled < MAX_COOLED);
 			known->cooled_at = p->requests;
 		}
@@ -276,7 +276,7 @@ const char *surus_pages_check(void)
 		p->faults = -1;
 	}
 	if ((p->hot_count > HOT_BUDGET || p->has_idle) && !cool(p->hot_count > HOT_BUDGET)) {
-		return "memory: written pages cannot be given back";
+		return "memory: written pages cannot be released";
 	}
 	return NULL;
 }

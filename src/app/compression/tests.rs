@@ -1,7 +1,9 @@
 //! Tests of `compression.rs`.
 
 use async_compression::tokio::write::{BrotliDecoder, GzipDecoder, ZstdDecoder};
+use futures_util::FutureExt;
 use http_body_util::BodyExt;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
 use super::*;

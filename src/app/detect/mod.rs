@@ -21,13 +21,13 @@ pub enum Application {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Framework {
-    pub kind: Kind,
+    pub kind: FrameworkKind,
     /// As Composer or WordPress names it.
     pub version: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameworkKind {
     /// With its Runtime component.
     SymfonyRuntime,
     /// With a front controller that creates the request itself.
@@ -40,10 +40,10 @@ pub enum Kind {
 impl Display for Framework {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         out.write_str(match self.kind {
-            Kind::SymfonyRuntime | Kind::Symfony => "Symfony",
-            Kind::Laravel => "Laravel",
-            Kind::Slim => "Slim",
-            Kind::WordPress => "WordPress",
+            FrameworkKind::SymfonyRuntime | FrameworkKind::Symfony => "Symfony",
+            FrameworkKind::Laravel => "Laravel",
+            FrameworkKind::Slim => "Slim",
+            FrameworkKind::WordPress => "WordPress",
         })?;
         match &self.version {
             Some(version) => write!(out, " {version}"),
@@ -68,7 +68,11 @@ pub fn look(project: &Path, front: &Path) -> Application {
     };
     if code.contains("wp-blog-header.php") {
         let root = front.parent().unwrap_or(project);
-        return found(Kind::WordPress, wordpress_version(root), wordpress(root));
+        return found(
+            FrameworkKind::WordPress,
+            wordpress_version(root),
+            wordpress(root),
+        );
     }
     let version = |package: &str| packages::version(project, package);
     let autoloads = project.join("vendor/autoload.php").is_file();
@@ -83,7 +87,11 @@ pub fn look(project: &Path, front: &Path) -> Application {
             }
             Some(_) => None,
         };
-        return found(Kind::SymfonyRuntime, version("symfony/http-kernel"), why);
+        return found(
+            FrameworkKind::SymfonyRuntime,
+            version("symfony/http-kernel"),
+            why,
+        );
     }
     let unusual = |call| {
         front_controller::after_request(&code, call).map(|rest| {
@@ -94,22 +102,22 @@ pub fn look(project: &Path, front: &Path) -> Application {
     };
     if code.contains("bootstrap/app.php") && code.contains("Request::capture(") {
         let why = lacks_libraries().or_else(|| unusual("Request::capture("));
-        return found(Kind::Laravel, version("laravel/framework"), why);
+        return found(FrameworkKind::Laravel, version("laravel/framework"), why);
     }
     if code.contains("Request::createFromGlobals(") && code.contains("->handle(") {
         let why = lacks_libraries().or_else(|| unusual("Request::createFromGlobals("));
-        return found(Kind::Symfony, version("symfony/http-kernel"), why);
+        return found(FrameworkKind::Symfony, version("symfony/http-kernel"), why);
     }
     match version("slim/slim") {
         Some(version) if version.starts_with("4.") && autoloads => {
-            found(Kind::Slim, Some(version), None)
+            found(FrameworkKind::Slim, Some(version), None)
         }
         Some(version) => {
             let why = match autoloads {
                 true => "only Slim 4 lets the boot say where requests come from".to_string(),
                 false => "vendor/autoload.php is missing (composer install)".to_string(),
             };
-            found(Kind::Slim, Some(version), Some(why))
+            found(FrameworkKind::Slim, Some(version), Some(why))
         }
         None => Application::Unknown,
     }
@@ -155,7 +163,7 @@ mod tests {
         look(project.path(), &project.path().join("public/index.php"))
     }
 
-    fn known(kind: Kind, version: Option<&str>) -> Application {
+    fn known(kind: FrameworkKind, version: Option<&str>) -> Application {
         let version = version.map(str::to_string);
         Application::Known(Framework { kind, version })
     }
@@ -180,9 +188,12 @@ require __DIR__.'/../vendor/autoload.php';
     fn laravel_is_recognised_with_its_version() {
         let lock = r#"{"packages": [{"name": "laravel/framework", "version": "v12.3.1"}]}"#;
         let files = [("public/index.php", LARAVEL), AUTOLOAD];
-        assert_eq!(look_at(&files), known(Kind::Laravel, None));
+        assert_eq!(look_at(&files), known(FrameworkKind::Laravel, None));
         let files = [&files[..], &[("composer.lock", lock)]].concat();
-        assert_eq!(look_at(&files), known(Kind::Laravel, Some("12.3.1")));
+        assert_eq!(
+            look_at(&files),
+            known(FrameworkKind::Laravel, Some("12.3.1"))
+        );
     }
 
     #[test]
@@ -212,7 +223,7 @@ require __DIR__.'/../vendor/autoload.php';
         };
         assert_eq!(
             look_at(&files(&standard)),
-            known(Kind::SymfonyRuntime, None)
+            known(FrameworkKind::SymfonyRuntime, None)
         );
         let other = runtime(r"'Runtime\\FrankenPhpSymfony\\Runtime'");
         assert_eq!(look_at(&files(&other)), Application::Own);
@@ -224,7 +235,7 @@ require __DIR__.'/../vendor/autoload.php';
             $response->send();
             $kernel->terminate($request, $response);";
         let files = [("public/index.php", without), AUTOLOAD];
-        assert_eq!(look_at(&files), known(Kind::Symfony, None));
+        assert_eq!(look_at(&files), known(FrameworkKind::Symfony, None));
     }
 
     #[test]
@@ -241,7 +252,10 @@ require __DIR__.'/../vendor/autoload.php';
         assert!(why(look_at(&files)).contains("wp-config.php"));
         for place in ["public/wp-config.php", "wp-config.php"] {
             let files = [&files[..], &[(place, "<?php")]].concat();
-            assert_eq!(look_at(&files), known(Kind::WordPress, Some("6.8.1")));
+            assert_eq!(
+                look_at(&files),
+                known(FrameworkKind::WordPress, Some("6.8.1"))
+            );
         }
     }
 
@@ -253,7 +267,7 @@ require __DIR__.'/../vendor/autoload.php';
                 format!(r#"{{"packages": [{{"name": "slim/slim", "version": "{version}"}}]}}"#);
             look_at(&[index, AUTOLOAD, ("composer.lock", &lock)])
         };
-        assert_eq!(of("4.14.0"), known(Kind::Slim, Some("4.14.0")));
+        assert_eq!(of("4.14.0"), known(FrameworkKind::Slim, Some("4.14.0")));
         assert!(why(of("3.12.4")).contains("Slim 4"));
         assert_eq!(look_at(&[index]), Application::Unknown);
     }

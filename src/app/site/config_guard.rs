@@ -18,7 +18,7 @@ pub struct ConfigGuard {
 
 impl ConfigGuard {
     /// None if the file no longer exists.
-    pub(super) fn of(file: &Path) -> Option<ConfigGuard> {
+    pub(super) fn new(file: &Path) -> Option<ConfigGuard> {
         let path = file.canonicalize().ok()?;
         let metadata = path.metadata().ok()?;
         Some(ConfigGuard {

@@ -14,7 +14,7 @@ use surus_sys::openat2::{Access, OpenError};
 use tracing::error;
 
 use super::access_check::AccessCheck;
-use super::normalize::{Kind, kind};
+use super::normalize::{NameKind, kind};
 use super::opened::{Denial, LookupError, Opened};
 use crate::observe::rate_limit::RateLimit;
 
@@ -33,7 +33,7 @@ pub enum Symlinks {
 }
 
 /// The kernel's limit.
-const MOST_LINKS: u32 = 40;
+const MAX_LINKS: u32 = 40;
 
 /// A directory below which files are opened.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl From<WalkError> for Opened {
         match end {
             WalkError::Missing => Opened::Missing,
             WalkError::Denied(why) => Opened::Denied(why),
-            WalkError::Failed(trouble) => Opened::Failed(trouble),
+            WalkError::Failed(error) => Opened::Failed(error),
         }
     }
 }
@@ -164,7 +164,7 @@ impl Root {
         match self.get_for(relative, access) {
             // A directory that can be entered but not listed is a directory, too.
             Opened::Denied(Denial::Unreadable) if access == Access::Read => {
-                match self.get_for(relative, Access::Look) {
+                match self.get_for(relative, Access::Metadata) {
                     Opened::Directory => Opened::Directory,
                     _ => Opened::Denied(Denial::Unreadable),
                 }
@@ -195,9 +195,9 @@ impl Root {
         }
         // The path contains no links; one that appears later is not followed.
         let opened = if self.strict {
-            openat2::exactly(&real, access)
+            openat2::absolute(&real, access)
         } else {
-            openat2::loosely(&real, access)
+            openat2::absolute_without_openat2(&real, access)
         };
         match opened {
             Ok(file) => {
@@ -227,7 +227,7 @@ impl Root {
                         continue;
                     }
                     links += 1;
-                    if links > MOST_LINKS {
+                    if links > MAX_LINKS {
                         return Err(WalkError::Missing);
                     }
                     let target =
@@ -283,7 +283,7 @@ impl Root {
             let meant = name.starts_with(b"..") || inside && depth == 0 && name == b".well-known";
             name.starts_with(b".") && !meant
         });
-        hidden || kind_of(real) != Kind::Plain && kind_of(asked) != Kind::Script
+        hidden || kind_of(real) != NameKind::Plain && kind_of(asked) != NameKind::Script
     }
 
     #[cfg(test)]
@@ -355,7 +355,7 @@ fn explain(error: OpenError, path: &Path) -> WalkError {
     }
 }
 
-fn kind_of(path: &Path) -> Kind {
+fn kind_of(path: &Path) -> NameKind {
     // If a name is not UTF-8, its valid part is compared; the suffixes are ASCII.
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     kind(&name)

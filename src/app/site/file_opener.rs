@@ -9,22 +9,21 @@ use std::ffi::OsStr;
 use std::io::{ErrorKind, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use surus_sys::openat2::Access;
 use surus_sys::seqpacket::Seqpacket;
 
 use super::config_guard::ConfigGuard;
 use super::document_root::Root;
-use super::normalize::{Kind, kind};
 use super::opened::{Denial, LookupError, Opened};
 
 mod front;
+mod protocol;
 
 pub use front::Opener;
+use protocol::{MAX_PATH, Operation, is_below, may_be_sent};
 
-/// The longest path (`PATH_MAX`).
-const MOST_PATH: usize = 4096;
 const HEAD: usize = 7;
 
 /// The number of a request and its reply, the kind of request, and the directory.
@@ -34,14 +33,6 @@ struct Question<'a> {
     operation: Operation,
     tree: u16,
     path: &'a Path,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operation {
-    Read,
-    Look,
-    /// The real path of an absolute path.
-    Resolve,
 }
 
 /// Decodes a request. The front end may only name paths below a directory, and only files that it
@@ -61,38 +52,12 @@ fn decode(packet: &[u8]) -> Option<Question<'_>> {
         Operation::Resolve => path.is_absolute() && !bytes.contains(&0),
         Operation::Read | Operation::Look => is_below(path) && may_be_sent(path, operation),
     };
-    (is_one && bytes.len() <= MOST_PATH).then_some(Question {
+    (is_one && bytes.len() <= MAX_PATH).then_some(Question {
         number: u32::from_le_bytes([a, b, c, d]),
         operation,
         tree: u16::from_le_bytes([e, f]),
         path,
     })
-}
-
-/// Whether the path consists of names only, without `.` and `..`.
-fn is_below(path: &Path) -> bool {
-    let bytes = path.as_os_str().as_bytes();
-    let are_names = path
-        .components()
-        .all(|part| matches!(part, Component::Normal(_)));
-    // `components` ignores the difference between `a/b`, `a/./b` and `a//b`.
-    let is_plain = bytes
-        .split(|byte| *byte == b'/')
-        .all(|name| !matches!(name, b"" | b"." | b".."));
-    are_names && is_plain && !bytes.contains(&0)
-}
-
-/// Whether no component is hidden, except files that the front end reads, and the file is not PHP
-/// source.
-fn may_be_sent(path: &Path, operation: Operation) -> bool {
-    let hidden = path.iter().filter(|name| name.as_bytes().starts_with(b"."));
-    let last = path.file_name().unwrap_or_default();
-    let mut seen = hidden.filter(|name| *name != OsStr::new(".well-known"));
-    let is_shown = match seen.next() {
-        None => true,
-        Some(name) => name == last && last == OsStr::new(".htaccess") && seen.next().is_none(),
-    };
-    is_shown && (operation == Operation::Look || kind(&last.to_string_lossy()) == Kind::Plain)
 }
 
 /// A directory below which the opener opens files.
@@ -112,7 +77,7 @@ impl Tree {
 /// Serves requests until the front end closes the socket.
 pub fn run(socket: OwnedFd, trees: &[Tree]) {
     let socket = Seqpacket::from(socket);
-    let mut buffer = [0; HEAD + MOST_PATH + 1];
+    let mut buffer = [0; HEAD + MAX_PATH + 1];
     let pid = std::process::id().to_le_bytes();
     loop {
         let received = match socket.receive(&mut buffer) {
@@ -171,7 +136,7 @@ fn answer(question: &Question<'_>, trees: &[Tree]) -> Reply {
     }
     let access = match question.operation {
         Operation::Read => Access::Read,
-        Operation::Look | Operation::Resolve => Access::Look,
+        Operation::Look | Operation::Resolve => Access::Metadata,
     };
     Reply::Opened(match tree.root.get(question.path, access) {
         Opened::Regular { metadata, .. }
@@ -274,7 +239,7 @@ mod tests {
         }
         assert!(is_question(&packet(2, b"index.php")));
         assert!(!is_question(&packet(3, b"relative")));
-        assert!(!is_question(&packet(1, &[b'a'; MOST_PATH + 1])));
+        assert!(!is_question(&packet(1, &[b'a'; MAX_PATH + 1])));
         assert!(!is_question(b"") && !is_question(&[1; 6]));
     }
 }

@@ -9,16 +9,16 @@ use std::time::Instant;
 
 use surus_sys::openat2::Access;
 
-use super::htaccess::condition::{self, Files};
+use super::htaccess::condition::{FileKind, Files};
 use super::htaccess::facts::{Env, Facts};
 use super::htaccess::handler::Handler;
-use super::htaccess::rewrite::{self, Outcome, Pass};
-use super::htaccess::rules::Led;
-use super::htaccess::{About, Htaccess, Way};
+use super::htaccess::rewrite::{self, Pass, RewriteOutcome};
+use super::htaccess::rules::RedirectOutcome;
+use super::htaccess::{FileRules, Htaccess, MergedRules};
 use super::lookup::NoScript;
-use super::normalize::{Kind, NormalizedPath, Stop, kind, normalize};
+use super::normalize::{NameKind, NormalizedPath, Stop, kind, normalize};
 use super::opened::{Denial, Opened};
-use super::{Asker, Found, Resolution, Site, encode};
+use super::{Found, Purpose, Resolution, Site, encode};
 use crate::event::Script;
 use crate::private_files::Shared;
 
@@ -31,11 +31,11 @@ const MAX_LOOKUPS: usize = 256;
 /// The state of a request while its `.htaccess` files are applied.
 #[derive(Clone)]
 pub(super) struct Visit<'a> {
-    asker: Asker,
+    purpose: Purpose,
     facts: &'a Facts<'a>,
     now: Instant,
     /// The merged files on the way to the requested path, if already known.
-    way: Option<(Arc<Way>, usize)>,
+    merged: Option<(Arc<MergedRules>, usize)>,
     query: Option<Cow<'a, str>>,
     env: Env,
     /// The flag `END` was met: no more rules are evaluated.
@@ -62,16 +62,16 @@ enum At {
 
 impl<'a> Visit<'a> {
     pub(super) fn new(
-        asker: Asker,
+        purpose: Purpose,
         facts: &'a Facts<'a>,
         now: Instant,
-        way: (Arc<Way>, usize),
+        merged: (Arc<MergedRules>, usize),
     ) -> Visit<'a> {
         Visit {
-            asker,
+            purpose,
             facts,
             now,
-            way: Some(way),
+            merged: Some(merged),
             query: facts.query.map(Cow::Borrowed),
             env: Env::default(),
             is_over: false,
@@ -97,55 +97,55 @@ impl Site {
         if visit.passes > MAX_REDIRECTS + 1 || visit.lookups > MAX_LOOKUPS {
             return Resolution::Status(500, "more internal redirects than Apache follows");
         }
-        if let Some(refused) = self.refuse(path) {
-            return refused;
+        if let Some(rejected) = self.reject(path) {
+            return rejected;
         }
         let (files, stop) = path.files();
-        let known = visit.way.take();
-        let (mut way, directories) =
-            known.unwrap_or_else(|| htaccess.way(&self.root, path.directories(), visit.now));
-        let (at, end) = self.look_up(visit.asker, path, directories, visit.now);
+        let known = visit.merged.take();
+        let (mut merged, directories) =
+            known.unwrap_or_else(|| htaccess.merged(&self.root, path.directories(), visit.now));
+        let (at, end) = self.look_up(visit.purpose, path, directories, visit.now);
         let whole = path.path();
         let is_bare_directory = matches!(at, At::Directory) && !files.ends_with('/');
         if is_bare_directory {
             // A directory's own file applies, too.
-            (way, _) = htaccess.way(&self.root, &format!("{files}/"), visit.now);
+            (merged, _) = htaccess.merged(&self.root, &format!("{files}/"), visit.now);
         }
         if stop == Some(Stop::Hidden) && !matches!(at, At::Script(_)) {
             return Resolution::NotFound;
         }
-        if let Some(trouble) = way.failed() {
-            return Resolution::Failed(trouble);
+        if let Some(error) = merged.failed() {
+            return Resolution::Failed(error);
         }
-        if way.is_broken() {
+        if merged.is_broken() {
             return Resolution::Denied(Denial::BrokenHtaccess);
         }
         let name = whole[..end].rsplit('/').next().unwrap_or_default();
-        let about = way.about(name);
+        let file_rules = merged.for_file(name);
         // As in Apache, headers and URL are evaluated once for a directory and its index file.
         if !is_subrequest {
-            about.set_env(visit.facts, whole, &mut visit.env);
+            file_rules.set_env(visit.facts, whole, &mut visit.env);
         }
-        if let Err(denial) = about.check(visit.facts, &visit.env) {
+        if let Err(denial) = file_rules.check(visit.facts, &visit.env) {
             return Resolution::Denied(denial);
         }
         let mut leads_to = None;
-        let rules = about.rules();
+        let rules = file_rules.rules();
         let is_own =
             |directory: &str| is_bare_directory && directory.strip_suffix('/') == Some(files);
         let is_rewritten = !visit.is_over && !rules.is_some_and(|rules| is_own(&rules.directory));
-        if is_rewritten && about.forbids_rewriting() {
-            return Resolution::Denied(Denial::Closed);
+        if is_rewritten && file_rules.forbids_rewriting() {
+            return Resolution::Denied(Denial::DeniedByHtaccess);
         }
         if let Some(rules) = rules.filter(|_| is_rewritten) {
             let mut pass = Pass {
                 facts: visit.facts,
-                files: &Look {
+                files: &FileView {
                     site: self,
                     at: &at,
                     is_whole: end == whole.len(),
                     path: &whole[..end],
-                    asked: OnceCell::new(),
+                    requested: OnceCell::new(),
                 },
                 document_root: &self.document_root,
                 path: whole,
@@ -169,34 +169,36 @@ impl Site {
             visit.handler = handler.or(visit.handler);
             visit.is_over |= is_over;
             match outcome {
-                Outcome::Unchanged => {}
-                Outcome::Internal(path) => leads_to = Some(path),
-                Outcome::Redirect(status, to) => return Resolution::RedirectTo(status, to),
-                Outcome::Status(403) => return Resolution::Denied(Denial::Closed),
-                Outcome::Status(status) => return Resolution::Status(status, "by a RewriteRule"),
-                Outcome::Unknown => return Resolution::Denied(Denial::UnknownRule),
+                RewriteOutcome::Unchanged => {}
+                RewriteOutcome::Internal(path) => leads_to = Some(path),
+                RewriteOutcome::Redirect(status, to) => return Resolution::RedirectTo(status, to),
+                RewriteOutcome::Status(403) => return Resolution::Denied(Denial::DeniedByHtaccess),
+                RewriteOutcome::Status(status) => {
+                    return Resolution::Status(status, "by a RewriteRule");
+                }
+                RewriteOutcome::Unknown => return Resolution::Denied(Denial::UnknownRule),
             }
         }
-        match about.redirect(whole) {
-            Led::Nowhere => {}
-            Led::Unknown => return Resolution::Denied(Denial::UnknownRule),
-            Led::Status(403) => return Resolution::Denied(Denial::Closed),
-            Led::Status(status) => return Resolution::Status(status, "by a Redirect"),
-            Led::To(status, to) => {
+        match file_rules.redirect(whole) {
+            RedirectOutcome::Nowhere => {}
+            RedirectOutcome::Unknown => return Resolution::Denied(Denial::UnknownRule),
+            RedirectOutcome::Status(403) => return Resolution::Denied(Denial::DeniedByHtaccess),
+            RedirectOutcome::Status(status) => return Resolution::Status(status, "by a Redirect"),
+            RedirectOutcome::To(status, to) => {
                 return Resolution::RedirectTo(status, rewrite::location(&to, visit.facts.query));
             }
         }
-        about.fix_env(&mut visit.env);
+        file_rules.fix_env(&mut visit.env);
         if let Some(to) = leads_to {
             // A type applies only to the requested file.
             visit.handler = None;
             visit.env.redirected();
-            return self.go_on(htaccess, visit, &to, false);
+            return self.redirect_internally(htaccess, visit, &to, false);
         }
-        self.arrive(htaccess, visit, &about, path, at)
+        self.serve_found(htaccess, visit, &file_rules, path, at)
     }
 
-    fn go_on(
+    fn redirect_internally(
         &self,
         htaccess: &Htaccess,
         visit: &mut Visit<'_>,
@@ -215,7 +217,7 @@ impl Site {
     /// the end of the existing directories.
     fn look_up(
         &self,
-        asker: Asker,
+        purpose: Purpose,
         path: &NormalizedPath<'_>,
         directories: usize,
         now: Instant,
@@ -226,7 +228,7 @@ impl Site {
             Some(Ok((script, end))) => return (At::Script(script), end),
             Some(Err(NoScript::Hidden)) => return (At::Hidden, files.len()),
             Some(Err(NoScript::Denied(why))) => return (At::Denied(why), files.len()),
-            Some(Err(NoScript::Failed(trouble))) => return (At::Failed(trouble), files.len()),
+            Some(Err(NoScript::Failed(error))) => return (At::Failed(error), files.len()),
             Some(Err(NoScript::Missing | NoScript::Directory)) | None => {}
         }
         if stop.is_none() && directories == whole.len() {
@@ -238,12 +240,12 @@ impl Site {
         if stop.is_some() || end < whole.len() {
             return (At::Missing, end);
         }
-        if kind(&files[directories..]) != Kind::Plain {
+        if kind(&files[directories..]) != NameKind::Plain {
             return (At::Missing, end);
         }
         let at = match self.root.get(Path::new(&files[1..]), Access::Read) {
             Opened::Regular { file, real, .. }
-                if asker == Asker::Visitor
+                if purpose == Purpose::Visitor
                     && self.hides(files, real.as_deref(), Shared::new(&file)) =>
             {
                 At::Hidden
@@ -256,23 +258,25 @@ impl Site {
             Opened::Directory => At::Directory,
             Opened::Missing => At::Missing,
             Opened::Denied(why) => At::Denied(why),
-            Opened::Failed(trouble) => At::Failed(trouble),
+            Opened::Failed(error) => At::Failed(error),
         };
         (at, end)
     }
 
     /// Responds with the file or script at the final path.
-    fn arrive(
+    fn serve_found(
         &self,
         htaccess: &Htaccess,
         visit: &mut Visit<'_>,
-        about: &About<'_>,
+        file_rules: &FileRules<'_>,
         path: &NormalizedPath<'_>,
         at: At,
     ) -> Resolution {
         let whole = path.path();
         match at {
-            At::Script(_) if !about.runs_php(visit.handler) => Resolution::Denied(Denial::PhpOff),
+            At::Script(_) if !file_rules.runs_php(visit.handler) => {
+                Resolution::Denied(Denial::PhpOff)
+            }
             At::Script(script) => {
                 let front = self.front_controller.as_ref();
                 // A script named on the command line replaces the index.php that rules lead to.
@@ -287,51 +291,59 @@ impl Site {
                     }
                     _ => script,
                 };
-                Resolution::Script(visit.asked(script))
+                Resolution::Script(visit.with_query(script))
             }
-            At::File(_) if about.is_source(visit.handler) => Resolution::Denied(Denial::PhpOff),
+            At::File(_) if file_rules.is_source(visit.handler) => {
+                Resolution::Denied(Denial::PhpOff)
+            }
             At::File(file) => Resolution::File(file),
             At::Directory if !whole.ends_with('/') => {
                 let directory = format!("{whole}/");
-                let mut names = self.index_names(about.way).iter();
+                let mut names = self.index_names(file_rules.merged).iter();
                 let has_index =
                     names.any(|name| self.has_index(&relative_to(&directory, name).0, visit.now));
-                match has_index || about.way.fallback().is_some() {
+                match has_index || file_rules.merged.fallback().is_some() {
                     true => Resolution::Redirect(encode(&directory)),
-                    false => self.miss(htaccess, visit, about.way, whole),
+                    false => self.miss(htaccess, visit, file_rules.merged, whole),
                 }
             }
             At::Directory => self
-                .index(htaccess, visit, about.way, whole)
-                .unwrap_or_else(|| self.miss(htaccess, visit, about.way, whole)),
+                .index(htaccess, visit, file_rules.merged, whole)
+                .unwrap_or_else(|| self.miss(htaccess, visit, file_rules.merged, whole)),
             At::Hidden => Resolution::NotFound,
-            At::Missing => self.miss(htaccess, visit, about.way, whole),
+            At::Missing => self.miss(htaccess, visit, file_rules.merged, whole),
             At::Denied(why) => Resolution::Denied(why),
-            At::Failed(trouble) => Resolution::Failed(trouble),
+            At::Failed(error) => Resolution::Failed(error),
         }
     }
 
     /// Responds to a missing path. A front controller that was only found by its name is not used
     /// if there are `.htaccess` files on the way.
-    fn miss(&self, htaccess: &Htaccess, visit: &mut Visit<'_>, way: &Way, url: &str) -> Resolution {
-        if let Some(to) = way.fallback()
+    fn miss(
+        &self,
+        htaccess: &Htaccess,
+        visit: &mut Visit<'_>,
+        merged: &MergedRules,
+        url: &str,
+    ) -> Resolution {
+        if let Some(to) = merged.fallback()
             && !visit.is_fallback
         {
             visit.is_fallback = true;
             let (to, query) = relative_to(url, to);
             visit.prepend(query);
-            return self.go_on(htaccess, visit, &to, true);
+            return self.redirect_internally(htaccess, visit, &to, true);
         }
         match &self.front_controller {
-            Some(front) if self.falls_back && (self.is_named || way.is_empty()) => {
-                Resolution::Script(visit.asked(front.clone()))
+            Some(front) if self.falls_back && (self.is_named || merged.is_empty()) => {
+                Resolution::Script(visit.with_query(front.clone()))
             }
             _ => Resolution::NotFound,
         }
     }
 
-    fn index_names<'a>(&'a self, way: &'a Way) -> &'a [String] {
-        way.index().unwrap_or(&self.index)
+    fn index_names<'a>(&'a self, merged: &'a MergedRules) -> &'a [String] {
+        merged.index().unwrap_or(&self.index)
     }
 
     /// Responds with an index file of a directory, which is named with its trailing slash. As in
@@ -340,22 +352,22 @@ impl Site {
         &self,
         htaccess: &Htaccess,
         visit: &mut Visit<'_>,
-        way: &Way,
+        merged: &MergedRules,
         directory: &str,
     ) -> Option<Resolution> {
         let mut denied = None;
-        for name in self.index_names(way) {
+        for name in self.index_names(merged) {
             let (to, query) = relative_to(directory, name);
             if !self.has_index(&to, visit.now) {
                 continue;
             }
             if let (Some(front), true, "/index.php") = (&self.front_controller, self.is_named, &*to)
             {
-                return Some(Resolution::Script(visit.asked(front.clone())));
+                return Some(Resolution::Script(visit.with_query(front.clone())));
             }
             let mut attempt = visit.clone();
             attempt.prepend(query);
-            let found = self.go_on(htaccess, &mut attempt, &to, true);
+            let found = self.redirect_internally(htaccess, &mut attempt, &to, true);
             let is_led_elsewhere = attempt.passes > visit.passes + 1;
             match found {
                 found if is_led_elsewhere => return Some(found),
@@ -378,16 +390,16 @@ impl Site {
         }
         let last = path.rsplit('/').next().unwrap_or_default();
         match kind(last) {
-            Kind::Script if self.is_uploaded_source(path) => false,
-            Kind::Script => !matches!(
+            NameKind::Script if self.is_uploaded_source(path) => false,
+            NameKind::Script => !matches!(
                 self.script_at(path, now),
                 Err(NoScript::Missing | NoScript::Directory)
             ),
-            Kind::Source => false,
-            Kind::Plain => {
+            NameKind::Source => false,
+            NameKind::Plain => {
                 !last.is_empty()
                     && !matches!(
-                        self.root.get(Path::new(&path[1..]), Access::Look),
+                        self.root.get(Path::new(&path[1..]), Access::Metadata),
                         Opened::Missing
                     )
             }
@@ -422,7 +434,7 @@ impl Visit<'_> {
     }
 
     /// The script with the query that rules have set.
-    fn asked(&self, script: Script) -> Script {
+    fn with_query(&self, script: Script) -> Script {
         match self.query.as_deref() == self.facts.query {
             true => script,
             false => Script {
@@ -434,25 +446,25 @@ impl Visit<'_> {
 }
 
 /// The files as seen by conditions.
-struct Look<'a> {
+struct FileView<'a> {
     site: &'a Site,
     at: &'a At,
     /// Whether the path ends with the name of the file.
     is_whole: bool,
     path: &'a str,
-    asked: OnceCell<condition::Kind>,
+    requested: OnceCell<FileKind>,
 }
 
-impl Look<'_> {
+impl FileView<'_> {
     fn look(&self, path: &str) -> Option<Metadata> {
-        if leads_up(path) {
+        if has_parent_component(path) {
             return None;
         }
         let below = path.strip_prefix(&*self.site.document_root);
         let below = below.filter(|below| below.is_empty() || below.starts_with('/'));
         match below.map(|below| below.trim_matches('/')) {
             None | Some("") => std::fs::metadata(path).ok(),
-            Some(below) => match self.site.root.get(Path::new(below), Access::Look) {
+            Some(below) => match self.site.root.get(Path::new(below), Access::Metadata) {
                 Opened::Regular { metadata, .. } => Some(metadata),
                 // A symbolic link that may not be followed has no target.
                 Opened::Directory => std::fs::metadata(path).ok(),
@@ -462,25 +474,25 @@ impl Look<'_> {
     }
 }
 
-impl Files for Look<'_> {
-    fn asked(&self) -> condition::Kind {
+impl Files for FileView<'_> {
+    fn requested(&self) -> FileKind {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         match self.at {
-            At::Script(_) | At::File(_) | At::Hidden => condition::Kind::File,
-            At::Directory => condition::Kind::Directory,
+            At::Script(_) | At::File(_) | At::Hidden => FileKind::File,
+            At::Directory => FileKind::Directory,
             // A file whose name prevented its opening may exist.
-            At::Missing if self.is_whole && kind(name) == Kind::Plain => condition::Kind::Missing,
+            At::Missing if self.is_whole && kind(name) == NameKind::Plain => FileKind::Missing,
             _ => *self
-                .asked
+                .requested
                 .get_or_init(|| self.kind(&format!("{}{}", self.site.document_root, self.path))),
         }
     }
 
-    fn kind(&self, path: &str) -> condition::Kind {
+    fn kind(&self, path: &str) -> FileKind {
         match self.look(path) {
-            Some(found) if found.is_dir() => condition::Kind::Directory,
-            Some(found) if found.is_file() => condition::Kind::File,
-            _ => condition::Kind::Missing,
+            Some(found) if found.is_dir() => FileKind::Directory,
+            Some(found) if found.is_file() => FileKind::File,
+            _ => FileKind::Missing,
         }
     }
 
@@ -489,11 +501,12 @@ impl Files for Look<'_> {
     }
 
     fn is_link(&self, path: &str) -> bool {
-        !leads_up(path) && std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
+        !has_parent_component(path)
+            && std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
     }
 }
 
 /// Whether the path contains `..`, which a client could use to reach any file.
-fn leads_up(path: &str) -> bool {
+fn has_parent_component(path: &str) -> bool {
     path.split('/').any(|name| name == "..")
 }

@@ -9,9 +9,9 @@ use surus_sys::openat2::Access;
 use tracing::debug;
 
 use super::hidden_files::Why;
-use super::normalize::{Kind, NormalizedPath, Stop, fold, kind};
+use super::normalize::{NameKind, NormalizedPath, Stop, fold, kind};
 use super::opened::{Denial, LookupError, Opened};
-use super::{Asker, Found, Resolution, Site, encode};
+use super::{Found, Purpose, Resolution, Site, encode};
 use crate::event::Script;
 use crate::private_files::{self, Shared, Unopened};
 
@@ -20,7 +20,7 @@ impl Site {
     /// is named without its trailing slash.
     pub(super) fn find_plainly(
         &self,
-        asker: Asker,
+        purpose: Purpose,
         path: &NormalizedPath<'_>,
         now: Instant,
     ) -> Option<Resolution> {
@@ -38,12 +38,12 @@ impl Site {
             let index = self.find_index(files, now);
             return Some(index.unwrap_or_else(|| self.fall_back()));
         }
-        if kind(name) != Kind::Plain {
+        if kind(name) != NameKind::Plain {
             return Some(self.fall_back());
         }
         Some(match self.root.get(Path::new(&files[1..]), Access::Read) {
             Opened::Regular { file, real, .. }
-                if asker == Asker::Visitor
+                if purpose == Purpose::Visitor
                     && self.hides(files, real.as_deref(), Shared::new(&file)) =>
             {
                 Resolution::NotFound
@@ -56,21 +56,21 @@ impl Site {
             Opened::Directory => {
                 let directory = format!("{files}/");
                 let htaccess = self.htaccess.as_ref();
-                let own = htaccess.map(|htaccess| htaccess.way(&self.root, &directory, now).0);
+                let own = htaccess.map(|htaccess| htaccess.merged(&self.root, &directory, now).0);
                 if own.is_some_and(|own| !own.is_empty()) {
                     return None;
                 }
                 match self.find_index(&directory, now) {
                     Some(Resolution::NotFound) => Resolution::NotFound,
                     Some(Resolution::Denied(why)) => Resolution::Denied(why),
-                    Some(Resolution::Failed(trouble)) => Resolution::Failed(trouble),
+                    Some(Resolution::Failed(error)) => Resolution::Failed(error),
                     Some(_) => Resolution::Redirect(encode(&directory)),
                     None => self.fall_back(),
                 }
             }
             Opened::Missing => self.fall_back(),
             Opened::Denied(why) => Resolution::Denied(why),
-            Opened::Failed(trouble) => Resolution::Failed(trouble),
+            Opened::Failed(error) => Resolution::Failed(error),
         })
     }
 
@@ -101,7 +101,7 @@ impl Site {
             Err(NoScript::Missing | NoScript::Directory) => None,
             Err(NoScript::Hidden) => Some(Resolution::NotFound),
             Err(NoScript::Denied(why)) => Some(Resolution::Denied(why)),
-            Err(NoScript::Failed(trouble)) => Some(Resolution::Failed(trouble)),
+            Err(NoScript::Failed(error)) => Some(Resolution::Failed(error)),
         }
     }
 
@@ -145,7 +145,7 @@ impl Site {
         if let Some(script) = self.recent.get(name.as_bytes(), now) {
             return Ok(script);
         }
-        match self.root.get(Path::new(&name[1..]), Access::Look) {
+        match self.root.get(Path::new(&name[1..]), Access::Metadata) {
             Opened::Regular {
                 real: Some(real), ..
             } if self.is_really_uploaded(&real) => {
@@ -169,7 +169,7 @@ impl Site {
             Opened::Directory => Err(NoScript::Directory),
             Opened::Missing => Err(NoScript::Missing),
             Opened::Denied(why) => Err(NoScript::Denied(why)),
-            Opened::Failed(trouble) => Err(NoScript::Failed(trouble)),
+            Opened::Failed(error) => Err(NoScript::Failed(error)),
         }
     }
 
@@ -177,7 +177,7 @@ impl Site {
     fn find_index(&self, directory: &str, now: Instant) -> Option<Resolution> {
         self.index.iter().find_map(|name| {
             let file = format!("{directory}{name}");
-            if kind(name) != Kind::Script {
+            if kind(name) != NameKind::Script {
                 return match self.root.get(Path::new(&file[1..]), Access::Read) {
                     Opened::Regular {
                         file: open, real, ..
@@ -194,7 +194,7 @@ impl Site {
                         metadata,
                     })),
                     Opened::Denied(why) => Some(Resolution::Denied(why)),
-                    Opened::Failed(trouble) => Some(Resolution::Failed(trouble)),
+                    Opened::Failed(error) => Some(Resolution::Failed(error)),
                     Opened::Missing | Opened::Directory => None,
                 };
             }
@@ -209,7 +209,7 @@ impl Site {
                 Ok(script) => Some(Resolution::Script(script)),
                 Err(NoScript::Hidden) => Some(Resolution::NotFound),
                 Err(NoScript::Denied(why)) => Some(Resolution::Denied(why)),
-                Err(NoScript::Failed(trouble)) => Some(Resolution::Failed(trouble)),
+                Err(NoScript::Failed(error)) => Some(Resolution::Failed(error)),
                 Err(NoScript::Missing | NoScript::Directory) => None,
             }
         })
@@ -236,7 +236,7 @@ impl Site {
         let Some(why) = hidden.why(path, real.as_deref(), false, content) else {
             return false;
         };
-        debug!(path, ?why, "hidden file not sent");
+        debug!(path, reason = ?why, "hidden file not sent");
         true
     }
 
@@ -262,7 +262,7 @@ impl Site {
         let below = |uploads: &String| {
             let rest = path.strip_prefix(uploads.as_str());
             rest.is_some_and(|rest| {
-                rest.starts_with('/') && rest.split('/').any(|s| kind(s) != Kind::Plain)
+                rest.starts_with('/') && rest.split('/').any(|s| kind(s) != NameKind::Plain)
             })
         };
         self.no_php.iter().any(below)

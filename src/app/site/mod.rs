@@ -15,6 +15,7 @@
 //!   `private_files/`).
 
 mod access_check;
+mod adopted;
 mod config_guard;
 mod document_root;
 pub mod file_opener;
@@ -33,7 +34,6 @@ mod tests;
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
@@ -41,7 +41,6 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use http::{HeaderMap, Method, Version};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::{Deserialize, Serialize};
 
 use crate::event::{Origin, Script};
 use config_guard::ConfigGuard;
@@ -49,10 +48,11 @@ use hidden_files::Hidden;
 use htaccess::Htaccess;
 use htaccess_walk::Visit;
 use lookup_cache::Recent;
-use normalize::{Kind, fold, kind};
+use normalize::{NameKind, fold, kind};
 use settings::index;
 
 pub use access_check::AccessCheck;
+pub use adopted::Described;
 pub(crate) use document_root::Root;
 pub use document_root::Symlinks;
 pub use hidden_files::Why;
@@ -65,34 +65,6 @@ pub use settings::Settings;
 /// The path of Surus's configuration if the project itself is the document root. Guarded even if it
 /// was not read.
 const CONFIGURATION: &str = "/surus.toml";
-
-/// A site as another process has opened it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Described {
-    /// Without symbolic links.
-    pub path: String,
-    /// The front controller: its file and its name.
-    front: Option<(String, String)>,
-    /// Whether the script was configured, not only found.
-    is_named: bool,
-    secret: Option<ConfigGuard>,
-    has_libraries: bool,
-}
-
-impl Described {
-    /// Uses the same hidden configuration file as `site`.
-    pub fn hide_as(&mut self, site: &Option<Described>) {
-        self.secret = site.as_ref().and_then(|site| site.secret.clone());
-    }
-
-    /// The directory that the opener opens files below.
-    pub fn tree(&self, dir: OwnedFd, symlinks: Symlinks) -> file_opener::Tree {
-        file_opener::Tree {
-            root: Root::adopt(PathBuf::from(&self.path), dir, symlinks),
-            secret: self.secret.clone(),
-        }
-    }
-}
 
 /// The response to a URL.
 #[derive(Debug)]
@@ -157,7 +129,7 @@ pub struct Site {
 
 /// The purpose of a look-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asker {
+enum Purpose {
     Visitor,
     /// A script delegates the sending of a file. It is responsible for private files.
     Script,
@@ -206,12 +178,12 @@ impl Site {
             scriptless: false,
             recent: Recent::new(),
             htaccess: settings.htaccess.then(Htaccess::new),
-            secret: settings.configuration.as_deref().and_then(ConfigGuard::of),
+            secret: settings.configuration.as_deref().and_then(ConfigGuard::new),
         })
     }
 
     /// Opens a directory of files in which nothing is PHP.
-    pub fn of_files(directory: &Path, symlinks: Symlinks) -> Result<Site> {
+    pub fn files_only(directory: &Path, symlinks: Symlinks) -> Result<Site> {
         let root = Root::open(directory, symlinks)?;
         Ok(Site {
             document_root: utf8(root.path())?.into(),
@@ -235,80 +207,6 @@ impl Site {
     pub fn hiding(mut self, patterns: &[String]) -> Result<Site> {
         self.hidden = Some(Hidden::new(patterns, false)?);
         Ok(self)
-    }
-
-    /// What another process needs to serve the same site, in addition to the settings.
-    pub fn describe(&self) -> Result<Described> {
-        let front = self.front_controller.as_ref().map(|front| {
-            let file = utf8(&front.filename)?.to_owned();
-            Ok::<_, anyhow::Error>((file, front.name.to_string()))
-        });
-        Ok(Described {
-            path: self.document_root.to_string(),
-            front: front.transpose()?,
-            is_named: self.is_named,
-            secret: self.secret.clone(),
-            has_libraries: self.has_libraries,
-        })
-    }
-
-    /// The directory, for another process.
-    pub fn dir(&self) -> Result<OwnedFd> {
-        Ok(self.root.dir().try_clone_to_owned()?)
-    }
-
-    /// A site that another process has opened. Only files that PHP's user may read are sent.
-    pub fn adopt(
-        settings: &Settings,
-        described: Described,
-        dir: OwnedFd,
-        reader: AccessCheck,
-    ) -> Result<Site> {
-        let mut site = Site::adopt_files(settings.symlinks, described.clone(), dir, reader);
-        site.front_controller = described.front.map(|(file, name)| Script {
-            root: site.document_root.clone(),
-            filename: PathBuf::from(file).into(),
-            name: name.into(),
-            path_info: OsString::new(),
-            query: None,
-        });
-        site.is_named = described.is_named;
-        site.falls_back = settings.fallback;
-        site.has_files = settings.files;
-        site.index = index(&settings.index)?;
-        site.no_php = settings::no_php(&settings.no_php)?;
-        site.scriptless = false;
-        site.htaccess = settings.htaccess.then(Htaccess::new);
-        site.secret = described.secret;
-        site.has_libraries = described.has_libraries;
-        site.hidden = Some(Hidden::new(&settings.hidden, described.has_libraries)?);
-        Ok(site)
-    }
-
-    /// Like [`adopt`](Self::adopt), for a directory of files in which nothing is PHP.
-    pub fn adopt_files(
-        symlinks: Symlinks,
-        described: Described,
-        dir: OwnedFd,
-        reader: AccessCheck,
-    ) -> Site {
-        let path = PathBuf::from(&described.path);
-        Site {
-            document_root: described.path.into(),
-            root: Root::adopt(path, dir, symlinks).read_by(reader),
-            front_controller: None,
-            is_named: false,
-            falls_back: false,
-            has_files: true,
-            index: vec!["index.html".to_owned()],
-            no_php: Vec::new(),
-            scriptless: true,
-            recent: Recent::new(),
-            htaccess: None,
-            secret: None,
-            hidden: None,
-            has_libraries: false,
-        }
     }
 
     /// The real path of an absolute path, or why it must not be revealed.
@@ -346,16 +244,16 @@ impl Site {
 
     /// Looks up a path from [`normalize`](normalize()), without a request.
     pub fn find(&self, path: &NormalizedPath<'_>, now: Instant) -> Resolution {
-        self.find_by(Asker::Visitor, path, now)
+        self.find_by(Purpose::Visitor, path, now)
     }
 
     /// Like [`find`](Self::find), for a script that delegates the sending of a file: private files
     /// included.
     pub fn find_for_script(&self, path: &NormalizedPath<'_>, now: Instant) -> Resolution {
-        self.find_by(Asker::Script, path, now)
+        self.find_by(Purpose::Script, path, now)
     }
 
-    fn find_by(&self, asker: Asker, path: &NormalizedPath<'_>, now: Instant) -> Resolution {
+    fn find_by(&self, purpose: Purpose, path: &NormalizedPath<'_>, now: Instant) -> Resolution {
         static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
         let facts = Facts {
             method: &Method::GET,
@@ -369,7 +267,7 @@ impl Site {
                 https: false,
             },
         };
-        self.find_as(asker, &facts, path, now)
+        self.find_as(purpose, &facts, path, now)
     }
 
     /// Looks up the path of a request.
@@ -386,41 +284,41 @@ impl Site {
         if let (false, Some(front)) = (self.has_files, &self.front_controller) {
             return Resolution::Script(front.clone());
         }
-        self.find_as(Asker::Visitor, facts, path, now)
+        self.find_as(Purpose::Visitor, facts, path, now)
     }
 
     fn find_as(
         &self,
-        asker: Asker,
+        purpose: Purpose,
         facts: &Facts<'_>,
         path: &NormalizedPath<'_>,
         now: Instant,
     ) -> Resolution {
-        let follow = |htaccess, way| {
-            let mut visit = Visit::new(asker, facts, now, way);
+        let follow = |htaccess, merged| {
+            let mut visit = Visit::new(purpose, facts, now, merged);
             self.follow(htaccess, &mut visit, path, false)
         };
-        let way = |htaccess: &Htaccess| htaccess.way(&self.root, path.directories(), now);
+        let merged = |htaccess: &Htaccess| htaccess.merged(&self.root, path.directories(), now);
         // As in mod_xsendfile, a script may send files that `.htaccess` files deny to visitors.
         let htaccess = self.htaccess.as_ref();
-        if let Some(htaccess) = htaccess.filter(|_| asker == Asker::Visitor) {
-            let way = way(htaccess);
-            if !way.0.is_empty() {
-                return follow(htaccess, way);
+        if let Some(htaccess) = htaccess.filter(|_| purpose == Purpose::Visitor) {
+            let merged = merged(htaccess);
+            if !merged.0.is_empty() {
+                return follow(htaccess, merged);
             }
         }
-        if let Some(refused) = self.refuse(path) {
-            return refused;
+        if let Some(rejected) = self.reject(path) {
+            return rejected;
         }
-        match (self.find_plainly(asker, path, now), htaccess) {
+        match (self.find_plainly(purpose, path, now), htaccess) {
             (Some(found), _) => found,
-            (None, Some(htaccess)) => follow(htaccess, way(htaccess)),
+            (None, Some(htaccess)) => follow(htaccess, merged(htaccess)),
             (None, None) => Resolution::NotFound,
         }
     }
 
     /// Rejects paths that are never served, whether or not they exist.
-    fn refuse(&self, path: &NormalizedPath<'_>) -> Option<Resolution> {
+    fn reject(&self, path: &NormalizedPath<'_>) -> Option<Resolution> {
         if self.is_uploaded_source(path.path()) {
             return Some(Resolution::Denied(Denial::UploadedSource));
         }
@@ -489,7 +387,7 @@ fn given_script(document_root: &Arc<str>, script: &Path) -> Result<Script> {
     let text = utf8(&filename)?;
     let (directory, name) = text.rsplit_once('/').unwrap_or_default();
     ensure!(
-        kind(name) == Kind::Script,
+        kind(name) == NameKind::Script,
         "the script {text} must have a name that ends in .php"
     );
     // A script outside the document root has no URL, but applications need one.

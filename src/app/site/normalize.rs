@@ -245,7 +245,7 @@ fn classify(segment: &str, first: bool) -> Option<Stop> {
 
 /// What a file name means to the site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NameKind {
     /// Ends with exactly `.php`: run, never sent.
     Script,
     /// Probably PHP source under another name: neither run nor sent.
@@ -269,30 +269,34 @@ const PAGES: [&str; 19] = [
 /// (`.php`, `.php5`, `.phtml`, `.pht`, `.phps`, `.phpt`, `.phar`), `.inc`, or those of Drupal's
 /// modules (`.module`, …), in any case; or it is a copy of such a file (`.php~`, `.php.bak`,
 /// `.php_old`, `.php.2024`, `.php.txt`).
-pub(super) fn kind(name: &str) -> Kind {
+pub(super) fn kind(name: &str) -> NameKind {
     if name.len() > 4 && name.ends_with(".php") {
-        return Kind::Script;
+        return NameKind::Script;
     }
     let folded = fold(name);
     if !folded.contains('.') {
-        return Kind::Plain;
+        return NameKind::Plain;
     }
     if is_copy_of_php(&folded) {
-        return Kind::Source;
+        return NameKind::Source;
     }
     let mut name = folded.trim_matches('#');
     while let Some(shorter) = COPIES.iter().find_map(|copy| name.strip_suffix(copy)) {
         name = shorter;
     }
     let Some((_, ending)) = name.rsplit_once('.') else {
-        return Kind::Plain;
+        return NameKind::Plain;
     };
     let source = [
         "phtml", "pht", "phps", "phpt", "phar", "inc", "module", "install", "theme", "profile",
         "engine",
     ]
     .contains(&ending);
-    if source { Kind::Source } else { Kind::Plain }
+    if source {
+        NameKind::Source
+    } else {
+        NameKind::Plain
+    }
 }
 
 /// Whether `.php`, possibly with a version, ends a word in it.
@@ -422,37 +426,37 @@ mod tests {
     #[test]
     fn php_source_is_recognised_by_its_name() {
         for (name, expected) in [
-            ("x.php", Kind::Script),
-            ("a.b.php", Kind::Script),
-            ("x.PHP", Kind::Source),
-            ("x.pHp", Kind::Source),
-            ("x.php5", Kind::Source),
-            ("x.phtml", Kind::Source),
-            ("x.PHAR", Kind::Source),
-            ("x.phps", Kind::Source),
-            ("x.inc", Kind::Source),
-            ("x.php~", Kind::Source),
-            ("x.php.bak", Kind::Source),
-            ("x.PHP.Old~", Kind::Source),
-            ("#x.php#", Kind::Source),
-            ("x.ph\u{200c}p", Kind::Source),
-            ("x.php.txt", Kind::Source),
-            ("x.php_old", Kind::Source),
-            ("x.php-1", Kind::Source),
-            ("x.php.2024", Kind::Source),
-            ("x.php,v", Kind::Source),
-            ("x.php copy", Kind::Source),
-            ("x.php8.gz", Kind::Source),
-            ("x.PHP.dpkg-dist", Kind::Source),
-            ("views.module", Kind::Source),
-            ("views.module.css", Kind::Plain),
-            ("php", Kind::Plain),
-            ("x.php.html", Kind::Plain),
-            ("highlight.php.min.js", Kind::Plain),
-            ("x.phpunit", Kind::Plain),
-            ("x.phpx", Kind::Plain),
-            ("x.css", Kind::Plain),
-            ("incident", Kind::Plain),
+            ("x.php", NameKind::Script),
+            ("a.b.php", NameKind::Script),
+            ("x.PHP", NameKind::Source),
+            ("x.pHp", NameKind::Source),
+            ("x.php5", NameKind::Source),
+            ("x.phtml", NameKind::Source),
+            ("x.PHAR", NameKind::Source),
+            ("x.phps", NameKind::Source),
+            ("x.inc", NameKind::Source),
+            ("x.php~", NameKind::Source),
+            ("x.php.bak", NameKind::Source),
+            ("x.PHP.Old~", NameKind::Source),
+            ("#x.php#", NameKind::Source),
+            ("x.ph\u{200c}p", NameKind::Source),
+            ("x.php.txt", NameKind::Source),
+            ("x.php_old", NameKind::Source),
+            ("x.php-1", NameKind::Source),
+            ("x.php.2024", NameKind::Source),
+            ("x.php,v", NameKind::Source),
+            ("x.php copy", NameKind::Source),
+            ("x.php8.gz", NameKind::Source),
+            ("x.PHP.dpkg-dist", NameKind::Source),
+            ("views.module", NameKind::Source),
+            ("views.module.css", NameKind::Plain),
+            ("php", NameKind::Plain),
+            ("x.php.html", NameKind::Plain),
+            ("highlight.php.min.js", NameKind::Plain),
+            ("x.phpunit", NameKind::Plain),
+            ("x.phpx", NameKind::Plain),
+            ("x.css", NameKind::Plain),
+            ("incident", NameKind::Plain),
         ] {
             assert_eq!(kind(name), expected, "{name}");
         }

@@ -48,7 +48,7 @@ pub enum Denial {
     /// PHP's user cannot read it.
     UnreadableToPhp,
     /// An `.htaccess` file denies it.
-    Closed,
+    DeniedByHtaccess,
     /// An `.htaccess` file requires a password.
     NeedsUser,
     /// An `.htaccess` file switches PHP off, or on for a file that is not PHP.
@@ -69,10 +69,13 @@ impl Denial {
         matches!(self, Denial::Unreadable | Denial::UnreadableToPhp)
     }
 
-    /// Whether an access directive denies access.
+    /// Whether an `.htaccess` file denies access, other than by switching PHP off.
     pub(super) fn is_by_htaccess(self) -> bool {
-        use Denial::{BrokenHtaccess, Closed, NeedsUser, UnknownRule};
-        matches!(self, Closed | NeedsUser | UnknownRule | BrokenHtaccess)
+        use Denial::{BrokenHtaccess, DeniedByHtaccess, NeedsUser, UnknownRule};
+        matches!(
+            self,
+            DeniedByHtaccess | NeedsUser | UnknownRule | BrokenHtaccess
+        )
     }
 
     /// The log message, with a remedy.
@@ -96,7 +99,7 @@ impl Denial {
                 "permission denied: the user that PHP runs as (engine.user) may not read this \
                  file or enter its directory"
             }
-            Denial::Closed => {
+            Denial::DeniedByHtaccess => {
                 "an .htaccess file denies it; `htaccess = false` in the settings of the site \
                  would open it"
             }

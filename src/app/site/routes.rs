@@ -1,25 +1,38 @@
-//! Rules that send requests to another engine, to a directory of files, or reject them.
+//! Rules that send requests to another engine, to a directory of files or to another URL, reject
+//! them, or change headers of their responses.
 
+mod headers;
+mod redirect;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use http::{HeaderMap, HeaderName, Method, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use percent_encoding::percent_decode_str;
 use regex::Regex;
+use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Settings, Site};
-use crate::units::checked_if_set;
+pub use self::headers::HeaderChanges;
+use self::headers::HeaderRule;
+pub use self::redirect::Redirect;
+use super::{Settings, Site, normalize};
+use crate::app::host::{self, HostPattern};
+use crate::units::{checked, checked_if_set, one_or_more};
 
-/// One `[[route]]`: exactly one of `prefix`, `suffix` and `regex`, at most one of `engine`, `root`
-/// and `deny`, and any number of conditions, all of which must hold. A rule with only `compress`
-/// leaves the action to the rules below it.
+/// One `[[route]]`: `host`, or one of `prefix`, `suffix` and `regex`, or both; at most one of
+/// `engine`, `root`, `redirect` and `deny`; and any number of conditions, all of which must hold. A
+/// rule with only `compress` or `headers` leaves the action to the rules below it.
 ///
 /// The path is decoded and has no `.`, `..` or doubled slashes, but the client chooses it: a rule
 /// for `/admin` does not cover `/index.php/admin`, which may lead to the same page.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rule {
+    /// The request is for one of these hosts; all by default.
+    #[serde(deserialize_with = "for_hosts")]
+    pub host: Option<Vec<HostPattern>>,
     /// The path begins with this; `/api` also matches `/apiary`.
     #[serde(deserialize_with = "prefixed")]
     pub prefix: Option<String>,
@@ -30,7 +43,7 @@ pub struct Rule {
     #[serde(deserialize_with = "matching")]
     pub regex: Option<String>,
     /// Any of these methods; all by default.
-    #[serde(deserialize_with = "asked_with")]
+    #[serde(deserialize_with = "with_method")]
     pub methods: Option<Vec<String>>,
     /// The request has a cookie of this name.
     pub cookie: Option<String>,
@@ -44,10 +57,29 @@ pub struct Rule {
     /// Serves files below this absolute directory, never as PHP. The whole path is appended:
     /// `/static/a.css` is `static/a.css` there.
     pub root: Option<PathBuf>,
+    /// Redirects to this path or URL, in which `{uri}`, `{path}`, `{query}` and `{1}` to `{9}`
+    /// stand for parts of the request's.
+    #[serde(deserialize_with = "with_location")]
+    pub redirect: Option<String>,
+    /// The status of the redirect, 302 by default.
+    #[serde(deserialize_with = "with_status")]
+    pub status: Option<u16>,
     /// Responds with 403.
     pub deny: bool,
+    /// Headers to set in the response; an empty value removes one.
+    #[serde(deserialize_with = "with_headers")]
+    pub headers: BTreeMap<String, String>,
     /// Overrides `compress.enabled` for PHP's pages.
     pub compress: Option<bool>,
+}
+
+/// What rules look at.
+pub struct RequestFacts<'a> {
+    pub method: &'a Method,
+    /// As [`normalize`](super::normalize()) made it.
+    pub path: &'a str,
+    pub headers: &'a HeaderMap,
+    pub query: Option<&'a str>,
 }
 
 /// The effect of the rules on a request.
@@ -57,6 +89,7 @@ pub struct Choice<'a> {
     pub action: Option<&'a Action>,
     /// None if the default applies.
     pub compress: Option<bool>,
+    pub headers: HeaderChanges,
 }
 
 /// What happens to a request that a rule matches.
@@ -64,6 +97,7 @@ pub struct Choice<'a> {
 pub enum Action {
     Engine(String),
     Files(Box<Site>),
+    Redirect(Redirect),
     Deny,
 }
 
@@ -73,6 +107,7 @@ pub struct Routes(Vec<Route>);
 
 #[derive(Debug)]
 struct Route {
+    hosts: Option<Vec<HostPattern>>,
     path: Pattern,
     methods: Option<Vec<Method>>,
     cookie: Option<String>,
@@ -80,10 +115,12 @@ struct Route {
     query: Option<String>,
     action: Option<Action>,
     compress: Option<bool>,
+    headers: Option<HeaderRule>,
 }
 
 #[derive(Debug)]
 enum Pattern {
+    All,
     Prefix(String),
     Suffix(String),
     Regex(Regex),
@@ -106,19 +143,14 @@ impl Routes {
         Ok(Routes(routes))
     }
 
-    /// Returns the first matching rule's action, and the first matching `compress` that is not
-    /// below it. `path` is the one that [`normalize`](super::normalize()) made.
-    pub fn choose(
-        &self,
-        method: &Method,
-        path: &str,
-        headers: &HeaderMap,
-        query: Option<&str>,
-    ) -> Choice<'_> {
+    /// Returns the first matching rule's action, and the first matching `compress` and all
+    /// `headers` that are not below it.
+    pub fn choose(&self, request: &RequestFacts<'_>) -> Choice<'_> {
         let mut choice = Choice::default();
         for route in &self.0 {
-            if route.matches(method, path, headers, query) {
+            if route.matches(request) {
                 choice.compress = choice.compress.or(route.compress);
+                choice.headers.0.extend(route.headers.clone());
                 choice.action = route.action.as_ref();
                 if choice.action.is_some() {
                     break;
@@ -128,19 +160,59 @@ impl Routes {
         choice
     }
 
-    /// The names of all engines to which a rule sends requests.
-    pub fn engines(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter_map(|route| match &route.action {
-            Some(Action::Engine(name)) => Some(name.as_str()),
-            Some(Action::Files(_) | Action::Deny) | None => None,
-        })
+    /// The numbers, from 1 on, of rules whose redirect leads a browser back to the same rule, as
+    /// far as an example shows it.
+    pub fn endless_redirects(&self) -> Vec<usize> {
+        let endless = (1..).zip(&self.0);
+        endless
+            .filter(|(_, route)| self.is_endless(route).unwrap_or(false))
+            .map(|(number, _)| number)
+            .collect()
     }
+
+    fn is_endless(&self, route: &Route) -> Option<bool> {
+        let Some(action @ Action::Redirect(redirect)) = &route.action else {
+            return None;
+        };
+        let host = match route.hosts.as_ref().and_then(|hosts| hosts.first()) {
+            None => "a.example",
+            Some(HostPattern::Exact(name)) => name,
+            Some(HostPattern::Below(suffix)) => &format!("a{suffix}"),
+        };
+        let path = match &route.path {
+            Pattern::All => "/",
+            Pattern::Prefix(prefix) => prefix,
+            Pattern::Suffix(suffix) if suffix.starts_with('/') => suffix,
+            Pattern::Suffix(suffix) => &format!("/a{suffix}"),
+            Pattern::Regex(_) if redirect.is_fixed() => "/",
+            Pattern::Regex(_) => return None,
+        };
+        let location = redirect.location(&path.parse().ok()?, path);
+        let location: Uri = location.parse().ok()?;
+        if location.port().is_some() {
+            return None; // Maybe another server.
+        }
+        let host = HeaderValue::from_str(location.host().unwrap_or(host)).ok()?;
+        let again = self.choose(&RequestFacts {
+            method: &Method::GET,
+            path: normalize(location.path()).ok()?.path(),
+            headers: &HeaderMap::from_iter([(header::HOST, host)]),
+            query: location.query(),
+        });
+        again.action.map(|again| std::ptr::eq(again, action))
+    }
+}
+
+/// The names of the engines to which rules send requests.
+pub fn engines(rules: &[Rule]) -> impl Iterator<Item = &str> {
+    rules.iter().filter_map(|rule| rule.engine.as_deref())
 }
 
 impl Route {
     fn new(rule: &Rule, files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Route> {
+        let path = pattern(rule)?;
         Ok(Route {
-            path: pattern(rule)?,
+            hosts: rule.host.clone(),
             methods: rule.methods.as_deref().map(methods).transpose()?,
             cookie: rule
                 .cookie
@@ -153,39 +225,48 @@ impl Route {
                 .clone()
                 .map(|name| named("query", name))
                 .transpose()?,
-            action: action(rule, files)?,
+            action: action(rule, &path, files)?,
+            path,
             compress: rule.compress,
+            headers: headers::parse(&rule.headers)?,
         })
     }
 
-    fn matches(
-        &self,
-        method: &Method,
-        path: &str,
-        headers: &HeaderMap,
-        query: Option<&str>,
-    ) -> bool {
+    fn matches(&self, request: &RequestFacts<'_>) -> bool {
         let path = match &self.path {
-            Pattern::Prefix(prefix) => path.starts_with(prefix),
-            Pattern::Suffix(suffix) => path.ends_with(suffix),
-            Pattern::Regex(regex) => regex.is_match(path),
+            Pattern::All => true,
+            Pattern::Prefix(prefix) => request.path.starts_with(prefix),
+            Pattern::Suffix(suffix) => request.path.ends_with(suffix),
+            Pattern::Regex(regex) => regex.is_match(request.path),
         };
-        path && self
-            .methods
-            .as_ref()
-            .is_none_or(|methods| methods.contains(method))
+        path && self.is_for(request.headers)
+            && self
+                .methods
+                .as_ref()
+                .is_none_or(|methods| methods.contains(request.method))
             && self
                 .header
                 .as_ref()
-                .is_none_or(|name| headers.contains_key(name))
+                .is_none_or(|name| request.headers.contains_key(name))
             && self
                 .cookie
                 .as_ref()
-                .is_none_or(|name| has_cookie(headers, name))
+                .is_none_or(|name| has_cookie(request.headers, name))
             && self
                 .query
                 .as_ref()
-                .is_none_or(|name| has_parameter(query, name))
+                .is_none_or(|name| has_parameter(request.query, name))
+    }
+
+    fn is_for(&self, headers: &HeaderMap) -> bool {
+        let Some(hosts) = &self.hosts else {
+            return true;
+        };
+        let host = headers
+            .get(header::HOST)
+            .and_then(|host| host.to_str().ok());
+        let is_host = |name| hosts.iter().any(|pattern| pattern.matches(name));
+        host.is_some_and(|host| is_host(host::name(host)))
     }
 }
 
@@ -194,7 +275,8 @@ fn pattern(rule: &Rule) -> Result<Pattern> {
         (Some(path), None, None) => prefix(path),
         (None, Some(end), None) => suffix(end),
         (None, None, Some(text)) => regex(text),
-        _ => bail!("a rule needs exactly one of `prefix`, `suffix` and `regex`"),
+        (None, None, None) if rule.host.is_some() => Ok(Pattern::All),
+        _ => bail!("a rule needs exactly one of `prefix`, `suffix` and `regex`, or only `host`"),
     }
 }
 
@@ -233,7 +315,7 @@ fn matching<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Err
     checked_if_set(from, |text: &String| regex(text).map(drop))
 }
 
-fn asked_with<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
+fn with_method<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
     checked_if_set(from, |names: &Vec<String>| methods(names).map(drop))
 }
 
@@ -241,18 +323,62 @@ fn with_header<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::
     checked_if_set(from, |name: &String| header_name(name).map(drop))
 }
 
-fn action(rule: &Rule, files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Option<Action>> {
+fn for_hosts<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<HostPattern>>, D::Error> {
+    let hosts: Vec<HostPattern> = one_or_more(from)?;
+    match hosts.is_empty() {
+        true => Err(D::Error::custom(
+            "`host` is empty and matches no request; leave it out to match all",
+        )),
+        false => Ok(Some(hosts)),
+    }
+}
+
+fn with_location<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    checked_if_set(from, |to: &String| redirect::check_location(to))
+}
+
+fn with_status<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u16>, D::Error> {
+    checked_if_set(from, |status: &u16| redirect::status(*status).map(drop))
+}
+
+fn with_headers<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    checked(from, |all: &BTreeMap<String, String>| {
+        headers::parse(all).map(drop)
+    })
+}
+
+fn action(
+    rule: &Rule,
+    path: &Pattern,
+    files: &mut dyn FnMut(&Path) -> Result<Site>,
+) -> Result<Option<Action>> {
     ensure!(
-        rule.compress.is_none() || rule.root.is_none() && !rule.deny,
-        "`compress` applies only to PHP; a rule with `root` or `deny` does not run it"
+        rule.compress.is_none() || rule.root.is_none() && rule.redirect.is_none() && !rule.deny,
+        "`compress` applies only to PHP; a rule with `root`, `redirect` or `deny` does not run it"
     );
-    Ok(Some(match (&rule.engine, &rule.root, rule.deny) {
-        (Some(engine), None, false) => Action::Engine(engine.clone()),
-        (None, Some(root), false) => Action::Files(Box::new(files(root)?)),
-        (None, None, true) => Action::Deny,
-        (None, None, false) if rule.compress.is_some() => return Ok(None),
-        _ => bail!("a rule needs exactly one of `engine`, `root` and `deny = true`, or `compress`"),
-    }))
+    ensure!(
+        rule.status.is_none() || rule.redirect.is_some(),
+        "`status` is the status of a `redirect`, which the rule does not have"
+    );
+    let has_more = rule.compress.is_some() || !rule.headers.is_empty();
+    let action = match (&rule.engine, &rule.root, &rule.redirect, rule.deny) {
+        (Some(engine), None, None, false) => Action::Engine(engine.clone()),
+        (None, Some(root), None, false) => Action::Files(Box::new(files(root)?)),
+        (None, None, Some(to), false) => {
+            let regex = match path {
+                Pattern::Regex(regex) => Some(regex),
+                _ => None,
+            };
+            Action::Redirect(Redirect::new(to, rule.status, regex)?)
+        }
+        (None, None, None, true) => Action::Deny,
+        (None, None, None, false) if has_more => return Ok(None),
+        _ => bail!(
+            "a rule needs exactly one of `engine`, `root`, `redirect` and `deny = true`, or \
+             `compress` or `headers`"
+        ),
+    };
+    Ok(Some(action))
 }
 
 /// Opens the directory of a rule.
@@ -262,7 +388,7 @@ pub fn files(root: &Path, settings: &Settings) -> Result<Site> {
         "`root` is {}; it must be an absolute path",
         root.display()
     );
-    Site::of_files(root, settings.symlinks)?.hiding(&settings.hidden)
+    Site::files_only(root, settings.symlinks)?.hiding(&settings.hidden)
 }
 
 fn methods(names: &[String]) -> Result<Vec<Method>> {

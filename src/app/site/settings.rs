@@ -7,14 +7,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::document_root::Symlinks;
 use super::hidden_files;
-use super::normalize::{Kind, fold, kind, normalize};
+use super::normalize::{NameKind, fold, kind, normalize};
 use crate::units::checked;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The document root, relative to the project. By default the first of [`ROOTS`](super::ROOTS)
-    /// that has an `index.php`, otherwise the project itself.
+    /// The document root, relative to the project. By default, [`ROOTS`](super::ROOTS) or the
+    /// project itself.
     pub root: Option<PathBuf>,
     /// Whether files of the document root answer requests. If not, the front controller answers
     /// all.
@@ -67,7 +67,7 @@ pub(super) fn index(names: &[String]) -> Result<Vec<String>> {
                  without a directory or a leading dot"
             );
         }
-        if kind(name) == Kind::Source {
+        if kind(name) == NameKind::Source {
             bail!(
                 "`site.index` has {name:?}, which is neither run nor sent; PHP files end in .php"
             );

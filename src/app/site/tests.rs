@@ -313,7 +313,7 @@ proptest! {
                 Resolution::File(found) => {
                     prop_assert!(found.metadata.is_file());
                     let name = found.path.file_name().unwrap().to_str().unwrap();
-                    prop_assert!(kind(name) == Kind::Plain);
+                    prop_assert!(kind(name) == NameKind::Plain);
                     let text = fs::read_to_string(&found.path).unwrap();
                     // A file's content is its own name; `odd.php` is a directory, too.
                     let name = text.rsplit('/').next().unwrap();

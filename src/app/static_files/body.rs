@@ -83,7 +83,7 @@ impl FileBody {
             false => SMALL_CHUNK,
         };
         let (file, offset, length) = (self.file.clone(), self.offset, self.length.min(chunk));
-        tokio::task::spawn_blocking(move || Ok(budget::hold_anyway(read(&file, offset, length)?)))
+        tokio::task::spawn_blocking(move || Ok(budget::charge_anyway(read(&file, offset, length)?)))
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use http::header::{self, HeaderMap};
 
 /// A client that requests more ranges gets the whole file.
-pub(super) const MOST_RANGES: usize = 16;
+pub(super) const MAX_RANGES: usize = 16;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ranges {
@@ -36,7 +36,7 @@ fn parse_ranges(value: &str, length: u64) -> Option<Ranges> {
         .filter(|s| !s.is_empty())
         .enumerate()
     {
-        if count == MOST_RANGES {
+        if count == MAX_RANGES {
             return None;
         }
         let (first, last) = spec.split_once('-')?;

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use surus_load::RunOutcome;
 use surus_measure::{Cell, Machine, Measured, Report, Rounds, Row, Table, Unit};
 
+use super::interrupt;
 use super::measuring::{self, Result};
-use super::options::Load;
+use super::options::{Load, parse_time};
 use super::outputs::Output;
+use super::tables;
 
 /// With fewer rounds, the bootstrap's interval is too narrow for a verdict.
 const LEAST_ROUNDS: usize = 6;
@@ -23,6 +26,10 @@ pub struct Compare {
     #[arg(long, value_name = "N", default_value_t = 10,
         value_parser = clap::value_parser!(u32).range(2..=1000))]
     rounds: u32,
+    /// How long to send requests in each round: 10s, 500ms, 2m; a bare number means seconds
+    /// [default: 2s]
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = parse_time)]
+    duration: Option<Duration>,
     #[command(flatten)]
     load: Load,
     #[command(flatten)]
@@ -40,26 +47,29 @@ struct Quantity {
 
 pub fn run(args: &Compare) -> anyhow::Result<()> {
     args.output.reject_series("compare")?;
-    let duration = Duration::from_secs(2);
+    let page = args.output.open()?;
+    let duration = args.duration.unwrap_or(Duration::from_secs(2));
     let urls = [&args.first, &args.second];
     let mut plans = Vec::new();
     for url in urls {
-        let plan = args.load.plan(std::slice::from_ref(url), None, duration)?;
+        plans.push(args.load.plan(std::slice::from_ref(url), None, duration)?);
+    }
+    interrupt::remember()?;
+    for plan in &plans {
         // The first run of a server is not like the others.
-        measuring::warm_up(
-            &plan,
-            args.load.warm_up.or(Some(Duration::from_millis(500))),
-        )?;
-        plans.push(plan);
+        let time = args.load.warm_up.unwrap_or(Duration::from_millis(500));
+        measuring::warm_up(plan, Some(time))?;
     }
     let mut quantities = quantities();
+    let mut caveats = [Caveats::default(), Caveats::default()];
     for round in 0..args.rounds as usize {
         for contestant in Rounds::order(plans.len(), round) {
             let result = measuring::measure(&plans[contestant], &[], false)?;
-            super::fail_if_unexpected(&result.outcome)?;
             if result.outcome.is_interrupted {
                 anyhow::bail!("interrupted in round {} of {}", round + 1, args.rounds);
             }
+            super::fail_if_unexpected(&result.outcome)?;
+            caveats[contestant].add(&result.outcome);
             for quantity in &mut quantities {
                 // A quantity that one round lacks is left out of the report.
                 let value = (quantity.of)(&result).unwrap_or(f64::NAN);
@@ -75,22 +85,75 @@ pub fn run(args: &Compare) -> anyhow::Result<()> {
         }
     }
     let load = args.load.describe(&plans[0]);
+    let is_limited = caveats.iter().any(|url| url.generator_limited > 0);
     let report = Report {
         title: format!("surus bench compare {} {}", args.first, args.second),
         subtitle: format!("{} rounds of {load}", args.rounds),
         machine: Machine::this(),
-        notes: Vec::new(),
+        notes: notes(&caveats, args.rounds),
         tables: vec![Table {
             key: "comparison".into(),
             title: "Medians, and their ratio with its 95 % interval".into(),
             columns: ["A", "B", "A / B", "verdict"].map(String::from).to_vec(),
-            rows: quantities.iter().filter_map(row).collect(),
+            rows: quantities
+                .iter()
+                .filter_map(|quantity| row(quantity, is_limited))
+                .collect(),
         }],
         charts: Vec::new(),
         bars: Vec::new(),
         advice: None,
     };
-    args.output.print(&report, None)
+    args.output.print(&report, None, page)
+}
+
+/// What lessens the worth of a URL's numbers.
+#[derive(Debug, Default)]
+struct Caveats {
+    /// Rounds in which the load generator was the limit.
+    generator_limited: u32,
+    /// Rounds in which the rate was not kept.
+    rate_missed: u32,
+    /// In all rounds.
+    due: u64,
+    unsent: u64,
+}
+
+impl Caveats {
+    fn add(&mut self, outcome: &RunOutcome) {
+        self.generator_limited += u32::from(outcome.is_generator_limited());
+        self.rate_missed += u32::from(!outcome.kept_rate());
+        if let Some(offered) = outcome.offered {
+            self.due += offered.due;
+            self.unsent += offered.unsent;
+        }
+    }
+}
+
+fn notes(caveats: &[Caveats; 2], rounds: u32) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (name, caveats) in ["A", "B"].into_iter().zip(caveats) {
+        if caveats.generator_limited > 0 {
+            notes.push(format!(
+                "{name}: the load generator was the limit in {} of {rounds} rounds; the server can \
+                 do more",
+                caveats.generator_limited
+            ));
+        }
+        if caveats.rate_missed > 0 {
+            notes.push(format!(
+                "{name}: the rate could not be kept in {} of {rounds} rounds",
+                caveats.rate_missed
+            ));
+        }
+        if caveats.unsent > 0 {
+            notes.push(format!(
+                "{name}: {}",
+                tables::never_sent(caveats.unsent, caveats.due)
+            ));
+        }
+    }
+    notes
 }
 
 fn quantities() -> Vec<Quantity> {
@@ -106,9 +169,8 @@ fn quantities() -> Vec<Quantity> {
             Some(result.outcome.rate())
         }),
         quantity("cpu_per_request", "CPU per request", Unit::Us, |result| {
-            let cpu = result.usage.as_ref()?.cpu();
-            let requests = result.outcome.totals.requests;
-            (cpu > 0.0).then(|| cpu * 1e6 / requests as f64)
+            let usage = result.usage.as_ref()?;
+            usage.cpu_per(result.outcome.totals.requests)
         }),
         quantity("p50", "p50", Unit::Ms, |result| {
             Some(result.outcome.latencies.percentile_ms(50.0))
@@ -119,7 +181,8 @@ fn quantities() -> Vec<Quantity> {
     ]
 }
 
-fn row(quantity: &Quantity) -> Option<Row> {
+/// A quantity of both URLs. What the load generator has limited has no verdict.
+fn row(quantity: &Quantity, is_limited: bool) -> Option<Row> {
     let rounds = &quantity.rounds;
     if (0..2).any(|contestant| {
         rounds
@@ -135,6 +198,7 @@ fn row(quantity: &Quantity) -> Option<Row> {
     };
     let ratio = rounds.ratio(0, 1);
     let verdict = match ratio {
+        _ if is_limited && quantity.unit != Unit::Us => "the generator was the limit",
         _ if rounds.samples(0).len() < LEAST_ROUNDS => "too few rounds",
         None => "no ratio",
         Some(ratio) if !ratio.shows_difference() => "no difference seen",
@@ -145,4 +209,46 @@ fn row(quantity: &Quantity) -> Option<Row> {
     let ratio = ratio.map_or_else(|| Cell::missing("no ratio"), Cell::measured);
     let cells = vec![median(0), median(1), ratio, Cell::Verdict { verdict }];
     Some(Row::new(quantity.key, quantity.label, cells))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The verdict on a quantity of which A has twice as much in each round.
+    fn verdict(key: &str, is_limited: bool) -> &'static str {
+        let mut all = quantities();
+        let quantity = all.iter_mut().find(|it| it.key == key).unwrap();
+        for _ in 0..LEAST_ROUNDS {
+            quantity.rounds.push(0, 2.0);
+            quantity.rounds.push(1, 1.0);
+        }
+        match row(quantity, is_limited).unwrap().cells[3] {
+            Cell::Verdict { verdict } => verdict,
+            _ => unreachable!("the fourth column is the verdict"),
+        }
+    }
+
+    #[test]
+    fn what_the_generator_has_limited_has_no_verdict() {
+        for key in ["rate", "p50", "p99"] {
+            assert_eq!(verdict(key, false), "A is higher");
+            assert_eq!(verdict(key, true), "the generator was the limit");
+        }
+        assert_eq!(verdict("cpu_per_request", true), "A is higher");
+    }
+
+    #[test]
+    fn notes_say_in_how_many_rounds_the_generator_was_the_limit() {
+        let limited = Caveats {
+            generator_limited: 2,
+            ..Caveats::default()
+        };
+        let notes = notes(&[Caveats::default(), limited], 6);
+        assert_eq!(
+            notes,
+            ["B: the load generator was the limit in 2 of 6 rounds; the server can do more"]
+        );
+    }
 }

@@ -3,23 +3,31 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use surus_load::{FindMax, Outcome, Pace, Schedule};
+use surus_load::{FindMax, Pace, RunOutcome, Schedule};
 use surus_measure::{Cell, Machine, Measured, Report, Row, Table, Unit};
 
-use super::{Run, measuring};
+use super::{Run, interrupt, measuring};
 
 /// Most rates that are tried.
 const ATTEMPTS: usize = 14;
 
 pub fn run(args: &Run, urls: &[String], p99: Duration) -> anyhow::Result<()> {
-    let mut plan = args
+    let page = args.output.open()?;
+    let duration = args.duration.unwrap_or(Duration::from_secs(5));
+    let mut plan = args.load.plan(urls, args.file.as_ref(), duration)?;
+    let load = args
         .load
-        .plan(urls, args.file.as_ref(), Duration::from_secs(5))?;
-    let load = args.load.describe(&plan);
+        .describe_with(&plan, "open loop at the rates below");
+    interrupt::remember()?;
     measuring::warm_up(&plan, args.load.warm_up)?;
-    // What a closed loop reaches is near the highest rate.
+    // What a closed loop reaches is near the highest rate, also of a server that sheds load.
     let closed = measuring::measure(&plan, &args.pids, true)?.outcome;
-    super::fail_if_unexpected(&closed)?;
+    if closed.is_interrupted {
+        bail!("interrupted while searching the highest rate");
+    }
+    if closed.totals.requests == closed.totals.failed() {
+        super::fail_if_unexpected(&closed)?;
+    }
     let mut search = FindMax::new(closed.rate(), ATTEMPTS);
     let mut rows = Vec::new();
     let mut was_generator_limited = closed.is_generator_limited();
@@ -29,19 +37,22 @@ pub fn run(args: &Run, urls: &[String], p99: Duration) -> anyhow::Result<()> {
         if outcome.is_interrupted {
             bail!("interrupted while searching the highest rate");
         }
-        let holds = holds(&outcome, p99);
+        let holds = holds(&outcome, rate, p99);
         was_generator_limited |= !holds && outcome.is_generator_limited();
-        search.tell(rate, holds);
+        search.record(rate, holds);
         let p99 = outcome.latencies.percentile_ms(99.0);
         super::progress::line(&format!(
             "{rate:.0}/s: p99 {p99:.2} ms, {}",
             if holds { "holds" } else { "does not hold" }
         ));
-        rows.push((rate, row(rate, &outcome, holds)));
+        rows.push((rate, outcome.rate(), row(rate, &outcome, holds)));
     }
-    rows.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-    let best = match search.best() {
-        Some(rate) => Row::once("rate", "highest rate that holds", rate, Unit::PerSecond),
+    rows.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
+    // What was offered is a choice; what came back is measured.
+    let best = search.best();
+    let best = best.and_then(|best| rows.iter().find(|(rate, ..)| *rate == best));
+    let best = match best {
+        Some((_, rate, _)) => Row::once("rate", "highest rate that holds", *rate, Unit::PerSecond),
         None => Row::new(
             "rate",
             "highest rate that holds",
@@ -70,28 +81,35 @@ pub fn run(args: &Run, urls: &[String], p99: Duration) -> anyhow::Result<()> {
                 columns: ["p50", "p99", "failed", "never sent", "verdict"]
                     .map(String::from)
                     .to_vec(),
-                rows: rows.into_iter().map(|(_, row)| row).collect(),
+                rows: rows.into_iter().map(|(.., row)| row).collect(),
             },
         ],
         charts: Vec::new(),
         bars: Vec::new(),
         advice: None,
     };
-    args.output.print(&report, None)?;
+    args.output.print(&report, None, page)?;
     match search.best() {
         Some(_) => Ok(()),
         None => bail!("no rate keeps a p99 of {} ms", p99.as_secs_f64() * 1000.0),
     }
 }
 
-/// A rate holds if all requests were sent, none failed, and the 99th percentile is within the
+/// A rate holds if no request failed, and 99 % of those that were due had their response within the
 /// bound.
-fn holds(outcome: &Outcome, p99: Duration) -> bool {
-    let is_fast = outcome.latencies.percentile_ms(99.0) <= p99.as_secs_f64() * 1000.0;
-    outcome.totals.failed() == 0 && outcome.kept_rate() && is_fast
+fn holds(outcome: &RunOutcome, rate: f64, bound: Duration) -> bool {
+    let (due, unsent) = outcome
+        .offered
+        .map_or((outcome.totals.requests, 0), |offered| {
+            (offered.due, offered.unsent)
+        });
+    // A request that was never sent counts as slow, even if the run ended before its bound did.
+    let young = unsent.min((rate * bound.as_secs_f64()).ceil() as u64);
+    let slow = outcome.latencies.count_above(bound) + young;
+    outcome.totals.failed() == 0 && slow * 100 <= due
 }
 
-fn row(rate: f64, outcome: &Outcome, holds: bool) -> Row {
+fn row(rate: f64, outcome: &RunOutcome, holds: bool) -> Row {
     let cell = |value, unit| Cell::measured(Measured::once(value, unit));
     let latencies = &outcome.latencies;
     let unsent = outcome.offered.map_or(0, |offered| offered.unsent);
@@ -108,4 +126,60 @@ fn row(rate: f64, outcome: &Outcome, holds: bool) -> Row {
             Cell::Verdict { verdict },
         ],
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use surus_load::{Offered, Totals};
+    use surus_measure::Recorder;
+
+    use super::*;
+
+    /// A run of 1000 due requests in a second. Those that were never sent were due in its last 10
+    /// ms.
+    fn outcome(slow: u64, unsent: u64) -> RunOutcome {
+        let mut recorder = Recorder::new(false);
+        let responses = 1000 - unsent;
+        for number in 0..responses {
+            let latency = Duration::from_millis(if number < slow { 50 } else { 1 });
+            recorder.response(Duration::ZERO, latency, 0);
+        }
+        if unsent > 0 {
+            recorder.unsent(Duration::from_millis(10), unsent);
+        }
+        RunOutcome {
+            elapsed: Duration::from_secs(1),
+            totals: Totals {
+                requests: responses,
+                responses,
+                ..Totals::default()
+            },
+            latencies: recorder.finish(Duration::from_secs(1)),
+            offered: Some(Offered {
+                due: 1000,
+                unsent,
+                own_lateness: Duration::ZERO,
+            }),
+            own_cpu: Duration::ZERO,
+            own_cpu_in_time: Duration::ZERO,
+            is_interrupted: false,
+        }
+    }
+
+    #[test]
+    fn rate_holds_if_slow_and_unsent_requests_together_are_one_percent() {
+        let bound = Duration::from_millis(20);
+        for (slow, unsent, expected) in [
+            (0, 0, true),
+            (10, 0, true),
+            (0, 10, true),
+            (5, 5, true),
+            (11, 0, false),
+            (0, 11, false),
+            (10, 10, false),
+        ] {
+            let holds = holds(&outcome(slow, unsent), 1000.0, bound);
+            assert_eq!(holds, expected, "{slow} slow, {unsent} never sent");
+        }
+    }
 }

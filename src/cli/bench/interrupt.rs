@@ -7,16 +7,19 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 static RECEIVED: AtomicBool = AtomicBool::new(false);
 
-/// Returns when one of the signals comes.
+/// Returns when one of the signals comes, or at once if one has come.
 pub async fn received() {
+    if RECEIVED.load(Ordering::Acquire) {
+        return;
+    }
     match Signals::new() {
         Ok(signals) => signals.first().await,
         Err(_) => std::future::pending().await,
     }
 }
 
-/// From now on, the signals do not end this process: [`check`] tells of them. For commands that
-/// have something to stop first.
+/// From now on, the signals do not end this process. [`check`] reports them, also one that is
+/// received between two runs.
 pub fn remember() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -31,7 +34,7 @@ pub fn remember() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails once one of the signals has come.
+/// Fails once one of the signals was received.
 pub fn check() -> anyhow::Result<()> {
     if RECEIVED.load(Ordering::Acquire) {
         bail!("interrupted; every server that was started is stopped");

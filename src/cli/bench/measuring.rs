@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, anyhow};
-use surus_load::{Outcome, Plan, Stop, Watch};
+use anyhow::{Context, anyhow, bail};
+use surus_load::{Plan, RunOutcome, Stop, Watch};
 use surus_measure::{Machine, Probe, Usage, probe};
 
 use super::interrupt;
@@ -14,7 +14,7 @@ use super::progress::Progress;
 
 /// What a run has shown, of the responses and of the server's processes.
 pub struct Result {
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// Missing if the server's processes were not found.
     pub usage: Option<Usage>,
     pub machine: Machine,
@@ -74,12 +74,14 @@ pub fn measure(plan: &Plan, pids: &[i32], shows_progress: bool) -> anyhow::Resul
     })
 }
 
-/// Sends requests without measuring.
+/// Sends requests without measuring. Fails if that is interrupted.
 pub fn warm_up(plan: &Plan, time: Option<Duration>) -> anyhow::Result<()> {
     if let Some(time) = time {
         let mut plan = plan.clone();
         plan.stop = Stop::After(time);
-        measure(&plan, &[], false)?;
+        if measure(&plan, &[], false)?.outcome.is_interrupted {
+            bail!("interrupted in the warm-up; nothing was measured");
+        }
     }
     Ok(())
 }

@@ -14,8 +14,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::bail;
-use surus_load::Outcome;
+use surus_load::RunOutcome;
 
+pub use app::{Tried, try_engines};
 use options::Load;
 use outputs::Output;
 
@@ -52,12 +53,16 @@ pub struct Run {
     /// URL to request; URL@3 requests it three times as often as others
     #[arg(value_name = "URL")]
     urls: Vec<String>,
-    /// The same
+    /// URL to request, like the argument; may be repeated
     #[arg(long = "url", value_name = "URL")]
     more_urls: Vec<String>,
     /// File of requests, one per line: JSON, curl's options, or a URL
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body", "body_file"])]
     file: Option<PathBuf>,
+    /// How long to send requests: 10s, 500ms, 2m; a bare number means seconds [default: 10s, or
+    /// 5s per rate with --find-max]
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = options::parse_time)]
+    duration: Option<Duration>,
     #[command(flatten)]
     load: Load,
     /// Search the highest rate whose 99th percentile stays within --p99
@@ -92,16 +97,24 @@ fn run_one(args: &Run) -> anyhow::Result<()> {
         args.output.reject_series("--find-max")?;
         return find_max::run(args, &urls, p99);
     }
-    let mut plan = args
-        .load
-        .plan(&urls, args.file.as_ref(), Duration::from_secs(10))?;
+    let page = args.output.open()?;
+    let duration = args.duration.unwrap_or(Duration::from_secs(10));
+    let mut plan = args.load.plan(&urls, args.file.as_ref(), duration)?;
     plan.keeps_intervals = args.output.needs_intervals();
     let title = title(&urls, args.file.as_ref());
+    interrupt::remember()?;
     measuring::warm_up(&plan, args.load.warm_up)?;
     let result = measuring::measure(&plan, &args.pids, true)?;
     let report = tables::report(title, args.load.describe(&plan), &plan, &result);
-    args.output.print(&report, Some(&result))?;
-    fail_if_unexpected(&result.outcome)
+    args.output.print(&report, Some(&result), page)?;
+    let outcome = &result.outcome;
+    if outcome.is_interrupted && outcome.totals.failed() == 0 {
+        bail!(
+            "interrupted after {:.1} s; the report is of what was measured until then",
+            outcome.elapsed.as_secs_f64()
+        );
+    }
+    fail_if_unexpected(outcome)
 }
 
 fn title(urls: &[String], file: Option<&PathBuf>) -> String {
@@ -112,7 +125,7 @@ fn title(urls: &[String], file: Option<&PathBuf>) -> String {
 }
 
 /// A run with failures is a failed run. The error says what came instead.
-fn fail_if_unexpected(outcome: &Outcome) -> anyhow::Result<()> {
+fn fail_if_unexpected(outcome: &RunOutcome) -> anyhow::Result<()> {
     let totals = &outcome.totals;
     if totals.requests == 0 {
         bail!("no request ended; see --timeout and --duration");
@@ -120,10 +133,12 @@ fn fail_if_unexpected(outcome: &Outcome) -> anyhow::Result<()> {
     if totals.failed() == 0 {
         return Ok(());
     }
-    let kinds = surus_load::Failure::ALL.into_iter().filter_map(|kind| {
-        let count = totals.failures_of(kind);
-        (count > 0).then(|| format!("{count} × {}", kind.label()))
-    });
+    let kinds = surus_load::RequestFailure::ALL
+        .into_iter()
+        .filter_map(|kind| {
+            let count = totals.failures_of(kind);
+            (count > 0).then(|| format!("{count} × {}", kind.label()))
+        });
     let mut text = format!(
         "{} of {} requests failed: {}",
         totals.failed(),

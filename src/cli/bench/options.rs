@@ -9,13 +9,9 @@ use surus_load::{Stop, Url, parse_file};
 
 use crate::units::Time;
 
-/// The load. `surus bench` and `surus bench compare` share it.
+/// The load, without its duration. `surus bench` and `surus bench compare` share it.
 #[derive(Debug, clap::Args)]
 pub struct Load {
-    /// How long to send requests: 10s, 500ms, 2m; a bare number means seconds [default: 10s; 2s
-    /// per round for `compare`, 5s per rate for --find-max]
-    #[arg(short = 'd', long, value_name = "TIME", value_parser = parse_time)]
-    duration: Option<Duration>,
     /// Send this many requests instead of sending for a time
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "duration",
         value_parser = clap::value_parser!(u64).range(1..))]
@@ -48,7 +44,7 @@ pub struct Load {
     /// Connect to this Unix socket; URLs then name only host and path
     #[arg(long, value_name = "SOCKET")]
     unix: Option<PathBuf>,
-    /// Accept any certificate of https URLs
+    /// Accept any certificate of https URLs; else only Mozilla's list of authorities is trusted
     #[arg(long)]
     insecure: bool,
     /// Keep cookies per connection and send them back, like that many users
@@ -63,7 +59,7 @@ pub struct Load {
     /// Status that responses must have: 200, 2xx, 200-299 or 200,404 [default: 200-399]
     #[arg(long, value_name = "STATUS", value_parser = StatusSet::parse)]
     expect_status: Option<StatusSet>,
-    /// Text that bodies must contain
+    /// Text that bodies must contain, in their first MiB
     #[arg(long, value_name = "TEXT")]
     expect_body: Option<String>,
 }
@@ -76,7 +72,8 @@ struct Rate {
 }
 
 impl Load {
-    /// The plan for these URLs and, if given, the requests of a file.
+    /// The plan for these URLs and, if given, the requests of a file. It ends after `duration`,
+    /// unless the number of requests is given.
     pub fn plan(
         &self,
         urls: &[String],
@@ -96,13 +93,13 @@ impl Load {
             let headers = self.headers()?;
             for request in &mut requests {
                 request.headers.extend(headers.iter().cloned());
-                self.redirect(request);
+                self.redirect(request)?;
             }
         }
         let mix = Mix::new(&requests, !self.no_keepalive).map_err(|error| anyhow!(error))?;
         let stop = match self.requests {
             Some(count) => Stop::Requests(count),
-            None => Stop::After(self.duration.unwrap_or(duration)),
+            None => Stop::After(duration),
         };
         let pace = match (self.rps, stop) {
             (None, _) => Pace::Closed,
@@ -137,12 +134,19 @@ impl Load {
 
     /// The load in one line.
     pub fn describe(&self, plan: &Plan) -> String {
-        let mut parts = vec![format!("{} connections", plan.concurrency)];
-        parts.push(match self.rps {
-            None => "closed loop".into(),
-            Some(rate) if rate.from == rate.to => format!("open loop at {}/s", rate.from),
-            Some(rate) => format!("open loop from {}/s to {}/s", rate.from, rate.to),
-        });
+        self.describe_with(
+            plan,
+            &match self.rps {
+                None => "closed loop".into(),
+                Some(rate) if rate.from == rate.to => format!("open loop at {}/s", rate.from),
+                Some(rate) => format!("open loop from {}/s to {}/s", rate.from, rate.to),
+            },
+        )
+    }
+
+    /// The load in one line, with its pace in words.
+    pub fn describe_with(&self, plan: &Plan, pace: &str) -> String {
+        let mut parts = vec![format!("{} connections", plan.concurrency), pace.into()];
         parts.push(match plan.stop {
             Stop::After(length) => format!("{} s", length.as_secs_f64()),
             Stop::Requests(count) => format!("{count} requests"),
@@ -174,14 +178,21 @@ impl Load {
             }
             None => {}
         }
-        self.redirect(&mut request);
+        self.redirect(&mut request)?;
         Ok(request)
     }
 
-    fn redirect(&self, request: &mut Request) {
+    fn redirect(&self, request: &mut Request) -> anyhow::Result<()> {
         if let Some(socket) = &self.unix {
+            if request.url.origin.is_tls {
+                bail!(
+                    "{}: https over a Unix socket is not supported; write http:// (--unix)",
+                    request.url
+                );
+            }
             request.url.origin.unix = Some(socket.clone());
         }
+        Ok(())
     }
 
     fn headers(&self) -> anyhow::Result<Vec<(String, String)>> {

@@ -1,6 +1,8 @@
 //! Prints the report of a run in the form that was asked for.
 
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
@@ -9,7 +11,7 @@ use surus_measure::Report;
 use super::measuring::Result;
 use crate::cli::stdout::{print, say};
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct Output {
     /// Print JSON
     #[arg(long, group = "format")]
@@ -44,17 +46,30 @@ impl Output {
         Ok(())
     }
 
-    /// Prints a report. `result` is that of a single run.
-    pub fn print(&self, report: &Report, result: Option<&Result>) -> anyhow::Result<()> {
+    /// Opens the page's file before a measurement, so that none is lost to a wrong path. What the
+    /// file has stays until the report replaces it.
+    pub fn open(&self) -> anyhow::Result<Page<'_>> {
+        let Some(path) = self.html.as_deref() else {
+            return Ok(Page(None));
+        };
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(false).open(path);
+        let file = file.with_context(|| format!("cannot write {} (--html)", path.display()))?;
+        Ok(Page(Some((path, file))))
+    }
+
+    /// Prints a report and writes its page. `result` is that of a single run.
+    pub fn print(
+        &self,
+        report: &Report,
+        result: Option<&Result>,
+        page: Page<'_>,
+    ) -> anyhow::Result<()> {
         let mut data = report.json();
         if let (Some(result), Some(data)) = (result, data.as_object_mut()) {
             data.insert("seconds".into(), json!(result.outcome.latencies.seconds));
             data.insert("usage".into(), json!(result.usage));
             data.insert("unexpected".into(), unexpected(result));
-        }
-        if let Some(file) = &self.html {
-            std::fs::write(file, report.html(&data))
-                .with_context(|| format!("cannot write {} (--html)", file.display()))?;
         }
         match result {
             _ if self.json => say!("{data:#}"),
@@ -68,7 +83,22 @@ impl Output {
             }
             _ => print(report.text()),
         }
-        Ok(())
+        page.write(&report.html(&data))
+    }
+}
+
+/// The file of `--html`.
+pub struct Page<'a>(Option<(&'a Path, File)>);
+
+impl Page<'_> {
+    fn write(self, html: &str) -> anyhow::Result<()> {
+        let Some((path, mut file)) = self.0 else {
+            return Ok(());
+        };
+        // A pipe cannot be cut.
+        let _ = file.set_len(0);
+        file.write_all(html.as_bytes())
+            .with_context(|| format!("cannot write {} (--html)", path.display()))
     }
 }
 

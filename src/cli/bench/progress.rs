@@ -12,8 +12,8 @@ use surus_measure::Second;
 
 /// Seconds between lines, if there is no terminal.
 const BETWEEN_LINES: u64 = 5;
-/// Seconds in the sparkline.
-const SPARKS: usize = 20;
+/// Seconds in a sparkline.
+const SPARKS: usize = 12;
 
 pub struct Progress {
     /// Missing without a terminal.
@@ -21,6 +21,7 @@ pub struct Progress {
     stop: Stop,
     began: Instant,
     ended: Arc<AtomicU64>,
+    p50s: VecDeque<u64>,
     p99s: VecDeque<u64>,
 }
 
@@ -42,6 +43,7 @@ impl Progress {
             stop,
             began: Instant::now(),
             ended,
+            p50s: VecDeque::new(),
             p99s: VecDeque::new(),
         }
     }
@@ -59,22 +61,19 @@ impl Progress {
 
     /// Shows a second that has passed.
     pub fn second(&mut self, second: &Second) {
-        self.p99s.push_back(second.p99_us);
-        if self.p99s.len() > SPARKS {
-            self.p99s.pop_front();
+        let Progress { p50s, p99s, .. } = self;
+        for (values, value) in [(p50s, second.p50_us), (p99s, second.p99_us)] {
+            values.push_back(value);
+            if values.len() > SPARKS {
+                values.pop_front();
+            }
         }
         self.update();
-        let mut text = format!(
-            "{}/s  p50 {:.2} ms  p99 {:.2} ms",
-            second.responses,
-            second.p50_us as f64 / 1000.0,
-            second.p99_us as f64 / 1000.0
-        );
-        if second.failures > 0 {
-            text.push_str(&format!("  {} failed", second.failures));
-        }
+        // Lines without a terminal have no sparklines.
+        let sparks = self.bar.as_ref().map(|_| (&self.p50s, &self.p99s));
+        let text = describe(second, sparks);
         match &self.bar {
-            Some(bar) => bar.set_message(format!("{text}  {}", sparkline(&self.p99s))),
+            Some(bar) => bar.set_message(text),
             None if (second.at + 1).is_multiple_of(BETWEEN_LINES) => {
                 let _ = writeln!(stderr(), "{:>4} s  {text}", second.at + 1);
             }
@@ -98,6 +97,24 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// A second in one line, with the medians and 99th percentiles of the last seconds.
+fn describe(second: &Second, sparks: Option<(&VecDeque<u64>, &VecDeque<u64>)>) -> String {
+    let [p50s, p99s] = match sparks {
+        Some((p50s, p99s)) => [p50s, p99s].map(|values| format!(" {}", sparkline(values))),
+        None => Default::default(),
+    };
+    let mut text = format!(
+        "{}/s  p50 {:.2} ms{p50s}  p99 {:.2} ms{p99s}",
+        second.responses,
+        second.p50_us as f64 / 1000.0,
+        second.p99_us as f64 / 1000.0
+    );
+    if second.failures > 0 {
+        text.push_str(&format!("  {} failed", second.failures));
+    }
+    text
+}
+
 /// The values as blocks of a height up to the highest.
 fn sparkline(values: &VecDeque<u64>) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -114,5 +131,27 @@ mod tests {
     fn sparkline_reaches_from_zero_to_the_highest_value() {
         assert_eq!(sparkline(&VecDeque::from([0, 50, 100])), "▁▄█");
         assert_eq!(sparkline(&VecDeque::from([0, 0])), "▁▁");
+    }
+
+    #[test]
+    fn live_line_has_a_sparkline_of_each_percentile() {
+        let second = Second {
+            at: 0,
+            responses: 9,
+            failures: 1,
+            bytes: 0,
+            p50_us: 1000,
+            p99_us: 2000,
+            max_us: 0,
+        };
+        let (p50s, p99s) = (VecDeque::from([1, 0]), VecDeque::from([0, 1]));
+        assert_eq!(
+            describe(&second, Some((&p50s, &p99s))),
+            "9/s  p50 1.00 ms █▁  p99 2.00 ms ▁█  1 failed"
+        );
+        assert_eq!(
+            describe(&second, None),
+            "9/s  p50 1.00 ms  p99 2.00 ms  1 failed"
+        );
     }
 }

@@ -1,13 +1,10 @@
 //! The report of a run: its tables, charts and notes.
 
-use surus_load::{Failure, Outcome, Plan, Protocol};
+use surus_load::{Plan, Protocol, RequestFailure, RunOutcome};
 use surus_measure::recorder::PERCENTILES;
 use surus_measure::{Cell, Chart, Line, Report, Row, Scale, Table, Unit, Usage};
 
 use super::measuring::Result;
-
-/// CPU time above the resolution of `/proc`, so that a quotient makes sense.
-const LEAST_CPU: f64 = 0.05;
 
 pub fn report(title: String, load: String, plan: &Plan, result: &Result) -> Report {
     let outcome = &result.outcome;
@@ -15,7 +12,7 @@ pub fn report(title: String, load: String, plan: &Plan, result: &Result) -> Repo
     if outcome.totals.failed() > 0 {
         tables.push(failures(outcome));
     }
-    if outcome.totals.statuses.len() > 1 || outcome.totals.failures_of(Failure::Status) > 0 {
+    if outcome.totals.statuses.len() > 1 || outcome.totals.failures_of(RequestFailure::Status) > 0 {
         tables.push(statuses(outcome));
     }
     if let Some(usage) = &result.usage {
@@ -43,7 +40,7 @@ fn table(key: &str, title: &str, rows: Vec<Row>) -> Table {
     }
 }
 
-fn throughput(outcome: &Outcome) -> Table {
+fn throughput(outcome: &RunOutcome) -> Table {
     let totals = &outcome.totals;
     let mut rows = vec![
         Row::once("rate", "requests/s", outcome.rate(), Unit::PerSecond),
@@ -91,7 +88,7 @@ fn throughput(outcome: &Outcome) -> Table {
     table("throughput", "Throughput", rows)
 }
 
-fn latency(outcome: &Outcome) -> Table {
+fn latency(outcome: &RunOutcome) -> Table {
     let latencies = &outcome.latencies;
     let mut rows: Vec<_> = PERCENTILES
         .iter()
@@ -102,7 +99,7 @@ fn latency(outcome: &Outcome) -> Table {
         .collect();
     rows.push(Row::once("max", "max", latencies.max_ms(), Unit::Ms));
     rows.push(Row::once("mean", "mean", latencies.mean_ms(), Unit::Ms));
-    if latencies.count() == 0 {
+    if outcome.totals.responses == 0 {
         rows = vec![Row::new(
             "none",
             "latency",
@@ -116,15 +113,15 @@ fn latency(outcome: &Outcome) -> Table {
     table("latency", title, rows)
 }
 
-fn failures(outcome: &Outcome) -> Table {
-    let rows = Failure::ALL.into_iter().filter_map(|kind| {
+fn failures(outcome: &RunOutcome) -> Table {
+    let rows = RequestFailure::ALL.into_iter().filter_map(|kind| {
         let count = outcome.totals.failures_of(kind);
         (count > 0).then(|| Row::once(kind.key(), kind.label(), count as f64, Unit::Count))
     });
     table("failures", "Failures", rows.collect())
 }
 
-fn statuses(outcome: &Outcome) -> Table {
+fn statuses(outcome: &RunOutcome) -> Table {
     let rows = outcome.totals.statuses.iter().map(|(status, count)| {
         let status = status.to_string();
         Row::once(&status, &status, *count as f64, Unit::Count)
@@ -132,15 +129,13 @@ fn statuses(outcome: &Outcome) -> Table {
     table("statuses", "Responses by status", rows.collect())
 }
 
-fn server(outcome: &Outcome, usage: &Usage) -> Table {
+fn server(outcome: &RunOutcome, usage: &Usage) -> Table {
     let requests = outcome.totals.requests.max(1) as f64;
-    let seconds = outcome.elapsed.as_secs_f64().max(1e-9);
-    let per_request = match usage.cpu() {
-        cpu if cpu < LEAST_CPU => Cell::missing("too little CPU time to divide"),
-        cpu => Cell::measured(surus_measure::Measured::once(
-            cpu * 1e6 / requests,
-            Unit::Us,
-        )),
+    // Its CPU time has that of the drain after the load as well.
+    let seconds = usage.samples.last().map_or(0.0, |last| last.at).max(1e-9);
+    let per_request = match usage.cpu_per(outcome.totals.requests) {
+        None => Cell::missing("too little CPU time to divide"),
+        Some(cpu) => Cell::measured(surus_measure::Measured::once(cpu, Unit::Us)),
     };
     let pss = match usage.peak_pss() {
         None => Cell::missing("not readable; run as root or as the server's user"),
@@ -184,7 +179,7 @@ fn server(outcome: &Outcome, usage: &Usage) -> Table {
     )
 }
 
-fn generator(outcome: &Outcome) -> Table {
+fn generator(outcome: &RunOutcome) -> Table {
     let requests = outcome.totals.requests.max(1) as f64;
     let per_request = outcome.own_cpu.as_secs_f64() * 1e6 / requests;
     let mut rows = vec![
@@ -221,14 +216,16 @@ fn notes(plan: &Plan, result: &Result) -> Vec<String> {
             outcome.own_busy() * 100.0
         ));
     }
-    if let Some(offered) = outcome.offered
-        && !outcome.kept_rate()
-    {
-        notes.push(format!(
-            "the rate could not be kept: {} of {} due requests were never sent, because all {} \
-             connections were waiting for responses",
-            offered.unsent, offered.due, plan.concurrency
-        ));
+    if let Some(offered) = outcome.offered {
+        if !outcome.kept_rate() {
+            notes.push(format!(
+                "the rate could not be kept, because all {} connections were waiting for responses",
+                plan.concurrency
+            ));
+        }
+        if offered.unsent > 0 {
+            notes.push(never_sent(offered.unsent, offered.due));
+        }
     }
     if result.usage.is_none() {
         notes.push(
@@ -241,6 +238,14 @@ fn notes(plan: &Plan, result: &Result) -> Vec<String> {
         notes.push("HTTP/2 carries one request at a time per connection".into());
     }
     notes
+}
+
+/// What percentiles are if requests were never sent.
+pub fn never_sent(unsent: u64, due: u64) -> String {
+    format!(
+        "{unsent} of {due} due requests were never sent; each counts with the time from when it \
+         was due to the end of the run, so the percentiles are lower bounds"
+    )
 }
 
 fn charts(result: &Result) -> Vec<Chart> {

@@ -7,14 +7,14 @@ use anyhow::{Context, bail};
 use super::deployed::Deployed;
 use super::runtime::EVENTS;
 use crate::cli::options::Project;
-use crate::cli::serve::open_place;
+use crate::cli::served::open_place;
 use crate::cli::stdout::say;
 use crate::config::{self, Config};
 use crate::deploy::rules;
 use crate::deploy::run_settings::{Failures, RunSettings};
 use crate::deploy::{document, stack};
 use crate::fronts::lambda::Mode;
-use crate::fronts::lambda::batch::{self, PartialBatch};
+use crate::fronts::lambda::batch::{self, ReportBatchItemFailures};
 use crate::observe::system::Machine;
 use crate::units::Size;
 
@@ -72,7 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         let loaded = config::load(&project, loaded.file.as_deref(), variables, None)
             .context("the function's environment in the template")?;
         let memory = function.memory.as_ref().map(|memory| memory.value);
-        let deployed = Deployed::of(function, &beside, &project, front.as_deref())?;
+        let deployed = Deployed::find(function, &beside, &project, front.as_deref())?;
         Ok(runs(&loaded.config, memory, function, &deployed))
     };
     let found = rules::find(&stack, &runs).with_context(place)?;
@@ -115,7 +115,7 @@ fn workers(config: &Config, memory: Option<u64>) -> u64 {
     if lambda.handler.is_none() && lambda.batch == batch::Mode::Whole {
         return application as u64;
     }
-    let pool = config.of_pool(EVENTS);
+    let pool = config.for_pool(EVENTS);
     let pool = pool.as_ref().unwrap_or(config);
     let for_events = pool.engine.workers.unwrap_or(match lambda.batch {
         batch::Mode::Whole => 1,
@@ -146,12 +146,12 @@ fn runs(
         streams: lambda.mode == Mode::Stream,
         workers: workers(config, memory),
         memory_limit: limit.parse::<Size>().ok().map(|limit| limit.0 >> 20),
-        reserve: lambda.deadline_margin.0,
+        deadline_margin: lambda.deadline_margin.0,
         record_timeout: lambda.record_timeout.map(|time| time.0),
         failures: match (lambda.batch, lambda.report_batch_item_failures) {
             (batch::Mode::Whole, _) => Failures::Handler,
-            (batch::Mode::Record, PartialBatch::On) => Failures::Reported,
-            (batch::Mode::Record, PartialBatch::Off) => Failures::Unreported,
+            (batch::Mode::Record, ReportBatchItemFailures::On) => Failures::Reported,
+            (batch::Mode::Record, ReportBatchItemFailures::Off) => Failures::Unreported,
         },
         handler: deployed.handler(function, lambda.handler.as_deref()),
         code: deployed.code.clone(),

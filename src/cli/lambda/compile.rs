@@ -95,7 +95,7 @@ pub fn add(files: &mut Files, project: &Path) -> anyhow::Result<tempfile::TempDi
     compiled::unpack(files, root)?;
     let settings_name = application::inside_of(place, "surus.toml");
     let composed = files
-        .said(&settings_name)
+        .text_of(&settings_name)
         .context("the package has no surus.toml")?
         .to_vec();
     let sources = compiled::sources(files);
@@ -130,7 +130,7 @@ pub fn add(files: &mut Files, project: &Path) -> anyhow::Result<tempfile::TempDi
         say!("Symfony's cache: {warmed} files");
         composed = settings::with_cache(composed.as_bytes())?;
     }
-    files.say(&settings_name, composed);
+    files.set_text(&settings_name, composed);
     Ok(directory)
 }
 

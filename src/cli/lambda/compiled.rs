@@ -27,7 +27,10 @@ pub fn find(config: &mut Config) -> Option<tempfile::TempDir> {
             Some(directory)
         }
         Err(error) => {
-            warn!("PHP compiles its files at each start, without the package's: {error:#}");
+            warn!(
+                error = format!("{error:#}"),
+                "PHP compiles its files at each start, without the package's"
+            );
             None
         }
     }

@@ -24,7 +24,7 @@ pub struct Deployed {
 
 impl Deployed {
     /// `directory` contains the template and is the base of its relative paths.
-    pub fn of(
+    pub fn find(
         function: &Function,
         directory: &Path,
         project: &Path,
@@ -50,14 +50,14 @@ impl Deployed {
         } else if path.is_file() {
             let bootstrap = start_of(&path, "bootstrap")?;
             deployed.code = Code::Zip {
-                is_made: true,
+                exists: true,
                 architecture: bootstrap.and_then(|start| elf::machine(&start)),
             };
             deployed.zip = Some(path);
         } else {
             deployed.code = Code::Zip {
-                is_made: false,
-                architecture: elf::of_this_machine(),
+                exists: false,
+                architecture: elf::this_architecture(),
             };
         }
         Ok(deployed)

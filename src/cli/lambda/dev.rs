@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::emulated::Options;
 use crate::cli::stdout;
 use crate::emulator::Emulator;
-use crate::emulator::http::{BinaryMediaTypes, Front, Gateway, invoke_api};
+use crate::emulator::http::{BinaryMediaTypes, Gateway, HttpService, invoke_api};
 use crate::emulator::schedule::Schedule;
 use crate::emulator::sqs::{Mapping, Poller};
 use crate::observe::log;
@@ -28,7 +28,7 @@ pub struct Args {
     listen: SocketAddr,
     /// Service to emulate for HTTP requests: url, http, rest, alb or alb-multi
     #[arg(long, value_name = "NAME", default_value = "url")]
-    front: Front,
+    service: HttpService,
     /// The REST API's binaryMediaTypes: `*/*`, or types separated by commas [default: all bodies
     /// are text]
     #[arg(long, value_name = "TYPES")]
@@ -63,10 +63,8 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
-    if args.binary_media_types.is_some() && args.front != Front::Rest {
-        bail!(
-            "--binary-media-types: only a REST API has them; add --front rest or remove the option"
-        );
+    if args.binary_media_types.is_some() && args.service != HttpService::Rest {
+        bail!("--binary-media-types: only a REST API has them; add --service rest or remove this");
     }
     let mut function = args.options.function(&args.dir)?;
     function.environments = args.environments.max(1);
@@ -91,7 +89,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         };
         let emulator = Emulator::start(function).await?;
         let tell: Arc<dyn Fn(&str) + Send + Sync> =
-            Arc::new(|line| log::tell(format_args!("surus: {line}\n")));
+            Arc::new(|line| log::print(format_args!("surus: {line}\n")));
         let mut sources = JoinSet::new();
         if let Some(queue) = args.sqs {
             let mapping = Mapping {
@@ -108,7 +106,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         for schedule in args.every {
             sources.spawn(schedule.run(emulator.clone(), tell.clone()));
         }
-        let mut gateway = Gateway::new(emulator.clone(), args.front, args.stream);
+        let mut gateway = Gateway::new(emulator.clone(), args.service, args.stream);
         gateway.binary_media_types = args.binary_media_types.unwrap_or_default();
         sources.spawn(gateway.serve(listener));
         if let Some(api) = api {

@@ -23,7 +23,7 @@ pub struct Options {
     /// Name of the function [default: the directory's name]
     #[arg(long)]
     name: Option<String>,
-    /// `_HANDLER`
+    /// Value of `_HANDLER`, which names the function's handler
     #[arg(long, default_value = "index.php")]
     handler: String,
     /// Environment variable of the function; may be repeated
@@ -117,7 +117,7 @@ impl Options {
             None => Initialization::OnDemand,
         };
         // The environment passes Surus's settings and the user's credentials to the function.
-        function.variables.extend(config::env::of_process()?);
+        function.variables.extend(config::env::read()?);
         for name in [
             "AWS_ACCESS_KEY_ID",
             "AWS_SECRET_ACCESS_KEY",
@@ -134,11 +134,11 @@ impl Options {
             function.variables.insert(name.into(), value.into());
         }
         function.keeps_log = false;
-        function.sink = Some(Arc::new(|line: &str| log::tell(format_args!("{line}\n"))));
+        function.sink = Some(Arc::new(|line: &str| log::print(format_args!("{line}\n"))));
         if !self.unlimited {
             match Cgroup::try_out(self.memory) {
                 Ok(()) => function.resources = Resources::Limited,
-                Err(error) => log::tell(format_args!(
+                Err(error) => log::print(format_args!(
                     "surus: cannot limit the function to {:.2} CPU and {} MB, because control \
                      groups are not permitted here ({error:#}); --unlimited hides this message\n",
                     Cgroup::share(self.memory),

@@ -28,16 +28,41 @@ pub struct Lambda {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Run a function locally with a URL, a queue and a schedule, as on AWS
+    #[command(after_help = "\
+Examples:
+  surus lambda dev
+  surus lambda dev /srv/app --service http --environments 4
+  surus lambda dev --every 1m=event.json")]
     Dev(dev::Args),
     /// Run one event locally: response to stdout, log to stderr
+    #[command(after_help = "\
+Examples:
+  surus lambda invoke event.json
+  surus lambda invoke event.json /srv/app --memory 512")]
     Invoke(invoke::Args),
     /// Build a function's zip with Surus, PHP, its libraries and the application
+    #[command(after_help = "\
+Examples:
+  surus lambda package
+  surus lambda package /srv/app --extension pdo_mysql --output app.zip")]
     Package(package::Args),
     /// Print a template for a tool that deploys the zip
+    #[command(after_help = "\
+Examples:
+  surus lambda template sam > template.yaml
+  surus lambda template terraform /srv/app --memory 1769 > main.tf")]
     Template(template::Args),
     /// Check a template of AWS SAM or CloudFormation for mistakes, together with this configuration
+    #[command(after_help = "\
+Examples:
+  surus lambda check
+  surus lambda check /srv/app template.yaml")]
     Check(check::Args),
     /// Measure the parts of a cold start and list the PHP files it reads
+    #[command(after_help = "\
+Examples:
+  surus lambda profile
+  surus lambda profile /srv/app --engine rewind --svg start.svg")]
     Profile(profile::Profile),
 }
 

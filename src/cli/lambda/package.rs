@@ -64,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         .then(|| super::compile::add(&mut files, &project))
         .transpose()?;
 
-    let sizes = Sizes::of(&files)?;
+    let sizes = Sizes::measure(&files)?;
     stdout::print(sizes.table());
     if !sizes.fits() {
         bail!(
@@ -101,8 +101,8 @@ impl Dockerfile {
     fn new(args: &Args, project: &Path, config: &Config, zip: &Path) -> anyhow::Result<Dockerfile> {
         let path = zip.with_file_name("Dockerfile");
         let program = engines::surus_php::find(config.engine.surus_php.as_deref())?;
-        let wanted = extensions::wanted(project, &asked(args, config))?;
-        let text = dockerfile::of(&program, &wanted)?;
+        let wanted = extensions::wanted(project, &configured_extensions(args, config))?;
+        let text = dockerfile::write(&program, &wanted)?;
         match std::fs::read_to_string(&path) {
             Ok(there) if there != text => bail!(
                 "--dockerfile: {} exists and differs from the generated one; move it away, or \
@@ -130,7 +130,7 @@ impl Dockerfile {
 }
 
 /// The extensions that the user lists.
-fn asked(args: &Args, config: &Config) -> Vec<String> {
+fn configured_extensions(args: &Args, config: &Config) -> Vec<String> {
     let configured = config.package.extensions.iter();
     configured.chain(&args.extensions).cloned().collect()
 }
@@ -138,7 +138,7 @@ fn asked(args: &Args, config: &Config) -> Vec<String> {
 /// Collects the files of the package.
 fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow::Result<Files> {
     let installed = crate::cli::block_on(ask_php(project, &loaded.config))?;
-    let asked = asked(args, &loaded.config);
+    let asked = configured_extensions(args, &loaded.config);
     let chosen = extensions::choose(project, &installed.extension_dir, &asked, &installed.loaded)?;
     let mut files = Files::default();
     let placed = php::add(&installed, &chosen.load, &mut files)?;
@@ -196,7 +196,7 @@ async fn ask_php(project: &Path, config: &Config) -> anyhow::Result<Php> {
     let entry = engines::find("classic")?;
     let mut config = config.clone();
     config.engine.name = Some(entry.name.into());
-    config.engine.workers = Some(1);
+    config.engine.fix_workers(1);
     // The user for requests does not matter here.
     if !surus_sys::process::is_root() {
         config.engine.user = None;
@@ -207,6 +207,7 @@ async fn ask_php(project: &Path, config: &Config) -> anyhow::Result<Php> {
         name: entry.name,
         entry,
         config,
+        learned: Default::default(),
     };
     let pool = engine_setup::boot_one(&asked, project, &Arc::new(Metrics::default())).await?;
     let report = pool.report();
@@ -242,7 +243,7 @@ fn write(files: &Files, output: &Path) -> anyhow::Result<u64> {
     archive::write(files, fresh.as_file_mut(), |done| {
         // Often enough to show progress.
         if terminal && (done % 50 == 0 || done == count) {
-            log::tell(format_args!(
+            log::print(format_args!(
                 "\r{done} of {count} files, {:.0} s",
                 began.elapsed().as_secs_f32()
             ));
@@ -250,7 +251,7 @@ fn write(files: &Files, output: &Path) -> anyhow::Result<u64> {
     })
     .with_context(cannot)?;
     if terminal {
-        log::tell("\n");
+        log::print("\n");
     }
     let size = fresh.as_file().metadata()?.len();
     fresh.persist(output).with_context(cannot)?;

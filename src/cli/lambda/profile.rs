@@ -30,7 +30,7 @@ use crate::profile::{self, Measured, StartupTrace, Timeline};
 #[derive(Debug, clap::Args)]
 pub struct Profile {
     #[command(flatten)]
-    args: options::Args,
+    app: options::AppArgs,
     /// First request: /path?query, or a whole URL if the application depends on its host
     #[arg(long, value_name = "URL", default_value = "/")]
     url: String,
@@ -54,15 +54,15 @@ pub struct Profile {
 const ROOM: u64 = 8 << 20;
 
 pub fn run(args: Profile) -> anyhow::Result<()> {
-    let project = args.args.project.directory()?;
-    let loaded = args.args.load()?;
+    let project = args.app.project.directory()?;
+    let loaded = args.app.load()?;
     log::start(&log::Settings {
         level: "warn".into(),
         ..loaded.config.log.clone()
     })?;
     let mut config = loaded.config;
     // Lambda gives a function one event at a time.
-    config.engine.workers = Some(1);
+    config.engine.fix_workers(1);
     config.engine.spare_workers = 0;
     let (mut asked, first) = subject(&args, &project, config)?;
     let entry = asked.entry;
@@ -86,7 +86,7 @@ pub fn run(args: Profile) -> anyhow::Result<()> {
         place,
         median,
     )?;
-    stdout::print(profile::tell(&timeline));
+    stdout::print(profile::format(&timeline));
     say!(
         "\n{said}; the median of {} starts with a warm page cache, which Lambda does not have",
         args.starts
@@ -164,6 +164,7 @@ fn subject(args: &Profile, project: &Path, config: Config) -> anyhow::Result<(Po
                 name: entry.name,
                 entry,
                 config,
+                learned: Default::default(),
             };
             Ok((asked, First::Url(args.url.clone(), site)))
         }

@@ -19,7 +19,7 @@ use crate::cli::engine_setup;
 use crate::cli::engine_setup::PoolConfig;
 use crate::cli::events;
 use crate::cli::options::Project;
-use crate::cli::serve::open_place;
+use crate::cli::served::open_place;
 use crate::config::{Config, Loaded};
 use crate::engine::Engine;
 use crate::engines::{self, Warmup};
@@ -57,7 +57,7 @@ pub fn run(which: AppLocation) -> anyhow::Result<()> {
             "AWS_LAMBDA_RUNTIME_API is not set; only AWS Lambda starts this command, use `surus \
              lambda dev` to run a function locally",
         )?,
-        initialization: Initialization::of(
+        initialization: Initialization::parse(
             &text("AWS_LAMBDA_INITIALIZATION_TYPE").unwrap_or_default(),
         ),
         concurrency: match text("AWS_LAMBDA_MAX_CONCURRENCY") {
@@ -116,7 +116,7 @@ fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)
         mut config, file, ..
     } = project.load()?;
     engine_setup::look_at_application(&directory, &mut config);
-    if config.engine.warmup == Warmup::Auto {
+    if matches!(config.engine.warmup, Warmup::Auto | Warmup::Learn) {
         // It would take longer than it saves a function that serves few events.
         config.engine.warmup = Warmup::off();
     }
@@ -137,7 +137,7 @@ fn prepare(project: &Project, names: &Names) -> anyhow::Result<(PathBuf, Config)
     engines::restrict_process(&config.engine)?;
     config.http.set_budgets();
     if let Some(file) = file {
-        info!(file = %file.display(), "configuration loaded");
+        info!(file = %file.display(), "configuration read");
     }
     Ok((directory, config))
 }
@@ -157,9 +157,10 @@ async fn function(
     config.engine.busy_poll = false;
     // Direct binding reads all of PHP's code; a start needs only a part.
     config.engine.direct_binding = false;
-    let reserve = config.lambda.deadline_margin.0;
-    config.engine.kill_timeout.0 = config.engine.kill_timeout.0.min(reserve / 2);
-    let place = open_place(project, &config)?;
+    let deadline_margin = config.lambda.deadline_margin.0;
+    config.engine.kill_timeout.0 = config.engine.kill_timeout.0.min(deadline_margin / 2);
+    let mut place = open_place(project, &config)?;
+    place.read_error_pages(&config.error_pages, false, false);
     let front = place.site.front_controller();
     let handler = handler(project, &config, front.map(|front| &*front.filename))?;
     let metrics = Arc::new(Metrics::default());
@@ -169,9 +170,10 @@ async fn function(
     let mut engine = EVENTS;
     if is_application {
         let mut config = config.clone();
-        config.engine.workers.get_or_insert(concurrency);
+        let workers = config.engine.workers.unwrap_or(concurrency);
+        config.engine.fix_workers(workers);
         engine = engine_setup::chosen(project, &config)?.name;
-        for asked in engine_setup::asked_for(project, &config, &place.routes)? {
+        for asked in engine_setup::pools(project, &config)? {
             let name = asked.name;
             engines.insert(
                 name,
@@ -187,7 +189,7 @@ async fn function(
             let workers = engines::worker_count(&asked.config.engine)?;
             let one_by_one = config.lambda.batch == batch::Mode::Record;
             Some(Handler {
-                partial_batch: config.lambda.report_batch_item_failures,
+                report_batch_item_failures: config.lambda.report_batch_item_failures,
                 takes_requests: AtomicBool::new(false),
                 batches: one_by_one.then(|| Batches::new(&config.lambda, workers)),
                 engine: engine_setup::boot_one(&asked, project, &metrics).await?,
@@ -250,10 +252,11 @@ pub(super) fn for_events(
     script: &Path,
     concurrency: usize,
 ) -> anyhow::Result<PoolConfig> {
-    let mut config = config.of_pool(EVENTS).unwrap_or_else(|| config.clone());
+    let mut config = config.for_pool(EVENTS).unwrap_or_else(|| config.clone());
     // The records of one event use as many workers as the machine has CPU time for.
     if config.lambda.batch == batch::Mode::Whole {
-        config.engine.workers.get_or_insert(concurrency);
+        let workers = config.engine.workers.unwrap_or(concurrency);
+        config.engine.fix_workers(workers);
     }
     events::pool(project, EVENTS, config, handler, script, "worker")
 }

@@ -155,7 +155,7 @@ fn image(args: &Args, project: &Path, config: &Config) -> anyhow::Result<String>
     let program = engines::surus_php::find(config.engine.surus_php.as_deref())?;
     let mut asked = config.package.extensions.clone();
     asked.extend(args.extensions.iter().cloned());
-    dockerfile::of(&program, &extensions::wanted(project, &asked)?)
+    dockerfile::write(&program, &extensions::wanted(project, &asked)?)
 }
 
 #[cfg(test)]

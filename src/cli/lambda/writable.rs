@@ -25,7 +25,10 @@ pub fn prepare(config: &Config) {
         link_log(logs, environment).with_context(|| format!("cannot create {}", logs.display()))
     });
     if let Err(error) = made {
-        warn!("the application's log files may be lost: {error:#}");
+        warn!(
+            error = format!("{error:#}"),
+            "the application's log files may be lost"
+        );
     }
     let (Some(from), Some(to)) = (&config.lambda.cache, directory("APP_CACHE_DIR")) else {
         return;
@@ -34,7 +37,10 @@ pub fn prepare(config: &Config) {
     if !to.exists()
         && let Err(error) = copy_whole(from, to)
     {
-        warn!("cannot use the packaged cache (lambda.cache): {error:#}");
+        warn!(
+            error = format!("{error:#}"),
+            "cannot use the packaged cache (lambda.cache)"
+        );
     }
 }
 

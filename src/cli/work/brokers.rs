@@ -7,26 +7,40 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tracing::info;
+#[cfg(feature = "sqs")]
+use tracing::warn;
 
 use super::laravel::Application;
+use super::messenger::Transport;
+#[cfg(feature = "sqs")]
+use crate::aws::Provider;
 use crate::fronts::queue::front::Lane;
+use crate::fronts::queue::runner::{Runner, Runs};
 use crate::fronts::queue::source::Source;
 use crate::fronts::queue::sources::Place;
+#[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
+use crate::fronts::queue::sources::database::{Database, DatabaseQueue, Tables};
 #[cfg(feature = "redis")]
-use crate::fronts::queue::sources::redis::{Names, RedisQueue, Server};
-#[cfg(feature = "sqlite")]
-use crate::fronts::queue::sources::sqlite::{Database, SqliteQueue, Tables};
+use crate::fronts::queue::sources::redis::{Names, RedisQueue, RedisStream, Server};
+#[cfg(feature = "sqs")]
+use crate::fronts::queue::sources::sqs::{Access, Reads, SqsQueue, with_suffix};
 use crate::fronts::queue::{Format, Queue};
 
 /// The lease of a queue that names none.
 const LEASE: Duration = Duration::from_secs(90);
 const SHORTEST_LEASE: Duration = Duration::from_secs(3);
 
+#[cfg(not(any(feature = "sqlite", feature = "mysql", feature = "postgres")))]
+const NO_DATABASE: &str = "this surus is built without databases; build it with the feature \
+                           `sqlite`, `mysql` or `postgres`";
+
 /// Brokers that are open, each once.
 pub struct Brokers {
     project: PathBuf,
-    #[cfg(feature = "sqlite")]
-    databases: HashMap<(PathBuf, Tables), Arc<Database>>,
+    /// The longest job that is read, in bytes.
+    max_payload: u64,
+    #[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
+    databases: HashMap<(Place, Tables), Arc<Database>>,
     #[cfg(feature = "redis")]
     servers: HashMap<String, Arc<Server>>,
 }
@@ -41,10 +55,11 @@ struct Wanted<'a> {
 }
 
 impl Brokers {
-    pub fn new(project: &Path) -> Brokers {
+    pub fn new(project: &Path, settings: &crate::fronts::queue::Settings) -> Brokers {
         Brokers {
             project: project.to_path_buf(),
-            #[cfg(feature = "sqlite")]
+            max_payload: settings.max_payload.0,
+            #[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
             databases: HashMap::new(),
             #[cfg(feature = "redis")]
             servers: HashMap::new(),
@@ -56,6 +71,7 @@ impl Brokers {
         &mut self,
         mut queue: Queue,
         application: Option<&Application>,
+        runner: &Arc<Runner>,
     ) -> anyhow::Result<Lane> {
         if queue.name.is_empty() {
             queue.name = application.map_or("default", |it| &it.queue).into();
@@ -78,8 +94,9 @@ impl Brokers {
             lease,
         };
         let opened = match &place {
-            Place::Sqlite(file) => self.sqlite(file, &wanted),
             Place::Redis(url) => self.redis(url, &wanted).await,
+            Place::Sqs(base) => sqs(base, &wanted, self.max_payload).await,
+            database => self.database(database, &wanted).await,
         };
         let source = opened.with_context(|| format!("queue {}", queue.name))?;
         Ok(Lane {
@@ -87,11 +104,44 @@ impl Brokers {
             source,
             queue,
             connection,
+            runs: Runs::Php(runner.clone()),
         })
     }
 
-    #[cfg(feature = "sqlite")]
-    fn sqlite(&mut self, file: &Path, wanted: &Wanted<'_>) -> anyhow::Result<Arc<dyn Source>> {
+    /// Opens the broker of a transport.
+    pub async fn transport(
+        &mut self,
+        queue: Queue,
+        transport: Transport,
+        runner: &Arc<Runner>,
+    ) -> anyhow::Result<Lane> {
+        let own = transport.lease.map(Duration::from_secs);
+        let lease = queue.lease.map(|lease| lease.0).or(own);
+        let lease = lease.unwrap_or(LEASE).max(SHORTEST_LEASE);
+        let place = transport.place(&self.project)?;
+        let opened = match &place {
+            Place::Redis(url) => self.stream(url, &queue, &transport, lease).await,
+            Place::Sqs(url) => {
+                sqs_of_transport(url, &queue, &transport, lease, self.max_payload).await
+            }
+            database => self.messages(database, &queue, &transport, lease).await,
+        };
+        let source = opened.with_context(|| format!("queue {}", queue.name))?;
+        Ok(Lane {
+            lease,
+            source,
+            connection: queue.name.clone(),
+            queue,
+            runs: Runs::Php(runner.clone()),
+        })
+    }
+
+    #[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
+    async fn database(
+        &mut self,
+        place: &Place,
+        wanted: &Wanted<'_>,
+    ) -> anyhow::Result<Arc<dyn Source>> {
         let (queue, own) = (wanted.queue, wanted.own);
         let prefixed = |table: &str| {
             let prefix = own.and_then(|it| it.database.as_ref());
@@ -99,7 +149,7 @@ impl Brokers {
         };
         let jobs = queue.table.clone();
         let failed = queue.failed_table.clone();
-        let tables = Tables {
+        let tables = Tables::Laravel {
             jobs: jobs.unwrap_or_else(|| {
                 prefixed(own.and_then(|it| it.table.as_deref()).unwrap_or("jobs"))
             }),
@@ -107,18 +157,11 @@ impl Brokers {
                 let named = own.and_then(|it| it.failed_table.as_deref());
                 prefixed(named.unwrap_or("failed_jobs"))
             }),
+            max_payload: self.max_payload,
         };
-        announce(queue, &file.display().to_string());
-        let key = (file.to_path_buf(), tables);
-        let database = match self.databases.get(&key) {
-            Some(database) => database.clone(),
-            None => {
-                let opened = Database::open(&key.0, &key.1)?;
-                self.databases.insert(key, opened.clone());
-                opened
-            }
-        };
-        Ok(Arc::new(SqliteQueue {
+        let database = self.open(place, tables).await?;
+        announce(queue, &database.name);
+        Ok(Arc::new(DatabaseQueue {
             database,
             name: queue.name.as_str().into(),
             connection: wanted.connection.into(),
@@ -127,21 +170,63 @@ impl Brokers {
         }))
     }
 
-    #[cfg(not(feature = "sqlite"))]
-    fn sqlite(&mut self, _: &Path, _: &Wanted<'_>) -> anyhow::Result<Arc<dyn Source>> {
-        bail!("this surus is built without SQLite; build it with the feature `sqlite`")
+    /// The queue of a Doctrine transport.
+    #[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
+    async fn messages(
+        &mut self,
+        place: &Place,
+        queue: &Queue,
+        transport: &Transport,
+        lease: Duration,
+    ) -> anyhow::Result<Arc<dyn Source>> {
+        let (table, zone) = transport.table();
+        let tables = Tables::Messenger {
+            table,
+            zone,
+            max_payload: self.max_payload,
+        };
+        let database = self.open(place, tables).await?;
+        announce(queue, &database.name);
+        Ok(Arc::new(DatabaseQueue {
+            database,
+            name: transport.queue.as_str().into(),
+            connection: queue.name.as_str().into(),
+            lease,
+            moves_released: false,
+        }))
+    }
+
+    #[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
+    async fn open(&mut self, place: &Place, tables: Tables) -> anyhow::Result<Arc<Database>> {
+        let key = (place.clone(), tables);
+        if let Some(database) = self.databases.get(&key) {
+            return Ok(database.clone());
+        }
+        let opened = Database::open(&key.0, &key.1).await?;
+        self.databases.insert(key, opened.clone());
+        Ok(opened)
+    }
+
+    #[cfg(not(any(feature = "sqlite", feature = "mysql", feature = "postgres")))]
+    async fn messages(
+        &mut self,
+        place: &Place,
+        _: &Queue,
+        _: &Transport,
+        _: Duration,
+    ) -> anyhow::Result<Arc<dyn Source>> {
+        let _ = place;
+        bail!(NO_DATABASE)
+    }
+
+    #[cfg(not(any(feature = "sqlite", feature = "mysql", feature = "postgres")))]
+    async fn database(&mut self, _: &Place, _: &Wanted<'_>) -> anyhow::Result<Arc<dyn Source>> {
+        bail!(NO_DATABASE)
     }
 
     #[cfg(feature = "redis")]
     async fn redis(&mut self, url: &str, wanted: &Wanted<'_>) -> anyhow::Result<Arc<dyn Source>> {
-        let server = match self.servers.get(url) {
-            Some(server) => server.clone(),
-            None => {
-                let opened = Arc::new(Server::open(url).await?);
-                self.servers.insert(url.into(), opened.clone());
-                opened
-            }
-        };
+        let server = self.server(url).await?;
         let queue = wanted.queue;
         announce(queue, &server.name());
         let own = wanted.own.and_then(|it| it.redis.as_ref());
@@ -150,6 +235,7 @@ impl Brokers {
             queue: queue.name.clone(),
             prefix: prefix.unwrap_or_default(),
             connection: wanted.connection.into(),
+            max_payload: self.max_payload,
         };
         let is_laravel = queue.format() == Format::Laravel;
         Ok(Arc::new(RedisQueue::new(
@@ -160,10 +246,117 @@ impl Brokers {
         )))
     }
 
+    #[cfg(feature = "redis")]
+    async fn server(&mut self, url: &str) -> anyhow::Result<Arc<Server>> {
+        if let Some(server) = self.servers.get(url) {
+            return Ok(server.clone());
+        }
+        let opened = Arc::new(Server::open(url).await?);
+        self.servers.insert(url.into(), opened.clone());
+        Ok(opened)
+    }
+
+    /// The stream of a Redis transport.
+    #[cfg(feature = "redis")]
+    async fn stream(
+        &mut self,
+        url: &str,
+        queue: &Queue,
+        transport: &Transport,
+        lease: Duration,
+    ) -> anyhow::Result<Arc<dyn Source>> {
+        let server = self.server(url).await?;
+        announce(queue, &server.name());
+        let stream = transport.stream(self.max_payload)?;
+        Ok(Arc::new(RedisStream::new(&server, stream, lease)))
+    }
+
+    #[cfg(not(feature = "redis"))]
+    async fn stream(
+        &mut self,
+        url: &str,
+        _: &Queue,
+        _: &Transport,
+        _: Duration,
+    ) -> anyhow::Result<Arc<dyn Source>> {
+        let _ = url;
+        bail!("this surus is built without Redis; build it with the feature `redis`")
+    }
+
     #[cfg(not(feature = "redis"))]
     async fn redis(&mut self, _: &str, _: &Wanted<'_>) -> anyhow::Result<Arc<dyn Source>> {
         bail!("this surus is built without Redis; build it with the feature `redis`")
     }
+}
+
+#[cfg(feature = "sqs")]
+async fn sqs(base: &str, wanted: &Wanted<'_>, max_payload: u64) -> anyhow::Result<Arc<dyn Source>> {
+    let queue = wanted.queue;
+    let own = wanted.own.and_then(|it| it.sqs.as_ref());
+    let name = with_suffix(&queue.name, own.map_or("", |it| &it.suffix));
+    let keys = own.and_then(|it| it.credentials.clone());
+    let access = Access {
+        base: base.into(),
+        endpoint: None,
+        region: own.and_then(|it| it.region.clone()),
+        credentials: keys.map(|(key, secret, token)| Provider::fixed(&key, &secret, token)),
+    };
+    open_sqs(queue, &name, access, wanted.lease, max_payload).await
+}
+
+/// The queue of an SQS transport.
+#[cfg(feature = "sqs")]
+async fn sqs_of_transport(
+    url: &str,
+    queue: &Queue,
+    transport: &Transport,
+    lease: Duration,
+    max_payload: u64,
+) -> anyhow::Result<Arc<dyn Source>> {
+    open_sqs(queue, url, transport.access(), lease, max_payload).await
+}
+
+#[cfg(feature = "sqs")]
+async fn open_sqs(
+    queue: &Queue,
+    full_name: &str,
+    access: Access,
+    lease: Duration,
+    max_payload: u64,
+) -> anyhow::Result<Arc<dyn Source>> {
+    let format = queue.format();
+    let reads = Reads {
+        format,
+        max_payload,
+    };
+    let opened = SqsQueue::open(&queue.name, full_name, access, lease, reads).await?;
+    announce(queue, opened.url());
+    if format == Format::Plain && !opened.has_dead_letters() {
+        warn!(
+            queue = queue.name,
+            "the queue has no dead-letter queue (RedrivePolicy): jobs that fail for good stay in it"
+        );
+    }
+    Ok(Arc::new(opened))
+}
+
+#[cfg(not(feature = "sqs"))]
+const NO_SQS: &str = "this surus is built without SQS; build it with the feature `sqs`";
+
+#[cfg(not(feature = "sqs"))]
+async fn sqs(_: &str, _: &Wanted<'_>, _: u64) -> anyhow::Result<Arc<dyn Source>> {
+    bail!(NO_SQS)
+}
+
+#[cfg(not(feature = "sqs"))]
+async fn sqs_of_transport(
+    _: &str,
+    _: &Queue,
+    _: &Transport,
+    _: Duration,
+    _: u64,
+) -> anyhow::Result<Arc<dyn Source>> {
+    bail!(NO_SQS)
 }
 
 fn announce(queue: &Queue, source: &str) {
@@ -180,21 +373,30 @@ fn place(application: &Application, project: &Path) -> anyhow::Result<Place> {
              connection is not in config/database.php; surus work serves single servers: name one \
              in queue.source"
         ),
+        ("sqs", _, _) => {
+            let sqs = application.sqs.as_ref();
+            Ok(Place::Sqs(
+                sqs.map_or(String::new(), |it| it.prefix.clone()),
+            ))
+        }
         ("database", _, Some(database)) if database.driver == "sqlite" => {
             Ok(Place::Sqlite(project.join(&database.database)))
         }
-        ("database", _, Some(database)) => bail!(
-            "the application's queue connection {name:?} is in a database of the driver {:?}; \
-             surus work serves sqlite",
-            database.driver
-        ),
+        ("database", _, Some(database)) => match &database.url {
+            // The names of Laravel's drivers are those of the schemes.
+            Some(url) => Place::read(url, project),
+            None => bail!(
+                "the application's queue connection {name:?} is in a database of the driver {:?}; \
+                 surus work serves sqlite, mysql, mariadb and pgsql",
+                database.driver
+            ),
+        },
         ("database", _, None) => {
             bail!("the application's queue connection {name:?} names no database")
         }
         _ => bail!(
             "the application's queue connection {name:?} has the driver {driver:?}; surus work \
-             serves the drivers redis, and database with SQLite (QUEUE_CONNECTION, \
-             config/queue.php)"
+             serves the drivers database, redis and sqs (QUEUE_CONNECTION, config/queue.php)"
         ),
     }
 }

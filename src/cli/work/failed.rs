@@ -1,4 +1,4 @@
-//! `surus work failed`, `retry` and `forget`: shows failed jobs, and what becomes of them.
+//! `surus work failed`, `retry` and `forget`: shows failed jobs, runs them again, deletes them.
 
 use anyhow::bail;
 use http::Method;

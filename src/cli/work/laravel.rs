@@ -1,19 +1,16 @@
-//! Asks a Laravel application for its queue configuration.
+//! What a Laravel application says about its queues.
 
-use std::time::Duration;
-
-use anyhow::{Context, bail};
-use bytes::Bytes;
 use serde::Deserialize;
-
-use crate::fronts::queue::runner::{Answer, Runner};
-
-/// How long PHP may take to answer.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The default queue connection of an application.
 #[derive(Deserialize)]
-#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+#[cfg_attr(
+    not(all(
+        feature = "redis",
+        any(feature = "sqlite", feature = "mysql", feature = "postgres")
+    )),
+    allow(dead_code)
+)]
 pub struct Application {
     /// The connection's name.
     pub connection: String,
@@ -29,38 +26,43 @@ pub struct Application {
     pub database: Option<Database>,
     /// The server of the driver `redis`.
     pub redis: Option<Redis>,
+    /// The account of the driver `sqs`.
+    pub sqs: Option<Sqs>,
+}
+
+#[derive(Deserialize)]
+#[cfg_attr(not(feature = "sqs"), allow(dead_code))]
+pub struct Sqs {
+    /// The URLs of queues without their names.
+    pub prefix: String,
+    /// What the names of queues end with.
+    pub suffix: String,
+    pub region: Option<String>,
+    /// Key, secret and, for temporary credentials, token; None for those of the environment.
+    pub credentials: Option<(String, String, Option<String>)>,
 }
 
 #[derive(Deserialize)]
 #[cfg_attr(not(feature = "redis"), allow(dead_code))]
 pub struct Redis {
-    /// With its password.
+    /// The server's URL, with the password.
     pub url: String,
-    /// What all keys begin with.
+    /// Prefix of all keys.
     pub prefix: String,
 }
 
 #[derive(Deserialize)]
-#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "mysql", feature = "postgres")),
+    allow(dead_code)
+)]
 pub struct Database {
     /// `sqlite`, `mysql`, `pgsql` and others.
     pub driver: String,
     /// The file, for SQLite.
     pub database: String,
-    /// What all names of tables begin with.
+    /// For MySQL, MariaDB and PostgreSQL, with the password.
+    pub url: Option<String>,
+    /// Prefix of all table names.
     pub prefix: String,
-}
-
-/// Asks the booted application.
-pub async fn ask(runner: &Runner) -> anyhow::Result<Application> {
-    let question = Bytes::from_static(br#"{"describe":true}"#);
-    let answer = runner.ask(question, "", TIMEOUT).await;
-    match answer.context("cannot ask the application for its queue configuration")? {
-        Answer::Result(json) => {
-            serde_json::from_slice(&json).context("the application's queue configuration")
-        }
-        Answer::Error { message, .. } => {
-            bail!("cannot ask the application for its queue configuration: {message}")
-        }
-    }
 }

@@ -1,10 +1,13 @@
 //! `surus work`: runs the jobs of an application's queues until a signal stops it.
 
 mod brokers;
+mod describe;
 mod failed;
 mod laravel;
+mod messenger;
 mod operate;
 mod queues;
+mod schedules;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,14 +24,15 @@ use tracing::{error, info, warn};
 use self::brokers::Brokers;
 use self::queues::{Group, Weighted};
 use super::options::Project;
-use super::{config_trust, engine_setup, events, memory_trim, running, stdout};
+use super::{config_trust, engine_setup, events, memory_trim, revalidation, running, stdout};
 use crate::config::Config;
 use crate::engine::{Engine, Pending};
 use crate::engines;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http::Bound;
-use crate::fronts::queue::Format;
 use crate::fronts::queue::front::{self, Front, Lane};
+use crate::fronts::queue::runner::Runner;
+use crate::fronts::queue::{Format, Queue};
 use crate::keeper;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
@@ -41,15 +45,19 @@ pub struct Args {
     operation: Option<operate::Operation>,
     #[command(flatten)]
     project: Project,
-    /// Queue to serve, with its weight relative to the others; may be repeated (default: all
-    /// [[queue]] tables, else the default queue of the Laravel application)
+    /// Queue to serve, with its weight relative to the others; may be repeated [default: all
+    /// [[queue]] tables, else the default queue of the Laravel application, or all transports of
+    /// Messenger]
     #[arg(long = "queue", value_name = "NAME[=WEIGHT]")]
     queues: Vec<Weighted>,
+    /// Run the schedule of the Laravel application, too
+    #[arg(long)]
+    schedule: bool,
     /// Number of PHP processes
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
-    /// Engine that runs PHP; `surus engines` lists all (default: rewind for Laravel's jobs, else
-    /// worker)
+    /// Engine that runs PHP; `surus engines` lists all [default: rewind for jobs of Laravel and
+    /// Messenger, else worker]
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
 }
@@ -62,8 +70,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let loaded = args.project.load()?;
     let distrust = config_trust::warning(&loaded);
     let mut config = loaded.config;
-    if args.workers.is_some() {
-        config.engine.workers = args.workers;
+    config.work.schedule |= args.schedule;
+    if let Some(workers) = args.workers {
+        config.engine.fix_workers(workers);
     }
     if let Some(engine) = &args.engine {
         engines::find(engine).context("--engine")?;
@@ -77,7 +86,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let user = give_up_root(&mut config)?;
     log::start(&config.log)?;
     if let Some(distrust) = distrust {
-        warn!("{distrust}");
+        warn!(
+            reason = distrust,
+            "the configuration is not safe from other users"
+        );
     }
     if let Some(user) = user {
         info!(
@@ -102,9 +114,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 
 /// The listener for health checks, metrics, reloads and pauses.
 fn bind_admin(project: &Path, config: &Config) -> anyhow::Result<Bound> {
-    let (settings, name) = running::of_work(project, config);
+    let (settings, name) = running::find_work(project, config);
     let bound = settings.bind(&name);
-    bound.context("the admin listener of `surus work` (work.listen)")
+    bound.context("the admin listener of `surus work` (work.admin_listen)")
 }
 
 /// Becomes the user of PHP: nothing here needs root, and the files of databases must be PHP's.
@@ -112,7 +124,7 @@ fn give_up_root(config: &mut Config) -> anyhow::Result<Option<String>> {
     let Some(user) = engines::find_user(&config.engine)? else {
         return Ok(None);
     };
-    let identity = Identity::of(&user).with_context(|| {
+    let identity = Identity::new(&user).with_context(|| {
         format!(
             "cannot read the supplementary groups of user {} (engine.user)",
             user.name
@@ -148,7 +160,7 @@ async fn work(
     };
     let engines: Vec<Arc<dyn Engine>> = booted
         .iter()
-        .map(|front| front.runner.engine.clone())
+        .filter_map(|front| front.engine().cloned())
         .collect();
     let reload = {
         let engines = engines.clone();
@@ -167,18 +179,23 @@ async fn work(
             })
         })
     };
+    let revalidation = {
+        let reload = reload.clone();
+        tokio::spawn(revalidation::run(engines.clone(), move || reload()))
+    };
     let admin = Arc::new(Admin {
         project: PathBuf::from(project),
         engines,
         queues: booted.clone(),
         metrics,
         draining: AtomicBool::new(false),
+        dashboard: Arc::default(),
         reload: {
             let reload = reload.clone();
             Box::new(move || reload())
         },
     });
-    info!(socket = admin_listener.name(), "admin listener");
+    info!(address = admin_listener.name(), "admin listener");
     let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
     tokio::spawn(memory_trim::run());
     let stop = CancellationToken::new();
@@ -195,7 +212,7 @@ async fn work(
             let reload = reload();
             tokio::spawn(async move {
                 if let Err(error) = reload.await {
-                    error!("{error:#}");
+                    error!(error = format!("{error:#}"), "the reload failed");
                 }
             });
         };
@@ -217,6 +234,7 @@ async fn work(
     }
     info!("shutting down: running jobs finish; a second signal exits immediately");
     admin.draining.store(true, Ordering::Release);
+    revalidation.abort();
     stop.cancel();
     let mut interrupted = Vec::new();
     let ended = async {
@@ -237,6 +255,7 @@ async fn work(
     // Aborting the task removes the socket file. With the last engine, PHP's processes end.
     admin_task.abort();
     let _ = admin_task.await;
+    let _ = revalidation.await;
     drop((admin, reload));
     for left in interrupted {
         left.release().await;
@@ -251,29 +270,24 @@ async fn boot(
     groups: Vec<Group>,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Vec<Arc<Front>>> {
-    let mut brokers = Brokers::new(project);
+    let mut brokers = Brokers::new(project, &config.work);
     let mut fronts = Vec::new();
     for group in groups {
-        let runner = queues::boot(project, config, &group, metrics).await?;
-        let application = match group.format {
-            Format::Laravel => Some(laravel::ask(&runner).await?),
-            Format::Plain => None,
+        let workers = group.workers;
+        let lanes = match &group.php {
+            None => {
+                let entries = group.schedules.into_iter();
+                let lanes = entries.map(|entry| schedules::lane(entry, project, None));
+                lanes.collect::<anyhow::Result<_>>()?
+            }
+            Some(php) => {
+                let runner = queues::boot(project, config, php, group.workers, metrics).await?;
+                lanes(project, config, &mut brokers, &Arc::new(runner), group).await?
+            }
         };
-        let mut lanes: Vec<Lane> = Vec::new();
-        for queue in group.queues {
-            lanes.push(brokers.lane(queue, application.as_ref()).await?);
-        }
-        let status = runner.engine.status();
-        info!(
-            php = status.php,
-            workers = group.workers,
-            queues = lanes.len(),
-            "PHP is ready"
-        );
         let paused = vec![false; lanes.len()];
         fronts.push(Arc::new(Front {
-            runner,
-            workers: group.workers,
+            workers,
             lanes,
             settings: config.work.clone(),
             metrics: metrics.clone(),
@@ -282,4 +296,55 @@ async fn boot(
         }));
     }
     Ok(fronts)
+}
+
+/// Opens the queues that the same PHP workers serve.
+async fn lanes(
+    project: &Path,
+    config: &Config,
+    brokers: &mut Brokers,
+    runner: &Arc<Runner>,
+    group: Group,
+) -> anyhow::Result<Vec<Lane>> {
+    let mut lanes: Vec<Lane> = Vec::new();
+    let is_laravel = |queue: &Queue| queue.format() == Format::Laravel;
+    let is_sync = |application: &laravel::Application| application.driver == "sync";
+    let application = match group.queues.iter().any(is_laravel) {
+        true => Some(describe::ask(runner).await?),
+        false => None,
+    };
+    let is_messenger = |queue: &Queue| queue.format() == Format::Messenger;
+    let messenger: Option<messenger::Messenger> = match group.queues.iter().any(is_messenger) {
+        true => Some(describe::ask(runner).await?),
+        false => None,
+    };
+    let has_schedules = config.work.schedule || !config.schedule.is_empty();
+    for queue in group.queues {
+        if let Some(messenger) = messenger.as_ref().filter(|_| is_messenger(&queue)) {
+            for (queue, transport) in messenger.chosen(queue)? {
+                lanes.push(brokers.transport(queue, transport, runner).await?);
+            }
+            continue;
+        }
+        if has_schedules && queue.name.is_empty() && application.as_ref().is_some_and(is_sync) {
+            info!("no queue is served: the application runs its jobs itself (QUEUE_CONNECTION)");
+            continue;
+        }
+        let opened = brokers.lane(queue, application.as_ref(), runner).await;
+        lanes.push(opened?);
+    }
+    for entry in group.schedules {
+        lanes.push(schedules::lane(entry, project, Some(runner))?);
+    }
+    if group.is_schedule_of_laravel {
+        lanes.push(schedules::of_laravel(runner)?);
+    }
+    let status = runner.engine.status();
+    info!(
+        php = status.php,
+        workers = group.workers,
+        queues = lanes.len(),
+        "PHP is ready"
+    );
+    Ok(lanes)
 }

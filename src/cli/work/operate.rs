@@ -62,7 +62,7 @@ pub struct Status {
 pub struct Named {
     #[command(flatten)]
     project: Project,
-    /// Queue that is meant (default: all)
+    /// Queue to pause or resume [default: all]
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
-use super::{engine_setup, events};
+use super::{engine_setup, events, schedules};
 use crate::config::Config;
 use crate::engines;
 use crate::fronts::queue::runner::Runner;
-use crate::fronts::queue::{Format, Queue};
+use crate::fronts::queue::{Format, Queue, Schedule};
 use crate::observe::metrics::Metrics;
 use crate::units::Time;
 
@@ -46,24 +46,108 @@ impl FromStr for Weighted {
     }
 }
 
-/// Queues that the same workers run.
+/// Queues and schedules that the same workers run.
 pub struct Group {
-    pub format: Format,
+    /// None if it runs commands.
+    pub php: Option<Php>,
+    pub queues: Vec<Queue>,
+    pub schedules: Vec<Schedule>,
+    /// Whether it runs the schedule of the Laravel application.
+    pub is_schedule_of_laravel: bool,
+    pub workers: usize,
+}
+
+/// What the workers of a group run.
+pub struct Php {
+    /// `[pool.work]` or `[pool.schedule]`, which override settings.
+    pool: &'static str,
+    /// The engine if none is configured.
+    engine: &'static str,
     /// The PHP file that runs the jobs.
     handler: PathBuf,
     /// The Composer package's script that passes jobs to the handler.
     script: PathBuf,
-    pub queues: Vec<Queue>,
-    pub workers: usize,
 }
 
-/// The pool's name; `[pool.work]` overrides its settings.
 const POOL: &str = "work";
+/// The pool of a Laravel application's schedule, which does not wait for jobs.
+const SCHEDULE_POOL: &str = "schedule";
+/// The workers of that pool.
+const SCHEDULE_WORKERS: usize = 2;
 
-/// The queues of the configuration and the command line.
+/// The queues and schedules of the configuration and the command line.
 pub fn chosen(project: &Path, config: &Config, named: &[Weighted]) -> anyhow::Result<Vec<Group>> {
     let is_laravel = project.join("artisan").is_file();
-    let mut queues = config.queue.clone();
+    if config.work.schedule && !is_laravel {
+        bail!(
+            "work.schedule is for Laravel applications, and {} has no file `artisan`; use \
+             [[schedule]]",
+            project.display()
+        );
+    }
+    schedules::check(&config.schedule)?;
+    let is_symfony = !is_laravel && project.join("bin/console").is_file();
+    let mut queues = named_queues(config, named, is_laravel || is_symfony);
+    for queue in queues
+        .iter_mut()
+        .filter(|it| it.handler.is_none() && is_symfony)
+    {
+        queue.format.get_or_insert(Format::Messenger);
+    }
+    if queues.is_empty() && config.schedule.is_empty() && !config.work.schedule {
+        bail!(
+            "no queue is configured, and {} is no application of Laravel or Symfony; add a \
+             [[queue]] to surus.toml (docs/guides/queues.md)",
+            project.display()
+        );
+    }
+    let mut groups: Vec<Group> = Vec::new();
+    let workers = engines::worker_count(&for_pool(config, POOL).engine)?;
+    for queue in queues {
+        check(&queue, is_laravel, is_symfony)?;
+        let script = events::script(project, config)?;
+        let php = match &queue.handler {
+            Some(handler) => of_handler(project, script, handler)?,
+            None if queue.format() == Format::Messenger => {
+                of_framework(script, POOL, "Symfony/work.php")?
+            }
+            None => of_framework(script, POOL, "Laravel/work.php")?,
+        };
+        let group = group(&mut groups, Some(php));
+        group.workers = workers;
+        group.queues.push(queue);
+    }
+    for entry in &config.schedule {
+        let php = match &entry.handler {
+            Some(handler) => {
+                let script = events::script(project, config)?;
+                Some(of_handler(project, script, handler)?)
+            }
+            None => None,
+        };
+        let group = group(&mut groups, php);
+        group.schedules.push(entry.clone());
+        if group.queues.is_empty() {
+            group.workers = match group.php {
+                Some(_) => workers.min(group.schedules.len()),
+                None => group.schedules.len(),
+            };
+        }
+    }
+    if config.work.schedule {
+        let script = events::script(project, config)?;
+        let php = of_framework(script, SCHEDULE_POOL, "Laravel/schedule.php")?;
+        let group = group(&mut groups, Some(php));
+        let pool = config.pool.get(SCHEDULE_POOL);
+        group.workers = pool.and_then(|it| it.workers).unwrap_or(SCHEDULE_WORKERS);
+        group.is_schedule_of_laravel = true;
+    }
+    Ok(groups)
+}
+
+/// The queues of the command line, else of the configuration, else the framework's.
+fn named_queues(config: &Config, named: &[Weighted], has_own: bool) -> Vec<Queue> {
+    let queues = &config.queue;
     if !named.is_empty() {
         let configured = |named: &Weighted| {
             let found = queues.iter().find(|queue| queue.name == named.name);
@@ -74,44 +158,39 @@ pub fn chosen(project: &Path, config: &Config, named: &[Weighted]) -> anyhow::Re
             queue.weight = named.weight.unwrap_or(queue.weight);
             queue
         };
-        queues = named.iter().map(configured).collect();
-    } else if queues.is_empty() && is_laravel {
-        // Its name is the application's own, which is asked later.
-        queues.push(Queue {
+        return named.iter().map(configured).collect();
+    }
+    match queues.is_empty() && has_own {
+        // The names are the application's own, which is asked later.
+        true => vec![Queue {
             name: String::new(),
             ..Queue::default()
-        });
+        }],
+        false => queues.clone(),
     }
-    if queues.is_empty() {
-        bail!(
-            "no queue is configured, and {} is not a Laravel application; add a [[queue]] to \
-             surus.toml (docs/guides/queues.md)",
-            project.display()
-        );
-    }
-    let script = events::script(project, config)?;
-    let mut groups: Vec<Group> = Vec::new();
-    for queue in queues {
-        check(&queue, is_laravel)?;
-        let handler = handler(project, &script, &queue)?;
-        match groups.iter_mut().find(|group| group.handler == handler) {
-            Some(group) => group.queues.push(queue),
-            None => groups.push(Group {
-                format: queue.format(),
-                handler,
-                script: script.clone(),
-                queues: vec![queue],
-                workers: 0,
-            }),
-        }
-    }
-    for group in &mut groups {
-        group.workers = engines::worker_count(&of_pool(config).engine)?;
-    }
-    Ok(groups)
 }
 
-fn check(queue: &Queue, is_laravel: bool) -> anyhow::Result<()> {
+/// The group with this handler, which is new if there is none.
+fn group(groups: &mut Vec<Group>, php: Option<Php>) -> &mut Group {
+    let handler = |php: &Option<Php>| php.as_ref().map(|it| it.handler.clone());
+    let wanted = handler(&php);
+    let found = groups
+        .iter()
+        .position(|group| handler(&group.php) == wanted);
+    let at = found.unwrap_or_else(|| {
+        groups.push(Group {
+            php,
+            queues: Vec::new(),
+            schedules: Vec::new(),
+            is_schedule_of_laravel: false,
+            workers: 0,
+        });
+        groups.len() - 1
+    });
+    &mut groups[at]
+}
+
+fn check(queue: &Queue, is_laravel: bool, is_symfony: bool) -> anyhow::Result<()> {
     let name = &queue.name;
     match queue.format() {
         Format::Plain if queue.handler.is_none() => {
@@ -129,49 +208,79 @@ fn check(queue: &Queue, is_laravel: bool) -> anyhow::Result<()> {
                  a PHP file in queue.handler for other jobs"
             )
         }
-        Format::Laravel if queue.group.is_some() => {
+        Format::Laravel | Format::Messenger if queue.group.is_some() => {
             bail!("queue {name}: queue.group is for the format plain")
+        }
+        Format::Messenger if !is_symfony => {
+            bail!(
+                "queue {name}: its format is messenger, and the project has no file `bin/console`; \
+                 name a PHP file in queue.handler for other jobs"
+            )
+        }
+        Format::Messenger => {
+            let set = [
+                ("source", queue.source.is_some()),
+                ("prefix", queue.prefix.is_some()),
+                ("table", queue.table.is_some()),
+                ("failed_table", queue.failed_table.is_some()),
+                ("tries", queue.tries.is_some()),
+                ("backoff", queue.backoff.is_some()),
+            ];
+            match set.iter().find(|(_, is_set)| *is_set) {
+                Some((name_of_setting, _)) => bail!(
+                    "queue {name}: queue.{name_of_setting} is for other formats; Messenger's \
+                     transport and retry strategy say it (framework.messenger)"
+                ),
+                None => Ok(()),
+            }
         }
         _ => Ok(()),
     }
 }
 
-fn handler(project: &Path, script: &Path, queue: &Queue) -> anyhow::Result<PathBuf> {
-    let file = match &queue.handler {
-        Some(handler) => project.join(handler),
-        None => {
-            let library = script.parent().and_then(Path::parent);
-            library
-                .unwrap_or(Path::new("/"))
-                .join("src/Laravel/work.php")
-        }
-    };
-    file.canonicalize()
-        .with_context(|| format!("cannot read {} (queue.handler)", file.display()))
+/// A handler of the user's. Its file creates objects once, including connections, with which
+/// `rewind` cannot boot.
+fn of_handler(project: &Path, script: PathBuf, handler: &Path) -> anyhow::Result<Php> {
+    let handler = project.join(handler);
+    let found = handler.canonicalize();
+    Ok(Php {
+        pool: POOL,
+        engine: "worker",
+        handler: found.with_context(|| format!("cannot read {} (handler)", handler.display()))?,
+        script,
+    })
 }
 
-fn of_pool(config: &Config) -> Config {
-    config.of_pool(POOL).unwrap_or_else(|| config.clone())
+/// A handler of the Composer package.
+fn of_framework(script: PathBuf, pool: &'static str, file: &str) -> anyhow::Result<Php> {
+    let library = script.parent().and_then(Path::parent);
+    let handler = library.unwrap_or(Path::new("/")).join("src").join(file);
+    let found = handler.canonicalize();
+    Ok(Php {
+        pool,
+        engine: "rewind",
+        handler: found.with_context(|| format!("cannot read {}", handler.display()))?,
+        script,
+    })
+}
+
+fn for_pool(config: &Config, name: &str) -> Config {
+    config.for_pool(name).unwrap_or_else(|| config.clone())
 }
 
 /// Boots the workers of a group.
 pub async fn boot(
     project: &Path,
     config: &Config,
-    group: &Group,
+    php: &Php,
+    workers: usize,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Runner> {
-    let mut config = of_pool(config);
-    config.engine.workers = Some(group.workers);
+    let mut config = for_pool(config, php.pool);
+    config.engine.limit_workers(workers);
     // No more jobs are passed to PHP than there are workers. One may wait for a new worker as long
     // as its own time limit.
     config.engine.queue_timeout = Time::seconds(900);
-    let default = match group.format {
-        Format::Laravel => "rewind",
-        // The handler's file creates objects once, including connections, with which `rewind`
-        // cannot boot.
-        Format::Plain => "worker",
-    };
     // No client waits for a job, so idle workers need not poll.
     config.engine.busy_poll = false;
     let root = project
@@ -180,16 +289,16 @@ pub async fn boot(
     config.env.insert("SURUS_PROJECT".into(), root.into());
     let asked = events::pool(
         project,
-        POOL,
+        php.pool,
         config,
-        &group.handler,
-        &group.script,
-        default,
+        &php.handler,
+        &php.script,
+        php.engine,
     )?;
     let engine = engine_setup::boot_one(&asked, project, metrics).await?;
     Ok(Runner::new(
         engine,
-        events::script_of(project, &group.script)?,
+        events::script_of(project, &php.script)?,
     ))
 }
 

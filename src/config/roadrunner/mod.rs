@@ -2,7 +2,6 @@
 
 mod yaml;
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -31,9 +30,8 @@ pub fn read(project: &Path) -> Result<Option<Settings>> {
     let Some(file) = files.into_iter().find(|file| file.is_file()) else {
         return Ok(None);
     };
-    let mut text = String::new();
-    let opened = surus_sys::regular_file::open(&file)
-        .and_then(|mut opened| opened.read_to_string(&mut text).map(|_| opened))
+    let (text, opened) = surus_sys::regular_file::open(&file)
+        .and_then(super::file::text)
         .with_context(|| format!("cannot read {}", file.display()))?;
     let variable = |name: &str| std::env::var(name).ok();
     let mut settings = parse(&text, &variable).with_context(|| format!("{}", file.display()))?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::finding::{Finding, certain, perhaps};
 use super::run_settings::{Failures, RunSettings};
-use super::stack::{Function, Kind, Queue, Schedule, Source, Stack};
+use super::stack::{Function, Queue, Schedule, Source, SourceKind, Stack};
 use super::{RECEIVES, VISIBILITY_FACTOR, code, schedules};
 
 /// All findings in the order of the template's lines. `runs` tells how each function runs.
@@ -17,7 +17,7 @@ pub fn find(
     let mut found = Vec::new();
     for function in &stack.functions {
         let runs = runs(function)?;
-        of_function(function, &runs, &mut found);
+        check_function(function, &runs, &mut found);
         code::find(function, &runs, &mut found);
         let of_it = |schedule: &&Schedule| schedule.function == function.name;
         for schedule in stack.schedules.iter().filter(of_it) {
@@ -32,7 +32,7 @@ pub fn find(
                 .queues
                 .iter()
                 .find(|queue| Some(&queue.name) == source.queue.as_ref());
-            of_source(function, source, queue, &runs, &mut found);
+            check_source(function, source, queue, &runs, &mut found);
         }
         for trigger in stack
             .triggers
@@ -48,7 +48,7 @@ pub fn find(
             .iter()
             .any(|source| source.queue.as_ref() == Some(&queue.name))
         {
-            of_queue(queue, stack, &mut found);
+            check_queue(queue, stack, &mut found);
         }
     }
     found.sort();
@@ -56,7 +56,7 @@ pub fn find(
     Ok(found)
 }
 
-fn of_function(function: &Function, runs: &RunSettings, found: &mut Vec<Finding>) {
+fn check_function(function: &Function, runs: &RunSettings, found: &mut Vec<Finding>) {
     let name = &function.name;
     if let Some(runtime) = function
         .runtime
@@ -84,8 +84,8 @@ fn of_function(function: &Function, runs: &RunSettings, found: &mut Vec<Finding>
     }
     if let Some(timeout) = &function.timeout {
         let given = Duration::from_secs(timeout.value);
-        // The reserve is at most a quarter of the timeout.
-        let reserve = runs.reserve.min(given / 4);
+        // The margin is at most a quarter of the timeout.
+        let margin = runs.deadline_margin.min(given / 4);
         if timeout.value == 3 {
             perhaps(
                 found,
@@ -98,7 +98,7 @@ fn of_function(function: &Function, runs: &RunSettings, found: &mut Vec<Finding>
         }
         if let Some(record) = runs
             .record_timeout
-            .filter(|record| *record + reserve > given)
+            .filter(|record| *record + margin > given)
         {
             perhaps(
                 found,
@@ -133,7 +133,7 @@ fn of_function(function: &Function, runs: &RunSettings, found: &mut Vec<Finding>
     }
 }
 
-fn of_source(
+fn check_source(
     function: &Function,
     source: &Source,
     queue: Option<&Queue>,
@@ -143,14 +143,14 @@ fn of_source(
     let name = &function.name;
     let what = match (&source.queue, source.kind) {
         (Some(queue), _) => queue.as_str(),
-        (None, Kind::Sqs) => "its queue",
-        (None, Kind::Stream) => "its stream",
+        (None, SourceKind::Sqs) => "its queue",
+        (None, SourceKind::Stream) => "its stream",
     };
     if !source.reports_failures {
         let add = "add FunctionResponseTypes: [ReportBatchItemFailures]";
         let lost = match source.kind {
-            Kind::Sqs => "deletes them all",
-            Kind::Stream => "continues after the whole batch",
+            SourceKind::Sqs => "deletes them all",
+            SourceKind::Stream => "continues after the whole batch",
         };
         match runs.failures {
             Failures::Reported => certain(
@@ -173,7 +173,7 @@ fn of_source(
             Failures::Unreported => {}
         }
     }
-    if source.kind == Kind::Stream {
+    if source.kind == SourceKind::Stream {
         if source.attempts.is_none() {
             perhaps(
                 found,
@@ -189,14 +189,14 @@ fn of_source(
     }
     let window = source.window.as_ref().map_or(0, |window| window.value);
     let is_fifo = source.is_fifo || queue.is_some_and(|queue| queue.is_fifo);
-    if let Some(said) = source
+    if let Some(given) = source
         .window
         .as_ref()
-        .filter(|said| is_fifo && said.value > 0)
+        .filter(|given| is_fifo && given.value > 0)
     {
         certain(
             found,
-            said.line,
+            given.line,
             format!(
                 "{what} is FIFO, for which Lambda rejects a batching window; remove \
                  MaximumBatchingWindowInSeconds"
@@ -268,7 +268,7 @@ fn of_source(
     }
 }
 
-fn of_queue(queue: &Queue, stack: &Stack, found: &mut Vec<Finding>) {
+fn check_queue(queue: &Queue, stack: &Stack, found: &mut Vec<Finding>) {
     let name = &queue.name;
     let Some(redrive) = &queue.redrive else {
         perhaps(

@@ -1,4 +1,4 @@
-//! Converts a function's answer to an HTTP response, as each front end does.
+//! Converts a function's answer to an HTTP response, as each service does.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use hyper::body::Frame;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::{Body, Front, Reply, full, length, message};
+use super::{Body, HttpService, Reply, full, length, message};
 use crate::emulator::invoke_response::{Answer, AnswerBody, Piece};
 
 /// The content type of a streamed response with a prelude.
@@ -21,19 +21,21 @@ const SEPARATOR: [u8; 8] = [0; 8];
 const MAX_PRELUDE: usize = 1 << 20;
 
 /// The response for a failed function.
-pub fn failed(front: Front) -> Reply {
-    match front {
-        Front::Url => text(StatusCode::BAD_GATEWAY, "Internal Server Error"),
-        Front::Http => message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
-        Front::Rest => message(StatusCode::BAD_GATEWAY, "Internal server error"),
-        Front::Alb | Front::AlbMulti => text(StatusCode::BAD_GATEWAY, "502 Bad Gateway"),
+pub fn failed(service: HttpService) -> Reply {
+    match service {
+        HttpService::Url => text(StatusCode::BAD_GATEWAY, "Internal Server Error"),
+        HttpService::Http => message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
+        HttpService::Rest => message(StatusCode::BAD_GATEWAY, "Internal server error"),
+        HttpService::Alb | HttpService::AlbMulti => {
+            text(StatusCode::BAD_GATEWAY, "502 Bad Gateway")
+        }
     }
 }
 
-/// The response for a request above the size limit of the front end or of Lambda.
-pub fn too_long(front: Front) -> Reply {
-    match front {
-        Front::Alb | Front::AlbMulti => text(
+/// The response for a request above the size limit of the service or of Lambda.
+pub fn too_long(service: HttpService) -> Reply {
+    match service {
+        HttpService::Alb | HttpService::AlbMulti => text(
             StatusCode::PAYLOAD_TOO_LARGE,
             "413 Request Entity Too Large",
         ),
@@ -41,16 +43,16 @@ pub fn too_long(front: Front) -> Reply {
     }
 }
 
-/// The response after the front end's own timeout.
-pub fn timed_out(front: Front) -> Reply {
-    match front {
-        Front::Http => message(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable"),
+/// The response after the service's own timeout.
+pub fn timed_out(service: HttpService) -> Reply {
+    match service {
+        HttpService::Http => message(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable"),
         _ => message(StatusCode::GATEWAY_TIMEOUT, "Endpoint request timed out"),
     }
 }
 
-fn text(status: StatusCode, said: &'static str) -> Reply {
-    let mut reply = Response::new(full(Bytes::from_static(said.as_bytes())));
+fn text(status: StatusCode, body: &'static str) -> Reply {
+    let mut reply = Response::new(full(Bytes::from_static(body.as_bytes())));
     *reply.status_mut() = status;
     let kind = HeaderValue::from_static("text/plain");
     reply.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -59,25 +61,31 @@ fn text(status: StatusCode, said: &'static str) -> Reply {
 
 /// Converts the function's answer to a response. `decodes` turns base64 into bytes; a REST API does
 /// so only for its binary media types.
-pub async fn reply(front: Front, is_streamed: bool, decodes: bool, answer: Answer) -> Reply {
-    let taken = |reply: &Reply| length(reply.headers()) <= front.max_headers();
+pub async fn reply(
+    service: HttpService,
+    is_streamed: bool,
+    decodes: bool,
+    answer: Answer,
+) -> Reply {
+    // Whether the service accepts that many header bytes.
+    let fits = |reply: &Reply| length(reply.headers()) <= service.max_headers();
     if is_streamed {
-        let reply = streamed(answer).await.filter(taken);
-        return reply.unwrap_or_else(|| failed(front));
+        let reply = streamed(answer).await.filter(fits);
+        return reply.unwrap_or_else(|| failed(service));
     }
     let Ok(payload) = answer.body.collect().await else {
-        return failed(front);
+        return failed(service);
     };
-    if front.max_answer().is_some_and(|most| payload.len() > most) {
-        return failed(front);
+    if service.max_answer().is_some_and(|max| payload.len() > max) {
+        return failed(service);
     }
-    let shaped = match serde_json::from_slice::<Value>(&payload) {
-        Ok(value) if value.get("statusCode").is_some() => structured(front, decodes, &value),
+    let response = match serde_json::from_slice::<Value>(&payload) {
+        Ok(value) if value.get("statusCode").is_some() => structured(service, decodes, &value),
         // Function URLs and HTTP APIs treat a payload without a status as the response body.
-        Ok(_) if matches!(front, Front::Url | Front::Http) => Some(inferred(payload)),
+        Ok(_) if matches!(service, HttpService::Url | HttpService::Http) => Some(inferred(payload)),
         _ => None,
     };
-    shaped.filter(taken).unwrap_or_else(|| failed(front))
+    response.filter(fits).unwrap_or_else(|| failed(service))
 }
 
 fn inferred(payload: Bytes) -> Reply {
@@ -88,7 +96,7 @@ fn inferred(payload: Bytes) -> Reply {
 }
 
 /// Reads `{"statusCode": …, "headers": …, "body": …}`; None if the payload is not such an object.
-fn structured(front: Front, decodes: bool, value: &Value) -> Option<Reply> {
+fn structured(service: HttpService, decodes: bool, value: &Value) -> Option<Reply> {
     let body = match value.get("body") {
         None | Some(Value::Null) => Bytes::new(),
         Some(Value::String(body)) if decodes && value["isBase64Encoded"] == true => {
@@ -98,12 +106,17 @@ fn structured(front: Front, decodes: bool, value: &Value) -> Option<Reply> {
         Some(Value::String(body)) => Bytes::from(body.clone()),
         // The function forgot to encode a body that is an object. Function URLs and HTTP APIs
         // encode it.
-        Some(other) if matches!(front, Front::Url | Front::Http) => other.to_string().into(),
+        Some(other) if matches!(service, HttpService::Url | HttpService::Http) => {
+            other.to_string().into()
+        }
         Some(_) => return None,
     };
-    let mut reply = head(front, value)?;
+    let mut reply = head(service, value)?;
     if !reply.headers().contains_key(header::CONTENT_TYPE)
-        && matches!(front, Front::Url | Front::Http | Front::Rest)
+        && matches!(
+            service,
+            HttpService::Url | HttpService::Http | HttpService::Rest
+        )
     {
         let kind = HeaderValue::from_static("application/json");
         reply.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -113,7 +126,7 @@ fn structured(front: Front, decodes: bool, value: &Value) -> Option<Reply> {
 }
 
 /// Status, headers and cookies.
-fn head(front: Front, value: &Value) -> Option<Reply> {
+fn head(service: HttpService, value: &Value) -> Option<Reply> {
     let status = match value.get("statusCode") {
         None => 200,
         Some(Value::Number(number)) => number.as_u64()?,
@@ -122,10 +135,10 @@ fn head(front: Front, value: &Value) -> Option<Reply> {
     };
     let mut reply = Response::new(full(Bytes::new()));
     *reply.status_mut() = StatusCode::from_u16(u16::try_from(status).ok()?).ok()?;
-    let (has_single, has_multi) = match front {
-        Front::Url | Front::Http | Front::Alb => (true, false),
-        Front::Rest => (true, true),
-        Front::AlbMulti => (false, true),
+    let (has_single, has_multi) = match service {
+        HttpService::Url | HttpService::Http | HttpService::Alb => (true, false),
+        HttpService::Rest => (true, true),
+        HttpService::AlbMulti => (false, true),
     };
     let headers = reply.headers_mut();
     let mut add = |name: &str, value: &Value| -> Option<()> {
@@ -135,7 +148,7 @@ fn head(front: Front, value: &Value) -> Option<Reply> {
             _ => return None,
         };
         let name = HeaderName::try_from(name).ok()?;
-        // The front end controls the connection and the length of the body.
+        // The service controls the connection and the length of the body.
         let is_of_connection = [
             header::CONNECTION,
             header::TRANSFER_ENCODING,
@@ -163,7 +176,7 @@ fn head(front: Front, value: &Value) -> Option<Reply> {
             }
         }
     }
-    if matches!(front, Front::Url | Front::Http)
+    if matches!(service, HttpService::Url | HttpService::Http)
         && let Some(Value::Array(cookies)) = value.get("cookies")
     {
         for cookie in cookies {
@@ -203,8 +216,8 @@ async fn streamed(answer: Answer) -> Option<Reply> {
     };
     let gathered = gathered.freeze();
     let value: Value = serde_json::from_slice(&gathered[..end]).ok()?;
-    // In a prelude, cookies have their own list for every front end.
-    let mut reply = head(Front::Url, &value)?;
+    // In a prelude, cookies have their own list for every service.
+    let mut reply = head(HttpService::Url, &value)?;
     *reply.body_mut() = body(gathered.slice(end + SEPARATOR.len()..), rest);
     Some(reply)
 }
@@ -232,13 +245,13 @@ fn body(first: Bytes, rest: Option<mpsc::Receiver<Piece>>) -> Body {
 mod tests {
     use super::*;
 
-    async fn shaped(front: Front, payload: &str) -> (u16, Vec<(String, String)>, String) {
+    async fn response(service: HttpService, payload: &str) -> (u16, Vec<(String, String)>, String) {
         let answer = Answer {
             content_type: None,
             is_streamed: false,
             body: AnswerBody::Full(payload.to_string().into()),
         };
-        let (head, body) = reply(front, false, true, answer).await.into_parts();
+        let (head, body) = reply(service, false, true, answer).await.into_parts();
         let headers = head.headers.iter();
         let headers = headers
             .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_string()))
@@ -258,37 +271,57 @@ mod tests {
         let payload = r#"{"statusCode":201,"headers":{"x-one":"1","X-Both":"single"},
             "multiValueHeaders":{"x-both":["a","b"],"set-cookie":["m=1","n=2"]},
             "cookies":["c=1","d=2"],"body":"aGVsbG8=","isBase64Encoded":true}"#;
-        for (front, one, both, cookies) in [
-            (Front::Url, vec!["1"], vec!["single"], vec!["c=1", "d=2"]),
-            (Front::Http, vec!["1"], vec!["single"], vec!["c=1", "d=2"]),
-            (Front::Rest, vec!["1"], vec!["a", "b"], vec!["m=1", "n=2"]),
-            (Front::Alb, vec!["1"], vec!["single"], vec![]),
-            (Front::AlbMulti, vec![], vec!["a", "b"], vec!["m=1", "n=2"]),
+        for (service, one, both, cookies) in [
+            (
+                HttpService::Url,
+                vec!["1"],
+                vec!["single"],
+                vec!["c=1", "d=2"],
+            ),
+            (
+                HttpService::Http,
+                vec!["1"],
+                vec!["single"],
+                vec!["c=1", "d=2"],
+            ),
+            (
+                HttpService::Rest,
+                vec!["1"],
+                vec!["a", "b"],
+                vec!["m=1", "n=2"],
+            ),
+            (HttpService::Alb, vec!["1"], vec!["single"], vec![]),
+            (
+                HttpService::AlbMulti,
+                vec![],
+                vec!["a", "b"],
+                vec!["m=1", "n=2"],
+            ),
         ] {
-            let (status, headers, body) = shaped(front, payload).await;
-            assert_eq!((status, body.as_str()), (201, "hello"), "{front:?}");
-            assert_eq!(values(&headers, "x-one"), one, "{front:?}");
-            assert_eq!(values(&headers, "x-both"), both, "{front:?}");
-            assert_eq!(values(&headers, "set-cookie"), cookies, "{front:?}");
+            let (status, headers, body) = response(service, payload).await;
+            assert_eq!((status, body.as_str()), (201, "hello"), "{service:?}");
+            assert_eq!(values(&headers, "x-one"), one, "{service:?}");
+            assert_eq!(values(&headers, "x-both"), both, "{service:?}");
+            assert_eq!(values(&headers, "set-cookie"), cookies, "{service:?}");
         }
     }
 
     #[tokio::test]
     async fn payload_without_status_is_an_error_or_a_body() {
-        let (status, headers, body) = shaped(Front::Url, r#"{"a":1}"#).await;
+        let (status, headers, body) = response(HttpService::Url, r#"{"a":1}"#).await;
         assert_eq!((status, body.as_str()), (200, r#"{"a":1}"#));
         assert_eq!(values(&headers, "content-type"), ["application/json"]);
-        for front in [Front::Rest, Front::Alb, Front::AlbMulti] {
-            assert_eq!(shaped(front, r#"{"a":1}"#).await.0, 502, "{front:?}");
+        for service in [HttpService::Rest, HttpService::Alb, HttpService::AlbMulti] {
+            assert_eq!(response(service, r#"{"a":1}"#).await.0, 502, "{service:?}");
         }
-        assert_eq!(shaped(Front::Http, "no JSON").await.0, 500);
+        assert_eq!(response(HttpService::Http, "no JSON").await.0, 500);
         for wrong in [
             r#"{"statusCode":"twohundred"}"#,
             r#"{"statusCode":200,"headers":{"a":["list"]}}"#,
             r#"{"statusCode":200,"headers":{"a":"line\nbreak"}}"#,
             r#"{"statusCode":200,"body":"%","isBase64Encoded":true}"#,
         ] {
-            assert_eq!(shaped(Front::Url, wrong).await.0, 502, "{wrong}");
+            assert_eq!(response(HttpService::Url, wrong).await.0, 502, "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Builds the event of an HTTP request. Front ends differ in what they decode, join or encode; each
+//! Builds the event of an HTTP request. Services differ in what they decode, join or encode; each
 //! field follows AWS.
 
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::{Value, json};
 
-use super::{BinaryMediaTypes, Front};
+use super::{BinaryMediaTypes, HttpService};
 use crate::emulator::function::Function;
 use crate::emulator::identifier::{clf, since_epoch};
 
@@ -28,17 +28,19 @@ pub struct ReceivedRequest {
 }
 
 /// The event's JSON.
-pub fn of(
-    front: Front,
+pub fn from_request(
+    service: HttpService,
     function: &Function,
     types: &BinaryMediaTypes,
     received: &ReceivedRequest,
 ) -> String {
-    let event = match front {
-        Front::Url | Front::Http => serde_json::to_string(&format_2(front, function, received)),
-        Front::Rest => serde_json::to_string(&format_1(function, types, received)),
-        Front::Alb => serde_json::to_string(&balancer(function, received, false)),
-        Front::AlbMulti => serde_json::to_string(&balancer(function, received, true)),
+    let event = match service {
+        HttpService::Url | HttpService::Http => {
+            serde_json::to_string(&format_2(service, function, received))
+        }
+        HttpService::Rest => serde_json::to_string(&format_1(function, types, received)),
+        HttpService::Alb => serde_json::to_string(&balancer(function, received, false)),
+        HttpService::AlbMulti => serde_json::to_string(&balancer(function, received, true)),
     };
     event.unwrap_or_default()
 }
@@ -119,19 +121,19 @@ struct Format2 {
     is_base64_encoded: bool,
 }
 
-fn format_2(front: Front, function: &Function, received: &ReceivedRequest) -> Format2 {
+fn format_2(service: HttpService, function: &Function, received: &ReceivedRequest) -> Format2 {
     let (path, query) = target(received);
     // An HTTP API decodes the path; a decoded question mark ends it.
-    let raw_path = match front {
-        Front::Url => path.to_string(),
+    let raw_path = match service {
+        HttpService::Url => path.to_string(),
         _ => {
             let decoded = percent_decode_str(path).decode_utf8_lossy();
             let end = decoded.find('?').unwrap_or(decoded.len());
             decoded[..end].to_string()
         }
     };
-    let (account, domain, id) = match front {
-        Front::Url => {
+    let (account, domain, id) = match service {
+        HttpService::Url => {
             let domain = format!("emulated.lambda-url.{}.on.aws", function.region);
             ("anonymous", domain, "emulated")
         }
@@ -346,7 +348,7 @@ fn query_pairs(query: &str, is_decoded: bool) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The request's headers without those of the connection, plus those the front end adds, with
+/// The request's headers without those of the connection, plus those the service adds, with
 /// lower-case names.
 fn headers(received: &ReceivedRequest) -> Vec<(String, String)> {
     const OF_THE_CONNECTION: [&str; 6] = [

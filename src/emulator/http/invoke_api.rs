@@ -73,14 +73,14 @@ async fn answer(emulator: &Emulator, request: Request<Incoming>) -> Reply {
             );
         }
     };
-    let most = if is_asynchronous {
+    let max = if is_asynchronous {
         MAX_ASYNCHRONOUS
     } else {
         MAX_EVENT
     };
-    let Ok(body) = Limited::new(body, most).collect().await else {
+    let Ok(body) = Limited::new(body, max).collect().await else {
         let said =
-            format!("Request must be smaller than {most} bytes for the InvokeFunction operation");
+            format!("Request must be smaller than {max} bytes for the InvokeFunction operation");
         return error(
             StatusCode::PAYLOAD_TOO_LARGE,
             "RequestTooLargeException",

@@ -1,4 +1,4 @@
-//! HTTP front ends of a function: Function URL, API Gateway and load balancer.
+//! HTTP services of a function: Function URL, API Gateway and load balancer.
 
 mod answer;
 mod binary;
@@ -19,14 +19,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::invoke_response::Outcome;
+use super::invoke_response::InvokeOutcome;
 use super::{Emulator, identifier, invoke_request};
 pub use binary::BinaryMediaTypes;
 pub use event::ReceivedRequest;
 
-/// The kind of front end.
+/// The kind of service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Front {
+pub enum HttpService {
     /// A Function URL.
     Url,
     /// An HTTP API of API Gateway, payload format 2.0.
@@ -39,34 +39,34 @@ pub enum Front {
     AlbMulti,
 }
 
-const NAMES: [(&str, Front); 5] = [
-    ("url", Front::Url),
-    ("http", Front::Http),
-    ("rest", Front::Rest),
-    ("alb", Front::Alb),
-    ("alb-multi", Front::AlbMulti),
+const NAMES: [(&str, HttpService); 5] = [
+    ("url", HttpService::Url),
+    ("http", HttpService::Http),
+    ("rest", HttpService::Rest),
+    ("alb", HttpService::Alb),
+    ("alb-multi", HttpService::AlbMulti),
 ];
 
-impl FromStr for Front {
+impl FromStr for HttpService {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Front, String> {
+    fn from_str(text: &str) -> Result<HttpService, String> {
         let found = NAMES.iter().find(|(name, _)| *name == text);
-        found.map(|(_, front)| *front).ok_or_else(|| {
+        found.map(|(_, service)| *service).ok_or_else(|| {
             let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
             format!("`{text}` is not one of {}", names.join(", "))
         })
     }
 }
 
-impl Front {
-    /// How long the front end waits for a function. URLs and load balancers wait for the function's
+impl HttpService {
+    /// How long the service waits for a function. URLs and load balancers wait for the function's
     /// own timeout.
     pub fn timeout(self) -> Option<Duration> {
         match self {
-            Front::Rest => Some(Duration::from_secs(29)),
-            Front::Http => Some(Duration::from_secs(30)),
-            Front::Url | Front::Alb | Front::AlbMulti => None,
+            HttpService::Rest => Some(Duration::from_secs(29)),
+            HttpService::Http => Some(Duration::from_secs(30)),
+            HttpService::Url | HttpService::Alb | HttpService::AlbMulti => None,
         }
     }
 
@@ -78,35 +78,35 @@ impl Front {
     /// The largest answer of a function, if below Lambda's limit.
     fn max_answer(self) -> Option<usize> {
         match self {
-            Front::Alb | Front::AlbMulti => Some(ALB_MOST),
-            Front::Url | Front::Http | Front::Rest => None,
+            HttpService::Alb | HttpService::AlbMulti => Some(MAX_ALB),
+            HttpService::Url | HttpService::Http | HttpService::Rest => None,
         }
     }
 
     /// The header limit in both directions; API Gateway counts the values.
     fn max_headers(self) -> usize {
         match self {
-            Front::Http | Front::Rest => GATEWAY_MOST,
-            Front::Url | Front::Alb | Front::AlbMulti => usize::MAX,
+            HttpService::Http | HttpService::Rest => MAX_GATEWAY,
+            HttpService::Url | HttpService::Alb | HttpService::AlbMulti => usize::MAX,
         }
     }
 
-    /// Whether the front end can stream an answer.
+    /// Whether the service can stream an answer.
     pub fn streams(self) -> bool {
-        matches!(self, Front::Url | Front::Rest)
+        matches!(self, HttpService::Url | HttpService::Rest)
     }
 }
 
-/// An HTTP front end of a function.
+/// An HTTP service of a function.
 #[derive(Clone)]
 pub struct Gateway {
     pub emulator: Emulator,
-    pub front: Front,
+    pub service: HttpService,
     /// `InvokeMode: RESPONSE_STREAM` of a URL, `responseTransferMode: STREAM` of a REST API.
     pub is_streamed: bool,
     /// Used by a REST API only.
     pub binary_media_types: BinaryMediaTypes,
-    /// [`Front::timeout`] except in tests.
+    /// [`HttpService::timeout`] except in tests.
     pub timeout: Option<Duration>,
 }
 
@@ -115,22 +115,22 @@ const MAX_EVENT: usize = 6 * 1024 * 1024;
 /// API Gateway's limit for a body; Lambda's limit for an event is lower.
 const MAX_BODY: usize = 10 * 1024 * 1024;
 /// A load balancer's limit for request bodies and for answers.
-const ALB_MOST: usize = 1024 * 1024;
+const MAX_ALB: usize = 1024 * 1024;
 /// API Gateway's limit in bytes for header values.
-const GATEWAY_MOST: usize = 10_240;
+const MAX_GATEWAY: usize = 10_240;
 
 pub(super) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 pub(super) type Reply = Response<Body>;
 
 impl Gateway {
     /// Uses AWS's default configuration.
-    pub fn new(emulator: Emulator, front: Front, is_streamed: bool) -> Gateway {
+    pub fn new(emulator: Emulator, service: HttpService, is_streamed: bool) -> Gateway {
         Gateway {
             emulator,
-            front,
-            is_streamed: is_streamed && front.streams(),
+            service,
+            is_streamed: is_streamed && service.streams(),
             binary_media_types: BinaryMediaTypes::default(),
-            timeout: front.timeout(),
+            timeout: service.timeout(),
         }
     }
 
@@ -166,15 +166,15 @@ impl Gateway {
         // The request line counts too.
         let target = head.uri.path_and_query();
         let line = head.method.as_str().len() + target.map_or(0, |target| target.as_str().len());
-        if line + length(&head.headers) > self.front.max_headers() {
+        if line + length(&head.headers) > self.service.max_headers() {
             return message(
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
                 "Request Header Fields Too Large",
             );
         }
-        let limit = self.front.max_body();
+        let limit = self.service.max_body();
         let Ok(body) = Limited::new(body, limit).collect().await else {
-            return answer::too_long(self.front);
+            return answer::too_long(self.service);
         };
         let received = ReceivedRequest {
             head,
@@ -185,10 +185,10 @@ impl Gateway {
             trace: identifier::trace(),
         };
         let types = &self.binary_media_types;
-        let payload = event::of(self.front, self.emulator.function(), types, &received);
-        let decodes = self.front != Front::Rest || types.decode(&received.head.headers);
+        let payload = event::from_request(self.service, self.emulator.function(), types, &received);
+        let decodes = self.service != HttpService::Rest || types.decode(&received.head.headers);
         if payload.len() > MAX_EVENT {
-            return answer::too_long(self.front);
+            return answer::too_long(self.service);
         }
         let mut running = self
             .emulator
@@ -203,11 +203,11 @@ impl Gateway {
             None => Some(running.outcome().await),
         };
         let mut reply = match outcome {
-            Some(Outcome::Answer(answer)) => {
-                answer::reply(self.front, self.is_streamed, decodes, answer).await
+            Some(InvokeOutcome::Answer(answer)) => {
+                answer::reply(self.service, self.is_streamed, decodes, answer).await
             }
-            Some(Outcome::Error(_)) => answer::failed(self.front),
-            None => answer::timed_out(self.front),
+            Some(InvokeOutcome::Error(_)) => answer::failed(self.service),
+            None => answer::timed_out(self.service),
         };
         if let Ok(id) = received.id.parse() {
             reply.headers_mut().insert("x-amzn-requestid", id);

@@ -20,7 +20,7 @@ use super::{Emulator, Invocation};
 use client::Client;
 
 /// The most messages that one SQS call returns.
-const MOST_PER_CALL: usize = 10;
+const MAX_PER_CALL: usize = 10;
 /// The longest long poll of SQS, in seconds.
 const LONG_POLL: u64 = 20;
 /// The pause after a failed call.
@@ -86,10 +86,10 @@ impl Poller {
                 timeout.as_secs()
             );
         }
-        let most = if is_fifo { 10 } else { 10_000 };
-        if mapping.batch == 0 || mapping.batch > most {
+        let max = if is_fifo { 10 } else { 10_000 };
+        if mapping.batch == 0 || mapping.batch > max {
             bail!(
-                "{arn}: invalid batch size {}; use 1 to {most}",
+                "{arn}: invalid batch size {}; use 1 to {max}",
                 mapping.batch
             );
         }
@@ -145,7 +145,7 @@ impl Poller {
         let event = event(&self.queue, &messages);
         let invocation = self.emulator.invoke(event).await;
         let done = done(&messages, &invocation, self.mapping.reports_failures);
-        for entries in done.chunks(MOST_PER_CALL) {
+        for entries in done.chunks(MAX_PER_CALL) {
             let entries: Vec<Value> = entries
                 .iter()
                 .enumerate()
@@ -179,12 +179,12 @@ impl Poller {
             }
             // SQS waits for whole seconds.
             let wait = left.map_or(LONG_POLL, |left| left.as_secs().min(LONG_POLL));
-            let most = (self.mapping.batch - all.len()).min(MOST_PER_CALL);
+            let max = (self.mapping.batch - all.len()).min(MAX_PER_CALL);
             let received = client
                 .call(
                     "ReceiveMessage",
                     json!({
-                        "MaxNumberOfMessages": most,
+                        "MaxNumberOfMessages": max,
                         "WaitTimeSeconds": wait,
                         "AttributeNames": ["All"],
                         "MessageSystemAttributeNames": ["All"],

@@ -34,8 +34,9 @@ use super::{Php, Spec, no_slot};
 use crate::engine::Pending;
 use crate::engines::cgi::response::Head;
 use crate::event::{Event, Failure};
+use crate::observe::first_lines::FirstLines;
 use crate::observe::php_log;
-use crate::observe::php_log::{FirstLines, ProcessLog};
+use crate::observe::php_log::ProcessLog;
 use crate::observe::status::WorkerStatus;
 
 /// The router script, which the server runs for every request.
@@ -110,7 +111,7 @@ impl Inner {
         let mut to = Some(to);
         let words = FirstLines::default();
         let said = words.clone();
-        let log = php_log::follow_stock(output, daemon.pid, None, move |line| {
+        let log = php_log::follow_installed_php(output, daemon.pid, None, move |line| {
             if to.is_some() {
                 said.add(line);
             }
@@ -236,10 +237,10 @@ fn message(line: &str) -> Option<&str> {
 impl Php for Builtin {
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
         Box::pin(async move {
-            let variables = variables::of(event)?;
+            let variables = variables::from_event(event)?;
             let slot = self.0.slots.take(event).ok_or_else(no_slot)?;
             let request = self.0.request(event, variables, slot.index)?;
-            let died = |error: &dyn std::fmt::Display| Failure::Died(error.to_string());
+            let died = |error: &dyn std::fmt::Display| Failure::WorkerCrashed(error.to_string());
             let stream = self.0.connect(slot.index).await;
             let stream = stream.map_err(|error| died(&format!("{error:#}")))?;
             let (mut send, connection) = http1::Builder::new()
@@ -300,7 +301,7 @@ impl Http {
 
     async fn broken(&mut self) -> Failure {
         self.close();
-        Failure::Died(self.inner.how_it_ended(self.slot.index).await)
+        Failure::WorkerCrashed(self.inner.how_it_ended(self.slot.index).await)
     }
 }
 
@@ -351,7 +352,7 @@ impl Exchange for Http {
                         },
                     }
                 },
-                Answer::Gone => Err(Failure::Died("the connection is closed".into())),
+                Answer::Gone => Err(Failure::WorkerCrashed("the connection is closed".into())),
             }
         })
     }
@@ -392,7 +393,7 @@ impl Exchange for Http {
                 self.slot.counts = false;
                 if let Err(error) = inner.renew(index).await {
                     // The next event tries again.
-                    tracing::error!("{error:#}");
+                    tracing::error!(error = format!("{error:#}"), "cannot start a PHP process");
                 }
             }
         })

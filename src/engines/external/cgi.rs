@@ -31,7 +31,7 @@ impl Php for Cgi {
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
         Box::pin(async move {
             let mut env = Vec::new();
-            for (name, value) in variables::of(event)? {
+            for (name, value) in variables::from_event(event)? {
                 env.extend_from_slice(&[&name[..], b"=", &value, b"\0"].concat());
             }
             let inputs = ProcessInputs {

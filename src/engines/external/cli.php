@@ -1,6 +1,7 @@
 <?php
 /**
- * Runs a script under `php`, which has no HTTP support, with the behaviour of php-cgi:
+ * Runs a script under `php`, which has no HTTP support, with the behaviour of php-cgi. It is one file
+ * because `php -f` takes one, and scripts would see each further one in get_included_files():
  *
  *     php -d auto_prepend_file= -d auto_append_file= -d session.auto_start=0 -f cli.php
  *

@@ -79,15 +79,15 @@ impl Php for Cli {
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
         Box::pin(async move {
             let mut text = Vec::new();
-            for (name, value) in variables::of(event)? {
+            for (name, value) in variables::from_event(event)? {
                 text.extend_from_slice(&[&name[..], b"=", &value, b"\0"].concat());
             }
             let prepare = || {
                 let variables = surus_sys::process::memory_file(&text)?;
                 Ok((variables, pipe()?))
             };
-            let (variables, (head, their_head)) =
-                prepare().map_err(|error: std::io::Error| Failure::Died(error.to_string()))?;
+            let (variables, (head, their_head)) = prepare()
+                .map_err(|error: std::io::Error| Failure::WorkerCrashed(error.to_string()))?;
             let inputs = ProcessInputs {
                 disabled: &self.disabled,
                 driver: Some([variables, their_head]),

@@ -62,7 +62,7 @@ impl Stream {
     }
 
     /// Wraps a connected Unix socket.
-    pub fn of_unix(socket: OwnedFd) -> io::Result<Stream> {
+    pub fn from_unix(socket: OwnedFd) -> io::Result<Stream> {
         let stream = std::os::unix::net::UnixStream::from(socket);
         stream.set_nonblocking(true)?;
         Ok(Stream::Unix(UnixStream::from_std(stream)?))

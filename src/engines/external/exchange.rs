@@ -54,7 +54,7 @@ pub async fn answer(
     let (to, from) = oneshot::channel();
     tokio::spawn(run(boot, event, permit, to));
     from.await
-        .unwrap_or_else(|_| Err(Failure::Died("the engine has stopped".into())))
+        .unwrap_or_else(|_| Err(Failure::WorkerCrashed("the engine has stopped".into())))
 }
 
 type Answer = oneshot::Sender<Result<Response, Failure>>;
@@ -310,9 +310,9 @@ const ROOM: usize = 64 * 1024;
 
 /// Parses a header section and logs rejected lines.
 pub fn head(block: &Bytes) -> Result<Head, Failure> {
-    let (head, refused) = response::parse(block).map_err(Failure::Malformed)?;
-    for line in refused {
-        warn!(line, "invalid response header removed");
+    let (head, invalid) = response::parse(block).map_err(Failure::Malformed)?;
+    for header in invalid {
+        warn!(header, "invalid response header removed");
     }
     debug!(status = head.status.as_u16(), "PHP answers");
     Ok(head)

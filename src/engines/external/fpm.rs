@@ -29,9 +29,10 @@ use super::{Php, Spec, fpm_master, no_slot};
 use crate::engine::Pending;
 use crate::event::{Body, Event, Failure};
 use crate::launcher::{Launch, ProcessSignal};
+use crate::observe::first_lines::FirstLines;
 use crate::observe::message::Message;
 use crate::observe::php_log;
-use crate::observe::php_log::{FirstLines, ProcessLog};
+use crate::observe::php_log::ProcessLog;
 use crate::observe::status::WorkerStatus;
 
 pub struct Fpm(Arc<Inner>);
@@ -192,7 +193,7 @@ async fn connect(address: &Address, launch: Option<&Launch>) -> io::Result<Strea
     match (Stream::connect(address).await, launch) {
         (Err(error), Some(launch)) if error.kind() == io::ErrorKind::PermissionDenied => {
             let connected = launch.by.connect(launch.pool).await;
-            Stream::of_unix(connected.map_err(io::Error::other)?)
+            Stream::from_unix(connected.map_err(io::Error::other)?)
         }
         (connected, _) => connected,
     }
@@ -208,7 +209,8 @@ impl Php for Fpm {
             let head = encode(event, keeps)?;
             let slot = self.0.slots.take(event).ok_or_else(no_slot)?;
             let stream = self.0.connection(slot.index).await;
-            let stream = stream.map_err(|error| Failure::Died(format!("php-fpm: {error}")))?;
+            let stream =
+                stream.map_err(|error| Failure::WorkerCrashed(format!("php-fpm: {error}")))?;
             let stream = Arc::new(stream);
             let (to, body) = (stream.clone(), event.request.body().clone());
             // Send concurrently: a script may respond before it has read the body.
@@ -217,7 +219,7 @@ impl Php for Fpm {
                     // If the body cannot be read, PHP notices at the deadline that the rest is
                     // missing.
                     if let Err(failed) = feed(&to, &body).await {
-                        error!("cannot read the request body: {failed}");
+                        error!(error = %failed, "cannot read the request body");
                     }
                 }
             });

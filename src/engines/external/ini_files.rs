@@ -165,7 +165,7 @@ fn paths(program: &Path, user: &User, groups: &[u32]) -> anyhow::Result<Paths> {
 }
 
 fn ask(program: &Path, user: &User, groups: &[u32]) -> anyhow::Result<String> {
-    const MOST: usize = 1 << 20;
+    const MAX: usize = 1 << 20;
     let output = std::fs::File::from(process::writable_memory_file()?);
     let mut command = Command::new(program);
     command.arg("-i").env_clear().current_dir("/");
@@ -189,7 +189,7 @@ fn ask(program: &Path, user: &User, groups: &[u32]) -> anyhow::Result<String> {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    let mut bytes = vec![0; MOST];
+    let mut bytes = vec![0; MAX];
     let length = output.read_at(&mut bytes, 0)?;
     Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
 }

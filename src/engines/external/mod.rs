@@ -217,7 +217,7 @@ impl Inner {
             if !engine.upgrade().is_some_and(|engine| is_current(&engine)) {
                 return;
             }
-            error!(how, "PHP exited");
+            error!(exit = how, "PHP exited");
             let mut pause = Duration::from_millis(100);
             loop {
                 let Some(engine) = engine.upgrade() else {
@@ -233,7 +233,7 @@ impl Inner {
                         let _ = engine.install(next);
                         return;
                     }
-                    Err(error) => error!("cannot restart PHP: {error:#}"),
+                    Err(error) => error!(error = format!("{error:#}"), "cannot restart PHP"),
                 }
                 drop(booting);
                 drop(engine);
@@ -384,11 +384,11 @@ impl Engine for ExternalEngine {
                 .boot()
                 .await
                 .context("the reload failed; the old version keeps running")?;
-            Ok(Prepared(Box::new(move || {
+            Ok(Prepared::new(move || {
                 let changed = engine.install(next);
                 drop(booting);
                 changed
-            })))
+            }))
         })
     }
 
@@ -428,9 +428,12 @@ impl Engine for ExternalEngine {
             php: boot
                 .map(|boot| boot.report.get("php").to_string())
                 .unwrap_or_default(),
+            learned: Vec::new(),
+            left_out: Vec::new(),
             generation: boot.map_or(0, |boot| boot.number),
             queued: self.0.queue.waiting(),
             workers: boot.map(|boot| boot.php.workers()).unwrap_or_default(),
+            scaling: None,
         }
     }
 }

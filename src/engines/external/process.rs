@@ -16,8 +16,9 @@ use super::slots::ProcessSlot;
 use crate::engine::Pending;
 use crate::event::{Body, Failure};
 use crate::launcher::{Child, Role};
+use crate::observe::first_lines::FirstLines;
 use crate::observe::php_log;
-use crate::observe::php_log::{FirstLines, ProcessLog};
+use crate::observe::php_log::ProcessLog;
 
 /// A started process; its response arrives on stdout.
 pub struct OneEvent {
@@ -46,7 +47,7 @@ impl OneEvent {
     ) -> Result<OneEvent, Failure> {
         let program = launch.program.display();
         let died = |error: &dyn std::fmt::Display| {
-            Failure::Died(format!("cannot start {program}: {error}"))
+            Failure::WorkerCrashed(format!("cannot start {program}: {error}"))
         };
         let prepare = || -> std::io::Result<_> {
             let (stdout, their_stdout) = std::io::pipe()?;
@@ -63,7 +64,7 @@ impl OneEvent {
         slot.set_pid(pid);
         let words = FirstLines::default();
         let said = words.clone();
-        let written = php_log::follow_stock(stderr, pid, Some(event), move |line| {
+        let written = php_log::follow_installed_php(stderr, pid, Some(event), move |line| {
             said.add(line);
             Some(line)
         });
@@ -87,12 +88,12 @@ impl OneEvent {
                 .child
                 .wait()
                 .await
-                .map_err(|error| Failure::Died(error.to_string()))?,
+                .map_err(|error| Failure::WorkerCrashed(error.to_string()))?,
         };
         self.exit = Some(exit);
         let how = || process::describe_exit(exit.into_raw());
         match self.reply.has_head() {
-            _ if exit.signal().is_some() => Err(Failure::Died(how())),
+            _ if exit.signal().is_some() => Err(Failure::WorkerCrashed(how())),
             true => Ok(None),
             false => {
                 self.written.catch_up().await;

@@ -6,11 +6,14 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use surus_sys::acl;
-use surus_sys::dir_lock::{DirLock, hold};
-use surus_sys::process;
+use surus_sys::dir_lock::{self, DirLock};
+use surus_sys::process::{self, User};
+use surus_sys::remove_tree;
+use tracing::warn;
 
 use crate::engines::php_ini;
 use crate::launcher::{self, Launch};
@@ -52,10 +55,12 @@ impl Drop for KeeperDir {
 
 /// A directory that this process created and removes.
 pub struct OwnDir {
-    dir: tempfile::TempDir,
+    path: PathBuf,
     gid: Option<u32>,
     /// The user of the front end, if different.
     front: Option<u32>,
+    /// PHP's user and the front end's, if PHP's is another than this process's.
+    users: Option<Vec<u32>>,
     /// Locks the directory, so that a later Surus sees that it is in use.
     _lock: DirLock,
 }
@@ -65,44 +70,47 @@ const PREFIX: &str = "surus-php-";
 /// Scanned after all other ini files, so that its settings win.
 const INI: &str = "ini";
 
+/// How long the keeper may be busy with removing directories.
+const REMOVAL: Duration = Duration::from_secs(1);
+
 /// The first file that is written.
 const SETTINGS: &str = "ini/surus.ini";
 
 impl OwnDir {
-    /// Writes the settings of `[php]`. PHP runs with this group, or with Surus's.
+    /// Writes the settings of `[php]`. PHP runs as this user, or as Surus's.
     pub fn make(
         settings: &[(String, String)],
-        gid: Option<u32>,
+        user: Option<&User>,
         front: Option<u32>,
     ) -> anyhow::Result<OwnDir> {
         let temporary = std::env::temp_dir();
         check(&temporary)?;
-        sweep(&temporary);
+        let users = user.map(|user| std::iter::once(user.uid).chain(front).collect::<Vec<_>>());
+        sweep(&temporary, users.as_deref());
         let dir = tempfile::Builder::new()
             .prefix(PREFIX)
             .tempdir_in(&temporary)
             .context("cannot create a directory for PHP's settings")?;
-        let lock =
-            hold(dir.path()).with_context(|| format!("cannot lock {}", dir.path().display()))?;
+        let lock = dir_lock::lock(dir.path())
+            .with_context(|| format!("cannot lock {}", dir.path().display()))?;
         let home = OwnDir {
-            dir,
-            gid,
+            path: dir.keep(),
+            gid: user.map(|user| user.gid),
             front,
+            users,
             _lock: lock,
         };
         let mut lines = String::new();
         for (name, value) in settings {
             let value = match name.as_str() {
                 // PHP must also be able to read this directory.
-                "open_basedir" if !value.is_empty() => {
-                    &format!("{value}:{}", home.dir.path().display())
-                }
+                "open_basedir" if !value.is_empty() => &format!("{value}:{}", home.path.display()),
                 _ => value,
             };
             lines += &php_ini::line(name, value)?;
             lines.push('\n');
         }
-        allow(home.dir.path(), 0o755)?;
+        allow(&home.path, 0o755)?;
         let directory = home.ini();
         std::fs::create_dir(&directory)
             .and_then(|()| allow(&directory, 0o755))
@@ -112,7 +120,7 @@ impl OwnDir {
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+        self.path.join(name)
     }
 
     /// The directory for `PHP_INI_SCAN_DIR`.
@@ -193,8 +201,25 @@ fn check(temporary: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+impl Drop for OwnDir {
+    fn drop(&mut self) {
+        remove(&self.path, self.users.as_deref(), Instant::now() + REMOVAL);
+    }
+}
+
+/// Removes the directory of a boot. PHP may have written to it, as much as it likes, and moved
+/// directories there that it could not remove itself: only those of `users` are emptied. What is
+/// left at the time `until` is removed by a later [`sweep`], which looks for the settings.
+fn remove(path: &Path, users: Option<&[u32]>, until: Instant) {
+    if let Err(error) = remove_tree::remove(path, INI, users, until) {
+        let path = path.display();
+        warn!(%path, %error, "cannot remove a directory of PHP; the next boot tries again");
+    }
+}
+
 /// Removes the directories that killed processes of the same user left behind.
-fn sweep(directory: &Path) {
+fn sweep(directory: &Path, users: Option<&[u32]>) {
+    let until = Instant::now() + REMOVAL;
     let Ok(entries) = std::fs::read_dir(directory) else {
         return;
     };
@@ -205,8 +230,8 @@ fn sweep(directory: &Path) {
                 .metadata()
                 .is_ok_and(|about| about.is_dir() && about.uid() == process::uid());
         // A new directory is locked before its settings exist.
-        if is_one && path.join(SETTINGS).exists() && hold(&path).is_ok() {
-            let _ = std::fs::remove_dir_all(&path);
+        if is_one && path.join(SETTINGS).exists() && dir_lock::lock(&path).is_ok() {
+            remove(&path, users, until);
         }
     }
 }

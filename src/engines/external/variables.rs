@@ -25,7 +25,7 @@ impl Variables for Collected {
 }
 
 /// All variables, or an error if they exceed the limits.
-pub fn of(event: &Event) -> Result<Pairs, Failure> {
+pub fn from_event(event: &Event) -> Result<Pairs, Failure> {
     let mut collected = Collected::default();
     server_vars::each(event, &mut collected);
     if collected.is_too_long

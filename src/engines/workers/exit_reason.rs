@@ -45,7 +45,7 @@ pub const RESTARTED: ExitReason = ExitReason {
 };
 
 /// Determines the reason from the wait status. The numbers are those of sapi/base/exit_status.h.
-pub fn of(wait_status: i32, killed: Option<Killed>) -> ExitReason {
+pub fn classify(wait_status: i32, killed: Option<Killed>) -> ExitReason {
     let status = process::exit_status(wait_status);
     if let Some((_, label, remedy)) = REPLACED.iter().find(|(known, ..)| Some(*known) == status) {
         return ExitReason {
@@ -68,6 +68,8 @@ pub fn of(wait_status: i32, killed: Option<Killed>) -> ExitReason {
         Some(120) => ("no_descriptors", false),
         Some(121) => ("script_returned", true),
         Some(122) => ("priority_changed", true),
+        Some(123) => ("scaled_down", true),
+        Some(124) => ("boot_outdated", true),
         Some(_) => ("unexpected_exit", false),
         None => match killed {
             Some(Killed::Timeout) => ("timeout", false),
@@ -147,14 +149,17 @@ const REPLACED: [(i32, &str, &str); 11] = [
 
 #[cfg(test)]
 mod tests {
-    use super::{Killed, REPLACED, UNEXPECTED, of};
+    use super::{Killed, REPLACED, UNEXPECTED, classify};
 
     #[test]
     fn every_reason_is_documented() {
         let text = include_str!("../../../docs/reference/metrics.md");
-        let exits = (0..256).map(|status| of(status << 8, None));
+        let exits = (0..256).map(|status| classify(status << 8, None));
         let kills = [Killed::Timeout, Killed::ProtocolError, Killed::Suspended].map(Some);
-        let kills = kills.into_iter().chain([None]).map(|killed| of(9, killed));
+        let kills = kills
+            .into_iter()
+            .chain([None])
+            .map(|killed| classify(9, killed));
         for why in exits.chain(kills) {
             assert_eq!(
                 !why.expected,

@@ -4,6 +4,7 @@ mod exit_reason;
 pub(super) mod generation;
 pub mod ipc;
 mod response_stream;
+mod scaling;
 mod start_advice;
 mod warm_worker;
 
@@ -17,21 +18,26 @@ use tokio::sync::watch as watch_channel;
 use tracing::{error, info};
 
 pub use generation::Limits;
-pub use generation::master::{Boot, Code, FindScript, Spec};
-pub use ipc::doorbell::observe_parking;
+pub use generation::master::{Boot, Code, FindScript, Linked, Spec};
+pub use ipc::response_poller::observe_parking;
 
-use crate::engine::{Engine, Pending, Prepared, Report};
+use crate::engine::{Change, Engine, Pending, Prepared, Report};
+use crate::engines::learned;
 use crate::engines::queue::{Bounds, Permit, Queue};
 use crate::event::{Event, Failure, Response};
 use crate::observe::metrics::Metrics;
-use crate::observe::status::EngineStatus;
+use crate::observe::status::{EngineStatus, LeftOut};
 use generation::Generation;
 use generation::in_flight::Progress;
+use generation::scale::Scale;
 
 /// Events per worker that may wait in the inbox, which is cheaper than the queue in the front end.
 /// This many keep workers from ever waiting for the front end. An event in the inbox is given up at
 /// its deadline or when its client disconnects, like one in the queue.
 const INBOX_DEPTH: usize = 16;
+
+/// How often an application boots that changes while it boots.
+const BOOTS: usize = 3;
 
 /// Events that the workers and the inbox hold together if `max_waiting` may wait. Request ids have
 /// 16 bits.
@@ -45,6 +51,8 @@ pub struct Pool(Arc<Inner>);
 struct Inner {
     spec: Spec,
     limits: Limits,
+    /// None if the number of workers is fixed.
+    scale: Option<Arc<Scale>>,
     queue: Queue,
     /// None after the drain.
     current: ArcSwapOption<Generation>,
@@ -65,13 +73,15 @@ impl Pool {
         mut bounds: Bounds,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Pool> {
-        let first = Generation::boot(&spec, 1, limits, metrics.clone()).await?;
+        let scale = Scale::new(spec.name, spec.min_workers..=spec.workers, &metrics);
+        let first = Generation::boot(&spec, 1, limits, scale.clone(), metrics.clone()).await?;
         let in_inbox = limits.capacity - spec.workers;
         bounds.max_waiting = bounds.max_waiting.saturating_sub(in_inbox);
         let queue = Queue::new(limits.capacity, bounds);
         let inner = Arc::new(Inner {
             spec,
             limits,
+            scale,
             queue,
             current: ArcSwapOption::empty(),
             generations: watch_channel::Sender::new(1),
@@ -79,7 +89,7 @@ impl Pool {
             booting: Arc::default(),
             metrics,
         });
-        inner.clone().install(first);
+        inner.clone().install(Arc::new(first));
         Ok(Pool(inner))
     }
 }
@@ -92,12 +102,13 @@ impl Drop for Pool {
 
 impl Inner {
     /// Makes `generation` the current one. The previous one finishes the events that it holds.
-    fn install(self: Arc<Self>, generation: Generation) {
+    fn install(self: Arc<Self>, generation: Arc<Generation>) {
         let shared = generation.shared.clone();
         let number = shared.number;
-        if let Some(old) = self.current.swap(Some(Arc::new(generation))) {
+        if let Some(old) = self.current.swap(Some(generation)) {
             old.retire();
         }
+        shared.begin_scaling();
         self.generations.send_replace(number);
         // Recovers if this generation's master process exits. Weak, so that dropping the pool ends
         // everything.
@@ -123,7 +134,7 @@ impl Inner {
                         info!("PHP restarted");
                         return;
                     }
-                    Err(error) => error!("cannot restart PHP: {error:#}"),
+                    Err(error) => error!(error = format!("{error:#}"), "cannot restart PHP"),
                 }
                 drop(pool);
                 tokio::time::sleep(pause).await;
@@ -134,15 +145,46 @@ impl Inner {
 
     async fn boot_next(self: &Arc<Self>) -> anyhow::Result<()> {
         let _booting = self.booting.lock().await;
-        self.change_over(self.boot_generation().await?)
+        self.change_over(Arc::new(self.boot_generation().await?))
     }
 
+    /// Boots an application that does not change meanwhile, so that no boot has files of two
+    /// versions.
     async fn boot_generation(&self) -> anyhow::Result<Generation> {
-        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-        Generation::boot(&self.spec, number, self.limits, self.metrics.clone()).await
+        let mut tries = 1..=BOOTS;
+        loop {
+            let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+            let (spec, metrics) = (&self.spec, self.metrics.clone());
+            let scale = self.scale.clone();
+            let booted = Generation::boot(spec, number, self.limits, scale, metrics).await?;
+            tries.next();
+            match booted.shared.revalidation.check().await {
+                Some(change) if !tries.is_empty() => info!(
+                    changed = change.what,
+                    "the application has changed while it booted; it boots again"
+                ),
+                _ => return Ok(booted),
+            }
+        }
     }
 
-    fn change_over(self: &Arc<Self>, next: Generation) -> anyhow::Result<()> {
+    /// Waits for a change of what the current generation has booted.
+    async fn outdated(&self, known: Option<u64>) -> Change {
+        let mut generations = self.generations.subscribe();
+        loop {
+            generations.borrow_and_update();
+            let shared = self.current.load().as_ref().map(|it| it.shared.clone());
+            let Some(shared) = shared else {
+                return std::future::pending().await;
+            };
+            tokio::select! {
+                change = shared.revalidation.outdated(known) => return change,
+                _ = generations.changed() => {}
+            }
+        }
+    }
+
+    fn change_over(self: &Arc<Self>, next: Arc<Generation>) -> anyhow::Result<()> {
         self.clone().install(next);
         if self.queue.is_draining() {
             // The drain may already have retired the previous generation, and would miss this one.
@@ -170,7 +212,7 @@ impl Inner {
                 continue;
             }
             // If a worker is idle, it has been so for longer than one that is about to finish.
-            if self.queue.taken() <= self.spec.workers {
+            if self.queue.taken() <= generation.shared.poller.rings.target() {
                 generation.shared.warm_worker.wait().await;
             }
             let is_one_of_many = self.queue.taken() > 1;
@@ -178,11 +220,18 @@ impl Inner {
                 .dispatch(event, permit, began, is_one_of_many)
                 .await
             {
-                Ok(response) => return Ok(response),
+                Ok(response) => {
+                    if let Some(learned) = &self.spec.learned
+                        && learned.is_counting()
+                    {
+                        learned.answered(event, &response);
+                    }
+                    return Ok(response);
+                }
                 Err(error) => error,
             };
             let is_idempotent = event.request.method().is_idempotent();
-            let again = matches!(error.failure, Failure::Died(_))
+            let again = matches!(error.failure, Failure::WorkerCrashed(_))
                 && match error.progress {
                     // Certain: the ticket was revoked, or the event was never sent. With reloads
                     // this can happen more than once.
@@ -249,6 +298,20 @@ impl Inner {
     }
 }
 
+/// A generation that does not serve yet.
+struct Booted {
+    generation: Arc<Generation>,
+    queue: Queue,
+}
+
+impl Booted {
+    async fn ask(&self, event: &Event) -> Result<Response, Failure> {
+        let permit = self.queue.enter(event).await?;
+        let answer = self.generation.dispatch(event, permit, None, true).await;
+        answer.map_err(|error| error.failure)
+    }
+}
+
 impl Engine for Pool {
     fn handle(&self, event: Box<Event>) -> Pending<'_, Result<Response, Failure>> {
         Box::pin(async move { self.0.handle(&event).await })
@@ -263,12 +326,25 @@ impl Engine for Pool {
                 .boot_generation()
                 .await
                 .context("the reload failed; the old version keeps running")?;
-            Ok(Prepared(Box::new(move || {
+            let next = Arc::new(next);
+            let asked = Arc::new(Booted {
+                generation: next.clone(),
+                queue: Queue::new(pool.limits.capacity, Bounds::default()),
+            });
+            let prepared = Prepared::new(move || {
                 let changed = pool.change_over(next);
                 drop(booting);
                 changed
-            })))
+            });
+            Ok(prepared.with_ask(move |event| {
+                let booted = asked.clone();
+                Box::pin(async move { booted.ask(&event).await })
+            }))
         })
+    }
+
+    fn outdated(&self, known: Option<u64>) -> Pending<'_, Change> {
+        Box::pin(self.0.outdated(known))
     }
 
     fn restart_workers(&self) -> Pending<'_, anyhow::Result<()>> {
@@ -305,9 +381,21 @@ impl Engine for Pool {
             .unwrap_or_default()
     }
 
+    fn capacity(&self) -> Option<watch_channel::Receiver<usize>> {
+        self.0.scale.as_ref().map(|scale| scale.capacity())
+    }
+
     fn status(&self) -> EngineStatus {
         let current = self.0.current.load();
         let shared = current.as_ref().map(|generation| &generation.shared);
+        let (learned, mut out) = shared.map(|shared| shared.learned()).unwrap_or_default();
+        let known = self.0.spec.learned.as_ref();
+        let mut left_out = known.map(|known| known.left_out()).unwrap_or_default();
+        out.retain(|page| left_out.iter().all(|left| left.page != *page));
+        left_out.extend(out.into_iter().map(|page| LeftOut {
+            page,
+            why: learned::BY_THE_BOOT.into(),
+        }));
         EngineStatus {
             engine: self.0.spec.name.into(),
             instead: None,
@@ -315,8 +403,11 @@ impl Engine for Pool {
                 .map(|shared| shared.report().get("php").to_string())
                 .unwrap_or_default(),
             generation: shared.map_or(0, |shared| shared.number),
+            learned,
+            left_out,
             queued: self.0.queue.waiting() + shared.map_or(0, |shared| shared.waiting()),
             workers: shared.map(|shared| shared.status()).unwrap_or_default(),
+            scaling: self.0.scale.as_ref().map(|scale| scale.status()),
         }
     }
 }

@@ -1,7 +1,5 @@
-//! Workers that have answered but are not idle yet: they run shutdown functions, code after
-//! `fastcgi_finish_request()`, or PHP's own end of a request. If one of them is about to finish, a
-//! new event waits for it instead of going to a long-idle worker with cold caches, which needs a
-//! quarter more time for a page of Laravel (4 workers, 1 connection).
+//! Sends a request to a worker that is about to finish, because its caches are warm
+//! (docs/internals/decisions.md#prefer-the-worker-that-is-just-finishing).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;

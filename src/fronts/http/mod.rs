@@ -33,13 +33,13 @@ pub struct Settings {
     /// Where to listen: `127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`.
     #[serde(deserialize_with = "units::one_or_more")]
     pub listen: Vec<Address>,
-    /// Requests without TLS are redirected to HTTPS.
-    pub redirect_to_https: bool,
+    /// Requests without TLS are redirected to HTTPS: by default if `acme.domains` names hosts.
+    pub redirect_to_https: Option<bool>,
     /// The permissions of unix sockets. By default `0660` for root, otherwise what the umask
     /// leaves.
     pub socket_mode: Option<Mode>,
     /// The user of the front end if Surus is started as root: `surus` if it exists, otherwise
-    /// `www-data`, or `nobody` if PHP runs as `www-data`.
+    /// `nobody`, or `www-data` if PHP runs as `nobody`.
     pub user: Option<String>,
     /// Limits the files that the front end can open to those it needs (Landlock), if Surus is
     /// started as root.
@@ -103,7 +103,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             listen: vec![Address::Tcp(([127, 0, 0, 1], 8080).into())],
-            redirect_to_https: false,
+            redirect_to_https: None,
             socket_mode: None,
             user: None,
             landlock: true,
@@ -196,13 +196,13 @@ pub async fn run(
     }
     let draining = CancellationToken::new();
     let connections = TaskTracker::new();
-    let most = service.settings.max_connections;
-    let limiter = Arc::new(ConnectionLimiter::new(most, "http.max_connections"));
+    let max = service.settings.max_connections;
+    let limiter = Arc::new(ConnectionLimiter::new(max, "http.max_connections"));
     let grace = service.settings.shutdown_timeout.0;
     let accepting: Vec<_> = listeners
         .into_iter()
         .map(|(listener, tls)| {
-            tokio::spawn(connection::accept(
+            tokio::spawn(listener::accept::accept(
                 listener,
                 tls,
                 service.clone(),

@@ -35,10 +35,10 @@ impl FunctionError {
     }
 
     /// Converts an engine's failure.
-    pub fn of(failure: &Failure) -> FunctionError {
+    pub fn from_failure(failure: &Failure) -> FunctionError {
         match failure {
             Failure::Thrown(what) => FunctionError::new(THROWN, what.clone()),
-            Failure::Died(_) => {
+            Failure::WorkerCrashed(_) => {
                 FunctionError::new(DIED, format!("{failure}; see the log for the cause"))
             }
             Failure::TimedOut => FunctionError::new(
@@ -55,11 +55,11 @@ impl FunctionError {
     }
 
     /// A response above Lambda's limit.
-    pub fn too_large(size: u64, most: u64) -> FunctionError {
+    pub fn too_large(size: u64, max: u64) -> FunctionError {
         FunctionError::new(
             TOO_LARGE,
             format!(
-                "the response has {size} bytes, Lambda accepts {most}; stream it (lambda.mode = \
+                "the response has {size} bytes, Lambda accepts {max}; stream it (lambda.mode = \
                  \"stream\" and a function URL or REST API that streams), or put it into S3 and \
                  respond with a link"
             ),
@@ -71,19 +71,19 @@ impl FunctionError {
         let TooMuch {
             what,
             size,
-            most,
+            max,
             remedy,
         } = too_much;
         FunctionError::new(
             TOO_LARGE,
-            format!("{what} {size} bytes, {service} accepts {most}; {remedy}"),
+            format!("{what} {size} bytes, {service} accepts {max}; {remedy}"),
         )
     }
 
     /// A streamed response above Lambda's limit.
-    pub fn too_long(most: u64) -> FunctionError {
+    pub fn too_long(max: u64) -> FunctionError {
         let message = format!(
-            "the streamed response exceeds the {most} bytes that Lambda accepts; put it into S3 \
+            "the streamed response exceeds the {max} bytes that Lambda accepts; put it into S3 \
              and respond with a link"
         );
         FunctionError::new(TOO_LARGE, message)
@@ -123,19 +123,19 @@ impl FunctionError {
 
     /// A shortened copy of an error whose JSON has `size` bytes.
     fn within(&self, size: usize) -> FunctionError {
-        let mut left = MOST_KEPT;
+        let mut left = MAX_KEPT;
         let frames = self.stack.iter().take_while(|frame| {
             let fits = frame.len() <= left;
             left = left.saturating_sub(frame.len());
             fits
         });
-        let message = beginning(&self.message, MOST_KEPT);
+        let message = beginning(&self.message, MAX_KEPT);
         FunctionError {
             kind: self.kind.clone(),
             name: self
                 .name
                 .as_deref()
-                .map(|name| beginning(name, MOST_QUOTED).into()),
+                .map(|name| beginning(name, MAX_QUOTED).into()),
             message: format!(
                 "{message}… (shortened: the error has {size} bytes, Lambda accepts {LARGEST}; the \
                  log has the whole message)"
@@ -188,7 +188,7 @@ impl FunctionError {
 impl From<FunctionError> for Failure {
     fn from(fault: FunctionError) -> Failure {
         match &*fault.kind {
-            DIED => Failure::Died(fault.message),
+            DIED => Failure::WorkerCrashed(fault.message),
             TIMED_OUT => Failure::TimedOut,
             _ => Failure::Thrown(fault.message),
         }
@@ -217,11 +217,11 @@ pub const LARGEST: usize = 6 * 1024 * 1024 + 100;
 const LARGEST_CAUSE: usize = 60_000;
 
 /// Characters quoted of a response that is not an error message.
-const MOST_QUOTED: usize = 1000;
+const MAX_QUOTED: usize = 1000;
 
 /// Bytes kept of the message and of the stack of an error above Lambda's limit. JSON may turn one
 /// byte into six.
-const MOST_KEPT: usize = 256 * 1024;
+const MAX_KEPT: usize = 256 * 1024;
 
 /// Whether Lambda accepts the kind: `(Runtime|Function)\.[A-Z][a-zA-Z]+`.
 fn is_kind(kind: &str) -> bool {
@@ -270,8 +270,8 @@ fn ascii(json: &str) -> String {
 }
 
 /// The longest prefix of at most `most` bytes that ends between characters.
-fn beginning(text: &str, most: usize) -> &str {
-    let mut at = most.min(text.len());
+fn beginning(text: &str, max: usize) -> &str {
+    let mut at = max.min(text.len());
     while !text.is_char_boundary(at) {
         at -= 1;
     }
@@ -281,7 +281,7 @@ fn beginning(text: &str, most: usize) -> &str {
 /// The beginning of a text.
 pub fn shortened(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
-    match text.char_indices().nth(MOST_QUOTED) {
+    match text.char_indices().nth(MAX_QUOTED) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.into_owned(),
     }

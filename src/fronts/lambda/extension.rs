@@ -14,8 +14,8 @@ use super::connection::{ApiRequest, Connection};
 pub async fn register(connection: Connection) {
     match tokio::time::timeout(LIMIT, attempt(connection)).await {
         Ok(Ok(())) => {}
-        Ok(Err(why)) => info!(
-            why,
+        Ok(Err(error)) => info!(
+            error,
             "cannot register as an extension; Lambda will kill this process without SIGTERM \
              (lambda.extension)"
         ),

@@ -29,7 +29,7 @@ use crate::app::Application;
 use crate::app::response::plain;
 use crate::engine::Engine;
 use crate::event::{Body, Event, Origin, Response, ResponseBody, Script};
-use crate::fronts::records::request::{origin, request};
+use crate::fronts::records::request::{MARK, origin, request};
 use crate::observe::log_context::Names;
 
 /// The PHP code that answers events.
@@ -49,11 +49,9 @@ enum Answer {
     Streaming(Streaming),
 }
 
-const FORGED: &str = "rejected with 403: PHP could take a client's request of /events for an event \
-    that is not HTTP (lambda.events_over_http)";
-
-/// How long a response may be sent after the deadline: on managed instances the process continues.
-const LATE: Duration = Duration::from_secs(1);
+/// How long a response may be sent after the deadline, or after the event was served if that was
+/// later still: on managed instances the process continues.
+const LATE: Duration = Duration::from_secs(5);
 
 /// Time limit of a request that Surus itself makes. Lambda's own limits are lower.
 const CALL: Duration = Duration::from_secs(600);
@@ -80,7 +78,7 @@ impl Function {
         thawed: Option<Duration>,
     ) -> anyhow::Result<()> {
         let now = Instant::now();
-        let reserve = invocation.reserve(self.settings.deadline_margin.0, now);
+        let margin = invocation.deadline_margin(self.settings.deadline_margin.0, now);
         let workers = TaskTracker::new();
         workers.close();
         let id = self.next_event.fetch_add(1, Ordering::Relaxed);
@@ -88,7 +86,7 @@ impl Function {
         let task = Task {
             invocation,
             id,
-            deadline: now.max(invocation.deadline - reserve),
+            deadline: now.max(invocation.deadline - margin),
             reported_deadline: invocation.deadline,
             trace: invocation.trace(),
             thawed,
@@ -97,24 +95,28 @@ impl Function {
         };
         // The engine keeps the deadline, but reading a file from an unreachable network file system
         // may not.
-        let latest = task.deadline + reserve / 4 * 3;
+        let latest = task.deadline + margin / 4 * 3;
         let answer = AssertUnwindSafe(self.answer(&task)).catch_unwind();
         let answer = tokio::time::timeout_at(latest.into(), answer).await;
         let answer = unwound(answer.unwrap_or_else(|_| Ok(Err(overdue()))));
         let sent = send(api, invocation, answer);
-        match tokio::time::timeout_at((invocation.deadline + LATE).into(), sent).await {
+        let latest_sent = invocation.deadline.max(Instant::now()) + LATE;
+        match tokio::time::timeout_at(latest_sent.into(), sent).await {
             Ok(sent) => sent?,
-            Err(_) => warn!(event = id, "Lambda did not accept the response in time"),
+            Err(_) => warn!(
+                request_id = id,
+                "Lambda did not accept the response in time"
+            ),
         }
         // Lambda freezes this process once it asks for the next event. The engine kills workers
         // that are not done by then.
-        let last = invocation.deadline.max(latest) - reserve / 8;
+        let last = invocation.deadline.max(latest) - margin / 8;
         if tokio::time::timeout_at(last.into(), workers.wait())
             .await
             .is_err()
         {
             warn!(
-                event = id,
+                request_id = id,
                 "PHP was still busy with the event at its deadline"
             );
         }
@@ -137,7 +139,7 @@ impl Function {
             (Some(application), _) => application.answer(head, origin(), event).await?,
             (None, Some(handler)) => {
                 let event = event(head, handler.script.clone());
-                handler.tell(event, handler::URL).await?
+                handler.run_own_event(event, handler::URL).await?
             }
             (None, None) => bail!("there is neither an application nor a handler (lambda.handler)"),
         };
@@ -145,14 +147,14 @@ impl Function {
     }
 
     /// Runs the callbacks that the handler has registered for a life-cycle moment.
-    pub async fn tell(&self, moment: &'static str) -> anyhow::Result<()> {
+    pub async fn run_callbacks(&self, moment: &'static str) -> anyhow::Result<()> {
         let Some(handler) = &self.handler else {
             return Ok(());
         };
         let workers = TaskTracker::new();
         let request = request(Bytes::from_static(b"null"));
         let event = self.event(request, handler.script.clone(), &workers);
-        let response = handler.tell(event, moment).await?;
+        let response = handler.run_own_event(event, moment).await?;
         let status = ended(response, &workers).await?;
         if !status.is_success() {
             bail!("{status}; see the log for the cause");
@@ -211,7 +213,7 @@ impl Function {
                 return Err(fault);
             }
             info!(
-                event = task.id,
+                request_id = task.id,
                 "a schedule without input kept the function warm"
             );
             Ok(Bytes::from_static(warm::ANSWER.as_bytes()))
@@ -266,7 +268,11 @@ impl Function {
 
     async fn forbid(&self, request: HttpEvent, task: &Task<'_>) -> Result<Answer, FunctionError> {
         let why = "this path is reserved for events that are not HTTP";
-        warn!(event = task.id, "{FORGED}");
+        warn!(
+            request_id = task.id,
+            "rejected with 403: PHP could take a client's request of /events for an event that is \
+             not HTTP (lambda.events_over_http)"
+        );
         let (head, body) = plain(StatusCode::FORBIDDEN, why).into_parts();
         let (format, decodes) = (request.format, request.decodes_base64);
         self.answered(&format, decodes, head, body, task).await
@@ -313,12 +319,12 @@ impl Function {
         {
             return Err(unsuccessful(head.status, &take(body).await?));
         }
-        let refused = |too_much| FunctionError::rejected(format, too_much);
-        limits::headers(*format, &head.headers).map_err(refused)?;
+        let rejected = |too_much| FunctionError::rejected(format, too_much);
+        limits::headers(*format, &head.headers).map_err(rejected)?;
         if self.settings.mode == Mode::Stream {
             let prelude = http_event::prelude(format, &head);
             let request = task.invocation.id();
-            let streaming = Streaming::new(request, prelude, body, streaming::MOST);
+            let streaming = Streaming::new(request, prelude, body, streaming::MAX);
             return Ok(Answer::Streaming(streaming));
         }
         let body = take(body).await?;
@@ -327,15 +333,15 @@ impl Function {
             warn_of_base64();
         }
         let answer = fitting(written.json.into())?;
-        limits::size(*format, answer.len()).map_err(refused)?;
+        limits::size(*format, answer.len()).map_err(rejected)?;
         Ok(Answer::Whole(answer))
     }
 }
 
 /// Warns once that a REST API passes a binary response on as base64.
 fn warn_of_base64() {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| {
+    static REPORTED: Once = Once::new();
+    REPORTED.call_once(|| {
         warn!(
             "a response is binary, and the REST API passes it on as base64 unless its \
              binaryMediaTypes match; set them to */* and lambda.binary_media_types to [\"*/*\"]"
@@ -361,7 +367,8 @@ async fn answer_other(
     payload: Bytes,
     task: &Task<'_>,
 ) -> Result<Bytes, FunctionError> {
-    let asked = ask(application, request(payload), origin(), None, task);
+    let mark = Some((MARK.into(), "1".into()));
+    let asked = ask(application, request(payload), origin(), mark, task);
     let (head, body) = asked.await?;
     let body = take_result(&head, body).await?;
     fitting(result(&head, body)?)
@@ -371,19 +378,19 @@ async fn ask(
     application: &Application,
     request: Request<Body>,
     origin: Origin,
-    context: Option<(Cow<'static, str>, String)>,
+    variable: Option<(Cow<'static, str>, String)>,
     task: &Task<'_>,
 ) -> Result<(http::response::Parts, ResponseBody), FunctionError> {
     let (head, body) = request.into_parts();
     let asks = origin.clone();
     let event = |head, script| {
         let mut event = task.event(Request::from_parts(head, body), script, origin);
-        event.variables.extend(context);
+        event.variables.extend(variable);
         event
     };
     match application.answer(head, asks, event).await {
         Ok(response) => Ok(response.into_parts()),
-        Err(failure) => Err(FunctionError::of(&failure)),
+        Err(failure) => Err(FunctionError::from_failure(&failure)),
     }
 }
 

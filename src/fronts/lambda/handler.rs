@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::response::Parts;
 use http::{HeaderName, Method, Request};
 
-use super::batch::{self, Batches, PartialBatch, Record};
+use super::batch::{self, Batches, Record, ReportBatchItemFailures};
 use super::error::FunctionError;
 use super::http_event::HttpEvent;
 use super::payload::{error_kind, fitting, result, take_result};
@@ -18,7 +18,7 @@ use crate::app::response::plain;
 use crate::app::validate::check_relayed;
 use crate::engine::Engine;
 use crate::event::{Event, Failure, Response, ResponseBody, Script};
-use crate::fronts::records::request::{origin, request};
+use crate::fronts::records::request::{MARK, origin, request};
 
 /// The PHP handler.
 pub struct Handler {
@@ -27,7 +27,7 @@ pub struct Handler {
     /// Runs records one by one; None if the handler gets all of an event's records at once.
     pub batches: Option<Batches>,
     /// Whether Lambda is told which records failed, if the result names them.
-    pub partial_batch: PartialBatch,
+    pub report_batch_item_failures: ReportBatchItemFailures,
     /// The handler takes requests instead of events, as a PSR-15 handler does. Known after
     /// `offer`.
     pub takes_requests: AtomicBool,
@@ -58,10 +58,12 @@ impl Handler {
             .as_ref()
             .and_then(|batches| Some((batches, batch::read(payload)?)))
         else {
-            let event = task.event(request(payload.clone()), self.script.clone(), origin());
+            let mut event = task.event(request(payload.clone()), self.script.clone(), origin());
+            event.variables.push((MARK.into(), "1".into()));
             let answered = self.ask(event).await;
-            return self
-                .whole(answered.unwrap_or_else(|failure| Err(FunctionError::of(&failure)))?);
+            return self.whole(
+                answered.unwrap_or_else(|failure| Err(FunctionError::from_failure(&failure)))?,
+            );
         };
         let handle = |record: Record| async move {
             let id = next_event.fetch_add(1, Ordering::Relaxed);
@@ -73,14 +75,15 @@ impl Handler {
                 trace: record.trace.as_deref().or(task.trace),
                 ..*task
             };
-            let event = task.event(request(record.event), self.script.clone(), origin());
+            let mut event = task.event(request(record.event), self.script.clone(), origin());
+            event.variables.push((MARK.into(), "1".into()));
             self.ask(event).await?.map_err(Failure::from)
         };
-        // `run` keeps the reserve itself.
+        // `run` keeps the deadline margin itself.
         let done = batches
             .run(&batch, task.id, task.invocation.deadline, handle)
             .await;
-        done.map_err(|failure| FunctionError::of(&failure))
+        done.map_err(|failure| FunctionError::from_failure(&failure))
     }
 
     /// Passes an HTTP event to the handler. None if the handler wants the request instead; nothing
@@ -97,7 +100,7 @@ impl Handler {
         event.variables.push((KIND.into(), "http".into()));
         let response = self.engine.handle(Box::new(event)).await;
         let (head, body) = response
-            .map_err(|failure| FunctionError::of(&failure))?
+            .map_err(|failure| FunctionError::from_failure(&failure))?
             .into_parts();
         let body = take_result(&head, body).await?;
         if head.headers.contains_key(&TAKES) {
@@ -108,7 +111,7 @@ impl Handler {
     }
 
     /// Passes an event to the handler that Lambda did not send.
-    pub async fn tell(&self, mut event: Event, what: &str) -> Result<Response, Failure> {
+    pub async fn run_own_event(&self, mut event: Event, what: &str) -> Result<Response, Failure> {
         event.variables.push((KIND.into(), what.into()));
         if what == URL {
             event.script.name = "/index.php".into();
@@ -124,8 +127,8 @@ impl Handler {
     ) -> Result<(Parts, ResponseBody), FunctionError> {
         let (head, body) = http.request.into_parts();
         let is_head = head.method == Method::HEAD;
-        if let Err(refusal) = check_relayed(&head) {
-            return Ok(fit(plain(refusal.status, refusal.why), is_head).into_parts());
+        if let Err(rejection) = check_relayed(&head) {
+            return Ok(fit(plain(rejection.status, rejection.why), is_head).into_parts());
         }
         let script = Script {
             // A front controller is usually called /index.php.
@@ -139,7 +142,7 @@ impl Handler {
             .variables
             .extend(context.map(|json| ("LAMBDA_REQUEST_CONTEXT".into(), json)));
         let response = self.engine.handle(Box::new(event)).await;
-        let response = response.map_err(|failure| FunctionError::of(&failure))?;
+        let response = response.map_err(|failure| FunctionError::from_failure(&failure))?;
         let (head, body) = response.into_parts();
         // A handler that throws has failed, whether it was given an event or a request.
         if let Some(kind) = error_kind(&head) {
@@ -154,8 +157,8 @@ impl Handler {
     /// Makes the event fail if its result names failed records that Lambda would not read.
     fn whole(&self, answer: Bytes) -> Result<Bytes, FunctionError> {
         // Lambda would take records for done that the result names as failed.
-        if self.partial_batch == PartialBatch::Off {
-            batch::succeeded(&answer).map_err(|failure| FunctionError::of(&failure))?;
+        if self.report_batch_item_failures == ReportBatchItemFailures::Off {
+            batch::succeeded(&answer).map_err(|failure| FunctionError::from_failure(&failure))?;
         }
         Ok(answer)
     }

@@ -58,7 +58,7 @@ impl Invocation {
     }
 
     /// Limits `wanted`, the time kept for ending PHP and sending the response, to the time left.
-    pub fn reserve(&self, wanted: Duration, now: Instant) -> Duration {
+    pub fn deadline_margin(&self, wanted: Duration, now: Instant) -> Duration {
         wanted.min(self.deadline.saturating_duration_since(now) / 4)
     }
 
@@ -69,11 +69,11 @@ impl Invocation {
 
     /// The event's X-Ray trace.
     pub fn trace(&self) -> Option<&str> {
-        self.said("lambda-runtime-trace-id")
+        self.header("lambda-runtime-trace-id")
     }
 
     fn deadline_ms(&self) -> Option<u64> {
-        self.said("lambda-runtime-deadline-ms")?.parse().ok()
+        self.header("lambda-runtime-deadline-ms")?.parse().ok()
     }
 
     /// The deadline of a part of the event that must end at `deadline`.
@@ -84,7 +84,7 @@ impl Invocation {
     }
 
     /// A header's value. Lambda sends some headers even when they are empty.
-    fn said(&self, name: &str) -> Option<&str> {
+    fn header(&self, name: &str) -> Option<&str> {
         let value = self.said.get(name)?.to_str().ok()?;
         (!value.is_empty()).then_some(value)
     }
@@ -108,19 +108,19 @@ impl Invocation {
         }
         // Both are JSON. Anything else is passed on as a string.
         let json = |name| {
-            let text = self.said(name)?;
+            let text = self.header(name)?;
             Some(serde_json::from_str(text).unwrap_or_else(|_| text.into()))
         };
         let context = Context {
             aws_request_id: self.id(),
             deadline_ms: self.deadline_ms_of(deadline).unwrap_or_default(),
             invoked_function_arn: self
-                .said("lambda-runtime-invoked-function-arn")
+                .header("lambda-runtime-invoked-function-arn")
                 .unwrap_or_default(),
             trace_id: self.trace().unwrap_or_default(),
             client_context: json("lambda-runtime-client-context"),
             identity: json("lambda-runtime-cognito-identity"),
-            tenant_id: self.said("lambda-runtime-aws-tenant-id"),
+            tenant_id: self.header("lambda-runtime-aws-tenant-id"),
         };
         // Strings, numbers and JSON always serialize.
         serde_json::to_string(&context).unwrap_or_default()

@@ -82,7 +82,7 @@ pub struct Settings {
     /// Which messages a failed message of a FIFO queue stops.
     pub fifo_failure: batch::FifoFailure,
     /// Whether Lambda is told which records failed.
-    pub report_batch_item_failures: batch::PartialBatch,
+    pub report_batch_item_failures: batch::ReportBatchItemFailures,
 }
 
 /// How responses are sent.
@@ -118,7 +118,7 @@ impl Default for Settings {
             batch: batch::Mode::default(),
             record_timeout: None,
             fifo_failure: batch::FifoFailure::default(),
-            report_batch_item_failures: batch::PartialBatch::default(),
+            report_batch_item_failures: batch::ReportBatchItemFailures::default(),
         }
     }
 }

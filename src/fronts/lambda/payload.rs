@@ -58,17 +58,17 @@ pub async fn take(body: ResponseBody) -> Result<Bytes, FunctionError> {
 /// Collects PHP's result of an event that is not HTTP. An error may exceed Lambda's limit, because
 /// it can be shortened.
 pub async fn take_result(head: &Parts, body: ResponseBody) -> Result<Bytes, FunctionError> {
-    let most = match error_kind(head) {
+    let max = match error_kind(head) {
         Some(_) => LARGEST_ERROR,
         None => LARGEST,
     };
-    take_up_to(most, body).await
+    take_up_to(max, body).await
 }
 
-async fn take_up_to(most: usize, body: ResponseBody) -> Result<Bytes, FunctionError> {
-    let collected = collect(body, most).await;
+async fn take_up_to(max: usize, body: ResponseBody) -> Result<Bytes, FunctionError> {
+    let collected = collect(body, max).await;
     collected
-        .map_err(|failure| FunctionError::of(&failure))?
+        .map_err(|failure| FunctionError::from_failure(&failure))?
         .map_err(|size| FunctionError::too_large(size as u64, LARGEST as u64))
 }
 

@@ -45,7 +45,7 @@ pub enum Initialization {
 
 impl Initialization {
     /// `AWS_LAMBDA_INITIALIZATION_TYPE`.
-    pub fn of(text: &str) -> Initialization {
+    pub fn parse(text: &str) -> Initialization {
         match text {
             "snap-start" => Initialization::SnapStart,
             "provisioned-concurrency" | "lambda-managed-instances" => Initialization::Ahead,
@@ -175,7 +175,8 @@ async fn boot_late(
             }
         };
         let now = Instant::now();
-        let limit = invocation.deadline - invocation.reserve(settings.deadline_margin.0, now);
+        let limit =
+            invocation.deadline - invocation.deadline_margin(settings.deadline_margin.0, now);
         let result = match booted.take() {
             Some(result) => Ok(result),
             None => tokio::time::timeout_at(limit.into(), &mut boot).await,

@@ -74,7 +74,7 @@ impl RuntimeApi {
             if failing.get_or_insert_with(Instant::now).elapsed() > GIVE_UP_AFTER {
                 bail!("cannot get the next event: {why}");
             }
-            warn!("cannot get the next event, retrying: {why}");
+            warn!(error = %why, "cannot get the next event, retrying");
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST);
         }
@@ -113,7 +113,8 @@ impl RuntimeApi {
 
     /// Reports that an event failed.
     pub async fn fail(&mut self, to: &Invocation, fault: &FunctionError) -> anyhow::Result<()> {
-        error!(request_id = to.id(), kind = %fault.kind, "the event failed: {}", fault.message);
+        let (request_id, error) = (to.id(), &fault.message[..]);
+        error!(request_id, kind = %fault.kind, error, "the event failed");
         let mut ask = self.failure(path(to, "error")?, fault);
         echo(&mut ask.headers, to);
         let sent = self.connection.ask(&ask).await;
@@ -219,7 +220,7 @@ async fn settle(
     let response = match sent {
         Ok(response) => response,
         Err(unreachable) => {
-            error!(request_id, "cannot send {what}: {unreachable}");
+            error!(request_id, what, error = %unreachable, "cannot send to Lambda");
             return Ok(());
         }
     };
@@ -228,7 +229,7 @@ async fn settle(
     let body = match response.into_body().collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) => {
-            debug!(request_id, %error, "cannot read Lambda's reply to {what}");
+            debug!(request_id, what, %error, "cannot read Lambda's reply");
             return Ok(());
         }
     };
@@ -237,16 +238,20 @@ async fn settle(
         StatusCode::INTERNAL_SERVER_ERROR => bail!(environment_ended(&body)),
         StatusCode::GONE => info!(
             request_id,
-            "{what} came too late; Lambda has already ended the event"
+            what, "sent too late; Lambda has already ended the event"
         ),
         StatusCode::PAYLOAD_TOO_LARGE => {
             error!(
                 request_id,
-                "{what} exceeds Lambda's size limit: {}",
-                shortened(&body)
+                what,
+                reply = %shortened(&body),
+                "too large for Lambda"
             );
         }
-        status => warn!(request_id, %status, "Lambda rejected {what}: {}", shortened(&body)),
+        status => {
+            let reply = shortened(&body);
+            warn!(request_id, what, %status, %reply, "Lambda rejected a message");
+        }
     }
     Ok(())
 }

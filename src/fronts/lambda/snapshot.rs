@@ -49,6 +49,6 @@ async fn call(function: &Function, urls: &[String], moment: &'static str) -> any
             bail!("GET {url}: {status}; see the log for the cause");
         }
     }
-    let told = function.tell(moment).await;
+    let told = function.run_callbacks(moment).await;
     told.with_context(|| format!("the handler's {moment}"))
 }

@@ -15,7 +15,7 @@ use super::error::FunctionError;
 use crate::event::ResponseBody;
 
 /// Lambda's limit for a streamed response.
-pub const MOST: u64 = 200 << 20;
+pub const MAX: u64 = 200 << 20;
 
 /// Tells Lambda that a prelude precedes the body.
 pub const CONTENT_TYPE: HeaderValue =
@@ -27,19 +27,19 @@ pub struct Streaming {
     request: String,
     first: Option<Bytes>,
     body: ResponseBody,
-    most: u64,
+    max: u64,
     sent: u64,
     ended: bool,
 }
 
 impl Streaming {
     /// `prelude` includes its terminating NUL bytes. At most `most` bytes are sent.
-    pub fn new(request: &str, prelude: Vec<u8>, body: ResponseBody, most: u64) -> Streaming {
+    pub fn new(request: &str, prelude: Vec<u8>, body: ResponseBody, max: u64) -> Streaming {
         Streaming {
             request: request.to_string(),
             first: Some(prelude.into()),
             body,
-            most,
+            max,
             sent: 0,
             ended: false,
         }
@@ -48,7 +48,8 @@ impl Streaming {
     fn end(&mut self, fault: &FunctionError) -> Frame<Bytes> {
         self.ended = true;
         let request_id = &self.request[..];
-        error!(request_id, kind = %fault.kind, "the response failed midway: {}", fault.message);
+        let error = &fault.message[..];
+        error!(request_id, kind = %fault.kind, error, "the response failed midway");
         // Dropping the body tells a script that still writes that the response is no longer read.
         self.body = ResponseBody::empty();
         let mut trailers = HeaderMap::new();
@@ -89,15 +90,15 @@ impl Body for Streaming {
             }
             Some(Ok(frame)) => {
                 self.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
-                match self.sent > self.most {
+                match self.sent > self.max {
                     true => {
-                        let fault = FunctionError::too_long(self.most);
+                        let fault = FunctionError::too_long(self.max);
                         self.end(&fault)
                     }
                     false => frame,
                 }
             }
-            Some(Err(failure)) => self.end(&FunctionError::of(&failure)),
+            Some(Err(failure)) => self.end(&FunctionError::from_failure(&failure)),
         };
         Poll::Ready(Some(Ok(frame)))
     }
@@ -129,14 +130,18 @@ mod tests {
     #[tokio::test]
     async fn complete_stream_has_no_trailers() {
         let body = body(vec![Ok("a"), Ok("b")]);
-        let streaming = Streaming::new("r", b"{}".into(), body, MOST);
+        let streaming = Streaming::new("r", b"{}".into(), body, MAX);
         assert_eq!(sent(streaming).await, ("{}ab".into(), None));
     }
 
     #[tokio::test]
     async fn failed_stream_has_its_error_in_trailers() {
-        let body = body(vec![Ok("a"), Err(Failure::Died("SIGSEGV".into())), Ok("b")]);
-        let (text, trailers) = sent(Streaming::new("r", b"{}".into(), body, MOST)).await;
+        let body = body(vec![
+            Ok("a"),
+            Err(Failure::WorkerCrashed("SIGSEGV".into())),
+            Ok("b"),
+        ]);
+        let (text, trailers) = sent(Streaming::new("r", b"{}".into(), body, MAX)).await;
         assert_eq!(text, "{}a");
         let trailers = trailers.unwrap();
         assert_eq!(

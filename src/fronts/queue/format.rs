@@ -6,11 +6,14 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::backoff;
+use super::command::Program;
 use super::job::{Fate, Job};
-use super::runner::{Answer, Runner};
+use super::messenger;
+use super::runner::{Answer, Runner, Runs};
 use super::settings::{Format, Queue};
 use crate::event::Failure;
 use crate::fronts::records::suspects::Suspects;
+use crate::observe::bounded::bounded;
 
 /// How a run has ended.
 #[derive(Debug, PartialEq)]
@@ -22,11 +25,11 @@ pub struct Verdict {
 #[derive(Debug, PartialEq)]
 pub enum Outcome {
     Done,
-    /// The job has asked to come again.
+    /// The job has asked to run again.
     Released,
-    /// It has failed and comes again.
+    /// It has failed and runs again.
     Retried(String),
-    /// It has failed and does not come again.
+    /// It has failed and does not run again.
     Failed(String),
     /// No worker could take it.
     Busy(String),
@@ -47,7 +50,7 @@ impl Outcome {
 
 /// Runs the jobs of one queue.
 pub struct Jobs<'a> {
-    pub runner: &'a Runner,
+    pub runs: &'a Runs,
     pub queue: &'a Queue,
     /// The name of Laravel's connection.
     pub connection: &'a str,
@@ -64,16 +67,32 @@ const BUSY: Duration = Duration::from_secs(1);
 
 impl Jobs<'_> {
     pub async fn run(&self, job: &Job) -> Verdict {
-        match self.queue.format() {
-            Format::Plain => self.plain(job).await,
-            Format::Laravel => self.laravel(job).await,
+        let is_unread = job.payload.is_empty() && !matches!(self.runs, Runs::Command(_));
+        if is_unread {
+            let why = "it is empty, or longer than work.max_payload, and was not read";
+            return Verdict::buried(why.into());
+        }
+        match (self.runs, self.queue.format()) {
+            (Runs::Command(program), _) => self.command(job, program).await,
+            (Runs::Php(runner), Format::Plain) => self.plain(job, runner).await,
+            (Runs::Php(runner), Format::Laravel | Format::Messenger) => {
+                self.application(job, runner).await
+            }
         }
     }
 
-    async fn plain(&self, job: &Job) -> Verdict {
+    async fn command(&self, job: &Job, program: &Program) -> Verdict {
+        let timeout = self.queue.timeout.0;
+        match program.run(&self.queue.name, timeout).await {
+            Ok(()) => Verdict::done(),
+            Err(why) => self.failed(job, why),
+        }
+    }
+
+    async fn plain(&self, job: &Job, runner: &Runner) -> Verdict {
         let id = &job.lease.id;
         let timeout = self.queue.timeout.0;
-        let (why, losses) = match self.runner.ask(job.payload.clone(), id, timeout).await {
+        let (why, losses) = match runner.ask(job.payload.clone(), id, timeout).await {
             Ok(Answer::Result(_)) => {
                 self.suspects.forget(&self.name(job));
                 return Verdict::done();
@@ -82,10 +101,15 @@ impl Jobs<'_> {
             Err(failure) if failure.is_busy() => return Verdict::busy(&failure),
             Err(failure) => (failure.to_string(), self.losses(job, &failure)),
         };
-        let tries = self.queue.tries.unwrap_or(3);
-        if let Some(why) = self.poison(losses, &why) {
-            return Verdict::buried(why);
+        match self.poison(losses, &why) {
+            Some(why) => Verdict::buried(why),
+            None => self.failed(job, why),
         }
+    }
+
+    /// How a `plain` job that has failed is settled.
+    fn failed(&self, job: &Job, why: String) -> Verdict {
+        let tries = self.queue.tries.unwrap_or(3);
         if tries > 0 && job.attempts >= tries {
             return Verdict::buried(format!("try {} of {tries} failed: {why}", job.attempts));
         }
@@ -97,7 +121,8 @@ impl Jobs<'_> {
         }
     }
 
-    async fn laravel(&self, job: &Job) -> Verdict {
+    /// Has the application run a job and decide what becomes of it.
+    async fn application(&self, job: &Job, runner: &Runner) -> Verdict {
         let Ok(payload) = std::str::from_utf8(&job.payload) else {
             return Verdict::buried("the payload is not UTF-8".into());
         };
@@ -107,12 +132,12 @@ impl Jobs<'_> {
             Some(0) => NO_LIMIT,
             Some(seconds) => Duration::from_secs(seconds).min(NO_LIMIT),
         };
-        let (why, losses, timed_out) = match self.pass(job, payload, None, timeout).await {
+        let (why, losses, timed_out) = match self.pass(runner, job, payload, None, timeout).await {
             Ok(Ok(decision)) => {
                 self.suspects.forget(&self.name(job));
                 return decision.verdict(None);
             }
-            // Laravel itself catches exceptions: only a call of exit() or a fatal error ends here.
+            // Frameworks catch exceptions: only a call of exit() or a fatal error ends here.
             Ok(Err(message)) => (message, Some(self.suspects.note(&self.name(job))), false),
             Err(failure) if failure.is_busy() => return Verdict::busy(&failure),
             Err(failure) => {
@@ -127,7 +152,7 @@ impl Jobs<'_> {
             timed_out,
             fail: poison.is_some(),
         };
-        match self.pass(job, payload, Some(lost), RECORD).await {
+        match self.pass(runner, job, payload, Some(lost), RECORD).await {
             Ok(Ok(decision)) => decision.verdict(Some(poison.unwrap_or(why))),
             // Even that has failed: its class may crash PHP when it is unserialized.
             _ => match poison {
@@ -140,9 +165,11 @@ impl Jobs<'_> {
         }
     }
 
-    /// Passes a job to Laravel's adapter. The inner error is the message of a PHP that has ended.
+    /// Passes a job to the framework's adapter. The inner error is the message of a PHP that has
+    /// ended.
     async fn pass(
         &self,
+        runner: &Runner,
         job: &Job,
         payload: &str,
         lost: Option<Lost<'_>>,
@@ -161,7 +188,7 @@ impl Jobs<'_> {
         };
         let envelope = serde_json::to_vec(&envelope).unwrap_or_default();
         let id = &job.lease.id;
-        Ok(match self.runner.ask(envelope.into(), id, timeout).await? {
+        Ok(match runner.ask(envelope.into(), id, timeout).await? {
             Answer::Error { message, .. } => Err(message),
             Answer::Result(json) => serde_json::from_slice(&json)
                 .map_err(|error| format!("the adapter's result is not one: {error}")),
@@ -178,20 +205,23 @@ impl Jobs<'_> {
         has_ended.then(|| self.suspects.note(&self.name(job)))
     }
 
-    /// Why a job must not run any more, if it has cost too many workers.
+    /// Why a job must not run any more, if it has crashed too many workers.
     fn poison(&self, losses: Option<u32>, why: &str) -> Option<String> {
         let losses = losses? as usize;
         let is_poison = losses >= self.max_losses;
-        is_poison.then(|| format!("it has cost {losses} workers (work.max_losses): {why}"))
+        is_poison.then(|| format!("it crashed {losses} workers (work.max_losses): {why}"))
     }
 
     fn name(&self, job: &Job) -> String {
-        format!("{}/{}", self.queue.name, stable(job))
+        format!("{}/{}", self.queue.name, stable(self.queue, job))
     }
 }
 
-/// An id that a job keeps when it is released: Laravel writes released jobs as new rows.
-fn stable(job: &Job) -> String {
+/// An id that a job keeps when it is released: frameworks write released jobs as new ones.
+fn stable(queue: &Queue, job: &Job) -> String {
+    if queue.format() == Format::Messenger {
+        return messenger::fingerprint(&job.payload);
+    }
     let told = std::str::from_utf8(&job.payload).map(PayloadOptions::read);
     let uuid = told.ok().and_then(|told| told.uuid);
     uuid.unwrap_or_else(|| job.lease.id.clone())
@@ -213,7 +243,7 @@ impl PayloadOptions {
     }
 }
 
-/// A job for Laravel's adapter, `Surus\Laravel\Jobs`.
+/// A job for an adapter, `Surus\Laravel\Jobs` or `Surus\Symfony\Messages`.
 #[derive(Serialize)]
 struct Envelope<'a> {
     connection: &'a str,
@@ -228,7 +258,7 @@ struct Envelope<'a> {
     lost: Option<Lost<'a>>,
 }
 
-/// The job has lost its worker: it does not run, Laravel only decides what becomes of it.
+/// The job has lost its worker: it does not run, the framework only decides what becomes of it.
 #[derive(Serialize)]
 struct Lost<'a> {
     why: &'a str,
@@ -237,15 +267,18 @@ struct Lost<'a> {
     fail: bool,
 }
 
-/// What Laravel has decided.
+/// What the framework has decided.
 #[derive(Debug, Deserialize)]
 struct Decision {
-    /// Pause in seconds before it comes again; None if it does not.
+    /// Pause in seconds before it runs again; None if it does not.
     release: Option<u64>,
-    /// It has failed, and Laravel could not record that: Surus does it.
+    /// It has failed, and the framework could not record that: Surus does it.
     #[serde(default)]
     unrecorded: bool,
-    /// Why it has failed, or comes again.
+    /// The framework has sent it again as another job.
+    #[serde(default)]
+    resent: bool,
+    /// Why it has failed, or runs again.
     error: Option<String>,
 }
 
@@ -259,7 +292,11 @@ impl Decision {
                 outcome: why.map_or(Outcome::Released, Outcome::Retried),
             },
             (None, None) => Verdict::done(),
-            // Laravel has recorded it.
+            (None, Some(why)) if self.resent => Verdict {
+                fate: Fate::Done,
+                outcome: Outcome::Retried(why),
+            },
+            // The framework has recorded it.
             (None, Some(why)) => Verdict {
                 fate: Fate::Done,
                 outcome: Outcome::Failed(why),
@@ -291,10 +328,11 @@ impl Verdict {
     }
 }
 
-/// The class of Laravel's job, for metrics; empty for a `plain` job.
+/// The class of a framework's job, for metrics; empty for a `plain` job.
 pub fn class(queue: &Queue, payload: &Bytes) -> String {
     let told = match queue.format() {
         Format::Laravel => std::str::from_utf8(payload).map(PayloadOptions::read).ok(),
+        Format::Messenger => return messenger::class(payload),
         Format::Plain => None,
     };
     told.and_then(|told| told.class).unwrap_or_default()
@@ -305,5 +343,6 @@ pub fn group(queue: &Queue, payload: &Bytes) -> Option<String> {
     let key = queue.group.as_ref()?;
     let json: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(payload).ok()?;
     let value = json.get(key)?;
-    Some(value.as_str().map_or_else(|| value.to_string(), Into::into))
+    let group = value.as_str().map_or_else(|| value.to_string(), Into::into);
+    Some(bounded(&group).into_owned())
 }

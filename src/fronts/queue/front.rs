@@ -1,4 +1,4 @@
-//! Takes jobs, has them run, extends their leases, and settles them.
+//! Takes jobs from their sources, runs them, extends their leases, and settles them.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -16,13 +16,17 @@ use tracing::{error, info, warn};
 use super::backoff;
 use super::format::{self, Jobs, Outcome, Verdict};
 use super::job::{Fate, Job, Lease};
-use super::runner::Runner;
+use super::runner::Runs;
 use super::scheduler::{Begun, Scheduler, Share};
 use super::settings::{Queue, Settings};
 use super::source::Source;
+use crate::engine::Engine;
 use crate::fronts::records::now;
 use crate::fronts::records::suspects::Suspects;
 use crate::observe::metrics::Metrics;
+
+/// How long requests for jobs may take to end after the grace period.
+const RECEIVE: Duration = Duration::from_secs(15);
 
 /// A queue and its broker.
 pub struct Lane {
@@ -31,11 +35,19 @@ pub struct Lane {
     pub connection: String,
     pub source: Arc<dyn Source>,
     pub lease: Duration,
+    pub runs: Runs,
+}
+
+impl Lane {
+    /// The group of a job, which its broker or its payload names.
+    fn group(&self, job: &Job) -> Option<String> {
+        let group = self.source.group(job);
+        group.or_else(|| format::group(&self.queue, &job.payload))
+    }
 }
 
 /// The queues whose jobs the same workers run.
 pub struct Front {
-    pub runner: Runner,
     pub workers: usize,
     pub lanes: Vec<Lane>,
     pub settings: Settings,
@@ -45,9 +57,26 @@ pub struct Front {
     pub paused: watch::Sender<Vec<bool>>,
 }
 
-/// Jobs that were still running when the grace period was over.
+impl Front {
+    /// The engine of its workers; None if it runs commands.
+    pub fn engine(&self) -> Option<&Arc<dyn Engine>> {
+        self.lanes.iter().find_map(|lane| match &lane.runs {
+            Runs::Php(runner) => Some(&runner.engine),
+            Runs::Command(_) => None,
+        })
+    }
+}
+
+/// What was still under way when the grace period was over.
 #[must_use]
-pub struct Interrupted(Vec<(Arc<dyn Source>, Job)>);
+pub struct Interrupted {
+    front: Arc<Front>,
+    /// Running jobs by queue.
+    running: Vec<(usize, Job)>,
+    receiving: Receiving,
+}
+
+type Receiving = Work<(usize, anyhow::Result<Vec<Job>>)>;
 
 type Work<T> = FuturesUnordered<Pin<Box<dyn Future<Output = T> + Send>>>;
 
@@ -63,6 +92,8 @@ struct Drive {
     front: Arc<Front>,
     stop: CancellationToken,
     paused: watch::Receiver<Vec<bool>>,
+    /// How many jobs the workers can run at once or soon. None if that is always the same.
+    capacity: Option<watch::Receiver<usize>>,
     /// Ends the receiving of each queue while it is paused or all stop.
     stops: Vec<CancellationToken>,
     scheduler: Scheduler<Job>,
@@ -71,7 +102,7 @@ struct Drive {
     running: Work<Ended>,
     /// Running jobs by number, for the end of the grace period.
     begun: HashMap<usize, (usize, Job)>,
-    receiving: Work<(usize, anyhow::Result<Vec<Job>>)>,
+    receiving: Receiving,
     is_receiving: Vec<bool>,
     failures: Vec<u32>,
     settling: Work<(usize, Job)>,
@@ -102,6 +133,7 @@ pub async fn run(front: Arc<Front>, stop: CancellationToken) -> Interrupted {
         pausing: Work::new(),
         is_draining: false,
         paused: front.paused.subscribe(),
+        capacity: front.engine().and_then(|engine| engine.capacity()),
         stops: (0..count).map(|_| stop.child_token()).collect(),
         front,
         stop,
@@ -117,6 +149,10 @@ impl Drive {
         let mut extend = tokio::time::interval(shortest.unwrap_or(Duration::from_secs(30)) / 3);
         let mut grace = None;
         loop {
+            if let Some(capacity) = &mut self.capacity {
+                let able = *capacity.borrow_and_update();
+                self.scheduler.set_workers(able.min(self.front.workers));
+            }
             self.begin();
             self.receive();
             let is_over = self.running.is_empty()
@@ -141,6 +177,7 @@ impl Drive {
                 _ = extend.tick() => self.extend(),
                 // Its sender lives as long as the front.
                 Ok(()) = self.paused.changed() => self.pause(),
+                () = changed(&mut self.capacity) => {}
                 () = stop.cancelled(), if !self.is_draining => {
                     self.drain();
                     let limit = self.front.settings.shutdown_timeout.0;
@@ -156,12 +193,11 @@ impl Drive {
                 }
             }
         }
-        let lanes = &self.front.lanes;
-        let left = self
-            .begun
-            .drain()
-            .map(|(_, (queue, job))| (lanes[queue].source.clone(), job));
-        Interrupted(left.collect())
+        Interrupted {
+            front: self.front,
+            running: self.begun.into_values().collect(),
+            receiving: self.receiving,
+        }
     }
 
     fn begin(&mut self) {
@@ -220,7 +256,7 @@ impl Drive {
             match self.stops[queue].is_cancelled() {
                 true => self.settle(queue, job, Fate::Return),
                 false => {
-                    let group = format::group(&self.front.lanes[queue].queue, &job.payload);
+                    let group = self.front.lanes[queue].group(&job);
                     self.scheduler.push(queue, group, job);
                 }
             }
@@ -233,7 +269,13 @@ impl Drive {
         self.front.metrics.jobs.broker_failed(&lane.name, what);
         self.failures[queue] += 1;
         if self.failures[queue] == 1 {
-            warn!(queue = lane.name, "cannot {what}: {error:#}; trying again");
+            let error = format!("{error:#}");
+            warn!(
+                queue = lane.name,
+                operation = what,
+                error,
+                "the broker failed; trying again"
+            );
         }
     }
 
@@ -260,7 +302,8 @@ impl Drive {
                     queue = lane.name,
                     job = id,
                     attempts,
-                    "job failed, it will run again: {why}"
+                    reason = why,
+                    "job failed; it will run again"
                 );
             }
             Outcome::Failed(why) => {
@@ -268,16 +311,18 @@ impl Drive {
                     queue = lane.name,
                     job = id,
                     attempts,
-                    "job failed for good: {why}"
+                    reason = why,
+                    "job failed for good"
                 );
             }
             Outcome::Busy(why) => {
-                warn!(queue = lane.name, job = id, "job given back: {why}");
+                warn!(queue = lane.name, job = id, reason = why, "job given back");
             }
         }
+        let has_group = self.front.lanes[queue].group(&job).is_some();
         match verdict.fate {
             // Its group waits for it, so it stays in hand.
-            Fate::Release(pause) if lane.group.is_some() && !self.stops[queue].is_cancelled() => {
+            Fate::Release(pause) if has_group && !self.stops[queue].is_cancelled() => {
                 self.scheduler.paused(&begun, took);
                 let stop = self.stops[queue].clone();
                 self.pausing.push(Box::pin(async move {
@@ -316,7 +361,8 @@ impl Drive {
                 failures += 1;
                 if failures == 1 {
                     let (queue, job) = (&lane.queue.name, &job.lease.id);
-                    warn!(queue, job, "cannot settle a job: {error:#}; trying again");
+                    let error = format!("{error:#}");
+                    warn!(queue, job, error, "cannot settle a job; trying again");
                 }
                 tokio::time::sleep(backoff::pause(failures)).await;
             }
@@ -398,11 +444,22 @@ impl Drive {
     }
 }
 
+/// Returns when the workers can run another number of jobs.
+async fn changed(capacity: &mut Option<watch::Receiver<usize>>) {
+    // Its sender lives as long as the engine.
+    if let Some(capacity) = capacity
+        && capacity.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
 async fn ended(front: Arc<Front>, begun: Begun, job: Job) -> Ended {
     let began = Instant::now();
     let lane = &front.lanes[begun.queue];
     let jobs = Jobs {
-        runner: &front.runner,
+        runs: &lane.runs,
         queue: &lane.queue,
         connection: &lane.connection,
         suspects: &front.suspects,
@@ -429,14 +486,31 @@ fn bug(panic: &(dyn Any + Send)) -> Verdict {
 }
 
 impl Interrupted {
-    /// Gives the jobs back, once PHP no longer runs them.
-    pub async fn release(self) {
-        for (source, job) in self.0 {
+    /// Gives the jobs back, once PHP no longer runs them. A broker may still reserve jobs for a
+    /// request that has not ended, also those that have just been given back.
+    pub async fn release(mut self) {
+        let mut left: Vec<_> = Vec::new();
+        let received = async {
+            while let Some((queue, received)) = self.receiving.next().await {
+                let jobs = received.unwrap_or_default().into_iter();
+                left.extend(jobs.map(|job| (queue, job, Fate::Return)));
+            }
+        };
+        let _ = tokio::time::timeout(RECEIVE, received).await;
+        let running = self.running.into_iter();
+        left.extend(running.map(|(queue, job)| (queue, job, Fate::Interrupt)));
+        for (queue, job, fate) in left {
             let id = job.lease.id.clone();
-            let settled = source.settle(job, Fate::Interrupt);
+            let settled = self.front.lanes[queue].source.settle(job, fate);
             match tokio::time::timeout(Duration::from_secs(5), settled).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => warn!(job = id, "cannot release a job: {error:#}"),
+                Ok(Err(error)) => {
+                    warn!(
+                        job = id,
+                        error = format!("{error:#}"),
+                        "cannot release a job"
+                    );
+                }
                 Err(_) => warn!(job = id, "cannot release a job in time"),
             }
         }

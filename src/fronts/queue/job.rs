@@ -5,18 +5,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::observe::bounded::bounded;
+
 /// A job that a source has reserved for this process.
 #[derive(Debug, Clone)]
 pub struct Job {
     pub lease: Lease,
-    /// The message as its producer wrote it.
+    /// The message as its producer wrote it. Empty if it is longer than `work.max_payload`.
     pub payload: Bytes,
     /// How often it has been received, this time included.
     pub attempts: u32,
 }
 
 /// What a source needs to extend or settle a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lease {
     /// The broker's id of the job.
     pub id: String,
@@ -46,13 +48,13 @@ pub enum Fate {
     Return,
     /// It has begun and was interrupted by the shutdown: the broker delivers it again at once.
     Interrupt,
-    /// It comes again after a pause.
+    /// It runs again after a pause.
     Release(Duration),
-    /// It does not come again; the reason is kept with it.
+    /// It does not run again; the reason is kept with it.
     Bury(String),
 }
 
-/// A job that does not come again, as its place for failed jobs shows it.
+/// A job that does not run again, as its place for failed jobs shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FailedJob {
     pub id: String,
@@ -75,7 +77,7 @@ impl FailedJob {
         FailedJob {
             id,
             queue: queue.into(),
-            class: told.map(|told| told.class).unwrap_or_default(),
+            class: told.map_or_else(String::new, |told| bounded(&told.class).into_owned()),
             why: why.lines().next().unwrap_or_default().into(),
             failed_at,
         }

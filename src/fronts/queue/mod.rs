@@ -1,13 +1,15 @@
-//! Queues: `surus work`.
+//! Queues and schedules: `surus work`.
 //!
 //! A source takes jobs from a broker under a lease. The scheduler decides which job begins next, a
 //! format makes it an [`Event`](crate::event::Event) for PHP and understands the result. [`front`]
 //! drives them, extends the leases, and settles each job once its fate is known.
 
 mod backoff;
+pub mod command;
 mod format;
 pub mod front;
 pub mod job;
+pub mod messenger;
 pub mod operation;
 pub mod runner;
 mod scheduler;
@@ -15,4 +17,4 @@ pub mod settings;
 pub mod source;
 pub mod sources;
 
-pub use settings::{Format, Queue, Settings};
+pub use settings::{Format, Queue, Schedule, Settings};

@@ -1,4 +1,4 @@
-//! What operators see of running queues, and ask of them.
+//! Status, pause and failed jobs of running queues, for the admin listener.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::front::Front;
 use super::job::{Depth, FailedJob, Failures};
-use super::runner::Answer;
+use super::runner::{Answer, Runner, Runs};
 use super::settings::Format;
 
 /// How long a broker may take to count its jobs.
@@ -54,35 +54,22 @@ impl Front {
         status.collect()
     }
 
-    /// Lists failed jobs, or retries or forgets one. Returns those concerned. Laravel's are all of
-    /// the application, whatever their queue.
+    /// Lists failed jobs, or retries or forgets one. Returns those concerned. A framework's are all
+    /// of the application, whatever their queue.
     pub async fn failures(&self, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
         let mut found = Vec::new();
-        let is_laravel = |lane: &super::front::Lane| lane.queue.format() == Format::Laravel;
-        if self.lanes.iter().any(is_laravel) {
-            found = self.failures_of_laravel(asked).await?;
+        let application = self.lanes.iter().find_map(|lane| match &lane.runs {
+            Runs::Php(runner) if lane.queue.format() != Format::Plain => Some(runner),
+            _ => None,
+        });
+        if let Some(runner) = application {
+            found = failures_of_application(runner, asked).await?;
         }
         for lane in &self.lanes {
             let failures = lane.source.failures(asked.clone()).await;
             found.extend(failures.with_context(|| format!("queue {}", lane.queue.name))?);
         }
         Ok(found)
-    }
-
-    async fn failures_of_laravel(&self, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
-        #[derive(Serialize)]
-        struct Question<'a> {
-            failures: &'a Failures,
-        }
-        let question = serde_json::to_vec(&Question { failures: asked })?;
-        let answer = self.runner.ask(question.into(), "", PHP).await;
-        let busy = "cannot ask the application, whose workers may all be busy; try again";
-        match answer.context(busy)? {
-            Answer::Result(json) => {
-                serde_json::from_slice(&json).context("the application's failed jobs")
-            }
-            Answer::Error { message, .. } => bail!("the application's failed jobs: {message}"),
-        }
     }
 
     /// Pauses a queue or lets it go on; without a name, all. Returns the names of those that it
@@ -98,5 +85,24 @@ impl Front {
             }
         });
         names.filter(|name| is_meant(name)).cloned().collect()
+    }
+}
+
+async fn failures_of_application(
+    runner: &Runner,
+    asked: &Failures,
+) -> anyhow::Result<Vec<FailedJob>> {
+    #[derive(Serialize)]
+    struct Question<'a> {
+        failures: &'a Failures,
+    }
+    let question = serde_json::to_vec(&Question { failures: asked })?;
+    let answer = runner.ask(question.into(), "", PHP).await;
+    let busy = "cannot ask the application, whose workers may all be busy; try again";
+    match answer.context(busy)? {
+        Answer::Result(json) => {
+            serde_json::from_slice(&json).context("the application's failed jobs")
+        }
+        Answer::Error { message, .. } => bail!("the application's failed jobs: {message}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Has PHP run a job and waits until no worker has work left for it.
+//! Sends a job to a worker and waits until no worker has work left for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,11 +8,18 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio_util::task::TaskTracker;
 
+use super::command::Program;
 use crate::engine::Engine;
 use crate::event::{Event, Failure, Script};
 use crate::fronts::records::now;
 use crate::fronts::records::request::{ERROR_KIND, origin, request};
 use crate::fronts::records::response::collect;
+
+/// What runs the jobs of a queue.
+pub enum Runs {
+    Php(Arc<Runner>),
+    Command(Program),
+}
 
 /// The workers of one format.
 pub struct Runner {
@@ -32,7 +39,7 @@ pub enum Answer {
 }
 
 /// Results above this size are not results of jobs.
-const MOST: usize = 8 << 20;
+const MAX: usize = 8 << 20;
 /// How long after its deadline an engine may take to end a job.
 const LATE: Duration = Duration::from_secs(30);
 
@@ -76,8 +83,8 @@ impl Runner {
 
     async fn answer(&self, event: Event) -> Result<Answer, Failure> {
         let (head, body) = self.engine.handle(Box::new(event)).await?.into_parts();
-        let body = collect(body, MOST).await?.map_err(|size| {
-            Failure::Malformed(format!("the result has {size} bytes, at most {MOST} fit"))
+        let body = collect(body, MAX).await?.map_err(|size| {
+            Failure::Malformed(format!("the result has {size} bytes, at most {MAX} fit"))
         })?;
         let kind = head
             .headers

@@ -15,7 +15,7 @@ use crate::fronts::records::order::Order;
 const ROUND: f64 = 0.1;
 /// How many seconds of work a queue keeps in hand.
 const AHEAD: f64 = 0.1;
-const MOST_AHEAD: usize = 100;
+const MAX_AHEAD: usize = 100;
 /// The weight of the newest job in a queue's mean.
 const NEWEST: f64 = 0.2;
 
@@ -92,6 +92,11 @@ impl<J> Scheduler<J> {
         }
     }
 
+    /// Sets how many jobs may run at once. Those that run go on.
+    pub fn set_workers(&mut self, workers: usize) {
+        self.workers = workers;
+    }
+
     /// Adds a job behind the others of its queue.
     pub fn push(&mut self, queue: usize, group: Option<String>, job: J) {
         let number = self.next_number;
@@ -111,7 +116,7 @@ impl<J> Scheduler<J> {
             Some(mean) => (workers * AHEAD / mean.max(1e-6)) as usize,
             None => 1,
         };
-        let ahead = ahead.clamp(1, MOST_AHEAD);
+        let ahead = ahead.clamp(1, MAX_AHEAD);
         match queue.waiting.len() <= ahead / 2 {
             true => ahead - queue.waiting.len(),
             false => 0,

@@ -19,11 +19,17 @@ pub trait Source: Send + Sync {
     fn receive<'a>(&'a self, most: usize, stop: &'a CancellationToken) -> Pending<'a, Vec<Job>>;
 
     /// Extends reservations, which then last for a whole lease from now on. Returns the jobs that
-    /// have been lost to others.
+    /// other processes have got since.
     fn extend(&self, leases: Vec<Lease>) -> Pending<'_, Vec<Lease>>;
 
     /// Ends a reservation. Settling a job that is no longer reserved for this process does no harm.
     fn settle(&self, job: Job, fate: Fate) -> Pending<'_, ()>;
+
+    /// The group of a job, if the broker has groups: its jobs run in order.
+    fn group(&self, job: &Job) -> Option<String> {
+        let _ = job;
+        None
+    }
 
     /// Counts the queue's jobs.
     fn depth(&self) -> Pending<'_, Depth>;

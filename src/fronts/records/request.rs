@@ -12,6 +12,9 @@ use crate::event::{Address, Body, Origin};
 /// The path of events that are not HTTP; AWS's Lambda Web Adapter uses the same.
 pub const PATH: &str = "/events";
 
+/// The variable that only events that are not HTTP have: no header becomes this name.
+pub const MARK: &str = "LAMBDA_EVENT";
+
 /// The response header in which the PHP library reports an error's kind.
 pub const ERROR_KIND: &str = "lambda-runtime-function-error-type";
 

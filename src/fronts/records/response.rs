@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use crate::event::{Failure, ResponseBody};
 
 /// Collects a body. The inner error is the size of a body above the limit, which is not kept.
-pub async fn collect(body: ResponseBody, most: usize) -> Result<Result<Bytes, usize>, Failure> {
+pub async fn collect(body: ResponseBody, max: usize) -> Result<Result<Bytes, usize>, Failure> {
     let mut body = match body {
         ResponseBody::Full(bytes) => return Ok(Ok(bytes)),
         body => body,
@@ -18,12 +18,12 @@ pub async fn collect(body: ResponseBody, most: usize) -> Result<Result<Bytes, us
             continue;
         };
         size += data.len();
-        match size > most {
+        match size > max {
             true => taken = BytesMut::new(),
             false => taken.extend_from_slice(&data),
         }
     }
-    Ok(match size > most {
+    Ok(match size > max {
         true => Err(size),
         false => Ok(taken.freeze()),
     })

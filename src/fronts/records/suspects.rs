@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use crate::event::Failure;
+use crate::observe::bounded::bounded;
 
 /// From this many lost workers on, a record runs last and alone. A single loss may be the fault of
 /// another record that ran at the same time.
@@ -16,14 +17,15 @@ pub struct Suspects(Mutex<HashMap<String, u32>>);
 
 impl Suspects {
     pub fn is_suspect(&self, id: &str) -> bool {
-        self.with(|workers| workers.get(id).is_some_and(|times| *times >= SUSPECT))
+        let id = bounded(id);
+        self.with(|workers| workers.get(&*id).is_some_and(|times| *times >= SUSPECT))
     }
 
     /// How many workers the record has cost so far, if this failure has cost one. `has_time`: the
     /// record's own timeout has passed, not the time of others.
     pub fn judge(&self, id: &str, failure: &Failure, has_time: bool) -> Option<u32> {
         match failure {
-            Failure::Died(_) => Some(self.note(id)),
+            Failure::WorkerCrashed(_) => Some(self.note(id)),
             Failure::TimedOut if has_time => Some(self.note(id)),
             _ => None,
         }
@@ -31,8 +33,9 @@ impl Suspects {
 
     /// Counts one more lost worker and returns the count.
     pub fn note(&self, id: &str) -> u32 {
+        let id = bounded(id);
         self.with(|workers| {
-            if workers.len() >= REMEMBERED && !workers.contains_key(id) {
+            if workers.len() >= REMEMBERED && !workers.contains_key(&*id) {
                 workers.retain(|_, times| *times >= SUSPECT);
                 if workers.len() >= REMEMBERED {
                     workers.clear();
@@ -47,7 +50,7 @@ impl Suspects {
     pub fn forget(&self, id: &str) {
         self.with(|workers| {
             if !workers.is_empty() {
-                workers.remove(id);
+                workers.remove(&*bounded(id));
             }
         });
     }

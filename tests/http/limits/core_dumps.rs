@@ -23,7 +23,7 @@ fn core_dumps_of_surus_and_php_are_off_unless_configured() {
     let ours = limit(std::process::id(), CORE);
     for entry in surus::engines::CATALOGUE
         .iter()
-        .filter(|entry| !entry.boots_script)
+        .filter(|entry| !entry.boots_script())
     {
         for (setting, expected) in [("false", "1 1"), ("true", ours.as_str())] {
             // A process per request exits with it, so it prints its own limits.

@@ -26,7 +26,7 @@ fn site() -> tempfile::TempDir {
 }
 
 fn serve(dir: &Path, entry: &Entry) -> Surus {
-    let script = match entry.boots_script {
+    let script = match entry.boots_script() {
         true => "booted.php",
         false => "plain.php",
     };

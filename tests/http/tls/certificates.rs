@@ -63,6 +63,8 @@ fn metrics_say_when_certificates_end() {
     let name = format!("surus_tls_certificate_not_after_seconds{label}");
     // 4000-01-01
     assert_eq!(secure.metric(dir.path(), &name), 64_060_588_800);
+    let listed = super::admin(dir.path(), "/-/certificates");
+    assert!(listed.contains("\"not_after\":64060588800"), "{listed}");
 }
 
 /// RSA and ECDSA for the same name: each client gets what it can check.

@@ -248,7 +248,7 @@ fn proxy_header_precedes_tls() {
 }
 
 #[test]
-fn plain_request_is_redirected_and_browsers_are_told() {
+fn plain_request_is_redirected_and_https_sets_hsts() {
     let dir = site();
     let env = [
         ("SURUS_HTTP_REDIRECT_TO_HTTPS", "true"),

@@ -1,9 +1,11 @@
 //! TLS as clients see it.
 
+mod acme;
 mod certificates;
 mod client_certificates;
 mod connections;
 mod handshakes;
+mod local;
 mod reload;
 mod start;
 

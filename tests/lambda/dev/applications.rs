@@ -1,7 +1,7 @@
 //! Tests that real applications respond behind a function URL as behind `surus serve`.
 
 use regex::Regex;
-use surus::emulator::http::Front;
+use surus::emulator::http::HttpService;
 
 use super::behind::Behind;
 use crate::apps::client::{Answer, Client, Upload};
@@ -34,7 +34,7 @@ pub fn compare_between(
     let serve = Surus::spawn(&site.www(), &[], &env)
         .unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
     let function = Behind::start(&site.www(), &env);
-    let url = format!("http://{}", function.front(Front::Url));
+    let url = format!("http://{}", function.service(HttpService::Url));
     let served = visit(&Client::new(&serve.url));
     between();
     let answered = visit(&Client::new(&url));

@@ -1,10 +1,10 @@
-//! An application as a function: the emulator runs `surus lambda` behind its front ends.
+//! An application as a function: the emulator runs `surus lambda` behind its services.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use surus::emulator::http::{Front, Gateway};
+use surus::emulator::http::{Gateway, HttpService};
 use surus::emulator::{Emulator, Function, Initialization, Invocation, Runtime};
 use tokio::net::TcpListener;
 
@@ -63,21 +63,21 @@ impl Behind {
         }
     }
 
-    /// Starts a front end and returns its `127.0.0.1:PORT`.
-    pub fn front(&self, front: Front) -> String {
-        self.serve(front, false)
+    /// Starts a service and returns its `127.0.0.1:PORT`.
+    pub fn service(&self, service: HttpService) -> String {
+        self.serve(service, false)
     }
 
-    /// The same for a front end that streams; `lambda.mode` must be `stream`.
-    pub fn streaming_front(&self, front: Front) -> String {
-        self.serve(front, true)
+    /// The same for a service that streams; `lambda.mode` must be `stream`.
+    pub fn streaming_service(&self, service: HttpService) -> String {
+        self.serve(service, true)
     }
 
-    fn serve(&self, front: Front, is_streamed: bool) -> String {
+    fn serve(&self, service: HttpService, is_streamed: bool) -> String {
         let listener = TcpListener::bind("127.0.0.1:0");
         let listener = self.runtime.block_on(listener).unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let mut gateway = Gateway::new(self.emulator.clone(), front, is_streamed);
+        let mut gateway = Gateway::new(self.emulator.clone(), service, is_streamed);
         gateway.binary_media_types = "*/*".parse().unwrap();
         self.runtime.spawn(gateway.serve(listener));
         address

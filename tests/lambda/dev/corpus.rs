@@ -1,9 +1,9 @@
-//! Tests that the oracle's corpus gets the same responses behind Lambda's front ends as behind
+//! Tests that the oracle's corpus gets the same responses behind Lambda's services as behind
 //! `surus serve`.
 
 use regex::bytes::Regex;
 use serde_json::Value;
-use surus::emulator::http::Front;
+use surus::emulator::http::HttpService;
 
 use super::behind::Behind;
 use super::exceptions::{self, Exceptions};
@@ -15,7 +15,7 @@ use crate::oracle::corpus::{Case, Step, Topic, Touch, load, write_scripts};
 use crate::oracle::http;
 use crate::oracle::watch::Watch;
 
-/// One test for every file of cases, and for the files that run on further front ends.
+/// One test for every file of cases, and for the files that run on further services.
 macro_rules! topics {
     ($($topic:ident)*; $($elsewhere:ident)*; $($streamed:ident)*) => {
         $(#[test]
@@ -25,10 +25,10 @@ macro_rules! topics {
                 stringify!($topic),
                 ".toml"
             ));
-            check(stringify!($topic), cases, Mode::Buffered, &[Front::Url]);
+            check(stringify!($topic), cases, Mode::Buffered, &[HttpService::Url]);
         })*
 
-        /// Cases that differ between the front ends' event formats.
+        /// Cases that differ between the services' event formats.
         mod elsewhere {
             use super::*;
 
@@ -39,8 +39,13 @@ macro_rules! topics {
                     stringify!($elsewhere),
                     ".toml"
                 ));
-                let fronts = [Front::Http, Front::Rest, Front::Alb, Front::AlbMulti];
-                check(stringify!($elsewhere), cases, Mode::Buffered, &fronts);
+                let services = [
+                    HttpService::Http,
+                    HttpService::Rest,
+                    HttpService::Alb,
+                    HttpService::AlbMulti,
+                ];
+                check(stringify!($elsewhere), cases, Mode::Buffered, &services);
             })*
         }
 
@@ -55,7 +60,7 @@ macro_rules! topics {
                     stringify!($streamed),
                     ".toml"
                 ));
-                check(stringify!($streamed), cases, Mode::Stream, &[Front::Url]);
+                check(stringify!($streamed), cases, Mode::Stream, &[HttpService::Url]);
             })*
         }
 
@@ -104,7 +109,7 @@ const SERVE: &str = "WHOisSRV";
 const FUNCTION: &str = "WHOisFUN";
 
 /// Panics with all differences of the topic.
-fn check(topic: &str, text: &str, mode: Mode, fronts: &[Front]) {
+fn check(topic: &str, text: &str, mode: Mode, services: &[HttpService]) {
     let Topic { ini, cases, .. } = load(topic, text);
     let home = TestDir::empty();
     write_scripts(&home.root.join("scripts"));
@@ -128,23 +133,27 @@ fn check(topic: &str, text: &str, mode: Mode, fronts: &[Front]) {
     let function = Behind::start(&home.root, &env);
     let wanted = std::env::var("ORACLE_CASE").unwrap_or_default();
     let mut failures = Vec::new();
-    for &front in fronts {
-        let exceptions = exceptions::load(front, mode);
+    for &service in services {
+        let exceptions = exceptions::load(service, mode);
         let mut trial = Trial {
             home: &home,
             serve: &serve,
             function: &function,
-            front,
+            service,
             address: match mode {
-                Mode::Buffered => function.front(front),
-                Mode::Stream => function.streaming_front(front),
+                Mode::Buffered => function.service(service),
+                Mode::Stream => function.streaming_service(service),
             },
             exceptions: &exceptions,
         };
         for case in cases.iter().filter(|case| case.name.contains(&wanted)) {
             let found = trial.run(case);
             if !found.is_empty() {
-                failures.push(format!("== {front:?}, {}\n{}", case.name, found.join("\n")));
+                failures.push(format!(
+                    "== {service:?}, {}\n{}",
+                    case.name,
+                    found.join("\n")
+                ));
             }
         }
     }
@@ -160,8 +169,8 @@ struct Trial<'a> {
     home: &'a TestDir,
     serve: &'a Surus,
     function: &'a Behind,
-    front: Front,
-    /// The front end's address.
+    service: HttpService,
+    /// The service's address.
     address: String,
     exceptions: &'a Exceptions,
 }
@@ -268,9 +277,9 @@ impl Trial<'_> {
         answer
     }
 
-    /// The part of a response that this front end can carry.
+    /// The part of a response that this service can carry.
     fn carried(&self, mut answer: Answer, method: &str) -> Answer {
-        // Added by the front end: the event's id, and the length of what it sends, which is zero
+        // Added by the service: the event's id, and the length of what it sends, which is zero
         // for HEAD.
         let length = answer.body.len().to_string();
         let is_own = |name: &str, value: &[u8]| match &name.to_ascii_lowercase()[..] {
@@ -279,9 +288,9 @@ impl Trial<'_> {
             _ => false,
         };
         answer.headers.retain(|(name, value)| !is_own(name, value));
-        // Each front end has its own reason phrases.
+        // Each service has its own reason phrases.
         answer.reason.clear();
-        if self.front == Front::Rest || self.front == Front::AlbMulti {
+        if self.service == HttpService::Rest || self.service == HttpService::AlbMulti {
             return answer;
         }
         // All others have one value per name, and a separate field for cookies.

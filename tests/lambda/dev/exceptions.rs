@@ -1,7 +1,7 @@
 //! Accepted differences behind Lambda, each with its reason, from `exceptions.toml`.
 
 use serde::Deserialize;
-use surus::emulator::http::Front;
+use surus::emulator::http::HttpService;
 
 use super::corpus::Mode;
 
@@ -39,9 +39,9 @@ pub struct Difference {
     pub case: String,
     /// `status`, `reason`, `body`, `log`, or a header's name in lower case.
     pub part: String,
-    /// The front ends concerned, as in `surus lambda dev --front`; all if empty.
+    /// The services concerned, as in `surus lambda dev --service`; all if empty.
     #[serde(default)]
-    fronts: Vec<String>,
+    services: Vec<String>,
     /// The value of `lambda.mode` concerned; both if none.
     mode: Option<String>,
     reason: String,
@@ -54,14 +54,14 @@ pub struct Absence {
     pub cases: String,
     /// As in a difference.
     #[serde(default)]
-    fronts: Vec<String>,
+    services: Vec<String>,
     /// The value of `lambda.mode` concerned; both if none.
     mode: Option<String>,
     reason: String,
 }
 
-/// The exceptions that apply to `front` in this mode.
-pub fn load(front: Front, mode: Mode) -> Exceptions {
+/// The exceptions that apply to `service` in this mode.
+pub fn load(service: HttpService, mode: Mode) -> Exceptions {
     let mut all: Exceptions = toml::from_str(include_str!("exceptions.toml"))
         .unwrap_or_else(|error| panic!("exceptions.toml: {error}"));
     let variables = all.variable.iter().map(|variable| &variable.reason);
@@ -74,14 +74,16 @@ pub fn load(front: Front, mode: Mode) -> Exceptions {
             .all(|reason| reason.len() > 20),
         "an exception without a reason"
     );
-    let is_here = |fronts: &[String], only: &Option<String>| {
-        let mut named = fronts.iter().map(|name| name.parse::<Front>().unwrap());
+    let is_here = |services: &[String], only: &Option<String>| {
+        let mut named = services
+            .iter()
+            .map(|name| name.parse::<HttpService>().unwrap());
         let is_mode = only.as_ref().is_none_or(|only| only == mode.name());
-        is_mode && (fronts.is_empty() || named.any(|named| named == front))
+        is_mode && (services.is_empty() || named.any(|named| named == service))
     };
     all.difference
-        .retain(|difference| is_here(&difference.fronts, &difference.mode));
+        .retain(|difference| is_here(&difference.services, &difference.mode));
     all.absence
-        .retain(|absence| is_here(&absence.fronts, &absence.mode));
+        .retain(|absence| is_here(&absence.services, &absence.mode));
     all
 }

@@ -1,18 +1,18 @@
-//! Tests that an invalid `Host` does not reach PHP behind any front end.
+//! Tests that an invalid `Host` does not reach PHP behind any service.
 
-use surus::emulator::http::Front;
+use surus::emulator::http::HttpService;
 
 use super::behind::Behind;
 use crate::common::Surus;
 use crate::common::engines::TestDir;
 use crate::oracle::http::ask;
 
-const FRONTS: [Front; 5] = [
-    Front::Url,
-    Front::Http,
-    Front::Rest,
-    Front::Alb,
-    Front::AlbMulti,
+const SERVICES: [HttpService; 5] = [
+    HttpService::Url,
+    HttpService::Http,
+    HttpService::Rest,
+    HttpService::Alb,
+    HttpService::AlbMulti,
 ];
 
 fn home() -> TestDir {
@@ -41,12 +41,12 @@ fn invalid_host_does_not_reach_php() {
         ("a.test:8443", 200),
         ("[::1]", 200),
     ];
-    let fronts = FRONTS.map(|front| (front, function.front(front)));
+    let services = SERVICES.map(|service| (service, function.service(service)));
     for (host, status) in hosts {
         let expected = answer(&serve.address, host);
         assert_eq!(expected.0, status, "{host}");
-        for (front, address) in &fronts {
-            assert_eq!(answer(address, host), expected, "{front:?}: {host}");
+        for (service, address) in &services {
+            assert_eq!(answer(address, host), expected, "{service:?}: {host}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use surus::emulator::fault_injection::Faults;
-use surus::emulator::http::Front;
+use surus::emulator::http::HttpService;
 
 use super::behind::Behind;
 use crate::apps::client::Client;
@@ -36,7 +36,7 @@ fn visit(site: &Site, env: &[(&str, &str)]) {
     let www = site.www();
     let notes = || read(&www.join("notes"));
     let function = Behind::start(&www, &[&stored[..], env].concat());
-    let url = format!("http://{}", function.front(Front::Url));
+    let url = format!("http://{}", function.service(HttpService::Url));
     let visitor = Client::new(&url);
     let first = visitor.get("/api/hello?late=1");
     assert_eq!(first.status, 200, "{}", function.log());
@@ -84,7 +84,7 @@ fn frameworks_thaw_hook_runs_before_the_first_event() {
         let function = Behind::start_as(&site.www(), &[env, &own].concat(), |function| {
             function.faults = Faults::new(vec!["freeze".parse().unwrap()]);
         });
-        let visitor = Client::new(&format!("http://{}", function.front(Front::Url)));
+        let visitor = Client::new(&format!("http://{}", function.service(HttpService::Url)));
         let thawed = || read(&site.www().join(file));
         assert_eq!(visitor.get("/api/hello").status, 200, "{}", function.log());
         assert_eq!(thawed(), "");

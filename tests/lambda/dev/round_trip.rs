@@ -1,4 +1,4 @@
-//! Tests that requests and responses pass through each front end as far as its events carry them.
+//! Tests that requests and responses pass through each service as far as its events carry them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
-use surus::emulator::http::Front;
+use surus::emulator::http::HttpService;
 
 use super::behind::Behind;
 use crate::common::Surus;
@@ -239,7 +239,7 @@ impl Noted {
 struct Subjects {
     home: TestDir,
     serve: Surus,
-    fronts: Vec<(Front, String)>,
+    services: Vec<(HttpService, String)>,
     _function: Behind,
 }
 
@@ -254,18 +254,18 @@ impl Subjects {
         let serve = Surus::spawn(&home.root, &[], &env)
             .unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
         let function = Behind::start(&home.root, &env);
-        let fronts = [
-            Front::Url,
-            Front::Http,
-            Front::Rest,
-            Front::Alb,
-            Front::AlbMulti,
+        let services = [
+            HttpService::Url,
+            HttpService::Http,
+            HttpService::Rest,
+            HttpService::Alb,
+            HttpService::AlbMulti,
         ];
-        let fronts = fronts.map(|front| (front, function.front(front)));
+        let services = services.map(|service| (service, function.service(service)));
         Subjects {
             home,
             serve,
-            fronts: fronts.into(),
+            services: services.into(),
             _function: function,
         }
     }
@@ -308,10 +308,10 @@ fn requests_and_responses_survive_each_front_end() {
     let all = (asked(), answered());
     let tried = TestRunner::new(config).run(&all, |(asked, answered)| {
         let (reference, _) = subjects.ask(&subjects.serve.address, &asked, &answered);
-        for (front, address) in &subjects.fronts {
+        for (service, address) in &subjects.services {
             let (noted, answer) = subjects.ask(address, &asked, &answered);
-            arrived(*front, &asked, &reference, &noted)?;
-            returned(*front, &answered, &answer)?;
+            arrived(*service, &asked, &reference, &noted)?;
+            returned(*service, &answered, &answer)?;
         }
         Ok(())
     });
@@ -320,20 +320,26 @@ fn requests_and_responses_survive_each_front_end() {
 
 /// PHP's note matches the request, and the note behind `serve`.
 fn arrived(
-    front: Front,
+    service: HttpService,
     asked: &Asked,
     reference: &Noted,
     noted: &Noted,
 ) -> Result<(), TestCaseError> {
     for part in ["post", "cookie", "files", "input"] {
-        prop_assert_eq!(&noted.0[part], &reference.0[part], "{:?}: {}", front, part);
+        prop_assert_eq!(
+            &noted.0[part],
+            &reference.0[part],
+            "{:?}: {}",
+            service,
+            part
+        );
     }
     if let Sent::Bytes(_, bytes) = &asked.body {
         prop_assert_eq!(
             &decoded(noted.0["input"].as_str().unwrap()),
             bytes,
             "{:?}",
-            front
+            service
         );
     }
     // Services group by name, so repeated names may change places, and some services pass on one
@@ -346,8 +352,8 @@ fn arrived(
     let begin = |name: &[u8]| name.first().copied();
     names.sort();
     let is_plain = names.windows(2).all(|two| begin(&two[0]) != begin(&two[1]));
-    if is_plain || matches!(front, Front::Url | Front::Http) {
-        prop_assert_eq!(&noted.0["get"], &reference.0["get"], "{:?}", front);
+    if is_plain || matches!(service, HttpService::Url | HttpService::Http) {
+        prop_assert_eq!(&noted.0["get"], &reference.0["get"], "{:?}", service);
     }
     let mut same = vec![
         "REQUEST_METHOD",
@@ -361,11 +367,13 @@ fn arrived(
         "SERVER_PROTOCOL",
         "HTTP_COOKIE",
     ];
-    if front != Front::Http {
+    if service != HttpService::Http {
         // This service decodes the path, so a question mark ends it.
         same.push("PATH_INFO");
     }
-    if matches!(front, Front::Url) || is_plain && matches!(front, Front::Alb | Front::AlbMulti) {
+    if matches!(service, HttpService::Url)
+        || is_plain && matches!(service, HttpService::Alb | HttpService::AlbMulti)
+    {
         same.extend(["REQUEST_URI", "QUERY_STRING"]);
     }
     for name in same {
@@ -373,7 +381,7 @@ fn arrived(
             noted.server(name),
             reference.server(name),
             "{:?}: {}",
-            front,
+            service,
             name
         );
     }
@@ -393,23 +401,33 @@ fn arrived(
             .iter()
             .rfind(|(there, _)| *there == name)
             .map(|(_, value)| value.clone());
-        match front {
+        match service {
             // One value per name: the last.
-            Front::Alb => prop_assert_eq!(got, last, "{:?}: {}", front, name),
+            HttpService::Alb => prop_assert_eq!(got, last, "{:?}: {}", service, name),
             // Joined by a comma without a space.
-            Front::Url | Front::Http => {
-                prop_assert_eq!(got, Some(value.replace(", ", ",")), "{:?}: {}", front, name)
+            HttpService::Url | HttpService::Http => {
+                prop_assert_eq!(
+                    got,
+                    Some(value.replace(", ", ",")),
+                    "{:?}: {}",
+                    service,
+                    name
+                )
             }
-            _ => prop_assert_eq!(got, Some(value), "{:?}: {}", front, name),
+            _ => prop_assert_eq!(got, Some(value), "{:?}: {}", service, name),
         }
     }
     Ok(())
 }
 
 /// The client gets PHP's response.
-fn returned(front: Front, answered: &Answered, answer: &Answer) -> Result<(), TestCaseError> {
-    prop_assert_eq!(answer.status, answered.status, "{:?}", front);
-    prop_assert_eq!(&answer.body, &answered.body, "{:?}", front);
+fn returned(
+    service: HttpService,
+    answered: &Answered,
+    answer: &Answer,
+) -> Result<(), TestCaseError> {
+    prop_assert_eq!(answer.status, answered.status, "{:?}", service);
+    prop_assert_eq!(&answer.body, &answered.body, "{:?}", service);
     prop_assert_eq!(
         answer.header("content-type"),
         Some(&b"application/x-answer"[..])
@@ -427,22 +445,22 @@ fn returned(front: Front, answered: &Answered, answer: &Answer) -> Result<(), Te
     };
     let mut cookies = of("set-cookie");
     let mut sent: Vec<&str> = answered.cookies.iter().map(|cookie| &cookie[..]).collect();
-    if front == Front::Alb {
+    if service == HttpService::Alb {
         // Members of a JSON object have no order.
         cookies.sort();
         sent.sort();
     }
-    prop_assert_eq!(cookies, sent, "{:?}", front);
+    prop_assert_eq!(cookies, sent, "{:?}", service);
     let said = answered
         .headers
         .iter()
         .map(|(name, value)| (&name[..], &value[..]));
     for (name, value) in joined(said) {
         let got = of(&name);
-        prop_assert_eq!(got.join(", "), value, "{:?}: {}", front, &name);
-        if matches!(front, Front::Rest | Front::AlbMulti) {
+        prop_assert_eq!(got.join(", "), value, "{:?}: {}", service, &name);
+        if matches!(service, HttpService::Rest | HttpService::AlbMulti) {
             let each = answered.headers.iter().filter(|(there, _)| *there == name);
-            prop_assert_eq!(got.len(), each.count(), "{:?}", front);
+            prop_assert_eq!(got.len(), each.count(), "{:?}", service);
         }
     }
     Ok(())

@@ -127,20 +127,20 @@ fn invalid_arguments_are_reported_before_the_start() {
             "unknown fault `x`; known faults: freeze",
         ),
         (
-            vec!["dev", "--front", "x"],
+            vec!["dev", "--service", "x"],
             2,
             "`x` is not one of url, http",
         ),
         (vec!["dev", "--every", "x"], 2, "1m=event.json"),
         (
-            vec!["dev", "--front", "rest", "--binary-media-types", "png"],
+            vec!["dev", "--service", "rest", "--binary-media-types", "png"],
             2,
             "`png` is not a media type",
         ),
         (
             vec!["dev", "--binary-media-types", "*/*"],
             1,
-            "add --front rest",
+            "add --service rest",
         ),
     ] {
         let output = surus(project.path(), &arguments).output().unwrap();
@@ -159,7 +159,7 @@ fn dev_answers_requests_until_sigterm() {
     let project = project("{}");
     let mut child = surus(
         project.path(),
-        &["dev", "--listen", "127.0.0.1:0", "--front", "http"],
+        &["dev", "--listen", "127.0.0.1:0", "--service", "http"],
     )
     .stdout(Stdio::piped())
     .stderr(Stdio::piped())

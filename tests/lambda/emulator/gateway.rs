@@ -1,4 +1,4 @@
-//! HTTP front ends: requests become events, and answers become responses.
+//! HTTP services: requests become events, and answers become responses.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use surus::emulator::Emulator;
-use surus::emulator::http::{Front, Gateway};
+use surus::emulator::http::{Gateway, HttpService};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::fake::{Fake, LONG, Said, attached};
 use super::streams::{answering, chunk};
 
-async fn before(emulator: &Emulator, front: Front, is_streamed: bool) -> SocketAddr {
-    serve(Gateway::new(emulator.clone(), front, is_streamed)).await
+async fn before(emulator: &Emulator, service: HttpService, is_streamed: bool) -> SocketAddr {
+    serve(Gateway::new(emulator.clone(), service, is_streamed)).await
 }
 
 async fn serve(gateway: Gateway) -> SocketAddr {
@@ -38,7 +38,7 @@ async fn function_url_converts_request_and_answer() {
     let (emulator, runtime) = attached(|f| f.timeout = LONG).await;
     // A payload without a status becomes the body: here the event itself.
     runtime.echo();
-    let address = before(&emulator, Front::Url, false).await;
+    let address = before(&emulator, HttpService::Url, false).await;
     let said = call(address, Method::PUT, "/a%2Fb?x=1&x=2", "text").await;
     assert_eq!(said.status, 200);
     assert_eq!(said.header("content-type"), "application/json");
@@ -68,23 +68,31 @@ async fn each_front_end_sends_its_event_format() {
         let answer = serde_json::json!({"statusCode": 203, "body": text});
         Bytes::from(answer.to_string())
     });
-    for (front, method, mark) in [
+    for (service, method, mark) in [
         (
-            Front::Url,
+            HttpService::Url,
             "/requestContext/http/method",
             "/requestContext/http",
         ),
-        (Front::Http, "/requestContext/http/method", "/routeKey"),
-        (Front::Rest, "/httpMethod", "/requestContext/identity"),
-        (Front::Alb, "/httpMethod", "/requestContext/elb"),
-        (Front::AlbMulti, "/httpMethod", "/multiValueHeaders/host"),
+        (
+            HttpService::Http,
+            "/requestContext/http/method",
+            "/routeKey",
+        ),
+        (HttpService::Rest, "/httpMethod", "/requestContext/identity"),
+        (HttpService::Alb, "/httpMethod", "/requestContext/elb"),
+        (
+            HttpService::AlbMulti,
+            "/httpMethod",
+            "/multiValueHeaders/host",
+        ),
     ] {
-        let address = before(&emulator, front, false).await;
+        let address = before(&emulator, service, false).await;
         let said = call(address, Method::DELETE, "/x", "").await;
         assert_eq!(said.status, 203);
         let event = said.json();
-        assert_eq!(event.pointer(method).unwrap(), "DELETE", "{front:?}");
-        assert!(event.pointer(mark).is_some(), "{front:?}: {event}");
+        assert_eq!(event.pointer(method).unwrap(), "DELETE", "{service:?}");
+        assert!(event.pointer(mark).is_some(), "{service:?}: {event}");
     }
 }
 
@@ -97,13 +105,21 @@ async fn failed_function_gets_the_front_ends_error() {
             runtime.fail(event.id(), &[], "{}").await;
         }
     });
-    for (front, status, text) in [
-        (Front::Url, 502, "Internal Server Error"),
-        (Front::Http, 500, r#"{"message":"Internal Server Error"}"#),
-        (Front::Rest, 502, r#"{"message":"Internal server error"}"#),
-        (Front::Alb, 502, "502 Bad Gateway"),
+    for (service, status, text) in [
+        (HttpService::Url, 502, "Internal Server Error"),
+        (
+            HttpService::Http,
+            500,
+            r#"{"message":"Internal Server Error"}"#,
+        ),
+        (
+            HttpService::Rest,
+            502,
+            r#"{"message":"Internal server error"}"#,
+        ),
+        (HttpService::Alb, 502, "502 Bad Gateway"),
     ] {
-        let address = before(&emulator, front, false).await;
+        let address = before(&emulator, service, false).await;
         let said = call(address, Method::GET, "/", "").await;
         assert_eq!((said.status, &said.body[..]), (status, text.as_bytes()));
     }
@@ -112,15 +128,15 @@ async fn failed_function_gets_the_front_ends_error() {
 #[tokio::test]
 async fn api_gateway_gives_up_after_its_timeout() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
-    assert_eq!(Front::Rest.timeout(), Some(Duration::from_secs(29)));
-    assert_eq!(Front::Url.timeout(), None);
-    let mut gateway = Gateway::new(emulator.clone(), Front::Rest, false);
+    assert_eq!(HttpService::Rest.timeout(), Some(Duration::from_secs(29)));
+    assert_eq!(HttpService::Url.timeout(), None);
+    let mut gateway = Gateway::new(emulator.clone(), HttpService::Rest, false);
     gateway.timeout = Some(Duration::from_millis(100));
     let address = serve(gateway).await;
     let said = call(address, Method::GET, "/", "").await;
     assert_eq!(said.status, 504);
     assert_eq!(said.json()["message"], "Endpoint request timed out");
-    // The function does not know that the front end gave up.
+    // The function does not know that the service gave up.
     let event = runtime.next().await;
     assert_eq!(runtime.respond(event.id(), "late").await.status, 202);
 }
@@ -182,7 +198,7 @@ async fn rest_api_without_binary_media_types_passes_bytes_on_as_text() {
         ),
     ] {
         let what = format!("{types:?} {kind} {accept}");
-        let mut gateway = Gateway::new(emulator.clone(), Front::Rest, false);
+        let mut gateway = Gateway::new(emulator.clone(), HttpService::Rest, false);
         if !types.is_empty() {
             gateway.binary_media_types = types.parse().unwrap();
         }
@@ -210,7 +226,7 @@ async fn rest_api_without_binary_media_types_passes_bytes_on_as_text() {
 async fn event_above_lambdas_limit_is_rejected() {
     let (emulator, runtime) = attached(|f| f.timeout = LONG).await;
     runtime.serve(|_| Bytes::from_static(br#"{"statusCode":204}"#));
-    let address = before(&emulator, Front::Url, false).await;
+    let address = before(&emulator, HttpService::Url, false).await;
     let mut client = Fake::connect(address).await;
     let kind = [("content-type", "text/plain")];
     for (size, status) in [(6 << 20, 413), ((6 << 20) - 10_000, 204)] {
@@ -222,7 +238,7 @@ async fn event_above_lambdas_limit_is_rejected() {
 
 #[tokio::test]
 async fn each_front_end_has_the_limits_of_aws() {
-    const MOST: usize = 1 << 20;
+    const MAX: usize = 1 << 20;
     let (emulator, runtime) = attached(|f| f.timeout = LONG).await;
     // Answers with as many bytes of JSON and of a header as the path says.
     runtime.serve(|event| {
@@ -241,28 +257,28 @@ async fn each_front_end_has_the_limits_of_aws() {
         answer["body"] = "x".repeat(left).into();
         Bytes::from(answer.to_string())
     });
-    for (front, sent, header, asked, status) in [
-        (Front::Alb, MOST, 0, "/0/0", 200),
-        (Front::Alb, MOST + 1, 0, "/0/0", 413),
-        (Front::Alb, 0, 0, "/1048576/0", 200),
-        (Front::Alb, 0, 0, "/1048577/0", 502),
-        (Front::Alb, 0, 20_000, "/0/20000", 200),
-        (Front::Url, MOST + 1, 20_000, "/1048577/20000", 200),
-        (Front::Http, MOST + 1, 10_000, "/1048577/10000", 200),
-        (Front::Http, 0, 10_241, "/0/0", 431),
-        (Front::Http, 0, 0, "/0/10241", 500),
-        (Front::Rest, MOST + 1, 10_000, "/1048577/10000", 200),
-        (Front::Rest, 0, 10_241, "/0/0", 431),
-        (Front::Rest, 0, 0, "/0/10241", 502),
+    for (service, sent, header, asked, status) in [
+        (HttpService::Alb, MAX, 0, "/0/0", 200),
+        (HttpService::Alb, MAX + 1, 0, "/0/0", 413),
+        (HttpService::Alb, 0, 0, "/1048576/0", 200),
+        (HttpService::Alb, 0, 0, "/1048577/0", 502),
+        (HttpService::Alb, 0, 20_000, "/0/20000", 200),
+        (HttpService::Url, MAX + 1, 20_000, "/1048577/20000", 200),
+        (HttpService::Http, MAX + 1, 10_000, "/1048577/10000", 200),
+        (HttpService::Http, 0, 10_241, "/0/0", 431),
+        (HttpService::Http, 0, 0, "/0/10241", 500),
+        (HttpService::Rest, MAX + 1, 10_000, "/1048577/10000", 200),
+        (HttpService::Rest, 0, 10_241, "/0/0", 431),
+        (HttpService::Rest, 0, 0, "/0/10241", 502),
     ] {
-        let address = before(&emulator, front, false).await;
+        let address = before(&emulator, service, false).await;
         let mut client = Fake::connect(address).await;
         let long = "x".repeat(header);
         let headers = [("x-long", &long[..])];
         let said = client
             .try_call(Method::POST, asked, &headers, vec![b'x'; sent])
             .await;
-        let what = format!("{front:?} {sent} {header} {asked}");
+        let what = format!("{service:?} {sent} {header} {asked}");
         assert_eq!(said.unwrap().status, status, "{what}");
     }
 }
@@ -280,8 +296,8 @@ async fn read_until(stream: &mut TcpStream, seen: &mut String, end: &str) {
 #[tokio::test]
 async fn streamed_answer_arrives_while_the_function_writes() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
-    for front in [Front::Url, Front::Rest] {
-        let address = before(&emulator, front, true).await;
+    for service in [HttpService::Url, HttpService::Rest] {
+        let address = before(&emulator, service, true).await;
         let mut client = TcpStream::connect(address).await.unwrap();
         let request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
         client.write_all(request.as_bytes()).await.unwrap();
@@ -313,7 +329,7 @@ async fn streamed_answer_arrives_while_the_function_writes() {
 #[tokio::test]
 async fn failed_stream_aborts_the_response() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
-    let address = before(&emulator, Front::Url, true).await;
+    let address = before(&emulator, HttpService::Url, true).await;
     let mut client = TcpStream::connect(address).await.unwrap();
     let request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
     client.write_all(request.as_bytes()).await.unwrap();
@@ -337,7 +353,7 @@ async fn failed_stream_aborts_the_response() {
 #[tokio::test]
 async fn stream_on_buffered_url_is_an_error() {
     let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
-    let address = before(&emulator, Front::Url, false).await;
+    let address = before(&emulator, HttpService::Url, false).await;
     let calling = tokio::spawn(call(address, Method::GET, "/", ""));
     let event = runtime.next().await;
     let mut function = answering(&emulator, event.id()).await;

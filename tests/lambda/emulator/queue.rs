@@ -134,7 +134,7 @@ impl Queue {
         Ok(Response::new(Full::new(answer.to_string().into())))
     }
 
-    fn receive(&self, most: u64) -> Vec<Value> {
+    fn receive(&self, max: u64) -> Vec<Value> {
         let inner = &mut *self.0.lock().unwrap();
         let now = Instant::now();
         let is_hidden = |m: &Stored| m.hidden_until.is_some_and(|until| until > now);
@@ -151,7 +151,7 @@ impl Queue {
         let mut received = Vec::new();
         for message in &mut inner.messages {
             let is_blocked = message.group.as_ref().is_some_and(|g| blocked.contains(g));
-            if received.len() as u64 == most || is_hidden(message) || is_blocked {
+            if received.len() as u64 == max || is_hidden(message) || is_blocked {
                 continue;
             }
             message.hidden_until = Some(now + inner.visibility);

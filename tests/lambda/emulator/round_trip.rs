@@ -1,5 +1,5 @@
-//! Property test: a request and its response survive every front end unchanged, except for what the
-//! front end itself loses.
+//! Property test: a request and its response survive every service unchanged, except for what the
+//! service itself loses.
 
 use std::sync::mpsc;
 
@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, Response};
 use percent_encoding::{percent_decode, percent_decode_str};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use surus::emulator::http::{Front, Gateway};
+use surus::emulator::http::{Gateway, HttpService};
 use surus::event::Body;
 use surus::fronts::lambda::Settings;
 use surus::fronts::lambda::http_event::{self, HttpEvent};
@@ -90,24 +90,24 @@ fn answered() -> impl Strategy<Value = Answered> {
         })
 }
 
-const FRONTS: [Front; 5] = [
-    Front::Url,
-    Front::Http,
-    Front::Rest,
-    Front::Alb,
-    Front::AlbMulti,
+const SERVICES: [HttpService; 5] = [
+    HttpService::Url,
+    HttpService::Http,
+    HttpService::Rest,
+    HttpService::Alb,
+    HttpService::AlbMulti,
 ];
 
 /// The request that the function saw, and the response that the client got.
 async fn pass(
-    front: Front,
+    service: HttpService,
     asked: &Asked,
     answer: &Answered,
 ) -> (HttpEvent, u16, HeaderMap, Bytes) {
     let (emulator, runtime) = attached(|f| f.timeout = LONG).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut client = Fake::connect(listener.local_addr().unwrap()).await;
-    let mut gateway = Gateway::new(emulator, front, false);
+    let mut gateway = Gateway::new(emulator, service, false);
     gateway.binary_media_types = "*/*".parse().unwrap();
     tokio::spawn(gateway.serve(listener));
     let (sender, seen) = mpsc::channel();
@@ -169,8 +169,8 @@ proptest! {
     #[test]
     fn request_and_response_survive_the_round_trip(asked in asked(), answer in answered()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        for front in FRONTS {
-            let (event, status, headers, body) = runtime.block_on(pass(front, &asked, &answer));
+        for service in SERVICES {
+            let (event, status, headers, body) = runtime.block_on(pass(service, &asked, &answer));
             let request = &event.request;
             prop_assert_eq!(request.method(), &asked.method);
             let sent = match request.body() {
@@ -178,7 +178,7 @@ proptest! {
                 Body::Memory(bytes) => bytes.clone(),
                 Body::Spooled { .. } => panic!("spooled"),
             };
-            prop_assert_eq!(&sent[..], &asked.body[..], "{:?}", front);
+            prop_assert_eq!(&sent[..], &asked.body[..], "{:?}", service);
             prop_assert_eq!(request.headers()["x-asked"].to_str().unwrap(), &asked.header);
             let kind = request.headers().get("content-type").map(|kind| kind.to_str().unwrap());
             prop_assert_eq!(kind, asked.kind.as_deref());
@@ -188,27 +188,27 @@ proptest! {
 
             let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
             let sent: Vec<String> = asked.query.iter().map(|(n, v)| format!("{n}={v}")).collect();
-            match front {
-                Front::Http => {
-                    // The front end decodes the path and ends it at a decoded question mark.
+            match service {
+                HttpService::Http => {
+                    // The service decodes the path and ends it at a decoded question mark.
                     let whole = decoded(&asked.path);
                     let end = whole.iter().position(|byte| *byte == b'?').unwrap_or(whole.len());
                     // What is an escape even then, such as `%00` of `%2500`, stays one.
                     let whole: Vec<u8> = percent_decode(&whole[..end]).collect();
                     prop_assert_eq!(decoded(path), whole);
                 }
-                _ => prop_assert_eq!(path, &asked.path, "{:?}", front),
+                _ => prop_assert_eq!(path, &asked.path, "{:?}", service),
             }
-            match front {
-                Front::Rest => {
+            match service {
+                HttpService::Rest => {
                     prop_assert_eq!(decoded_pairs(query), decoded_pairs(&sent.join("&")));
                 }
-                _ => prop_assert_eq!(query, sent.join("&"), "{:?}", front),
+                _ => prop_assert_eq!(query, sent.join("&"), "{:?}", service),
             }
 
-            prop_assert_eq!(status, answer.status, "{:?}", front);
+            prop_assert_eq!(status, answer.status, "{:?}", service);
             prop_assert_eq!(headers["x-answer"].to_str().unwrap(), &answer.header);
-            prop_assert_eq!(&body[..], &answer.body[..], "{:?}", front);
+            prop_assert_eq!(&body[..], &answer.body[..], "{:?}", service);
             let cookies: Vec<&str> = headers
                 .get_all("set-cookie")
                 .iter()
@@ -216,9 +216,9 @@ proptest! {
                 .collect();
             // A load balancer without multi-value headers keeps one header per name; all others
             // keep all.
-            let is_lossy = front == Front::Alb && answer.cookies.len() > 1;
+            let is_lossy = service == HttpService::Alb && answer.cookies.len() > 1;
             if !is_lossy {
-                prop_assert_eq!(cookies, answer.cookies.clone(), "{:?}", front);
+                prop_assert_eq!(cookies, answer.cookies.clone(), "{:?}", service);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base64::Engine as _;
-use surus::emulator::{AnswerBody, Emulator, Outcome, Piece, Request};
+use surus::emulator::{AnswerBody, Emulator, InvokeOutcome, Piece, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -72,7 +72,7 @@ async fn pieces_arrive_while_the_function_writes() {
     let mut stream = answering(&emulator, event.id()).await;
     chunk(&mut stream, b"{\"statusCode\":200}\0\0\0\0\0\0\0\0").await;
     let mut running = begun.await.unwrap();
-    let Outcome::Answer(mut answer) = running.outcome().await else {
+    let InvokeOutcome::Answer(mut answer) = running.outcome().await else {
         panic!();
     };
     assert!(answer.is_streamed);
@@ -173,7 +173,7 @@ async fn stream_ends_at_the_deadline() {
     chunk(&mut stream, b"never to be ended").await;
     let mut running = begun.await.unwrap();
     let outcome = running.outcome().await;
-    assert!(matches!(outcome, Outcome::Answer(_)));
+    assert!(matches!(outcome, InvokeOutcome::Answer(_)));
     let failed = outcome.collect().await.unwrap_err();
     assert_eq!(failed.kind, "Runtime.TruncatedResponse");
     let (report, _) = running.report().await.unwrap();

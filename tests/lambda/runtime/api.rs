@@ -29,7 +29,7 @@ struct State {
     /// What has arrived of a chunked body.
     seen: Vec<u8>,
     /// Limit of what is read of chunked bodies, until the test lifts it.
-    most: Option<usize>,
+    max: Option<usize>,
 }
 
 struct Rule {
@@ -208,8 +208,8 @@ impl Api {
     }
 
     /// Limits how much is read of chunked bodies; None lifts the limit.
-    pub fn read_no_more_than(&self, most: Option<usize>) {
-        self.change(|state| state.most = most);
+    pub fn read_no_more_than(&self, max: Option<usize>) {
+        self.change(|state| state.max = max);
     }
 
     /// Waits until all events have been taken.
@@ -311,10 +311,7 @@ impl Api {
                 self.change(|state| state.seen.extend(&chunk));
                 body.extend(chunk);
                 self.wait("the test to want more", |state| {
-                    state
-                        .most
-                        .is_none_or(|most| body.len() < most)
-                        .then_some(())
+                    state.max.is_none_or(|max| body.len() < max).then_some(())
                 });
                 assert_eq!(line(lines)?, "");
             }

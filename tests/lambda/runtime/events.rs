@@ -401,13 +401,10 @@ fn log_line_of_a_concurrent_batch_names_event_and_record() {
         of("has begun");
         let Some(end) = end else { continue };
         let failed = of("record failed");
-        assert!(
-            failed["message"].as_str().unwrap().contains(end),
-            "{failed}"
-        );
+        assert!(failed["error"].as_str().unwrap().contains(end), "{failed}");
         if end == "SIGKILL" {
             for line in [failed, of("worker crashed")] {
-                assert!(line["how"].as_str().unwrap().starts_with(end), "{line}");
+                assert!(line["exit"].as_str().unwrap().starts_with(end), "{line}");
             }
         }
     }
@@ -446,9 +443,9 @@ fn records_without_time_are_reported_for_their_event() {
         short.json()["batchItemFailures"].as_array().unwrap().len(),
         3
     );
-    function.wait_for_log("come again");
+    function.wait_for_log("sends them again");
     let log = function.log();
-    let line = log.lines().find(|line| line.contains("come again"));
+    let line = log.lines().find(|line| line.contains("sends them again"));
     let line: Value = serde_json::from_str(line.unwrap()).unwrap();
     assert_eq!(line["requestId"], "t-1", "{log}");
     function.dir.write("gate", "");

@@ -72,19 +72,24 @@ fn each_php_failure_has_its_error_kind() {
 #[test]
 fn timeout_is_reported_before_lambda_ends_the_function() {
     let function = function();
-    for (id, url) in [("d-1", "/loop.php"), ("d-2", "/deaf.php")] {
-        let event = Event::new(id, &get(url)).within(Duration::from_secs(2));
-        let late = function.ask(event);
-        assert_eq!(kind(&late), "Function.Timeout");
-        // Lambda reports the timeout after this time, and the function asks for the next event
-        // before.
-        function.api.until_waiting(1);
-        function.wait_for_log(&format!("{id}\tERROR\tStopped at its deadline"));
-        if id == "d-1" {
-            function.wait_for_log("#0 ");
-            function.wait_for_log("endless()");
-        }
-        says_hello(&function, &format!("{id}-next"));
+    for (name, url, trace) in [
+        ("loop", "/loop.php", &["#0 ", "endless()"][..]),
+        ("deaf", "/deaf.php", &[]),
+    ] {
+        // On a busy machine PHP may not run at all between its deadline and its end.
+        let reports = (0..30).any(|attempt| {
+            let id = format!("{name}-{attempt}");
+            let late = function.ask(Event::new(&id, &get(url)).within(Duration::from_secs(2)));
+            assert_eq!(kind(&late), "Function.Timeout");
+            // Lambda reports the timeout after this time, and the function asks for the next event
+            // before.
+            function.api.until_waiting(1);
+            says_hello(&function, &format!("{id}-next"));
+            let log = function.log();
+            log.contains(&format!("{id}\tERROR\tStopped at its deadline"))
+                && trace.iter().all(|text| log.contains(text))
+        });
+        assert!(reports, "{}", function.log());
     }
 }
 
@@ -105,14 +110,11 @@ fn response_above_the_lambda_limit_is_an_error_with_a_remedy() {
     let function = function();
     // The size of the response without its body.
     let small = function.get("t-0", "/big.php?n=500000").body.len() - 500000;
-    let most = 6 * 1024 * 1024 + 100;
-    let fits = function.get("t-1", &format!("/big.php?n={}", most - small));
+    let max = 6 * 1024 * 1024 + 100;
+    let fits = function.get("t-1", &format!("/big.php?n={}", max - small));
     assert!(fits.path.ends_with("/response"));
-    assert_eq!(fits.body.len(), most);
-    for (id, n, size) in [
-        ("t-2", most - small + 1, most + 1),
-        ("t-3", 3 * most, 3 * most),
-    ] {
+    assert_eq!(fits.body.len(), max);
+    for (id, n, size) in [("t-2", max - small + 1, max + 1), ("t-3", 3 * max, 3 * max)] {
         let large = function.get(id, &format!("/big.php?n={n}"));
         assert_eq!(kind(&large), "Function.ResponseSizeTooLarge");
         let message = message(&large);
@@ -166,7 +168,7 @@ fn failed_next_request_is_retried() {
         Reply::Cut,
         Reply::After(Duration::from_millis(300)),
     ] {
-        api.reply("/next", 1, reply);
+        api.reply("/invocation/next", 1, reply);
     }
     let function = Function::begin(api, Dir::new(FILES), &[]);
     says_hello(&function, "q-1");
@@ -191,7 +193,7 @@ fn dead_connection_fails_no_event() {
 
 #[test]
 fn fatal_api_error_ends_the_runtime() {
-    for path in ["/next", "/response", "/error"] {
+    for path in ["/invocation/next", "/response", "/error"] {
         let mut function = function();
         function.api.reply(path, 1, Reply::Status(500));
         match path {
@@ -216,9 +218,11 @@ fn fatal_restore_error_ends_the_runtime() {
     function.wait_for_log("restore/next: 500");
     let asked = function.api.calls();
     assert!(
-        asked.iter().all(|call| !call.path.ends_with("/next")
-            || call.path.ends_with("/restore/next")
-            || call.path.ends_with("/event/next")),
+        asked
+            .iter()
+            .all(|call| !call.path.ends_with("/invocation/next")
+                || call.path.ends_with("/restore/next")
+                || call.path.ends_with("/event/next")),
         "no request for an event"
     );
 }

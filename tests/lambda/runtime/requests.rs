@@ -210,7 +210,7 @@ fn every_engine_serves_a_function() {
     }";
     let entries = surus::engines::CATALOGUE.iter();
     for entry in entries.filter(|entry| entry.runs_scripts()) {
-        let index = match entry.boots_script {
+        let index = match entry.boots_script() {
             true => format!("<?php surus_serve(function () {{ {serve} }});"),
             false => format!("<?php {serve}"),
         };
@@ -295,18 +295,18 @@ fn response_above_the_service_limit_is_an_error_with_a_remedy() {
         $what === 'header' ? header('X-Long: ' . $long) : print($long);";
     for mode in ["buffered", "stream"] {
         let function = Function::start(&[("index.php", code)], &[("SURUS_LAMBDA_MODE", mode)]);
-        let most = 1 << 20;
+        let max = 1 << 20;
         // The size of the response without its body.
         let small = Event::new("o-small", &from("alb", "/body/1000000"));
         let beside = function.ask(small).body.len() - 1_000_000;
         for (number, (service, url, size, remedy)) in [
-            ("url", format!("/body/{}", most + 1), None, ""),
-            ("rest", format!("/body/{}", most + 1), None, ""),
-            ("alb", format!("/body/{}", most - beside), None, ""),
+            ("url", format!("/body/{}", max + 1), None, ""),
+            ("rest", format!("/body/{}", max + 1), None, ""),
+            ("alb", format!("/body/{}", max - beside), None, ""),
             (
                 "alb",
-                format!("/body/{}", most - beside + 1),
-                Some(most + 1),
+                format!("/body/{}", max - beside + 1),
+                Some(max + 1),
                 "S3",
             ),
             ("alb", "/header/11000".into(), None, ""),
@@ -344,7 +344,7 @@ fn response_above_the_service_limit_is_an_error_with_a_remedy() {
 }
 
 #[test]
-fn status_in_fail_on_fails_the_event() {
+fn status_in_error_statuses_fails_the_event() {
     let code =
         "<?php http_response_code((int) substr($_SERVER['REQUEST_URI'], 1)); echo 'no database';";
     for mode in ["buffered", "stream"] {

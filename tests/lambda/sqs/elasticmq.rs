@@ -191,7 +191,7 @@ impl Queue {
         self.call("SetQueueAttributes", arguments);
     }
 
-    fn dead_url(&self) -> String {
+    pub fn dead_url(&self) -> String {
         let name = self.full_name("-dead");
         format!("{}/000000000000/{name}", self.server.url)
     }
@@ -254,7 +254,7 @@ impl Queue {
         }
     }
 
-    fn call(&self, action: &str, arguments: Value) -> Value {
+    pub fn call(&self, action: &str, arguments: Value) -> Value {
         let mut answer = self
             .agent
             .post(&self.server.url)

@@ -171,7 +171,7 @@ pub struct Killer {
 }
 
 impl Killer {
-    pub fn start(function: PathBuf, most: usize) -> Killer {
+    pub fn start(function: PathBuf, max: usize) -> Killer {
         let stop = Arc::new(AtomicBool::new(false));
         let is_over = stop.clone();
         let thread = std::thread::spawn(move || {
@@ -179,7 +179,7 @@ impl Killer {
             let mut random = std::process::id() as usize;
             while !is_over.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(50));
-                if killed.len() >= most {
+                if killed.len() >= max {
                     continue;
                 }
                 let workers = workers(&function);

@@ -168,8 +168,9 @@ engine_contract! {
             let code = format!("{} echo 'own';", until_there(&gate));
             let others = engine.occupy(2, &code).await;
             let lied = engine.answer(liar).await;
+            let is_killed = |how: &str| engine.says_how(how, "SIGKILL");
             assert!(
-                matches!(&lied, Err(Failure::Died(how)) if engine.says_how(how, "SIGKILL")),
+                matches!(&lied, Err(Failure::WorkerCrashed(how)) if is_killed(how)),
                 "{lied:?}"
             );
             std::fs::write(&gate, "").unwrap();

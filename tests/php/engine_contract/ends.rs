@@ -56,7 +56,7 @@ engine_contract! {
         for _ in 0..3 {
             let crashed = engine.answer(engine.php(SEGFAULT)).await;
             assert!(
-                matches!(&crashed, Err(Failure::Died(how))
+                matches!(&crashed, Err(Failure::WorkerCrashed(how))
                     if engine.says_how(how, "SIGSEGV") || under_a_sanitizer()),
                 "{crashed:?}"
             );
@@ -68,7 +68,7 @@ engine_contract! {
         let response = engine.send(engine.php(&format!("echo 'begun'; flush(); usleep(100000); \
             {SEGFAULT}"))).await.unwrap();
         let body = response.into_body().collect().await;
-        assert!(matches!(body, Err(Failure::Died(_))), "{body:?}");
+        assert!(matches!(body, Err(Failure::WorkerCrashed(_))), "{body:?}");
         assert_eq!(engine.text("echo 'hello';").await, "hello");
     }
 
@@ -77,7 +77,8 @@ engine_contract! {
         let gate = engine.writable().join("gate");
         let code = format!("{} echo 'done';", until_there(&gate));
         let others = engine.occupy(3, &code).await;
-        assert!(matches!(engine.answer(engine.php(SEGFAULT)).await, Err(Failure::Died(_))));
+        let crashed = engine.answer(engine.php(SEGFAULT)).await;
+        assert!(matches!(crashed, Err(Failure::WorkerCrashed(_))));
         std::fs::write(&gate, "").unwrap();
         for other in others {
             assert_eq!(other.await.unwrap().unwrap().text(), "done");
@@ -317,8 +318,9 @@ engine_contract! {
         }
         for task in running {
             let died = task.await.unwrap();
+            let is_killed = |how: &str| engine.says_how(how, "SIGKILL");
             assert!(
-                matches!(&died, Err(Failure::Died(how)) if engine.says_how(how, "SIGKILL")),
+                matches!(&died, Err(Failure::WorkerCrashed(how)) if is_killed(how)),
                 "{died:?}"
             );
         }
@@ -336,7 +338,7 @@ engine_contract! {
                 match engine.answer(engine.ask(&hello).timeout(Duration::from_secs(20))).await {
                     Ok(answer) => assert_eq!(answer.text(), "hello"),
                     // A request that PHP has begun is not repeated.
-                    Err(Failure::Died(_)) => died += 1,
+                    Err(Failure::WorkerCrashed(_)) => died += 1,
                     Err(other) => panic!("{other:?}"),
                 }
             }

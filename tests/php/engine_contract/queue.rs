@@ -126,7 +126,7 @@ engine_contract! {
                     .await
                 {
                     Ok(answer) => assert_eq!(answer.text(), mine),
-                    Err(Failure::Died(_)) => {}
+                    Err(Failure::WorkerCrashed(_)) => {}
                     Err(other) => panic!("{mine}: {other:?}"),
                 }
                 n += 1;

@@ -125,6 +125,7 @@ impl Subject {
                 Ok(Boot {
                     script: boot.clone(),
                     document_root: document_root.clone(),
+                    project: None,
                     code: None,
                     warmup: Vec::new(),
                 })

@@ -31,11 +31,18 @@ fn circles_are_found_through_lists_children_and_reexports() {
         file("d", "use crate::c::A;"),
     ];
     assert_eq!(found(&with), circle(&["a", "c::e", "d"]));
-    // A comment and a test are no code; a module may use its parent, and a parent its children.
+    // A comment and a test are no code; a module may use its children, and they it.
     let tests = "// use crate::a::X;\n#[cfg(test)]\nmod tests {\n    use crate::a::X;\n}\n";
     assert_eq!(found(&[a, file("b", tests)]), BTreeSet::new());
     let family = [file("c/mod", "use e::A;"), file("c/e", "use super::B;")];
     assert_eq!(found(&family), BTreeSet::new());
+    // But not through others.
+    let through = [
+        file("c/mod", "use crate::d::X;"),
+        file("d", "use crate::c::e::Y;"),
+        file("c/e", "use super::B;"),
+    ];
+    assert_eq!(found(&through), circle(&["c", "c::e", "d"]));
 }
 
 type Path = Vec<String>;
@@ -49,7 +56,7 @@ struct Modules {
 impl Modules {
     fn of(files: &[(String, String)]) -> Modules {
         let comment = Regex::new("//[^\n]*").unwrap();
-        let tests = r"(?s)#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*mod \w+ \{\n.*?\n\}\n";
+        let tests = r"(?s)#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*(?:pub[^ ]* )?mod \w+ \{\n.*?\n\}\n";
         let tests = Regex::new(tests).unwrap();
         let mut code = BTreeMap::new();
         for (file, text) in files {
@@ -81,7 +88,7 @@ impl Modules {
         modules
     }
 
-    /// The modules that each uses, except for those above and below it.
+    /// The modules that each uses, except for those below it.
     fn uses(&self) -> BTreeMap<Path, BTreeSet<Path>> {
         let imports = Regex::new(r"(?m)^\s*(pub(?:\([^)]*\))? )?use ([^;]+);").unwrap();
         let inline = Regex::new(r"(?:^|[^\w:.])((?:r#)?[a-z_]\w*(?:::\w+)+)").unwrap();
@@ -97,7 +104,7 @@ impl Modules {
             let used: BTreeSet<Path> = paths
                 .iter()
                 .filter_map(|path| self.owner(self.absolute(path, module)?))
-                .filter(|used| !used.starts_with(module) && !module.starts_with(used))
+                .filter(|used| !used.starts_with(module))
                 .collect();
             uses.insert(module.clone(), used);
         }

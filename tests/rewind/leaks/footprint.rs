@@ -1,7 +1,8 @@
 //! The memory, descriptors and mappings of a server's PHP processes.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::fs::DirEntry;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::common::engines::Subject;
@@ -17,7 +18,8 @@ pub struct Footprint {
 struct Held {
     /// Private memory in KiB.
     memory: u64,
-    descriptors: usize,
+    /// What each leads to.
+    descriptors: Vec<String>,
     mappings: usize,
 }
 
@@ -55,15 +57,19 @@ impl Footprint {
         println!("{}: from {self} to {now}", subject.name);
         assert!(
             self.is_kept(&now),
-            "{}: {self} has become {now}",
-            subject.name
+            "{}: {self} has become {now}\ntemplate: {:?}\nwas: {:?}\nworker: {:?}\nwas: {:?}",
+            subject.name,
+            now.template.descriptors,
+            self.template.descriptors,
+            now.workers.descriptors,
+            self.workers.descriptors,
         );
     }
 
     fn is_kept(&self, now: &Footprint) -> bool {
         let holds = |before: &Held, after: &Held| {
             after.memory <= before.memory + SLACK_KIB
-                && after.descriptors <= before.descriptors
+                && after.descriptors.len() <= before.descriptors.len()
                 && after.mappings <= before.mappings + SLACK_MAPPINGS
         };
         // During the replacement of a worker there may be two.
@@ -88,13 +94,15 @@ impl fmt::Display for Held {
         write!(
             f,
             "{} KiB, {} descriptors, {} mappings",
-            self.memory, self.descriptors, self.mappings
+            self.memory,
+            self.descriptors.len(),
+            self.mappings
         )
     }
 }
 
 fn held(pids: &[u32]) -> Held {
-    let mut most = Held::default();
+    let mut max = Held::default();
     for pid in pids {
         let dir = PathBuf::from(format!("/proc/{pid}"));
         let status = std::fs::read_to_string(dir.join("status")).unwrap_or_default();
@@ -103,12 +111,28 @@ fn held(pids: &[u32]) -> Held {
             .find_map(|line| line.strip_prefix("RssAnon:"))
             .and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
         let maps = std::fs::read_to_string(dir.join("maps")).unwrap_or_default();
-        most.memory = most.memory.max(memory.unwrap_or(0));
-        most.mappings = most.mappings.max(maps.lines().count());
-        let descriptors = std::fs::read_dir(dir.join("fd")).map_or(0, |fds| fds.count());
-        most.descriptors = most.descriptors.max(descriptors);
+        max.memory = max.memory.max(memory.unwrap_or(0));
+        max.mappings = max.mappings.max(maps.lines().count());
+        let descriptors = open_descriptors(&dir);
+        if descriptors.len() > max.descriptors.len() {
+            max.descriptors = descriptors;
+        }
     }
-    most
+    max
+}
+
+fn open_descriptors(process: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(process.join("fd")).into_iter().flatten();
+    let target = |entry: std::io::Result<DirEntry>| {
+        let entry = entry.ok()?;
+        let target = std::fs::read_link(entry.path()).unwrap_or_default();
+        Some(format!(
+            "{} {}",
+            entry.file_name().display(),
+            target.display()
+        ))
+    };
+    entries.filter_map(target).collect()
 }
 
 fn children(of: u32) -> Vec<u32> {

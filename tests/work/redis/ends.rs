@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::super::plain::Plain;
+use super::super::proxy::Proxy;
 use super::super::work::{descendants, signal};
-use super::proxy::Proxy;
 use super::{DEFAULT, Redis, Site};
 
 #[test]
@@ -123,7 +123,7 @@ fn server_without_memory_loses_no_job() {
     }
     let _: String = site.redis.ask("CONFIG SET maxmemory 1");
     let work = site.plain.start(&["--workers", "1"]);
-    work.wait_for_log(|log| log.contains("cannot receive"));
+    work.wait_for_log(|log| log.contains("operation=\"receive\""));
     // It refuses transactions, too.
     let waiting: usize = site.redis.ask(&format!("LLEN {DEFAULT}"));
     assert_eq!(waiting, 5, "still there");

@@ -3,7 +3,6 @@
 mod ends;
 mod laravel;
 mod plain;
-mod proxy;
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};

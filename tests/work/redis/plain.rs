@@ -59,6 +59,20 @@ fn failing_job_is_tried_again_and_buried_with_its_reason() {
 }
 
 #[test]
+fn job_longer_than_the_limit_is_kept_unread() {
+    let site = Site::new("[work]\nmax_payload = '1K'\n");
+    let long = json!({"n": 1, "more": "x".repeat(2000)}).to_string();
+    site.push_json(&long);
+    site.push(2, "");
+    let work = site.plain.start(&["--workers", "1"]);
+    work.wait_until(|| site.is_empty());
+    let count = |note| site.plain.count(note);
+    assert_eq!((count("begins 1"), count("done 2")), (0, 1));
+    let kept: Vec<String> = site.redis.ask("LRANGE queues:default:too-long 0 -1");
+    assert_eq!(kept, [long]);
+}
+
+#[test]
 fn delayed_job_and_expired_reservation_run_when_they_are_due() {
     let site = Site::new("lease = '3s'\n");
     let due = now() + 2;

@@ -45,7 +45,22 @@ impl Client {
 
     pub async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from(host.to_string()).map_err(io::Error::other)?;
-        self.0.connect(name, stream).await
+        self.0.connect(name, stream).await.map_err(explain)
+    }
+}
+
+/// Says what to do about a certificate that is not accepted.
+fn explain(error: io::Error) -> io::Error {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match inner {
+        Some(Error::InvalidCertificate(why)) => io::Error::new(
+            error.kind(),
+            format!(
+                "certificate not accepted: {why:?}; only Mozilla's list of authorities is trusted, \
+                 not the system's; --insecure accepts any certificate"
+            ),
+        ),
+        _ => error,
     }
 }
 

@@ -15,9 +15,10 @@ pub fn parse(text: &str, base: Option<&Origin>) -> Result<Vec<Request>, String> 
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let request = match line.starts_with('{') {
-            true => json(line, base),
-            false => words(line).and_then(|words| curl(&words, base)),
+        let request = match line.chars().next() {
+            Some('{') => json(line, base),
+            Some('[') => Err("a JSON line must be an object".into()),
+            _ => words(line).and_then(|words| curl(&words, base)),
         };
         requests.push(request.map_err(|error| format!("line {}: {error}", index + 1))?);
     }

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use surus_load::{Mix, Outcome, Plan, Request, Stop, Url};
+use surus_load::{Mix, Plan, Request, RunOutcome, Stop, Url};
 
 /// Serves connections until the test process ends.
 pub fn serve(script: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
@@ -74,6 +74,49 @@ pub fn plan_of(requests: &[Request], count: u64) -> Plan {
     }
 }
 
-pub fn run(plan: &Plan) -> Outcome {
+pub fn run(plan: &Plan) -> RunOutcome {
     surus_load::run(plan, None, std::future::pending()).unwrap()
+}
+
+/// An HTTP/2 server. `/reset` resets its stream, `/silent` never answers, others get 100 kB.
+/// `secure` makes a connection's stream of its socket.
+pub fn http2<S, F>(secure: impl Fn(tokio::net::TcpStream) -> F + Send + 'static) -> SocketAddr
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    F: Future<Output = S> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            loop {
+                let (tcp, _) = listener.accept().await.unwrap();
+                let stream = secure(tcp);
+                tokio::spawn(async move { answer_http2(stream.await).await });
+            }
+        });
+    });
+    address
+}
+
+async fn answer_http2(stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin) {
+    let mut connection = h2::server::handshake(stream).await.unwrap();
+    let mut silent = Vec::new();
+    while let Some(Ok((request, mut respond))) = connection.accept().await {
+        match request.uri().path() {
+            "/reset" => respond.send_reset(h2::Reason::INTERNAL_ERROR),
+            "/silent" => silent.push(respond),
+            _ => {
+                let head = http::Response::new(());
+                let mut body = respond.send_response(head, false).unwrap();
+                let _ = body.send_data(vec![b'x'; 100_000].into(), true);
+            }
+        }
+    }
 }

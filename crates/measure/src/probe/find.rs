@@ -31,14 +31,20 @@ pub fn listeners(port: u16) -> Vec<i32> {
     topmost(holders(&inodes))
 }
 
-/// The topmost processes that listen on a Unix socket.
+/// The topmost processes that listen on a Unix socket. The kernel names a socket as its server did,
+/// which may have been by another path to the same directory.
 pub fn unix_listeners(socket: &Path) -> Vec<i32> {
+    let canonical = socket.canonicalize().ok();
+    let is_socket = |path: &Path| {
+        path == socket
+            || path.is_absolute() && canonical.is_some() && path.canonicalize().ok() == canonical
+    };
     let text = read_to_string("/proc/net/unix").unwrap_or_default();
     let mut inodes = HashSet::new();
     for line in text.lines().skip(1) {
         let fields: Vec<_> = line.split_whitespace().collect();
         if let (Some(inode), Some(path)) = (fields.get(6), fields.get(7))
-            && Path::new(path) == socket
+            && is_socket(Path::new(path))
         {
             inodes.insert((*inode).to_string());
         }

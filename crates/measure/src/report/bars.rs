@@ -39,10 +39,14 @@ impl Bars {
     }
 
     /// Says where the numbers are from.
-    pub(super) fn origin(&self) -> &'static str {
-        match self.numbers {
-            BarNumbers::Measured(_) => "measured here",
-            BarNumbers::Published(_) => "published by others",
+    pub(super) fn origin(&self) -> String {
+        match &self.numbers {
+            BarNumbers::Measured(_) => "measured here".into(),
+            BarNumbers::Published(bars) => {
+                let mut sources: Vec<_> = bars.iter().map(|(_, it)| it.source.as_str()).collect();
+                sources.dedup();
+                format!("published by others: {}", sources.join(", "))
+            }
         }
     }
 
@@ -53,7 +57,7 @@ impl Bars {
         };
         let top = bars
             .iter()
-            .map(|(_, number)| number.value())
+            .map(|(_, number)| number.highest())
             .fold(0.0, f64::max);
         let height = ROW * bars.len() as f64;
         let mut out = format!(
@@ -62,21 +66,31 @@ impl Bars {
         );
         for (index, (label, number)) in bars.iter().enumerate() {
             let at = ROW * index as f64;
-            let share = if top > 0.0 { number.value() / top } else { 0.0 };
+            let width = |value: f64| {
+                let share = if top > 0.0 { value / top } else { 0.0 };
+                (share * (WIDTH - 2.0)).max(1.0)
+            };
             let (text, bar) = (at + 14.0, at + 19.0);
-            let value = number.unit().write(number.value());
-            let width = (share * (WIDTH - 2.0)).max(1.0);
+            let value = number.short();
             let (label, value) = (escape(label), escape(&value));
             let _ = write!(out, r#"<text x="0" y="{text}">{label}</text>"#);
             let _ = write!(
                 out,
                 r#"<text x="{WIDTH}" y="{text}" text-anchor="end">{value}</text>"#
             );
-            let _ = write!(
-                out,
-                r#"<rect class="bar {class}" x="1" y="{bar}" width="{width:.1}" "#
-            );
-            let _ = write!(out, r#"height="{BAR}" rx="2"/>"#);
+            let mut rect = |class: &str, value: f64| {
+                let _ = write!(
+                    out,
+                    r#"<rect class="bar {class}" x="1" y="{bar}" width="{:.1}" "#,
+                    width(value)
+                );
+                let _ = write!(out, r#"height="{BAR}" rx="2"/>"#);
+            };
+            // Of a range, the lower end stands out.
+            if number.highest() > number.value() {
+                rect(&format!("{class} range"), number.highest());
+            }
+            rect(class, number.value());
         }
         out.push_str("</svg>");
         out

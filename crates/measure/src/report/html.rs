@@ -14,12 +14,12 @@ pub fn page(report: &Report, data: &Value) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n<main>\n<header>\n<h1>{title}</h1>\n\
          <p>{}</p>\n<p class=\"machine\">{}</p>\n</header>\n",
-        escape(&report.subtitle),
+        prose(&report.subtitle),
         escape(&report.machine.to_string()),
         title = escape(&report.title),
     );
     for note in &report.notes {
-        let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(note));
+        let _ = writeln!(out, "<p class=\"note\">{}</p>", prose(note));
     }
     if let Some(advice) = &report.advice {
         write_advice(&mut out, advice);
@@ -65,7 +65,7 @@ pub fn page(report: &Report, data: &Value) -> String {
 fn write_advice(out: &mut String, advice: &Advice) {
     let _ = write!(out, "<section>\n<h2>{}</h2>\n<ul>\n", escape(&advice.title));
     for reason in &advice.reasons {
-        let _ = writeln!(out, "<li>{}</li>", escape(reason));
+        let _ = writeln!(out, "<li>{}</li>", prose(reason));
     }
     let _ = write!(
         out,
@@ -96,6 +96,22 @@ fn write_table(out: &mut String, table: &Table) {
         out.push_str("</tr>\n");
     }
     out.push_str("</table>\n</section>\n");
+}
+
+/// A sentence. What stands between Markdown's backticks is code.
+fn prose(text: &str) -> String {
+    let mut out = String::new();
+    let parts: Vec<_> = text.split('`').collect();
+    for (index, part) in parts.iter().enumerate() {
+        let part = escape(part);
+        let _ = match (index % 2 == 1, index + 1 < parts.len()) {
+            (true, true) => write!(out, "<code>{part}</code>"),
+            // The last backtick has no other end.
+            (true, false) => write!(out, "`{part}"),
+            (false, _) => write!(out, "{part}"),
+        };
+    }
+    out
 }
 
 pub fn escape(text: &str) -> String {

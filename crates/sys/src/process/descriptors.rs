@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// The kind of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DescriptorKind {
     /// A pipe.
     Pipe,
     /// A connected `SOCK_SEQPACKET` unix socket, which keeps message boundaries.
@@ -24,19 +24,19 @@ pub fn is_event(fd: impl AsFd) -> bool {
 }
 
 /// The kind of a descriptor.
-pub fn kind(fd: impl AsFd) -> Kind {
+pub fn kind(fd: impl AsFd) -> DescriptorKind {
     use nix::sys::socket::{SockType, getsockopt, sockopt};
     use nix::sys::stat::SFlag;
     let Ok(found) = nix::sys::stat::fstat(&fd) else {
-        return Kind::Other;
+        return DescriptorKind::Other;
     };
     match SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT {
-        SFlag::S_IFIFO => Kind::Pipe,
-        SFlag::S_IFREG => Kind::File,
+        SFlag::S_IFIFO => DescriptorKind::Pipe,
+        SFlag::S_IFREG => DescriptorKind::File,
         SFlag::S_IFSOCK if getsockopt(&fd, sockopt::SockType) == Ok(SockType::SeqPacket) => {
-            Kind::Seqpacket
+            DescriptorKind::Seqpacket
         }
-        _ => Kind::Other,
+        _ => DescriptorKind::Other,
     }
 }
 

@@ -72,3 +72,14 @@ fn user_is_found_by_name_and_number() {
     let root = find_user("root", None).unwrap().unwrap();
     assert!(groups(&root).unwrap().contains(&root.gid));
 }
+
+#[test]
+fn number_that_means_a_group_is_no_process() {
+    for number in [0, 1 << 31, u32::MAX] {
+        assert_eq!(
+            one_process(number).unwrap_err().raw_os_error(),
+            Some(libc::ESRCH)
+        );
+    }
+    assert!(one_process(std::process::id()).is_ok());
+}

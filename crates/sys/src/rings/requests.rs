@@ -9,7 +9,7 @@ use crate::futex;
 
 /// The longest event that [`Rings::put`] accepts. So the ring has room for several, and is small
 /// enough for a cache.
-pub const EVENT_MOST: usize = 16 * 1024;
+pub const MAX_EVENT: usize = 16 * 1024;
 /// The length of an entry that announces a message in the request socket.
 pub(super) const IN_SOCKET: usize = 1;
 /// Bytes before each event: its length, and half of its position.
@@ -24,7 +24,7 @@ impl Rings {
     /// Sets how long workers poll for their next event before they block.
     pub fn set_poll_budget(&self, budget: Duration) {
         let micros = u32::try_from(budget.as_micros()).unwrap_or(u32::MAX);
-        self.head().poll_budget.0.store(micros, SeqCst);
+        self.head().idle.0.poll_budget.store(micros, SeqCst);
     }
 
     /// Has one worker look into the request ring, for an event that has just been put there: one
@@ -32,7 +32,7 @@ impl Rings {
     /// takes the event. Returns whether a polling worker was found.
     pub fn notify_one(&self) -> bool {
         let claim = |state| {
-            let mut doorbells = (0..self.layout.workers).map(|worker| self.doorbell(worker));
+            let mut doorbells = (0..self.target()).map(|worker| self.doorbell(worker));
             doorbells.find(|doorbell| {
                 doorbell.load(SeqCst) == state
                     && doorbell
@@ -95,7 +95,7 @@ impl Rings {
     ) -> io::Result<u64> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let size = EVENT_HEADER + len.next_multiple_of(EVENT_HEADER);
-        if len == 0 || len > EVENT_MOST {
+        if len == 0 || len > MAX_EVENT {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut tail = self.lock_tail();

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 
 use proptest::prelude::*;
 
-use super::requests::{AWAKE, BLOCKED, EVENT_HEADER, EVENT_MOST, IN_SOCKET, POLLING};
+use super::requests::{AWAKE, BLOCKED, EVENT_HEADER, IN_SOCKET, MAX_EVENT, POLLING};
 use super::responses::size_of_frame;
 use super::*;
 use crate::futex;
@@ -28,7 +28,7 @@ impl Rings {
                 assert_ne!(ends.head.0.load(SeqCst), head);
                 continue;
             }
-            let mut event = vec![0; len.min(EVENT_MOST)];
+            let mut event = vec![0; len.min(MAX_EVENT)];
             self.copy_out(ring, head + EVENT_HEADER as u64, &mut event);
             let next = head + (EVENT_HEADER + len.next_multiple_of(EVENT_HEADER)) as u64;
             let moved = ends.head.0.compare_exchange(head, next, SeqCst, SeqCst);
@@ -83,7 +83,7 @@ fn ring_areas_never_overlap() {
         );
         assert!((layout.ends - layout.posted) * 8 >= workers, "{layout:?}");
         assert_eq!((layout.posted % LINE, layout.ends % LINE), (0, 0));
-        assert!(layout.inbox_size.is_power_of_two() && layout.inbox_size >= 2 * EVENT_MOST);
+        assert!(layout.inbox_size.is_power_of_two() && layout.inbox_size >= 2 * MAX_EVENT);
         let rings = Rings::new(workers).unwrap();
         for worker in 0..workers {
             rings.doorbell(worker).store(u32::MAX, SeqCst);
@@ -228,11 +228,11 @@ proptest! {
                 let event = vec![number; len];
                 let (first, second) = event.split_at(len / 3);
                 if rings.put(&[IoSlice::new(first), IoSlice::new(second)]).is_ok() {
-                    prop_assert!((1..=EVENT_MOST).contains(&len));
+                    prop_assert!((1..=MAX_EVENT).contains(&len));
                     waiting.push_back(event);
                 } else {
                     let used: usize = waiting.iter().map(|event: &Vec<u8>| event.len() + 16).sum();
-                    prop_assert!(len == 0 || len > EVENT_MOST || used + len + 16 > INBOX_LEAST);
+                    prop_assert!(len == 0 || len > MAX_EVENT || used + len + 16 > INBOX_LEAST);
                 }
             } else {
                 prop_assert_eq!(rings.has_event(), !waiting.is_empty());

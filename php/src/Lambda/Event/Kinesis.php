@@ -21,7 +21,7 @@ final readonly class Kinesis implements View, \Countable, \IteratorAggregate
     }
 
     /**
-     * Handles every record in order and returns from where on they must come again. The event
+     * Handles every record in order and returns from where on they must be delivered again. The event
      * source
      * mapping needs ReportBatchItemFailures.
      *

@@ -21,7 +21,7 @@ final readonly class Sqs implements View, \Countable, \IteratorAggregate
     }
 
     /**
-     * Handles every message in order and returns those that must come again: those whose handling
+     * Handles every message in order and returns those that must be delivered again: those whose handling
      * threw,
      * and in a FIFO queue the later ones of their group, which do not run. The event source mapping
      * needs

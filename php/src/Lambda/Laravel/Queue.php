@@ -14,7 +14,7 @@ use Surus\Laravel\JobProcessor;
  * Surus\Lambda\Laravel\Queue(require __DIR__.'/bootstrap/app.php');`.
  *
  * Lambda deletes the message of a job that succeeds or fails for good. A job that throws or is
- * released comes again: after its delay or
+ * released is delivered again: after its delay or
  * backoff if it has one and the connection has an SQS client, otherwise after the queue's
  * visibility timeout. The queue counts the tries.
  */
@@ -45,7 +45,7 @@ final class Queue
         if ($this->processor->unrecorded) {
             throw $this->processor->unrecorded;
         }
-        // A job that failed for good is deleted and recorded, and must not come again.
+        // A job that failed for good is deleted and recorded, and must not be delivered again.
         if ($thrown && !$job->isDeleted()) {
             throw $thrown;
         }

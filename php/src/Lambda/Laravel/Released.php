@@ -2,7 +2,7 @@
 
 namespace Surus\Lambda\Laravel;
 
-/** A job must come again. */
+/** A job must be delivered again. */
 final class Released extends \RuntimeException
 {
     /** Without a trace, since this is not a program error. */

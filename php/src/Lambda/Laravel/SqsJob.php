@@ -50,7 +50,7 @@ final class SqsJob extends Job implements JobContract
     }
 
     /**
-     * Without a delay the message comes again after the queue's visibility timeout, without a call.
+     * Without a delay the message is delivered again after the visibility timeout, without a call.
      */
     public function release($delay = 0): void
     {

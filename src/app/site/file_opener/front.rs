@@ -16,7 +16,7 @@ use surus_sys::signals;
 use tokio::sync::Notify;
 use tracing::error;
 
-use super::{MOST_PATH, Operation, is_below, may_be_sent};
+use super::protocol::{MAX_PATH, Operation, is_below, may_be_sent};
 use crate::app::site::opened::{Denial, LookupError, Opened};
 use crate::observe::rate_limit::RateLimit;
 
@@ -148,7 +148,7 @@ impl Opener {
     pub(crate) fn open(&self, tree: u16, path: &Path, access: Access) -> Opened {
         let operation = match access {
             Access::Read => Operation::Read,
-            Access::Look => Operation::Look,
+            Access::Metadata => Operation::Look,
         };
         // The opener does not reply to such requests.
         if !is_below(path) || !may_be_sent(path, operation) || is_too_long(path) {
@@ -242,7 +242,7 @@ fn is_stopped(pid: u32) -> bool {
 
 /// Reads the reply to the request with this number, the only one that can be pending.
 fn answer(socket: &Seqpacket, number: u32) -> io::Result<Answer> {
-    let mut buffer = [0; 9 + MOST_PATH];
+    let mut buffer = [0; 9 + MAX_PATH];
     let mut received = loop {
         match socket.receive(&mut buffer) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -271,7 +271,7 @@ fn connect(socket: OwnedFd) -> io::Result<Seqpacket> {
 }
 
 fn is_too_long(path: &Path) -> bool {
-    path.as_os_str().len() > MOST_PATH
+    path.as_os_str().len() > MAX_PATH
 }
 
 #[cfg(test)]
@@ -341,9 +341,9 @@ mod tests {
         let root = root.read_by(reader);
         let htaccess = Htaccess::new();
         let now = Instant::now();
-        let way = || htaccess.way(&root, "/a.txt", now).0;
-        assert_eq!(way().failed(), Some(LookupError::Scarce));
+        let merged = || htaccess.merged(&root, "/a.txt", now).0;
+        assert_eq!(merged().failed(), Some(LookupError::Scarce));
         opener.replace(start(dir.path())).unwrap();
-        assert!(way().failed().is_none() && !way().is_empty());
+        assert!(merged().failed().is_none() && !merged().is_empty());
     }
 }

@@ -41,7 +41,7 @@ fn applies(limits: &Limits, method: &Method) -> bool {
 
 /// The clients of an `Allow` or `Deny` directive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Who {
+pub enum ClientMatch {
     All,
     Network(IpNet),
     Env(String),
@@ -52,19 +52,19 @@ pub enum Who {
     Unknown,
 }
 
-impl Who {
+impl ClientMatch {
     /// None for an invalid address; Apache answers 500 for it.
-    pub fn parse(text: &str) -> Option<Who> {
+    pub fn parse(text: &str) -> Option<ClientMatch> {
         let lower = text.to_ascii_lowercase();
         Some(match lower.as_str() {
-            "all" => Who::All,
-            "none" => Who::NoClient,
-            _ if lower.starts_with("env=!") => Who::NotEnv(text[5..].to_owned()),
-            _ if lower.starts_with("env=") => Who::Env(text[4..].to_owned()),
+            "all" => ClientMatch::All,
+            "none" => ClientMatch::NoClient,
+            _ if lower.starts_with("env=!") => ClientMatch::NotEnv(text[5..].to_owned()),
+            _ if lower.starts_with("env=") => ClientMatch::Env(text[4..].to_owned()),
             _ => match network(text) {
-                Ok(network) => Who::Network(network),
-                Err(NoNetwork::Holes) => Who::Unknown,
-                Err(NoNetwork::Name) if !text.contains('/') => Who::Unknown,
+                Ok(network) => ClientMatch::Network(network),
+                Err(NoNetwork::Holes) => ClientMatch::Unknown,
+                Err(NoNetwork::Name) if !text.contains('/') => ClientMatch::Unknown,
                 Err(_) => return None,
             },
         })
@@ -72,12 +72,12 @@ impl Who {
 
     fn is(&self, facts: &Facts<'_>, env: &Env) -> Option<bool> {
         Some(match self {
-            Who::All => true,
-            Who::NoClient => false,
-            Who::Network(network) => contains(network, facts.client()?),
-            Who::Env(name) => env.has(name)?,
-            Who::NotEnv(name) => !env.has(name)?,
-            Who::Unknown => return None,
+            ClientMatch::All => true,
+            ClientMatch::NoClient => false,
+            ClientMatch::Network(network) => contains(network, facts.client()?),
+            ClientMatch::Env(name) => env.has(name)?,
+            ClientMatch::NotEnv(name) => !env.has(name)?,
+            ClientMatch::Unknown => return None,
         })
     }
 }
@@ -154,8 +154,8 @@ pub struct Statement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Compat {
     Order(Order),
-    Allow(Who),
-    Deny(Who),
+    Allow(ClientMatch),
+    Deny(ClientMatch),
     SatisfyAny(bool),
 }
 
@@ -322,7 +322,7 @@ pub struct Access<'a> {
 
 /// Why access is denied to all clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Closed {
+pub enum AccessDenied {
     Denied,
     NeedsUser,
 }
@@ -341,7 +341,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    pub fn check(&self, facts: &Facts<'_>, env: &Env) -> Result<(), Closed> {
+    pub fn check(&self, facts: &Facts<'_>, env: &Env) -> Result<(), AccessDenied> {
         if self.compat.is_empty() && self.required.is_empty() {
             return Ok(());
         }
@@ -365,14 +365,14 @@ impl<'a> Access<'a> {
         }
         let required = match verdict {
             None | Some(Verdict::Granted) => Ok(()),
-            Some(Verdict::NeedsUser) => Err(Closed::NeedsUser),
-            Some(Verdict::Denied | Verdict::Neutral) => Err(Closed::Denied),
+            Some(Verdict::NeedsUser) => Err(AccessDenied::NeedsUser),
+            Some(Verdict::Denied | Verdict::Neutral) => Err(AccessDenied::Denied),
         };
         match (is_in, required) {
             (true, Ok(())) => Ok(()),
             (true, Err(_)) | (false, Ok(())) if satisfies_any => Ok(()),
             (true, Err(closed)) => Err(closed),
-            (false, _) => Err(Closed::Denied),
+            (false, _) => Err(AccessDenied::Denied),
         }
     }
 }

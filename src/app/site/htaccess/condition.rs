@@ -4,11 +4,12 @@ use std::cmp::Ordering;
 use std::fs::Metadata;
 use std::os::unix::fs::PermissionsExt;
 
-use super::facts::{Matched, Template, View};
+use super::facts::View;
 use super::known::leading_number;
 use super::memory::Memory;
 use super::parse::{flags_of, raw_words};
 use super::pattern::Pattern;
+use super::template::{Matched, Template};
 
 #[derive(Debug)]
 pub struct Condition {
@@ -33,7 +34,7 @@ enum Test {
 
 /// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     File,
     Directory,
     Missing,
@@ -42,8 +43,8 @@ pub enum Kind {
 /// Looks up files by absolute path.
 pub trait Files {
     /// The type of the requested file.
-    fn asked(&self) -> Kind;
-    fn kind(&self, path: &str) -> Kind;
+    fn requested(&self) -> FileKind;
+    fn kind(&self, path: &str) -> FileKind;
     fn metadata(&self, path: &str) -> Option<Metadata>;
     fn is_link(&self, path: &str) -> bool;
 }
@@ -95,10 +96,10 @@ impl Condition {
 }
 
 impl Test {
-    fn kind(&self) -> Option<Kind> {
+    fn kind(&self) -> Option<FileKind> {
         match self {
-            Test::File => Some(Kind::File),
-            Test::Directory => Some(Kind::Directory),
+            Test::File => Some(FileKind::File),
+            Test::Directory => Some(FileKind::Directory),
             _ => None,
         }
     }
@@ -209,13 +210,13 @@ impl Condition {
             && let Some(kind) = test.kind()
         {
             *matched = before;
-            return Some((files.asked() == kind) != self.is_negated);
+            return Some((files.requested() == kind) != self.is_negated);
         }
         let text = text.expand(view, rule, &before, None);
         let mut found = None;
         let holds = match test {
-            Test::File => Some(files.kind(&text) == Kind::File),
-            Test::Directory => Some(files.kind(&text) == Kind::Directory),
+            Test::File => Some(files.kind(&text) == FileKind::File),
+            Test::Directory => Some(files.kind(&text) == FileKind::Directory),
             Test::NotEmpty => {
                 let what = files.metadata(&text);
                 Some(what.is_some_and(|what| what.is_file() && what.len() > 0))

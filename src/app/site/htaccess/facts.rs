@@ -1,14 +1,10 @@
-//! The request properties that `.htaccess` rules can read, and templates that expand them:
-//! `%{HTTP_HOST}/$1`.
+//! The request properties that `.htaccess` rules can read.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::ops::Range;
-use std::string::FromUtf8Error;
 
 use http::{HeaderMap, Method, Version};
 
-use super::pattern::Groups;
 use crate::event::Origin;
 
 /// The properties of a request that rules can read.
@@ -113,6 +109,10 @@ impl Env {
         self.unknown.retain(|key| !key.eq_ignore_ascii_case(name));
     }
 
+    pub fn has_unknown(&self) -> bool {
+        !self.unknown.is_empty()
+    }
+
     /// Copies all variables of another environment.
     pub fn overlay(&mut self, other: Env) {
         for (name, value) in other.set {
@@ -150,7 +150,7 @@ pub struct View<'a> {
 
 /// A variable that rules can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Variable {
+pub(super) enum Variable {
     Filename,
     Uri,
     Query,
@@ -176,7 +176,7 @@ enum Variable {
 
 impl Variable {
     /// None for a variable that Surus cannot know.
-    fn parse(name: &str) -> Option<Variable> {
+    pub(super) fn parse(name: &str) -> Option<Variable> {
         // Like Apache, ignores case.
         let upper = name.to_ascii_uppercase();
         if upper.starts_with("HTTP:") {
@@ -221,7 +221,7 @@ impl Variable {
         })
     }
 
-    fn value<'a>(&'a self, view: &View<'a>) -> Cow<'a, str> {
+    pub(super) fn value<'a>(&'a self, view: &View<'a>) -> Cow<'a, str> {
         let facts = view.facts;
         let address = |address: Option<IpAddr>| address.map_or(String::new(), |ip| ip.to_string());
         match self {
@@ -284,233 +284,5 @@ fn protocol(version: Version) -> &'static str {
         Version::HTTP_10 => "HTTP/1.0",
         Version::HTTP_2 => "HTTP/2.0",
         _ => "HTTP/1.1",
-    }
-}
-
-fn bytes_of(text: Cow<'_, str>) -> Cow<'_, [u8]> {
-    match text {
-        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
-        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
-    }
-}
-
-/// A text with placeholders.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Template(Vec<Piece>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
-    Text(String),
-    /// `$1`: a group of the rule's pattern.
-    Rule(usize),
-    /// `%1`: a group of the last matching condition.
-    Condition(usize),
-    Variable(Variable),
-}
-
-/// The text that a pattern matched, with its groups.
-#[derive(Debug, Clone, Default)]
-pub struct Matched {
-    pub text: String,
-    pub groups: Groups,
-}
-
-impl Matched {
-    /// Returns bytes, because patterns match bytes: a group may end inside a character.
-    pub fn group(&self, number: usize) -> &[u8] {
-        let range: Option<Range<usize>> = self.groups[number].clone();
-        range.map_or(&[], |range| &self.text.as_bytes()[range])
-    }
-}
-
-/// How a rule encodes groups.
-pub type Escape = fn(&[u8]) -> String;
-
-impl Template {
-    /// The error names the unknown variable.
-    pub fn parse(text: &str) -> Result<Template, String> {
-        let mut pieces = Vec::new();
-        let mut literal = String::new();
-        let mut rest = text;
-        while let Some(at) = rest.find(['\\', '$', '%']) {
-            literal.push_str(&rest[..at]);
-            let found = &rest[at..];
-            let mut chars = found.chars();
-            let mark = chars.next();
-            let next = chars.next();
-            let piece = match (mark, next) {
-                (Some('\\'), Some(next)) => {
-                    literal.push(next);
-                    rest = &found[1 + next.len_utf8()..];
-                    continue;
-                }
-                (Some(mark), Some(digit)) if digit.is_ascii_digit() => {
-                    rest = &found[2..];
-                    let number = digit as usize - '0' as usize;
-                    match mark {
-                        '$' => Piece::Rule(number),
-                        _ => Piece::Condition(number),
-                    }
-                }
-                (Some(mark), Some('{')) => {
-                    let Some((name, behind)) = found[2..].split_once('}') else {
-                        return Err(format!("{found} is not closed"));
-                    };
-                    rest = behind;
-                    match Variable::parse(name) {
-                        Some(variable) if mark == '%' => Piece::Variable(variable),
-                        _ => return Err(format!("{mark}{{{name}}}")),
-                    }
-                }
-                _ => {
-                    literal.push_str(&found[..1]);
-                    rest = &found[1..];
-                    continue;
-                }
-            };
-            if !literal.is_empty() {
-                pieces.push(Piece::Text(std::mem::take(&mut literal)));
-            }
-            pieces.push(piece);
-        }
-        literal.push_str(rest);
-        if !literal.is_empty() {
-            pieces.push(Piece::Text(literal));
-        }
-        Ok(Template(pieces))
-    }
-
-    /// Whether the text depends on groups of the rule's pattern.
-    pub fn has_rule_groups(&self) -> bool {
-        self.0.iter().any(|piece| matches!(piece, Piece::Rule(_)))
-    }
-
-    /// The part before the first question mark.
-    pub fn before_query(&self) -> Template {
-        let mut before = Vec::new();
-        for piece in &self.0 {
-            if let Piece::Text(text) = piece
-                && let Some((text, _)) = text.split_once('?')
-            {
-                before.push(Piece::Text(text.to_owned()));
-                break;
-            }
-            before.push(piece.clone());
-        }
-        Template(before)
-    }
-
-    /// Whether all values of the template are known.
-    pub fn is_known(&self, env: &Env) -> bool {
-        let is_known = |piece: &Piece| match piece {
-            Piece::Variable(Variable::Env(name)) => env.has(name).is_some(),
-            _ => true,
-        };
-        env.unknown.is_empty() || self.0.iter().all(is_known)
-    }
-
-    /// Expands all placeholders. Applies `escape` to groups.
-    pub fn expand<'a>(
-        &'a self,
-        view: &View<'a>,
-        rule: &'a Matched,
-        condition: &'a Matched,
-        escape: Option<Escape>,
-    ) -> Cow<'a, str> {
-        let group = |matched: &'a Matched, number: usize| -> Cow<'a, [u8]> {
-            match escape {
-                Some(escape) => escape(matched.group(number)).into_bytes().into(),
-                None => matched.group(number).into(),
-            }
-        };
-        let piece = |piece: &'a Piece| -> Cow<'a, [u8]> {
-            match piece {
-                Piece::Text(text) => text.as_bytes().into(),
-                Piece::Rule(number) => group(rule, *number),
-                Piece::Condition(number) => group(condition, *number),
-                Piece::Variable(variable) => bytes_of(variable.value(view)),
-            }
-        };
-        match self.0.as_slice() {
-            [] => "".into(),
-            [Piece::Text(text)] => text.into(),
-            [Piece::Variable(variable)] => variable.value(view),
-            pieces => {
-                let mut bytes = Vec::new();
-                for one in pieces {
-                    bytes.extend_from_slice(&piece(one));
-                }
-                let lossy =
-                    |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
-                String::from_utf8(bytes).unwrap_or_else(lossy).into()
-            }
-        }
-    }
-
-    /// Whether the template is the path of the requested file.
-    pub fn is_filename(&self) -> bool {
-        matches!(self.0.as_slice(), [Piece::Variable(Variable::Filename)])
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn template_with_groups_and_variables_is_expanded() {
-        let none = HeaderMap::new();
-        let facts = Facts {
-            method: &Method::GET,
-            target: "/a?b",
-            query: Some("b"),
-            version: Version::HTTP_11,
-            headers: &none,
-            origin: &|| Origin {
-                client: None,
-                server: None,
-                https: true,
-            },
-        };
-        let env = Env::default();
-        let view = View {
-            facts: &facts,
-            document_root: "/srv",
-            path: "/dir/file/info",
-            end: 9,
-            filename: None,
-            query: Some("b"),
-            env: &env,
-            is_subrequest: false,
-        };
-        let matched = Matched {
-            text: "xyz".into(),
-            groups: std::array::from_fn(|at| (at == 1).then_some(1..3)),
-        };
-        let say = |text: &str| {
-            let template = Template::parse(text).unwrap();
-            let none = Matched::default();
-            template.expand(&view, &matched, &none, None).into_owned()
-        };
-        assert_eq!(say("a$1b%1$9"), "ayzb");
-        assert_eq!(say(r"\$1\%{X}$x%"), "$1%{X}$x%");
-        assert_eq!(say("%{REQUEST_FILENAME}%{PATH_INFO}"), "/srv/dir/file/info");
-        assert_eq!(say("%{THE_REQUEST}"), "GET /a?b HTTP/1.1");
-        assert_eq!(say("%{HTTPS}|%{ENV:X}|%{NO_SUCH}"), "on||");
-        for unknown in ["%{LA-U:REMOTE_USER}", "${map:$1}", "%{TIME_HOUR}", "%{x"] {
-            assert!(Template::parse(unknown).is_err(), "{unknown}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn arbitrary_template_is_parsed_or_rejected(
-            text in r"(\$|%|\{|\}|1|\\|é|x|HTTP:|ENV:){0,12}",
-        ) {
-            let _ = Template::parse(&text);
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Finds the `.htaccess` files on the way to a path, caches them, and merges them as Apache does.
 //!
 //! `parse.rs` parses lines, and `read.rs` turns them into the directives of `rules.rs`; `known.rs`
-//! has what Surus knows of Apache. `way.rs` merges the directives of a directory; `access.rs`,
+//! has what Surus knows of Apache. `merged.rs` merges the directives of a directory; `access.rs`,
 //! `handler.rs` and `rewrite.rs` evaluate them. `htaccess_walk.rs`, next to this directory, applies
 //! all of it to a request.
 
@@ -12,6 +12,7 @@ pub(super) mod handler;
 mod known;
 mod link_options;
 mod memory;
+mod merged;
 mod parse;
 mod pattern;
 mod pcre_groups;
@@ -22,11 +23,11 @@ mod read_rewrite;
 pub(super) mod rewrite;
 mod rule;
 pub(super) mod rules;
+mod template;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
 mod translate;
-mod way;
 mod wildcards;
 
 use std::collections::HashMap;
@@ -46,9 +47,9 @@ use super::document_root::Root;
 use super::lookup_cache::Recent;
 use super::opened::Opened;
 
+pub(super) use self::merged::{FileRules, MergedRules};
 pub use self::read::read;
 pub use self::rules::{Problem, Scope};
-pub(super) use self::way::{About, Way};
 
 /// A longer file denies its directory, because its end would not be applied.
 pub const MAX_BYTES: u64 = 1 << 20;
@@ -61,7 +62,7 @@ const MAX_FILES: usize = 4096;
 pub(super) struct Htaccess {
     directories: Recent<Directory>,
     /// Returned if there is no file.
-    nothing: Arc<Way>,
+    nothing: Arc<MergedRules>,
     /// Parsed files by device and inode.
     files: Mutex<Parsed>,
     /// The memory for the patterns of all files.
@@ -77,8 +78,8 @@ type Identity = (u64, i64, i64, i64, i64);
 /// `.htaccess` file that denies access.
 #[derive(Debug, Clone)]
 struct Directory {
-    above: Option<Arc<Way>>,
-    way: Arc<Way>,
+    above: Option<Arc<MergedRules>>,
+    merged: Arc<MergedRules>,
 }
 
 impl Htaccess {
@@ -93,21 +94,26 @@ impl Htaccess {
 
     /// Returns the merged files on the way to a path, and the end of the path's part that names
     /// existing directories. The path begins with a slash.
-    pub(super) fn way(&self, root: &Root, path: &str, now: Instant) -> (Arc<Way>, usize) {
+    pub(super) fn merged(
+        &self,
+        root: &Root,
+        path: &str,
+        now: Instant,
+    ) -> (Arc<MergedRules>, usize) {
         // The document root was opened at the start; without it, no file exists.
         let top = self.directory(root, "", None, now);
-        let mut way = top.unwrap_or_else(|| self.nothing.clone());
+        let mut merged = top.unwrap_or_else(|| self.nothing.clone());
         let mut end = 1;
         while let Some(rest) = path.as_bytes().get(end..)
             && let Some(slash) = memchr::memchr(b'/', rest)
         {
-            match self.directory(root, &path[..end + slash], Some(&way), now) {
-                Some(below) => way = below,
+            match self.directory(root, &path[..end + slash], Some(&merged), now) {
+                Some(below) => merged = below,
                 None => break,
             }
             end += slash + 1;
         }
-        (way, end)
+        (merged, end)
     }
 
     /// The merged files down to a directory. The path has no trailing slash and is empty for the
@@ -116,41 +122,43 @@ impl Htaccess {
         &self,
         root: &Root,
         path: &str,
-        above: Option<&Arc<Way>>,
+        above: Option<&Arc<MergedRules>>,
         now: Instant,
-    ) -> Option<Arc<Way>> {
+    ) -> Option<Arc<MergedRules>> {
         let is_of = |directory: &Directory| match (&directory.above, above) {
             (None, None) => true,
             (Some(known), Some(above)) => Arc::ptr_eq(known, above),
             _ => false,
         };
         if let Some(directory) = self.directories.get(path.as_bytes(), now).filter(is_of) {
-            return Some(directory.way);
+            return Some(directory.merged);
         }
         let below = path.strip_prefix('/').unwrap_or_default();
         if !path.is_empty() && !is_directory(root, below) {
             return None;
         }
-        let way = match self.file(root, below) {
+        let merged = match self.file(root, below) {
             None => above.unwrap_or(&self.nothing).clone(),
             Some(file) => {
                 // Unchanged, so the directories below need not be merged again.
                 let known = self.directories.last(path.as_bytes()).filter(is_of);
-                let known = known.map(|known| known.way);
-                known.filter(|way| way.ends_in(&file)).unwrap_or_else(|| {
-                    let above = above.map(Arc::as_ref);
-                    Arc::new(Way::below(above, &format!("{path}/"), file))
-                })
+                let known = known.map(|known| known.merged);
+                known
+                    .filter(|merged| merged.ends_in(&file))
+                    .unwrap_or_else(|| {
+                        let above = above.map(Arc::as_ref);
+                        Arc::new(MergedRules::below(above, &format!("{path}/"), file))
+                    })
             }
         };
         let directory = Directory {
             above: above.cloned(),
-            way: way.clone(),
+            merged: merged.clone(),
         };
-        if way.failed().is_none() {
+        if merged.failed().is_none() {
             self.directories.put(path.as_bytes(), directory, now);
         }
-        Some(way)
+        Some(merged)
     }
 
     /// The parsed file of a directory; none if there is no file or it has only comments.
@@ -166,7 +174,7 @@ impl Htaccess {
             Opened::Directory | Opened::Denied(_) => {
                 return Some(Arc::new(rules::unreadable()));
             }
-            Opened::Failed(trouble) => return Some(Arc::new(rules::failed(trouble))),
+            Opened::Failed(error) => return Some(Arc::new(rules::failed(error))),
         };
         let id = (metadata.dev(), metadata.ino());
         let identity = (
@@ -246,7 +254,7 @@ fn has_only_comments(text: &[u8]) -> bool {
 fn is_directory(root: &Root, path: &str) -> bool {
     // A directory that cannot be entered exists; access to what is below is denied.
     !matches!(
-        root.get(Path::new(path), For::Look),
+        root.get(Path::new(path), For::Metadata),
         Opened::Missing | Opened::Regular { .. }
     )
 }

@@ -7,7 +7,7 @@ const LONGEST: u32 = 65_535;
 const LONGEST_NAME: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum GroupKind {
     /// Capturing or not.
     Plain,
     Lookahead,
@@ -18,7 +18,7 @@ enum Kind {
 /// A group that is not closed yet. A length is None if it varies.
 #[derive(Debug)]
 struct Open {
-    kind: Kind,
+    kind: GroupKind,
     /// The lengths of the alternatives before the current one.
     before: Vec<Option<u32>>,
     /// The length of the current alternative, without its last item.
@@ -27,7 +27,7 @@ struct Open {
 }
 
 impl Open {
-    fn new(kind: Kind) -> Open {
+    fn new(kind: GroupKind) -> Open {
         Open {
             kind,
             before: Vec::new(),
@@ -59,7 +59,7 @@ pub(super) struct Groups {
 impl Default for Groups {
     fn default() -> Groups {
         Groups {
-            open: vec![Open::new(Kind::Plain)],
+            open: vec![Open::new(GroupKind::Plain)],
             count: 0,
             names: Vec::new(),
             asked: Vec::new(),
@@ -92,7 +92,7 @@ impl Groups {
         };
         group.end();
         match group.kind {
-            Kind::Condition if group.before.len() > 1 => {
+            GroupKind::Condition if group.before.len() > 1 => {
                 Err("a condition has more than two alternatives".into())
             }
             _ => Ok(()),
@@ -109,24 +109,25 @@ impl Groups {
         };
         group.end();
         let fixed = |length: &Option<u32>| length.is_some_and(|length| length <= LONGEST);
-        if group.kind == Kind::Lookbehind && !group.before.iter().all(fixed) {
+        if group.kind == GroupKind::Lookbehind && !group.before.iter().all(fixed) {
             return Err("the length of a lookbehind varies".into());
         }
-        if group.kind == Kind::Condition && group.before.len() == 1 {
+        if group.kind == GroupKind::Condition && group.before.len() == 1 {
             group.before.push(Some(0));
         }
         let first = group.before.first().copied().flatten();
         let is_same = group.before.iter().all(|length| *length == first);
         self.item(match group.kind {
-            Kind::Lookahead | Kind::Lookbehind => Some(0),
-            Kind::Plain | Kind::Condition => first.filter(|_| is_same),
+            GroupKind::Lookahead | GroupKind::Lookbehind => Some(0),
+            GroupKind::Plain | GroupKind::Condition => first.filter(|_| is_same),
         });
         Ok(())
     }
 
     /// `\K`, which changes where the match begins.
     pub(super) fn check_reset(&mut self) -> Result<(), String> {
-        let looks_around = |group: &Open| matches!(group.kind, Kind::Lookahead | Kind::Lookbehind);
+        let looks_around =
+            |group: &Open| matches!(group.kind, GroupKind::Lookahead | GroupKind::Lookbehind);
         match self.open.iter().any(looks_around) {
             true => Err("`\\K` stands in a lookaround".into()),
             false => {
@@ -140,17 +141,17 @@ impl Groups {
     pub(super) fn open(&mut self, rest: &str) -> Result<usize, String> {
         let Some(inside) = rest.strip_prefix('?') else {
             self.count += 1;
-            self.open.push(Open::new(Kind::Plain));
+            self.open.push(Open::new(GroupKind::Plain));
             return Ok(0);
         };
         for (begin, kind) in [
-            (":", Kind::Plain),
-            ("|", Kind::Plain),
-            (">", Kind::Plain),
-            ("=", Kind::Lookahead),
-            ("!", Kind::Lookahead),
-            ("<=", Kind::Lookbehind),
-            ("<!", Kind::Lookbehind),
+            (":", GroupKind::Plain),
+            ("|", GroupKind::Plain),
+            (">", GroupKind::Plain),
+            ("=", GroupKind::Lookahead),
+            ("!", GroupKind::Lookahead),
+            ("<=", GroupKind::Lookbehind),
+            ("<!", GroupKind::Lookbehind),
         ] {
             if inside.starts_with(begin) {
                 self.open.push(Open::new(kind));
@@ -158,14 +159,14 @@ impl Groups {
             }
         }
         if let Some(condition) = inside.strip_prefix('(') {
-            self.open.push(Open::new(Kind::Condition));
+            self.open.push(Open::new(GroupKind::Condition));
             return Ok(1 + self.condition(condition)?);
         }
         for (begin, end) in [("<", '>'), ("P<", '>'), ("'", '\'')] {
             if let Some(name) = inside.strip_prefix(begin) {
                 let name = name.split(end).next().unwrap_or_default();
                 self.name(name)?;
-                self.open.push(Open::new(Kind::Plain));
+                self.open.push(Open::new(GroupKind::Plain));
                 return Ok(1 + begin.len() + name.len() + 1);
             }
         }
@@ -189,7 +190,7 @@ impl Groups {
         }
         match end.chars().next() {
             Some(')') => self.item(Some(0)),
-            Some(':') => self.open.push(Open::new(Kind::Plain)),
+            Some(':') => self.open.push(Open::new(GroupKind::Plain)),
             Some(other) => return Err(format!("`{other}` cannot follow `(?{options}`")),
             None => return Ok(1 + options.len()),
         }

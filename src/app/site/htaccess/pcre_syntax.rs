@@ -4,7 +4,7 @@ use super::pcre_groups::Groups;
 use super::translate::is_quantifier;
 
 /// The largest number of repetitions.
-const MOST: u32 = 65_535;
+const MAX: u32 = 65_535;
 
 const POSIX_NAMES: [&str; 14] = [
     "alpha", "lower", "upper", "alnum", "ascii", "blank", "cntrl", "digit", "graph", "print",
@@ -101,8 +101,8 @@ fn numbers(inside: &str) -> Result<Option<u32>, String> {
     let mut numbers = Vec::new();
     for text in inside.split(',').filter(|text| !text.is_empty()) {
         match text.parse::<u32>() {
-            Ok(number) if number <= MOST => numbers.push(number),
-            _ => return Err(format!("{{{inside}}} repeats more than {MOST} times")),
+            Ok(number) if number <= MAX => numbers.push(number),
+            _ => return Err(format!("{{{inside}}} repeats more than {MAX} times")),
         }
     }
     match numbers.is_sorted() {

@@ -255,8 +255,8 @@ impl Reader {
             let endings = words.iter().skip(skip).map(|word| ending(word));
             endings.collect::<Vec<_>>()
         };
-        if let Some((least, most)) = arguments(&node.name)
-            && !(least..=most).contains(&words.len())
+        if let Some((least, max)) = arguments(&node.name)
+            && !(least..=max).contains(&words.len())
         {
             return error(
                 node,
@@ -268,6 +268,7 @@ impl Reader {
             | "sslrequiressl" | "sslrequire" | "sslverifyclient" | "mdrequirehttps" => {
                 self.access(node, &words, block, context)?;
             }
+            // MediaWiki has `php_admin_flag engine off` in a section for PHP 7.
             "php_flag" | "php_value" | "php_admin_flag" | "php_admin_value"
                 if lower == "engine" =>
             {
@@ -282,7 +283,7 @@ impl Reader {
                 };
                 block.handlers.push(Switch::Engine(on));
             }
-            "php_flag" | "php_value" | "php_admin_flag" | "php_admin_value"
+            "php_flag" | "php_value"
                 if lower.starts_with("auto_") && !words[1].eq_ignore_ascii_case("none") =>
             {
                 let what = format!(
@@ -295,7 +296,10 @@ impl Reader {
                     problem.is_logged = true;
                 }
             }
-            "php_flag" | "php_value" | "php_admin_flag" | "php_admin_value" => {}
+            "php_flag" | "php_value" => {}
+            "php_admin_flag" | "php_admin_value" => {
+                return error(node, format!("{} is not allowed here", node.name));
+            }
             "sethandler" => block.handlers.push(Switch::Set(Handler::named(first))),
             "forcetype" => block.handlers.push(Switch::Type(match lower.as_str() {
                 "none" => None,

@@ -2,7 +2,7 @@
 //! require TLS.
 
 use super::access::{
-    Compat, Merging, NoNetwork, Order, Provider, Require, Statement, Who, network,
+    ClientMatch, Compat, Merging, NoNetwork, Order, Provider, Require, Statement, network,
 };
 use super::known::{counts, method};
 use super::parse::{Node, SyntaxError, words};
@@ -40,10 +40,10 @@ impl Reader {
                     if who.starts_with('#') {
                         return error(node, "a comment needs a separate line");
                     }
-                    let Some(parsed) = Who::parse(who) else {
+                    let Some(parsed) = ClientMatch::parse(who) else {
                         return error(node, format!("{who} is not an address that Apache accepts"));
                     };
-                    if parsed == Who::Unknown {
+                    if parsed == ClientMatch::Unknown {
                         let what = match who.contains('/') {
                             true => format!("the mask of {who} is not evaluated"),
                             false => format!("{who} is a host name, which is not looked up"),

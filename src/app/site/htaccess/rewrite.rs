@@ -6,9 +6,10 @@ use std::sync::Arc;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::condition::{Files, all_hold};
-use super::facts::{Env, Facts, Matched, View};
+use super::facts::{Env, Facts, View};
 use super::handler::Handler;
 use super::rule::{Rule, Value};
+use super::template::Matched;
 
 /// The input and state of one evaluation.
 pub struct Pass<'a> {
@@ -30,7 +31,7 @@ pub struct Pass<'a> {
 
 /// The result of the rules.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RewriteOutcome {
     Unchanged,
     /// The request continues with this path, which is not encoded.
     Internal(String),
@@ -78,7 +79,7 @@ struct Made {
 }
 
 impl Rules {
-    pub fn run(&self, pass: &mut Pass<'_>) -> Outcome {
+    pub fn run(&self, pass: &mut Pass<'_>) -> RewriteOutcome {
         let mut made = Made::default();
         let mut rounds = 0;
         let mut at = 0;
@@ -97,8 +98,8 @@ impl Rules {
                     }
                     continue;
                 }
-                Applied::Unknown => return Outcome::Unknown,
-                Applied::Status(status) => return Outcome::Status(status),
+                Applied::Unknown => return RewriteOutcome::Unknown,
+                Applied::Status(status) => return RewriteOutcome::Status(status),
                 Applied::Yes => {}
             }
             pass.is_over |= rule.flags.end;
@@ -108,12 +109,12 @@ impl Rules {
             // Rules that repeat could grow the name without limit.
             let name = made.filename.as_ref();
             if name.is_some_and(|name| name.len() > MAX_NAME) {
-                return Outcome::Status(500);
+                return RewriteOutcome::Status(500);
             }
             if rule.flags.next {
                 rounds += 1;
                 if rounds > MAX_ROUNDS {
-                    return Outcome::Status(500);
+                    return RewriteOutcome::Status(500);
                 }
                 at = 0;
                 continue;
@@ -121,7 +122,7 @@ impl Rules {
             at = at.saturating_add(rule.flags.skip);
         }
         let Some(filename) = &made.filename else {
-            return Outcome::Unchanged;
+            return RewriteOutcome::Unchanged;
         };
         if is_absolute(filename) {
             let status = made.status.unwrap_or(302);
@@ -130,20 +131,20 @@ impl Rules {
         // Apache sends the existing file with the status of the redirect; such a response leads
         // nowhere.
         if made.status.is_some() {
-            return Outcome::Unknown;
+            return RewriteOutcome::Unknown;
         }
         // If the rules lead to the requested file, the request is not restarted.
         if filename.strip_prefix(pass.document_root) == Some(&pass.path[..pass.end]) {
-            return Outcome::Unchanged;
+            return RewriteOutcome::Unchanged;
         }
         if !filename.starts_with('/') {
-            return Outcome::Status(400);
+            return RewriteOutcome::Status(400);
         }
         // As in Apache, the handler replaces the one that performs the internal redirect.
         if pass.has_handler {
-            return Outcome::Status(403);
+            return RewriteOutcome::Status(403);
         }
-        Outcome::Internal(self.url(filename, pass.document_root).into_owned())
+        RewriteOutcome::Internal(self.url(filename, pass.document_root).into_owned())
     }
 
     /// Converts a file path to a URL path; returns a URL path unchanged.
@@ -329,7 +330,7 @@ impl Rules {
         Applied::Yes
     }
 
-    fn redirect(&self, status: u16, to: &str, pass: &Pass<'_>, no_escape: bool) -> Outcome {
+    fn redirect(&self, status: u16, to: &str, pass: &Pass<'_>, no_escape: bool) -> RewriteOutcome {
         let set = if no_escape { RAW } else { ESCAPED };
         let host = pass.facts.host_url();
         let below = to.strip_prefix(&host).filter(|rest| rest.starts_with('/'));
@@ -345,7 +346,7 @@ impl Rules {
             location.push('?');
             location.extend(utf8_percent_encode(query, RAW));
         }
-        Outcome::Redirect(status, location)
+        RewriteOutcome::Redirect(status, location)
     }
 }
 

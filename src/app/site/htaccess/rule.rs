@@ -5,12 +5,12 @@ use std::sync::Arc;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode};
 
 use super::condition::Condition;
-use super::facts::{Escape, Template};
 use super::handler::Handler;
 use super::known::{is_status, leading_number};
 use super::memory::Memory;
 use super::parse::{flags_of, raw_words};
 use super::pattern::Pattern;
+use super::template::{Escape, Template};
 
 /// The rewrite directives of a file.
 #[derive(Debug, Default)]

@@ -160,28 +160,28 @@ pub(super) enum From {
 
 impl Redirect {
     /// The effect on a path.
-    pub fn apply(&self, path: &str) -> Led {
+    pub fn apply(&self, path: &str) -> RedirectOutcome {
         let led = |to: String| match self.status {
-            300..400 if to.starts_with('/') || is_url(&to) => Led::To(self.status, to),
-            300..400 => Led::Status(500),
-            status @ 400.. => Led::Status(status),
+            300..400 if to.starts_with('/') || is_url(&to) => RedirectOutcome::To(self.status, to),
+            300..400 => RedirectOutcome::Status(500),
+            status @ 400.. => RedirectOutcome::Status(status),
             // Apache sends its error page.
-            _ => Led::Unknown,
+            _ => RedirectOutcome::Unknown,
         };
         match &self.from {
             From::Prefix(prefix) => match path.strip_prefix(prefix.as_str()) {
                 Some(rest) if rest.is_empty() || rest.starts_with('/') || prefix.ends_with('/') => {
                     led(format!("{}{}", self.to, escaped(rest)))
                 }
-                _ => Led::Nowhere,
+                _ => RedirectOutcome::Nowhere,
             },
-            From::Pattern(None) => Led::Unknown,
+            From::Pattern(None) => RedirectOutcome::Unknown,
             From::Pattern(Some(pattern)) => match pattern.is_match(path) {
-                Some(false) => Led::Nowhere,
-                None => Led::Unknown,
+                Some(false) => RedirectOutcome::Nowhere,
+                None => RedirectOutcome::Unknown,
                 Some(true) => {
                     let Some(groups) = pattern.groups(path) else {
-                        return Led::Unknown;
+                        return RedirectOutcome::Unknown;
                     };
                     let to = with_groups(&self.to, path, &groups);
                     let end = to.find(['?', '#']).unwrap_or(to.len());
@@ -201,7 +201,7 @@ pub(super) fn is_url(text: &str) -> bool {
 
 /// The result of a `Redirect`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Led {
+pub enum RedirectOutcome {
     Nowhere,
     /// The status and location of a redirect.
     To(u16, String),
@@ -320,9 +320,9 @@ impl FixedEnv {
 }
 
 /// A file that cannot be opened now. Its directives are unknown until then.
-pub fn failed(trouble: LookupError) -> File {
+pub fn failed(error: LookupError) -> File {
     File {
-        failed: Some(trouble),
+        failed: Some(error),
         ..File::default()
     }
 }

@@ -26,14 +26,15 @@ fn facts(none: &HeaderMap) -> Facts<'_> {
     }
 }
 
-fn way(text: &str) -> Way {
-    Way::below(None, "/", Arc::new(read(text)))
+fn merged(text: &str) -> MergedRules {
+    MergedRules::below(None, "/", Arc::new(read(text)))
 }
 
 fn is_closed(text: &str, name: &str) -> bool {
     let none = HeaderMap::new();
-    let way = way(text);
-    way.about(name)
+    let merged = merged(text);
+    merged
+        .for_file(name)
         .check(&facts(&none), &Env::default())
         .is_err()
 }
@@ -211,13 +212,16 @@ fn file_is_parsed_again_only_after_a_change() {
     let htaccess = site.htaccess.as_ref().unwrap();
     let now = Instant::now();
     let at = |after: u64| now + Duration::from_millis(after);
-    let way = |after| htaccess.way(&site.root, "/a/b/x.txt", at(after));
-    let (first, end) = way(0);
+    let merged = |after| htaccess.merged(&site.root, "/a/b/x.txt", at(after));
+    let (first, end) = merged(0);
     assert_eq!(end, "/a/b/".len());
-    let (same, _) = way(2000);
+    let (same, _) = merged(2000);
     assert!(Arc::ptr_eq(&first, &same), "nothing has changed");
     let find = |after| site.find(&normalize("/a/b/x.txt").unwrap(), at(after));
-    assert!(matches!(find(2000), Resolution::Denied(Denial::Closed)));
+    assert!(matches!(
+        find(2000),
+        Resolution::Denied(Denial::DeniedByHtaccess)
+    ));
     fs::write(root.join("a/.htaccess"), "# Require all granted").unwrap();
     // Look-ups of the last second are cached.
     assert!(matches!(find(2999), Resolution::Denied(_)));
@@ -239,7 +243,10 @@ fn new_directory_with_htaccess_is_denied_at_once() {
     fs::create_dir_all(root.join("new/below")).unwrap();
     fs::write(root.join("new/below/x.txt"), "").unwrap();
     fs::write(root.join("new/.htaccess"), "Require all denied").unwrap();
-    assert!(matches!(find(), Resolution::Denied(Denial::Closed)));
+    assert!(matches!(
+        find(),
+        Resolution::Denied(Denial::DeniedByHtaccess)
+    ));
 }
 
 #[test]
@@ -363,11 +370,11 @@ fn header_denial_matches_every_line_and_byte_of_the_header() {
             let value = http::HeaderValue::from_bytes(line).unwrap();
             headers.append(http::header::USER_AGENT, value);
         }
-        let way = way(text);
+        let merged = merged(text);
         let mut env = Env::default();
-        let about = way.about("x.txt");
-        about.set_env(&facts(&headers), "/x.txt", &mut env);
-        about.check(&facts(&headers), &env).is_err()
+        let file_rules = merged.for_file("x.txt");
+        file_rules.set_env(&facts(&headers), "/x.txt", &mut env);
+        file_rules.check(&facts(&headers), &env).is_err()
     };
     assert!(closes(&[b"badbot"]));
     assert!(closes(&[b"badbot\xe9"]));

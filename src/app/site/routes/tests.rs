@@ -23,9 +23,34 @@ fn chosen(
     headers: &HeaderMap,
     query: Option<&str>,
 ) -> String {
-    match routes.choose(&method, path, headers, query).action {
+    chosen_by(
+        routes,
+        &RequestFacts {
+            method: &method,
+            headers,
+            query,
+            ..facts(path, headers)
+        },
+    )
+}
+
+/// A GET for this path.
+fn facts<'a>(path: &'a str, headers: &'a HeaderMap) -> RequestFacts<'a> {
+    RequestFacts {
+        method: &Method::GET,
+        path,
+        headers,
+        query: None,
+    }
+}
+
+fn chosen_by(routes: &Routes, facts: &RequestFacts<'_>) -> String {
+    match routes.choose(facts).action {
         Some(Action::Engine(name)) => name.clone(),
         Some(Action::Files(_)) => "files".to_owned(),
+        Some(Action::Redirect(redirect)) => {
+            redirect.location(&facts.path.parse().unwrap(), facts.path)
+        }
         Some(Action::Deny) => "deny".to_owned(),
         None => "-".to_owned(),
     }
@@ -59,7 +84,6 @@ fn first_matching_rule_decides() {
             "{method} {path}"
         );
     }
-    assert_eq!(routes.engines().collect::<Vec<_>>(), ["rewind", "classic"]);
 }
 
 #[test]
@@ -83,7 +107,7 @@ fn compress_only_rule_leaves_the_action_to_later_rules() {
     ] {
         let none = HeaderMap::new();
         assert_eq!(chosen(&routes, Method::GET, path, &none, None), action);
-        let choice = routes.choose(&Method::GET, path, &none, None);
+        let choice = routes.choose(&facts(path, &none));
         assert_eq!(choice.compress, compress, "{path}");
     }
 }
@@ -124,6 +148,79 @@ fn all_conditions_must_hold() {
 }
 
 #[test]
+fn rule_with_a_host_is_for_that_host_only() {
+    let routes = routes(
+        r#"
+            route = [
+                { host = "www.example.org", redirect = "https://example.org{uri}" },
+                { host = ["a.example", "*.b.example"], prefix = "/x", engine = "ab" },
+                { prefix = "/", engine = "others" },
+            ]"#,
+    );
+    for (host, path, expected) in [
+        (Some("www.example.org"), "/a", "https://example.org/a"),
+        (Some("WWW.Example.Org.:8080"), "/a", "https://example.org/a"),
+        (Some("example.org"), "/a", "others"),
+        (Some("a.example"), "/x", "ab"),
+        (Some("a.example"), "/y", "others"),
+        (Some("c.b.example"), "/x", "ab"),
+        (Some("b.example"), "/x", "others"),
+        (None, "/x", "others"),
+    ] {
+        let host = host.map(|host| (header::HOST, HeaderValue::from_static(host)));
+        let headers = HeaderMap::from_iter(host.clone());
+        let chosen = chosen_by(&routes, &facts(path, &headers));
+        assert_eq!(chosen, expected, "{host:?} {path}");
+    }
+}
+
+#[test]
+fn headers_of_all_rules_apply_down_to_the_one_that_decides() {
+    let routes = routes(
+        r#"
+            route = [
+                { prefix = "/", headers = { "X-A" = "1" } },
+                { prefix = "/x", headers = { "X-A" = "2", "X-B" = "2" }, deny = true },
+                { prefix = "/", headers = { "X-C" = "3" } },
+            ]"#,
+    );
+    let none = HeaderMap::new();
+    for (path, expected) in [("/x", "x-a: 1, x-b: 2"), ("/y", "x-a: 1, x-c: 3")] {
+        let mut headers = HeaderMap::new();
+        routes
+            .choose(&facts(path, &none))
+            .headers
+            .apply(&mut headers);
+        let all = headers.iter();
+        let mut all: Vec<_> = all
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
+        all.sort();
+        assert_eq!(all.join(", "), expected, "{path}");
+    }
+}
+
+#[test]
+fn redirect_to_itself_is_found() {
+    let routes = routes(
+        r#"
+            route = [
+                { prefix = "/a", redirect = "/a/new" },
+                { prefix = "/b", redirect = "/new" },
+                { host = "c.example", redirect = "https://c.example{uri}" },
+                { host = "*.c.example", redirect = "https://c.example{uri}" },
+                { host = "*.d.example", redirect = "https://www.d.example{uri}" },
+                { host = "e.example", redirect = "https://e.example:8443{uri}" },
+                { suffix = ".htm", redirect = "{path}l" },
+                { regex = "^/f", redirect = "/f" },
+                { regex = "^/g/(.*)", redirect = "/{1}" },
+                { prefix = "/h/", methods = ["POST"], redirect = "/h/", status = 303 },
+            ]"#,
+    );
+    assert_eq!(routes.endless_redirects(), [1, 3, 5, 8]);
+}
+
+#[test]
 fn files_directory_runs_no_php() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("s")).unwrap();
@@ -136,7 +233,8 @@ fn files_directory_runs_no_php() {
         ..Rule::default()
     };
     let routes = Routes::new(&[rule], &Settings::default()).unwrap();
-    let choice = routes.choose(&Method::GET, "/s/a.css", &HeaderMap::new(), None);
+    let none = HeaderMap::new();
+    let choice = routes.choose(&facts("/s/a.css", &none));
     let Some(Action::Files(site)) = choice.action else {
         panic!("no rule")
     };
@@ -167,11 +265,42 @@ fn invalid_rule_is_named_with_the_allowed_values() {
         ),
         (
             r#"{ prefix = "/" }"#,
-            "exactly one of `engine`, `root` and `deny = true`",
+            "exactly one of `engine`, `root`, `redirect` and `deny = true`",
         ),
         (
             r#"{ prefix = "/", engine = "x", deny = true }"#,
             "exactly one of `engine`",
+        ),
+        (r#"{ host = "a" }"#, "exactly one of `engine`"),
+        (
+            r#"{ host = [], prefix = "/", deny = true }"#,
+            "leave it out",
+        ),
+        (
+            r#"{ host = "a:80", deny = true }"#,
+            "without scheme, port and path",
+        ),
+        (
+            r#"{ prefix = "/", redirect = "/a", deny = true }"#,
+            "exactly one of `engine`",
+        ),
+        (
+            r#"{ prefix = "/", redirect = "/a", compress = true }"#,
+            "`compress` applies only to PHP",
+        ),
+        (
+            r#"{ prefix = "/", deny = true, status = 301 }"#,
+            "`status` is the status of a `redirect`",
+        ),
+        (
+            r#"{ prefix = "/", redirect = "/a", status = 200 }"#,
+            "a redirect has one of",
+        ),
+        (r#"{ prefix = "/", redirect = "a" }"#, "expects a path"),
+        (r#"{ prefix = "/", redirect = "/{1}" }"#, "only `regex`"),
+        (
+            r#"{ prefix = "/", headers = { Connection = "close" } }"#,
+            "Surus itself determines",
         ),
         (
             r#"{ prefix = "/", deny = true, compress = false }"#,

@@ -85,7 +85,7 @@ fn reasons(chosen: &Contestant, all: &[Contestant], reference: &str) -> Vec<Stri
     if let Some(why) = chosen.cold_because {
         reasons.push(format!("Without a warm-up, because {why}."));
     }
-    let booting = || all.iter().filter(|it| it.entry.boots_script);
+    let booting = || all.iter().filter(|it| it.entry.boots_script());
     if booting().next().is_some() && !booting().any(Contestant::runs) {
         reasons.push(
             "No engine that boots the application once could run it; a script that calls \

@@ -1,4 +1,4 @@
-//! Asks a server for each path and writes its answers as text that can be compared.
+//! Asks a server for each path and compares its answers.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -9,31 +9,13 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use super::template::Template;
 use crate::cli::bench::interrupt;
+use crate::cli::page_diff::{self, Template};
 
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Most bytes of a body.
-const MOST_BYTES: usize = 64 << 20;
-/// Headers that describe the transfer and not the page, or name the version of PHP.
-const IGNORED: [&str; 8] = [
-    "connection",
-    "content-length",
-    "date",
-    "keep-alive",
-    "server",
-    "transfer-encoding",
-    "x-powered-by",
-    "age",
-];
-
-/// Whether a response has this header only because Surus would compress one of its size, which an
-/// engine may not know in advance.
-fn is_about_size(name: &http::HeaderName, value: &http::HeaderValue) -> bool {
-    *name == http::header::VARY && value.as_bytes().eq_ignore_ascii_case(b"accept-encoding")
-}
-
+const MAX_BYTES: usize = 64 << 20;
 /// The requests that every engine gets.
 #[derive(Debug)]
 pub struct Requests {
@@ -99,22 +81,8 @@ impl Requests {
             .send_request(request.body(Empty::<bytes::Bytes>::new())?)
             .await?;
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, MOST_BYTES).collect().await;
+        let body = Limited::new(body, MAX_BYTES).collect().await;
         let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
-        let header = |name: &str, value: &http::HeaderValue| {
-            format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes()))
-        };
-        let mut headers: Vec<_> = head
-            .headers
-            .iter()
-            .filter(|(name, value)| {
-                !IGNORED.contains(&name.as_str()) && !is_about_size(name, value)
-            })
-            .map(|(name, value)| header(name.as_str(), value))
-            .collect();
-        headers.sort();
-        let mut text = format!("{}\n{}\n", head.status.as_u16(), headers.concat()).into_bytes();
-        text.extend_from_slice(&body);
         let location = head.headers.get(http::header::LOCATION);
         Ok(Answer {
             status: head.status.as_u16(),
@@ -122,7 +90,7 @@ impl Requests {
             location: location
                 .and_then(|value| value.to_str().ok())
                 .map(String::from),
-            text,
+            text: page_diff::comparable(&head, &body),
         })
     }
 }

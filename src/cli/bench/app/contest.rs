@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
-use surus_load::{Expectations, Mix, Outcome, Protocol, Request, Stop, Url};
+use surus_load::{Expectations, Mix, Protocol, Request, RunOutcome, Stop, Url};
 use surus_measure::{Rounds, Unit};
 
 use super::Plan;
 use super::answers::Answers;
 use super::contestant::{Contestant, State};
 use super::progress::Steps;
-use super::server::{Failure, Server};
+use super::server::{Server, StartFailure};
 use crate::cli::bench::{self, interrupt, measuring};
 
 /// Answers of the reference to each path, before and after those of the others.
@@ -188,8 +188,8 @@ impl Contest {
         let name = contestant.entry.name;
         let server = match contestant.start_cold(&plan.launch) {
             Ok(server) => server,
-            Err(Failure::Command(error)) => return Err(error),
-            Err(Failure::Engine(why)) => {
+            Err(StartFailure::Command(error)) => return Err(error),
+            Err(StartFailure::Engine(why)) => {
                 return Ok(Some(why));
             }
         };
@@ -231,8 +231,8 @@ impl Contest {
         let name = contestant.entry.name;
         let server = match contestant.start_cold(&plan.launch) {
             Ok(server) => server,
-            Err(Failure::Command(error)) => return Err(error),
-            Err(Failure::Engine(why)) => bail!("`{name}` did not start again: {why}"),
+            Err(StartFailure::Command(error)) => return Err(error),
+            Err(StartFailure::Engine(why)) => bail!("`{name}` did not start again: {why}"),
         };
         for _ in 0..REFERENCES {
             for (place, path) in plan.requests.paths.iter().enumerate() {
@@ -281,17 +281,17 @@ impl Contest {
         let starting = Instant::now();
         let server = match contestant.start(&plan.launch) {
             Ok(server) => server,
-            Err(Failure::Command(error)) => return Err(error),
-            Err(Failure::Engine(why)) => {
+            Err(StartFailure::Command(error)) => return Err(error),
+            Err(StartFailure::Engine(why)) => {
                 contestant.state = State::Fails(why);
                 return Ok(());
             }
         };
         let start = starting.elapsed();
         // So often that a worker process is likely to have served twice.
-        let most = (2 * plan.launch.workers + 1).clamp(ANSWERS.0, ANSWERS.1);
+        let max = (2 * plan.launch.workers + 1).clamp(ANSWERS.0, ANSWERS.1);
         let began = Instant::now();
-        for turn in 0..most {
+        for turn in 0..max {
             if turn >= ANSWERS.0 && began.elapsed() > ASKING {
                 break;
             }
@@ -330,8 +330,8 @@ impl Contest {
         let contestant = &mut contestants[index];
         let server = match contestant.start(&plan.launch) {
             Ok(server) => server,
-            Err(Failure::Command(error)) => return Err(error),
-            Err(Failure::Engine(why)) => {
+            Err(StartFailure::Command(error)) => return Err(error),
+            Err(StartFailure::Engine(why)) => {
                 contestant.state = State::Fails(format!("in round {}: {why}", round + 1));
                 return Ok(());
             }
@@ -416,7 +416,7 @@ fn load(plan: &Plan, port: u16) -> anyhow::Result<surus_load::Plan> {
 
 fn describe(
     contestant: &Contestant,
-    outcome: &Outcome,
+    outcome: &RunOutcome,
     round: usize,
     rounds: usize,
     steps: &Steps,

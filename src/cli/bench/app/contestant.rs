@@ -3,18 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use surus_load::Outcome;
+use surus_load::RunOutcome;
 use surus_measure::{Latencies, Usage, rounds};
 
 use super::answers::{Answers, Requests};
-use super::server::{Failure, Launch, Server};
+use super::server::{Launch, Server, StartFailure};
 use crate::cli::engine_setup;
 use crate::cli::warm_ups;
 use crate::config::Config;
 use crate::engines::Entry;
-
-/// CPU time above the resolution of `/proc`, so that a quotient makes sense.
-const LEAST_CPU: f64 = 0.05;
 
 #[derive(Debug)]
 pub struct Contestant {
@@ -41,6 +38,8 @@ pub struct Contestant {
     pub latencies: Option<Latencies>,
     /// Whether the generator was the limit of a round.
     pub was_generator_limited: bool,
+    /// Whether Surus does not start its PHP processes, so that CPU time and memory are not known.
+    pub runs_elsewhere: bool,
 }
 
 /// Whether an engine runs the application.
@@ -79,20 +78,20 @@ impl Contestant {
     ) -> Contestant {
         let mut config = config.clone();
         config.engine.name = Some(entry.name.into());
-        let script = match entry.boots_script {
+        let script = match entry.boots_script() {
             true if entry.runs_scripts() => engine_setup::unconfigured_worker(project, &config),
             true => None,
             false => engine_setup::script_without_boot(project, &config),
         };
         let needs_boot = script.is_none() && engine_setup::needs_boot(project, &config);
-        let warmup = match entry.boots_script && config.engine.warmup.urls().is_empty() {
+        let warmup = match entry.boots_script() && config.engine.warmup.urls().is_empty() {
             true => warmup(project, &config, requests),
             false => Vec::new(),
         };
         Contestant {
             entry,
             script: script.or(named.cloned()),
-            lacks_boot: needs_boot && !entry.boots_script,
+            lacks_boot: needs_boot && !entry.boots_script(),
             warmup,
             cold_because: None,
             answers: Answers::default(),
@@ -103,6 +102,7 @@ impl Contestant {
             requests: 0,
             latencies: None,
             was_generator_limited: false,
+            runs_elsewhere: entry.name == "fpm" && config.engine.php_fpm_address.is_some(),
         }
     }
 
@@ -111,26 +111,26 @@ impl Contestant {
     }
 
     /// Starts the application on this engine.
-    pub fn start(&self, launch: &Launch) -> Result<Server, Failure> {
+    pub fn start(&self, launch: &Launch) -> Result<Server, StartFailure> {
         Server::start(launch, self.entry.name, self.script.as_ref(), &self.warmup)
     }
 
     /// Starts it without a warm-up, which is a request and may leave something behind.
-    pub fn start_cold(&self, launch: &Launch) -> Result<Server, Failure> {
+    pub fn start_cold(&self, launch: &Launch) -> Result<Server, StartFailure> {
         Server::start(launch, self.entry.name, self.script.as_ref(), &[])
     }
 
     /// Adds what a round has shown.
-    pub fn record(&mut self, outcome: &Outcome, usage: Option<&Usage>, workers: usize) {
+    pub fn record(&mut self, outcome: &RunOutcome, usage: Option<&Usage>, workers: usize) {
         let requests = outcome.totals.requests;
         self.requests += requests;
         self.samples.rate.push(outcome.rate());
         self.samples.p99.push(outcome.latencies.percentile_ms(99.0));
         self.was_generator_limited |= outcome.is_generator_limited();
-        let Some(usage) = usage else { return };
-        if usage.cpu() >= LEAST_CPU {
-            self.samples.cpu.push(usage.cpu() * 1e6 / requests as f64);
-        }
+        let Some(usage) = usage.filter(|_| !self.runs_elsewhere) else {
+            return;
+        };
+        self.samples.cpu.extend(usage.cpu_per(requests));
         if let Some(bytes) = usage.peak_pss() {
             self.samples.memory.push(bytes as f64 / workers as f64);
         }

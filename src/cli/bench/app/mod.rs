@@ -8,20 +8,21 @@ mod contestant;
 mod progress;
 mod server;
 mod table;
-mod template;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use surus_measure::Advice;
 
 use super::options;
 use super::outputs::Output;
 use crate::cli::engine_setup;
 use crate::cli::options::Project;
-use crate::engines::{self, CATALOGUE, Entry};
+use crate::engines::{self, CATALOGUE, Entry, Runs};
 use answers::Requests;
+use contest::Contest;
 use contestant::Contestant;
 use server::Launch;
 
@@ -78,14 +79,61 @@ pub struct Plan {
 
 pub fn run(args: &App) -> anyhow::Result<()> {
     args.output.reject_series("app")?;
+    let page = args.output.open()?;
+    args.output.print(&table::report(&hold(args)?), None, page)
+}
+
+/// What the engines have shown to `surus init`.
+pub struct Tried {
+    /// Missing if none served everything as the reference did.
+    pub advice: Option<Advice>,
+    /// Each with its CPU time and its answers, or why it has none.
+    pub engines: Vec<(&'static str, String)>,
+    /// What was requested.
+    pub requests: String,
+}
+
+/// Compares and measures Surus's own engines, for moments.
+pub fn try_engines(
+    project: Project,
+    paths: Vec<String>,
+    headers: Vec<String>,
+) -> anyhow::Result<Tried> {
+    let own = CATALOGUE.iter().filter(|it| it.runs == Runs::SurusPhp);
+    let contest = hold(&App {
+        project,
+        paths,
+        engines: own.map(|it| it.name.to_string()).collect(),
+        headers,
+        script: None,
+        workers: None,
+        concurrency: None,
+        rounds: None,
+        duration: None,
+        quick: true,
+        output: Output::default(),
+    })?;
+    let engines = contest.contestants.iter();
+    Ok(Tried {
+        advice: advice::advice(&contest),
+        engines: engines
+            .map(|it| (it.entry.name, table::in_words(it, &contest)))
+            .collect(),
+        requests: table::report(&contest).subtitle,
+    })
+}
+
+fn hold(args: &App) -> anyhow::Result<Contest> {
     let project = args.project.directory()?;
     let loaded = args.project.load()?;
     let mut config = loaded.config;
     let script = args.script.as_ref().map(std::path::absolute).transpose();
     let script = script.context("--script")?;
     config.engine.script = script.clone().or(config.engine.script);
-    config.engine.workers = args.workers.or(config.engine.workers);
-    let workers = engines::worker_count(&config.engine)?;
+    let configured = engines::worker_count(&config.engine);
+    let workers = args.workers.map_or(configured, Ok)?;
+    // All engines are compared with the same number of workers.
+    config.engine.fix_workers(workers);
     let requests = requests(args)?;
     let contestants = entries(&args.engines, engine_setup::needs_boot(&project, &config))?
         .into_iter()
@@ -111,8 +159,7 @@ pub fn run(args: &App) -> anyhow::Result<()> {
         file: loaded.file,
     };
     super::interrupt::remember()?;
-    let contest = contest::run(plan, contestants)?;
-    args.output.print(&table::report(&contest), None)
+    contest::run(plan, contestants)
 }
 
 fn requests(args: &App) -> anyhow::Result<Requests> {

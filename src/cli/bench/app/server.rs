@@ -27,15 +27,18 @@ const REASON: usize = 300;
 
 /// Settings that a server must not share with the user's own server, those by which it runs on the
 /// engine that it is asked for, and quiet logs.
-const SETTINGS: [(&str, &str); 8] = [
+const SETTINGS: [(&str, &str); 11] = [
     ("SURUS_ENGINE_MUST_BOOT", "true"),
     ("SURUS_ADMIN_LISTEN", "127.0.0.1:0"),
     ("SURUS_ACCESS_LOG_FORMAT", "off"),
     ("SURUS_LOG_FORMAT", "text"),
     ("SURUS_LOG_LEVEL", "warn"),
     ("SURUS_HTTP_PROXY_PROTOCOL", "false"),
+    ("SURUS_HTTP_REDIRECT_TO_HTTPS", "false"),
     ("SURUS_HTTP_SHUTDOWN_DELAY", "0s"),
     ("SURUS_HTTP_SHUTDOWN_TIMEOUT", "1s"),
+    ("SURUS_TLS", "{}"),
+    ("SURUS_ACME", "{}"),
 ];
 
 /// How the application is started on each engine.
@@ -51,16 +54,16 @@ pub struct Launch {
 
 /// Why a server has not started.
 #[derive(Debug)]
-pub enum Failure {
+pub enum StartFailure {
     /// The engine cannot run the application.
     Engine(String),
     /// This command cannot go on.
     Command(anyhow::Error),
 }
 
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Failure {
-        Failure::Command(error)
+impl From<anyhow::Error> for StartFailure {
+    fn from(error: anyhow::Error) -> StartFailure {
+        StartFailure::Command(error)
     }
 }
 
@@ -83,7 +86,7 @@ impl Server {
         engine: &str,
         script: Option<&PathBuf>,
         warmup: &[String],
-    ) -> Result<Server, Failure> {
+    ) -> Result<Server, StartFailure> {
         let mut command = Command::new("/proc/self/exe");
         command.arg0("surus").arg("serve").arg(&launch.project);
         command.args(["--engine", engine, "--listen", "127.0.0.1:0"]);
@@ -93,6 +96,15 @@ impl Server {
         }
         if let Some(script) = script {
             command.arg("--script").arg(script);
+        }
+        for (name, _) in std::env::vars_os() {
+            let name_bytes = name.as_encoded_bytes();
+            if [&b"SURUS_TLS_"[..], b"SURUS_ACME_"]
+                .iter()
+                .any(|prefix| name_bytes.starts_with(prefix))
+            {
+                command.env_remove(name);
+            }
         }
         command.envs(SETTINGS);
         if !warmup.is_empty() {
@@ -156,14 +168,14 @@ impl Server {
     fn wait(
         &mut self,
         listening: &Receiver<Result<u16, std::num::ParseIntError>>,
-    ) -> Result<u16, Failure> {
+    ) -> Result<u16, StartFailure> {
         loop {
             interrupt::check()?;
             if let Ok(port) = listening.recv_timeout(LOOK) {
                 return Ok(port.context("the server announced no port")?);
             }
             if let Some(status) = self.child.try_wait().context("cannot wait for a server")? {
-                return Err(Failure::Engine(self.reason().unwrap_or_else(|| {
+                return Err(StartFailure::Engine(self.reason().unwrap_or_else(|| {
                     format!("surus serve ended without a message: {status}")
                 })));
             }

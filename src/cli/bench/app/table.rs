@@ -7,7 +7,7 @@ use super::contest::Contest;
 use super::contestant::{Contestant, State};
 
 /// Lines of a chart whose colours can be told apart.
-const MOST_LINES: usize = 4;
+const MAX_LINES: usize = 4;
 
 pub fn report(contest: &Contest) -> Report {
     let plan = &contest.plan;
@@ -80,6 +80,22 @@ pub fn report(contest: &Contest) -> Report {
     }
 }
 
+/// An engine's CPU time and answers in a line.
+pub fn in_words(contestant: &Contestant, contest: &Contest) -> String {
+    let reference = contest.contestants[contest.reference].entry.name;
+    let cpu = contestant.cpu().map(|cpu| Unit::Us.write(cpu));
+    let cpu = cpu.unwrap_or_else(|| "unknown CPU time".into());
+    match (&contestant.state, &contestant.failure) {
+        (State::Fails(why), _) => format!("does not run: {why}"),
+        (State::Differs(how), _) => format!("{cpu}, other answers: {how}"),
+        (State::Same, Some(why)) => format!("{cpu}, fails under load: {why}"),
+        (State::Same, None) if contestant.entry.name == reference => {
+            format!("{cpu} of CPU per request, the reference")
+        }
+        (State::Same, None) => format!("{cpu}, the same answers"),
+    }
+}
+
 /// By CPU per request; those without last.
 fn sorted(contestants: &[Contestant]) -> Vec<&Contestant> {
     let mut sorted: Vec<_> = contestants.iter().collect();
@@ -120,10 +136,14 @@ fn row(contestant: &Contestant, reference: &str) -> Row {
             median(&samples.rate, Unit::PerSecond, "no round"),
             match contestant.cpu() {
                 Some(_) => median(&samples.cpu, Unit::Us, ""),
+                None if contestant.runs_elsewhere => Cell::missing("not counted"),
                 None => Cell::missing("too little to divide"),
             },
             median(&samples.p99, Unit::Ms, "no round"),
-            median(&samples.memory, Unit::Bytes, "not readable"),
+            match contestant.runs_elsewhere {
+                true => Cell::missing("not counted"),
+                false => median(&samples.memory, Unit::Bytes, "not readable"),
+            },
             median(&samples.cold_start, Unit::Ms, "no round"),
             Cell::Verdict { verdict },
             Cell::Verdict { verdict: isolated },
@@ -148,13 +168,20 @@ fn notes(contest: &Contest) -> Vec<String> {
     if contest
         .contestants
         .iter()
-        .any(|it| it.runs() && it.cpu().is_none())
+        .any(|it| it.runs() && it.cpu().is_none() && !it.runs_elsewhere)
     {
         notes.push(
             "a round in which an engine uses little CPU time says nothing of CPU per request; \
              measure longer (--duration 2s)"
                 .into(),
         );
+    }
+    let elsewhere = names(&|it| it.runs_elsewhere && it.runs());
+    if !elsewhere.is_empty() {
+        notes.push(format!(
+            "CPU time and memory of {elsewhere} are not counted: its php-fpm already runs, and may \
+             serve others as well (engine.php_fpm_address)"
+        ));
     }
     for contestant in &contest.contestants {
         if let (Some(why), true) = (contestant.cold_because, contestant.runs()) {
@@ -188,7 +215,7 @@ fn chart(sorted: &[&Contestant]) -> Option<Chart> {
             points: it.latencies.as_ref()?.curve(),
         })
     };
-    let lines: Vec<_> = sorted.iter().filter_map(line).take(MOST_LINES).collect();
+    let lines: Vec<_> = sorted.iter().filter_map(line).take(MAX_LINES).collect();
     (!lines.is_empty()).then(|| Chart {
         title: "Latency by percentile, last round, first four engines".into(),
         x: "requests that were at least this fast".into(),

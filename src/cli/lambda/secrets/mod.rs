@@ -1,15 +1,15 @@
 //! Replaces `ssm:` and `secretsmanager:` values of environment variables by the parameters and
 //! secrets they name.
 
-mod aws;
-
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
+use crate::aws::{Client, Provider, Service, Variables};
 use crate::config::Config;
-use aws::{Account, Service};
 
 const SSM: &str = "ssm:";
 const SECRETS_MANAGER: &str = "secretsmanager:";
@@ -24,7 +24,7 @@ enum Source {
 }
 
 impl Source {
-    fn of(value: &str) -> Option<Source> {
+    fn parse(value: &str) -> Option<Source> {
         if let Some(name) = value.strip_prefix(SSM) {
             return Some(Source::Parameter(name.into()));
         }
@@ -41,12 +41,12 @@ impl Source {
         match self {
             Source::Parameter(name) => {
                 let asked = json!({"Name": name, "WithDecryption": true});
-                let answer = account.ask(&SYSTEMS_MANAGER, &asked).await?;
+                let answer = account.ask(SYSTEMS_MANAGER, "GetParameter", &asked).await?;
                 text(&answer["Parameter"]["Value"]).context("the response has no value")
             }
             Source::Secret { id, key } => {
                 let asked = json!({"SecretId": id});
-                let answer = account.ask(&SECRETS, &asked).await?;
+                let answer = account.ask(SECRETS, "GetSecretValue", &asked).await?;
                 let secret = text(&answer["SecretString"])
                     .context("the secret is binary; store it as a string")?;
                 match key {
@@ -73,14 +73,54 @@ impl Source {
 
 const SYSTEMS_MANAGER: Service = Service {
     name: "ssm",
-    action: "AmazonSSM.GetParameter",
+    target: "AmazonSSM",
+    json: "1.1",
     endpoint: "AWS_ENDPOINT_URL_SSM",
 };
 const SECRETS: Service = Service {
     name: "secretsmanager",
-    action: "secretsmanager.GetSecretValue",
+    target: "secretsmanager",
+    json: "1.1",
     endpoint: "AWS_ENDPOINT_URL_SECRETS_MANAGER",
 };
+
+/// Half of the ten seconds that a start may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Credentials and region of the function.
+struct Account {
+    credentials: Arc<Provider>,
+    region: String,
+    variables: Variables,
+}
+
+impl Account {
+    fn from_env() -> anyhow::Result<Account> {
+        let variables = Variables::of_process();
+        let needed = |name: &str| {
+            variables.get(name).with_context(|| {
+                format!("environment variable {name} is not set; Lambda sets it for every function")
+            })
+        };
+        needed("AWS_ACCESS_KEY_ID")?;
+        needed("AWS_SECRET_ACCESS_KEY")?;
+        let region = variables.get("AWS_REGION");
+        let region = region
+            .map_or_else(|| needed("AWS_DEFAULT_REGION"), Ok)?
+            .into();
+        Ok(Account {
+            credentials: Provider::of_environment(variables.clone()),
+            region,
+            variables,
+        })
+    }
+
+    async fn ask(&self, service: Service, action: &str, asked: &Value) -> anyhow::Result<Value> {
+        let address = service.address(&self.region, &self.variables);
+        let client = Client::new(service, &address, &self.region, self.credentials.clone())?;
+        Ok(client.ask(action, asked, TIMEOUT).await?)
+    }
+}
 
 /// A member of a secret's JSON. The error never quotes the secret.
 fn member(secret: &str, key: &str) -> anyhow::Result<String> {
@@ -108,15 +148,15 @@ pub async fn resolve(
     let mut wanted: BTreeMap<String, Source> = environment
         // These configure Surus; `SURUS_ENV_…` is in `[env]` already.
         .filter(|(name, _)| !name.starts_with("SURUS_") && !config.env.contains_key(name))
-        .filter_map(|(name, value)| Some((name, Source::of(&value)?)))
+        .filter_map(|(name, value)| Some((name, Source::parse(&value)?)))
         .collect();
     let of_config = config.env.iter();
-    wanted.extend(of_config.filter_map(|(name, value)| Some((name.clone(), Source::of(value)?))));
+    wanted
+        .extend(of_config.filter_map(|(name, value)| Some((name.clone(), Source::parse(value)?))));
     if wanted.is_empty() {
         return Ok(());
     }
-    let account =
-        Account::of_environment().context("cannot resolve secrets in environment variables")?;
+    let account = Account::from_env().context("cannot resolve secrets in environment variables")?;
     let all = wanted.into_iter().map(|(name, source)| {
         let account = &account;
         async move {
@@ -143,13 +183,13 @@ mod tests {
             Some(Source::Secret { id, key })
         };
         let parameter = Some(Source::Parameter("/shop/key".into()));
-        assert_eq!(Source::of("ssm:/shop/key"), parameter);
-        assert_eq!(Source::of("secretsmanager:db"), secret("db", None));
+        assert_eq!(Source::parse("ssm:/shop/key"), parameter);
+        assert_eq!(Source::parse("secretsmanager:db"), secret("db", None));
         assert_eq!(
-            Source::of("secretsmanager:db#a#b"),
+            Source::parse("secretsmanager:db#a#b"),
             secret("db", Some("a#b"))
         );
-        assert_eq!(Source::of("mysql://ssm:x@host"), None);
+        assert_eq!(Source::parse("mysql://ssm:x@host"), None);
     }
 
     #[test]

@@ -18,9 +18,9 @@ fn asked(target: &str, headers: &[(&str, &str)], body: &'static [u8]) -> Receive
     }
 }
 
-fn event(front: Front, asked: &ReceivedRequest) -> (String, Value) {
+fn event(service: HttpService, asked: &ReceivedRequest) -> (String, Value) {
     let types = BinaryMediaTypes::default();
-    let text = of(front, &Function::new(Runtime::Attached), &types, asked);
+    let text = from_request(service, &Function::new(Runtime::Attached), &types, asked);
     let value = serde_json::from_str(&text).unwrap();
     (text, value)
 }
@@ -28,33 +28,33 @@ fn event(front: Front, asked: &ReceivedRequest) -> (String, Value) {
 #[test]
 fn url_keeps_the_raw_path_and_http_api_decodes_it() {
     let asked = asked("/a%2Fb%20c/%C3%A9%3Fd", &[], b"");
-    let (_, url) = event(Front::Url, &asked);
+    let (_, url) = event(HttpService::Url, &asked);
     assert_eq!(url["rawPath"], "/a%2Fb%20c/%C3%A9%3Fd");
     assert_eq!(
         url["requestContext"]["domainName"],
         "emulated.lambda-url.us-east-1.on.aws"
     );
-    let (_, http) = event(Front::Http, &asked);
+    let (_, http) = event(HttpService::Http, &asked);
     assert_eq!(http["rawPath"], "/a/b c/é");
     assert_eq!(http["requestContext"]["http"]["path"], "/a/b c/é");
-    let (_, rest) = event(Front::Rest, &asked);
+    let (_, rest) = event(HttpService::Rest, &asked);
     assert_eq!(rest["path"], "/a%2Fb%20c/%C3%A9%3Fd");
     assert_eq!(rest["requestContext"]["path"], "/Prod/a%2Fb%20c/%C3%A9%3Fd");
     assert_eq!(rest["requestContext"]["stage"], "Prod");
-    let (_, alb) = event(Front::Alb, &asked);
+    let (_, alb) = event(HttpService::Alb, &asked);
     assert_eq!(alb["path"], "/a%2Fb%20c/%C3%A9%3Fd");
 }
 
 #[test]
 fn query_is_raw_joined_or_decoded_per_front_end() {
     let asked = asked("/?z=1%20x&a=b+c&z=2&flag", &[], b"");
-    let (text, url) = event(Front::Url, &asked);
+    let (text, url) = event(HttpService::Url, &asked);
     assert_eq!(url["rawQueryString"], "z=1%20x&a=b+c&z=2&flag");
     assert!(
         text.contains(r#""queryStringParameters":{"z":"1 x,2","a":"b c","flag":""}"#),
         "{text}"
     );
-    let (text, rest) = event(Front::Rest, &asked);
+    let (text, rest) = event(HttpService::Rest, &asked);
     assert_eq!(rest["queryStringParameters"]["z"], "2");
     assert!(
         text.contains(
@@ -62,10 +62,10 @@ fn query_is_raw_joined_or_decoded_per_front_end() {
         ),
         "{text}"
     );
-    let (_, alb) = event(Front::Alb, &asked);
+    let (_, alb) = event(HttpService::Alb, &asked);
     assert_eq!(alb["queryStringParameters"]["a"], "b+c");
     assert_eq!(alb["queryStringParameters"]["z"], "2");
-    let (_, alb) = event(Front::AlbMulti, &asked);
+    let (_, alb) = event(HttpService::AlbMulti, &asked);
     assert_eq!(
         alb["multiValueQueryStringParameters"]["z"],
         json!(["1%20x", "2"])
@@ -83,7 +83,7 @@ fn headers_and_cookies_use_the_fields_of_each_front_end() {
         ("connection", "keep-alive"),
     ];
     let asked = asked("/", &sent, b"");
-    let (_, url) = event(Front::Url, &asked);
+    let (_, url) = event(HttpService::Url, &asked);
     assert_eq!(url["cookies"], json!(["a=1", "b=2"]));
     assert!(url["headers"].get("cookie").is_none());
     assert!(url["headers"].get("connection").is_none());
@@ -94,14 +94,14 @@ fn headers_and_cookies_use_the_fields_of_each_front_end() {
     );
     assert_eq!(url["headers"]["x-forwarded-port"], "8080");
     assert_eq!(url["requestContext"]["http"]["sourceIp"], "203.0.113.7");
-    let (_, rest) = event(Front::Rest, &asked);
+    let (_, rest) = event(HttpService::Rest, &asked);
     assert_eq!(rest["headers"]["X-Twice"], "two");
     assert_eq!(rest["multiValueHeaders"]["X-Twice"], json!(["one", "two"]));
     assert_eq!(rest["headers"]["Cookie"], "a=1; b=2");
-    let (_, alb) = event(Front::Alb, &asked);
+    let (_, alb) = event(HttpService::Alb, &asked);
     assert_eq!(alb["headers"]["x-twice"], "two");
     assert!(alb.get("multiValueHeaders").is_none());
-    let (_, alb) = event(Front::AlbMulti, &asked);
+    let (_, alb) = event(HttpService::AlbMulti, &asked);
     assert_eq!(alb["multiValueHeaders"]["x-twice"], json!(["one", "two"]));
     assert!(alb.get("headers").is_none());
 }
@@ -113,24 +113,24 @@ fn binary_body_is_base64() {
     let form = asked("/", &form, b"a=b");
     let invalid = asked("/", &[("content-type", "text/plain")], b"\xff");
     let empty = asked("/", &[], b"");
-    for front in [Front::Url, Front::Http, Front::Alb] {
-        let (_, event_of) = event(front, &json_body);
+    for service in [HttpService::Url, HttpService::Http, HttpService::Alb] {
+        let (_, event_of) = event(service, &json_body);
         assert_eq!(
             (&event_of["body"], &event_of["isBase64Encoded"]),
             (&json!("{}"), &json!(false))
         );
-        let (_, event_of) = event(front, &form);
+        let (_, event_of) = event(service, &form);
         assert_eq!(
             (&event_of["body"], &event_of["isBase64Encoded"]),
             (&json!("YT1i"), &json!(true))
         );
-        let (_, event_of) = event(front, &invalid);
+        let (_, event_of) = event(service, &invalid);
         assert_eq!(
             (&event_of["body"], &event_of["isBase64Encoded"]),
             (&json!("/w=="), &json!(true))
         );
     }
-    assert!(event(Front::Url, &empty).1.get("body").is_none());
-    assert_eq!(event(Front::Rest, &empty).1["body"], Value::Null);
-    assert_eq!(event(Front::Alb, &empty).1["body"], "");
+    assert!(event(HttpService::Url, &empty).1.get("body").is_none());
+    assert_eq!(event(HttpService::Rest, &empty).1["body"], Value::Null);
+    assert_eq!(event(HttpService::Alb, &empty).1["body"], "");
 }

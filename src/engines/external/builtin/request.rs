@@ -52,7 +52,7 @@ impl Inner {
             text.extend_from_slice(&[&name[..], b"=", &value, b"\0"].concat());
         }
         let filled = self.home.fill(&file_names::variables(index), text);
-        filled.map_err(|error| Failure::Died(format!("{error:#}")))?;
+        filled.map_err(|error| Failure::WorkerCrashed(format!("{error:#}")))?;
         let query = match &event.script.query {
             // A rewrite rule may have added characters that a URL must encode.
             Some(query) => percent_encoding::utf8_percent_encode(query, UNSAFE).to_string(),
@@ -70,7 +70,7 @@ impl Inner {
             .map_err(|error| Failure::Malformed(error.to_string()))?;
         let headers = request.headers_mut();
         let size = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
-        let is_large = event.request.headers().iter().map(size).sum::<usize>() > MOST;
+        let is_large = event.request.headers().iter().map(size).sum::<usize>() > MAX;
         for (name, value) in event.request.headers() {
             let is_needed = [header::CONTENT_TYPE, header::AUTHORIZATION].contains(name);
             let passes = is_needed || !is_large && !HOP_BY_HOP.contains(name);
@@ -100,7 +100,7 @@ fn is_reserved(name: &HeaderName) -> bool {
 }
 
 /// The limit in bytes for client headers that are passed on only for `getallheaders()`.
-const MOST: usize = 48 * 1024;
+const MAX: usize = 48 * 1024;
 
 const HOP_BY_HOP: [HeaderName; 5] = [
     header::CONNECTION,

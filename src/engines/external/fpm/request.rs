@@ -154,7 +154,9 @@ impl Exchange for FastCgi {
                     None => return Err(Failure::Malformed("php-fpm sent no header block".into())),
                 }
                 let Some(stream) = &self.stream else {
-                    return Err(Failure::Died("the connection to php-fpm is closed".into()));
+                    return Err(Failure::WorkerCrashed(
+                        "the connection to php-fpm is closed".into(),
+                    ));
                 };
                 let read = tokio::select! {
                     biased;
@@ -169,7 +171,7 @@ impl Exchange for FastCgi {
                 };
                 if !matches!(read, Ok(1..)) {
                     self.stream = None;
-                    return Err(Failure::Died(
+                    return Err(Failure::WorkerCrashed(
                         "php-fpm closed the connection before the end of the response".into(),
                     ));
                 }

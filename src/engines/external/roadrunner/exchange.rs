@@ -107,7 +107,7 @@ impl Running {
         frame::put_payload(bytes, flags, context, small, body.len())
             .ok_or(Failure::TooLarge("the request exceeds 4 GiB"))?;
         if small.is_empty() && !body.is_empty() {
-            outgoing.follow_with(Content::of(body));
+            outgoing.follow_with(Content::new(body));
         }
         self.outgoing = outgoing;
         Ok(())
@@ -119,7 +119,7 @@ impl Running {
             self.inner.retire(worker);
         }
         let worker = self.inner.start_worker(self.slot.index).await;
-        let worker = worker.map_err(|error| Failure::Died(format!("{error:#}")))?;
+        let worker = worker.map_err(|error| Failure::WorkerCrashed(format!("{error:#}")))?;
         worker.begin(self.event);
         self.worker = Some(worker);
         (self.is_taken, self.wants_to_stop, self.frame) = (false, false, Frame::Stale);
@@ -137,7 +137,7 @@ impl Running {
             if self.wants_to_stop {
                 if self.retries == MAX_RETRIES {
                     let why = "its worker asked to stop instead of answering";
-                    self.failure = Some(Failure::Died(why.into()));
+                    self.failure = Some(Failure::WorkerCrashed(why.into()));
                     continue;
                 }
                 // As in RoadRunner, another worker answers.
@@ -172,16 +172,20 @@ impl Running {
             return;
         };
         let failure = match broken {
-            ReceiveError::Ended => Failure::Died(worker.how_it_ended().await),
+            ReceiveError::Ended => Failure::WorkerCrashed(worker.how_it_ended().await),
             ReceiveError::Malformed(wrong) => {
-                let (pid, event) = (worker.daemon.pid, self.event);
-                warn!(pid, event, reason = %wrong, "invalid output of a worker; process killed");
+                let (pid, request_id) = (worker.daemon.pid, self.event);
+                let reason = wrong.to_string();
+                warn!(
+                    pid,
+                    request_id, reason, "invalid output of a worker; process killed"
+                );
                 worker.daemon.kill();
                 Failure::Malformed(wrong.to_string())
             }
         };
         // A worker that died without the request, such as an idle one, costs nothing.
-        let is_untouched = matches!(failure, Failure::Died(_)) && !self.is_taken;
+        let is_untouched = matches!(failure, Failure::WorkerCrashed(_)) && !self.is_taken;
         if is_untouched && self.retries < MAX_RETRIES {
             self.retries += 1;
             if let Err(failure) = self.retry().await {
@@ -227,7 +231,8 @@ impl Running {
             }
             false => {
                 let pid = self.worker.as_ref().map(|worker| worker.daemon.pid);
-                error!(target: "php", pid, "after its response: {text}");
+                let error = &text[..];
+                error!(target: "php", pid, error, "PHP failed after its response");
             }
         }
     }
@@ -265,8 +270,9 @@ impl Running {
                 return None;
             }
         };
-        for name in context.rejected {
-            warn!(name, event = self.event, "invalid response header removed");
+        for header in context.rejected {
+            let request_id = self.event;
+            warn!(header, request_id, "invalid response header removed");
         }
         let head = context.head;
         if head.status.is_informational() {
@@ -287,7 +293,7 @@ impl Running {
         let pid = self.worker.as_ref().map(|worker| worker.daemon.pid);
         warn!(
             pid,
-            event = self.event,
+            request_id = self.event,
             reason = why,
             "invalid response of a worker; replaced"
         );
@@ -317,8 +323,8 @@ fn has_surplus(worker: &mut Worker) -> bool {
             Ok(None) => return false,
             // Also what a destructor throws.
             Ok(Some(Item::Error(text))) => {
-                let text = String::from_utf8_lossy(&text).into_owned();
-                error!(target: "php", pid = worker.daemon.pid, "after its response: {text}");
+                let (pid, error) = (worker.daemon.pid, String::from_utf8_lossy(&text));
+                error!(target: "php", pid, error = &error[..], "PHP failed after its response");
             }
             Ok(Some(_)) | Err(_) => return true,
         }
@@ -342,7 +348,7 @@ impl Exchange for Running {
         }
         // Nothing may be retried.
         self.retries = MAX_RETRIES;
-        self.failure = Some(Failure::Died("killed".into()));
+        self.failure = Some(Failure::WorkerCrashed("killed".into()));
     }
 
     fn over(&mut self) -> Pending<'_, ()> {
@@ -390,7 +396,7 @@ impl Exchange for Running {
             match self.inner.start_worker(index).await {
                 Ok(worker) => *place = Some(worker),
                 // The next event tries again.
-                Err(error) => error!("{error:#}"),
+                Err(error) => error!(error = format!("{error:#}"), "cannot start a PHP process"),
             }
         })
     }

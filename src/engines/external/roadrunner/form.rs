@@ -57,7 +57,7 @@ pub fn has_body(method: &Method) -> bool {
 }
 
 /// The form of an event, if it has one of the types that RoadRunner parses.
-pub async fn of(
+pub async fn parse(
     headers: &HeaderMap,
     event: &Event,
     directory: &Directory,
@@ -79,7 +79,7 @@ pub async fn of(
         let mut memory = Reservation::none(&budget::MEMORY);
         grow(&mut memory, body.len())?;
         let mut text = Vec::new();
-        Content::of(body).read_to_end(&mut text)?;
+        Content::new(body).read_to_end(&mut text)?;
         if tree::levels(&text) > MAX_LEVELS {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -98,7 +98,7 @@ pub async fn of(
     let Some(boundary) = multipart::boundary(kind).map(str::to_string) else {
         return Ok(None);
     };
-    let content = Content::of(body);
+    let content = Content::new(body);
     let directory = directory.clone();
     // Writes files.
     tokio::task::spawn_blocking(move || multipart(content, &boundary, directory).map(Some)).await?
@@ -274,7 +274,7 @@ enum Source {
 }
 
 impl Content {
-    pub fn of(body: &Body) -> Content {
+    pub fn new(body: &Body) -> Content {
         let body = match body {
             Body::Empty => Source::Memory(bytes::Bytes::new()),
             Body::Memory(bytes) => Source::Memory(bytes.clone()),
@@ -321,7 +321,7 @@ mod tests {
             is_shared: false,
         };
         let body = Body::Memory(body.into());
-        multipart(Content::of(&body), "b", directory)
+        multipart(Content::new(&body), "b", directory)
     }
 
     #[test]
@@ -344,7 +344,7 @@ mod tests {
             path: std::env::temp_dir(),
             is_shared: false,
         };
-        let error = multipart(Content::of(&body), "b", directory).map(drop);
+        let error = multipart(Content::new(&body), "b", directory).map(drop);
         assert_eq!(error.unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }
 }

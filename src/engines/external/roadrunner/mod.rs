@@ -194,12 +194,12 @@ async fn watch(inner: Weak<Inner>, index: usize, pid: u32, end: ExitHandle) {
     if !is_idle {
         return;
     }
-    warn!(pid, how, "an idle worker exited; replaced");
+    warn!(pid, exit = how, "an idle worker exited; replaced");
     *place = None;
     match inner.start_worker(index).await {
         Ok(worker) => *place = Some(worker),
         // The next event tries again.
-        Err(error) => error!("{error:#}"),
+        Err(error) => error!(error = format!("{error:#}"), "cannot start a PHP process"),
     }
 }
 
@@ -207,10 +207,11 @@ impl Php for RoadRunner {
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
         Box::pin(async move {
             let inner = &self.0;
-            let request = request::Request::of(event, inner.payloads, &inner.uploads).await?;
+            let request =
+                request::Request::from_event(event, inner.payloads, &inner.uploads).await?;
             let slot = inner.slots.take(event).ok_or_else(no_slot)?;
             let worker = inner.take(slot.index).await;
-            let worker = worker.map_err(|error| Failure::Died(format!("{error:#}")))?;
+            let worker = worker.map_err(|error| Failure::WorkerCrashed(format!("{error:#}")))?;
             let running = exchange::Running::new(inner.clone(), slot, worker, request, event)?;
             Ok(Box::new(running) as Box<dyn Exchange>)
         })

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_and_files_are_told_apart() {
+    fn fields_and_files_are_distinguished() {
         let body = [
             b"preamble\r\n".to_vec(),
             part("Content-Disposition: form-data; name=\"a[]\"", b"1\r\n--bb"),

@@ -63,7 +63,7 @@ pub enum Value<'a> {
 pub struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    pub fn of(message: &'a [u8]) -> Fields<'a> {
+    pub fn new(message: &'a [u8]) -> Fields<'a> {
         Fields(message)
     }
 
@@ -125,12 +125,12 @@ pub struct Invalid;
 /// The key and the values of an entry of a `map<string, HeaderValue>`.
 pub fn values(entry: &[u8]) -> Result<(&[u8], Vec<&[u8]>), Invalid> {
     let (mut name, mut list) = (&[][..], Vec::new());
-    for field in Fields::of(entry) {
+    for field in Fields::new(entry) {
         match field? {
             (KEY, Value::Bytes(bytes)) => name = bytes,
             (VALUE, Value::Bytes(message)) => {
                 list.clear();
-                for field in Fields::of(message) {
+                for field in Fields::new(message) {
                     if let (1, Value::Bytes(bytes)) = field? {
                         list.push(bytes);
                     }
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn fields_have_the_bytes_of_the_specification() {
         // "Encoding" of protobuf.dev: field 1 is 150, field 2 is "testing".
-        let fields: Vec<_> = Fields::of(b"\x08\x96\x01\x12\x07testing")
+        let fields: Vec<_> = Fields::new(b"\x08\x96\x01\x12\x07testing")
             .map(Result::unwrap)
             .collect();
         assert_eq!(
@@ -173,7 +173,7 @@ mod tests {
             b"\x00\x01",
         ] {
             assert!(
-                Fields::of(message).any(|field| field.is_err()),
+                Fields::new(message).any(|field| field.is_err()),
                 "{message:?}"
             );
         }
@@ -187,7 +187,7 @@ mod tests {
         ) {
             let mut message = Vec::new();
             put_values(&mut message, 5, &name, list.iter().map(Vec::as_slice));
-            let fields: Vec<_> = Fields::of(&message).map(Result::unwrap).collect();
+            let fields: Vec<_> = Fields::new(&message).map(Result::unwrap).collect();
             let [(5, Value::Bytes(entry))] = fields[..] else { panic!("{fields:?}") };
             let (found, values) = values(entry).unwrap();
             prop_assert_eq!(found, name.as_bytes());
@@ -196,7 +196,7 @@ mod tests {
 
         #[test]
         fn arbitrary_message_ends(message: Vec<u8>) {
-            for field in Fields::of(&message) {
+            for field in Fields::new(&message) {
                 if let Ok((_, Value::Bytes(entry))) = field {
                     let _ = values(entry);
                 }

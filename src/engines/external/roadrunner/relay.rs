@@ -29,9 +29,9 @@ pub enum RelayKind {
 pub enum Listener {
     Pipes,
     Socket {
-        /// One worker starts at a time, so that the next connection is its.
+        /// Workers start one after another, so that Surus knows whose connection is accepted next.
         socket: Mutex<Socket>,
-        /// As `RR_RELAY` has it.
+        /// The value of `RR_RELAY`.
         address: String,
     },
 }
@@ -42,7 +42,7 @@ pub enum Socket {
 }
 
 impl Listener {
-    /// A unix socket is made in `directory`, which PHP's user can enter.
+    /// Creates a unix socket in `directory`, which PHP's user can enter.
     pub async fn open(kind: RelayKind, directory: &Directory) -> anyhow::Result<Listener> {
         let (socket, address) = match kind {
             RelayKind::Pipes => return Ok(Listener::Pipes),

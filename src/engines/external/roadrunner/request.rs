@@ -46,13 +46,13 @@ pub struct Request {
 
 impl Request {
     /// Uploaded files become files of `directory`.
-    pub async fn of(
+    pub async fn from_event(
         event: &Event,
         payloads: Payloads,
         directory: &form::Directory,
     ) -> Result<Request, Failure> {
         check_size(event)?;
-        let form = form::of(event.request.headers(), event, directory).await;
+        let form = form::parse(event.request.headers(), event, directory).await;
         let form = form.map_err(|error| match error.kind() {
             io::ErrorKind::FileTooLarge => {
                 Failure::TooLarge("the fields of the form exceed 10 MiB")
@@ -60,7 +60,7 @@ impl Request {
             io::ErrorKind::OutOfMemory => {
                 Failure::Busy("buffers have reached their limit (http.buffer_memory)")
             }
-            _ => Failure::Died(format!("cannot store the uploaded files: {error}")),
+            _ => Failure::WorkerCrashed(format!("cannot store the uploaded files: {error}")),
         })?;
         let context = context(event, payloads, form.as_ref());
         Ok(match form {

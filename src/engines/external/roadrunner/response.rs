@@ -34,8 +34,8 @@ struct Raw {
 /// and write JSON.
 pub fn parse(flags: u8, context: &Bytes) -> Result<Context, String> {
     let raw = match flags & frame::PROTOBUF {
-        0 => of_json(context),
-        _ => of_protobuf(context).map_err(|_| "invalid protobuf in a response".to_string()),
+        0 => from_json(context),
+        _ => from_protobuf(context).map_err(|_| "invalid protobuf in a response".to_string()),
     }?;
     let status = u16::try_from(raw.status).ok();
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
@@ -79,7 +79,7 @@ pub fn is_stop(context: &[u8], body_len: u32) -> bool {
         && serde_json::from_slice::<Command>(context).is_ok_and(|command| command.stop)
 }
 
-fn of_json(context: &[u8]) -> Result<Raw, String> {
+fn from_json(context: &[u8]) -> Result<Raw, String> {
     #[derive(Deserialize)]
     struct Text {
         status: i64,
@@ -166,12 +166,12 @@ impl<'de> Deserialize<'de> for Headers {
     }
 }
 
-fn of_protobuf(context: &[u8]) -> Result<Raw, protobuf::Invalid> {
+fn from_protobuf(context: &[u8]) -> Result<Raw, protobuf::Invalid> {
     let mut raw = Raw {
         status: 0,
         headers: Vec::new(),
     };
-    for field in Fields::of(context) {
+    for field in Fields::new(context) {
         match field? {
             (1, Value::Varint(status)) => raw.status = status.cast_signed(),
             (2, Value::Bytes(entry)) => {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn stop_is_told_from_responses() {
+    fn stop_is_distinguished_from_responses() {
         assert!(is_stop(br#"{"stop":true}"#, 0));
         assert!(!is_stop(br#"{"stop":true}"#, 1));
         assert!(!is_stop(br#"{"status":200}"#, 0));

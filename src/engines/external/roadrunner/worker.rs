@@ -13,7 +13,8 @@ use super::frame::{self, FrameError, Item, Parser};
 use super::relay::{Listener, Outgoing, Relay, Socket};
 use crate::engines::external::command::{Launch, ProcessInputs};
 use crate::engines::external::daemon::Daemon;
-use crate::observe::php_log::{self, FirstLines, Output};
+use crate::observe::first_lines::FirstLines;
+use crate::observe::php_log::{self, Output};
 
 /// The frame that asks a worker for its process id. Workers answer it before they take the next
 /// request.
@@ -32,16 +33,16 @@ pub struct Worker {
     pub daemon: Daemon,
     relay: Relay,
     parser: Parser,
-    /// What it writes to stdout between its frames.
+    /// Logs what the worker writes to stdout between its frames.
     output: Output,
     /// The event that its log lines belong to; 0 for none.
     event: Arc<AtomicU64>,
-    /// Its first words, which say why it did not start.
+    /// The first lines of its output, which say why it did not start.
     first: FirstLines,
     log: php_log::ProcessLog,
 }
 
-/// The output has ended, or cannot be a worker's.
+/// Why no frame was received: the output ended, or is not a worker's.
 #[derive(Debug)]
 pub enum ReceiveError {
     Ended,
@@ -78,13 +79,13 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Starts a worker that connects to a socket, where others may connect, too.
+    /// Starts a worker that connects to a socket. Other processes may connect to it as well.
     async fn start_on_socket(
         launch: &Launch,
         socket: &Socket,
         address: &str,
     ) -> anyhow::Result<Worker> {
-        // A stdin that is at its end.
+        // An empty stdin.
         let (their_stdin, _) = std::io::pipe().context("cannot create a pipe")?;
         let (output, theirs) = std::io::pipe().context("cannot create a pipe")?;
         let stderr = theirs.try_clone().context("cannot create a pipe")?;

@@ -37,10 +37,21 @@ impl GenerationState {
                     let _ = control.send_with(b"restart", &[]).await;
                     continue;
                 }
+                () = self.more_workers.notified() => {
+                    let _ = control.send_with(b"scale", &[]).await;
+                    continue;
+                }
+                () = self.revalidation.due.notified() => {
+                    let _ = control.send_with(b"check", &[]).await;
+                    continue;
+                }
                 () = self.dropped.cancelled() => break,
             };
             match said {
-                Ok(MasterMessage::Ready(report)) => drop(self.report.set(report)),
+                Ok(MasterMessage::Ready(report)) => {
+                    self.revalidation.every(report.get("revalidate"));
+                    drop(self.report.set(report));
+                }
                 Ok(MasterMessage::Worker {
                     index,
                     pid,
@@ -69,6 +80,7 @@ impl GenerationState {
                     self.worker_exited(index, pid, wait_status, exit);
                 }
                 Ok(MasterMessage::Restarting) => *self.lock_restarting() = Some(self.pids()),
+                Ok(MasterMessage::Checked(found)) => self.revalidation.checked(found),
                 Ok(MasterMessage::OpcacheBlocked(why)) => self.opcache_is_stuck(why),
                 Ok(MasterMessage::End) => break,
                 Err(error) => {
@@ -98,7 +110,7 @@ impl GenerationState {
             && !self.dropped.is_cancelled()
             && self.report.get().is_some()
         {
-            error!(how, "the master process exited");
+            error!(exit = how, "the master process exited");
         }
         self.lose_orphans();
     }
@@ -187,15 +199,22 @@ impl GenerationState {
         let killed = worker.as_ref().and_then(|worker| worker.killed);
         let why = match self.is_restarting(pid) {
             true => exit_reason::RESTARTED,
-            false => exit_reason::of(wait_status, killed),
+            false => exit_reason::classify(wait_status, killed),
         };
         self.metrics.worker_exited(self.engine, why.label);
+        if why.label == "scaled_down" && index < self.poller.rings.target() {
+            // A script has overwritten the number of workers, or it has just grown.
+            self.poller.rings.rewrite();
+            self.more_workers.notify_one();
+        }
         if why.label == "drained" {
             // The worker may say so itself, or a script has shut the inbox down.
             self.is_inbox_suspect.store(true, Ordering::SeqCst);
             self.attention.call();
         }
-        if matches!(exit.state, State::Starting) {
+        // The boot of the one that takes its place may succeed.
+        let is_outdated = why.label == "boot_outdated";
+        if matches!(exit.state, State::Starting) && !is_outdated {
             let _ = self
                 .failed_before_ready
                 .set(process::describe_exit(wait_status));
@@ -210,7 +229,10 @@ impl GenerationState {
             known
         };
         // So would a line per event where each event has its own worker.
-        let is_usual = matches!(why.label, "single_use" | "drained" | "pcre_refresh");
+        let is_usual = matches!(
+            why.label,
+            "single_use" | "drained" | "pcre_refresh" | "scaled_down"
+        );
         match why.expected {
             true if said || is_usual => debug!(pid, reason = why.label, "worker exited"),
             true if why.remedy.is_some() => {
@@ -224,14 +246,14 @@ impl GenerationState {
             true => info!(pid, reason = why.label, "worker exited"),
             false => {
                 let event = exit.held.and_then(|held| self.event_of(exit.state, held));
-                let how = process::describe_exit(wait_status);
+                let exit = process::describe_exit(wait_status);
                 static REPORTED: LineRate = LineRate::new();
                 REPORTED.log(Instant::now(), |left_out| {
                     warn!(
                         pid,
                         request_id = event,
                         reason = why.label,
-                        how,
+                        exit,
                         left_out,
                         "worker crashed"
                     );

@@ -59,8 +59,10 @@ pub async fn run(shared: Arc<GenerationState>, inbox: Weak<Inbox>, limits: Limit
     let (mut is_doorbell_open, mut is_resting) = (true, false);
     let mut sweeper = Sweeper::new(shared.clone(), limits);
     loop {
+        let due = is_resting.then(|| shared.next_scaling()).flatten();
         tokio::select! {
             _ = tick.tick(), if !is_resting => {}
+            () = at(due), if due.is_some() => {}
             () = shared.attention.called(), if is_resting => {
                 shared.attention.wake();
                 is_resting = false;
@@ -85,6 +87,13 @@ pub async fn run(shared: Arc<GenerationState>, inbox: Weak<Inbox>, limits: Limit
                 shared.attention.wake();
             }
         }
+    }
+}
+
+async fn at(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -113,6 +122,8 @@ struct Survey {
     claimed: usize,
     /// How many of them looked unclaimed because a script had written their tickets back.
     written_back: usize,
+    /// How many events wait for a worker to claim them.
+    waiting: usize,
     found: Vec<(Key, u64, Finding)>,
 }
 
@@ -210,12 +221,13 @@ impl Sweeper {
         }
         self.suspects.sweep(&shared);
         let (oldest, claimed) = (survey.oldest, survey.claimed);
+        shared.scale(claimed, survey.waiting, oldest.map(|oldest| oldest.since));
         let is_stuck = self.stuck.sweep(&shared, oldest, claimed, self.limits.boot);
         if oldest.is_some() {
             let mut free = shared.without_event();
             // Others may be about to take the request.
             free.retain(|(worker, _)| is_stuck || shared.boots(*worker, self.limits.boot));
-            for (worker, pid) in self.stopped.of(free) {
+            for (worker, pid) in self.stopped.among(free) {
                 warn!(
                     pid = pid.get(),
                     "a worker was stopped (SIGSTOP) while requests wait; killed"
@@ -258,6 +270,7 @@ impl Sweeper {
             let finding = if slot.is_offered(&shared.board, key.request) {
                 let since = slot.sent.map_or(now, |sent| sent.at);
                 let waits = Oldest { key, since };
+                seen.waiting += 1;
                 seen.oldest = Some(seen.oldest.map_or(waits, |oldest| oldest.or(waits)));
                 let waits = slot.answer.is_some()
                     && now.duration_since(slot.entered) > self.limits.queue_wait;
@@ -335,7 +348,7 @@ impl Sweeper {
                     return;
                 };
                 let why = "the worker that received it has exited or cannot be found".into();
-                if fail(Failure::Died(why), Progress::Received) == Some(false) {
+                if fail(Failure::WorkerCrashed(why), Progress::Received) == Some(false) {
                     warn!(
                         request_id = event,
                         "request lost: a worker was killed while receiving it"
@@ -358,20 +371,17 @@ impl Sweeper {
             kill_at: Instant::now() + self.limits.kill_timeout,
         };
         // Recorded before the worker is asked: its response may end at once, and must not look
-        // complete.
-        let note = |stopping| {
-            shared.in_flight.with(key, |slot| {
-                slot.stopping = stopping;
-                slot.sweeps = 0;
-                format!("{} {}", slot.method, slot.uri)
-            })
-        };
-        let Some(what) = note(Some(stopping)) else {
+        // complete. That holds for a worker that sees the request and exits before its signal.
+        let note = shared.in_flight.with(key, |slot| {
+            slot.stopping = Some(stopping);
+            slot.sweeps = 0;
+            format!("{} {}", slot.method, slot.uri)
+        });
+        let Some(what) = note else {
             return;
         };
         if !shared.stop(&holder, key) {
             // It has just exited; its reader is about to learn that.
-            note(None);
             return;
         }
         warn!(
@@ -411,5 +421,36 @@ impl Sweeper {
                 stopping.kill_at = now + Duration::from_secs(3600);
             }
         });
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::engines::workers::generation::in_flight::tests::slot;
+    use crate::launcher::Pid;
+
+    /// It saw the request to stop before its signal arrived, and ended its response.
+    #[tokio::test]
+    async fn response_of_a_worker_that_exits_before_its_signal_still_counts_as_stopped() {
+        let shared = GenerationState::without_processes(Duration::ZERO);
+        let key = shared.in_flight.open(&shared.board, slot).unwrap();
+        let exited = Holder {
+            worker: 0,
+            pid: Arc::new(Pid::new(u32::MAX, None, None)),
+            has_shown_ticket: true,
+        };
+        assert!(!shared.stop(&exited, key));
+        let limits = Limits {
+            queue_wait: Duration::MAX,
+            kill_timeout: Duration::from_secs(1),
+            boot: Duration::MAX,
+            capacity: 1,
+        };
+        let sweeper = Sweeper::new(shared.clone(), limits);
+        sweeper.stop(key, 1, exited);
+        let is_stopping = |slot: &mut InFlightRequest| slot.stopping.is_some();
+        assert_eq!(shared.in_flight.with(key, is_stopping), Some(true));
     }
 }

@@ -28,7 +28,8 @@ impl GenerationState {
         if is_news {
             error!(
                 engine = self.engine,
-                why, "PHP restarts; the current workers finish their requests"
+                reason = why,
+                "PHP restarts; the current workers finish their requests"
             );
             self.replace.cancel();
         }
@@ -44,7 +45,7 @@ impl GenerationState {
     pub fn abandon_inbox(&self, why: &'static str) {
         self.is_inbox_closed.store(true, Ordering::Release);
         if !self.has_master_exited() && self.request_replacement(why) {
-            self.repaired("inbox");
+            self.repaired("request_socket");
         }
     }
 

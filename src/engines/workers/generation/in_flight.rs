@@ -56,7 +56,8 @@ pub struct Sent {
     pub to_polling_worker: bool,
 }
 
-/// Identifies an event in flight. Request ids are reused, tickets are not.
+/// Identifies an event in flight by its slot (`request`) and its ticket. Slots are reused, tickets
+/// are not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     pub request: u16,
@@ -293,10 +294,10 @@ impl InFlightRequests {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn slot(ticket: Ticket) -> InFlightRequest {
+    pub fn slot(ticket: Ticket) -> InFlightRequest {
         InFlightRequest {
             event: 1,
             ticket,
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn shown_ticket_outdoes_a_line_and_no_other_ticket() {
+    fn shown_ticket_overrides_a_scoreboard_line_but_no_other_ticket() {
         let mut slot = slot(Ticket::new(1, 2));
         let (copied, shown, late) = (holder(0, false), holder(1, true), holder(2, true));
         assert!(slot.record_claim(&copied) && slot.is_claimed);

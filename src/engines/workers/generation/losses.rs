@@ -11,7 +11,7 @@ use super::state::GenerationState;
 
 /// One loss may be a worker that crashed with the message; this many in a row are the socket's
 /// fault.
-const MOST: u32 = 3;
+const MAX_IN_A_ROW: u32 = 3;
 
 #[derive(Default)]
 pub struct Losses {
@@ -32,7 +32,7 @@ impl Losses {
         }
         self.noticed = Some(Instant::now());
         self.count += 1;
-        if self.count >= MOST {
+        if self.count >= MAX_IN_A_ROW {
             shared.abandon_inbox(
                 "requests are lost in the socket by which workers get them, one after the other",
             );

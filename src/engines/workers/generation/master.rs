@@ -11,10 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Report;
+use crate::engines::catalogue::{self, BootsIn};
 use crate::engines::external::command::groups;
+use crate::engines::learned::Learned;
 use crate::engines::php_ini;
-use crate::engines::workers::ipc::doorbell::RingPoller;
 use crate::engines::workers::ipc::requests;
+use crate::engines::workers::ipc::response_poller::ResponsePoller;
 use crate::event::Event;
 use crate::launcher::{Child, Launch, MASTER_DESCRIPTORS};
 use anyhow::{Context, anyhow};
@@ -35,9 +37,14 @@ pub struct Spec {
     /// The dynamic loader that starts `program` with the libraries in its directory. None for the
     /// loader that `program` names.
     pub loader: Option<PathBuf>,
+    /// The most workers. Everything that they share with Surus is large enough for so many.
     pub workers: usize,
+    /// The fewest.
+    pub min_workers: usize,
     /// Finds what to boot, if the engine boots a script.
     pub script: Option<FindScript>,
+    /// What requests teach the next boots.
+    pub learned: Option<Arc<Learned>>,
     /// See [`Settings`](crate::engines::Settings::reports_leaks).
     pub reports_leaks: bool,
     /// Memory in which PHP records its start-up.
@@ -68,12 +75,12 @@ pub struct Spec {
 impl Spec {
     /// Whether workers are forked from a booted process.
     pub fn boots_in_master(&self) -> bool {
-        ["fork", "rewind"].contains(&self.engine)
+        catalogue::find(self.engine).is_ok_and(|entry| entry.boots_in == BootsIn::Master)
     }
 
     /// Whether each worker boots the application itself.
     pub fn boots_in_workers(&self) -> bool {
-        ["worker", "standby"].contains(&self.engine)
+        catalogue::find(self.engine).is_ok_and(|entry| entry.boots_in == BootsIn::Worker)
     }
 }
 
@@ -81,12 +88,20 @@ impl Spec {
 pub struct Boot {
     /// Absolute path of the PHP file.
     pub script: PathBuf,
+    /// The application's directory, if links may lead to another one later.
+    pub project: Option<Linked>,
     /// A boot script of Surus that runs in its place.
     pub code: Option<Code>,
     /// `DOCUMENT_ROOT` while it boots.
     pub document_root: String,
     /// Served once after the boot, before the first event.
     pub warmup: Vec<Event>,
+}
+
+/// A path, and where its links lead.
+pub struct Linked {
+    pub path: PathBuf,
+    pub target: PathBuf,
 }
 
 /// A script that is part of Surus. PHP gets its text and not a file, so that PHP's user cannot
@@ -119,7 +134,7 @@ pub async fn start(
     spec: &Spec,
     board: &Scoreboard,
     requests: u16,
-    poller: &RingPoller,
+    poller: &ResponsePoller,
 ) -> anyhow::Result<StartedMaster> {
     let (control, their_control) = Seqpacket::pair().context("cannot create the control socket")?;
     let (inbox, their_inbox) = Seqpacket::pair().context("cannot create the request socket")?;
@@ -260,6 +275,13 @@ fn encode(
             put("code_name", &code.name)?;
         }
         put("document_root", &boot.document_root)?;
+        // Only a path in UTF-8 can be passed; without it, links are not looked at.
+        let linked = boot.project.as_ref();
+        let linked = linked.and_then(|linked| linked.path.to_str().zip(linked.target.to_str()));
+        if let Some((path, target)) = linked {
+            put("project", path)?;
+            put("project_target", target)?;
+        }
         put("warms_up", if boot.warmup.is_empty() { "0" } else { "1" })?;
     }
     put("reports_leaks", if spec.reports_leaks { "1" } else { "0" })?;
@@ -337,6 +359,8 @@ pub enum MasterMessage {
     },
     /// It ends all workers that it has announced, so that others take their places.
     Restarting,
+    /// It has looked at what the boot depends on: the number and the name of a change.
+    Checked(Option<(u64, String)>),
     /// OPcache takes no new files until a reload.
     OpcacheBlocked(OpcacheBlocked),
     /// It has exited.
@@ -371,6 +395,11 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<MasterMessage> {
     if let Some(lines) = text.strip_prefix("ready\n") {
         return Some(MasterMessage::Ready(Report::read(lines)));
     }
+    if let Some(change) = text.strip_prefix("changed ") {
+        let (number, what) = change.split_once(' ')?;
+        let number = u64::from_str_radix(number, 16).ok()?;
+        return Some(MasterMessage::Checked(Some((number, what.into()))));
+    }
     let mut words = text.split_whitespace();
     match words.next()? {
         "worker" => {
@@ -393,6 +422,7 @@ fn parse(text: &str, fds: Vec<OwnedFd>) -> Option<MasterMessage> {
             request: words.next()?.parse().ok()?,
             tag: words.next()?.parse().ok()?,
         }),
+        "unchanged" => Some(MasterMessage::Checked(None)),
         "restarting" => Some(MasterMessage::Restarting),
         "opcache" => Some(MasterMessage::OpcacheBlocked(match words.next()? {
             "full" => OpcacheBlocked::Full,
@@ -413,6 +443,11 @@ mod tests {
         assert!(parse("worker 0 1", vec![]).is_none(), "without descriptors");
         assert!(parse("nonsense", vec![]).is_none());
         assert!(parse("opcache well", vec![]).is_none());
+        assert!(parse("changed 1x /a", vec![]).is_none());
+        assert!(matches!(
+            parse("changed 00ff /a b", vec![]),
+            Some(MasterMessage::Checked(Some((255, what)))) if what == "/a b"
+        ));
         assert!(matches!(
             parse("opcache restart", vec![]),
             Some(MasterMessage::OpcacheBlocked(OpcacheBlocked::Restart))

@@ -1,5 +1,6 @@
 //! One boot of the application: a master process, its workers, and the events that they hold.
 
+mod adapt;
 mod attention;
 mod control;
 mod deadlines;
@@ -7,6 +8,8 @@ mod health;
 pub(crate) mod in_flight;
 mod losses;
 pub(crate) mod master;
+mod revalidation;
+pub(super) mod scale;
 pub(crate) mod state;
 mod stopped;
 mod stuck;
@@ -22,14 +25,16 @@ use tokio::sync::oneshot;
 
 use self::in_flight::{Answer, DispatchError, InFlightRequest, Key, Progress};
 use self::master::{Spec, StartedMaster};
+use self::scale::Scale;
 use self::state::GenerationState;
 use self::stopped::Stopped;
 use super::ipc::await_response;
-use super::ipc::doorbell::RingPoller;
 use super::ipc::requests::{Inbox, SendError};
+use super::ipc::response_poller::ResponsePoller;
 use super::start_advice::advice;
 use crate::engines::queue::Permit;
 use crate::event::{Event, Failure};
+use crate::observe::first_lines::FirstLines;
 use crate::observe::metrics::Metrics;
 use crate::observe::php_log;
 
@@ -58,12 +63,17 @@ impl Generation {
         spec: &Spec,
         number: u64,
         limits: Limits,
+        scale: Option<Arc<Scale>>,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Generation> {
         let requests = requests(limits.capacity);
         let board = Scoreboard::new(spec.workers, requests.into())
             .context("cannot allocate the scoreboard")?;
-        let poller = RingPoller::new(spec.workers).context("cannot allocate the shared rings")?;
+        let poller =
+            ResponsePoller::new(spec.workers).context("cannot allocate the shared rings")?;
+        if let Some(scale) = &scale {
+            poller.rings.set_target(scale.target());
+        }
         let StartedMaster {
             child,
             control,
@@ -77,9 +87,10 @@ impl Generation {
             board,
             poller.clone(),
             requests,
+            scale,
             metrics,
         ));
-        let words = php_log::FirstLines::default();
+        let words = FirstLines::default();
         for stream in output {
             shared.add_log(php_log::follow_surus_php(stream, words.clone()));
         }
@@ -141,7 +152,7 @@ impl Generation {
                 let waiting = |i| !matches!(self.shared.board.line(i).state, State::Starting);
                 // A worker may be faster than the master process's message about it.
                 let known = self.shared.are_all_known();
-                if known && (0..spec.workers).all(waiting) {
+                if known && (0..self.shared.poller.rings.target()).all(waiting) {
                     self.shared.record_waiting();
                     return Ok(());
                 }
@@ -205,6 +216,7 @@ impl Generation {
             });
         };
         self.shared.attention.call();
+        self.shared.revalidation.request(now);
         let polls = self.shared.polling.request(now, is_one_of_many);
         let rings = &self.shared.poller.rings;
         rings.set_poll_budget(polls.for_next_request);
@@ -235,7 +247,7 @@ impl Generation {
                 // shut the socket down. The generation must be replaced then.
                 self.shared.inbox_was_closed();
                 return Err(DispatchError {
-                    failure: Failure::Died("no PHP process is running".into()),
+                    failure: Failure::WorkerCrashed("no PHP process is running".into()),
                     progress: Progress::Queued,
                 });
             }
@@ -275,7 +287,7 @@ impl Generation {
 fn answered(answer: Option<Answer>) -> Answer {
     answer.unwrap_or_else(|| {
         Err(DispatchError {
-            failure: Failure::Died("the engine has stopped".into()),
+            failure: Failure::WorkerCrashed("the engine has stopped".into()),
             progress: Progress::Started,
         })
     })

@@ -2,6 +2,8 @@
 
 mod claims;
 
+#[cfg(test)]
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,11 +19,13 @@ use tracing::debug;
 use super::attention::Attention;
 use super::in_flight::{Holder, InFlightRequest, InFlightRequests, Key, Progress};
 use super::master::Spec;
+use super::revalidation::Revalidation;
+use super::scale::Scale;
 use crate::busy_poll::PollPolicy;
 use crate::engine::Report;
 use crate::engines::workers::exit_reason;
 use crate::engines::workers::exit_reason::Killed;
-use crate::engines::workers::ipc::doorbell::RingPoller;
+use crate::engines::workers::ipc::response_poller::ResponsePoller;
 use crate::engines::workers::warm_worker::WarmWorkerHint;
 use crate::event::Failure;
 use crate::launcher::{Launcher, Pid, ProcessSignal};
@@ -34,14 +38,21 @@ use prometheus_client::metrics::histogram::Histogram;
 pub struct GenerationState {
     pub number: u64,
     pub board: Scoreboard,
-    pub poller: Arc<RingPoller>,
+    pub poller: Arc<ResponsePoller>,
     pub in_flight: InFlightRequests,
     pub attention: Attention,
+    pub revalidation: Revalidation,
     pub warm_worker: WarmWorkerHint,
     pub polling: PollPolicy,
     pub metrics: Arc<Metrics>,
     pub queue_wait: Histogram,
     pub(crate) engine: &'static str,
+    /// Decides the number of workers. None if it is fixed.
+    pub(super) scale: Option<Arc<Scale>>,
+    /// It is the one that new events are sent to.
+    pub(super) serves: AtomicBool,
+    /// Tells the master process that there should be more workers.
+    pub(super) more_workers: Notify,
     workers: Mutex<Vec<Option<Worker>>>,
     /// How often the worker of each place has shown a ticket.
     spoken: Vec<AtomicU64>,
@@ -50,6 +61,8 @@ pub struct GenerationState {
     /// Workers whose response ring and socket are still read.
     pub(crate) alive: AtomicUsize,
     pub(crate) report: OnceLock<Report>,
+    /// The learned pages that this boot is asked for.
+    learned: Vec<String>,
     /// Notified of each message from the master process and of its exit, for the caller that waits
     /// for the boot.
     pub changed: Notify,
@@ -120,8 +133,9 @@ impl GenerationState {
         number: u64,
         spec: &Spec,
         board: Scoreboard,
-        poller: Arc<RingPoller>,
+        poller: Arc<ResponsePoller>,
         requests: u16,
+        scale: Option<Arc<Scale>>,
         metrics: Arc<Metrics>,
     ) -> GenerationState {
         metrics.expect_no_exit(spec.name, &exit_reason::UNEXPECTED);
@@ -131,16 +145,25 @@ impl GenerationState {
             poller,
             in_flight: InFlightRequests::new(requests),
             attention: Attention::default(),
+            revalidation: Revalidation::new(),
             warm_worker: WarmWorkerHint::default(),
             polling: PollPolicy::new(spec.busy_poll),
             queue_wait: metrics.queue_duration(spec.name),
             metrics,
             engine: spec.name,
+            scale,
+            serves: AtomicBool::new(false),
+            more_workers: Notify::new(),
             workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
             spoken: (0..spec.workers).map(|_| AtomicU64::new(0)).collect(),
             boots_in_workers: spec.boots_in_workers(),
             alive: AtomicUsize::new(0),
             report: OnceLock::new(),
+            learned: spec
+                .learned
+                .as_ref()
+                .map(|it| it.pages())
+                .unwrap_or_default(),
             changed: Notify::new(),
             failed_before_ready: OnceLock::new(),
             retire: Notify::new(),
@@ -250,7 +273,20 @@ impl GenerationState {
 
     /// Whether the master process has announced every worker.
     pub fn are_all_known(&self) -> bool {
-        self.lock_workers().iter().all(Option::is_some)
+        let target = self.poller.rings.target();
+        self.lock_workers().iter().take(target).all(Option::is_some)
+    }
+
+    /// How many workers there should be that do not wait for events yet.
+    pub fn starting(&self) -> usize {
+        let target = self.poller.rings.target();
+        let workers = self.lock_workers();
+        let has_waited = |worker: &Option<Worker>| worker.as_ref().is_some_and(|it| it.has_waited);
+        workers
+            .iter()
+            .take(target)
+            .filter(|worker| !has_waited(worker))
+            .count()
     }
 
     pub fn line(&self, worker: usize) -> WorkerLine {
@@ -263,6 +299,20 @@ impl GenerationState {
 
     pub fn report(&self) -> Report {
         self.report.get().cloned().unwrap_or_default()
+    }
+
+    /// The learned pages that warm this boot up, and those that it has left out.
+    pub fn learned(&self) -> (Vec<String>, Vec<String>) {
+        let report = self.report();
+        // Learned pages are the first warm-ups, and have numbers from 1.
+        let left_out: Vec<usize> = (report.get("left_out").split(','))
+            .filter_map(|number| number.parse().ok())
+            .collect();
+        let pages = (1..).zip(self.learned.iter().cloned());
+        let (out, used): (Vec<_>, Vec<_>) =
+            pages.partition(|(number, _)| left_out.contains(number));
+        let of = |pages: Vec<(usize, String)>| pages.into_iter().map(|(_, page)| page).collect();
+        (of(used), of(out))
     }
 
     /// Whether no process is left.
@@ -360,7 +410,7 @@ impl GenerationState {
     pub fn lose_orphans(&self) {
         if self.is_over() {
             for (request, mut slot) in self.in_flight.close_all() {
-                let failure = Failure::Died("all PHP processes have exited".into());
+                let failure = Failure::WorkerCrashed("all PHP processes have exited".into());
                 let progress = match slot.revoke(&self.board, request) {
                     true => Progress::Queued,
                     // A worker has claimed it, but the master process could not report it any more.
@@ -398,7 +448,7 @@ impl GenerationState {
                     State::Idle => WorkerState::Idle,
                     State::Received | State::Running => WorkerState::Busy,
                     State::Finishing => WorkerState::Finishing,
-                    State::Retired => return None,
+                    State::Exiting => return None,
                 };
                 let request = line.held().and_then(|held| {
                     let what = |slot: &mut InFlightRequest| format!("{} {}", slot.method, slot.uri);
@@ -416,5 +466,42 @@ impl GenerationState {
                 })
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+impl GenerationState {
+    /// One worker slot and two requests, and no process.
+    pub fn without_processes(busy_poll: Duration) -> Arc<GenerationState> {
+        let spec = Spec {
+            name: "classic",
+            engine: "classic",
+            program: "surus-php".into(),
+            loader: None,
+            workers: 1,
+            min_workers: 1,
+            script: None,
+            learned: None,
+            reports_leaks: false,
+            profile: None,
+            shared_sockets: Vec::new(),
+            verify_restore: false,
+            direct_binding: false,
+            busy_poll,
+            max_requests: 0,
+            max_memory: 0,
+            user: None,
+            ini_file: None,
+            ini: Vec::new(),
+            clear_env: false,
+            env: BTreeMap::new(),
+            launch: None,
+        };
+        let board = Scoreboard::new(1, 2).unwrap();
+        let poller = ResponsePoller::new(1).unwrap();
+        let metrics = Arc::new(Metrics::default());
+        let new = GenerationState::new(1, &spec, board, poller, 2, None, metrics);
+        Arc::new(new)
     }
 }

@@ -167,7 +167,7 @@ impl Stopped {
     }
 
     /// Those of `workers` that are stopped.
-    pub fn of(&mut self, mut workers: Vec<(usize, Arc<Pid>)>) -> Vec<(usize, Arc<Pid>)> {
+    pub fn among(&mut self, mut workers: Vec<(usize, Arc<Pid>)>) -> Vec<(usize, Arc<Pid>)> {
         if !is_due(&mut self.workers_checked) {
             return Vec::new();
         }

@@ -87,7 +87,7 @@ impl StallDetector {
         free.retain(|(worker, _)| !shared.boots(*worker, boot));
         // A booting worker takes as long as it takes. If other workers serve, a missing one is
         // about to be replaced.
-        let all_boot = free.is_empty() && count == shared.worker_count();
+        let all_boot = free.is_empty() && count >= shared.poller.rings.target();
         if free.is_empty() && (claimed > 0 || all_boot) {
             return self.reset(shared);
         }

@@ -56,7 +56,7 @@ impl Suspects {
     pub fn sweep(&mut self, shared: &GenerationState) {
         let now = Instant::now();
         for (_, suspects) in self.until.extract_if(.., |(until, _)| now >= *until) {
-            shared.repaired("holder_unknown_since");
+            shared.repaired("hidden");
             self.due.extend(suspects);
         }
         for _ in 0..self.due.len() {

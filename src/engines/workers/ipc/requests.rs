@@ -1,6 +1,5 @@
-//! Sends events to the workers. One message is one whole request; `sapi/ipc/inbox.c` reads it. It
-//! goes into the request ring in memory. With a descriptor, or if it is too long, it goes through a
-//! socket, and the ring announces it.
+//! Sends events to the workers through the request ring, or through the request socket if a message
+//! is too long or has a descriptor. `sapi/ipc/inbox.c` reads both.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,12 +7,12 @@ use std::sync::Arc;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use surus_sys::rings::EVENT_MOST;
+use surus_sys::rings::MAX_EVENT;
 use surus_sys::scoreboard::now_micros;
 use surus_sys::seqpacket::Seqpacket;
 use tracing::warn;
 
-use super::doorbell::RingPoller;
+use super::response_poller::ResponsePoller;
 use crate::engines::cgi::params;
 use crate::engines::cgi::params::Params;
 use crate::engines::cgi::{fastcgi, server_vars};
@@ -50,7 +49,7 @@ pub struct Inbox {
 }
 
 /// The workers that wait for events. Wakes all of them when dropped.
-struct Workers(Arc<RingPoller>);
+struct Workers(Arc<ResponsePoller>);
 
 impl Drop for Workers {
     fn drop(&mut self) {
@@ -67,7 +66,7 @@ pub enum SendError {
 }
 
 impl Inbox {
-    pub fn new(socket: Seqpacket, poller: Arc<RingPoller>) -> Inbox {
+    pub fn new(socket: Seqpacket, poller: Arc<ResponsePoller>) -> Inbox {
         Inbox {
             socket,
             workers: Workers(poller),
@@ -129,7 +128,7 @@ impl Inbox {
             (false, false) => &parts[..],
         };
         let by_socket =
-            fd.is_some() || head.len() + inline.len() > EVENT_MOST - 2 * fastcgi::HEADER_LEN;
+            fd.is_some() || head.len() + inline.len() > MAX_EVENT - 2 * fastcgi::HEADER_LEN;
         let rings = &self.workers.0.rings;
         let position = loop {
             let put = match by_socket {

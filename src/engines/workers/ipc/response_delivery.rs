@@ -53,12 +53,11 @@ impl Outbox {
 
     fn head_complete(&mut self, key: Key, block: &Bytes, first: Bytes) {
         match response::parse(block) {
-            Ok((head, refused)) => {
-                for line in refused {
-                    warn!(
-                        pid = self.pid.get(),
-                        line, "a response header that is invalid in HTTP was left out"
-                    );
+            Ok((head, invalid)) => {
+                for header in invalid {
+                    let request_id = self.shared.in_flight.with(key, |slot| slot.event);
+                    let pid = self.pid.get();
+                    warn!(pid, request_id, header, "invalid response header removed");
                 }
                 self.reply = Reply::Ready {
                     key,

@@ -14,6 +14,7 @@ use tracing::{debug, error, warn};
 
 use super::requests;
 use super::response_order::ResponseSequence;
+use super::worker_exit;
 use crate::engines::cgi::fastcgi;
 use crate::engines::cgi::fastcgi::Record;
 use crate::engines::cgi::response::{Block, Head};
@@ -205,7 +206,7 @@ impl Outbox {
                         let why = "no worker could open the request's body: too many open \
                             files"
                             .into();
-                        slot.fail(Failure::Died(why), Progress::Declined);
+                        slot.fail(Failure::WorkerCrashed(why), Progress::Declined);
                     } else {
                         let why = "the script ended without a response".into();
                         slot.fail(Failure::Malformed(why), Progress::Started);
@@ -245,7 +246,7 @@ impl Outbox {
         if event.is_none() && REPORTED.is_time(Instant::now()) {
             warn!(
                 pid = self.pid.get(),
-                request = record.request,
+                slot = record.request,
                 "a worker answered a request that it does not hold; response discarded"
             );
         }
@@ -272,7 +273,8 @@ impl Outbox {
         if let Some(exit) = self.exit {
             return exit;
         }
-        let exit = (&mut self.exited).await.unwrap_or_else(|_| {
+        let reported = worker_exit::reported(&self.shared, self.pid.get(), &mut self.exited).await;
+        let exit = reported.unwrap_or_else(|| {
             let line = self.shared.board.line(self.index);
             Exit {
                 wait_status: None,
@@ -287,7 +289,8 @@ impl Outbox {
     async fn end(&mut self, wrong: &str) {
         error!(
             pid = self.pid.get(),
-            wrong, "worker sent an invalid record; killed"
+            reason = wrong,
+            "worker sent an invalid record; killed"
         );
         self.shared
             .kill(self.index, &self.pid, Killed::ProtocolError);
@@ -348,7 +351,7 @@ impl Outbox {
         let failure = if stopped == Some(true) {
             Failure::TimedOut
         } else {
-            Failure::Died(exit.wait_status.map_or_else(
+            Failure::WorkerCrashed(exit.wait_status.map_or_else(
                 || "the master process has exited".into(),
                 process::describe_exit,
             ))
@@ -362,7 +365,7 @@ impl Outbox {
                 self.reply = reply;
                 debug!(
                     pid = self.pid.get(),
-                    request = key.request,
+                    slot = key.request,
                     ?progress,
                     "a worker crashed with a request"
                 );
@@ -396,44 +399,9 @@ fn waited(entered: Instant, taken: [u8; 3]) -> Duration {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-
-    use surus_sys::scoreboard::Scoreboard;
     use tokio::net::unix::pipe;
 
-    use crate::engines::workers::generation::master::Spec;
-    use crate::engines::workers::ipc::doorbell::RingPoller;
-    use crate::observe::metrics::Metrics;
-
-    fn generation(busy_poll: Duration) -> Arc<GenerationState> {
-        let spec = Spec {
-            name: "classic",
-            engine: "classic",
-            program: "surus-php".into(),
-            loader: None,
-            workers: 1,
-            script: None,
-            reports_leaks: false,
-            profile: None,
-            shared_sockets: Vec::new(),
-            verify_restore: false,
-            direct_binding: false,
-            busy_poll,
-            max_requests: 0,
-            max_memory: 0,
-            user: None,
-            ini_file: None,
-            ini: Vec::new(),
-            clear_env: false,
-            env: BTreeMap::new(),
-            launch: None,
-        };
-        let board = Scoreboard::new(1, 2).unwrap();
-        let poller = RingPoller::new(1).unwrap();
-        let metrics = Arc::new(Metrics::default());
-        Arc::new(GenerationState::new(1, &spec, board, poller, 2, metrics))
-    }
+    use super::*;
 
     fn outbox(shared: Arc<GenerationState>) -> Outbox {
         let (stream, _) = UnixStream::pair().unwrap();
@@ -448,7 +416,7 @@ mod tests {
     #[tokio::test]
     async fn short_response_ends_the_request_for_the_polling_policy() {
         let longest = Duration::from_millis(1);
-        let shared = generation(longest);
+        let shared = GenerationState::without_processes(longest);
         let mut outbox = outbox(shared.clone());
         let key = Key {
             request: 1,

@@ -12,6 +12,7 @@ use tracing::debug;
 use super::drain_grace;
 use crate::app::forwarded::Peer;
 use crate::fronts::http::listener::connection_limit::ConnectionPermit;
+use crate::fronts::http::tls::acme::answers::PROTOCOL;
 use crate::fronts::http::tls::{Tls, variables};
 use crate::fronts::http::transport::io::{ConnectionState, Io};
 use crate::fronts::http::transport::tls_session::{TlsSession, Wire, poll_send, process};
@@ -26,14 +27,14 @@ pub struct Handshake {
 
 /// Why there is no encrypted connection.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum HandshakeFailure {
     #[error("the client speaks HTTP without TLS")]
     PlainHttp,
     #[error("the client has closed the connection")]
     Closed,
     #[error("not done in time (tls.handshake_timeout)")]
     TimedOut,
-    #[error("another connection needed the place")]
+    #[error("another connection needed the permit")]
     Evicted,
     #[error("{0}")]
     Tls(#[from] Error),
@@ -41,32 +42,32 @@ enum Failure {
     Io(io::Error),
 }
 
-impl Failure {
+impl HandshakeFailure {
     /// The label in metrics.
     fn reason(&self) -> &'static str {
         match self {
-            Failure::PlainHttp => "plain_http",
-            Failure::Closed | Failure::Io(_) => "closed",
-            Failure::TimedOut => "timeout",
-            Failure::Evicted => "evicted",
-            Failure::Tls(Error::PeerIncompatible(_) | Error::NoApplicationProtocol) => {
+            HandshakeFailure::PlainHttp => "plain_http",
+            HandshakeFailure::Closed | HandshakeFailure::Io(_) => "closed",
+            HandshakeFailure::TimedOut => "timeout",
+            HandshakeFailure::Evicted => "evicted",
+            HandshakeFailure::Tls(Error::PeerIncompatible(_) | Error::NoApplicationProtocol) => {
                 "incompatible"
             }
-            Failure::Tls(Error::NoCertificatesPresented | Error::InvalidCertificate(_)) => {
-                "client_certificate"
-            }
+            HandshakeFailure::Tls(
+                Error::NoCertificatesPresented | Error::InvalidCertificate(_),
+            ) => "client_certificate",
             // Such as `unknown_ca`: the client does not trust the certificate.
-            Failure::Tls(Error::AlertReceived(_)) => "alert",
-            Failure::Tls(_) => "malformed",
+            HandshakeFailure::Tls(Error::AlertReceived(_)) => "alert",
+            HandshakeFailure::Tls(_) => "malformed",
         }
     }
 }
 
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
+impl From<io::Error> for HandshakeFailure {
+    fn from(error: io::Error) -> HandshakeFailure {
         match error.downcast::<Error>() {
-            Ok(error) => Failure::Tls(error),
-            Err(error) => Failure::Io(error),
+            Ok(error) => HandshakeFailure::Tls(error),
+            Err(error) => HandshakeFailure::Io(error),
         }
     }
 }
@@ -97,10 +98,10 @@ pub async fn run(
     let shaken = tokio::select! {
         biased;
         shaken = tokio::time::timeout(limit, shake(&tls, io, &shared)) => {
-            shaken.unwrap_or(Err(Failure::TimedOut))
+            shaken.unwrap_or(Err(HandshakeFailure::TimedOut))
         }
         () = drain_grace(draining) => return false,
-        () = shared.evict.notified() => Err(Failure::Evicted),
+        () = shared.evict.notified() => Err(HandshakeFailure::Evicted),
     };
     drop(permit);
     let connection = match shaken {
@@ -113,10 +114,14 @@ pub async fn run(
             return false;
         }
     };
+    if connection.alpn_protocol() == Some(PROTOCOL) {
+        debug!(client = ?peer.client, "an authority has validated a domain");
+        return false;
+    }
     let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
     let version = variables::version(connection.protocol_version());
     metrics.tls_succeeded(version, is_resumed);
-    let variables = variables::of(&connection, tls.settings.client_ca.is_some());
+    let variables = variables::from_connection(&connection, tls.settings.client_ca.is_some());
     let session = TlsSession::new(connection, variables);
     let _ = shared.tls.set(Box::new(session));
     true
@@ -127,7 +132,7 @@ async fn shake(
     tls: &Tls,
     io: &mut Io,
     shared: &ConnectionState,
-) -> Result<ServerConnection, Failure> {
+) -> Result<ServerConnection, HandshakeFailure> {
     let mut connection = ServerConnection::new(tls.config())?;
     let mut is_first = true;
     std::future::poll_fn(|cx| {
@@ -143,7 +148,7 @@ async fn shake(
             }
             let mut wire = Wire::beginning_with(io.first(), &shared.socket);
             match connection.read_tls(&mut wire) {
-                Ok(0) => return Poll::Ready(Err(Failure::Closed)),
+                Ok(0) => return Poll::Ready(Err(HandshakeFailure::Closed)),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(shared.socket.poll_read_ready(cx))?;
@@ -154,7 +159,7 @@ async fn shake(
             // Every method begins with a letter, and no record of TLS does.
             let begins_with = wire.begins_with.filter(|_| is_first);
             if begins_with.is_some_and(|byte| byte.is_ascii_uppercase()) {
-                return Poll::Ready(Err(Failure::PlainHttp));
+                return Poll::Ready(Err(HandshakeFailure::PlainHttp));
             }
             is_first = false;
             process(&mut connection, &shared.socket)?;
@@ -171,15 +176,18 @@ const PLAIN_HTTP: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; 
     400 Bad Request: this port speaks HTTPS; begin with https://\n";
 
 /// Lets the client read why there is no connection.
-async fn refuse(failure: &Failure, shared: &ConnectionState) {
+async fn refuse(failure: &HandshakeFailure, shared: &ConnectionState) {
     match failure {
-        Failure::PlainHttp => {
+        HandshakeFailure::PlainHttp => {
             // A new connection has room for it.
             let _ = shared.socket.try_write(PLAIN_HTTP.as_bytes());
         }
         // The alert has been sent.
-        Failure::Tls(_) => {}
-        Failure::Closed | Failure::Io(_) | Failure::TimedOut | Failure::Evicted => return,
+        HandshakeFailure::Tls(_) => {}
+        HandshakeFailure::Closed
+        | HandshakeFailure::Io(_)
+        | HandshakeFailure::TimedOut
+        | HandshakeFailure::Evicted => return,
     }
     tokio::select! {
         () = shared.linger() => {}
@@ -192,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answer_without_tls_has_the_length_it_says() {
+    fn answer_without_tls_has_its_declared_length() {
         let (head, body) = PLAIN_HTTP.split_once("\r\n\r\n").unwrap_or_default();
         let said = head.rsplit_once("content-length: ").map(|(_, len)| len);
         assert_eq!(said, Some(body.len().to_string().as_str()));

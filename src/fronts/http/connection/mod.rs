@@ -1,4 +1,4 @@
-//! Accepts connections and serves each until it ends.
+//! Serves one connection until it ends.
 
 mod alarm;
 mod h2;
@@ -6,10 +6,8 @@ pub mod handshake;
 mod parse_error;
 mod protocol;
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use http::{Request, Version};
@@ -17,109 +15,26 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use self::alarm::Alarm;
 use self::handshake::Handshake;
 use self::protocol::ServerConnection;
 use super::Settings;
-use super::listener::Listener;
-use super::listener::connection_limit::{ConnectionLimiter, ConnectionPermit};
+use super::listener::connection_limit::ConnectionPermit;
 use super::listener::proxy_protocol;
 use super::listener::proxy_protocol::Header;
 use super::request::Service;
-use super::tls::Tls;
 use super::transport::io::{ConnectionState, Io};
 use super::transport::socket::Socket;
 use super::transport::timeouts::{ConnectionLimits, Timeout};
 use crate::app::forwarded::{self, Peer};
-use crate::event::Address;
-use crate::observe::rate_limit::RateLimit;
-
-/// Accepts connections until `draining`. Then accepts those that the kernel has already completed,
-/// and returns. With `tls`, connections are encrypted.
-pub async fn accept(
-    listener: Listener,
-    tls: Option<Arc<Tls>>,
-    service: Arc<Service>,
-    connections: TaskTracker,
-    limiter: Arc<ConnectionLimiter>,
-    draining: CancellationToken,
-) {
-    static REPORTED: RateLimit = RateLimit::new();
-    let mut server = None;
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            accepted = accept_one(&listener, &mut server) => accepted,
-            () = draining.cancelled() => return,
-        };
-        let (socket, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Probably too many open files; others must close first.
-                if REPORTED.is_time(Instant::now()) {
-                    warn!(%error, "cannot accept connections; if too many files are open, \
-                        raise their limit (LimitNOFILE= of systemd, ulimit -n), or lower \
-                        http.max_connections");
-                }
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        // Boxed, because a future keeps the space of its arguments for its whole life.
-        let io = Box::new(Io::new(socket, service.settings.max_uri.0));
-        let permits = async {
-            let permit = enter(&limiter, &io, &draining).await?;
-            let Some(tls) = tls.clone() else {
-                return Some((permit, None));
-            };
-            let of_handshake = enter(&tls.handshakes, &io, &draining).await?;
-            Some((
-                permit,
-                Some(Box::new(Handshake {
-                    tls,
-                    permit: of_handshake,
-                })),
-            ))
-        };
-        let Some((permit, handshake)) = permits.await else {
-            service.application.metrics.connections_refused.inc();
-            continue;
-        };
-        let service = service.clone();
-        let draining = draining.clone();
-        let open = Open::new(&service.application.metrics.connections);
-        connections.spawn(serve(io, peer, handshake, service, permit, draining, open));
-    }
-}
-
-/// Waits for a place among the limiter's connections. None if there is none in time.
-async fn enter(
-    limiter: &Arc<ConnectionLimiter>,
-    io: &Io,
-    draining: &CancellationToken,
-) -> Option<ConnectionPermit> {
-    static NONE_IDLE: RateLimit = RateLimit::new();
-    if let Some(permit) = limiter.enter(io.shared()) {
-        return Some(permit);
-    }
-    if NONE_IDLE.is_time(Instant::now()) {
-        warn!(
-            setting = limiter.setting,
-            limit = limiter.limit,
-            "limit reached and no connection is idle; new connections wait"
-        );
-    }
-    limiter.wait(&io.shared(), draining).await
-}
 
 /// Counts a connection until it is dropped.
-struct Open(Gauge);
+pub(super) struct Open(Gauge);
 
 impl Open {
-    fn new(connections: &Gauge) -> Open {
+    pub(super) fn new(connections: &Gauge) -> Open {
         connections.inc();
         Open(connections.clone())
     }
@@ -129,46 +44,6 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.0.dec();
     }
-}
-
-/// `last` is the server's address of the previous connection, which nearly all connections share.
-async fn accept_one(listener: &Listener, last: &mut Option<Address>) -> io::Result<(Socket, Peer)> {
-    match listener {
-        Listener::Tcp(listener) => {
-            let (stream, client) = listener.accept().await?;
-            // hyper does not set it. Without it, every second small write waits for the client's
-            // delayed acknowledgement.
-            stream.set_nodelay(true)?;
-            let server = unmapped(stream.local_addr()?);
-            if !last.as_ref().is_some_and(|last| last.is(server)) {
-                *last = Some(server.into());
-            }
-            Ok((
-                Socket::Tcp(stream),
-                Peer {
-                    client: Some(unmapped(client).into()),
-                    server: last.clone(),
-                    https: false,
-                },
-            ))
-        }
-        Listener::Unix(listener, _) => {
-            let (stream, _) = listener.accept().await?;
-            Ok((
-                Socket::Unix(stream),
-                Peer {
-                    client: None,
-                    server: None,
-                    https: false,
-                },
-            ))
-        }
-    }
-}
-
-/// A listener at `[::]` sees IPv4 clients as `::ffff:192.0.2.1`; PHP gets 192.0.2.1.
-fn unmapped(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Reads the PROXY header. None closes the connection.
@@ -208,7 +83,8 @@ async fn read_proxy_header(
     }
 }
 
-async fn serve(
+/// Serves a connection until it ends, or until `draining` and its last request is answered.
+pub(super) async fn serve(
     mut io: Box<Io>,
     mut peer: Peer,
     handshake: Option<Box<Handshake>>,
@@ -290,7 +166,7 @@ async fn serve(
                             connection.as_mut().graceful_shutdown();
                         }
                         Some(why) => {
-                            debug!(client = ?peer.client, ?why, "connection closed");
+                            debug!(client = ?peer.client, reason = ?why, "connection closed");
                             return;
                         }
                         None if shared.is_between_requests() => connection.as_mut().rest(),
@@ -337,7 +213,7 @@ async fn serve(
 }
 
 /// How long an idle HTTP/2 client may take to close its connection when another one needs the
-/// place.
+/// permit.
 const EVICTION_GRACE: Duration = Duration::from_millis(100);
 
 /// How long a connection stays open after its last response during a shutdown. Its client does not
@@ -354,7 +230,7 @@ enum Interruption {
     /// It is time to check the timeouts.
     CheckTimeouts,
     Drain,
-    /// Another connection needs the place.
+    /// Another connection needs the permit.
     Evict,
 }
 

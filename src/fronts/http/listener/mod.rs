@@ -1,5 +1,6 @@
 //! Listening sockets: addresses, permissions, and the removal of socket files.
 
+pub(crate) mod accept;
 pub(crate) mod connection_limit;
 pub mod proxy_protocol;
 
@@ -151,9 +152,9 @@ impl Bound {
         let bound = match address {
             Address::Tcp(address) => {
                 let listener = std::net::TcpListener::bind(address)
-                    .map_err(|error| refused(error, *address, setting))?;
+                    .map_err(|error| bind_error(error, *address, setting))?;
                 surus_sys::socket::set_backlog(&listener, BACKLOG)
-                    .map_err(|error| refused(error, *address, setting))?;
+                    .map_err(|error| bind_error(error, *address, setting))?;
                 listener.set_nonblocking(true)?;
                 Bound::Tcp(listener)
             }
@@ -223,7 +224,7 @@ impl Listener {
 }
 
 /// Explains the error and what may help.
-fn refused(error: io::Error, address: SocketAddr, setting: &str) -> anyhow::Error {
+fn bind_error(error: io::Error, address: SocketAddr, setting: &str) -> anyhow::Error {
     let why = match error.kind() {
         io::ErrorKind::AddrInUse => "another process does; end it, or ",
         io::ErrorKind::PermissionDenied => {

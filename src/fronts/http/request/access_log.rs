@@ -47,15 +47,15 @@ pub struct Entry {
 /// read buffer of the connection in memory, which no budget counts.
 #[derive(Debug)]
 pub struct Head {
-    method: Method,
-    target: Box<str>,
+    pub method: Method,
+    pub target: Box<str>,
     version: Version,
     referer: Option<String>,
     user_agent: Option<String>,
 }
 
 impl Head {
-    pub fn of<B>(request: &Request<B>) -> Head {
+    pub fn new<B>(request: &Request<B>) -> Head {
         let text = |name: HeaderName| {
             let value = request.headers().get(name)?;
             Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -92,7 +92,7 @@ impl AccessLog {
             Format::Json => json(to, &entry, clock.now()),
             Format::Text | Format::Off => text(to, &entry, &common(clock.now())),
         };
-        let tell = |lost| error!("{lost} lines of the access log lost: stdout was not read");
+        let tell = |lost| error!(lost, "lines of the access log lost: stdout was not read");
         let writer = Writer::start("access-log", &budget::ACCESS_LOG, io::stdout(), line, tell)?;
         Ok(Some(AccessLog(writer)))
     }
@@ -240,7 +240,7 @@ mod tests {
             .uri(Uri::from_maybe_shared(buffer.slice(..4)).unwrap())
             .header(header::REFERER, value.clone())
             .header(header::USER_AGENT, value);
-        let head = Head::of(&request.body(()).unwrap());
+        let head = Head::new(&request.body(()).unwrap());
         assert!(buffer.is_unique(), "{head:?}");
         assert_eq!(head.size(), 100 + 4 + 7 + 7);
     }

@@ -19,7 +19,7 @@ use crate::spool::TempFile;
 /// A body above this many bytes goes to a file.
 const IN_MEMORY: u64 = 64 * 1024;
 
-/// BodyLimits of a request body.
+/// Limits of a request body.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyLimits<'a> {
     pub max: u64,
@@ -78,8 +78,8 @@ where
         return Err(BodyError::TooLarge);
     }
     let mut body = pin!(body);
-    let most = announced.map_or(IN_MEMORY, |len| len.min(IN_MEMORY));
-    let mut taken = MEMORY.try_take(most);
+    let max = announced.map_or(IN_MEMORY, |len| len.min(IN_MEMORY));
+    let mut taken = MEMORY.try_take(max);
     let in_memory = if taken.is_some() { IN_MEMORY } else { 0 };
     let mut memory =
         BytesMut::with_capacity(announced.map_or(0, |len| len.min(in_memory) as usize));
@@ -121,7 +121,7 @@ fn held(bytes: Bytes, taken: Option<Reservation>) -> Bytes {
         Some(mut taken) => {
             // Of the memory for what was announced, keep what arrived.
             taken.shrink_to(bytes.len() as u64);
-            budget::hold(bytes, taken)
+            budget::charge(bytes, taken)
         }
         None => bytes,
     }

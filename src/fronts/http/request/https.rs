@@ -1,13 +1,17 @@
-//! Redirects requests without TLS to HTTPS, and tells browsers to use it (RFC 6797).
+//! Redirects requests without TLS to HTTPS, and tells browsers to use it (RFC 6797). Answers
+//! authorities that validate a domain by HTTP.
+
+use std::sync::Arc;
 
 use http::header::{self, HeaderMap, HeaderValue, STRICT_TRANSPORT_SECURITY};
 use http::request::Parts;
 use http::{Method, StatusCode};
 
-use crate::app::forwarded::Forwarded;
+use crate::app::host::without_port;
 use crate::app::response::redirect_to;
 use crate::app::validate::{RequestRejection, reject};
-use crate::event::Response;
+use crate::event::{Response, ResponseBody};
+use crate::fronts::http::tls::acme::answers::Answers;
 use crate::fronts::http::{Settings, tls};
 
 /// The settings that decide it.
@@ -17,39 +21,43 @@ pub struct Https {
     /// The port of HTTPS.
     port: u16,
     hsts: Option<HeaderValue>,
+    answers: Arc<Answers>,
 }
 
 impl Https {
-    pub fn new(http: &Settings, tls: &tls::Settings) -> Https {
+    pub fn new(http: &Settings, tls: &tls::Settings, answers: Arc<Answers>) -> Https {
         Https {
-            redirects: http.redirect_to_https,
+            redirects: http.redirect_to_https.unwrap_or(false),
             port: tls.port(),
             // Checked when the settings were read.
             hsts: tls.hsts.as_ref().and_then(|hsts| hsts.parse().ok()),
+            answers,
         }
+    }
+
+    /// The answer to an authority's validation (HTTP-01).
+    pub fn validation(&self, head: &Parts) -> Option<Response> {
+        let text = self.answers.text(head.uri.path())?;
+        Some(Response::new(ResponseBody::from(text)))
     }
 
     /// The answer to a request that the client must send over TLS.
     pub fn redirect(
         &self,
         head: &Parts,
-        forwarded: impl FnOnce() -> Forwarded,
+        is_https: impl FnOnce() -> bool,
     ) -> Option<Result<Response, RequestRejection>> {
-        if !self.redirects {
+        if !self.redirects || is_https() {
             return None;
         }
-        let forwarded = forwarded();
-        if forwarded.origin.https {
-            return None;
-        }
-        let host = forwarded
-            .host
-            .as_ref()
-            .or_else(|| head.headers.get(header::HOST));
+        let host = head.headers.get(header::HOST);
         let Some(host) = host.and_then(|host| host.to_str().ok()) else {
             let why = "the redirect to HTTPS needs a Host";
             return Some(Err(reject(StatusCode::BAD_REQUEST, why)));
         };
+        if self.answers.is_pending(without_port(host)) {
+            return None;
+        }
         let target = head
             .uri
             .path_and_query()
@@ -63,11 +71,7 @@ impl Https {
     }
 
     fn location(&self, host: &str, target: &str) -> String {
-        // Only an IPv6 address in brackets has other colons.
-        let name = match host.rsplit_once(':') {
-            Some((name, port)) if !port.ends_with(']') => name,
-            _ => host,
-        };
+        let name = without_port(host);
         match self.port {
             443 => format!("https://{name}{target}"),
             port => format!("https://{name}:{port}{target}"),

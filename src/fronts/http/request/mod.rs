@@ -31,13 +31,13 @@ use crate::app::forwarded::{self, Peer};
 use crate::app::response::{RETRY_AFTER, class, failed, failure_name, no_content, plain};
 use crate::app::static_files::FileRange;
 use crate::app::validate::{RequestRejection, reject};
-use crate::app::{Application, Dispatch, fit};
+use crate::app::{Application, Begun, Dispatch, fit};
 use crate::event::{Body, EarlyHints, Event, Failure, Response, ResponseBody};
 use crate::spool::Spool;
 
 /// Answers requests.
 pub struct Service {
-    pub application: Application,
+    pub application: Arc<Application>,
     pub settings: Settings,
     pub https: Https,
     /// The spool of responses to slow clients.
@@ -61,7 +61,7 @@ impl Service {
         connection.body_framing.begins(length(request.body()));
         let client = || {
             let proxies = &self.settings.trusted_proxies;
-            let origin = forwarded::origin(peer, request.headers(), proxies).origin;
+            let origin = forwarded::origin(peer, request.headers(), proxies);
             origin.client.map(|client| client.ip())
         };
         let accounting = self.accounting.clone();
@@ -70,7 +70,8 @@ impl Service {
         let is_head = request.method() == Method::HEAD;
         // Everything that need not wait happens here, because it would make the future larger.
         let (head, incoming) = request.into_parts();
-        let dispatch = self.begin(head, peer, &connection, early_hints, &guard);
+        let view = self.application.view(&head.headers, peer);
+        let Begun { dispatch, headers } = self.begin(head, peer, &connection, early_hints, &guard);
         // Most requests have no body.
         let awaits = matches!(dispatch, Dispatch::Event { .. }) && !incoming.is_end_stream();
         let body = awaits.then_some(incoming);
@@ -101,7 +102,8 @@ impl Service {
                             guard.engine = engine;
                             match pending.await {
                                 Ok(response) => {
-                                    Ok(self.application.finalize(&preferences, response).await)
+                                    let application = &self.application;
+                                    Ok(application.finalize(&preferences, view, response).await)
                                 }
                                 Err(failure) => Err(Problem::Failed(failure)),
                             }
@@ -121,8 +123,10 @@ impl Service {
                 }
             };
             is_last |= connection.timers.is_draining();
+            response = self.application.dress(view, response);
+            headers.apply(response.headers_mut());
             response = fit(response, is_head);
-            if !is_head && let Err(body) = response_memory::hold(&mut response) {
+            if !is_head && let Err(body) = response_memory::count(&mut response) {
                 // Boxed, because it is large and rare.
                 let directory = self.settings.temp_dir.as_deref();
                 response = Box::pin(response_memory::spool(response, body, directory)).await;
@@ -150,10 +154,12 @@ impl Service {
                     *response.version_mut() = Version::HTTP_10;
                 }
             }
+            let took = guard.began.elapsed();
             self.accounting
                 .metrics
-                .answered(guard.engine, outcome, guard.began.elapsed());
+                .answered(guard.engine, outcome, took);
             guard.status = Some(response.status());
+            guard.note_if_slow(took);
             Ok(response.map(|body| TrackedBody::new(body, guard)))
         }
     }
@@ -166,36 +172,37 @@ impl Service {
         connection: &ConnectionState,
         early_hints: Option<Weak<dyn EarlyHints>>,
         guard: &RequestGuard,
-    ) -> Dispatch {
+    ) -> Begun {
         let proxies = &self.settings.trusted_proxies;
         let trusted = forwarded::is_trusted(peer, proxies);
         if let Err(rejection) = check(&mut head, &self.settings, trusted || peer.https) {
-            return Dispatch::Rejected(rejection);
+            return Dispatch::Rejected(rejection).into();
         }
         if head.method == Method::OPTIONS && head.uri.path() == "*" {
-            return Dispatch::Answer(no_content());
+            return Dispatch::Answer(no_content()).into();
         }
-        let redirected = self
-            .https
-            .redirect(&head, || forwarded::origin(peer, &head.headers, proxies));
-        match redirected {
+        if let Some(response) = self.https.validation(&head) {
+            return Dispatch::Answer(response).into();
+        }
+        // From here on, `Host` is the one that the client has requested.
+        if let Some(host) = forwarded::host(peer, &head.headers, proxies) {
+            head.headers.insert(header::HOST, host);
+        }
+        let origin = |headers: &HeaderMap| forwarded::origin(peer, headers, proxies);
+        match self.https.redirect(&head, || origin(&head.headers).https) {
             None => {}
-            Some(Ok(response)) => return Dispatch::Answer(response),
-            Some(Err(rejection)) => return Dispatch::Rejected(rejection),
+            Some(Ok(response)) => return Dispatch::Answer(response).into(),
+            Some(Err(rejection)) => return Dispatch::Rejected(rejection).into(),
         }
         let timeout = self.settings.request_timeout.0;
-        let origin = |headers: &HeaderMap| forwarded::origin(peer, headers, proxies).origin;
         self.application
-            .begin(head, guard.began, origin, |mut head, script| {
-                let forwarded = forwarded::origin(peer, &head.headers, proxies);
-                if let Some(host) = forwarded.host {
-                    head.headers.insert(header::HOST, host);
-                }
+            .begin(head, guard.began, origin, |head, script| {
+                let origin = origin(&head.headers);
                 Event {
                     id: guard.request_id,
                     request: Request::from_parts(head, Body::Empty),
                     script,
-                    origin: forwarded.origin,
+                    origin,
                     variables: match connection.tls.get() {
                         Some(tls) => tls.variables.to_vec(),
                         None => Vec::new(),
@@ -275,7 +282,7 @@ impl Problem {
                 debug!(
                     request_id,
                     status = rejection.status.as_u16(),
-                    why = rejection.why,
+                    reason = rejection.why,
                     "rejected"
                 );
                 *is_last |= ends_connection(rejection.status);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -18,6 +18,7 @@ use crate::app::STATIC;
 use crate::event::{Failure, ResponseBody};
 use crate::fronts::http::transport::io::ConnectionState;
 use crate::fronts::http::transport::timeouts::WriteStall;
+use crate::observe::slowest::Slow;
 
 /// A response body that ends its request when dropped.
 pub struct TrackedBody {
@@ -62,7 +63,7 @@ impl http_body::Body for TrackedBody {
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(failure)) => {
-                warn!(request_id = self.guard.request_id, %failure, "response truncated");
+                warn!(request_id = self.guard.request_id, error = %failure, "response truncated");
                 // hyper drops unsent bytes together with the connection. When it polls again, it
                 // has sent them.
                 self.failure = Some(failure);
@@ -107,7 +108,7 @@ impl RequestGuard {
         let line = accounting
             .access_log
             .is_some()
-            .then(|| Box::new((client(), Head::of(request))));
+            .then(|| Box::new((client(), Head::new(request))));
         let request_id = accounting.next_id();
         let began = Instant::now();
         RequestGuard {
@@ -121,6 +122,32 @@ impl RequestGuard {
             line,
         }
     }
+
+    /// Remembers the request if it is one of the slowest. Its target is known if there is an access
+    /// log.
+    pub fn note_if_slow(&self, took: Duration) {
+        let slowest = &self.accounting.metrics.slowest;
+        let ended = self.began + took;
+        if self.engine == STATIC || !slowest.is_one(ended, took) {
+            return;
+        }
+        let Some((_, head)) = self.line.as_deref() else {
+            return;
+        };
+        slowest.add(Slow {
+            request_id: self.request_id,
+            method: head.method.to_string(),
+            target: head.target.to_string(),
+            status: self.status().as_u16(),
+            engine: self.engine,
+            took,
+            ended,
+        });
+    }
+
+    fn status(&self) -> StatusCode {
+        self.status.unwrap_or_else(client_closed_request)
+    }
 }
 
 /// nginx's status for a client that disconnected before the response.
@@ -132,8 +159,9 @@ impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.connection.timers.request_ends();
         if self.status.is_none() {
-            let metrics = &self.accounting.metrics;
-            metrics.answered(self.engine, "client_closed", self.began.elapsed());
+            let (metrics, took) = (&self.accounting.metrics, self.began.elapsed());
+            metrics.answered(self.engine, "client_closed", took);
+            self.note_if_slow(took);
         }
         if let (Some(log), Some(line)) = (&self.accounting.access_log, self.line.take()) {
             let (client, head) = *line;
@@ -141,7 +169,7 @@ impl Drop for RequestGuard {
                 request_id: self.request_id,
                 client,
                 head: Some(head),
-                status: self.status.unwrap_or_else(client_closed_request),
+                status: self.status(),
                 bytes: self.bytes,
                 took: self.began.elapsed(),
                 engine: self.engine,

@@ -26,7 +26,7 @@ const SMALL: usize = 4 << 10;
 const CHUNK: u64 = 16 << 10;
 
 /// Counts a complete body. Returns the body if there is no memory for it.
-pub fn hold(response: &mut Response) -> Result<(), Bytes> {
+pub fn count(response: &mut Response) -> Result<(), Bytes> {
     let status = response.status();
     let has_no_body = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status);
     let ResponseBody::Full(body) = response.body_mut() else {
@@ -35,7 +35,7 @@ pub fn hold(response: &mut Response) -> Result<(), Bytes> {
     if body.len() < SMALL || has_no_body {
         return Ok(());
     }
-    *body = budget::try_hold(std::mem::take(body))?;
+    *body = budget::try_charge(std::mem::take(body))?;
     Ok(())
 }
 
@@ -84,7 +84,7 @@ fn file_body(file: Arc<TempFile>, length: u64) -> ResponseBody {
             let read = tokio::task::spawn_blocking(move || -> io::Result<Bytes> {
                 let mut buffer = vec![0; size as usize];
                 file.read_exact_at(&mut buffer, at)?;
-                Ok(budget::hold_anyway(buffer.into()))
+                Ok(budget::charge_anyway(buffer.into()))
             });
             match read.await.unwrap_or_else(|error| Err(error.into())) {
                 Ok(piece) => Ok(Some((Frame::data(piece), at + size))),

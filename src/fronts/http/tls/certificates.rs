@@ -40,6 +40,45 @@ impl Served {
         Ok(Served { path, about, key })
     }
 
+    /// One that an authority has issued for this domain, with its key in the same file.
+    pub fn acquired(
+        file: &PemFile,
+        domain: &str,
+        provider: &CryptoProvider,
+    ) -> anyhow::Result<Served> {
+        let pair = Pair {
+            certificate: file.clone(),
+            key: file.clone(),
+        };
+        let served = Served::read(&pair, provider)?;
+        if !served.about.names.iter().any(|name| name == domain) {
+            bail!("{} is not for {domain}", file.path.display());
+        }
+        Ok(served)
+    }
+
+    /// A certificate for hosts that have none yet.
+    pub fn placeholder(hosts: Vec<String>, key: CertifiedKey) -> Option<Served> {
+        let about = x509::parse(key.cert.first()?)?;
+        Some(Served {
+            path: "self-signed".into(),
+            about: x509::Certificate {
+                names: hosts,
+                ..about
+            },
+            key: Arc::new(key),
+        })
+    }
+
+    /// The certificate without its chain.
+    pub fn leaf(&self) -> Option<&[u8]> {
+        self.key.cert.first().map(AsRef::as_ref)
+    }
+
+    pub fn begins(&self) -> SystemTime {
+        instant(self.about.not_before)
+    }
+
     pub fn ends(&self) -> SystemTime {
         instant(self.about.not_after)
     }
@@ -55,7 +94,7 @@ impl Served {
     fn trouble(&self, now: SystemTime) -> Option<&'static str> {
         if self.ends() <= now {
             Some("the certificate has expired; renew it")
-        } else if instant(self.about.not_before) > now {
+        } else if self.begins() > now {
             Some("the certificate is not valid yet; check the clock of this machine")
         } else if self.ends() < now + SOON {
             Some("the certificate ends within a week; renew it")
@@ -139,14 +178,14 @@ fn unusable(pair: &Pair, error: &rustls::Error) -> anyhow::Error {
     }
 }
 
-/// The authorities whose clients are let in.
-pub fn authorities(file: &PemFile) -> anyhow::Result<RootCertStore> {
+/// The authorities of a file.
+pub fn authorities(file: &PemFile, setting: &str) -> anyhow::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
-    for certificate in chain(file, "tls.client_ca")? {
+    for certificate in chain(file, setting)? {
         let added = roots.add(certificate);
         added.map_err(|error| {
             let path = file.path.display();
-            anyhow!("{path} (tls.client_ca) has a certificate that cannot be used: {error}")
+            anyhow!("{path} ({setting}) has a certificate that cannot be used: {error}")
         })?;
     }
     Ok(roots)
@@ -162,9 +201,10 @@ pub struct ByName {
 }
 
 impl ByName {
-    pub fn new(all: &[Served]) -> ByName {
+    /// The placeholder comes last: it is for hosts that have no other certificate.
+    pub fn new(all: &[Served], placeholder: Option<&Served>) -> ByName {
         let mut by_name: HashMap<String, Vec<_>> = HashMap::new();
-        for served in all {
+        for served in all.iter().chain(placeholder) {
             for name in &served.about.names {
                 by_name
                     .entry(name.clone())
@@ -172,7 +212,7 @@ impl ByName {
                     .push(served.key.clone());
             }
         }
-        let first = all.first();
+        let first = all.first().or(placeholder);
         let name = first.and_then(|first| first.about.names.first());
         // With its siblings for the same name, which have other kinds of keys.
         let default = name.and_then(|name| by_name.get(name)).cloned();

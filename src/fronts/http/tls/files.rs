@@ -16,6 +16,15 @@ use super::Settings;
 pub struct Files {
     pub pairs: Vec<Pair>,
     pub client_ca: Option<PemFile>,
+    /// What authorities have issued for the domains of `[acme]`.
+    pub acquired: Vec<Acquired>,
+}
+
+/// A domain and its files, each with a chain and its key. A file that cannot be read is an error.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acquired {
+    pub domain: String,
+    pub files: Vec<Result<PemFile, String>>,
 }
 
 /// A certificate with its chain, and its key.
@@ -35,11 +44,15 @@ pub struct PemFile {
 }
 
 /// Longer files are rejected. A chain has a few kilobytes, a list of all public authorities 250.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 impl Files {
     /// Reads the files that the settings name, relative to the project.
-    pub fn read(settings: &Settings, project: &Path) -> anyhow::Result<Files> {
+    pub fn read(
+        settings: &Settings,
+        project: &Path,
+        acquired: Vec<Acquired>,
+    ) -> anyhow::Result<Files> {
         let Settings {
             certificate, key, ..
         } = settings;
@@ -64,20 +77,21 @@ impl Files {
             client_ca: client_ca
                 .map(|path| read(path, "tls.client_ca"))
                 .transpose()?,
+            acquired,
         })
     }
 }
 
 impl PemFile {
-    fn read(path: &Path, setting: &'static str) -> anyhow::Result<PemFile> {
+    pub fn read(path: &Path, setting: &'static str) -> anyhow::Result<PemFile> {
         let name = || format!("{} ({setting})", path.display());
         let cannot = || format!("cannot read {}", name());
         let mut bytes = Vec::new();
         let file = regular_file::open(path).with_context(cannot)?;
         let mode = file.metadata().with_context(cannot)?.mode();
-        let mut limited = file.take(MOST_BYTES + 1);
+        let mut limited = file.take(MAX_BYTES + 1);
         limited.read_to_end(&mut bytes).with_context(cannot)?;
-        if bytes.len() as u64 > MOST_BYTES {
+        if bytes.len() as u64 > MAX_BYTES {
             bail!("{} is larger than 1M; name a PEM file", name());
         }
         let text = blocks(&String::from_utf8_lossy(&bytes));

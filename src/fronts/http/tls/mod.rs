@@ -1,32 +1,39 @@
 //! TLS for the HTTP front end: its settings, and the certificates that it serves at the moment.
 
+pub mod acme;
 pub mod certificates;
 pub mod files;
 pub mod variables;
 pub mod watch;
 mod x509;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
+use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring;
-use rustls::server::{ProducesTickets, WebPkiClientVerifier};
+use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use tracing::{info, warn};
 
 pub use settings::{ClientCertificate, MinVersion, Settings};
 
+use self::acme::answers::{self, Answers};
 use self::certificates::{ByName, Served};
-use self::files::Files;
+use self::files::{Acquired, Files};
 use crate::engine::Pending;
 use crate::fronts::http::listener::connection_limit::ConnectionLimiter;
 use crate::observe::metrics::Metrics;
+use crate::observe::status::CertificateStatus;
 
 mod settings;
 
-/// Reads the files, or has the keeper read them.
+/// Reads the files, in this process or through the keeper.
 pub type Source = Box<dyn Fn() -> Pending<'static, anyhow::Result<Files>> + Send + Sync>;
 
 /// What all TLS connections share.
@@ -34,6 +41,8 @@ pub struct Tls {
     pub settings: Settings,
     /// The handshakes in flight.
     pub handshakes: Arc<ConnectionLimiter>,
+    /// What authorities are answered when they validate a domain.
+    pub answers: Arc<Answers>,
     source: Source,
     current: ArcSwap<Loaded>,
     metrics: Arc<Metrics>,
@@ -44,6 +53,8 @@ pub struct Loaded {
     files: Files,
     config: Arc<ServerConfig>,
     certificates: Vec<Served>,
+    /// The domains of `[acme]` without a certificate that clients trust.
+    pending: BTreeSet<String>,
     ticketer: Arc<dyn ProducesTickets>,
 }
 
@@ -52,14 +63,17 @@ impl Tls {
     pub async fn start(
         settings: Settings,
         source: Source,
+        answers: Arc<Answers>,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Arc<Tls>> {
-        let loaded = Loaded::new(&settings, source().await?, None)?;
+        let loaded = Loaded::new(&settings, source().await?, None, &answers)?;
         loaded.report(&metrics);
+        answers.set_pending(loaded.pending.clone());
         let limiter = ConnectionLimiter::new(settings.max_handshakes, "tls.max_handshakes");
         Ok(Arc::new(Tls {
             settings,
             handshakes: Arc::new(limiter),
+            answers,
             source,
             current: ArcSwap::from_pointee(loaded),
             metrics,
@@ -80,12 +94,14 @@ impl Tls {
     /// Checks what was read. The current certificates stay until
     /// [`change_over`](Self::change_over).
     pub fn prepare(&self, files: Files) -> anyhow::Result<Loaded> {
-        Loaded::new(&self.settings, files, Some(&self.current.load()))
+        let before = self.current.load();
+        Loaded::new(&self.settings, files, Some(&before), &self.answers)
     }
 
     /// New connections get these certificates. Open connections keep theirs.
     pub fn change_over(&self, loaded: Loaded) {
         loaded.report(&self.metrics);
+        self.answers.set_pending(loaded.pending.clone());
         self.current.store(Arc::new(loaded));
     }
 
@@ -100,22 +116,47 @@ impl Loaded {
         settings: &Settings,
         files: Files,
         before: Option<&Loaded>,
+        answers: &Arc<Answers>,
     ) -> anyhow::Result<Loaded> {
-        if files.pairs.is_empty() {
+        if files.pairs.is_empty() && files.acquired.is_empty() {
             bail!(
                 "tls.listen needs a certificate; name its PEM file in tls.certificate and its \
-                 key's in tls.key"
+                 key's in tls.key, or the hosts to get certificates for in acme.domains"
             );
         }
         let provider = Arc::new(ring::default_provider());
         let served = files.pairs.iter().map(|pair| Served::read(pair, &provider));
-        let certificates: Vec<Served> = served.collect::<anyhow::Result<_>>()?;
+        let mut certificates: Vec<Served> = served.collect::<anyhow::Result<_>>()?;
+        let now = SystemTime::now();
+        let mut pending = BTreeSet::new();
+        let mut missing = Vec::new();
+        for acquired in &files.acquired {
+            match newest(acquired, &provider) {
+                Some(served) => {
+                    if served.ends() <= now {
+                        pending.insert(acquired.domain.clone());
+                    }
+                    certificates.push(served);
+                }
+                None => {
+                    pending.insert(acquired.domain.clone());
+                    missing.push(acquired.domain.clone());
+                }
+            }
+        }
+        let placeholder = match missing.is_empty() {
+            true => None,
+            false => {
+                let key = answers::placeholder(&missing, &provider);
+                Served::placeholder(missing, key.context("cannot make a certificate")?)
+            }
+        };
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(versions(settings.min_version))?;
         let builder = match &files.client_ca {
             None => builder.with_no_client_auth(),
             Some(file) => {
-                let roots = Arc::new(certificates::authorities(file)?);
+                let roots = Arc::new(certificates::authorities(file, "tls.client_ca")?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
                 let verifier = match settings.client_certificate {
                     ClientCertificate::Require => verifier,
@@ -124,10 +165,14 @@ impl Loaded {
                 builder.with_client_cert_verifier(verifier.build().context("tls.client_ca")?)
             }
         };
-        let mut config = builder.with_cert_resolver(Arc::new(ByName::new(&certificates)));
-        config.alpn_protocols = [&b"h2"[..], b"http/1.1", b"http/1.0"]
-            .map(Vec::from)
-            .to_vec();
+        let mut config = builder.with_cert_resolver(Arc::new(Resolver {
+            by_name: ByName::new(&certificates, placeholder.as_ref()),
+            answers: answers.clone(),
+        }));
+        let validation = (!files.acquired.is_empty()).then_some(answers::PROTOCOL);
+        let protocols = [&b"h2"[..], b"http/1.1", b"http/1.0"];
+        let protocols = protocols.into_iter().chain(validation);
+        config.alpn_protocols = protocols.map(Vec::from).collect();
         // The order of the suites is then that of the server, as scanners ask for.
         config.ignore_client_order = true;
         // A resumed session does not present its client certificate again, so tickets must not
@@ -142,6 +187,7 @@ impl Loaded {
             files,
             config: Arc::new(config),
             certificates,
+            pending,
             ticketer,
         })
     }
@@ -157,13 +203,17 @@ impl Loaded {
             );
         }
         self.warn();
-        let ends = |served: &Served| (served.path.display().to_string(), served.about.not_after);
-        metrics.set_certificates(self.certificates.iter().map(ends));
+        let status = |served: &Served| CertificateStatus {
+            certificate: served.path.display().to_string(),
+            names: served.about.names.clone(),
+            not_after: served.about.not_after,
+        };
+        metrics.set_certificates(self.certificates.iter().map(status).collect());
     }
 
     fn warn(&self) {
         for trouble in self.troubles() {
-            warn!("{trouble}");
+            warn!(reason = trouble, "a certificate or its key needs attention");
         }
     }
 
@@ -183,9 +233,48 @@ impl Loaded {
             .chain(public)
     }
 
+    /// The domains that Surus has yet to get a certificate for.
+    pub fn pending(&self) -> impl Iterator<Item = &str> {
+        self.pending.iter().map(String::as_str)
+    }
+
     /// The certificates, as `surus check` lists them.
     pub fn certificates(&self) -> &[Served] {
         &self.certificates
+    }
+}
+
+/// The certificate of a domain that ends last. A damaged file must not stop the others.
+fn newest(acquired: &Acquired, provider: &CryptoProvider) -> Option<Served> {
+    let domain = &acquired.domain;
+    let served = acquired.files.iter().filter_map(|file| {
+        let file = file.as_ref().map_err(|why| anyhow::anyhow!("{why}"));
+        let served = file.and_then(|file| Served::acquired(file, domain, provider));
+        served
+            .inspect_err(|error| {
+                let error = format!("{error:#}");
+                warn!(%domain, error, "cannot use a certificate (acme.directory)");
+            })
+            .ok()
+    });
+    served.max_by_key(Served::ends)
+}
+
+/// Selects certificates, also for validations of authorities (TLS-ALPN-01).
+#[derive(Debug)]
+struct Resolver {
+    by_name: ByName,
+    answers: Arc<Answers>,
+}
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let mut protocols = hello.alpn().into_iter().flatten().peekable();
+        // An authority offers no other protocol (RFC 8737, 3).
+        if protocols.peek().is_some() && protocols.all(|protocol| protocol == answers::PROTOCOL) {
+            return self.answers.certificate(hello.server_name()?);
+        }
+        self.by_name.resolve(hello)
     }
 }
 

@@ -12,7 +12,7 @@ use super::x509;
 use crate::fronts::http::transport::tls_session::Variables;
 
 /// The variables of a connection after its handshake.
-pub fn of(connection: &ServerConnection, asks_for_certificate: bool) -> Variables {
+pub fn from_connection(connection: &ServerConnection, asks_for_certificate: bool) -> Variables {
     let mut all: Vec<(Cow<'static, str>, String)> = Vec::with_capacity(6);
     let mut put = |name, value: String| all.push((Cow::Borrowed(name), value));
     put(

@@ -21,7 +21,7 @@ pub async fn run(tls: Arc<Tls>) {
         tokio::time::sleep(INTERVAL).await;
         let error = reload(&tls).await.err().map(|error| format!("{error:#}"));
         if let Some(error) = trouble.report(error) {
-            warn!("the certificates stay as they are: {error}");
+            warn!(%error, "the certificates stay as they are");
         }
         if warned.elapsed() > WARNING_INTERVAL {
             warned = Instant::now();
@@ -30,7 +30,8 @@ pub async fn run(tls: Arc<Tls>) {
     }
 }
 
-async fn reload(tls: &Tls) -> anyhow::Result<()> {
+/// Serves what has changed.
+pub async fn reload(tls: &Tls) -> anyhow::Result<()> {
     if let Some(files) = tls.read().await? {
         tls.change_over(tls.prepare(files)?);
     }
@@ -38,7 +39,7 @@ async fn reload(tls: &Tls) -> anyhow::Result<()> {
 }
 
 /// Certificate and key are rarely written at the same instant, so an error counts if it is still
-/// there at the next look. It is reported once.
+/// there at the next check. It is reported once.
 #[derive(Default)]
 struct Trouble {
     last: Option<String>,

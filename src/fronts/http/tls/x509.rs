@@ -53,6 +53,34 @@ pub fn parse(der: &[u8]) -> Option<Certificate> {
     })
 }
 
+/// The key identifier of the issuer and the serial number, both raw. They name a certificate when
+/// its authority is asked for the time of renewal (RFC 9773, 4.1).
+pub fn renewal_id(der: &[u8]) -> Option<(&[u8], &[u8])> {
+    /// 2.5.29.35
+    const AUTHORITY_KEY_IDENTIFIER: &[u8] = &[0x55, 0x1d, 0x23];
+    let mut all = Der(der);
+    let mut outer = Der(all.expect(SEQUENCE)?);
+    let mut fields = Der(outer.expect(SEQUENCE)?);
+    fields.skip(context(0));
+    let serial = fields.expect(INTEGER)?;
+    // Algorithm, issuer, validity, subject and key.
+    for _ in 0..5 {
+        fields.expect(SEQUENCE)?;
+    }
+    fields.skip(0x81);
+    fields.skip(0x82);
+    let mut extensions = Der(Der(fields.expect(context(3))?).expect(SEQUENCE)?);
+    while let Some((SEQUENCE, extension)) = extensions.next() {
+        let mut extension = Der(extension);
+        if extension.expect(OBJECT_IDENTIFIER)? == AUTHORITY_KEY_IDENTIFIER {
+            extension.skip(BOOLEAN);
+            let mut identifier = Der(Der(extension.expect(OCTET_STRING)?).expect(SEQUENCE)?);
+            return Some((identifier.expect(0x80)?, serial));
+        }
+    }
+    None
+}
+
 const BOOLEAN: u8 = 0x01;
 const INTEGER: u8 = 0x02;
 const OCTET_STRING: u8 = 0x04;

@@ -33,12 +33,12 @@ impl FileQueue {
     /// sent. None if the queue is empty.
     pub fn send<E>(
         &self,
-        most: usize,
+        max: usize,
         send: impl FnOnce(&File, u64, usize) -> Result<usize, E>,
     ) -> Option<Result<usize, E>> {
         let mut parts = self.lock();
         let part = parts.front_mut()?;
-        let sent = send(&part.file, part.offset, part.left.min(most));
+        let sent = send(&part.file, part.offset, part.left.min(max));
         if let Ok(sent) = sent {
             part.offset += sent as u64;
             part.left -= sent;

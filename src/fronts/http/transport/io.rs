@@ -238,10 +238,10 @@ impl Io {
             let bytes = &parts[..at];
             return poll_write(&self.shared, cx, |socket| socket.try_write_vectored(bytes));
         }
-        let most = parts[at].len();
+        let max = parts[at].len();
         poll_write(&self.shared, cx, |socket| {
-            let send = |file: &File, offset, most| socket.try_send_file(file, offset, most);
-            match self.shared.files.send(most, send) {
+            let send = |file: &File, offset, max| socket.try_send_file(file, offset, max);
+            match self.shared.files.send(max, send) {
                 Some(Ok(0)) => Err(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
                     "a file became shorter while it was sent",

@@ -1,6 +1,7 @@
-//! Rewrites what hyper reads where it is stricter or laxer than RFC 9110 and 9112: percent-encodes
-//! bytes of the target, turns later minor versions of HTTP/1 into 1.1, and turns malformed chunk
-//! extensions into bytes that hyper rejects.
+//! Rewrites request heads and chunks where hyper is stricter or laxer than RFC 9110 and 9112.
+//!
+//! Bytes of the target are percent-encoded, later minor versions of HTTP/1 become 1.1, and
+//! malformed chunk extensions become bytes that hyper rejects.
 //!
 //! hyper rejects some bytes in a target that clients send unencoded and other servers accept. Their
 //! encoding is longer, so only a request line may be changed: a longer body would end inside the

@@ -30,13 +30,13 @@ impl Socket {
         }
     }
 
-    pub(super) fn try_send_file(&self, file: &File, offset: u64, most: usize) -> io::Result<usize> {
+    pub(super) fn try_send_file(&self, file: &File, offset: u64, max: usize) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => stream.try_io(Interest::WRITABLE, || {
-                surus_sys::seqpacket::send_file(stream.as_fd(), file.as_fd(), offset, most)
+                surus_sys::seqpacket::send_file(stream.as_fd(), file.as_fd(), offset, max)
             }),
             Socket::Unix(stream) => stream.try_io(Interest::WRITABLE, || {
-                surus_sys::seqpacket::send_file(stream.as_fd(), file.as_fd(), offset, most)
+                surus_sys::seqpacket::send_file(stream.as_fd(), file.as_fd(), offset, max)
             }),
         }
     }

@@ -42,9 +42,9 @@ impl ConnectionLimits {
     /// wake all the time.
     pub fn look(&self) -> Duration {
         const LEAST: Duration = Duration::from_millis(50);
-        const MOST: Duration = Duration::from_secs(5);
+        const MAX: Duration = Duration::from_secs(5);
         let shortest = self.head.min(self.keep_alive).min(self.write);
-        (shortest / 4).clamp(LEAST, MOST)
+        (shortest / 4).clamp(LEAST, MAX)
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Lambda delivers the records of a queue or stream as one event. [`read`] finds them.
 //! [`Batches::run`] has a worker handle each record, as an event with this record only, and reports
-//! which must come again (`batchItemFailures`). A record's failure affects only the records that
-//! its source orders after it.
+//! which must be delivered again (`batchItemFailures`). A record's failure affects only the records
+//! that its source orders after it.
 
 mod read;
 mod report;
@@ -57,11 +57,11 @@ pub enum FifoFailure {
 /// Whether Lambda is told which records failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum PartialBatch {
+pub enum ReportBatchItemFailures {
     /// Yes, in `batchItemFailures`.
     #[default]
     On,
-    /// No: if one fails, the event fails and all records come again.
+    /// No: if one fails, the event fails and all records are delivered again.
     Off,
 }
 
@@ -84,9 +84,9 @@ pub struct Record {
 pub struct Batches {
     workers: usize,
     record_timeout: Option<Duration>,
-    reserve: Duration,
+    deadline_margin: Duration,
     fifo_failure: FifoFailure,
-    partial_batch: PartialBatch,
+    report_batch_item_failures: ReportBatchItemFailures,
     suspects: Suspects,
 }
 
@@ -95,16 +95,16 @@ impl Batches {
         Batches {
             workers: workers.max(1),
             record_timeout: settings.record_timeout.map(|time| time.0),
-            reserve: settings.deadline_margin.0,
+            deadline_margin: settings.deadline_margin.0,
             fifo_failure: settings.fifo_failure,
-            partial_batch: settings.report_batch_item_failures,
+            report_batch_item_failures: settings.report_batch_item_failures,
             suspects: Suspects::default(),
         }
     }
 
     /// Has `handler` run every record and returns the response for Lambda, before the deadline.
     ///
-    /// `handler` runs one record; [`Failure::Died`] means that the record crashed its
+    /// `handler` runs one record; [`Failure::WorkerCrashed`] means that the record crashed its
     /// worker. It keeps the record's deadline and is dropped otherwise. The result is an error only
     /// if Lambda is not told about single records. `event` is Surus's id of the whole event, for
     /// log lines.
@@ -120,7 +120,9 @@ impl Batches {
         Done: Future<Output = Result<Bytes, Failure>>,
     {
         // The time after the cut serves to end late workers and to send the response.
-        let cut = deadline.checked_sub(self.reserve).unwrap_or(deadline);
+        let cut = deadline
+            .checked_sub(self.deadline_margin)
+            .unwrap_or(deadline);
         let began = now();
         let mut schedule = Schedule::new(
             batch.records.iter().map(|record| record.partition),
@@ -144,7 +146,7 @@ impl Batches {
                 let until = own.map_or(cut, |own| own.min(cut));
                 // A record that began late and was cut is not to blame.
                 let has_time = until < cut || (until - now) * 2 >= cut - began;
-                let dropped = until + self.reserve / 2;
+                let dropped = until + self.deadline_margin / 2;
                 let work = handler(batch.record(index, until));
                 running.push(async move {
                     let done = tokio::time::timeout_at(dropped.into(), work).await;
@@ -162,21 +164,28 @@ impl Batches {
                 }
                 Err(failure) => {
                     let source = batch.source.name();
-                    let how = match &failure {
-                        Failure::Died(how) => Some(&how[..]),
+                    let exit = match &failure {
+                        Failure::WorkerCrashed(exit) => Some(&exit[..]),
                         _ => None,
                     };
                     if let Some(workers) = self.suspects.judge(id, &failure, has_time) {
                         error!(
-                            event,
+                            request_id = event,
                             record = id,
                             source,
                             workers,
-                            how,
-                            "record failed: {failure}"
+                            exit,
+                            error = %failure,
+                            "record failed"
                         );
                     } else {
-                        warn!(event, record = id, source, "record failed: {failure}");
+                        warn!(
+                            request_id = event,
+                            record = id,
+                            source,
+                            error = %failure,
+                            "record failed"
+                        );
                     }
                     first_failure.get_or_insert((index, failure));
                     schedule.ended(index, false);
@@ -186,18 +195,19 @@ impl Batches {
         let failed = schedule.not_done();
         let unrun = schedule.not_begun();
         if unrun > 0 {
-            let why = match &first_failure {
+            let reason = match &first_failure {
                 Some((index, _)) if !is_cut => format!("{} failed", batch.id(*index)),
                 _ => "no time left".into(),
             };
             warn!(
-                event,
+                request_id = event,
                 source = batch.source.name(),
                 unrun,
-                "records not started, they will come again: {why}"
+                reason,
+                "records not started; Lambda sends them again"
             );
         }
-        if self.partial_batch == PartialBatch::Off && !failed.is_empty() {
+        if self.report_batch_item_failures == ReportBatchItemFailures::Off && !failed.is_empty() {
             let why = match first_failure {
                 Some((index, failure)) => format!("the first, {}: {failure}", batch.id(index)),
                 None => "no time left".into(),

@@ -72,8 +72,8 @@ impl Batch {
     }
 
     /// The record to begin with. A message that always times out keeps later messages from running,
-    /// and they come again with it. So each delivery begins with another partition, and the others
-    /// run before they become dead letters.
+    /// and they are delivered again with it. So each delivery begins with another partition, and
+    /// the others run before they become dead letters.
     pub(super) fn start(&self) -> usize {
         let receives = self.records.iter().map(|item| item.receives).max();
         let partitions = self.records.iter().map(|item| item.partition).max();

@@ -1,4 +1,4 @@
-//! `batchItemFailures`: tells Lambda which records must come again.
+//! `batchItemFailures`: tells Lambda which records must be delivered again.
 
 use bytes::Bytes;
 use serde::Deserialize;

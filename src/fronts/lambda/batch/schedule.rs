@@ -21,7 +21,7 @@ pub enum Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Waiting,
-    Begun,
+    Running,
     Done,
 }
 
@@ -38,7 +38,7 @@ pub struct Schedule {
     /// Records that wait. Partitions with a suspect run last, each of their records alone.
     order: Order<usize>,
     /// Suspects that keep their position but run alone. Only with [`Rule::Checkpoint`]: if one ran
-    /// last and failed, everything done before it would come again.
+    /// last and failed, everything done before it would be delivered again.
     suspects: BTreeSet<usize>,
     running: usize,
     is_one_alone: bool,
@@ -94,7 +94,7 @@ impl Schedule {
             return None;
         }
         self.order.begin(index, &self.partition_of[index]);
-        self.states[index] = State::Begun;
+        self.states[index] = State::Running;
         self.running += 1;
         self.is_one_alone = alone;
         Some(index)
@@ -126,7 +126,7 @@ impl Schedule {
         self.order.cut(0);
     }
 
-    /// The records that must come again, in order.
+    /// The records that must be delivered again, in order.
     pub fn not_done(&self) -> Vec<usize> {
         self.in_state(|state| state != State::Done).collect()
     }

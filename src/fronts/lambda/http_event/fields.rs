@@ -87,7 +87,7 @@ pub type Pairs<'a> = Vec<(Cow<'a, str>, Values<'a>)>;
 
 impl<'a> Object<'a> {
     /// Reads the event. None if it is JSON but not an object.
-    pub fn of_event(text: &'a str) -> Result<Option<Object<'a>>, Malformed> {
+    pub fn parse_event(text: &'a str) -> Result<Option<Object<'a>>, Malformed> {
         let malformed = |error: serde_json::Error| {
             Malformed::new("the event", format!("invalid JSON: {error}"))
         };
@@ -318,19 +318,19 @@ impl<'de> Visitor<'de> for ValuesVisitor {
     }
 
     fn visit_bool<E: de::Error>(self, flag: bool) -> Result<Self::Value, E> {
-        Ok(Values::One(Text::of(flag)))
+        Ok(Values::One(Text::new(flag)))
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
-        Ok(Values::One(Text::of(number)))
+        Ok(Values::One(Text::new(number)))
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
-        Ok(Values::One(Text::of(number)))
+        Ok(Values::One(Text::new(number)))
     }
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
-        Ok(Values::One(Text::of(number)))
+        Ok(Values::One(Text::new(number)))
     }
 
     fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
@@ -378,19 +378,19 @@ impl<'de> Visitor<'de> for ScalarVisitor {
     }
 
     fn visit_bool<E: de::Error>(self, flag: bool) -> Result<Self::Value, E> {
-        Ok(Text::of(flag))
+        Ok(Text::new(flag))
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
-        Ok(Text::of(number))
+        Ok(Text::new(number))
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
-        Ok(Text::of(number))
+        Ok(Text::new(number))
     }
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
-        Ok(Text::of(number))
+        Ok(Text::new(number))
     }
 }
 
@@ -398,7 +398,7 @@ impl<'de> Visitor<'de> for ScalarVisitor {
 pub struct Text<'a>(Cow<'a, str>);
 
 impl Text<'_> {
-    fn of(value: impl fmt::Display) -> Text<'static> {
+    fn new(value: impl fmt::Display) -> Text<'static> {
         Text(Cow::Owned(value.to_string()))
     }
 }

@@ -42,7 +42,7 @@ impl fmt::Display for Format {
 }
 
 /// None for every event that is not for an HTTP application.
-pub fn of(event: &Object<'_>, context: Option<&Object<'_>>) -> Option<Format> {
+pub fn recognize(event: &Object<'_>, context: Option<&Object<'_>>) -> Option<Format> {
     // A Lambda authorizer's event: it expects a policy as its result.
     if event.has("methodArn") || event.has("routeArn") {
         return None;

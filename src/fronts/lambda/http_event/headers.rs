@@ -12,7 +12,7 @@ use crate::event::Address;
 
 /// The headers of an event, in its order. `headers` has one value per name. If the service sends
 /// `multiValueHeaders`, those contain everything that `headers` does.
-pub fn of(event: &Object<'_>) -> Result<HeaderMap, Malformed> {
+pub fn from_event(event: &Object<'_>) -> Result<HeaderMap, Malformed> {
     let (mut at, mut pairs) = ("multiValueHeaders", event.pairs("multiValueHeaders")?);
     if pairs.is_empty() {
         (at, pairs) = ("headers", event.pairs("headers")?);
@@ -21,10 +21,10 @@ pub fn of(event: &Object<'_>) -> Result<HeaderMap, Malformed> {
 }
 
 /// Maximum number of header names. PHP accepts fewer variables, and a `HeaderMap` is limited too.
-const MOST: usize = 1024;
+const MAX: usize = 1024;
 
 fn map(pairs: &Pairs<'_>, at: &str) -> Result<HeaderMap, Malformed> {
-    if pairs.len() > MOST {
+    if pairs.len() > MAX {
         let what = format!("{} headers exceed what PHP accepts", pairs.len());
         return Err(Malformed::new(at, what));
     }

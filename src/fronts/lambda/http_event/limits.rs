@@ -9,15 +9,15 @@ use super::format::Format;
 pub struct TooMuch {
     pub what: &'static str,
     pub size: usize,
-    pub most: usize,
+    pub max: usize,
     pub remedy: &'static str,
 }
 
 /// Maximum size of a load balancer's event or response, as JSON.
-pub const ALB_MOST: usize = 1 << 20;
+pub const MAX_ALB: usize = 1 << 20;
 
 /// Maximum size of all header values together, in API Gateway's events and responses.
-pub const GATEWAY_MOST: usize = 10_240;
+pub const MAX_GATEWAY: usize = 10_240;
 
 /// Checks the response's headers against the service's limit.
 pub fn headers(format: Format, headers: &HeaderMap) -> Result<(), TooMuch> {
@@ -28,10 +28,10 @@ pub fn headers(format: Format, headers: &HeaderMap) -> Result<(), TooMuch> {
         return Ok(());
     }
     match headers.values().map(|value| value.len()).sum() {
-        size if size > GATEWAY_MOST => Err(TooMuch {
+        size if size > MAX_GATEWAY => Err(TooMuch {
             what: "the response's headers have",
             size,
-            most: GATEWAY_MOST,
+            max: MAX_GATEWAY,
             remedy: "send fewer or shorter ones; the longest are usually cookies",
         }),
         _ => Ok(()),
@@ -41,10 +41,10 @@ pub fn headers(format: Format, headers: &HeaderMap) -> Result<(), TooMuch> {
 /// Checks the size of the response's JSON against the service's limit.
 pub fn size(format: Format, size: usize) -> Result<(), TooMuch> {
     match format {
-        Format::Alb { .. } if size > ALB_MOST => Err(TooMuch {
+        Format::Alb { .. } if size > MAX_ALB => Err(TooMuch {
             what: "the response has",
             size,
-            most: ALB_MOST,
+            max: MAX_ALB,
             remedy: "put it into S3 and respond with a link, or call the function through a \
                      function URL or API Gateway",
         }),

@@ -72,14 +72,14 @@ pub fn read(event: &[u8], settings: &Settings) -> Result<Option<HttpEvent>, Malf
         let what = format!("not UTF-8 after {} bytes", error.valid_up_to());
         Malformed::new("the event", what)
     })?;
-    let Some(event) = Object::of_event(text)? else {
+    let Some(event) = Object::parse_event(text)? else {
         return Ok(None);
     };
     let context = event.part(&fields::CONTEXT)?;
-    let Some(format) = format::of(&event, context.as_ref()) else {
+    let Some(format) = format::recognize(&event, context.as_ref()) else {
         return Ok(None);
     };
-    let (request, origin) = request::of(format, &event, context.as_ref(), settings)?;
+    let (request, origin) = request::from_event(format, &event, context.as_ref(), settings)?;
     // Streamed bytes are never encoded.
     let decodes_base64 = settings.mode == Mode::Stream
         || binary::decodes(format, &settings.binary_media_types, request.headers());

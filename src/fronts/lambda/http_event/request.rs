@@ -15,26 +15,26 @@ use crate::app::forwarded::{self, Peer};
 use crate::event::{Address, Body, Origin};
 use crate::fronts::lambda::Settings;
 
-pub fn of(
+pub fn from_event(
     format: Format,
     event: &Object<'_>,
     context: Option<&Object<'_>>,
     settings: &Settings,
 ) -> Result<(Request<Body>, Origin), Malformed> {
-    let said = said(format, event, context)?;
+    let facts = facts(format, event, context)?;
     let target = target(format, event, context, settings)?;
-    let mut headers = headers::of(event)?;
+    let mut headers = headers::from_event(event)?;
     if matches!(format, Format::HttpApiV2 | Format::FunctionUrl) {
         headers::insert_cookies(&mut headers, &event.list("cookies")?)?;
     }
-    if let Some(domain) = said.domain
+    if let Some(domain) = facts.domain
         && !headers.contains_key(HOST)
     {
         let host = headers::header_value(&domain, "requestContext.domainName", "host")?;
         headers.insert(HOST, host);
     }
     let mut origin = Origin {
-        client: client(format, said.client.as_deref(), &headers),
+        client: client(format, facts.client.as_deref(), &headers),
         server: None,
         // Only load balancers and Lattice listen without TLS.
         https: headers::https(&headers, !is_balancer(format)),
@@ -42,16 +42,16 @@ pub fn of(
     if origin.client.is_some() {
         // The service's caller may be a proxy of the client.
         let proxies = &settings.trusted_proxies;
-        let forwarded = forwarded::origin(&Peer::from(origin), &headers, proxies);
-        origin = forwarded.origin;
-        if let Some(host) = forwarded.host {
+        let peer = Peer::from(origin);
+        if let Some(host) = forwarded::host(&peer, &headers, proxies) {
             headers.insert(HOST, host);
         }
+        origin = forwarded::origin(&peer, &headers, proxies);
     }
     let mut request = Request::new(body(format, event)?);
-    *request.method_mut() = method(&said.method)?;
+    *request.method_mut() = method(&facts.method)?;
     *request.uri_mut() = target;
-    *request.version_mut() = version(said.protocol.as_deref());
+    *request.version_mut() = version(facts.protocol.as_deref());
     *request.headers_mut() = headers;
     Ok((request, origin))
 }
@@ -65,45 +65,45 @@ struct RequestFacts<'a> {
     domain: Option<Cow<'a, str>>,
 }
 
-fn said<'a>(
+fn facts<'a>(
     format: Format,
     event: &Object<'a>,
     context: Option<&Object<'a>>,
 ) -> Result<RequestFacts<'a>, Malformed> {
-    let mut said = RequestFacts {
+    let mut facts = RequestFacts {
         method: Cow::Borrowed("POST"),
         protocol: None,
         client: None,
         domain: None,
     };
     let Some(context) = context else {
-        said.method = event.required("method")?;
-        return Ok(said);
+        facts.method = event.required("method")?;
+        return Ok(facts);
     };
     match format {
         Format::HttpApiV2 | Format::FunctionUrl => {
             if let Some(http) = context.part(&fields::HTTP)? {
-                said.method = http.required("method")?;
-                said.protocol = http.text("protocol")?;
-                said.client = http.text("sourceIp")?;
+                facts.method = http.required("method")?;
+                facts.protocol = http.text("protocol")?;
+                facts.client = http.text("sourceIp")?;
             }
         }
         Format::Rest | Format::HttpApiV1 => {
-            said.method = event.required("httpMethod")?;
-            said.protocol = context.text("protocol")?;
+            facts.method = event.required("httpMethod")?;
+            facts.protocol = context.text("protocol")?;
         }
-        Format::Alb { .. } => said.method = event.required("httpMethod")?,
-        Format::LatticeV1 | Format::LatticeV2 => said.method = event.required("method")?,
+        Format::Alb { .. } => facts.method = event.required("httpMethod")?,
+        Format::LatticeV1 | Format::LatticeV2 => facts.method = event.required("method")?,
         // The event is a message on a connection, so the handshake's method does not matter.
         Format::WebSocket => {}
     }
     if matches!(format, Format::Rest | Format::HttpApiV1 | Format::WebSocket)
         && let Some(identity) = context.part(&fields::IDENTITY)?
     {
-        said.client = identity.text("sourceIp")?;
+        facts.client = identity.text("sourceIp")?;
     }
-    said.domain = context.text("domainName")?;
-    Ok(said)
+    facts.domain = context.text("domainName")?;
+    Ok(facts)
 }
 
 fn target(
@@ -223,10 +223,10 @@ fn version(protocol: Option<&str>) -> Version {
     }
 }
 
-fn client(format: Format, said: Option<&str>, headers: &HeaderMap) -> Option<Address> {
+fn client(format: Format, facts: Option<&str>, headers: &HeaderMap) -> Option<Address> {
     match is_balancer(format) {
         true => headers::forwarded_for(headers),
-        false => headers::address(said?),
+        false => headers::address(facts?),
     }
 }
 

@@ -84,7 +84,7 @@ fn noise_around_frames_is_separated_from_them() {
 }
 
 #[test]
-fn lies_are_errors_with_their_reason() {
+fn contradictory_frame_is_an_error_with_its_reason() {
     let mut wrong = payload(0, b"head", b"body");
     wrong[7] ^= 1;
     assert_eq!(parse(&[&wrong]), Err(FrameError::Checksum));

@@ -82,7 +82,7 @@ impl GenerationState {
 
     /// Makes the caller send the event again, if no worker has begun it.
     pub fn take_back(&self, key: Key, why: &str) -> bool {
-        self.take_back_for(key, Failure::Died(why.into()))
+        self.take_back_for(key, Failure::WorkerCrashed(why.into()))
     }
 
     /// Fails the caller, if no worker has begun the event.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use self::model::{Batched, Kind, Outcome, Work, acknowledged, event, id, run};
+use self::model::{Batched, QueueKind, ScriptedOutcome, Work, acknowledged, event, id, run};
 use super::*;
 
 fn paused<T>(future: impl Future<Output = T>) -> T {
@@ -30,11 +30,11 @@ fn settings() -> Settings {
 
 fn works() -> impl Strategy<Value = Vec<Work>> {
     let outcome = prop_oneof![
-        12 => Just(Outcome::Well),
-        2 => Just(Outcome::Throws),
-        1 => Just(Outcome::NamesIt),
-        2 => Just(Outcome::Dies),
-        1 => Just(Outcome::Hangs),
+        12 => Just(ScriptedOutcome::Well),
+        2 => Just(ScriptedOutcome::Throws),
+        1 => Just(ScriptedOutcome::NamesIt),
+        2 => Just(ScriptedOutcome::Dies),
+        1 => Just(ScriptedOutcome::Hangs),
     ];
     let work = (0..5_usize, 0..300_u64, outcome);
     let work = work.prop_map(|(group, takes, outcome)| Work {
@@ -45,17 +45,24 @@ fn works() -> impl Strategy<Value = Vec<Work>> {
     prop::collection::vec(work, 1..40)
 }
 
-fn kinds() -> impl Strategy<Value = Kind> {
+fn kinds() -> impl Strategy<Value = QueueKind> {
     prop::sample::select(vec![
-        Kind::Standard,
-        Kind::Fifo,
-        Kind::Kinesis,
-        Kind::DynamoDb,
-        Kind::Kafka,
+        QueueKind::Standard,
+        QueueKind::Fifo,
+        QueueKind::Kinesis,
+        QueueKind::DynamoDb,
+        QueueKind::Kafka,
     ])
 }
 
-fn check(kind: Kind, work: &[Work], workers: usize, strict: bool, time: Duration, done: &Batched) {
+fn check(
+    kind: QueueKind,
+    work: &[Work],
+    workers: usize,
+    strict: bool,
+    time: Duration,
+    done: &Batched,
+) {
     let runs = &done.runs;
     let mut seen = BTreeSet::new();
     assert!(
@@ -82,11 +89,14 @@ fn check(kind: Kind, work: &[Work], workers: usize, strict: bool, time: Duration
         acknowledged.is_subset(&well),
         "nothing that failed or did not run is acknowledged"
     );
-    if matches!(kind, Kind::Standard | Kind::Fifo) {
-        assert_eq!(acknowledged, well, "nothing that was done comes again");
+    if matches!(kind, QueueKind::Standard | QueueKind::Fifo) {
+        assert_eq!(
+            acknowledged, well,
+            "nothing that was done is delivered again"
+        );
     }
     let of = |index: usize| runs.iter().find(|run| run.index == index);
-    if kind != Kind::Standard {
+    if kind != QueueKind::Standard {
         for (index, one) in work.iter().enumerate() {
             let before = (0..index)
                 .rev()
@@ -102,16 +112,18 @@ fn check(kind: Kind, work: &[Work], workers: usize, strict: bool, time: Duration
             assert!(before.ended <= run.began, "one of a partition at a time");
         }
     }
-    if matches!(kind, Kind::Kinesis | Kind::DynamoDb) || (kind == Kind::Fifo && strict) {
+    if matches!(kind, QueueKind::Kinesis | QueueKind::DynamoDb)
+        || (kind == QueueKind::Fifo && strict)
+    {
         for failed in runs.iter().filter(|run| !run.well) {
             let later = runs.iter().filter(|run| run.index > failed.index || strict);
             let begun_after = later.filter(|run| {
                 run.began > failed.ended.max(failed.began) && run.index != failed.index
             });
-            let hung = work[failed.index].outcome == Outcome::Hangs;
+            let hung = work[failed.index].outcome == ScriptedOutcome::Hangs;
             assert!(
                 hung || begun_after.count() == 0,
-                "nothing begins that would come again anyway"
+                "nothing begins that would be delivered again anyway"
             );
         }
     }
@@ -138,7 +150,7 @@ proptest! {
         paused(async {
             let batches = Batches::new(&settings, workers);
             let done = run(&batches, kind, &work, time).await;
-            check(kind, &work, workers, strict && kind == Kind::Fifo, time, &done);
+            check(kind, &work, workers, strict && kind == QueueKind::Fifo, time, &done);
         });
     }
 
@@ -166,7 +178,7 @@ proptest! {
     fn suspect_record_runs_alone(kind in kinds(), work in works(), workers in 1..6_usize) {
         // Without a time limit, every record that may begin does.
         let mut work = work;
-        work.retain(|work| work.outcome != Outcome::Hangs);
+        work.retain(|work| work.outcome != ScriptedOutcome::Hangs);
         prop_assume!(!work.is_empty());
         let time = Duration::from_secs(3600);
         paused(async {
@@ -183,7 +195,7 @@ proptest! {
                     });
                     let is_suspect = kills[run.index] >= 2;
                     assert!(alone || !is_suspect, "{} is alone", run.index);
-                    let unordered = kind == Kind::Standard && is_suspect;
+                    let unordered = kind == QueueKind::Standard && is_suspect;
                     let mut later = done
                         .runs
                         .iter()
@@ -195,7 +207,8 @@ proptest! {
                     );
                 }
                 for run in &done.runs {
-                    kills[run.index] += usize::from(work[run.index].outcome == Outcome::Dies);
+                    let dies = work[run.index].outcome == ScriptedOutcome::Dies;
+                    kills[run.index] += usize::from(dies);
                 }
             }
         });
@@ -206,7 +219,7 @@ fn waiting(records: usize) -> Vec<Work> {
     let work = Work {
         group: 0,
         takes: 20,
-        outcome: Outcome::Well,
+        outcome: ScriptedOutcome::Well,
     };
     vec![work; records]
 }
@@ -225,7 +238,7 @@ fn waiting_records_run_concurrently_on_all_workers() {
             let batches = Batches::new(&settings(), workers);
             let done = run(
                 &batches,
-                Kind::Standard,
+                QueueKind::Standard,
                 &waiting(records),
                 Duration::from_secs(30),
             )
@@ -245,7 +258,7 @@ fn waiting_records_run_concurrently_on_all_workers() {
 #[test]
 fn hanging_record_becomes_a_suspect() {
     let mut work = waiting(4);
-    work[0].outcome = Outcome::Hangs;
+    work[0].outcome = ScriptedOutcome::Hangs;
     paused(async {
         for record_timeout in [None, Some(crate::units::Time::seconds(7))] {
             let settings = Settings {
@@ -255,9 +268,15 @@ fn hanging_record_becomes_a_suspect() {
             let batches = Batches::new(&settings, 1);
             let mut ran = Vec::new();
             for _ in 0..3 {
-                let done = run(&batches, Kind::Standard, &work, Duration::from_secs(10)).await;
+                let done = run(
+                    &batches,
+                    QueueKind::Standard,
+                    &work,
+                    Duration::from_secs(10),
+                )
+                .await;
                 check(
-                    Kind::Standard,
+                    QueueKind::Standard,
                     &work,
                     1,
                     false,
@@ -280,14 +299,20 @@ fn hanging_record_becomes_a_suspect() {
 #[test]
 fn failed_record_is_an_error_without_partial_batches() {
     let mut work = waiting(3);
-    work[1].outcome = Outcome::Throws;
+    work[1].outcome = ScriptedOutcome::Throws;
     let settings = Settings {
-        report_batch_item_failures: PartialBatch::Off,
+        report_batch_item_failures: ReportBatchItemFailures::Off,
         ..settings()
     };
     paused(async {
         let batches = Batches::new(&settings, 2);
-        let done = run(&batches, Kind::Standard, &work, Duration::from_secs(30)).await;
+        let done = run(
+            &batches,
+            QueueKind::Standard,
+            &work,
+            Duration::from_secs(30),
+        )
+        .await;
         let error = done.answer.unwrap_err().to_string();
         assert!(
             error.contains("1 of 3 records failed or did not run"),
@@ -296,7 +321,7 @@ fn failed_record_is_an_error_without_partial_batches() {
         assert!(error.contains(&id(1)), "{error}");
         let done = run(
             &batches,
-            Kind::Standard,
+            QueueKind::Standard,
             &waiting(3),
             Duration::from_secs(30),
         )
@@ -312,14 +337,14 @@ fn ten_thousand_records_are_one_batch() {
             group: number % 50,
             takes: 1,
             outcome: if number % 50 == 7 {
-                Outcome::Throws
+                ScriptedOutcome::Throws
             } else {
-                Outcome::Well
+                ScriptedOutcome::Well
             },
         })
         .collect();
     paused(async {
-        for kind in [Kind::Standard, Kind::Fifo] {
+        for kind in [QueueKind::Standard, QueueKind::Fifo] {
             let batches = Batches::new(&settings(), 8);
             let time = Duration::from_secs(600);
             let done = run(&batches, kind, &work, time).await;

@@ -12,7 +12,7 @@ use crate::event::Failure;
 use crate::fronts::lambda::batch::{Batches, read};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Kind {
+pub enum QueueKind {
     Standard,
     Fifo,
     Kinesis,
@@ -21,7 +21,7 @@ pub enum Kind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Outcome {
+pub enum ScriptedOutcome {
     Well,
     Throws,
     NamesIt,
@@ -34,7 +34,7 @@ pub enum Outcome {
 pub struct Work {
     pub group: usize,
     pub takes: u64,
-    pub outcome: Outcome,
+    pub outcome: ScriptedOutcome,
 }
 
 /// One run of a record.
@@ -52,23 +52,23 @@ pub fn id(index: usize) -> String {
     format!("{:021}", index + 1)
 }
 
-pub fn record(kind: Kind, index: usize, group: usize) -> Value {
+pub fn record(kind: QueueKind, index: usize, group: usize) -> Value {
     match kind {
-        Kind::Standard => json!({
+        QueueKind::Standard => json!({
             "messageId": id(index),
             "body": format!("{{\"n\":{index}}} \u{1f418}"),
             "attributes": { "ApproximateReceiveCount": "1", "MessageGroupId": "tenant" },
             "eventSource": "aws:sqs",
             "eventSourceARN": "arn:aws:sqs:eu-west-1:1:q",
         }),
-        Kind::Fifo => json!({
+        QueueKind::Fifo => json!({
             "messageId": id(index),
             "body": "\"\\n",
             "attributes": { "MessageGroupId": group.to_string() },
             "eventSource": "aws:sqs",
             "eventSourceARN": "arn:aws:sqs:eu-west-1:1:q.fifo",
         }),
-        Kind::Kinesis => json!({
+        QueueKind::Kinesis => json!({
             "kinesis": {
                 "partitionKey": group.to_string(),
                 "sequenceNumber": id(index),
@@ -77,7 +77,7 @@ pub fn record(kind: Kind, index: usize, group: usize) -> Value {
             "eventSource": "aws:kinesis",
             "eventID": format!("shardId-000000000006:{}", id(index)),
         }),
-        Kind::DynamoDb => json!({
+        QueueKind::DynamoDb => json!({
             "eventSource": "aws:dynamodb",
             "eventName": "INSERT",
             "dynamodb": {
@@ -85,7 +85,7 @@ pub fn record(kind: Kind, index: usize, group: usize) -> Value {
                 "SequenceNumber": id(index),
             },
         }),
-        Kind::Kafka => json!({
+        QueueKind::Kafka => json!({
             "topic": "t",
             "partition": group,
             "offset": index,
@@ -94,10 +94,10 @@ pub fn record(kind: Kind, index: usize, group: usize) -> Value {
     }
 }
 
-pub fn event(kind: Kind, work: &[Work]) -> Bytes {
+pub fn event(kind: QueueKind, work: &[Work]) -> Bytes {
     let records = work.iter().enumerate();
     let mut records = records.map(|(index, work)| (work.group, record(kind, index, work.group)));
-    let event = if kind == Kind::Kafka {
+    let event = if kind == QueueKind::Kafka {
         let mut topics = BTreeMap::<String, Vec<Value>>::new();
         records.for_each(|(group, record)| {
             let list = topics.entry(format!("t-{group}")).or_default();
@@ -112,9 +112,9 @@ pub fn event(kind: Kind, work: &[Work]) -> Bytes {
 }
 
 /// The index of the event's only record. Also checks that nothing else has changed.
-pub fn index_of(kind: Kind, event: &[u8], work: &[Work]) -> usize {
+pub fn index_of(kind: QueueKind, event: &[u8], work: &[Work]) -> usize {
     let event: Value = serde_json::from_slice(event).unwrap();
-    let (list, id) = if kind == Kind::Kafka {
+    let (list, id) = if kind == QueueKind::Kafka {
         assert_eq!(event["bootstrapServers"], "b:9092");
         let topics = event["records"].as_object().unwrap();
         assert_eq!(topics.len(), 1);
@@ -142,7 +142,7 @@ pub fn index_of(kind: Kind, event: &[u8], work: &[Work]) -> usize {
 }
 
 /// The records that Lambda takes for done.
-pub fn acknowledged(kind: Kind, work: &[Work], answer: &[u8]) -> BTreeSet<usize> {
+pub fn acknowledged(kind: QueueKind, work: &[Work], answer: &[u8]) -> BTreeSet<usize> {
     let answer: Value = serde_json::from_slice(answer).unwrap();
     let failures = answer["batchItemFailures"].as_array().unwrap();
     let failed: Vec<usize> = failures
@@ -158,9 +158,9 @@ pub fn acknowledged(kind: Kind, work: &[Work], answer: &[u8]) -> BTreeSet<usize>
         .collect();
     let all = 0..work.len();
     all.filter(|index| match kind {
-        Kind::Standard | Kind::Fifo => !failed.contains(index),
-        Kind::Kinesis | Kind::DynamoDb => failed.iter().all(|failed| index < failed),
-        Kind::Kafka => failed
+        QueueKind::Standard | QueueKind::Fifo => !failed.contains(index),
+        QueueKind::Kinesis | QueueKind::DynamoDb => failed.iter().all(|failed| index < failed),
+        QueueKind::Kafka => failed
             .iter()
             .all(|failed| work[*failed].group != work[*index].group || index < failed),
     })
@@ -175,7 +175,7 @@ pub struct Batched {
 }
 
 /// Runs a batch with workers as an engine would have them.
-pub async fn run(batches: &Batches, kind: Kind, work: &[Work], time: Duration) -> Batched {
+pub async fn run(batches: &Batches, kind: QueueKind, work: &[Work], time: Duration) -> Batched {
     let batch = read(&event(kind, work)).unwrap();
     let began = Instant::now();
     let runs = RefCell::new(Vec::new());
@@ -208,7 +208,7 @@ pub async fn run(batches: &Batches, kind: Kind, work: &[Work], time: Duration) -
                 let end = began + Duration::from_millis(work.takes);
                 let deadline = Instant::from_std(record.deadline);
                 let result = match work.outcome {
-                    Outcome::Hangs => std::future::pending().await,
+                    ScriptedOutcome::Hangs => std::future::pending().await,
                     _ if end > deadline => {
                         tokio::time::sleep_until(deadline).await;
                         Err(Failure::TimedOut)
@@ -216,16 +216,18 @@ pub async fn run(batches: &Batches, kind: Kind, work: &[Work], time: Duration) -
                     outcome => {
                         tokio::time::sleep_until(end).await;
                         match outcome {
-                            Outcome::Well => Ok("null".into()),
-                            Outcome::Throws => Err(Failure::Thrown("no".into())),
-                            Outcome::Dies => Err(Failure::Died("signal 11".into())),
+                            ScriptedOutcome::Well => Ok("null".into()),
+                            ScriptedOutcome::Throws => Err(Failure::Thrown("no".into())),
+                            ScriptedOutcome::Dies => {
+                                Err(Failure::WorkerCrashed("signal 11".into()))
+                            }
                             _ => Ok(r#"{"batchItemFailures":[{"itemIdentifier":"x"}]}"#.into()),
                         }
                     }
                 };
                 let run = &mut runs.borrow_mut()[slot];
                 run.ended = Instant::now();
-                run.well = work.outcome == Outcome::Well && result.is_ok();
+                run.well = work.outcome == ScriptedOutcome::Well && result.is_ok();
                 result
             }
         })

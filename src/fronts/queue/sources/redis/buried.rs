@@ -12,13 +12,13 @@ use crate::fronts::queue::job::{FailedJob, Failures, Job};
 
 /// A buried job, as the hash has it by its id.
 #[derive(Serialize, Deserialize)]
-struct Buried<'a> {
-    connection: Cow<'a, str>,
-    queue: Cow<'a, str>,
-    payload: Cow<'a, str>,
-    exception: Cow<'a, str>,
+pub(super) struct Buried<'a> {
+    pub connection: Cow<'a, str>,
+    pub queue: Cow<'a, str>,
+    pub payload: Cow<'a, str>,
+    pub exception: Cow<'a, str>,
     /// Seconds since 1970.
-    failed_at: u64,
+    pub failed_at: u64,
 }
 
 impl RedisQueue {

@@ -1,4 +1,4 @@
-//! Queues in Redis or Valkey, in the lists and sorted sets of Laravel.
+//! Queues in Redis or Valkey, in the lists and sorted sets of Laravel or the streams of Messenger.
 //!
 //! Each queue waits on a connection of its own. Settlements and extensions of all queues of a
 //! server share another one.
@@ -7,6 +7,8 @@ mod buried;
 mod member;
 mod scripts;
 mod server;
+mod stream;
+mod stream_scripts;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -15,10 +17,12 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
+use tracing::error;
 
 use self::scripts::Scripts;
 use self::server::Link;
 pub use self::server::Server;
+pub use self::stream::{RedisStream, Stream};
 use crate::fronts::queue::job::{Depth, FailedJob, Failures, Fate, Job, Lease};
 use crate::fronts::queue::source::{Pending, Source};
 
@@ -36,6 +40,8 @@ pub struct RedisQueue {
     is_laravel: bool,
     connection: String,
     name: String,
+    /// See [`Names::max_payload`].
+    max_payload: u64,
     scripts: Arc<Scripts>,
     /// For waiting, which would hold up others.
     waiting: Link,
@@ -52,6 +58,8 @@ pub struct Names {
     pub prefix: String,
     /// The name of Laravel's connection.
     pub connection: String,
+    /// The longest job that is read, in bytes. Longer ones are put aside.
+    pub max_payload: u64,
 }
 
 /// The keys of a queue, as `Illuminate\Queue\RedisQueue` names them. Buried jobs are Surus' own.
@@ -61,6 +69,8 @@ struct Keys {
     reserved: String,
     notify: String,
     failed: String,
+    /// Jobs that are too long to be read.
+    too_long: String,
 }
 
 impl Keys {
@@ -72,6 +82,7 @@ impl Keys {
             reserved: with("reserved"),
             notify: with("notify"),
             failed: with("failed"),
+            too_long: with("too-long"),
             jobs,
         }
     }
@@ -93,6 +104,7 @@ impl RedisQueue {
             is_laravel,
             connection: names.connection,
             name: names.queue,
+            max_payload: names.max_payload,
             scripts: server.scripts.clone(),
             waiting: Link::new(server.client.clone()),
             shared: server.shared.clone(),
@@ -109,12 +121,26 @@ impl RedisQueue {
         let mut call = self.scripts.receive.prepare_invoke();
         call.key(&self.keys.jobs).key(&self.keys.delayed);
         call.key(&self.keys.reserved).key(&self.keys.notify);
+        call.key(&self.keys.too_long);
         call.arg(now.as_secs())
             .arg((now + self.lease).as_secs())
             .arg(most);
         call.arg(if self.is_laravel { "laravel" } else { "plain" })
-            .arg(&ids);
-        let (found, due): (Vec<Vec<u8>>, Option<f64>) = self.waiting.call(&call).await?;
+            .arg(&ids)
+            .arg(self.max_payload);
+        let (found, due, too_long): (Vec<Vec<u8>>, Option<f64>, u64) =
+            self.waiting.call(&call).await?;
+        if too_long > 0 {
+            error!(
+                queue = self.name,
+                jobs = too_long,
+                list = self.keys.too_long,
+                "jobs are longer than work.max_payload; they are kept unread in a list of their own"
+            );
+        }
+        if found.is_empty() && too_long > 0 {
+            return Ok(Err(SHORTEST));
+        }
         if found.is_empty() {
             let due = due.and_then(|due| Duration::try_from_secs_f64(due).ok());
             let wait = due.map_or(RARELY, |due| due.saturating_sub(now));
@@ -233,6 +259,7 @@ impl Source for RedisQueue {
             let mut call = self.scripts.depth.prepare_invoke();
             call.key(&self.keys.jobs).key(&self.keys.delayed);
             call.key(&self.keys.reserved).arg(now);
+            call.arg(self.max_payload);
             let counted: (u64, u64, u64, Option<Vec<u8>>) = self.shared.call(&call).await?;
             let (waiting, delayed, reserved, first) = counted;
             let pushed = first.and_then(|job| member::pushed_at(&job));

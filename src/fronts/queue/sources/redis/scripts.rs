@@ -1,4 +1,4 @@
-//! What Redis does in one step, as scripts in Lua.
+//! Lua scripts that Redis runs atomically.
 //!
 //! They leave what the scripts of `Illuminate\Queue\LuaScripts` leave, byte for byte, but write a
 //! job to its new place before they delete it from the old one: a server without memory refuses
@@ -7,8 +7,9 @@
 use redis::Script;
 
 /// Moves due jobs to the list, reserves up to ARGV[3] jobs, and returns them in pairs, popped and
-/// reserved; without any, when the next one is due. The arguments: now, the end of the lease, most,
-/// format, the beginning of new ids.
+/// reserved; without any, when the next one is due; and how many jobs it has put aside because they
+/// are too long. The arguments: now, the end of the lease, most, format, the beginning of new ids,
+/// the longest job in bytes.
 const RECEIVE: &str = r#"
 local function migrate(from)
     local due = redis.call('zrangebyscore', from, '-inf', ARGV[1], 'limit', 0, 1000)
@@ -46,17 +47,23 @@ end
 migrate(KEYS[2])
 migrate(KEYS[3])
 local jobs = {}
+local too_long = 0
 for number = 1, tonumber(ARGV[3]) do
     local job = redis.call('lindex', KEYS[1], 0)
     if not job then
         break
     end
-    local reserved = reserve(job, number)
-    redis.call('zadd', KEYS[3], ARGV[2], reserved)
+    if #job > tonumber(ARGV[6]) then
+        redis.call('rpush', KEYS[5], job)
+        too_long = too_long + 1
+    else
+        local reserved = reserve(job, number)
+        redis.call('zadd', KEYS[3], ARGV[2], reserved)
+        jobs[#jobs + 1] = job
+        jobs[#jobs + 1] = reserved
+    end
     redis.call('lpop', KEYS[1])
     redis.call('lpop', KEYS[4])
-    jobs[#jobs + 1] = job
-    jobs[#jobs + 1] = reserved
 end
 local next_due = false
 if #jobs == 0 then
@@ -67,7 +74,7 @@ if #jobs == 0 then
         end
     end
 end
-return {jobs, next_due}
+return {jobs, next_due, too_long}
 "#;
 
 /// Ends a reservation, if it still exists, and puts the job elsewhere. The arguments: the reserved
@@ -117,14 +124,19 @@ end
 return lost
 "#;
 
-/// Counts waiting, delayed and reserved jobs, and returns the first waiting one. The argument: now.
+/// Counts waiting, delayed and reserved jobs, and returns the first waiting one, unless it is too
+/// long. The arguments: now, and the longest job in bytes.
 const DEPTH: &str = r#"
 local due = redis.call('zcount', KEYS[2], '-inf', ARGV[1])
+local first = redis.call('lindex', KEYS[1], 0)
+if first and #first > tonumber(ARGV[2]) then
+    first = false
+end
 return {
     redis.call('llen', KEYS[1]) + due,
     redis.call('zcard', KEYS[2]) - due,
     redis.call('zcard', KEYS[3]),
-    redis.call('lindex', KEYS[1], 0),
+    first,
 }
 "#;
 

@@ -1,0 +1,1 @@
+<?php // Only the queues are measured.

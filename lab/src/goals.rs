@@ -1,0 +1,224 @@
+//! What the project wants of its numbers, and whether the published results have it: the section of
+//! `docs/performance.md`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::ensure;
+use serde::Deserialize;
+use surus_measure::{MARK, Measured, Ratio};
+
+use crate::experiment::{Experiment, Load};
+use crate::length::Size;
+use crate::quantity::Quantity;
+use crate::render::{newest_results, tables};
+use crate::results::Results;
+
+/// Most minutes that the small form of all experiments may take.
+const SMALL_MINUTES: f64 = 15.0;
+
+/// A bound on the ratio of two contestants.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Goal {
+    title: String,
+    load: String,
+    quantity: Quantity,
+    contestant: String,
+    to: String,
+    at_most: Option<f64>,
+    at_least: Option<f64>,
+    /// What is in the way if it is not met.
+    bound: String,
+}
+
+impl Goal {
+    pub fn contestants(&self) -> [&str; 2] {
+        [&self.contestant, &self.to]
+    }
+
+    pub fn check(&self, loads: &[Load]) -> anyhow::Result<()> {
+        let title = &self.title;
+        ensure!(
+            loads.iter().any(|load| load.name == self.load),
+            "the goal `{title}` names the load `{}`, which is none",
+            self.load
+        );
+        ensure!(
+            self.at_most.is_some() != self.at_least.is_some(),
+            "the goal `{title}` needs one of at_most and at_least"
+        );
+        Ok(())
+    }
+
+    /// The ratio, and whether its whole interval keeps the bound. Without a ratio, why.
+    fn judge(&self, experiment: &Experiment, results: &Results) -> (String, Verdict) {
+        let load = experiment.loads.iter().find(|load| load.name == self.load);
+        let is_limited = self.quantity.depends_on_generator()
+            && self
+                .contestants()
+                .iter()
+                .any(|name| results.is_generator_limited(name, &self.load));
+        if is_limited {
+            return (MARK.into(), Verdict::Unknown);
+        }
+        let ratio = load.and_then(|load| {
+            tables::ratio(results, load, self.quantity, &self.contestant, &self.to)
+        });
+        let Some(ratio) = ratio else {
+            return ("not measured".into(), Verdict::Unknown);
+        };
+        let text = surus_measure::Number::Measured(Measured::ratio(ratio)).to_string();
+        (text, self.verdict(ratio))
+    }
+
+    fn verdict(&self, ratio: Ratio) -> Verdict {
+        let (low, high) = match (self.at_most, self.at_least) {
+            (Some(bound), _) => (ratio.high <= bound, ratio.low > bound),
+            (_, Some(bound)) => (ratio.low >= bound, ratio.high < bound),
+            _ => (false, false),
+        };
+        match (low, high) {
+            (true, _) => Verdict::Met,
+            (_, true) => Verdict::Missed,
+            _ => Verdict::Open,
+        }
+    }
+
+    fn wanted(&self) -> String {
+        match (self.at_most, self.at_least) {
+            (Some(bound), _) => format!("at most {bound} ×"),
+            (_, Some(bound)) => format!("at least {bound} ×"),
+            _ => String::new(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Met,
+    Missed,
+    /// The interval includes the bound.
+    Open,
+    Unknown,
+}
+
+impl Verdict {
+    fn word(self) -> &'static str {
+        match self {
+            Verdict::Met => "met",
+            Verdict::Missed => "not met",
+            Verdict::Open => "open: the interval includes the goal",
+            Verdict::Unknown => "unknown",
+        }
+    }
+}
+
+/// The table of all goals, what bounds those that are not met, and the rows that have no numbers.
+pub fn section(experiments: &[Experiment], directory: &Path) -> anyhow::Result<String> {
+    let mut table = String::from("| goal | wanted | measured | |\n|---|--:|--:|---|\n");
+    let mut bounds = String::new();
+    let mut rows = 0;
+    let mut missing: BTreeMap<String, usize> = BTreeMap::new();
+    for experiment in experiments {
+        let Some((_, results)) = newest_results(experiment, directory)? else {
+            continue;
+        };
+        for goal in &experiment.goals {
+            let (measured, verdict) = goal.judge(experiment, &results);
+            let (title, wanted, name) = (&goal.title, goal.wanted(), &experiment.name);
+            let _ = writeln!(
+                table,
+                "| [{title}](results/{name}.md) | {wanted} | {measured} | {} |",
+                verdict.word()
+            );
+            if verdict != Verdict::Met {
+                let _ = writeln!(bounds, "- {title}: {}", goal.bound);
+            }
+        }
+        let loads = experiment.loads.iter();
+        for load in loads.filter(|load| results.has_load(&load.name)) {
+            let entries = experiment.contestants.iter();
+            for entry in entries.filter(|entry| load.is_for(&entry.name)) {
+                rows += 1;
+                if !results.has_sample(&entry.name, &load.name) {
+                    let why = tables::why_missing(entry, load, &results);
+                    // The page of the experiment has all of it, such as the body that came.
+                    let why = why.split("; ").next().unwrap_or_default();
+                    let row = format!("{}, {}: {why}", experiment.name, entry.title);
+                    *missing.entry(row).or_default() += 1;
+                }
+            }
+        }
+    }
+    let minutes = experiments.iter().map(|it| *it.minutes.at(Size::Small));
+    let minutes: f64 = minutes.sum();
+    let verdict = match minutes < SMALL_MINUTES {
+        true => Verdict::Met,
+        false => Verdict::Missed,
+    };
+    let _ = writeln!(
+        table,
+        "| `make lab`, all experiments in their small form, by their `minutes` | under \
+         {SMALL_MINUTES} min | {minutes:.0} min | {} |",
+        verdict.word()
+    );
+    let verdict = match missing.is_empty() {
+        true => Verdict::Met,
+        false => Verdict::Missed,
+    };
+    let without: usize = missing.values().sum();
+    let _ = writeln!(
+        table,
+        "| every row of every table has numbers | {rows} rows | {} | {} |",
+        rows - without,
+        verdict.word()
+    );
+    let line = |(row, count): (&String, &usize)| match count {
+        1 => format!("- {row}\n"),
+        _ => format!("- {row} ({count} rows)\n"),
+    };
+    let missing: String = missing.iter().map(line).collect();
+    for (title, list) in [
+        ("What bounds the goals that are not met:", bounds),
+        ("Rows without numbers:", missing),
+    ] {
+        if !list.is_empty() {
+            let _ = write!(table, "\n{title}\n\n{list}");
+        }
+    }
+    Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(at_most: Option<f64>, at_least: Option<f64>, low: f64, high: f64) -> Verdict {
+        let goal = Goal {
+            title: String::new(),
+            load: String::new(),
+            quantity: Quantity::Rate,
+            contestant: String::new(),
+            to: String::new(),
+            at_most,
+            at_least,
+            bound: String::new(),
+        };
+        let value = low.midpoint(high);
+        goal.verdict(Ratio { value, low, high })
+    }
+
+    #[test]
+    fn goal_is_met_only_if_the_whole_interval_keeps_it() {
+        for (low, high, at_most, at_least) in [
+            (0.9, 1.4, Verdict::Met, Verdict::Missed),
+            (1.4, 1.6, Verdict::Open, Verdict::Open),
+            (1.6, 1.7, Verdict::Missed, Verdict::Met),
+        ] {
+            assert_eq!(verdict(Some(1.5), None, low, high), at_most, "{low}");
+            assert_eq!(verdict(None, Some(1.5), low, high), at_least, "{low}");
+        }
+    }
+}

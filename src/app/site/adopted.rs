@@ -1,0 +1,122 @@
+//! A site that one process opens and another serves: the keeper opens it, the front end adopts it.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::access_check::AccessCheck;
+use super::config_guard::ConfigGuard;
+use super::document_root::{Root, Symlinks};
+use super::hidden_files::Hidden;
+use super::htaccess::Htaccess;
+use super::lookup_cache::Recent;
+use super::settings::{self, Settings, index};
+use super::{Site, file_opener, utf8};
+use crate::event::Script;
+
+/// A site as another process has opened it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Described {
+    /// Without symbolic links.
+    pub path: String,
+    /// Its file and its name.
+    front_controller: Option<(String, String)>,
+    /// Whether the script was configured, not only found.
+    is_named: bool,
+    secret: Option<ConfigGuard>,
+    has_libraries: bool,
+}
+
+impl Described {
+    /// Uses the same hidden configuration file as `site`.
+    pub fn hide_as(&mut self, site: &Option<Described>) {
+        self.secret = site.as_ref().and_then(|site| site.secret.clone());
+    }
+
+    /// The directory that the opener opens files below.
+    pub fn tree(&self, dir: OwnedFd, symlinks: Symlinks) -> file_opener::Tree {
+        file_opener::Tree {
+            root: Root::adopt(PathBuf::from(&self.path), dir, symlinks),
+            secret: self.secret.clone(),
+        }
+    }
+}
+
+impl Site {
+    /// What another process needs to serve the same site, in addition to the settings.
+    pub fn describe(&self) -> Result<Described> {
+        let front = self.front_controller.as_ref().map(|front| {
+            let file = utf8(&front.filename)?.to_owned();
+            Ok::<_, anyhow::Error>((file, front.name.to_string()))
+        });
+        Ok(Described {
+            path: self.document_root.to_string(),
+            front_controller: front.transpose()?,
+            is_named: self.is_named,
+            secret: self.secret.clone(),
+            has_libraries: self.has_libraries,
+        })
+    }
+
+    /// The directory, for another process.
+    pub fn dir(&self) -> Result<OwnedFd> {
+        Ok(self.root.dir().try_clone_to_owned()?)
+    }
+
+    /// A site that another process has opened. Only files that PHP's user may read are sent.
+    pub fn adopt(
+        settings: &Settings,
+        described: Described,
+        dir: OwnedFd,
+        reader: AccessCheck,
+    ) -> Result<Site> {
+        let mut site = Site::adopt_files(settings.symlinks, described.clone(), dir, reader);
+        site.front_controller = described.front_controller.map(|(file, name)| Script {
+            root: site.document_root.clone(),
+            filename: PathBuf::from(file).into(),
+            name: name.into(),
+            path_info: OsString::new(),
+            query: None,
+        });
+        site.is_named = described.is_named;
+        site.falls_back = settings.fallback;
+        site.has_files = settings.files;
+        site.index = index(&settings.index)?;
+        site.no_php = settings::no_php(&settings.no_php)?;
+        site.scriptless = false;
+        site.htaccess = settings.htaccess.then(Htaccess::new);
+        site.secret = described.secret;
+        site.has_libraries = described.has_libraries;
+        site.hidden = Some(Hidden::new(&settings.hidden, described.has_libraries)?);
+        Ok(site)
+    }
+
+    /// Like [`adopt`](Self::adopt), for a directory of files in which nothing is PHP.
+    pub fn adopt_files(
+        symlinks: Symlinks,
+        described: Described,
+        dir: OwnedFd,
+        reader: AccessCheck,
+    ) -> Site {
+        let path = PathBuf::from(&described.path);
+        Site {
+            document_root: described.path.into(),
+            root: Root::adopt(path, dir, symlinks).read_by(reader),
+            front_controller: None,
+            is_named: false,
+            falls_back: false,
+            has_files: true,
+            index: vec!["index.html".to_owned()],
+            no_php: Vec::new(),
+            scriptless: true,
+            recent: Recent::new(),
+            htaccess: None,
+            secret: None,
+            hidden: None,
+            has_libraries: false,
+        }
+    }
+}

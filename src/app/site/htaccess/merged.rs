@@ -1,0 +1,328 @@
+//! Merges the `.htaccess` files on the way to a directory, as Apache does, and evaluates them for
+//! one file.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use super::access::{Access, AccessDenied};
+use super::facts::{Env, Facts};
+use super::handler::{Handler, Php};
+use super::link_options::Links;
+use super::rewrite::Rules;
+use super::rule::{Inherits, Options};
+use super::rules::{Block, File, FixedEnv, RedirectOutcome};
+use crate::app::site::opened::{Denial, LookupError};
+
+/// The merged `.htaccess` files from the document root down to a directory.
+#[derive(Debug, Default)]
+pub(crate) struct MergedRules {
+    levels: Vec<(Arc<str>, Arc<File>)>,
+    rules: Option<Rules>,
+    /// `RewriteEngine`.
+    rewrites: bool,
+    is_broken: bool,
+    failed: Option<LookupError>,
+    has_access: bool,
+    has_handlers: bool,
+    has_redirects: bool,
+    restricts_links: bool,
+    has_env: bool,
+    has_fixed_env: bool,
+    /// Whether a section has mod_rewrite directives.
+    has_sections_of_rules: bool,
+}
+
+impl MergedRules {
+    pub(super) fn below(
+        above: Option<&MergedRules>,
+        directory: &str,
+        file: Arc<File>,
+    ) -> MergedRules {
+        let mut levels = above.map_or_else(Vec::new, |above| above.levels.clone());
+        levels.push((directory.into(), file));
+        let blocks = || levels.iter().flat_map(|(_, file)| &file.blocks);
+        let any = |has: fn(&Block) -> bool| blocks().any(has);
+        MergedRules {
+            is_broken: levels.iter().any(|(_, file)| file.is_broken),
+            failed: levels.iter().find_map(|(_, file)| file.failed),
+            has_access: any(Block::limits_access),
+            has_handlers: any(|b| !b.handlers.is_empty()),
+            has_redirects: any(|b| !b.redirects.is_empty()),
+            restricts_links: any(Block::restricts_links),
+            has_env: any(|b| !b.env.is_empty()),
+            has_fixed_env: any(|b| !b.fixed_env.is_empty()),
+            has_sections_of_rules: any(|b| b.replaces_rules),
+            rewrites: rewrites(&levels),
+            rules: rules_of(&levels),
+            levels,
+        }
+    }
+
+    /// Whether there is no file on the way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.levels.is_empty()
+    }
+
+    /// Why a file on the way could not be opened, if the reason may be temporary.
+    pub(crate) fn failed(&self) -> Option<LookupError> {
+        self.failed
+    }
+
+    /// Whether Apache would reject a file on the way or could not read it.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    pub(super) fn ends_in(&self, file: &Arc<File>) -> bool {
+        let last = self.levels.last();
+        last.is_some_and(|(_, last)| Arc::ptr_eq(last, file))
+    }
+
+    /// The directives for a file of this name.
+    pub(crate) fn for_file<'a>(&'a self, name: &'a str) -> FileRules<'a> {
+        FileRules {
+            merged: self,
+            name,
+            blocks: OnceCell::new(),
+        }
+    }
+
+    /// `DirectoryIndex`.
+    pub(crate) fn index(&self) -> Option<&[String]> {
+        let mut files = self.levels.iter().rev();
+        files.find_map(|(_, file)| file.index.as_deref())
+    }
+
+    /// `FallbackResource`.
+    pub(crate) fn fallback(&self) -> Option<&str> {
+        let mut files = self.levels.iter().rev();
+        files
+            .find_map(|(_, file)| file.fallback.as_ref())?
+            .as_deref()
+    }
+}
+
+/// The directives of a way for files of one name.
+pub(crate) struct FileRules<'a> {
+    pub(crate) merged: &'a MergedRules,
+    name: &'a str,
+    /// The blocks that apply, in Apache's merge order, and the blocks that may apply.
+    blocks: OnceCell<(Vec<&'a Block>, Vec<&'a Block>)>,
+}
+
+impl<'a> FileRules<'a> {
+    fn blocks(&self) -> &(Vec<&'a Block>, Vec<&'a Block>) {
+        self.blocks.get_or_init(|| {
+            let files = || self.merged.levels.iter().map(|(_, file)| file);
+            let mut certain: Vec<_> = files().filter_map(|file| file.blocks.first()).collect();
+            let mut uncertain = Vec::new();
+            for block in files().flat_map(|file| file.blocks.iter().skip(1)) {
+                match block.is_about(self.name) {
+                    Some(true) => certain.push(block),
+                    Some(false) => {}
+                    None => uncertain.push(block),
+                }
+            }
+            (certain, uncertain)
+        })
+    }
+
+    /// The rules of mod_rewrite, if rewriting is on.
+    pub(crate) fn rules(&self) -> Option<&'a Rules> {
+        let rules = self
+            .merged
+            .rules
+            .as_ref()
+            .filter(|_| self.merged.rewrites)?;
+        let is_replaced = self.merged.has_sections_of_rules
+            && !rules.holds_in_sections
+            && self.blocks().0.iter().any(|block| block.replaces_rules);
+        (!is_replaced).then_some(rules)
+    }
+
+    /// Whether access is denied because rewriting is on and no symbolic links may be followed.
+    pub(crate) fn forbids_rewriting(&self) -> bool {
+        if !self.merged.restricts_links {
+            return false;
+        }
+        let (certain, uncertain) = self.blocks();
+        let engine = certain.iter().rev().find_map(|block| block.engine);
+        let mut links = Links::default();
+        certain
+            .iter()
+            .flat_map(|block| &block.links)
+            .for_each(|options| links.apply(options));
+        let forbids = |block: &&Block| {
+            let mut links = links;
+            block.links.iter().for_each(|options| links.apply(options));
+            !links.any()
+        };
+        engine.unwrap_or(self.merged.rewrites) && (!links.any() || uncertain.iter().any(forbids))
+    }
+
+    /// Applies `SetEnvIf` and the like.
+    pub(crate) fn set_env(&self, facts: &Facts<'_>, path: &str, env: &mut Env) {
+        if !self.merged.has_env {
+            return;
+        }
+        let (certain, uncertain) = self.blocks();
+        for set in certain.iter().flat_map(|block| &block.env) {
+            set.apply(facts, path, env);
+        }
+        for set in uncertain.iter().flat_map(|block| &block.env) {
+            set.apply_perhaps(facts, path, env);
+        }
+    }
+
+    /// Applies `SetEnv` and the like, after the rules.
+    pub(crate) fn fix_env(&self, env: &mut Env) {
+        if !self.merged.has_fixed_env {
+            return;
+        }
+        let (certain, uncertain) = self.blocks();
+        let mut fixed = Env::default();
+        for line in certain.iter().flat_map(|block| &block.fixed_env) {
+            match line {
+                FixedEnv::Set(name, value) => fixed.set(name, value.clone()),
+                FixedEnv::Unset(name) => fixed.unset(name),
+                FixedEnv::Pass(name) => fixed.set_unknown(name),
+            }
+        }
+        for line in uncertain.iter().flat_map(|block| &block.fixed_env) {
+            fixed.set_unknown(line.name());
+        }
+        env.overlay(fixed);
+    }
+
+    /// Checks whether the client may access the file.
+    pub(crate) fn check(&self, facts: &Facts<'_>, env: &Env) -> Result<(), Denial> {
+        if !self.merged.has_access {
+            return Ok(());
+        }
+        let (certain, uncertain) = self.blocks();
+        let mut access = Access::default();
+        for block in certain {
+            access.merge(&block.compat, &block.require, block.merging);
+        }
+        let check = |access: &Access<'_>| {
+            access.check(facts, env).map_err(|closed| match closed {
+                AccessDenied::Denied => Denial::DeniedByHtaccess,
+                AccessDenied::NeedsUser => Denial::NeedsUser,
+            })
+        };
+        check(&access)?;
+        for block in uncertain {
+            let mut access = access.clone();
+            access.merge(&block.compat, &block.require, block.merging);
+            check(&access)?;
+        }
+        let closes = |block: &&Block| {
+            block.closes
+                || block.closes_by_rule && block.engine.unwrap_or(self.merged.rewrites)
+                || block.needs_tls && !(facts.origin)().https
+        };
+        match certain.iter().chain(uncertain).any(closes) {
+            true => Err(Denial::DeniedByHtaccess),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a PHP file is run. `forced` is the handler that a rule of mod_rewrite has set.
+    pub(crate) fn runs_php(&self, forced: Option<Handler>) -> bool {
+        if forced.is_some_and(|forced| forced != Handler::Php) {
+            return false;
+        }
+        if !self.merged.has_handlers {
+            return true;
+        }
+        let (certain, uncertain) = self.blocks();
+        let php = php_settings(certain, self.name);
+        php.runs()
+            && uncertain.iter().all(|block| {
+                let mut php = php.clone();
+                for line in &block.handlers {
+                    php.apply(line, self.name);
+                }
+                php.runs()
+            })
+    }
+
+    /// Whether Apache would run the file although Surus does not.
+    pub(crate) fn is_source(&self, forced: Option<Handler>) -> bool {
+        if forced.is_some_and(|forced| forced != Handler::Other) {
+            return true;
+        }
+        if !self.merged.has_handlers {
+            return false;
+        }
+        let (certain, uncertain) = self.blocks();
+        let all: Vec<_> = certain.iter().chain(uncertain).copied().collect();
+        php_settings(&all, self.name).is_source()
+    }
+
+    /// The result of `Redirect` and `RedirectMatch` for a path.
+    pub(crate) fn redirect(&self, path: &str) -> RedirectOutcome {
+        if !self.merged.has_redirects {
+            return RedirectOutcome::Nowhere;
+        }
+        let (certain, uncertain) = self.blocks();
+        let leads = |led: &RedirectOutcome| *led != RedirectOutcome::Nowhere;
+        // Deeper directories have precedence.
+        let redirects = certain.iter().rev().flat_map(|block| &block.redirects);
+        let found = redirects.map(|redirect| redirect.apply(path)).find(leads);
+        found.unwrap_or_else(|| {
+            let mut redirects = uncertain.iter().flat_map(|block| &block.redirects);
+            match redirects.any(|redirect| leads(&redirect.apply(path))) {
+                true => RedirectOutcome::Unknown,
+                false => RedirectOutcome::Nowhere,
+            }
+        })
+    }
+}
+
+fn php_settings(blocks: &[&Block], name: &str) -> Php {
+    let mut php = Php::default();
+    for line in blocks.iter().flat_map(|block| &block.handlers) {
+        php.apply(line, name);
+    }
+    php
+}
+
+fn rewrites(levels: &[(Arc<str>, Arc<File>)]) -> bool {
+    let mut files = levels
+        .iter()
+        .rev()
+        .filter_map(|(_, file)| file.rewriting.as_ref());
+    files.find_map(|rewriting| rewriting.engine) == Some(true)
+}
+
+/// The rules of the deepest directory. They replace those of its parents, unless one of them sets
+/// inheritance.
+fn rules_of(levels: &[(Arc<str>, Arc<File>)]) -> Option<Rules> {
+    let mut above_options = Options::default();
+    let mut rules: Option<Rules> = None;
+    for (directory, file) in levels {
+        let Some(rewriting) = &file.rewriting else {
+            continue;
+        };
+        let options = rewriting.options.unwrap_or(above_options);
+        let above = rules.take();
+        let own = rewriting.rules.iter().cloned();
+        let inherited = above.iter().flat_map(|above| above.rules.iter().cloned());
+        rules = Some(Rules {
+            rules: match options.taken_from(&above_options) {
+                Inherits::No => own.collect(),
+                Inherits::Behind => own.chain(inherited).collect(),
+                Inherits::Before => inherited.chain(own).collect(),
+            },
+            holds_in_sections: options.taken_from(&options) != Inherits::No,
+            directory: directory.clone(),
+            base: rewriting.base.clone().or_else(|| {
+                let above = above.as_ref().filter(|_| options.merges_base);
+                above.and_then(|above| above.base.clone())
+            }),
+        });
+        above_options = options;
+    }
+    rules
+}

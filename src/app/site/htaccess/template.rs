@@ -1,0 +1,242 @@
+//! Texts of `.htaccess` rules with placeholders for groups and variables: `%{HTTP_HOST}/$1`.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::string::FromUtf8Error;
+
+use super::facts::{Env, Variable, View};
+use super::pattern::Groups;
+
+/// A text with placeholders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template(Vec<Piece>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    /// `$1`: a group of the rule's pattern.
+    Rule(usize),
+    /// `%1`: a group of the last matching condition.
+    Condition(usize),
+    Variable(Variable),
+}
+
+/// The text that a pattern matched, with its groups.
+#[derive(Debug, Clone, Default)]
+pub struct Matched {
+    pub text: String,
+    pub groups: Groups,
+}
+
+impl Matched {
+    /// Returns bytes, because patterns match bytes: a group may end inside a character.
+    pub fn group(&self, number: usize) -> &[u8] {
+        let range: Option<Range<usize>> = self.groups[number].clone();
+        range.map_or(&[], |range| &self.text.as_bytes()[range])
+    }
+}
+
+/// How a rule encodes groups.
+pub type Escape = fn(&[u8]) -> String;
+
+impl Template {
+    /// The error names the unknown variable.
+    pub fn parse(text: &str) -> Result<Template, String> {
+        let mut pieces = Vec::new();
+        let mut literal = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['\\', '$', '%']) {
+            literal.push_str(&rest[..at]);
+            let found = &rest[at..];
+            let mut chars = found.chars();
+            let mark = chars.next();
+            let next = chars.next();
+            let piece = match (mark, next) {
+                (Some('\\'), Some(next)) => {
+                    literal.push(next);
+                    rest = &found[1 + next.len_utf8()..];
+                    continue;
+                }
+                (Some(mark), Some(digit)) if digit.is_ascii_digit() => {
+                    rest = &found[2..];
+                    let number = digit as usize - '0' as usize;
+                    match mark {
+                        '$' => Piece::Rule(number),
+                        _ => Piece::Condition(number),
+                    }
+                }
+                (Some(mark), Some('{')) => {
+                    let Some((name, behind)) = found[2..].split_once('}') else {
+                        return Err(format!("{found} is not closed"));
+                    };
+                    rest = behind;
+                    match Variable::parse(name) {
+                        Some(variable) if mark == '%' => Piece::Variable(variable),
+                        _ => return Err(format!("{mark}{{{name}}}")),
+                    }
+                }
+                _ => {
+                    literal.push_str(&found[..1]);
+                    rest = &found[1..];
+                    continue;
+                }
+            };
+            if !literal.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut literal)));
+            }
+            pieces.push(piece);
+        }
+        literal.push_str(rest);
+        if !literal.is_empty() {
+            pieces.push(Piece::Text(literal));
+        }
+        Ok(Template(pieces))
+    }
+
+    /// Whether the text depends on groups of the rule's pattern.
+    pub fn has_rule_groups(&self) -> bool {
+        self.0.iter().any(|piece| matches!(piece, Piece::Rule(_)))
+    }
+
+    /// The part before the first question mark.
+    pub fn before_query(&self) -> Template {
+        let mut before = Vec::new();
+        for piece in &self.0 {
+            if let Piece::Text(text) = piece
+                && let Some((text, _)) = text.split_once('?')
+            {
+                before.push(Piece::Text(text.to_owned()));
+                break;
+            }
+            before.push(piece.clone());
+        }
+        Template(before)
+    }
+
+    /// Whether all values of the template are known.
+    pub fn is_known(&self, env: &Env) -> bool {
+        let is_known = |piece: &Piece| match piece {
+            Piece::Variable(Variable::Env(name)) => env.has(name).is_some(),
+            _ => true,
+        };
+        !env.has_unknown() || self.0.iter().all(is_known)
+    }
+
+    /// Expands all placeholders. Applies `escape` to groups.
+    pub fn expand<'a>(
+        &'a self,
+        view: &View<'a>,
+        rule: &'a Matched,
+        condition: &'a Matched,
+        escape: Option<Escape>,
+    ) -> Cow<'a, str> {
+        let group = |matched: &'a Matched, number: usize| -> Cow<'a, [u8]> {
+            match escape {
+                Some(escape) => escape(matched.group(number)).into_bytes().into(),
+                None => matched.group(number).into(),
+            }
+        };
+        let piece = |piece: &'a Piece| -> Cow<'a, [u8]> {
+            match piece {
+                Piece::Text(text) => text.as_bytes().into(),
+                Piece::Rule(number) => group(rule, *number),
+                Piece::Condition(number) => group(condition, *number),
+                Piece::Variable(variable) => bytes_of(variable.value(view)),
+            }
+        };
+        match self.0.as_slice() {
+            [] => "".into(),
+            [Piece::Text(text)] => text.into(),
+            [Piece::Variable(variable)] => variable.value(view),
+            pieces => {
+                let mut bytes = Vec::new();
+                for one in pieces {
+                    bytes.extend_from_slice(&piece(one));
+                }
+                let lossy =
+                    |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
+                String::from_utf8(bytes).unwrap_or_else(lossy).into()
+            }
+        }
+    }
+
+    /// Whether the template is the path of the requested file.
+    pub fn is_filename(&self) -> bool {
+        matches!(self.0.as_slice(), [Piece::Variable(Variable::Filename)])
+    }
+}
+
+fn bytes_of(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use http::{HeaderMap, Method, Version};
+    use proptest::prelude::*;
+
+    use super::super::facts::Facts;
+    use super::*;
+    use crate::event::Origin;
+
+    #[test]
+    fn template_with_groups_and_variables_is_expanded() {
+        let none = HeaderMap::new();
+        let facts = Facts {
+            method: &Method::GET,
+            target: "/a?b",
+            query: Some("b"),
+            version: Version::HTTP_11,
+            headers: &none,
+            origin: &|| Origin {
+                client: None,
+                server: None,
+                https: true,
+            },
+        };
+        let env = Env::default();
+        let view = View {
+            facts: &facts,
+            document_root: "/srv",
+            path: "/dir/file/info",
+            end: 9,
+            filename: None,
+            query: Some("b"),
+            env: &env,
+            is_subrequest: false,
+        };
+        let matched = Matched {
+            text: "xyz".into(),
+            groups: std::array::from_fn(|at| (at == 1).then_some(1..3)),
+        };
+        let expanded = |text: &str| {
+            let template = Template::parse(text).unwrap();
+            let none = Matched::default();
+            template.expand(&view, &matched, &none, None).into_owned()
+        };
+        assert_eq!(expanded("a$1b%1$9"), "ayzb");
+        assert_eq!(expanded(r"\$1\%{X}$x%"), "$1%{X}$x%");
+        assert_eq!(
+            expanded("%{REQUEST_FILENAME}%{PATH_INFO}"),
+            "/srv/dir/file/info"
+        );
+        assert_eq!(expanded("%{THE_REQUEST}"), "GET /a?b HTTP/1.1");
+        assert_eq!(expanded("%{HTTPS}|%{ENV:X}|%{NO_SUCH}"), "on||");
+        for unknown in ["%{LA-U:REMOTE_USER}", "${map:$1}", "%{TIME_HOUR}", "%{x"] {
+            assert!(Template::parse(unknown).is_err(), "{unknown}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_template_is_parsed_or_rejected(
+            text in r"(\$|%|\{|\}|1|\\|é|x|HTTP:|ENV:){0,12}",
+        ) {
+            let _ = Template::parse(&text);
+        }
+    }
+}

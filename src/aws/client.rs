@@ -1,0 +1,302 @@
+//! Signed requests to one of AWS's JSON services.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, anyhow};
+use aws_credential_types::Credentials;
+use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
+use aws_sigv4::sign::v4;
+use bytes::Bytes;
+use http::{Request, StatusCode, Uri, header};
+use http_body_util::Full;
+use serde_json::Value;
+
+use super::connection::{self, Connection};
+use super::{Provider, Variables};
+
+/// One of AWS's services.
+#[derive(Debug, Clone, Copy)]
+pub struct Service {
+    pub name: &'static str,
+    /// What `X-Amz-Target` has in front of the action.
+    pub target: &'static str,
+    /// The version of its JSON protocol.
+    pub json: &'static str,
+    /// The variable that overrides the endpoint, as in AWS's SDKs.
+    pub endpoint: &'static str,
+}
+
+impl Service {
+    /// Where the service is, if nothing else names it.
+    pub fn address(&self, region: &str, variables: &Variables) -> String {
+        let configured = variables.get(self.endpoint);
+        let configured = configured.or_else(|| variables.get("AWS_ENDPOINT_URL"));
+        configured.map_or_else(
+            || {
+                let china = if region.starts_with("cn-") { ".cn" } else { "" };
+                format!("https://{}.{region}.amazonaws.com{china}", self.name)
+            },
+            str::to_string,
+        )
+    }
+}
+
+/// Sends requests to a service, over connections that it keeps.
+pub struct Client {
+    service: Service,
+    /// For error messages.
+    address: String,
+    uri: Uri,
+    region: String,
+    credentials: Arc<Provider>,
+    idle: Mutex<Vec<Connection>>,
+}
+
+/// Why a request has failed. Its text has neither the body of the request nor that of the response.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// AWS answered with an error status.
+    #[error("{address} responded with {status}: {code} {message}")]
+    Refused {
+        address: String,
+        status: StatusCode,
+        code: String,
+        message: String,
+    },
+    #[error("{0:#}")]
+    Failed(anyhow::Error),
+}
+
+/// How many idle connections a client keeps.
+const KEPT: usize = 8;
+
+impl Client {
+    pub fn new(
+        service: Service,
+        address: &str,
+        region: &str,
+        credentials: Arc<Provider>,
+    ) -> anyhow::Result<Client> {
+        let address = address.trim_end_matches('/');
+        Ok(Client {
+            service,
+            address: address.into(),
+            uri: format!("{address}/")
+                .parse()
+                .context("the endpoint is not a URL")?,
+            region: region.into(),
+            credentials,
+            idle: Mutex::default(),
+        })
+    }
+
+    /// Sends a request and returns the response.
+    pub async fn ask(
+        &self,
+        action: &str,
+        asked: &Value,
+        timeout: Duration,
+    ) -> Result<Value, Error> {
+        let body = Bytes::from(asked.to_string());
+        let credentials = self.credentials.get().await.map_err(Error::Failed)?;
+        let answer = self.attempt(action, &body, &credentials, timeout).await;
+        match answer {
+            Err(Error::Refused { code, .. })
+                if is_expired(&code) && self.credentials.refused(&credentials).await =>
+            {
+                let credentials = self.credentials.get().await.map_err(Error::Failed)?;
+                self.attempt(action, &body, &credentials, timeout).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn attempt(
+        &self,
+        action: &str,
+        body: &Bytes,
+        credentials: &Credentials,
+        timeout: Duration,
+    ) -> Result<Value, Error> {
+        let address = &self.address;
+        let sent = tokio::time::timeout(timeout, self.send(action, body, credentials));
+        let (status, answer) = sent
+            .await
+            .map_err(|_| {
+                anyhow!(
+                    "no response within {timeout:?}; a VPC needs an endpoint of the service or a \
+                     NAT gateway"
+                )
+            })
+            .and_then(|sent| sent)
+            .with_context(|| format!("cannot reach {address}"))
+            .map_err(Error::Failed)?;
+        if !status.is_success() {
+            return Err(refusal(address, status, &answer));
+        }
+        if answer.is_empty() {
+            return Ok(Value::Null);
+        }
+        let read = serde_json::from_slice(&answer);
+        read.map_err(|_| Error::Failed(anyhow!("the response of {address} is not JSON")))
+    }
+
+    async fn send(
+        &self,
+        action: &str,
+        body: &Bytes,
+        credentials: &Credentials,
+    ) -> anyhow::Result<(StatusCode, Bytes)> {
+        let kept = self.idle().pop();
+        if let Some(mut connection) = kept {
+            let request = self.signed(action, body, credentials)?;
+            // If the service has closed it, a new one is opened.
+            if let Ok(answer) = connection::exchange(&mut connection, request).await {
+                self.keep(connection);
+                return Ok(answer);
+            }
+        }
+        let mut connection = connection::open(&self.uri).await?;
+        let request = self.signed(action, body, credentials)?;
+        let answer = connection::exchange(&mut connection, request).await?;
+        self.keep(connection);
+        Ok(answer)
+    }
+
+    fn keep(&self, connection: Connection) {
+        let mut idle = self.idle();
+        if !connection.is_closed() && idle.len() < KEPT {
+            idle.push(connection);
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn signed(
+        &self,
+        action: &str,
+        body: &Bytes,
+        credentials: &Credentials,
+    ) -> anyhow::Result<Request<Full<Bytes>>> {
+        let host = self.uri.authority().context("the endpoint has no host")?;
+        let kind = format!("application/x-amz-json-{}", self.service.json);
+        let target = format!("{}.{action}", self.service.target);
+        let headers = [
+            ("host", host.as_str()),
+            ("content-type", kind.as_str()),
+            ("x-amz-target", target.as_str()),
+        ];
+        let identity = credentials.clone().into();
+        let parameters = v4::SigningParams::builder()
+            .identity(&identity)
+            .region(&self.region)
+            .name(self.service.name)
+            .time(SystemTime::now())
+            .settings(SigningSettings::default())
+            .build()?
+            .into();
+        let signable = SignableRequest::new(
+            "POST",
+            self.uri.to_string(),
+            headers.into_iter(),
+            SignableBody::Bytes(body),
+        )?;
+        let (instructions, _) = sign(signable, &parameters)?.into_parts();
+        let mut request = Request::post(self.uri.path()).header(header::ACCEPT, "application/json");
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let mut request = request.body(Full::new(body.clone()))?;
+        instructions.apply_to_request_http1x(&mut request);
+        // The signature covers the whole URI; the request line has only the path.
+        *request.uri_mut() = self.uri.path().parse()?;
+        Ok(request)
+    }
+}
+
+/// AWS's own message, of which the lines after the first may quote the request with its token.
+fn refusal(address: &str, status: StatusCode, body: &[u8]) -> Error {
+    let error: Value = serde_json::from_slice(body).unwrap_or_default();
+    let word = |name: &str| error[name].as_str().unwrap_or_default();
+    let kind = word("__type");
+    let message = [word("message"), word("Message")].concat();
+    Error::Refused {
+        address: address.into(),
+        status,
+        code: kind.rsplit('#').next().unwrap_or_default().into(),
+        message: message.lines().next().unwrap_or_default().into(),
+    }
+}
+
+/// Whether other credentials may be accepted.
+fn is_expired(code: &str) -> bool {
+    [
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidClientTokenId",
+        "UnrecognizedClientException",
+    ]
+    .contains(&code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_names_the_code_and_repeats_no_token() {
+        let body = br#"{"__type": "com.amazon.coral.service#InvalidSignatureException",
+            "message": "The signature does not match.\n\nThe Canonical String is\nhidden"}"#;
+        let error = refusal("https://aws", StatusCode::FORBIDDEN, body).to_string();
+        assert_eq!(
+            error,
+            "https://aws responded with 403 Forbidden: InvalidSignatureException The signature \
+             does not match."
+        );
+    }
+
+    #[test]
+    fn endpoint_is_that_of_the_region_or_of_the_variables() {
+        let service = Service {
+            name: "sqs",
+            target: "AmazonSQS",
+            json: "1.0",
+            endpoint: "AWS_ENDPOINT_URL_SQS",
+        };
+        for (region, variables, address) in [
+            (
+                "eu-west-1",
+                Variables::default(),
+                "https://sqs.eu-west-1.amazonaws.com",
+            ),
+            (
+                "cn-north-1",
+                Variables::default(),
+                "https://sqs.cn-north-1.amazonaws.com.cn",
+            ),
+            (
+                "eu-west-1",
+                [
+                    ("AWS_ENDPOINT_URL_SQS", ""),
+                    ("AWS_ENDPOINT_URL", "http://all"),
+                ]
+                .into(),
+                "http://all",
+            ),
+            (
+                "eu-west-1",
+                [
+                    ("AWS_ENDPOINT_URL_SQS", "http://own"),
+                    ("AWS_ENDPOINT_URL", "http://all"),
+                ]
+                .into(),
+                "http://own",
+            ),
+        ] {
+            assert_eq!(service.address(region, &variables), address);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Keeps the certificates of `acme.domains` valid: starts a job for each domain when one is due,
+//! and answers the authority for it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::crypto::ring;
+use surus_sys::seqpacket::Seqpacket;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tracing::{error, warn};
+
+use crate::config::Config;
+use crate::fronts::http::Address;
+use crate::fronts::http::Tls;
+use crate::fronts::http::tls::acme::job::{Challenges, Job};
+use crate::fronts::http::tls::acme::link::{Link, Message, Outcome};
+use crate::fronts::http::tls::{ClientCertificate, watch};
+use crate::keeper::Client;
+use crate::launcher::{Launcher, ProcessSignal};
+use crate::observe::metrics::Metrics;
+
+/// The pause after a job that has not said when the next one is useful.
+const PAUSE: Duration = Duration::from_secs(300);
+
+/// A job's own limit is shorter (`TIMEOUT` in `job.rs`).
+const JOB_TIMEOUT: Duration = Duration::from_secs(900);
+
+/// In the process that owns the state directory.
+pub(super) fn prepare(
+    project: &Path,
+    config: &Config,
+    domain: u16,
+    is_asked: bool,
+) -> anyhow::Result<Job> {
+    let tls = &config.tls;
+    // Authorities have no certificate.
+    let is_open = tls.client_ca.is_none() || tls.client_certificate == ClientCertificate::Optional;
+    let is_tcp = |address: &Address| matches!(address, Address::Tcp(_));
+    let challenges = Challenges {
+        http: config.http.listen.iter().any(is_tcp),
+        tls: is_open && !tls.listen.is_empty(),
+    };
+    Job::prepare(&config.acme, project, domain.into(), challenges, is_asked)
+}
+
+/// Runs until it is cancelled. `asked` repeats failed attempts.
+pub(super) async fn run(
+    project: PathBuf,
+    config: Config,
+    keeper: Option<Arc<Client>>,
+    tls: Option<Arc<Tls>>,
+    asked: Arc<Notify>,
+    metrics: Arc<Metrics>,
+) {
+    let (Some(tls), false) = (tls, config.acme.domains.is_empty()) else {
+        return;
+    };
+    let host = Host {
+        project,
+        config,
+        keeper,
+        tls,
+        metrics,
+    };
+    // This machine certifies the others (`tls::read_renewed`).
+    let public = (0..)
+        .zip(&host.config.acme.domains)
+        .filter(|(_, it)| !it.is_local());
+    let mut due: Vec<(u16, Instant)> = Vec::new();
+    for (domain, name) in public {
+        host.metrics.expect_no_acme_attempt(&name.to_string());
+        due.push((domain, Instant::now()));
+    }
+    let mut is_asked = false;
+    loop {
+        for (domain, due) in &mut due {
+            if *due <= Instant::now() {
+                *due = Instant::now() + host.attempt(*domain, is_asked).await;
+            }
+        }
+        let Some(next) = due.iter().map(|(_, due)| *due).min() else {
+            return;
+        };
+        is_asked = tokio::select! {
+            () = tokio::time::sleep_until(next) => false,
+            () = asked.notified() => {
+                due.iter_mut().for_each(|(_, due)| *due = Instant::now());
+                true
+            }
+        };
+    }
+}
+
+/// What a job needs.
+struct Host {
+    project: PathBuf,
+    config: Config,
+    keeper: Option<Arc<Client>>,
+    tls: Arc<Tls>,
+    metrics: Arc<Metrics>,
+}
+
+/// What a job has said last.
+#[derive(Clone, Copy)]
+struct End {
+    next: Duration,
+    outcome: Outcome,
+}
+
+impl Host {
+    /// Runs one job. Returns the time to the next one.
+    async fn attempt(&self, domain: u16, is_asked: bool) -> Duration {
+        let done = self.start(domain, is_asked).await;
+        self.tls.answers.withdraw();
+        let name = self.config.acme.domains.get(usize::from(domain));
+        let name = name.map(ToString::to_string).unwrap_or_default();
+        if let Err(error) = watch::reload(&self.tls).await {
+            warn!(
+                error = format!("{error:#}"),
+                "the certificates stay as they are"
+            );
+        }
+        match done.as_ref().map_or(Outcome::Failed, |end| end.outcome) {
+            Outcome::NotAttempted => {}
+            outcome => self
+                .metrics
+                .acme_attempted(&name, outcome == Outcome::Issued),
+        }
+        done.map(|end| end.next).unwrap_or_else(|error| {
+            error!(
+                domain = name,
+                next_attempt_in_minutes = PAUSE.as_secs() / 60,
+                error = format!("{error:#}"),
+                "cannot start to get a certificate"
+            );
+            PAUSE
+        })
+    }
+
+    async fn start(&self, domain: u16, is_asked: bool) -> anyhow::Result<End> {
+        let (ours, theirs) = Seqpacket::blocking_pair()?;
+        let link = Link::new(ours)?;
+        let listen = tokio::time::timeout(JOB_TIMEOUT, self.listen(link));
+        let Some(keeper) = &self.keeper else {
+            let job = prepare(&self.project, &self.config, domain, is_asked)?;
+            let (status, listened) = tokio::join!(job.run(theirs), listen);
+            job.keep(&self.config.acme, &self.project, Some(status));
+            return listened?;
+        };
+        let mut process = keeper.acme(domain, is_asked, theirs).await?;
+        let listened = listen.await;
+        if listened.is_err() {
+            keeper.signal(process.pid(), None, ProcessSignal::KillGroup);
+        }
+        // The keeper has stored the result by then.
+        process.wait().await?;
+        listened?
+    }
+
+    /// Answers the authority until the job ends. A job that says nothing has failed. An error ends
+    /// the job, too: it has no front end then.
+    async fn listen(&self, link: Link) -> anyhow::Result<End> {
+        let mut end = End {
+            next: PAUSE,
+            outcome: Outcome::Failed,
+        };
+        while let Some(message) = link.next().await? {
+            match message {
+                Message::Answer(answer) => {
+                    let provider = ring::default_provider();
+                    self.tls.answers.give(&answer, &provider)?;
+                    link.confirm().await?;
+                }
+                Message::End { next, outcome } => end = End { next, outcome },
+            }
+        }
+        Ok(end)
+    }
+}

@@ -1,0 +1,192 @@
+//! `surus check --boot`: compares the answers of a warmed-up boot with those of one without
+//! warm-ups, and names the warm-ups that change them.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use http_body_util::{BodyExt, Limited};
+
+use super::engine_setup::{self, PoolConfig};
+use super::page_diff::{self, Template};
+use super::{learned_pages, warm_ups};
+use crate::app::site::Site;
+use crate::engine::Engine;
+use crate::engines::Warmup;
+use crate::observe::metrics::Metrics;
+
+/// How often a boot is asked for each page.
+const ANSWERS: usize = 3;
+/// Times with seconds differ between two answers with this distance.
+pub(super) const SECOND: Duration = Duration::from_millis(1100);
+
+/// The longest page that is compared. Three answers of each page are in memory.
+const MAX_PAGE: usize = 64 << 20;
+
+/// The answers to one probe, as text that can be compared.
+pub(super) type Answers = Vec<Vec<u8>>;
+
+/// What a comparison has shown.
+pub enum Verdict {
+    /// A page with the same answers.
+    Same(String),
+    /// A page with another answer, or a cause.
+    Changed(String),
+}
+
+/// Compares an isolating engine's boots, page by page, and names the warm-up that changes one.
+pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<Verdict>> {
+    let (_, site) = engine_setup::script_and_site(project, &asked.config)?;
+    if asked.learns() {
+        let pages = learned_pages::load(project, asked);
+        asked.learned.set_pages(pages);
+    }
+    let learned = asked.learned.pages();
+    let urls = asked.config.engine.warmup.urls();
+    let probes = Probes {
+        asked,
+        project,
+        site: &site,
+        pages: pages(&[urls, &learned].concat(), &site),
+    };
+    let began = Instant::now();
+    let plain = probes.answers(Warmup::off()).await?;
+    let warm = probes.answers(asked.config.engine.warmup.clone()).await?;
+    tokio::time::sleep(SECOND.saturating_sub(began.elapsed())).await;
+    // All answers are framed by plain ones, because of their dates.
+    let templates = templates(plain, probes.answers(Warmup::off()).await?);
+    let differences = differences(&templates, &warm);
+    let mut verdicts: Vec<_> = (probes.pages.iter().zip(&differences))
+        .map(|(page, difference)| verdict(page, difference.as_ref()))
+        .collect();
+    if differences.iter().any(Option::is_some) {
+        // From here on, each page alone.
+        asked.learned.set_pages(Vec::new());
+        let suspects = suspects(urls, &learned);
+        verdicts.push(Verdict::Changed(cause(&probes, &templates, suspects).await));
+    }
+    Ok(verdicts)
+}
+
+fn verdict(page: &str, difference: Option<&(String, String)>) -> Verdict {
+    match difference {
+        None => Verdict::Same(format!("GET {page}: no other answer")),
+        Some((expected, got)) => Verdict::Changed(format!(
+            "GET {page} has another answer after the warm-ups: `{got}` instead of `{expected}`"
+        )),
+    }
+}
+
+/// Tries the warm-ups one by one.
+async fn cause(
+    probes: &Probes<'_>,
+    templates: &[Option<Template>],
+    suspects: Vec<(Warmup, String)>,
+) -> String {
+    for (warmup, remedy) in suspects {
+        let changes = match probes.answers(warmup).await {
+            Ok(answers) => differences(templates, &answers).iter().any(Option::is_some),
+            Err(_) => true,
+        };
+        if changes {
+            return remedy;
+        }
+    }
+    "no warm-up changes it alone; take several out of engine.warmup".into()
+}
+
+/// Front page, an unknown page, and the configured ones, if PHP answers them.
+fn pages(urls: &[String], site: &Site) -> Vec<String> {
+    let mut pages: Vec<String> = vec!["/".into(), warm_ups::NO_PAGE.into()];
+    pages.extend(urls.iter().cloned());
+    let mut seen = HashSet::new();
+    pages.retain(|page| seen.insert(page.clone()) && warm_ups::get(page, site).is_ok());
+    pages
+}
+
+/// Warm-ups to try one by one, each with what to do if it is the cause.
+fn suspects(urls: &[String], learned: &[String]) -> Vec<(Warmup, String)> {
+    let alone = (
+        Warmup::Auto,
+        "the cause is the warm-up that Surus adds; engine.warmup = [] turns warm-ups off".into(),
+    );
+    let named = urls.iter().map(|url| {
+        let remedy = format!("the cause is the warm-up {url}; take it out of engine.warmup");
+        (Warmup::Urls(vec![url.clone()]), remedy)
+    });
+    let learned = learned.iter().map(|url| {
+        let remedy = format!("the cause is the learned page {url}; name others in engine.warmup");
+        (Warmup::Urls(vec![url.clone()]), remedy)
+    });
+    [alone].into_iter().chain(named).chain(learned).collect()
+}
+
+/// What all answers to each probe have in common, which a boot has given before and after another.
+pub(super) fn templates(before: Vec<Answers>, after: Vec<Answers>) -> Vec<Option<Template>> {
+    let both = before.into_iter().zip(after);
+    both.map(|(before, after)| template(before, after))
+        .collect()
+}
+
+/// What all answers of boots without warm-ups have in common.
+fn template(before: Answers, after: Answers) -> Option<Template> {
+    let mut answers = before.into_iter().chain(after);
+    let mut template = Template::new(&answers.next()?);
+    answers.for_each(|answer| template.widen(&answer));
+    Some(template)
+}
+
+/// The first difference of the answers to each probe.
+pub(super) fn differences(
+    templates: &[Option<Template>],
+    all: &[Answers],
+) -> Vec<Option<(String, String)>> {
+    let difference = |(template, answers): (&Option<Template>, &Answers)| {
+        let template = template.as_ref()?;
+        answers
+            .iter()
+            .find_map(|answer| template.difference(answer))
+    };
+    templates.iter().zip(all).map(difference).collect()
+}
+
+struct Probes<'a> {
+    asked: &'a PoolConfig,
+    project: &'a Path,
+    site: &'a Site,
+    pages: Vec<String>,
+}
+
+impl Probes<'_> {
+    /// Boots with these warm-ups and asks for each page.
+    async fn answers(&self, warmup: Warmup) -> anyhow::Result<Vec<Answers>> {
+        let mut asked = self.asked.clone();
+        asked.config.engine.warmup = warmup;
+        let metrics = Arc::new(Metrics::default());
+        let pool = engine_setup::boot_one(&asked, self.project, &metrics).await?;
+        let mut all = Vec::new();
+        for page in &self.pages {
+            let mut answers = Vec::new();
+            for _ in 0..ANSWERS {
+                let answer = self.ask(&*pool, page).await;
+                answers.push(answer.with_context(|| format!("GET {page}"))?);
+            }
+            all.push(answers);
+        }
+        pool.drain().await;
+        Ok(all)
+    }
+
+    async fn ask(&self, pool: &dyn Engine, page: &str) -> anyhow::Result<Vec<u8>> {
+        let event = warm_ups::get(page, self.site)?;
+        let (head, body) = pool.handle(Box::new(event)).await?.into_parts();
+        let body = Limited::new(body, MAX_PAGE).collect().await;
+        let body = body
+            .map_err(|error| anyhow!(error))
+            .with_context(|| format!("pages of at most {} MiB are compared", MAX_PAGE >> 20))?;
+        let body = body.to_bytes();
+        Ok(page_diff::comparable(&head, &body))
+    }
+}

@@ -1,0 +1,319 @@
+//! Warms up the boots of a pool by the pages that clients ask for most: boots with them, compares
+//! its answers with those of the serving boot, and switches if they are the same.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::Uri;
+use http_body_util::{BodyExt, Limited};
+use tokio::sync::Mutex;
+use tracing::{info, warn};
+
+use super::boot_proof::{self, Answers};
+use super::engine_setup::PlannedPool;
+use super::{learned_pages, page_diff, warm_ups};
+use crate::app::site::Site;
+use crate::engine::{Engine, Prepared};
+use crate::engines::learned;
+use crate::event::{Event, Failure, Response};
+use crate::keeper::Client;
+use crate::observe::status::LeftOut;
+
+/// How often a boot is asked for each page. The serving one is asked before and after the other.
+const ANSWERS: usize = 3;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The largest answer that is compared.
+const MAX_BODY: usize = 2 << 20;
+
+/// How long all boots and comparisons of one change may take.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// The keeper, if there is one, and the number that the pool has there.
+pub type Keeper = Option<(Arc<Client>, u16)>;
+
+/// A pool that learns.
+pub struct Learner {
+    pub project: PathBuf,
+    pub planned: PlannedPool,
+    pub keeper: Keeper,
+    pub engine: Arc<dyn Engine>,
+    /// Locked while the application boots with pages that are not compared yet: another reload
+    /// would use them, too.
+    pub booting: Arc<Mutex<()>>,
+    /// The site that is served now.
+    pub site: Box<dyn Fn() -> Arc<Site> + Send + Sync>,
+}
+
+impl Learner {
+    /// Runs until it is aborted.
+    pub async fn run(self: Arc<Self>) {
+        let learned = self.learned();
+        learned.start();
+        loop {
+            let chosen = learned.chosen().await;
+            let site = (self.site)();
+            let left_out = learned.left_out();
+            let is_wanted = |page: &String| {
+                left_out.iter().all(|left| left.page != *page)
+                    && warm_ups::get_learned(page, &site).is_some()
+            };
+            let pages: Vec<_> = chosen.into_iter().filter(is_wanted).collect();
+            let before = learned.pages();
+            if !pages.iter().all(|page| before.contains(page)) {
+                self.change(pages, &site).await;
+            }
+        }
+    }
+
+    fn learned(&self) -> &learned::Learned {
+        &self.planned.asked.learned
+    }
+
+    /// Warms up by the pages that change no answer, and leaves out the others.
+    async fn change(&self, mut pages: Vec<String>, site: &Site) {
+        let began = Instant::now();
+        let probes = Probes::new(&pages, site, began + LONGEST);
+        let Err(why) = self.try_pages(&pages, &probes).await else {
+            return;
+        };
+        let mut changes = vec![(pages.first().cloned(), why)];
+        if pages.len() > 1 && !probes.is_over() {
+            changes.clear();
+            let mut good = Vec::new();
+            for page in &pages {
+                match self.boot(std::slice::from_ref(page), &probes).await {
+                    Ok(_) => good.push(page.clone()),
+                    Err(why) => changes.push((Some(page.clone()), why)),
+                }
+            }
+            pages = good;
+            if let Err(why) = self.try_pages(&pages, &probes).await {
+                // Several pages together change an answer.
+                changes.extend(pages.into_iter().map(|page| (Some(page), why.clone())));
+            }
+        }
+        if probes.is_over() {
+            warn!(
+                engine = self.planned.asked.name,
+                seconds = began.elapsed().as_secs(),
+                "learned pages do not warm up the boot: the comparison of answers takes too long"
+            );
+            return;
+        }
+        if self.learned().pages().is_empty() {
+            // The next start need not try them.
+            self.set(&[], true).await;
+        }
+        for (page, why) in changes {
+            self.leave_out(page.unwrap_or_default(), why, began);
+        }
+    }
+
+    fn leave_out(&self, page: String, why: String, began: Instant) {
+        warn!(
+            engine = self.planned.asked.name,
+            page,
+            reason = why,
+            seconds = began.elapsed().as_secs(),
+            "a page that clients often ask for is left out of the warm-up"
+        );
+        self.learned().leave_out(LeftOut { page, why });
+    }
+
+    /// Boots with these pages and switches, unless an answer changes.
+    async fn try_pages(&self, pages: &[String], probes: &Probes<'_>) -> Outcome<()> {
+        let began = Instant::now();
+        let before = self.learned().pages();
+        if pages.iter().all(|page| before.contains(page)) {
+            return Ok(());
+        }
+        let (prepared, locked) = self.boot(pages, probes).await?;
+        let changed = prepared.change_over();
+        changed.map_err(|error| format!("{error:#}"))?;
+        // The boot has tried each page, too.
+        let used = self.engine.status().learned;
+        self.set(&used, true).await;
+        drop(locked);
+        for page in pages.iter().filter(|page| !used.contains(page)) {
+            self.leave_out(page.clone(), learned::BY_THE_BOOT.into(), began);
+        }
+        if !used.is_empty() {
+            info!(
+                engine = self.planned.asked.name,
+                pages = ?used,
+                took_ms = began.elapsed().as_millis() as u64,
+                "the boot is warmed up by the pages that clients ask for most; answers are the same"
+            );
+        }
+        Ok(())
+    }
+
+    /// Boots with these pages. Fails, and says why, if an answer changes.
+    async fn boot(
+        &self,
+        pages: &[String],
+        probes: &Probes<'_>,
+    ) -> Outcome<(Prepared, tokio::sync::OwnedMutexGuard<()>)> {
+        let locked = self.booting.clone().lock_owned().await;
+        let before = self.learned().pages();
+        self.set(pages, false).await;
+        let booted = async {
+            let prepared = self.engine.prepare().await;
+            let prepared = prepared.map_err(|error| format!("the boot fails: {error:#}"))?;
+            self.compare(&prepared, probes).await?;
+            Ok::<_, String>(prepared)
+        };
+        let booted = tokio::time::timeout_at(probes.until.into(), booted).await;
+        // Until the switch.
+        self.set(&before, false).await;
+        let prepared = booted.unwrap_or_else(|_| Err("the comparison takes too long".into()))?;
+        Ok((prepared, locked))
+    }
+
+    async fn compare(&self, prepared: &Prepared, probes: &Probes<'_>) -> Outcome<()> {
+        let serving = |event| self.engine.handle(event);
+        let before = probes.answers(serving).await?;
+        let warm = probes.answers(|event| prepared.handle(event)).await?;
+        // A time in seconds differs by then.
+        tokio::time::sleep(boot_proof::SECOND).await;
+        let after = probes.answers(serving).await?;
+        let templates = boot_proof::templates(before, after);
+        let differences = boot_proof::differences(&templates, &warm);
+        let found = probes
+            .pages
+            .iter()
+            .zip(differences)
+            .find_map(|(probe, found)| {
+                let (expected, got) = found?;
+                Some(format!("{probe} answers `{got}` instead of `{expected}`"))
+            });
+        found.map_or(Ok(()), Err)
+    }
+
+    /// Warms up the next boots by these pages, and with `keep` those of the next start.
+    async fn set(&self, pages: &[String], keep: bool) {
+        let asked = &self.planned.asked;
+        let set = match &self.keeper {
+            Some((keeper, pool)) => keeper.pages(*pool, keep, learned::text(pages)).await,
+            None if keep => learned_pages::keep(&self.project, asked, pages),
+            None => Ok(()),
+        };
+        if let Err(error) = set {
+            let error = format!("{error:#}");
+            warn!(
+                engine = asked.name,
+                error, "the next start will not be warm"
+            );
+        }
+        asked.learned.set_pages(pages.to_vec());
+    }
+}
+
+/// Reloads without learned pages, because they are proved for the old version only, and proposes
+/// them for the new one. If the reload fails, the old version goes on with them.
+pub async fn prove_again(
+    learners: &[Arc<Learner>],
+    reload: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    let mut withdrawn = Vec::new();
+    for learner in learners {
+        withdrawn.push((learner, withdraw(&learner.planned, &learner.keeper).await));
+    }
+    let reloaded = reload.await;
+    for (learner, pages) in withdrawn {
+        match reloaded {
+            Ok(()) => learner.learned().propose(pages),
+            Err(_) if pages.is_empty() => {}
+            Err(_) => learner.set(&pages, false).await,
+        }
+    }
+    reloaded
+}
+
+/// Has the next boots of a pool use no learned page, and returns those that they would use.
+pub async fn withdraw(planned: &PlannedPool, keeper: &Keeper) -> Vec<String> {
+    let pages = planned.asked.learned.pages();
+    if !pages.is_empty() {
+        if let Some((keeper, pool)) = keeper
+            && let Err(error) = keeper.pages(*pool, false, learned::text(&[])).await
+        {
+            let error = format!("{error:#}");
+            warn!(error, "the keeper did not take back learned pages");
+        }
+        planned.asked.learned.set_pages(Vec::new());
+    }
+    pages
+}
+
+/// The error says why pages are left out.
+type Outcome<T> = Result<T, String>;
+
+/// What both boots are asked for.
+struct Probes<'a> {
+    pages: Vec<String>,
+    site: &'a Site,
+    until: Instant,
+}
+
+impl Probes<'_> {
+    /// The pages themselves, the front page, and a page that does not exist.
+    fn new<'a>(pages: &[String], site: &'a Site, until: Instant) -> Probes<'a> {
+        let mut probes = pages.to_vec();
+        let first = pages.first().and_then(|page| page.parse::<Uri>().ok());
+        if let Some(first) = first
+            && let (Some(scheme), Some(host)) = (first.scheme_str(), first.authority())
+        {
+            for path in ["/", warm_ups::NO_PAGE] {
+                let probe = format!("{scheme}://{host}{path}");
+                if !probes.contains(&probe) && warm_ups::get_learned(&probe, site).is_some() {
+                    probes.push(probe);
+                }
+            }
+        }
+        Probes {
+            pages: probes,
+            site,
+            until,
+        }
+    }
+
+    /// Whether there is no time for another comparison.
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// The answers of a boot to each probe.
+    async fn answers<A>(&self, ask: impl Fn(Box<Event>) -> A) -> Outcome<Vec<Answers>>
+    where
+        A: Future<Output = Result<Response, Failure>>,
+    {
+        let mut all = Vec::new();
+        for probe in &self.pages {
+            let mut answers = Vec::new();
+            for _ in 0..ANSWERS {
+                let mut event = warm_ups::get_learned(probe, self.site)
+                    .ok_or_else(|| format!("{probe} has another script by now"))?;
+                event.deadline = Instant::now() + PATIENCE;
+                let answer = tokio::time::timeout(PATIENCE, text(ask(Box::new(event)))).await;
+                let answer = answer.unwrap_or_else(|_| Err("no whole answer in time".into()));
+                answers.push(answer.map_err(|why| format!("{probe}: {why}"))?);
+            }
+            all.push(answers);
+        }
+        Ok(all)
+    }
+}
+
+async fn text(answer: impl Future<Output = Result<Response, Failure>>) -> Outcome<Vec<u8>> {
+    let (head, body) = answer
+        .await
+        .map_err(|error| error.to_string())?
+        .into_parts();
+    let body = Limited::new(body, MAX_BODY).collect().await;
+    let body = body.map_err(|error| error.to_string())?.to_bytes();
+    Ok(page_diff::comparable(&head, &body))
+}

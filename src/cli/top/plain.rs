@@ -1,0 +1,300 @@
+//! The state of a server as plain text, for `surus top --once`.
+
+use std::fmt::Write as _;
+
+use crate::cli::status::{certificates, duration, scaling};
+use crate::observe::snapshot::{PoolSnapshot, Snapshot};
+use crate::observe::status::WorkerState;
+
+/// Everything, in the order of the screen.
+pub fn text(now: &Snapshot) -> String {
+    let mut text = String::new();
+    // Writing into a String cannot fail.
+    for (name, value) in summary(now) {
+        let _ = writeln!(text, "{name:<22}{value}");
+    }
+    for pool in &now.pools {
+        let _ = writeln!(text, "\n{}", heading(pool));
+        let _ = writeln!(
+            text,
+            "{}",
+            row(["PID", "STATE", "FOR", "SERVED", "MEMORY", "REQUEST"])
+        );
+        for worker in &pool.workers {
+            let _ = writeln!(
+                text,
+                "{}",
+                row([
+                    &worker.pid.to_string(),
+                    state(worker.state),
+                    &duration(worker.for_ms),
+                    &worker.served.to_string(),
+                    &memory(worker.memory),
+                    worker.request.as_deref().unwrap_or_default(),
+                ])
+            );
+        }
+    }
+    let mut section = |title: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            let _ = writeln!(text, "\n{title}");
+            for line in lines {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
+    };
+    section("slowest requests", slowest(now));
+    section("errors", errors(now));
+    section("worker exits", exits(now));
+    section("certificates", certificates(&now.certificates, now.time));
+    text
+}
+
+fn row(cells: [&str; 6]) -> String {
+    let [pid, state, lasts, served, memory, request] = cells;
+    let row = format!("{pid:>8}  {state:<10}{lasts:>9}{served:>10}{memory:>10}  {request}");
+    row.trim_end().to_owned()
+}
+
+pub fn heading(pool: &PoolSnapshot) -> String {
+    let instead = pool.instead.as_ref();
+    let instead = instead
+        .map(|name| format!(" (served by {name})"))
+        .unwrap_or_default();
+    format!(
+        "{}{instead}: PHP {}, generation {}, {} waiting{}",
+        pool.engine,
+        pool.php,
+        pool.generation,
+        pool.queued,
+        scaling(pool.scaling.as_ref())
+    )
+}
+
+/// What matters most.
+pub fn summary(now: &Snapshot) -> [(&'static str, String); 7] {
+    let latency = |pick: fn(&crate::observe::snapshot::Percentiles) -> f64| {
+        now.latency
+            .as_ref()
+            .map_or("-".into(), |latency| millis(pick(latency)))
+    };
+    let count = |state: WorkerState| -> usize {
+        let pools = now.pools.iter();
+        pools
+            .map(|pool| pool.states.get(&state).copied().unwrap_or(0))
+            .sum()
+    };
+    let busy = count(WorkerState::Busy) + count(WorkerState::Finishing);
+    let all = busy + count(WorkerState::Idle) + count(WorkerState::Starting);
+    let queued: usize = now.pools.iter().map(|pool| pool.queued).sum();
+    let bytes: u64 = now.pools.iter().map(|pool| pool.memory).sum();
+    [
+        ("requests/s", rate(now.requests_per_second)),
+        (
+            "latency p50 p90 p99",
+            format!(
+                "{} {} {}",
+                latency(|it| it.p50),
+                latency(|it| it.p90),
+                latency(|it| it.p99)
+            ),
+        ),
+        ("workers busy", format!("{busy} of {all}")),
+        ("waiting", queued.to_string()),
+        ("memory of workers", memory(bytes)),
+        ("connections", now.connections.to_string()),
+        ("failures/s", rate(failures(now))),
+    ]
+}
+
+/// Failed requests per second: 5xx, and those that are not a status.
+fn failures(now: &Snapshot) -> Option<f64> {
+    let failed = now
+        .outcomes
+        .iter()
+        .filter(|it| !is_class(&it.outcome, "234"));
+    let rates = failed.filter_map(|it| it.per_second);
+    now.requests_per_second
+        .map(|_| rates.fold(0.0, |sum, rate| sum + rate))
+}
+
+fn is_class(outcome: &str, classes: &str) -> bool {
+    outcome
+        .strip_suffix("xx")
+        .is_some_and(|class| classes.contains(class))
+}
+
+pub fn slowest(now: &Snapshot) -> Vec<String> {
+    let mut lines = Vec::new();
+    for slow in &now.slowest {
+        lines.push(format!(
+            "{:>8}  {}  {} {}",
+            millis(slow.ms),
+            slow.status,
+            slow.method,
+            slow.target
+        ));
+        let stack = slow.backtrace.as_deref().unwrap_or_default();
+        lines.extend(stack.lines().map(|line| format!("               {line}")));
+    }
+    lines
+}
+
+pub fn errors(now: &Snapshot) -> Vec<String> {
+    let mut all: Vec<_> = now.outcomes.iter().collect();
+    all.retain(|it| !is_class(&it.outcome, "23"));
+    all.sort_by_key(|it| std::cmp::Reverse(it.total));
+    let line = |it: &&crate::observe::status::OutcomeCount| {
+        format!(
+            "{:>8}  {:>7}/s  {} ({})",
+            it.total,
+            rate(it.per_second),
+            it.outcome,
+            it.engine
+        )
+    };
+    all.iter().map(line).collect()
+}
+
+pub fn exits(now: &Snapshot) -> Vec<String> {
+    let mut all: Vec<_> = now.exits.iter().collect();
+    all.sort_by_key(|it| std::cmp::Reverse(it.total));
+    let lines = all.iter();
+    lines
+        .map(|it| format!("{:>8}  {} ({})", it.total, it.reason, it.engine))
+        .collect()
+}
+
+pub fn rate(per_second: Option<f64>) -> String {
+    match per_second {
+        None => "-".into(),
+        Some(rate) if rate < 10.0 => format!("{rate:.1}"),
+        Some(rate) => format!("{rate:.0}"),
+    }
+}
+
+pub fn state(state: WorkerState) -> &'static str {
+    match state {
+        WorkerState::Starting => "starting",
+        WorkerState::Idle => "idle",
+        WorkerState::Busy => "busy",
+        WorkerState::Finishing => "finishing",
+    }
+}
+
+pub fn memory(bytes: u64) -> String {
+    match bytes {
+        0 => "-".into(),
+        bytes => format!("{:.1}M", bytes as f64 / 1048576.0),
+    }
+}
+
+fn millis(ms: f64) -> String {
+    match ms {
+        ms if ms < 1.0 => format!("{:.0}us", ms * 1000.0),
+        ms if ms < 100.0 => format!("{ms:.1}ms"),
+        ms => duration(ms as u64),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::observe::snapshot::{Percentiles, SlowRequest};
+    use crate::observe::status::{
+        CertificateStatus, ExitCount, OutcomeCount, ScalingStatus, WorkerStatus,
+    };
+
+    pub fn snapshot() -> Snapshot {
+        let worker = |pid, state, for_ms, request: Option<&str>| WorkerStatus {
+            pid,
+            state,
+            for_ms,
+            served: u64::from(pid) * 10,
+            memory: u64::from(pid) << 20,
+            request: request.map(Into::into),
+        };
+        let outcome = |outcome: &str, total| OutcomeCount {
+            engine: "classic".into(),
+            outcome: outcome.into(),
+            total,
+            per_second: Some(0.5),
+        };
+        Snapshot {
+            version: "0.1.0".into(),
+            time: 1_000_000,
+            requests_per_second: Some(1234.4),
+            latency: Some(Percentiles {
+                p50: 0.25,
+                p90: 12.34,
+                p99: 2500.0,
+            }),
+            connections: 9,
+            pools: vec![PoolSnapshot {
+                engine: "classic".into(),
+                php: "8.2.35".into(),
+                generation: 1,
+                queued: 2,
+                states: [(WorkerState::Idle, 1), (WorkerState::Busy, 1)].into(),
+                memory: 33 << 20,
+                workers: vec![
+                    worker(21, WorkerState::Busy, 1200, Some("GET /slow?\u{1b}[2J")),
+                    worker(12, WorkerState::Idle, 90_000, None),
+                ],
+                scaling: Some(ScalingStatus {
+                    target: 2,
+                    min: 1,
+                    max: 8,
+                    is_limited: true,
+                }),
+                ..PoolSnapshot::default()
+            }],
+            outcomes: vec![
+                outcome("2xx", 100),
+                outcome("timeout", 3),
+                outcome("4xx", 7),
+            ],
+            exits: vec![ExitCount {
+                engine: "rewind".into(),
+                reason: "replaced_thread".into(),
+                total: 4,
+            }],
+            certificates: vec![CertificateStatus {
+                certificate: "/etc/a.pem".into(),
+                names: vec!["example.org".into()],
+                not_after: 1_000_000 + 3 * 86400,
+            }],
+            slowest: vec![SlowRequest {
+                method: "GET".into(),
+                target: "/report".into(),
+                status: 504,
+                engine: "classic".into(),
+                ms: 60_000.0,
+                seconds_ago: 5,
+                backtrace: Some("#0 /srv/app/a.php(3): sleep(99)\n#1 {main}".into()),
+            }],
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn text_has_every_part() {
+        let text = text(&snapshot());
+        for part in [
+            "requests/s            1234\n",
+            "latency p50 p90 p99   250us 12.3ms 2.5s\n",
+            "workers busy          1 of 2\n",
+            "generation 1, 2 waiting, 2 workers of 1 to 8, memory is short for more\n",
+            "\n      21  busy           1.2s       210     21.0M  GET /slow?",
+            "\n      12  idle          1m30s       120     12.0M\n",
+            "    1m00s  504  GET /report\n",
+            "#0 /srv/app/a.php(3): sleep(99)\n",
+            "       7      0.5/s  4xx (classic)\n",
+            "       4  replaced_thread (rewind)\n",
+            "example.org",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in:\n{text}");
+        }
+        assert!(!text.contains("2xx"), "{text}");
+    }
+}

@@ -1,0 +1,295 @@
+//! Draws the screen of `surus top`.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, Paragraph, Row, Sparkline, Table};
+
+use super::plain;
+use crate::cli::status::{certificates, duration};
+use crate::observe::printable::printable;
+use crate::observe::snapshot::{PoolSnapshot, Snapshot};
+use crate::observe::status::{WorkerState, WorkerStatus};
+
+/// Seconds of the curve.
+const HISTORY: usize = 300;
+
+/// The order of workers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Those with requests first, then by the time in their state.
+    #[default]
+    Time,
+    Pid,
+    Served,
+    Memory,
+}
+
+#[derive(Default)]
+pub struct View {
+    now: Option<Snapshot>,
+    rates: VecDeque<u64>,
+    order: Order,
+    /// Workers above the first visible one.
+    above: usize,
+}
+
+impl View {
+    pub fn add(&mut self, snapshot: Snapshot) {
+        if let Some(rate) = snapshot.requests_per_second {
+            self.rates.push_back(rate.round() as u64);
+        }
+        if self.rates.len() > HISTORY {
+            self.rates.pop_front();
+        }
+        self.now = Some(snapshot);
+    }
+
+    pub fn sort(&mut self, order: Order) {
+        self.order = order;
+        self.above = 0;
+    }
+
+    pub fn scroll(&mut self, by: isize) {
+        self.above = self.above.saturating_add_signed(by);
+    }
+
+    pub fn draw(&mut self, frame: &mut Frame<'_>) {
+        let area = frame.area();
+        let Some(now) = self.now.take() else {
+            frame.render_widget(Paragraph::new("waiting for the server"), area);
+            return;
+        };
+        let curve = if area.height >= 24 { 4 } else { 0 };
+        let below = if area.height >= 18 {
+            area.height / 3
+        } else {
+            0
+        };
+        let [head, curve, workers, below, keys] = Layout::vertical([
+            Constraint::Length(3),
+            Constraint::Length(curve),
+            Constraint::Min(3),
+            Constraint::Length(below),
+            Constraint::Length(1),
+        ])
+        .areas(area);
+        draw_head(frame, head, &now);
+        self.draw_curve(frame, curve);
+        self.draw_workers(frame, workers, &now);
+        draw_lists(frame, below, &now);
+        draw_keys(frame, keys, self.order);
+        self.now = Some(now);
+    }
+
+    fn draw_curve(&self, frame: &mut Frame<'_>, area: Rect) {
+        if area.is_empty() {
+            return;
+        }
+        let shown = self.rates.len().saturating_sub(usize::from(area.width));
+        let rates: Vec<u64> = self.rates.iter().skip(shown).copied().collect();
+        let most = rates.iter().max().copied().unwrap_or(0);
+        let block = block(format!("requests/s, at most {most}"));
+        let curve = Sparkline::default()
+            .data(rates)
+            .style(Style::new().fg(Color::Blue));
+        frame.render_widget(curve.block(block), area);
+    }
+
+    fn draw_workers(&mut self, frame: &mut Frame<'_>, area: Rect, now: &Snapshot) {
+        let mut workers: Vec<(&PoolSnapshot, &WorkerStatus)> = Vec::new();
+        for pool in &now.pools {
+            workers.extend(pool.workers.iter().map(|worker| (pool, worker)));
+        }
+        match self.order {
+            Order::Time => workers
+                .sort_by_key(|(_, worker)| (worker.request.is_none(), Reverse(worker.for_ms))),
+            Order::Pid => workers.sort_by_key(|(_, worker)| worker.pid),
+            Order::Served => workers.sort_by_key(|(_, worker)| Reverse(worker.served)),
+            Order::Memory => workers.sort_by_key(|(_, worker)| Reverse(worker.memory)),
+        }
+        let visible = usize::from(area.height.saturating_sub(2));
+        self.above = self.above.min(workers.len().saturating_sub(visible));
+        let rows = workers
+            .iter()
+            .skip(self.above)
+            .take(visible)
+            .map(|(pool, worker)| {
+                let request = worker.request.as_deref().unwrap_or_default();
+                Row::new([
+                    format!("{:>8}", worker.pid),
+                    pool.engine.clone(),
+                    plain::state(worker.state).to_owned(),
+                    format!("{:>8}", duration(worker.for_ms)),
+                    format!("{:>9}", worker.served),
+                    format!("{:>9}", plain::memory(worker.memory)),
+                    printable(request).into_owned(),
+                ])
+                .style(color(worker.state))
+            });
+        let widths = [8, 9, 9, 8, 9, 9].map(Constraint::Length);
+        let widths = widths.into_iter().chain([Constraint::Fill(1)]);
+        let titles = [
+            "     PID",
+            "POOL",
+            "STATE",
+            "     FOR",
+            "   SERVED",
+            "   MEMORY",
+            "REQUEST",
+        ];
+        let header = Row::new(titles).style(Style::new().add_modifier(Modifier::BOLD));
+        let title = match self.above {
+            0 => "workers".to_owned(),
+            above => format!("workers ({above} above)"),
+        };
+        let table = Table::new(rows, widths).header(header).block(block(title));
+        frame.render_widget(table, area);
+    }
+}
+
+fn color(state: WorkerState) -> Style {
+    match state {
+        WorkerState::Busy => Style::new().fg(Color::Green),
+        WorkerState::Finishing => Style::new().fg(Color::Yellow),
+        WorkerState::Starting | WorkerState::Idle => Style::new(),
+    }
+}
+
+fn block(title: String) -> Block<'static> {
+    Block::new()
+        .borders(Borders::TOP)
+        .border_style(Style::new().add_modifier(Modifier::DIM))
+        .title(title)
+}
+
+fn draw_head(frame: &mut Frame<'_>, area: Rect, now: &Snapshot) {
+    let pools: Vec<_> = now.pools.iter().map(plain::heading).collect();
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let mut lines = vec![Line::from(vec![
+        Span::styled(format!("surus {}", now.version), bold),
+        Span::raw(format!("  {}", pools.join("; "))),
+    ])];
+    for part in plain::summary(now).chunks(4) {
+        let spans = part.iter().flat_map(|(name, value)| {
+            [
+                Span::raw(format!("{name} ")),
+                Span::styled(format!("{value}   "), bold),
+            ]
+        });
+        lines.push(Line::from(spans.collect::<Vec<_>>()));
+    }
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+fn draw_lists(frame: &mut Frame<'_>, area: Rect, now: &Snapshot) {
+    if area.is_empty() {
+        return;
+    }
+    let mut counts = plain::errors(now);
+    counts.extend(plain::exits(now));
+    counts.extend(certificates(&now.certificates, now.time));
+    let lists = [
+        ("slowest requests", plain::slowest(now)),
+        ("errors, worker exits, certificates", counts),
+    ];
+    let areas = match area.width {
+        0..90 => Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]),
+        _ => Layout::horizontal([Constraint::Fill(3), Constraint::Fill(2)]).spacing(2),
+    };
+    for ((title, lines), area) in lists.into_iter().zip(&*areas.split(area)) {
+        let lines: Vec<_> = lines
+            .iter()
+            .map(|line| Line::raw(printable(line)))
+            .collect();
+        frame.render_widget(Paragraph::new(lines).block(block(title.into())), *area);
+    }
+}
+
+fn draw_keys(frame: &mut Frame<'_>, area: Rect, order: Order) {
+    let mut spans = vec![Span::raw("q quit   sort by ")];
+    for (key, name, by) in [
+        ("t", "time", Order::Time),
+        ("p", "pid", Order::Pid),
+        ("s", "served", Order::Served),
+        ("m", "memory", Order::Memory),
+    ] {
+        let style = match by == order {
+            true => Style::new().add_modifier(Modifier::REVERSED),
+            false => Style::new(),
+        };
+        spans.push(Span::styled(format!("{key} {name}"), style));
+        spans.push(Span::raw("  "));
+    }
+    spans.push(Span::raw(" up, down scroll"));
+    frame.render_widget(Paragraph::new(Line::from(spans)), area);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+    use crate::cli::top::plain::tests::snapshot;
+
+    fn drawn(view: &mut View, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| view.draw(frame)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn screen_shows_every_part_and_no_control_characters() {
+        let mut view = View::default();
+        assert!(drawn(&mut view, 80, 24).contains("waiting for the server"));
+        view.add(snapshot());
+        let screen = drawn(&mut view, 120, 30);
+        for part in [
+            "requests/s 1234",
+            "classic: PHP 8.2.35",
+            "GET /slow?\\u001b[2J",
+            "504  GET /report",
+            "sleep(99)",
+            "replaced_thread",
+            "example.org",
+            "q quit",
+        ] {
+            assert!(screen.contains(part), "{part} is not in\n{screen}");
+        }
+        assert!(!screen.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn workers_are_sorted_by_the_chosen_key() {
+        let mut view = View::default();
+        view.add(snapshot());
+        let first_is = |view: &mut View, pid: &str, other: &str| {
+            let screen = drawn(view, 100, 30);
+            let at = |pid: &str| screen.find(&format!("      {pid} ")).unwrap();
+            assert!(at(pid) < at(other), "{screen}");
+        };
+        first_is(&mut view, "21", "12");
+        view.sort(Order::Pid);
+        first_is(&mut view, "12", "21");
+        view.sort(Order::Memory);
+        first_is(&mut view, "21", "12");
+    }
+
+    #[test]
+    fn every_size_of_the_terminal_can_be_drawn() {
+        let mut view = View::default();
+        view.add(snapshot());
+        view.scroll(1000);
+        for (width, height) in [(1, 1), (5, 3), (40, 8), (80, 18), (300, 100)] {
+            drawn(&mut view, width, height);
+        }
+        view.scroll(-1);
+        drawn(&mut view, 40, 8);
+    }
+}

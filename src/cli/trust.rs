@@ -1,0 +1,221 @@
+//! `surus trust`: puts the certificate of this machine's authority into the stores of the system
+//! and of browsers, or takes it out.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail, ensure};
+
+use super::options::Project;
+use crate::cli::stdout::say;
+use crate::fronts::http::tls::acme::local::{self, LocalAuthority};
+use crate::fronts::http::tls::acme::store::Store;
+
+#[derive(Debug, clap::Args)]
+pub struct Trust {
+    #[command(flatten)]
+    project: Project,
+    /// Take it out of the stores
+    #[arg(long)]
+    remove: bool,
+    /// Certificate of the authority of another user of this machine
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+}
+
+/// Where systems keep the certificates that their administrator adds, and what makes them known.
+const SYSTEM: [(&str, &[&str]); 4] = [
+    // Debian, Ubuntu, Alpine.
+    (
+        "/usr/local/share/ca-certificates",
+        &["update-ca-certificates"],
+    ),
+    // Fedora, Red Hat.
+    (
+        "/etc/pki/ca-trust/source/anchors",
+        &["update-ca-trust", "extract"],
+    ),
+    // Arch.
+    (
+        "/etc/ca-certificates/trust-source/anchors",
+        &["trust", "extract-compat"],
+    ),
+    // SUSE.
+    ("/usr/share/pki/trust/anchors", &["update-ca-certificates"]),
+];
+
+/// The NSS databases of browsers, below the user's home directory. A star is any directory.
+const BROWSERS: [(&str, &str); 4] = [
+    ("Chrome, Chromium", ".pki/nssdb"),
+    ("Firefox", ".mozilla/firefox/*"),
+    ("Firefox", "snap/firefox/common/.mozilla/firefox/*"),
+    ("Chromium", "snap/chromium/current/.pki/nssdb"),
+];
+
+/// An authority and where its certificate is.
+struct Authority {
+    /// The common name of its certificate.
+    name: String,
+    certificate: PathBuf,
+}
+
+pub fn run(args: Trust) -> anyhow::Result<()> {
+    let authority = args.authority()?;
+    say!("{} ({})", authority.name, authority.certificate.display());
+    let mut failed = 0;
+    let mut report = |store: &str, done: anyhow::Result<&str>| match done {
+        Ok(what) => say!("  {store}: {what}"),
+        Err(error) => {
+            failed += 1;
+            say!("  {store}: {error:#}");
+        }
+    };
+    let done = match args.remove {
+        true => "not trusted any more",
+        false => "trusted",
+    };
+    report("system", authority.system(args.remove).map(|()| done));
+    for (browser, database) in databases() {
+        let changed = authority.browser(&database, args.remove);
+        let store = format!("{browser} ({})", database.display());
+        report(&store, changed.map(|()| done));
+    }
+    match failed {
+        0 => Ok(()),
+        1 => bail!("one store was not changed; the line above says why"),
+        _ => bail!("{failed} stores were not changed; the lines above say why"),
+    }
+}
+
+impl Trust {
+    fn authority(&self) -> anyhow::Result<Authority> {
+        let certificate = match &self.certificate {
+            Some(file) => std::path::absolute(file)?,
+            None => {
+                let loaded = self.project.load()?;
+                let project = self.project.directory()?;
+                let store = Store::new(&loaded.config.acme, &project)?;
+                let local = LocalAuthority::new(&store);
+                match self.remove {
+                    false => local.certificate()?,
+                    true => local.known_certificate().context(
+                        "this user has no local authority, so nothing trusts it; for another \
+                         user's, name its certificate by --certificate",
+                    )?,
+                }
+            }
+        };
+        let name = local::name(&certificate)?;
+        Ok(Authority { name, certificate })
+    }
+}
+
+impl Authority {
+    /// Changes the store of the system, which needs root.
+    fn system(&self, remove: bool) -> anyhow::Result<()> {
+        let found = SYSTEM
+            .iter()
+            .find(|(directory, command)| Path::new(directory).is_dir() && is_program(command[0]));
+        let Some((directory, command)) = found else {
+            bail!(
+                "no store was found; install the package ca-certificates, or add {} by hand",
+                self.certificate.display()
+            );
+        };
+        if !surus_sys::process::is_root() {
+            let remove = if remove { " --remove" } else { "" };
+            bail!(
+                "root is needed: sudo surus trust{remove} --certificate {}",
+                self.certificate.display()
+            );
+        }
+        let file = self.name.to_lowercase().replace(' ', "-");
+        let file = Path::new(directory).join(format!("{file}.crt"));
+        match remove {
+            false => {
+                let certificate = std::fs::read(&self.certificate)
+                    .with_context(|| format!("cannot read {}", self.certificate.display()))?;
+                std::fs::write(&file, certificate)
+                    .with_context(|| format!("cannot write {}", file.display()))?;
+            }
+            true => match std::fs::remove_file(&file) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("cannot remove {}", file.display()));
+                }
+                _ => {}
+            },
+        }
+        run_program(Command::new(command[0]).args(&command[1..]))
+    }
+
+    /// Changes the store of a browser.
+    fn browser(&self, database: &Path, remove: bool) -> anyhow::Result<()> {
+        ensure!(
+            is_program("certutil"),
+            "certutil is not installed (package libnss3-tools or nss-tools)"
+        );
+        let at = format!("sql:{}", database.display());
+        // Twice the same certificate is no error; none is.
+        let known = Command::new("certutil")
+            .args(["-L", "-d", &at, "-n", &self.name])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()?;
+        let mut command = Command::new("certutil");
+        match remove {
+            true if !known.success() => return Ok(()),
+            true => command.args(["-D", "-d", &at, "-n", &self.name]),
+            // An authority for servers.
+            false => command
+                .args(["-A", "-d", &at, "-n", &self.name, "-t", "C,,", "-i"])
+                .arg(&self.certificate),
+        };
+        run_program(&mut command)
+    }
+}
+
+/// The databases of this user's browsers.
+fn databases() -> Vec<(&'static str, PathBuf)> {
+    let Some(home) = std::env::var_os("HOME").map(PathBuf::from) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for (browser, place) in BROWSERS {
+        let directories = match place.strip_suffix("/*") {
+            None => vec![home.join(place)],
+            Some(parent) => {
+                let entries = std::fs::read_dir(home.join(parent)).into_iter().flatten();
+                let mut all: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+                all.sort();
+                all
+            }
+        };
+        let databases = directories
+            .into_iter()
+            .filter(|directory| directory.join("cert9.db").is_file());
+        found.extend(databases.map(|directory| (browser, directory)));
+    }
+    found
+}
+
+fn is_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut directories = std::env::split_paths(&path);
+    directories.any(|directory| directory.join(name).is_file())
+}
+
+fn run_program(command: &mut Command) -> anyhow::Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {name}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.lines().last().unwrap_or("it said nothing");
+    ensure!(
+        output.status.success(),
+        "{name} failed ({}): {said}",
+        output.status
+    );
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! Learns which pages anonymous clients of a pool ask for most, so that its next boots can be
+//! warmed up by them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::ensure;
+use http::{Method, StatusCode, Uri, header};
+use tokio::sync::Notify;
+
+use crate::event::{Event, Response};
+use crate::observe::status::LeftOut;
+
+/// The most pages that warm up a boot.
+pub const MOST_PAGES: usize = 8;
+
+/// The longest URL of a page.
+const LONGEST: usize = 512;
+
+/// How many answers are counted before the pages are chosen, each time.
+const ROUNDS: [u32; 3] = [200, 2_000, 20_000];
+
+/// A page is chosen if at least one in so many answers is its. A link that only one visitor has
+/// (to reset a password) is not among them.
+const SHARE: u32 = 50;
+
+/// Pages whose answers are counted at the same time.
+const COUNTED: usize = 512;
+
+/// Why a boot leaves out a page; the log says which boot.
+pub const BY_THE_BOOT: &str = "it fails in the boot, or changes its own next answer there";
+
+/// The first line of [`Learned::text`].
+const FORMAT: &str = "surus pages 1";
+
+/// What a pool has learned. Its boots and the front end share it.
+#[derive(Debug, Default)]
+pub struct Learned {
+    counts: AtomicBool,
+    state: Mutex<State>,
+    due: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    answers: u32,
+    by_page: HashMap<String, u32>,
+    rounds: usize,
+    /// Which pages warm up the next boot, as absolute URLs.
+    pages: Vec<String>,
+    /// Pages that have warmed up other boots.
+    proposed: Option<Vec<String>>,
+    left_out: Vec<LeftOut>,
+}
+
+impl Learned {
+    /// Counts answers from now on.
+    pub fn start(&self) {
+        self.counts.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether answers are counted.
+    pub fn is_counting(&self) -> bool {
+        self.counts.load(Ordering::Relaxed)
+    }
+
+    /// Counts an answer, if it was the same for every client, as far as one can see.
+    pub fn answered(&self, event: &Event, response: &Response) {
+        if !is_for_all(event, response) {
+            return;
+        }
+        let Some(page) = page(event) else { return };
+        let mut state = self.lock();
+        state.answers += 1;
+        match state.by_page.get_mut(&page) {
+            Some(count) => *count += 1,
+            None => {
+                if state.by_page.len() >= COUNTED {
+                    state.by_page.retain(|_, count| *count > 1);
+                }
+                if state.by_page.len() < COUNTED {
+                    state.by_page.insert(page, 1);
+                }
+            }
+        }
+        if ROUNDS.get(state.rounds) == Some(&state.answers) {
+            self.due.notify_one();
+        }
+    }
+
+    /// Returns the pages to try next: those that were [proposed](Self::propose), or those that were
+    /// asked for most, the first of them first, when enough answers have been counted again.
+    pub async fn chosen(&self) -> Vec<String> {
+        loop {
+            self.due.notified().await;
+            let mut state = self.lock();
+            if let Some(pages) = state.proposed.take()
+                && state.pages.is_empty()
+            {
+                // Enough answers may have been counted meanwhile.
+                self.due.notify_one();
+                return pages;
+            }
+            if state.answers >= ROUNDS.get(state.rounds).copied().unwrap_or(u32::MAX) {
+                let (answers, counts) = (state.answers, std::mem::take(&mut state.by_page));
+                state.answers = 0;
+                state.rounds += 1;
+                self.counts
+                    .store(state.rounds < ROUNDS.len(), Ordering::Relaxed);
+                return most(counts, answers);
+            }
+        }
+    }
+
+    /// Proposes pages that have warmed up a boot of another time or version.
+    pub fn propose(&self, pages: Vec<String>) {
+        if !pages.is_empty() {
+            self.lock().proposed = Some(pages);
+            self.due.notify_one();
+        }
+    }
+
+    /// Which pages warm up the next boot.
+    pub fn pages(&self) -> Vec<String> {
+        self.lock().pages.clone()
+    }
+
+    pub fn set_pages(&self, pages: Vec<String>) {
+        self.lock().pages = pages;
+    }
+
+    /// Which pages are not used, and why.
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        self.lock().left_out.clone()
+    }
+
+    pub fn leave_out(&self, page: LeftOut) {
+        let mut state = self.lock();
+        // Enough for all rounds.
+        if state.left_out.len() < MOST_PAGES * ROUNDS.len() {
+            state.left_out.push(page);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Pages as text, for a file.
+pub fn text(pages: &[String]) -> String {
+    format!("{FORMAT}\n{}\n", pages.join("\n"))
+}
+
+/// Reads what [`text`] has written. The text may be anybody's.
+pub fn parse(text: &str) -> anyhow::Result<Vec<String>> {
+    let mut lines = text.lines();
+    ensure!(lines.next() == Some(FORMAT), "not a list of pages");
+    let pages: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+    ensure!(pages.len() <= MOST_PAGES, "too many pages");
+    for page in &pages {
+        ensure!(is_page(page), "not the URL of a page: {page:?}");
+    }
+    Ok(pages.into_iter().map(str::to_owned).collect())
+}
+
+/// What a page's URL may be: absolute, without a query and without a user.
+fn is_page(url: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_graphic();
+    url.len() <= LONGEST
+        && url.bytes().all(is_plain)
+        && url.parse::<Uri>().is_ok_and(|uri| {
+            matches!(uri.scheme_str(), Some("http" | "https"))
+                && uri.query().is_none()
+                && uri
+                    .authority()
+                    .is_some_and(|host| !host.as_str().contains('@'))
+        })
+}
+
+/// The URL of a request without a query.
+fn page(event: &Event) -> Option<String> {
+    let uri = event.request.uri();
+    let host = match uri.authority() {
+        Some(host) => host.as_str(),
+        None => event.request.headers().get(header::HOST)?.to_str().ok()?,
+    };
+    let scheme = if event.origin.https { "https" } else { "http" };
+    let page = format!("{scheme}://{host}{}", uri.path());
+    is_page(&page).then_some(page)
+}
+
+/// Whether the client has said nothing of itself, and the application lets others keep the answer
+/// or says nothing about it.
+fn is_for_all(event: &Event, response: &Response) -> bool {
+    let request = &event.request;
+    let is_secret = |value: &http::HeaderValue| {
+        let value = value.as_bytes().to_ascii_lowercase();
+        value.windows(8).any(|word| word == b"no-store")
+    };
+    request.method() == Method::GET
+        && response.status() == StatusCode::OK
+        && request.uri().query().is_none()
+        && request.body().is_empty()
+        && !request.headers().contains_key(header::COOKIE)
+        && !request.headers().contains_key(header::AUTHORIZATION)
+        && !(response.headers().get_all(header::CACHE_CONTROL).iter()).any(is_secret)
+}
+
+/// The pages with the most answers, if these are enough.
+fn most(counts: HashMap<String, u32>, answers: u32) -> Vec<String> {
+    let enough =
+        |(_, count): &(String, u32)| u64::from(*count) * u64::from(SHARE) >= answers.into();
+    let mut pages: Vec<_> = counts.into_iter().filter(enough).collect();
+    pages.sort_by(|(one, ones), (other, others)| others.cmp(ones).then(one.cmp(other)));
+    pages.truncate(MOST_PAGES);
+    pages.into_iter().map(|(page, _)| page).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_enough_answers_are_chosen_in_order() {
+        let counts = [("http://a/", 90), ("http://a/b", 100), ("http://a/once", 3)];
+        let counts = counts.map(|(page, count)| (page.to_owned(), count));
+        assert_eq!(most(counts.into(), 200), ["http://a/b", "http://a/"]);
+    }
+
+    #[test]
+    fn text_of_anybody_is_bounded_and_has_pages_only() {
+        let pages = vec![
+            "http://a/".to_owned(),
+            "https://a.test:8080/b%20c".to_owned(),
+        ];
+        assert_eq!(parse(&text(&pages)).unwrap(), pages);
+        for url in [
+            "/path",
+            "file:///etc/passwd",
+            "http://user@a/",
+            "http://a/?query",
+            "http://a/\u{e4}",
+            "http:///nowhere",
+        ] {
+            assert!(parse(&text(&[url.to_owned()])).is_err(), "{url}");
+        }
+        let long = format!("http://a/{}", "x".repeat(LONGEST));
+        assert!(parse(&text(&[long])).is_err());
+        let many = vec!["http://a/".to_owned(); MOST_PAGES + 1];
+        assert!(parse(&text(&many)).is_err());
+        assert!(parse("").is_err());
+    }
+}

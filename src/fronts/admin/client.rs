@@ -1,0 +1,86 @@
+//! Asks the running Surus of a project, for `surus status`, `surus reload` and `surus top`.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::PROJECT;
+use crate::fronts::http::Address;
+
+const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
+
+/// Sends a request and returns the whole response.
+pub async fn ask(
+    address: &Address,
+    project: &Path,
+    method: Method,
+    path: &str,
+) -> anyhow::Result<(StatusCode, String)> {
+    let response = open(address, project, method, path).await?;
+    Ok((response.status(), text(response).await?))
+}
+
+/// Sends a request and returns the response, whose body may be arriving.
+pub async fn open(
+    address: &Address,
+    project: &Path,
+    method: Method,
+    path: &str,
+) -> anyhow::Result<Response<Incoming>> {
+    let project = percent_encode(project.as_os_str().as_bytes(), ENCODED);
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::HOST, "surus")
+        .header(&PROJECT, project.to_string())
+        .body(Full::new(Bytes::new()))?;
+    let not_running = || {
+        format!(
+            "no running surus answers at {address}; is it started for this directory, and by this \
+             user?"
+        )
+    };
+    let response = match address {
+        Address::Unix(socket) => {
+            let stream = UnixStream::connect(socket)
+                .await
+                .with_context(not_running)?;
+            exchange(stream, request).await
+        }
+        Address::Tcp(socket) => {
+            let stream = TcpStream::connect(socket).await.with_context(not_running)?;
+            exchange(stream, request).await
+        }
+    }?;
+    if response.status() == StatusCode::MISDIRECTED_REQUEST {
+        bail!(
+            "{address}: {}; two projects need two addresses (admin.listen)",
+            text(response).await?.trim_end()
+        );
+    }
+    Ok(response)
+}
+
+async fn text(response: Response<Incoming>) -> anyhow::Result<String> {
+    let body = response.into_body().collect().await?.to_bytes();
+    Ok(String::from_utf8_lossy(&body).into_owned())
+}
+
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Full<Bytes>>,
+) -> anyhow::Result<Response<Incoming>> {
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender.send_request(request).await?)
+}

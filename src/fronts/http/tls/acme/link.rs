@@ -1,0 +1,87 @@
+//! The messages of a job to the front end, which answers the authority's validations.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+use surus_sys::seqpacket::{AsyncSeqpacket, Seqpacket};
+
+/// The largest packet.
+const MAX_BYTES: usize = 16 * 1024;
+
+/// What the front end must answer to the authority.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Answer {
+    pub domain: String,
+    /// HTTP-01: the last part of the path, and the body of the response.
+    pub token: String,
+    pub authorization: String,
+    /// TLS-ALPN-01: the digest in the certificate.
+    pub digest: Vec<u8>,
+}
+
+/// A message of the job.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Message {
+    /// The front end confirms with an empty object when it gives this answer.
+    Answer(Answer),
+    /// The job has ended, and the next one is useful after this time.
+    End { next: Duration, outcome: Outcome },
+}
+
+/// How a job has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    Issued,
+    Failed,
+    /// Nothing was to be done, or it was too early.
+    NotAttempted,
+}
+
+/// One end of the socket between job and front end.
+pub struct Link(AsyncSeqpacket);
+
+impl Link {
+    /// Must be called within a runtime.
+    pub fn new(socket: OwnedFd) -> anyhow::Result<Link> {
+        let socket = Seqpacket::nonblocking(socket).and_then(AsyncSeqpacket::new);
+        Ok(Link(socket.context("cannot use the job's socket")?))
+    }
+
+    /// In the job: returns when the front end gives the answer.
+    pub async fn answer(&self, answer: Answer) -> anyhow::Result<()> {
+        self.send(&Message::Answer(answer)).await?;
+        let received = self.0.receive(&mut [0; 16]).await?;
+        ensure!(
+            received.len > 0,
+            "the front end does not answer validations"
+        );
+        Ok(())
+    }
+
+    /// In the job.
+    pub async fn end(&self, next: Duration, outcome: Outcome) {
+        // A front end that has left needs no message.
+        let _ = self.send(&Message::End { next, outcome }).await;
+    }
+
+    async fn send(&self, message: &Message) -> anyhow::Result<()> {
+        Ok(self.0.send_with(&serde_json::to_vec(message)?, &[]).await?)
+    }
+
+    /// In the front end: the next message. None if the job is gone.
+    pub async fn next(&self) -> anyhow::Result<Option<Message>> {
+        let mut buffer = vec![0; MAX_BYTES];
+        let received = self.0.receive(&mut buffer).await?;
+        match received.len {
+            0 => Ok(None),
+            len => Ok(Some(serde_json::from_slice(&buffer[..len])?)),
+        }
+    }
+
+    /// In the front end: confirms an answer.
+    pub async fn confirm(&self) -> anyhow::Result<()> {
+        Ok(self.0.send_with(b"{}", &[]).await?)
+    }
+}

@@ -1,0 +1,323 @@
+//! The authority of this machine, for names that no public authority certifies: `localhost` and the
+//! domain `test` (RFC 6761). Its certificate permits no other names (RFC 5280, 4.2.1.10), so its
+//! key is of no use against sites of the internet.
+//!
+//! - `local/root.pem`: its certificate and its key
+//! - `local/root.crt`: its certificate, for `surus trust`
+//! - `local/DOMAIN.pem`: what it has issued
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, anyhow};
+use rcgen::{
+    BasicConstraints, CertificateParams, CidrSubnet, DnType, ExtendedKeyUsagePurpose,
+    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
+};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use surus_sys::dir_lock::{self, DirLock};
+
+use super::settings::{Domain, Settings};
+use super::store::Store;
+use crate::fronts::http::tls::x509;
+
+/// What the names of local authorities begin with.
+const NAME: &str = "Surus local authority ";
+const DAY: Duration = Duration::from_secs(86400);
+/// The validity of the authority's certificate.
+const ROOT_LIFETIME: Duration = Duration::from_secs(3650 * 86400);
+/// The validity of what it issues. Apple's systems accept at most 825 days.
+const LIFETIME: Duration = Duration::from_secs(90 * 86400);
+/// The rest of it at which a certificate is renewed.
+const RENEWED_AT: Duration = Duration::from_secs(30 * 86400);
+/// How long another process may take that issues certificates, too.
+const OTHERS: Duration = Duration::from_secs(10);
+
+/// The files of the local authority.
+pub struct LocalAuthority<'a> {
+    store: &'a Store,
+    directory: PathBuf,
+}
+
+impl<'a> LocalAuthority<'a> {
+    pub fn new(store: &'a Store) -> LocalAuthority<'a> {
+        let directory = store.local_directory();
+        LocalAuthority { store, directory }
+    }
+
+    /// Issues what the local domains of the settings lack, or what ends soon.
+    pub fn renew(&self, settings: &Settings) -> anyhow::Result<()> {
+        let is_due = |domain: &&Domain| domain.is_local() && !is_valid(&self.store.local(domain));
+        let due: Vec<&Domain> = settings.domains.iter().filter(is_due).collect();
+        if due.is_empty() {
+            return Ok(());
+        }
+        let _lock = self.lock()?;
+        let issuer = self.issuer()?;
+        for domain in due {
+            let file = self.store.local(domain);
+            let pem = issue(domain, &issuer)?;
+            self.store.keep_local(&file, pem.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// The file of the authority's certificate, which is made if there is none.
+    pub fn certificate(&self) -> anyhow::Result<PathBuf> {
+        let _lock = self.lock()?;
+        self.issuer()?;
+        Ok(self.directory.join("root.crt"))
+    }
+
+    /// The same file, if there is one.
+    pub fn known_certificate(&self) -> Option<PathBuf> {
+        Some(self.directory.join("root.crt")).filter(|file| file.exists())
+    }
+
+    fn lock(&self) -> anyhow::Result<DirLock> {
+        self.store.make_local(&self.directory)?;
+        let until = Instant::now() + OTHERS;
+        loop {
+            match dir_lock::lock(&self.directory) {
+                Err(error)
+                    if error.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < until =>
+                {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                locked => {
+                    return locked.with_context(|| {
+                        format!("cannot lock {} (acme.directory)", self.directory.display())
+                    });
+                }
+            }
+        }
+    }
+
+    /// The authority, which is made if there is none or its certificate has ended.
+    fn issuer(&self) -> anyhow::Result<Issuer<'static, KeyPair>> {
+        let path = self.directory.join("root.pem");
+        let key = match is_valid(&path) {
+            true => Some(read_key(&path)?),
+            false => None,
+        };
+        let public = self.directory.join("root.crt");
+        if let Some(key) = key
+            && public.exists()
+        {
+            return Ok(Issuer::new(root(&key)?, key));
+        }
+        let key = KeyPair::generate()?;
+        let params = root(&key)?;
+        let certificate = params.self_signed(&key)?.pem();
+        let both = format!("{certificate}{}", key.serialize_pem());
+        self.store.keep_local(&path, both.as_bytes())?;
+        self.store.keep_local(&public, certificate.as_bytes())?;
+        Ok(Issuer::new(params, key))
+    }
+}
+
+/// The name of a local authority, from its certificate.
+pub fn name(certificate: &Path) -> anyhow::Result<String> {
+    let file = certificate.display();
+    let bytes = surus_sys::regular_file::read(certificate, 64 * 1024)
+        .with_context(|| format!("cannot read {file}"))?;
+    let about = CertificateDer::from_pem_slice(&bytes).ok();
+    let about = about.and_then(|der| x509::parse(&der));
+    let name = about.and_then(|about| Some(about.subject.strip_prefix("CN=")?.to_owned()));
+    let name = name.filter(|name| {
+        let id = name.strip_prefix(NAME);
+        id.is_some_and(|id| id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    });
+    name.with_context(|| format!("{file} is not the certificate of a local authority of Surus"))
+}
+
+/// Whether a file has a certificate that is valid for long enough.
+fn is_valid(path: &Path) -> bool {
+    let Ok(bytes) = surus_sys::regular_file::read(path, 64 * 1024) else {
+        return false;
+    };
+    let about = CertificateDer::from_pem_slice(&bytes).ok();
+    let Some(about) = about.and_then(|der| x509::parse(&der)) else {
+        return false;
+    };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = |time: Duration| time.as_secs().cast_signed();
+    let now = seconds(now.unwrap_or_default());
+    about.not_before <= now && about.not_after > now + seconds(RENEWED_AT)
+}
+
+fn read_key(path: &Path) -> anyhow::Result<KeyPair> {
+    let bytes = surus_sys::regular_file::read(path, 64 * 1024)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let key = text.find("-----BEGIN PRIVATE KEY").map(|at| &text[at..]);
+    let key = key.and_then(|key| KeyPair::from_pem(key).ok());
+    key.ok_or_else(|| {
+        anyhow!(
+            "{} has no key of the local authority; remove it, and run `surus trust`",
+            path.display()
+        )
+    })
+}
+
+/// The authority of a key.
+fn root(key: &KeyPair) -> anyhow::Result<CertificateParams> {
+    // Stores tell authorities apart by their names.
+    let public = key.public_key_raw();
+    let id: String = public
+        .iter()
+        .skip(1)
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let mut params = CertificateParams::default();
+    let name = format!("{NAME}{id}");
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let names = ["localhost", "test"];
+    let names = names.map(|name| GeneralSubtree::DnsName(name.into()));
+    let mut loopback = [0; 16];
+    loopback[15] = 1;
+    let addresses = [
+        CidrSubnet::V4([127, 0, 0, 0], [255, 0, 0, 0]),
+        CidrSubnet::V6(loopback, [255; 16]),
+    ];
+    let addresses = addresses.map(GeneralSubtree::IpAddress);
+    params.name_constraints = Some(NameConstraints {
+        permitted_subtrees: names.into_iter().chain(addresses).collect(),
+        excluded_subtrees: Vec::new(),
+    });
+    valid_for(&mut params, ROOT_LIFETIME);
+    Ok(params)
+}
+
+/// A certificate for a domain, and its key. That of `localhost` is for this machine's addresses,
+/// too.
+fn issue(domain: &Domain, issuer: &Issuer<'static, KeyPair>) -> anyhow::Result<String> {
+    let addresses: &[&str] = match domain.as_str() {
+        "localhost" => &["127.0.0.1", "::1"],
+        _ => &[],
+    };
+    let names = [domain.as_str()]
+        .into_iter()
+        .chain(addresses.iter().copied());
+    let mut params = CertificateParams::new(names.map(String::from).collect::<Vec<_>>())?;
+    let name = domain.as_str();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    valid_for(&mut params, LIFETIME);
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, issuer)?;
+    Ok(format!("{}{}", certificate.pem(), key.serialize_pem()))
+}
+
+/// From yesterday on, because the clocks of containers and virtual machines differ.
+fn valid_for(params: &mut CertificateParams, time: Duration) {
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = epoch + now.unwrap_or_default();
+    params.not_before = now - DAY;
+    params.not_after = now + time;
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use rustls::RootCertStore;
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier;
+    use rustls::crypto::ring;
+    use rustls::pki_types::{ServerName, UnixTime};
+
+    use super::*;
+
+    fn settings(directory: &Path, domains: &[&str]) -> Settings {
+        Settings {
+            domains: domains.iter().map(|name| name.parse().unwrap()).collect(),
+            directory: Some(directory.join("acme")),
+            ..Settings::default()
+        }
+    }
+
+    /// Whether clients that trust the authority accept a certificate for this name.
+    fn is_accepted(root: &[u8], leaf: &[u8], name: &str) -> bool {
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_slice(root).unwrap())
+            .unwrap();
+        let provider = ring::default_provider().into();
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider)
+            .build()
+            .unwrap();
+        let leaf = CertificateDer::from_pem_slice(leaf).unwrap();
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        let verified = verifier.verify_server_cert(&leaf, &[], &name, &[], UnixTime::now());
+        verified.is_ok()
+    }
+
+    #[test]
+    fn certificates_of_local_names_are_accepted_and_renewed_by_the_same_authority() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(dir.path(), &["localhost", "shop.test", "example.org"]);
+        let store = Store::new(&settings, dir.path()).unwrap();
+        let local = LocalAuthority::new(&store);
+        local.renew(&settings).unwrap();
+        let read = |path: PathBuf| std::fs::read(path).unwrap();
+        let root = read(local.certificate().unwrap());
+        for (domain, name) in [
+            (0, "localhost"),
+            (0, "127.0.0.1"),
+            (0, "::1"),
+            (1, "shop.test"),
+        ] {
+            let leaf = read(store.local(&settings.domains[domain]));
+            assert!(is_accepted(&root, &leaf, name), "{name}");
+            assert!(!is_accepted(&root, &leaf, "example.org"));
+        }
+        assert!(!store.local(&settings.domains[2]).exists());
+        let first = store.local(&settings.domains[0]);
+        assert_eq!(first.metadata().unwrap().mode() & 0o777, 0o600);
+        let before = read(first.clone());
+        local.renew(&settings).unwrap();
+        assert_eq!(read(first.clone()), before);
+        std::fs::write(&first, "damaged").unwrap();
+        local.renew(&settings).unwrap();
+        assert!(is_accepted(&root, &read(first), "localhost"));
+    }
+
+    #[test]
+    fn authority_certifies_no_name_of_the_internet() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(dir.path(), &["localhost"]);
+        let store = Store::new(&settings, dir.path()).unwrap();
+        let local = LocalAuthority::new(&store);
+        let root = std::fs::read(local.certificate().unwrap()).unwrap();
+        let issuer = local.issuer().unwrap();
+        for name in ["example.org", "localhost.example.org", "10.0.0.1"] {
+            let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+            params.use_authority_key_identifier_extension = true;
+            valid_for(&mut params, LIFETIME);
+            let leaf = params
+                .signed_by(&KeyPair::generate().unwrap(), &issuer)
+                .unwrap();
+            assert!(!is_accepted(&root, leaf.pem().as_bytes(), name), "{name}");
+        }
+    }
+
+    #[test]
+    fn authority_that_was_damaged_is_reported_with_a_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(dir.path(), &["localhost"]);
+        let store = Store::new(&settings, dir.path()).unwrap();
+        let local = LocalAuthority::new(&store);
+        let certificate = std::fs::read(local.certificate().unwrap()).unwrap();
+        std::fs::write(local.directory.join("root.pem"), certificate).unwrap();
+        let error = local.renew(&settings).unwrap_err().to_string();
+        assert!(error.contains("surus trust"), "{error}");
+    }
+}

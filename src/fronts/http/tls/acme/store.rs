@@ -1,0 +1,370 @@
+//! The directory of ACME accounts, certificates and keys. Only the process that starts jobs reads
+//! and writes it: the keeper, or a server that is one process.
+//!
+//! - `accounts/AUTHORITY.json`: the account at an authority, with its key
+//! - `certificates/AUTHORITY/DOMAIN.pem`: a key and its chain in one file, which a rename replaces
+//! - `failures/DOMAIN`: how many attempts have failed since the last success
+//! - `local/`: the authority of this machine (`local.rs`)
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, bail, ensure};
+use surus_sys::{process, regular_file};
+
+use super::settings::{Authority, Domain, Settings};
+use crate::fronts::http::tls::files::{Acquired, PemFile};
+
+/// What a job writes at most, per file.
+const MAX_BYTES: u64 = 256 * 1024;
+
+pub struct Store {
+    dir: PathBuf,
+}
+
+/// The attempts that have failed since the last success.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Failures {
+    pub count: u32,
+    /// The time since the last one. None if the clock was set back since.
+    pub age: Option<Duration>,
+}
+
+impl Store {
+    pub fn new(settings: &Settings, project: &Path) -> anyhow::Result<Store> {
+        let dir = match &settings.directory {
+            Some(dir) => std::path::absolute(project.join(dir))?,
+            None => default_directory()?,
+        };
+        Ok(Store { dir })
+    }
+
+    /// The directory of the local authority.
+    pub(super) fn local_directory(&self) -> PathBuf {
+        self.dir.join("local")
+    }
+
+    /// The certificate and the key of a local domain.
+    pub(super) fn local(&self, domain: &Domain) -> PathBuf {
+        self.local_directory().join(format!("{domain}.pem"))
+    }
+
+    /// Creates the directory of the local authority.
+    pub(super) fn make_local(&self, directory: &Path) -> anyhow::Result<()> {
+        let cannot = || format!("cannot write to {} (acme.directory)", self.dir.display());
+        create(&self.dir).with_context(cannot)?;
+        self.check()?;
+        create(directory).with_context(cannot)
+    }
+
+    /// Stores a file of the local authority.
+    pub(super) fn keep_local(&self, path: &Path, content: &[u8]) -> anyhow::Result<()> {
+        let stored = self.write(path, &mut &content[..]);
+        stored.with_context(|| format!("cannot write {} (acme.directory)", path.display()))
+    }
+
+    fn account(&self, authority: &Authority) -> PathBuf {
+        let name = format!("{}.json", authority.file_name());
+        self.dir.join("accounts").join(name)
+    }
+
+    fn certificate(&self, authority: &Authority, domain: &Domain) -> PathBuf {
+        let dir = self.dir.join("certificates").join(authority.file_name());
+        dir.join(format!("{domain}.pem"))
+    }
+
+    fn failure(&self, domain: &Domain) -> PathBuf {
+        self.dir.join("failures").join(domain.as_str())
+    }
+
+    /// Reads the certificates of all domains. Damaged files are named in the result.
+    pub fn certificates(&self, settings: &Settings) -> anyhow::Result<Vec<Acquired>> {
+        if self.dir.exists() {
+            self.check()?;
+        }
+        let acquired = settings.domains.iter().map(|domain| {
+            let paths: Vec<_> = match domain.is_local() {
+                true => vec![self.local(domain)],
+                false => {
+                    let authorities = settings.authorities.iter();
+                    authorities.map(|it| self.certificate(it, domain)).collect()
+                }
+            };
+            Acquired {
+                domain: domain.to_string(),
+                files: paths.into_iter().filter_map(read).collect(),
+            }
+        });
+        Ok(acquired.collect())
+    }
+
+    /// An error if other users may read or change what is stored.
+    fn check(&self) -> anyhow::Result<()> {
+        let name = self.dir.display();
+        let found = std::fs::metadata(&self.dir);
+        let found = found.with_context(|| format!("cannot read {name} (acme.directory)"))?;
+        ensure!(
+            found.is_dir() && found.uid() == process::uid() && found.mode() & 0o077 == 0,
+            "{name} (acme.directory) has keys, so it must be a directory of the user that starts \
+             Surus, with mode 700"
+        );
+        ensure!(
+            surus_sys::trusted_path::is_fixed(&self.dir)?,
+            "another user than root can replace {name} (acme.directory); name a directory whose \
+             parents belong to root"
+        );
+        Ok(())
+    }
+
+    /// Creates what is missing, and makes sure that results of a job can be stored: an order that
+    /// cannot be kept would count against the authority's limits.
+    pub fn make_ready(&self, authorities: &[Authority]) -> anyhow::Result<()> {
+        let cannot = || format!("cannot write to {} (acme.directory)", self.dir.display());
+        create(&self.dir).with_context(cannot)?;
+        self.check()?;
+        let certificates = self.dir.join("certificates");
+        let of_authority = |authority: &Authority| certificates.join(authority.file_name());
+        let mut all = vec![self.dir.join("accounts"), self.dir.join("failures")];
+        all.push(certificates.clone());
+        all.extend(authorities.iter().map(of_authority));
+        for dir in all {
+            create(&dir).with_context(cannot)?;
+        }
+        let zeros = [0; MAX_BYTES as usize];
+        let room = self.write(&self.dir.join("room"), &mut &zeros[..]);
+        let removed = std::fs::remove_file(self.dir.join("room"));
+        room.and(removed).with_context(cannot)
+    }
+
+    /// Opens the account at an authority, if there is one.
+    pub fn open_account(&self, authority: &Authority) -> anyhow::Result<Option<File>> {
+        open(&self.account(authority))
+    }
+
+    /// Opens the certificate of an authority, if there is one.
+    pub fn open_certificate(
+        &self,
+        authority: &Authority,
+        domain: &Domain,
+    ) -> anyhow::Result<Option<File>> {
+        open(&self.certificate(authority, domain))
+    }
+
+    /// Stores what a job has written into a file. This process does not look at it: it comes from
+    /// a process that reads from the network.
+    pub fn keep_account(&self, authority: &Authority, content: &File) -> anyhow::Result<()> {
+        self.keep(&self.account(authority), content)
+    }
+
+    pub fn keep_certificate(
+        &self,
+        authority: &Authority,
+        domain: &Domain,
+        content: &File,
+    ) -> anyhow::Result<()> {
+        self.keep(&self.certificate(authority, domain), content)
+    }
+
+    fn keep(&self, path: &Path, mut content: &File) -> anyhow::Result<()> {
+        let name = path.display();
+        let len = content.metadata()?.len();
+        match len {
+            0 => return Ok(()),
+            1..=MAX_BYTES => {}
+            _ => bail!("the job has written {len} bytes for {name}"),
+        }
+        content.rewind()?;
+        let stored = self.write(path, &mut content.take(MAX_BYTES));
+        stored.with_context(|| format!("cannot write {name} (acme.directory)"))
+    }
+
+    /// Replaces a file as a whole.
+    fn write(&self, path: &Path, content: &mut impl Read) -> io::Result<()> {
+        let new = self.dir.join("new");
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&new)?;
+        io::copy(content, &mut file)?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)?;
+        // The rename itself survives a power failure only then.
+        File::open(path.parent().unwrap_or(&self.dir))?.sync_all()
+    }
+
+    pub fn failures(&self, domain: &Domain) -> Failures {
+        let path = self.failure(domain);
+        let Ok(text) = regular_file::read(&path, 32) else {
+            return Failures::default();
+        };
+        let count = String::from_utf8_lossy(&text).trim().parse();
+        let modified = path.metadata().and_then(|file| file.modified());
+        Failures {
+            // A damaged file is there because an attempt failed.
+            count: count.unwrap_or(1),
+            age: modified
+                .ok()
+                .and_then(|at| SystemTime::now().duration_since(at).ok()),
+        }
+    }
+
+    /// Notes that another attempt has failed, or, with `None`, that one has succeeded.
+    pub fn note(&self, domain: &Domain, failures: Option<u32>) -> io::Result<()> {
+        let path = self.failure(domain);
+        match failures {
+            Some(count) => self.write(&path, &mut count.to_string().as_bytes()),
+            None => match std::fs::remove_file(path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
+        }
+    }
+}
+
+/// `/var/lib/surus/acme`, or the user's directory for state.
+fn default_directory() -> anyhow::Result<PathBuf> {
+    if process::is_root() {
+        return Ok("/var/lib/surus/acme".into());
+    }
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let own = variable("STATE_DIRECTORY")
+        .or_else(|| Some(variable("XDG_STATE_HOME")?.join("surus")))
+        .or_else(|| Some(variable("HOME")?.join(".local/state/surus")));
+    match own.filter(|dir| dir.is_absolute()) {
+        Some(dir) => Ok(dir.join("acme")),
+        None => bail!("neither STATE_DIRECTORY nor HOME is set; set acme.directory"),
+    }
+}
+
+fn create(dir: &Path) -> io::Result<()> {
+    let parent = dir.parent().filter(|parent| !parent.exists());
+    if let Some(parent) = parent {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn open(path: &Path) -> anyhow::Result<Option<File>> {
+    match regular_file::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// The content of a PEM file, or why it cannot be used. None if it does not exist.
+fn read(path: PathBuf) -> Option<Result<PemFile, String>> {
+    if matches!(path.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound) {
+        return None;
+    }
+    let file = PemFile::read(&path, "acme.directory");
+    Some(file.map_err(|error| format!("{error:#}")))
+}
+
+/// Writes all of a job's result.
+pub(super) fn fill(mut file: &File, content: &[u8]) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(content)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn store(dir: &Path) -> (Store, Settings) {
+        let settings = Settings {
+            domains: vec!["example.org".parse().unwrap()],
+            directory: Some("state/acme".into()),
+            ..Settings::default()
+        };
+        (Store::new(&settings, dir).unwrap(), settings)
+    }
+
+    #[test]
+    fn results_are_stored_for_this_user_alone_and_replaced_as_a_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, settings) = store(dir.path());
+        let (authority, domain) = (&settings.authorities[0], &settings.domains[0]);
+        assert!(store.certificates(&settings).unwrap()[0].files.is_empty());
+        store.make_ready(&settings.authorities).unwrap();
+        let result = tempfile::tempfile().unwrap();
+        store.keep_certificate(authority, domain, &result).unwrap();
+        assert!(store.certificates(&settings).unwrap()[0].files.is_empty());
+        for name in ["A", "B"] {
+            let pem = format!("-----BEGIN {name}-----\n-----END {name}-----\n");
+            fill(&result, pem.as_bytes()).unwrap();
+            store.keep_certificate(authority, domain, &result).unwrap();
+            let all = store.certificates(&settings).unwrap();
+            assert_eq!(all[0].files[0].as_ref().ok().unwrap().text, pem);
+        }
+        let path = store.certificate(authority, domain);
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
+        let parent = path.parent().unwrap();
+        assert_eq!(parent.metadata().unwrap().mode() & 0o777, 0o700);
+        assert_eq!(std::fs::read_dir(&store.dir).unwrap().count(), 3);
+        result.set_len(MAX_BYTES + 1).unwrap();
+        assert!(store.keep_certificate(authority, domain, &result).is_err());
+        std::fs::write(&path, "damaged").unwrap();
+        let all = store.certificates(&settings).unwrap();
+        assert!(
+            all[0].files[0]
+                .as_ref()
+                .err()
+                .unwrap()
+                .contains("not a PEM file")
+        );
+    }
+
+    #[test]
+    fn directory_that_others_may_read_is_rejected() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, settings) = store(dir.path());
+        store.make_ready(&settings.authorities).unwrap();
+        std::fs::set_permissions(&store.dir, PermissionsExt::from_mode(0o750)).unwrap();
+        let refused = store.certificates(&settings).err().unwrap();
+        assert!(refused.to_string().contains("mode 700"), "{refused}");
+        assert!(store.make_ready(&settings.authorities).is_err());
+    }
+
+    #[test]
+    fn failures_are_counted_until_a_success() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, settings) = store(dir.path());
+        let domain = &settings.domains[0];
+        store.make_ready(&settings.authorities).unwrap();
+        assert_eq!(store.failures(domain), Failures::default());
+        store.note(domain, Some(3)).unwrap();
+        let failures = store.failures(domain);
+        assert!(
+            failures.count == 3 && failures.age.is_some(),
+            "{failures:?}"
+        );
+        std::fs::write(store.failure(domain), "damaged").unwrap();
+        assert_eq!(store.failures(domain).count, 1);
+        let future = SystemTime::now() + Duration::from_secs(1000);
+        let file = File::options().write(true).open(store.failure(domain));
+        file.unwrap().set_modified(future).unwrap();
+        assert_eq!(store.failures(domain).age, None);
+        store.note(domain, None).unwrap();
+        store.note(domain, None).unwrap();
+        assert_eq!(store.failures(domain), Failures::default());
+    }
+}

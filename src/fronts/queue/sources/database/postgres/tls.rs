@@ -1,0 +1,89 @@
+//! TLS to PostgreSQL: certificates must be valid for the system's authorities.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::Socket;
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio_rustls::TlsConnector;
+
+pub struct Tls;
+
+/// TLS to one host.
+pub struct ToHost {
+    connector: TlsConnector,
+    host: ServerName<'static>,
+}
+
+pub struct Stream(tokio_rustls::client::TlsStream<Socket>);
+
+impl MakeTlsConnect<Socket> for Tls {
+    type Stream = Stream;
+    type TlsConnect = ToHost;
+    type Error = io::Error;
+
+    fn make_tls_connect(&mut self, host: &str) -> io::Result<ToHost> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(ToHost {
+            connector: TlsConnector::from(Arc::new(config)),
+            host: ServerName::try_from(host.to_string()).map_err(io::Error::other)?,
+        })
+    }
+}
+
+impl TlsConnect<Socket> for ToHost {
+    type Stream = Stream;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
+
+    fn connect(self, socket: Socket) -> Self::Future {
+        Box::pin(async move { self.connector.connect(self.host, socket).await.map(Stream) })
+    }
+}
+
+impl TlsStream for Stream {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,253 @@
+//! The thread that owns the connection to a database.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use tracing::warn;
+
+use super::job_table::{JobTable, in_transaction};
+use super::{Reply, Request};
+use crate::fronts::queue::job::{Fate, Job, Lease};
+
+/// The first pause after a sign of a change: a writer that syncs its write-ahead log makes a commit
+/// visible some time after the write that the watch has seen.
+const SOON: Duration = Duration::from_millis(2);
+/// Requests of one transaction.
+const MAX: usize = 256;
+
+/// A request for jobs that waits for one.
+struct Waiting {
+    queue: Arc<str>,
+    lease: Duration,
+    most: usize,
+    reply: Reply<Vec<Job>>,
+    /// Nothing has been looked for yet.
+    is_new: bool,
+}
+
+/// When a database is looked at again: soon after a sign of a change, then less and less often.
+struct Looks {
+    pause: Duration,
+    rarely: Duration,
+}
+
+impl Looks {
+    fn new(rarely: Duration) -> Looks {
+        Looks {
+            pause: rarely,
+            rarely,
+        }
+    }
+
+    fn changed(&mut self) {
+        self.pause = SOON;
+    }
+
+    /// How long until the next look, if the next job is due after `due`.
+    fn pause(&mut self, due: Option<Duration>) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(self.rarely);
+        due.unwrap_or(pause).min(pause)
+    }
+}
+
+/// Runs requests until no [`Database`](super::Database) is left.
+pub fn run(tables: &mut dyn JobTable, arriving: Receiver<Request>) {
+    let mut waiting: Vec<Waiting> = Vec::new();
+    let mut look_at = Instant::now();
+    let is_watched = tables.connection().dialect().is_watched;
+    let mut looks = Looks::new(tables.connection().dialect().look_every());
+    loop {
+        let first = match waiting.is_empty() {
+            true => arriving.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            false => arriving.recv_timeout(look_at.saturating_duration_since(Instant::now())),
+        };
+        let first = match first {
+            Ok(request) => Some(request),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        // After a timeout or a change, jobs are looked for in all queues for which a caller waits.
+        // A new request has them looked for in its own.
+        let mut is_change = first.is_none();
+        let mut others = Vec::new();
+        let mut stopped = Vec::new();
+        let rest = std::iter::from_fn(|| arriving.try_recv().ok()).take(MAX);
+        for request in first.into_iter().chain(rest) {
+            match request {
+                Request::Receive {
+                    queue,
+                    lease,
+                    most,
+                    reply,
+                } => {
+                    waiting.push(Waiting {
+                        queue,
+                        lease,
+                        most,
+                        reply,
+                        is_new: true,
+                    });
+                }
+                Request::Stop(queue) => stopped.push(queue),
+                Request::Changed => {
+                    is_change = true;
+                    looks.changed();
+                }
+                Request::Failures(queue, asked, reply) => {
+                    drop(reply.send(tables.failures(&queue, &asked)));
+                    is_change = true;
+                }
+                Request::Depth(queue, reply) => drop(reply.send(tables.depth(&queue))),
+                other => others.push(other),
+            }
+        }
+        settle(tables, others);
+        let mut asked = Vec::new();
+        let is_asked = |one: &mut Waiting| is_change || one.is_new;
+        asked.extend(waiting.extract_if(.., is_asked));
+        if !asked.is_empty() {
+            let count = asked.len();
+            let mut still = receive(tables, asked);
+            // Without a watch, jobs themselves are the sign that more may follow.
+            if !is_watched && still.len() < count {
+                looks.changed();
+            }
+            // Jobs are due at whole seconds. Without a watch, the looks are closer than that.
+            let due = still
+                .iter()
+                .filter(|_| is_watched)
+                .map(|one| tables.next_due(&one.queue, one.lease))
+                .min();
+            let next = Instant::now() + looks.pause(due);
+            look_at = match is_change {
+                true => next,
+                false => look_at.min(next),
+            };
+            waiting.append(&mut still);
+        }
+        for queue in stopped {
+            for one in waiting.extract_if(.., |one| one.queue == queue) {
+                let _ = one.reply.send(Ok(Vec::new()));
+            }
+        }
+    }
+}
+
+/// Reserves jobs for callers. Returns the callers that get none.
+fn receive(tables: &mut dyn JobTable, mut asked: Vec<Waiting>) -> Vec<Waiting> {
+    let mut broken = None;
+    let queues: Vec<_> = asked.iter().map(|one| (&*one.queue, one.lease)).collect();
+    let filled = match tables.filled(&queues) {
+        Ok(filled) => filled,
+        Err(error) => {
+            broken = Some(format!("{error:#}"));
+            vec![true; asked.len()]
+        }
+    };
+    let mut still = Vec::new();
+    for (mut one, is_filled) in asked.drain(..).zip(filled) {
+        one.is_new = false;
+        // A server that hangs would let each of them wait.
+        if let Some(why) = &broken {
+            let _ = one.reply.send(Err(anyhow::anyhow!("{why}")));
+            continue;
+        }
+        let received = match is_filled {
+            true => tables.receive(&one.queue, one.lease, one.most),
+            false => Ok(Vec::new()),
+        };
+        match received {
+            Ok(jobs) if jobs.is_empty() => still.push(one),
+            received => {
+                broken = received.as_ref().err().map(|error| format!("{error:#}"));
+                // The front end has ended, so they are given back.
+                if let Err(Ok(jobs)) = one.reply.send(received) {
+                    for job in jobs {
+                        if let Err(error) =
+                            tables.settle_one(&one.queue, "", &job, &Fate::Return, false)
+                        {
+                            warn!(
+                                job = job.lease.id,
+                                error = format!("{error:#}"),
+                                "cannot give back a job"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+    still
+}
+
+/// Runs settlements and extensions in one transaction. If that fails, none of them has happened.
+fn settle(tables: &mut dyn JobTable, requests: Vec<Request>) {
+    if requests.is_empty() {
+        return;
+    }
+    let mut lost = Vec::new();
+    let ran = in_transaction(tables, |tables| {
+        let done: Vec<_> = requests.iter().filter_map(done).collect();
+        tables.delete_done(&done)?;
+        for request in &requests {
+            match request {
+                Request::Settle(settlement, _) if settlement.fate != Fate::Done => tables
+                    .settle_one(
+                        &settlement.queue,
+                        &settlement.connection,
+                        &settlement.job,
+                        &settlement.fate,
+                        settlement.moves_released,
+                    )?,
+                Request::Extend(leases, _) => lost.push(tables.extend(leases)?),
+                _ => {}
+            }
+        }
+        Ok(())
+    });
+    let mut lost = lost.into_iter();
+    let failed = |error: &anyhow::Error| anyhow::anyhow!("{error:#}");
+    for request in requests {
+        match (request, &ran) {
+            (Request::Settle(_, reply), Ok(())) => drop(reply.send(Ok(()))),
+            (Request::Settle(_, reply), Err(error)) => drop(reply.send(Err(failed(error)))),
+            (Request::Extend(_, reply), Ok(())) => {
+                let _ = reply.send(Ok(lost.next().unwrap_or_default()));
+            }
+            (Request::Extend(_, reply), Err(error)) => drop(reply.send(Err(failed(error)))),
+            _ => {}
+        }
+    }
+}
+
+/// The reservation of a job that is done.
+fn done(request: &Request) -> Option<&Lease> {
+    match request {
+        Request::Settle(settlement, _) if settlement.fate == Fate::Done => {
+            Some(&settlement.job.lease)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Looks, SOON};
+    use std::time::Duration;
+
+    #[test]
+    fn change_is_followed_by_looks_that_become_rare() {
+        let rarely = Duration::from_secs(1);
+        let mut looks = Looks::new(rarely);
+        assert_eq!(looks.pause(None), rarely);
+        looks.changed();
+        let pauses = std::iter::repeat_with(|| looks.pause(None));
+        let pauses: Vec<_> = pauses.take(11).collect();
+        assert_eq!(pauses[..3], [SOON, SOON * 2, SOON * 4]);
+        assert_eq!(pauses[9..], [rarely; 2]);
+        looks.changed();
+        assert_eq!(looks.pause(Some(Duration::ZERO)), Duration::ZERO);
+    }
+}

@@ -1,0 +1,215 @@
+//! The dead-letter queue: buries jobs there, and shows, retries and forgets them.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::bail;
+use serde_json::{Map, Value, json};
+use tracing::warn;
+
+use super::address::Queue;
+use super::batch::{MOST, Settled};
+use super::message::{self, Held, Message};
+use super::{LONGEST, SqsQueue, TIMEOUT};
+use crate::fronts::queue::Format;
+use crate::fronts::queue::job::{FailedJob, Failures, Job};
+
+/// The message attribute with the reason.
+const REASON: &str = "surus-reason";
+/// SQS's limit of attributes.
+const MAX_ATTRIBUTES: usize = 10;
+/// How much of a reason is kept, since a message has a limit, too.
+const LONGEST_REASON: usize = 1000;
+/// How long dead letters are reserved while they are looked through.
+const RESERVE: Duration = Duration::from_secs(30);
+/// How many dead letters are looked through.
+const MAX_SHOWN: usize = 1000;
+
+/// A message to be sent.
+struct Sent<'a> {
+    body: &'a str,
+    attributes: Map<String, Value>,
+    group: Option<&'a str>,
+    /// For FIFO queues, which drop a second message with the same id.
+    deduplication: String,
+}
+
+impl Sent<'_> {
+    async fn to(self, queue: &Queue) -> anyhow::Result<()> {
+        let mut asked = json!({ "MessageBody": self.body });
+        if !self.attributes.is_empty() {
+            asked["MessageAttributes"] = self.attributes.into();
+        }
+        if queue.is_fifo() {
+            asked["MessageGroupId"] = self.group.unwrap_or("surus").into();
+            asked["MessageDeduplicationId"] = self.deduplication.into();
+        }
+        queue.ask("SendMessage", asked, TIMEOUT).await?;
+        Ok(())
+    }
+}
+
+impl SqsQueue {
+    /// Moves a job to the dead-letter queue. Without one, it stays hidden as long as SQS allows.
+    pub(super) async fn bury(&self, job: &Job, held: &Held, why: &str) -> anyhow::Result<Settled> {
+        let Some(dead) = &self.dead else {
+            warn!(
+                queue = self.name,
+                job = job.lease.id,
+                "the queue has no dead-letter queue (RedrivePolicy), so the failed job stays in \
+                 it and comes again within 12 hours"
+            );
+            return self.hide(held, LONGEST).await;
+        };
+        let mut attributes = held.attributes.clone();
+        if attributes.len() < MAX_ATTRIBUTES {
+            attributes.insert(REASON.into(), text(why));
+        }
+        let sent = Sent {
+            body: &message::body(job, held, self.reads.format),
+            attributes,
+            group: held.group.as_deref(),
+            deduplication: job.lease.id.clone(),
+        };
+        sent.to(dead).await?;
+        self.delete(held).await
+    }
+
+    /// Lists the dead letters, or retries or forgets one. Returns those concerned.
+    pub(super) async fn failures(&self, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
+        let Some(dead) = &self.dead else {
+            // Frameworks record failures themselves.
+            if self.reads.format != Format::Plain {
+                return Ok(Vec::new());
+            }
+            bail!(
+                "SQS keeps failed jobs only in a dead-letter queue, and the queue has none; give \
+                 it a RedrivePolicy"
+            );
+        };
+        let _one_at_a_time = self.listing.lock().await;
+        let (shown, others) = self.look_through(dead, asked.id()).await?;
+        let mut found = Vec::new();
+        for letter in &shown {
+            match asked {
+                Failures::List => {}
+                Failures::Retry(_) => self.again(letter).await?,
+                Failures::Forget(_) => {}
+            }
+            if asked.id().is_some() {
+                let receipt = json!({ "ReceiptHandle": letter.receipt_handle });
+                dead.ask("DeleteMessage", receipt, TIMEOUT).await?;
+            }
+            found.push(self.failed(letter));
+        }
+        let listed = match asked {
+            Failures::List => &shown[..],
+            _ => &[],
+        };
+        let back: Vec<_> = listed.iter().chain(&others).collect();
+        for some in back.chunks(MOST) {
+            let entries = some.iter().enumerate().map(|(at, letter)| {
+                json!({
+                    "Id": at.to_string(),
+                    "ReceiptHandle": letter.receipt_handle,
+                    "VisibilityTimeout": 0,
+                })
+            });
+            let asked = json!({ "Entries": entries.collect::<Vec<_>>() });
+            dead.ask("ChangeMessageVisibilityBatch", asked, TIMEOUT)
+                .await?;
+        }
+        Ok(found)
+    }
+
+    /// Reserves dead letters, until it has found the one with this id. Returns those that are
+    /// meant, and the others.
+    async fn look_through(
+        &self,
+        dead: &Queue,
+        id: Option<&str>,
+    ) -> anyhow::Result<(Vec<Message>, Vec<Message>)> {
+        let (mut shown, mut others) = (Vec::new(), Vec::new());
+        while shown.len() + others.len() < MAX_SHOWN {
+            let asked = json!({
+                "MaxNumberOfMessages": MOST,
+                // Without a wait SQS asks only some of its servers.
+                "WaitTimeSeconds": 1,
+                "VisibilityTimeout": RESERVE.as_secs(),
+                "AttributeNames": ["All"],
+                "MessageAttributeNames": ["All"],
+            });
+            let received = message::read(dead.ask("ReceiveMessage", asked, TIMEOUT).await?)?;
+            if received.is_empty() {
+                break;
+            }
+            for letter in received {
+                match id.is_none_or(|id| id == letter.message_id) {
+                    true => shown.push(letter),
+                    false => others.push(letter),
+                }
+            }
+            if id.is_some() && !shown.is_empty() {
+                break;
+            }
+        }
+        Ok((shown, others))
+    }
+
+    /// Sends a dead letter to the queue as a new message.
+    async fn again(&self, letter: &Message) -> anyhow::Result<()> {
+        let mut attributes = letter.message_attributes.clone();
+        attributes.remove(REASON);
+        let sent = Sent {
+            body: &letter.body,
+            attributes,
+            group: letter.attributes.group.as_deref(),
+            deduplication: format!("{}-again", letter.message_id),
+        };
+        sent.to(&self.queue).await
+    }
+
+    fn failed(&self, letter: &Message) -> FailedJob {
+        let reason = letter.message_attributes.get(REASON);
+        let reason = reason.and_then(|reason| reason["StringValue"].as_str());
+        let sent: u64 = letter.attributes.sent.parse().unwrap_or_default();
+        // Dates have four digits for the year.
+        let sent = sent.min(1 << 45);
+        let sent = SystemTime::UNIX_EPOCH + Duration::from_millis(sent);
+        FailedJob::new(
+            letter.message_id.clone(),
+            &self.name,
+            letter.body.as_bytes(),
+            reason.unwrap_or("SQS has moved it here, because it was received too often"),
+            httpdate::fmt_http_date(sent),
+        )
+    }
+}
+
+/// A reason as a message attribute, which can have only characters of XML.
+fn text(why: &str) -> Value {
+    let is_allowed = |char: &char| {
+        !char.is_control() && !matches!(char, '\u{fffe}' | '\u{ffff}')
+            || matches!(char, '\n' | '\t')
+    };
+    let why: String = why
+        .chars()
+        .filter(is_allowed)
+        .take(LONGEST_REASON)
+        .collect();
+    let why = if why.is_empty() { "unknown" } else { &why };
+    json!({ "DataType": "String", "StringValue": why })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_has_only_characters_that_sqs_accepts() {
+        let value = |why: &str| text(why)["StringValue"].clone();
+        assert_eq!(value("a\u{0}b\u{1b}[0m\n\u{e4}"), "ab[0m\n\u{e4}");
+        assert_eq!(value("\u{0}"), "unknown");
+        let long = "x".repeat(5000);
+        assert_eq!(value(&long).as_str().map(str::len), Some(LONGEST_REASON));
+    }
+}

@@ -1,0 +1,200 @@
+//! Queues in Amazon SQS, standard and FIFO.
+//!
+//! A reservation is the message's visibility timeout. Messages of one group of a FIFO queue come in
+//! order: SQS gives none to others while one of them is reserved.
+
+mod address;
+mod batch;
+mod dead;
+mod message;
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use self::address::Queue;
+pub use self::address::{Access, with_suffix};
+use self::batch::{Batch, MOST, Settled};
+use self::message::Held;
+pub use self::message::Reads;
+use crate::fronts::queue::job::{Depth, FailedJob, Failures, Fate, Job, Lease};
+use crate::fronts::queue::source::{Pending, Source};
+
+/// How long SQS waits for a message. A longer wait costs fewer requests, and a shutdown or a pause
+/// waits for its end, because SQS may reserve messages until then.
+const POLL: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// SQS's limit for a reservation, counted from the receipt of the message.
+const LONGEST: Duration = Duration::from_secs(12 * 3600 - 60);
+
+/// One queue.
+pub struct SqsQueue {
+    queue: Queue,
+    /// Its name in the configuration.
+    name: String,
+    lease: Duration,
+    reads: Reads,
+    /// The dead-letter queue.
+    dead: Option<Queue>,
+    deletions: Batch,
+    visibilities: Batch,
+    /// One list of dead letters at a time, because it reserves them.
+    listing: tokio::sync::Mutex<()>,
+    /// The time from which the receipts of messages are counted.
+    began: Instant,
+}
+
+impl SqsQueue {
+    /// Finds a queue and checks that it can be used.
+    pub async fn open(
+        name: &str,
+        full_name: &str,
+        access: Access,
+        lease: Duration,
+        reads: Reads,
+    ) -> anyhow::Result<SqsQueue> {
+        let remedy = "cannot use the SQS queue; check its name, the region, and that the \
+                      credentials may use it (queue.source, AWS_REGION)";
+        let queue = Queue::find(full_name, access).await.context(remedy)?;
+        let asked = json!({ "AttributeNames": ["RedrivePolicy"] });
+        let found = queue.ask("GetQueueAttributes", asked, TIMEOUT).await;
+        let found = found.context(remedy)?;
+        let policy = found["Attributes"]["RedrivePolicy"].as_str();
+        let policy: Option<Value> = policy.and_then(|policy| serde_json::from_str(policy).ok());
+        let dead = policy.and_then(|policy| queue.of_arn(policy["deadLetterTargetArn"].as_str()?));
+        Ok(SqsQueue {
+            queue,
+            name: name.into(),
+            lease: lease.min(LONGEST),
+            reads,
+            dead,
+            deletions: Batch::new("DeleteMessageBatch"),
+            visibilities: Batch::new("ChangeMessageVisibilityBatch"),
+            listing: tokio::sync::Mutex::default(),
+            began: Instant::now(),
+        })
+    }
+
+    pub fn url(&self) -> &str {
+        &self.queue.url
+    }
+
+    pub fn has_dead_letters(&self) -> bool {
+        self.dead.is_some()
+    }
+
+    async fn take(&self, most: usize) -> anyhow::Result<Vec<Job>> {
+        // Counted from before the call: SQS must not be asked for more than the rest.
+        let received = self.began.elapsed();
+        let asked = json!({
+            "MaxNumberOfMessages": most.clamp(1, MOST),
+            "WaitTimeSeconds": POLL.as_secs(),
+            "VisibilityTimeout": self.lease.as_secs(),
+            "AttributeNames": ["ApproximateReceiveCount", "MessageGroupId"],
+            "MessageAttributeNames": ["All"],
+        });
+        let answer = self
+            .queue
+            .ask("ReceiveMessage", asked, POLL + TIMEOUT)
+            .await?;
+        let jobs = message::read(answer)?.into_iter().map(|message| {
+            let group = message.attributes.group.clone();
+            let group = group.filter(|_| self.queue.is_fifo());
+            message.into_job(group, received, self.reads)
+        });
+        Ok(jobs.collect())
+    }
+
+    async fn delete(&self, held: &Held) -> anyhow::Result<Settled> {
+        let entry = json!({ "ReceiptHandle": held.receipt });
+        self.deletions.submit(&self.queue, entry).await
+    }
+
+    /// Lets a message come again after a pause, or stay reserved for so long.
+    async fn hide(&self, held: &Held, pause: Duration) -> anyhow::Result<Settled> {
+        let age = self.began.elapsed().saturating_sub(held.received());
+        let pause = pause.min(LONGEST.saturating_sub(age));
+        let entry = json!({
+            "ReceiptHandle": held.receipt,
+            "VisibilityTimeout": pause.as_millis().div_ceil(1000) as u64,
+        });
+        self.visibilities.submit(&self.queue, entry).await
+    }
+}
+
+impl Source for SqsQueue {
+    fn receive<'a>(&'a self, most: usize, stop: &'a CancellationToken) -> Pending<'a, Vec<Job>> {
+        Box::pin(async move {
+            while !stop.is_cancelled() {
+                let jobs = self.take(most).await?;
+                if !jobs.is_empty() {
+                    return Ok(jobs);
+                }
+            }
+            Ok(Vec::new())
+        })
+    }
+
+    fn extend(&self, leases: Vec<Lease>) -> Pending<'_, Vec<Lease>> {
+        Box::pin(async move {
+            let extended = join_all(
+                leases
+                    .iter()
+                    .map(|lease| async { self.hide(&Held::read(lease)?, self.lease).await }),
+            );
+            let mut lost = Vec::new();
+            for (extended, lease) in extended.await.into_iter().zip(&leases) {
+                if extended? == Settled::Lost {
+                    lost.push(lease.clone());
+                }
+            }
+            Ok(lost)
+        })
+    }
+
+    fn settle(&self, job: Job, fate: Fate) -> Pending<'_, ()> {
+        Box::pin(async move {
+            let held = Held::read(&job.lease)?;
+            match fate {
+                Fate::Done => self.delete(&held).await?,
+                Fate::Return | Fate::Interrupt => self.hide(&held, Duration::ZERO).await?,
+                Fate::Release(pause) => self.hide(&held, pause).await?,
+                Fate::Bury(why) => self.bury(&job, &held, &why).await?,
+            };
+            Ok(())
+        })
+    }
+
+    fn depth(&self) -> Pending<'_, Depth> {
+        Box::pin(async move {
+            let names = ["", "Delayed", "NotVisible"];
+            let names = names.map(|kind| format!("ApproximateNumberOfMessages{kind}"));
+            let asked = json!({ "AttributeNames": names });
+            let found = self.queue.ask("GetQueueAttributes", asked, TIMEOUT).await?;
+            let count = |name: &String| {
+                let count = found["Attributes"][name].as_str();
+                count
+                    .and_then(|count| count.parse().ok())
+                    .unwrap_or_default()
+            };
+            let [waiting, delayed, reserved] = &names;
+            Ok(Depth {
+                waiting: count(waiting),
+                delayed: count(delayed),
+                reserved: count(reserved),
+                oldest: None,
+            })
+        })
+    }
+
+    fn failures(&self, asked: Failures) -> Pending<'_, Vec<FailedJob>> {
+        Box::pin(async move { SqsQueue::failures(self, &asked).await })
+    }
+
+    fn group(&self, job: &Job) -> Option<String> {
+        Held::read(&job.lease).ok()?.group
+    }
+}

@@ -1,0 +1,34 @@
+//! Escapes what could control the terminal of the person who reads it.
+
+use std::borrow::Cow;
+
+/// Escapes control characters, except line breaks and tabs, as JSON does.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_unsafe = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
+    if !text.contains(is_unsafe) {
+        return text.into();
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for letter in text.chars() {
+        match is_unsafe(letter) {
+            true => escaped.push_str(&format!("\\u{:04x}", u32::from(letter))),
+            false => escaped.push(letter),
+        }
+    }
+    escaped.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped_as_in_json() {
+        let text = "a\x1b]0;x\x07\u{9b}2J\x7f\r\tb\nü";
+        assert_eq!(
+            printable(text),
+            "a\\u001b]0;x\\u0007\\u009b2J\\u007f\\u000d\tb\nü"
+        );
+        assert!(matches!(printable("plain\n"), Cow::Borrowed("plain\n")));
+    }
+}

@@ -1,0 +1,281 @@
+//! Tests that Surus learns by which pages to warm up the boot, and that no answer changes by it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::client::Client;
+use super::site::{Site, framework};
+use super::visitors::overlay;
+use crate::common::Surus;
+
+const PRODUCTION: [(&str, &str); 2] = [("SURUS_ENV_APP_ENV", "prod"), ("SURUS_ENV_APP_DEBUG", "0")];
+
+/// `/change` changes what `/shown` shows, in a property that no thrown-away application takes with
+/// it.
+const STATICS: &str = "<?php
+
+namespace App\\Controller;
+
+use Symfony\\Component\\HttpFoundation\\Response;
+
+final class Statics
+{
+    private static string $word = 'first';
+    private static mixed $pipe = null;
+
+    public function change(): Response
+    {
+        self::$word = 'other';
+
+        return new Response('changed');
+    }
+
+    public function open(): Response
+    {
+        self::$pipe ??= popen('true', 'r');
+
+        return new Response('opened');
+    }
+
+    public function shown(): Response
+    {
+        return new Response('word: '.self::$word);
+    }
+}
+";
+
+fn site() -> Site {
+    let routes = "$routes->add('login', '/login');";
+    let statics = "foreach (['change', 'open', 'shown'] as $name) {
+            $routes->add(\"statics_$name\", \"/statics/$name\")
+                ->controller(['App\\Controller\\Statics', $name]);
+        }
+        ";
+    overlay(Site::new(), "symfony")
+        .remove("surus.toml")
+        .replace("composer.json", r#", "surus/surus": "@dev""#, "")
+        .write("src/Controller/Statics.php", STATICS)
+        .replace("src/Kernel.php", routes, &format!("{statics}{routes}"))
+        .vendor_from(&framework("symfony7"))
+}
+
+fn serve(site: &Site, state: &Path, engine: &str) -> Surus {
+    let state = [
+        ("STATE_DIRECTORY", state.to_str().unwrap()),
+        ("SURUS_ENGINE_WARMUP", "learn"),
+    ];
+    site.serve_with(
+        &["--engine", engine, "--workers", "2"],
+        &[&PRODUCTION[..], &state].concat(),
+    )
+}
+
+/// Asks for the pages in turn, as clients without cookies.
+fn visit(surus: &Surus, pages: &[&str], times: usize) {
+    for page in pages.iter().cycle().take(times) {
+        Client::new(&surus.url).get(page).ok();
+    }
+}
+
+fn status(site: &Site) -> String {
+    let mut surus = Command::new(env!("CARGO_BIN_EXE_surus"));
+    let output = surus.arg("status").arg(site.www()).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Asks for the pages until the boot is warmed up by them.
+pub fn teach(surus: &Surus, pages: &[&str]) {
+    // Some may be redirects, which are not counted.
+    visit(surus, pages, 280);
+    surus.wait_for_log(|log| log.contains(LEARNED));
+}
+
+const LEARNED: &str = "the boot is warmed up by the pages that clients ask for most";
+
+#[test]
+fn pages_asked_for_often_warm_up_the_boot_and_the_next_start() {
+    let site = site();
+    let state = tempfile::tempdir().unwrap();
+    for engine in ["rewind", "fork"] {
+        let surus = serve(&site, state.path(), engine);
+        teach(&surus, &["/page", "/who"]);
+        let text = Client::new(&surus.url).get("/page").ok().text();
+        assert!(text.contains("Hello"), "{text}");
+        let status = status(&site);
+        assert!(status.contains("generation 2"), "{status}");
+        for page in ["/page\n", "/who\n"] {
+            assert!(status.contains(page), "{status}");
+        }
+        let log = surus.log();
+        assert!(!log.contains("left out"), "{log}");
+        drop(surus);
+        let surus = serve(&site, state.path(), engine);
+        let text = Client::new(&surus.url).get("/page").ok().text();
+        assert!(text.contains("Hello"), "{text}");
+        surus.wait_for_log(|log| log.contains(LEARNED));
+        let status = self::status(&site);
+        for line in ["generation 2", "warmed up by http://", "/page\n", "/who\n"] {
+            assert!(status.contains(line), "{status}");
+        }
+        let text = Client::new(&surus.url).get("/page").ok().text();
+        assert!(text.contains("Hello"), "{text}");
+    }
+}
+
+/// A page that changed no answer when it was learned.
+const HARMLESS: (&str, &str) = ("self::$word = 'other';", "// as before");
+
+fn harmless() -> Site {
+    site().replace("src/Controller/Statics.php", HARMLESS.0, HARMLESS.1)
+}
+
+fn harm(site: &Site) {
+    let statics = site.www().join("src/Controller/Statics.php");
+    let text = fs::read_to_string(&statics).unwrap();
+    fs::write(statics, text.replace(HARMLESS.1, HARMLESS.0)).unwrap();
+}
+
+#[test]
+fn learned_page_that_changes_an_answer_since_is_left_out_by_the_next_start() {
+    let site = harmless();
+    let state = tempfile::tempdir().unwrap();
+    let surus = serve(&site, state.path(), "rewind");
+    teach(&surus, &["/statics/change", "/statics/shown", "/page"]);
+    drop(surus);
+    harm(&site);
+    let shown = |surus: &Surus| Client::new(&surus.url).get("/statics/shown").ok().text();
+    let surus = serve(&site, state.path(), "rewind");
+    assert_eq!(shown(&surus), "word: first");
+    surus.wait_for_log(|log| log.contains("is left out of the warm-up"));
+    assert_eq!(shown(&surus), "word: first");
+    let status = status(&site);
+    assert!(status.contains("/statics/change: "), "{status}");
+    for line in status
+        .lines()
+        .filter(|line| line.starts_with("warmed up by"))
+    {
+        assert!(!line.ends_with("/statics/change"), "{status}");
+    }
+}
+
+#[test]
+fn learned_page_that_changes_an_answer_since_is_left_out_by_a_reload() {
+    let site = harmless();
+    let state = tempfile::tempdir().unwrap();
+    let surus = serve(&site, state.path(), "rewind");
+    teach(&surus, &["/statics/change", "/statics/shown", "/page"]);
+    harm(&site);
+    let mut reload = Command::new(env!("CARGO_BIN_EXE_surus"));
+    let output = reload.arg("reload").arg(site.www()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let shown = || Client::new(&surus.url).get("/statics/shown").ok().text();
+    assert_eq!(shown(), "word: first");
+    surus.wait_for_log(|log| log.contains("is left out of the warm-up"));
+    assert_eq!(shown(), "word: first");
+}
+
+#[test]
+fn learned_pages_warm_up_the_boot_again_after_a_reload_and_after_one_that_fails() {
+    let site = site();
+    let state = tempfile::tempdir().unwrap();
+    let surus = serve(&site, state.path(), "rewind");
+    teach(&surus, &["/page"]);
+    let reload = || {
+        let mut reload = Command::new(env!("CARGO_BIN_EXE_surus"));
+        reload
+            .arg("reload")
+            .arg(site.www())
+            .output()
+            .unwrap()
+            .status
+            .success()
+    };
+    assert!(reload(), "{}", surus.log());
+    surus.wait_for_log(|log| log.matches(LEARNED).count() == 2);
+    assert!(status(&site).contains("warmed up by http://"));
+
+    let kernel = site.www().join("src/Kernel.php");
+    let text = fs::read_to_string(&kernel).unwrap();
+    fs::write(&kernel, "<?php throw new Error('unfinished');").unwrap();
+    assert!(!reload(), "{}", surus.log());
+    let status = status(&site);
+    assert!(status.contains("warmed up by http://"), "{status}");
+    fs::write(&kernel, text).unwrap();
+    assert!(reload(), "{}", surus.log());
+    surus.wait_for_log(|log| log.matches(LEARNED).count() >= 3);
+}
+
+#[test]
+fn damaged_file_of_learned_pages_is_ignored_with_a_warning() {
+    let site = site();
+    let state = tempfile::tempdir().unwrap();
+    let surus = serve(&site, state.path(), "rewind");
+    teach(&surus, &["/page"]);
+    drop(surus);
+    for file in fs::read_dir(state.path().join("pages")).unwrap() {
+        fs::write(file.unwrap().path(), "surus pages 1\nfile:///etc/passwd\n").unwrap();
+    }
+    let surus = serve(&site, state.path(), "rewind");
+    surus.wait_for_log(|log| log.contains("the learned pages are ignored"));
+    Client::new(&surus.url).get("/page").ok();
+}
+
+#[test]
+fn learned_page_that_changes_an_answer_is_left_out_and_named() {
+    let site = site();
+    let state = tempfile::tempdir().unwrap();
+    let surus = serve(&site, state.path(), "rewind");
+    teach(&surus, &["/statics/change", "/statics/shown", "/page"]);
+    surus.wait_for_log(|log| log.contains("is left out of the warm-up"));
+    let text = Client::new(&surus.url).get("/statics/shown").ok().text();
+    assert_eq!(text, "word: first");
+    let status = status(&site);
+    let left_out = "/statics/change: ";
+    assert!(status.contains(left_out), "{status}\n{}", surus.log());
+    assert!(status.contains("/statics/shown\n"), "{status}");
+}
+
+/// A boot that leaves a pipe open would fail.
+#[test]
+fn learned_page_that_leaves_a_pipe_open_is_left_out_and_forgotten() {
+    let site = site();
+    let state = tempfile::tempdir().unwrap();
+    let surus = serve(&site, state.path(), "rewind");
+    teach(&surus, &["/statics/open", "/page"]);
+    let left_out = "the page /statics/open, for which clients often ask, is left out";
+    surus.wait_for_log(|log| log.contains(left_out));
+    let text = Client::new(&surus.url).get("/statics/open").ok().text();
+    assert_eq!(text, "opened");
+    let status = status(&site);
+    assert!(
+        status.contains("/statics/open: it fails in the boot"),
+        "{status}"
+    );
+    let mut used = status
+        .lines()
+        .filter(|line| line.starts_with("warmed up by"));
+    assert!(!used.any(|line| line.contains("/statics/open")), "{status}");
+    drop(surus);
+    let surus = serve(&site, state.path(), "rewind");
+    surus.wait_for_log(|log| log.contains(LEARNED));
+    assert!(!surus.log().contains("/statics/open"), "{}", surus.log());
+}
+
+/// What clients say of themselves, and what applications keep for them, teaches nothing.
+#[test]
+fn pages_with_a_query_or_a_cookie_are_not_learned() {
+    let site = site();
+    let state = tempfile::tempdir().unwrap();
+    let surus = serve(&site, state.path(), "rewind");
+    for number in 0..210 {
+        Client::new(&surus.url)
+            .get(&format!("/who?q={number}"))
+            .ok();
+        let cookie = [("cookie", "PHPSESSID=aaaaaaaaaaaaaaaaaaaaaaaaaa")];
+        Client::new(&surus.url).get_as("/who", &cookie).ok();
+    }
+    assert!(!surus.log().contains("clients"), "{}", surus.log());
+    let status = status(&site);
+    assert!(status.contains("generation 1"), "{status}");
+}

@@ -1,0 +1,160 @@
+<?php
+
+namespace App;
+
+use Doctrine\DBAL\Connection;
+use Doctrine\DBAL\DriverManager;
+use Doctrine\Persistence\ConnectionRegistry;
+use Symfony\Bundle\FrameworkBundle\FrameworkBundle;
+use Symfony\Bundle\FrameworkBundle\Kernel\MicroKernelTrait;
+use Symfony\Component\DependencyInjection\Loader\Configurator\ContainerConfigurator;
+use Symfony\Component\DependencyInjection\Loader\Configurator\ReferenceConfigurator;
+use Symfony\Component\HttpKernel\Kernel as HttpKernel;
+use Symfony\Component\Messenger\Bridge\Doctrine\Transport\DoctrineTransportFactory;
+use Symfony\Component\Messenger\Envelope;
+use Symfony\Component\Messenger\Exception\UnrecoverableMessageHandlingException;
+use Symfony\Component\Messenger\MessageBusInterface;
+use Symfony\Component\Messenger\Transport\Serialization\SerializerInterface;
+use Symfony\Component\Routing\Loader\Configurator\RoutingConfigurator;
+
+date_default_timezone_set(getenv('ZONE'));
+
+final class Order
+{
+    public function __construct(public string $do)
+    {
+    }
+}
+
+final class Handler
+{
+    private static int $inProcess = 0;
+
+    public function __invoke(Order $order): void
+    {
+        $others = self::$inProcess++;
+        self::note("$order->do, $others before");
+        match ($order->do) {
+            'throw' => throw new \RuntimeException('thrown by the handler'),
+            'final' => throw new UnrecoverableMessageHandlingException('final for the handler'),
+            'exit' => exit(3),
+            'kill' => posix_kill(getmypid(), \SIGKILL),
+            'hang' => sleep(600),
+            'sleep' => sleep(6),
+            default => str_starts_with($order->do, 'wait') && self::wait(),
+        };
+        self::note("$order->do is done");
+    }
+
+    private static function wait(): bool
+    {
+        while (!file_exists(getenv('NOTES').'.go')) {
+            usleep(5000);
+            clearstatcache();
+        }
+
+        return true;
+    }
+
+    private static function note(string $line): void
+    {
+        file_put_contents(getenv('NOTES'), "$line\n", \FILE_APPEND | \LOCK_EX);
+    }
+}
+
+/** Stands for Doctrine's bundle. */
+final class Registry implements ConnectionRegistry
+{
+    private ?Connection $connection = null;
+
+    public function getDefaultConnectionName(): string
+    {
+        return 'default';
+    }
+
+    public function getConnection(?string $name = null): object
+    {
+        return $this->connection ??= DriverManager::getConnection(json_decode(getenv('DATABASE'), true));
+    }
+
+    public function getConnections(): array
+    {
+        return ['default' => $this->getConnection()];
+    }
+
+    public function getConnectionNames(): array
+    {
+        return ['default' => 'default'];
+    }
+}
+
+/** Writes messages as headers, one with a name that SQS does not allow. */
+final class Headers implements SerializerInterface
+{
+    public function encode(Envelope $envelope): array
+    {
+        return ['body' => '{}', 'headers' => ['do' => $envelope->getMessage()->do, 'App\\Order' => 'by headers']];
+    }
+
+    public function decode(array $encoded): Envelope
+    {
+        return new Envelope(new Order($encoded['headers']['do'].' '.$encoded['headers']['App\\Order']));
+    }
+}
+
+final class Kernel extends HttpKernel
+{
+    use MicroKernelTrait;
+
+    public function registerBundles(): iterable
+    {
+        return [new FrameworkBundle()];
+    }
+
+    public function getProjectDir(): string
+    {
+        return \dirname(__DIR__);
+    }
+
+    public function getCacheDir(): string
+    {
+        return getenv('APP_CACHE_DIR');
+    }
+
+    public function getLogDir(): string
+    {
+        return getenv('APP_CACHE_DIR');
+    }
+
+    private function configureContainer(ContainerConfigurator $container): void
+    {
+        $container->extension('framework', [
+            'secret' => 'nothing here is signed',
+            'http_method_override' => false,
+            'messenger' => [
+                'failure_transport' => 'failed',
+                'transports' => [
+                    'async' => [
+                        'dsn' => '%env(MESSENGER_TRANSPORT_DSN)%',
+                        'serializer' => getenv('SERIALIZER') ?: null,
+                        'retry_strategy' => ['max_retries' => 1, 'delay' => 0],
+                    ],
+                    'failed' => 'doctrine://default?queue_name=failed',
+                    'now' => 'sync://',
+                ],
+                'routing' => [Order::class => 'async'],
+            ],
+        ]);
+        $services = $container->services();
+        $services->set('doctrine', Registry::class)->public();
+        $services->set(DoctrineTransportFactory::class)
+            ->args([new ReferenceConfigurator('doctrine')])->tag('messenger.transport_factory');
+        $services->set(Headers::class);
+        $services->set(Handler::class)->tag('messenger.message_handler');
+        $services->alias('bus', MessageBusInterface::class)->public();
+    }
+
+    private function configureRoutes(RoutingConfigurator $routes): void
+    {
+    }
+}

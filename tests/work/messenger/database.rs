@@ -1,0 +1,238 @@
+//! Messages in the table of the Doctrine transport.
+
+use super::super::database::{Kind, Server, in_each_database};
+use super::super::operate::said;
+use super::super::work::{descendants, signal};
+use super::Messenger;
+
+const DSN: &str = "doctrine://default";
+
+in_each_database! {
+    messages_of_an_unconfigured_application_run_as_messenger_decides
+    message_that_ends_its_process_is_sent_again_and_fails_as_messenger_decides
+    message_longer_than_the_limit_is_kept_unread_until_the_limit_is_raised
+}
+
+fn messages_of_an_unconfigured_application_run_as_messenger_decides(kind: Kind) {
+    let all = match kind {
+        Kind::Sqlite => &[("messenger7", "rewind"), ("messenger5", "worker")][..],
+        _ => &[("messenger7", "rewind")],
+    };
+    for (version, engine) in all {
+        let messenger = Messenger::new(kind, version, DSN);
+        messenger.send(&["well", "throw", "final", "later delayed"]);
+        let broken = "insert into messenger_messages \
+                      (body, headers, queue_name, created_at, available_at) \
+                      select 'no envelope', headers, queue_name, created_at, created_at \
+                      from messenger_messages where body like '%well%'";
+        messenger.client.run(broken);
+        let work = messenger.start(&["--workers", "1", "--engine", engine], &[]);
+        work.wait_until(|| messenger.rows("default") == 0);
+        let mut noted = messenger.notes();
+        for note in &mut noted {
+            let others = note.split(", ").nth(1).map(str::to_string);
+            let is_clean = others.is_none_or(|others| others == "0 before");
+            assert!(is_clean || *engine == "worker", "{note}");
+            *note = note.split(", ").next().unwrap().to_string();
+        }
+        noted.sort();
+        let runs = [
+            "delayed",
+            "delayed is done",
+            "final",
+            "throw",
+            "throw",
+            "well",
+            "well is done",
+        ];
+        assert_eq!(noted, runs, "{version} {engine}: {}", work.log());
+        assert_eq!(messenger.rows("failed"), 2, "{}", work.log());
+        let shown = messenger.console(&["messenger:failed:show", "--no-interaction"]);
+        for why in ["thrown by the handler", "final for the handler"] {
+            assert!(shown.contains(why), "{shown}");
+        }
+        // Messenger would have deleted what it cannot decode.
+        assert_eq!(messenger.rows("default__failed"), 1, "{}", work.log());
+        let json = said(&messenger.site, &work, &["work", "failed", "--json"]);
+        let failed: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+        let id = |why: &str| {
+            let mut found = failed.iter().filter(|it| it.to_string().contains(why));
+            let one = found.next().unwrap_or_else(|| panic!("{why}: {json}"));
+            one["id"].as_str().unwrap().to_string()
+        };
+        let forgotten = id("final for the handler");
+        said(
+            &messenger.site,
+            &work,
+            &["work", "forget", "--id", &forgotten],
+        );
+        assert_eq!(messenger.rows("failed"), 1);
+        // What Messenger does itself, with what Surus has left.
+        let thrown = id("thrown by the handler");
+        let thrown = thrown.strip_prefix("failed/").unwrap();
+        let retry = ["messenger:failed:retry", thrown, "--force", "-q"];
+        messenger.console(&retry);
+        assert_eq!(messenger.count("throw, "), 3);
+        said(
+            &messenger.site,
+            &work,
+            &[
+                "work",
+                "retry",
+                "--id",
+                &id("MessageDecodingFailedException"),
+            ],
+        );
+        work.wait_until(|| messenger.rows("default__failed") == 1);
+    }
+}
+
+fn message_that_ends_its_process_is_sent_again_and_fails_as_messenger_decides(kind: Kind) {
+    let messenger = Messenger::new(kind, "messenger7", DSN);
+    messenger.configure("[[queue]]\nname = 'async'\ntimeout = '2s'\n");
+    messenger.send(&["exit", "kill", "hang", "well"]);
+    let work = messenger.start(&["--workers", "2"], &[]);
+    work.wait_until(|| messenger.rows("default") == 0);
+    for what in ["exit", "kill", "hang"] {
+        let runs = messenger.count(&format!("{what}, "));
+        assert_eq!(runs, 2, "{what}: {:?} {}", messenger.notes(), work.log());
+    }
+    assert_eq!(messenger.rows("failed"), 3, "{}", work.log());
+    assert_eq!(messenger.count("well is done"), 1);
+}
+
+fn message_longer_than_the_limit_is_kept_unread_until_the_limit_is_raised(kind: Kind) {
+    let messenger = Messenger::new(kind, "messenger7", DSN);
+    messenger.configure("[work]\nmax_payload = '1K'\n");
+    let more = "x".repeat(2000);
+    messenger.send(&["well", &format!("long {more}")]);
+    // Messenger ignores these headers.
+    let long_headers = format!(
+        "insert into messenger_messages \
+         (body, headers, queue_name, created_at, available_at) \
+         select body, '[\"{more}\"]', queue_name, created_at, available_at \
+         from messenger_messages where body like '%well%'"
+    );
+    messenger.client.run(&long_headers);
+    let work = messenger.start(&["--workers", "1"], &[]);
+    work.wait_until(|| messenger.rows("default") == 0);
+    let runs = ["well is done", "long "].map(|note| messenger.count(note));
+    assert_eq!(runs, [1, 0], "{}", work.log());
+    assert_eq!(messenger.rows("default__failed"), 2, "{}", work.log());
+    let list = said(&messenger.site, &work, &["work", "failed"]);
+    assert_eq!(list.matches("work.max_payload").count(), 2, "{list}");
+    drop(work);
+    let headers = "select headers from messenger_messages where body like '%well%'";
+    assert_eq!(
+        messenger.client.rows(headers)[0][0],
+        format!("[\"{more}\"]")
+    );
+    messenger.configure("");
+    let work = messenger.start(&["--workers", "1"], &[]);
+    said(&messenger.site, &work, &["work", "retry", "--all"]);
+    work.wait_until(|| messenger.rows("default") + messenger.rows("default__failed") == 0);
+    let runs = ["well is done", &format!("long {more} is done")].map(|it| messenger.count(it));
+    assert_eq!(runs, [2, 1], "{}", work.log());
+}
+
+#[test]
+fn lease_is_extended_and_what_others_have_left_is_taken() {
+    let dsn = "doctrine://default?redeliver_timeout=3";
+    // Its times are those of PHP's time zone.
+    let messenger = Messenger::new(Kind::Sqlite, "messenger5", dsn);
+    messenger.send(&["sleep"]);
+    let work = messenger.start(&["--workers", "1"], &[]);
+    work.wait_until(|| messenger.count("sleep, ") == 1);
+    // Another process would take it after its lease.
+    let other = messenger.start(&["--workers", "1"], &[]);
+    other.wait_until(|| messenger.rows("default") == 0);
+    assert_eq!(messenger.count("sleep, "), 1);
+    drop(work);
+    // Killed with a message, which another process takes.
+    messenger.send(&["wait"]);
+    other.wait_until(|| messenger.count("wait, ") == 1);
+    signal(other.pid(), "KILL");
+    drop(other);
+    let third = messenger.start(&["--workers", "1"], &[]);
+    third.wait_until(|| messenger.count("wait, ") == 2);
+    messenger.go();
+    third.wait_until(|| messenger.rows("default") == 0);
+}
+
+#[test]
+fn sigterm_gives_back_what_has_not_begun_and_messenger_takes_it() {
+    let messenger = Messenger::new(Kind::Sqlite, "messenger7", DSN);
+    let mut work = messenger.start(&["--workers", "1"], &[]);
+    messenger.send(&["wait", "second"]);
+    let taken = "select id from messenger_messages where delivered_at is not null";
+    work.wait_until(|| messenger.client.rows(taken).len() == 2);
+    work.wait_until(|| messenger.count("wait, ") == 1);
+    work.signal("TERM");
+    work.wait_for_log(|log| log.contains("shutting down"));
+    messenger.go();
+    assert!(work.wait().success(), "{}", work.log());
+    assert_eq!(messenger.count("second"), 0);
+    messenger.console(&["messenger:consume", "async", "--limit=1", "-q"]);
+    assert_eq!(messenger.count("second is done"), 1);
+    assert_eq!(messenger.rows("default"), 0);
+}
+
+#[test]
+fn message_that_kills_its_workers_is_kept_where_no_transport_keeps_failures() {
+    let messenger = Messenger::new(Kind::Sqlite, "messenger7", DSN);
+    let kernel = "src/Kernel.php";
+    let text = std::fs::read_to_string(messenger.site.www().join(kernel)).unwrap();
+    let text = text
+        .replace("'failure_transport' => 'failed',", "")
+        .replace("'max_retries' => 1", "'max_retries' => 100");
+    std::fs::write(messenger.site.www().join(kernel), text).unwrap();
+    messenger.configure("[work]\nmax_losses = 2\n");
+    messenger.send(&["kill"]);
+    let work = messenger.start(&["--workers", "1"], &[]);
+    work.wait_until(|| messenger.rows("default__failed") == 1);
+    assert_eq!(messenger.count("kill, "), 2, "{}", work.log());
+    let headers = messenger
+        .client
+        .rows("select headers from messenger_messages");
+    assert!(
+        headers[0][0].contains("it crashed 2 workers"),
+        "{headers:?}"
+    );
+}
+
+#[test]
+fn killed_processes_and_servers_lose_no_message() {
+    let mut server = Server::start(Kind::Postgres);
+    let dsn = "doctrine://default?redeliver_timeout=3";
+    let mut messenger = Messenger::on(&server, "messenger7", dsn);
+    let names: Vec<_> = (0..60).map(|number| format!("m{number}m")).collect();
+    let sent: Vec<_> = names.iter().map(String::as_str).collect();
+    messenger.send(&sent);
+    let args = ["--workers", "2"];
+    let mut work = messenger.start(&args, &[]);
+    for round in 0..4 {
+        work.wait_until(|| messenger.notes().len() > 8 * round);
+        match round {
+            1 => {
+                signal(work.pid(), "KILL");
+                work = messenger.start(&args, &[]);
+            }
+            2 => {
+                server.kill();
+                server.revive();
+                messenger.reconnect(&server);
+            }
+            _ => {
+                // The first is the master process of the workers.
+                if let Some(pid) = descendants(work.pid()).get(1) {
+                    signal(*pid, "KILL");
+                }
+            }
+        }
+    }
+    work.wait_until(|| messenger.rows("default") == 0);
+    for name in names {
+        let done = messenger.count(&format!("{name} is done"));
+        assert!(done > 0, "{name} was lost: {}", work.log());
+    }
+}

@@ -1,0 +1,127 @@
+//! Schedules: entries of `surus.toml`, and those of a Laravel application.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::laravel::{Laravel, debian};
+use super::plain::Plain;
+use super::site::{Site, framework};
+use super::work::Work;
+
+/// A site with handlers and without queues.
+fn site(config: &str) -> Plain {
+    let plain = Plain::from("sqlite:none", "");
+    let config = format!("[lambda]\nscript = 'surus/lambda/events.php'\n{config}");
+    std::fs::write(plain.site.www().join("surus.toml"), config).unwrap();
+    plain
+}
+
+const SECOND: &str = r#"<?php
+return static function (array $run): void {
+    $note = static fn (string $what) => file_put_contents(
+        getenv('NOTES'), "$what $run[schedule]\n", FILE_APPEND | LOCK_EX);
+    $note('begins');
+    new DateTimeImmutable($run['due']);
+    usleep('slow' === $run['schedule'] ? 2500000 : 0);
+    if ('failing' === $run['schedule']) {
+        throw new RuntimeException('as told');
+    }
+    $note('ends');
+};
+"#;
+
+#[test]
+fn entries_run_each_second_one_at_a_time_and_fail_alone() {
+    let entry = |name: &str, does: &str| {
+        format!("[[schedule]]\nname = '{name}'\ncron = '* * * * * *'\n{does}\n")
+    };
+    let config = [
+        entry("fast", "handler = 'second.php'"),
+        entry("slow", "handler = 'second.php'"),
+        entry("failing", "handler = 'second.php'"),
+        entry(
+            "command",
+            "command = ['sh', '-c', 'echo said; echo ends command >> ../tmp/notes']",
+        ),
+        entry("wrong", "command = ['sh', '-c', 'exit 7']"),
+    ];
+    let plain = site(&config.concat());
+    std::fs::write(plain.site.www().join("second.php"), SECOND).unwrap();
+    let work = plain.start(&["--workers", "3"]);
+    work.wait_until(|| {
+        plain.count("ends fast") > 3
+            && plain.count("ends slow") > 1
+            && plain.count("ends command") > 1
+    });
+    let mut running = 0;
+    for note in plain.notes().iter().filter(|note| note.ends_with(" slow")) {
+        running += if note.starts_with("begins") { 1 } else { -1 };
+        assert!((0..=1).contains(&running), "{:?}", plain.notes());
+    }
+    work.wait_for_log(|log| {
+        [
+            "the last run has not ended",
+            "as told",
+            "exit status 7",
+            "said",
+        ]
+        .iter()
+        .all(|part| log.contains(part))
+    });
+}
+
+#[test]
+fn mistake_in_a_schedule_stops_the_start() {
+    for (entry, error) in [
+        ("cron = '* * * * *'\ncommand = ['a']", "schedule.name"),
+        (
+            "name = 'a'\ncron = '* * *'\ncommand = ['a']",
+            "schedule.cron",
+        ),
+        (
+            "name = 'a'\ncron = '* * * * *'",
+            "schedule.handler or a schedule.command",
+        ),
+        (
+            "name = 'a'\ncron = '* * * * *'\ncommand = ['a']\ntimezone = 'Mars/Base'",
+            "schedule.timezone",
+        ),
+    ] {
+        let plain = site(&format!("[[schedule]]\n{entry}\n"));
+        let mut work = Work::spawn(&plain.site, &[], &[]);
+        assert_eq!(work.wait().code(), Some(1), "{entry}");
+        work.wait_for_log(|log| log.contains(error));
+    }
+    let site = Site::new();
+    let output = Command::new(env!("CARGO_BIN_EXE_surus"))
+        .args(["work", "--schedule"])
+        .arg(site.www())
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("no file `artisan`"), "{error}");
+}
+
+/// Waits for the next minute.
+#[test]
+fn events_of_laravel_run_when_they_are_due() {
+    let run = |libraries: PathBuf| {
+        let mut laravel = Laravel::new(&libraries);
+        laravel.set("QUEUE_CONNECTION", "sync");
+        let work = laravel.start(&["--schedule"]);
+        work.wait_for_log(|log| log.contains("no queue is served"));
+        let has = |note: &str| laravel.notes().iter().any(|it| it == note);
+        let noted = ["called", "before", "executed"];
+        work.wait_for_minutes(2, || noted.iter().all(|note| has(note)));
+        work.wait_for_log(|log| log.contains("thrown by an event") && log.contains("exit code 9"));
+        assert!(
+            !has("skipped") && !has("another day"),
+            "{:?}",
+            laravel.notes()
+        );
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| run(debian()));
+        scope.spawn(|| run(framework("laravel10")));
+    });
+}

@@ -1,0 +1,97 @@
+//! Laravel's jobs in SQS without configuration: pushed by Laravel, decided by Laravel.
+
+use super::super::elasticmq::Queue;
+use super::super::laravel::{Laravel, debian};
+use super::super::site::framework;
+use super::{base, dead, queue};
+
+/// An application whose queue's name has a suffix.
+fn application(libraries: &std::path::Path) -> Option<(Laravel, Queue, String)> {
+    let (name, queue) = queue("-test", false)?;
+    let name = name.strip_suffix("-test").unwrap();
+    let laravel = Laravel::on_sqs(libraries, &base(&queue), name);
+    Some((laravel, queue, name.into()))
+}
+
+#[test]
+fn jobs_of_an_unconfigured_application_run_as_laravel_decides() {
+    for libraries in [debian(), framework("laravel10")] {
+        let Some((laravel, queue, name)) = application(&libraries) else {
+            return;
+        };
+        laravel.push(&["well", "throw", "release", "fail", "later well"]);
+        let work = laravel.start(&["--workers", "1"]);
+        work.wait_until(|| queue.len() == 0);
+        let mut runs = [
+            "well, attempt 1",
+            "throw, attempt 1",
+            "release, attempt 1",
+            "fail, attempt 1",
+            "fail failed: failed by the job",
+            "well, attempt 1",
+            "throw, attempt 2",
+            "throw failed: thrown by the job",
+            "release, attempt 2",
+        ]
+        .map(str::to_string);
+        let mut noted = laravel.notes();
+        let of_queue = format!(" of sqs/{name}");
+        for note in &mut noted {
+            let run = note.split(&of_queue).next().unwrap().len();
+            note.truncate(run);
+        }
+        noted.sort();
+        runs.sort();
+        assert_eq!(noted, runs, "{}: {}", libraries.display(), work.log());
+        let failed = laravel.table.failed();
+        assert_eq!(failed.len(), 2, "recorded by Laravel: {failed:?}");
+        assert!(dead(&queue).is_empty());
+        assert!(!work.log().contains("hidden"), "{}", work.log());
+    }
+}
+
+#[test]
+fn job_that_ends_its_process_is_tried_again_and_failed_by_laravel() {
+    let Some((laravel, queue, _)) = application(&debian()) else {
+        return;
+    };
+    laravel.push(&["exit", "kill", "hang", "well"]);
+    let work = laravel.start(&["--workers", "2"]);
+    // The counts of the queue are approximate.
+    work.wait_until(|| laravel.table.failed().len() == 3 && queue.len() == 0);
+    let noted = laravel.notes();
+    for what in ["exit", "kill", "hang"] {
+        let run = format!("{what}, attempt");
+        let runs = noted.iter().filter(|note| note.starts_with(&run));
+        assert_eq!(runs.count(), 2, "{noted:?}");
+    }
+    assert_eq!(laravel.table.failed().len(), 3);
+}
+
+#[test]
+fn released_job_comes_again_after_its_backoff_as_a_second_attempt() {
+    let Some((laravel, queue, _)) = application(&debian()) else {
+        return;
+    };
+    laravel.push(&["back off"]);
+    let work = laravel.start(&["--workers", "1"]);
+    work.wait_for_log(|log| log.contains("job failed; it will run again"));
+    // For an hour.
+    work.wait_until(|| super::counts(&queue) == [0, 1]);
+    assert_eq!(laravel.notes().len(), 1);
+}
+
+#[test]
+fn failure_that_laravel_cannot_record_is_kept_in_the_dead_letter_queue() {
+    let Some((mut laravel, queue, _)) = application(&debian()) else {
+        return;
+    };
+    laravel.set("FAILED_DATABASE", "missing");
+    laravel.push(&["fail"]);
+    let work = laravel.start(&["--workers", "1"]);
+    work.wait_until(|| queue.len() == 0);
+    let letters = dead(&queue);
+    assert_eq!(letters.len(), 1, "{}", work.log());
+    let why = letters[0]["MessageAttributes"]["surus-reason"].to_string();
+    assert!(why.contains("the job has called fail()"), "{why}");
+}
