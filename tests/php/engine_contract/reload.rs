@@ -75,7 +75,7 @@ engine_contract! {
         std::fs::write(&go, "").unwrap();
         for task in running {
             let pid: u32 = task.await.unwrap().unwrap().text().parse().unwrap();
-            assert!(before.contains(&pid));
+            assert!(before.contains(&pid), "{pid} is not one of {before:?}");
         }
     }
 

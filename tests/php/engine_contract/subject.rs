@@ -238,8 +238,7 @@ impl Subject {
         })
     }
 
-    /// Occupies `count` workers with `code` that first creates the file named by `$began`; returns
-    /// when all have begun.
+    /// Occupies `count` workers with `code`; returns when all have begun and the status shows them.
     pub async fn occupy(
         &self,
         count: usize,
@@ -254,6 +253,16 @@ impl Subject {
             running.push(self.start(self.php(&code)).await);
             until("the script begins", || began.exists()).await;
         }
+        let pool = self.pool().await;
+        // A script may begin before the process that started it has reported its PID.
+        let busy = || {
+            pool.status()
+                .workers
+                .iter()
+                .filter(|it| it.request.is_some())
+                .count()
+        };
+        until("the status shows the requests", || busy() >= count).await;
         running
     }
 
