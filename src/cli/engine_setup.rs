@@ -177,23 +177,18 @@ pub fn front(project: &Path, config: &Config) -> Option<PathBuf> {
     Some(front.filename.to_path_buf())
 }
 
-/// Whether this PHP file serves, or the only file that it requires. Laravel Octane's entry script
-/// is such a stub.
+/// Whether this PHP file serves, or, if it is a stub, a file that it requires. Laravel Octane's
+/// entry script is such a stub.
 fn serves(entry: &Path) -> bool {
+    serves_within(entry, 3)
+}
+
+fn serves_within(file: &Path, files: u32) -> bool {
     const LARGEST: u64 = 16 << 20;
-    let mut file = entry.to_path_buf();
-    for _ in 0..3 {
-        let text = regular_file::read(&file, LARGEST).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        if calls_serve(&text) {
-            return true;
-        }
-        match stub::required(&text, &file) {
-            Some(required) => file = required,
-            None => return false,
-        }
-    }
-    false
+    let text = regular_file::read(file, LARGEST).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let required = || stub::required(&text, file).into_iter().take(8);
+    calls_serve(&text) || (files > 1 && required().any(|file| serves_within(&file, files - 1)))
 }
 
 /// Whether this PHP file calls a function that only booted scripts may call, or a runner of the

@@ -102,7 +102,11 @@ fn variables<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Stri
 
 /// A php.ini value as TOML writes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected a text, a number, true, false or a list of them; a name with dots needs \
+                 quotes, as in \"opcache.enable\" = 1"
+)]
 pub enum IniValue {
     Bool(bool),
     Integer(i64),
