@@ -282,6 +282,42 @@ fn interrupt_ends_each_kind_of_run_with_status_1() {
 }
 
 #[test]
+fn interrupt_keeps_what_was_measured_before() {
+    for (kind, marker, key) in [
+        (&["--find-max", "--p99", "1s"][..], "/s: p99 ", "attempts"),
+        (&["compare"], "round 2/1000  ", "comparison"),
+    ] {
+        let url = server();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+        command.arg("bench").args(kind).arg(&url);
+        if kind == ["compare"] {
+            command.args([&url, "--rounds", "1000"]);
+        }
+        command.args(["-c", "1", "-d", "500ms", "--json"]);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut lines = lines.by_ref().map(Result::unwrap);
+        lines.find(|line| line.contains(marker)).unwrap();
+        let pid = child.id().to_string();
+        let sent = Command::new("kill").args(["-s", "INT", &pid]).status();
+        assert!(sent.unwrap().success());
+        let said = lines.collect::<Vec<_>>().join("\n");
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("interrupted "), "{said}");
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rows = json[key].as_object();
+        assert!(rows.is_some_and(|rows| !rows.is_empty()), "{json}");
+        let notes = json["notes"].to_string();
+        assert!(notes.contains("interrupted"), "{notes}");
+    }
+}
+
+#[test]
 fn page_that_cannot_be_written_fails_before_anything_is_sent() {
     let (url, asked) = counting_server();
     for args in [

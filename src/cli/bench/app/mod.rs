@@ -80,7 +80,14 @@ pub struct Plan {
 pub fn run(args: &App) -> anyhow::Result<()> {
     args.output.reject_series("app")?;
     let page = args.output.open()?;
-    args.output.print(&table::report(&hold(args)?), None, page)
+    let contest = hold(args)?;
+    args.output.print(&table::report(&contest), None, page)?;
+    match contest.cut_short {
+        Some((round, all)) => bail!(
+            "interrupted in round {round} of {all}; the report is of what was measured until then"
+        ),
+        None => Ok(()),
+    }
 }
 
 /// What the engines have shown to `surus init`.
@@ -113,6 +120,7 @@ pub fn try_engines(
         quick: true,
         output: Output::default(),
     })?;
+    super::interrupt::check()?;
     let engines = contest.contestants.iter();
     Ok(Tried {
         advice: advice::advice(&contest),
