@@ -408,6 +408,47 @@ fn search_goes_on_where_the_server_sheds_load() {
 }
 
 #[test]
+fn limit_of_open_files_is_raised_and_too_many_connections_are_refused() {
+    let url = server();
+    let run = |limits: &str, connections: &str| {
+        let surus = env!("CARGO_BIN_EXE_surus");
+        let script = format!("ulimit {limits} && exec {surus} bench {url} -n 200 -c {connections}");
+        Command::new("sh").args(["-c", &script]).output().unwrap()
+    };
+    let output = run("-S -n 64", "100");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let output = run("-n 64", "100");
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    let hint = "100 connections need about 124 open files, but only 64 are allowed; use fewer";
+    assert!(error.contains(hint), "{error}");
+}
+
+#[test]
+fn wrong_files_of_requests_and_weights_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("requests");
+    std::fs::write(&file, "# nothing\n").unwrap();
+    let file = file.to_str().unwrap();
+    for (args, part) in [
+        (&["--file", file][..], "(--file): no line is a request"),
+        (
+            &["--file", "/dev/zero"],
+            "cannot read /dev/zero (--file): it is larger than 64 MiB",
+        ),
+        (
+            &["http://127.0.0.1/@0"],
+            "the weight 0 is not between 1 and",
+        ),
+    ] {
+        let output = bench(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let error = text(&output.stderr);
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
 fn missing_url_and_wrong_values_are_refused() {
     let output = bench(&[]);
     assert_eq!(output.status.code(), Some(1));

@@ -166,6 +166,7 @@ fn hold(args: &App) -> anyhow::Result<Contest> {
         warm_up: Duration::from_millis(if args.quick { 100 } else { 300 }),
         file: loaded.file,
     };
+    options::ensure_open_files(plan.concurrency, 1)?;
     super::interrupt::remember()?;
     contest::run(plan, contestants)
 }
