@@ -382,6 +382,11 @@ fn place(application: &Application, project: &Path) -> anyhow::Result<Place> {
         ("database", _, Some(database)) if database.driver == "sqlite" => {
             Ok(Place::Sqlite(project.join(&database.database)))
         }
+        ("database", _, Some(database)) if !database.unsupported.is_empty() => bail!(
+            "the application's queue connection {name:?} is in a database with settings that \
+             surus work cannot keep: {}; name a server that needs none of them in queue.source",
+            database.unsupported.join(", ")
+        ),
         ("database", _, Some(database)) => match &database.url {
             // The names of Laravel's drivers are those of the schemes.
             Some(url) => Place::read(url, project),
