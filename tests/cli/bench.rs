@@ -343,7 +343,7 @@ fn search_for_the_highest_rate_ends_with_one() {
         "--p99",
         "5s",
         "-d",
-        "100ms",
+        "1s",
         "-c",
         "2",
         "--json",
