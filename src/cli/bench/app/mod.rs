@@ -18,7 +18,7 @@ use surus_measure::Advice;
 
 use super::options;
 use super::outputs::Output;
-use crate::cli::engine_setup;
+use crate::cli::entry_script;
 use crate::cli::options::Project;
 use crate::engines::{self, CATALOGUE, Entry, Runs};
 use answers::Requests;
@@ -143,7 +143,7 @@ fn hold(args: &App) -> anyhow::Result<Contest> {
     // All engines are compared with the same number of workers.
     config.engine.fix_workers(workers);
     let requests = requests(args)?;
-    let contestants = entries(&args.engines, engine_setup::needs_boot(&project, &config))?
+    let contestants = entries(&args.engines, entry_script::needs_boot(&project, &config))?
         .into_iter()
         .map(|entry| Contestant::new(entry, &project, &config, script.as_ref(), &requests))
         .collect();
