@@ -111,7 +111,7 @@ check-image: ## Build the Dockerfile of `surus lambda package` with buildah, on 
 
 # Needs root, because servers change their user, and a machine on which nothing else runs.
 .PHONY: lab
-lab: build ## Measure Surus and others as published tables did, in about 10 minutes; in full: make lab EXPERIMENT=spdy FULL=1
+lab: build ## Measure Surus and others as published tables did, in about 9 minutes; in full: make lab EXPERIMENT=spdy FULL=1
 	scripts/install bench test
 	cargo build --release -p surus-lab
 	$(TARGET)/release/lab run $(EXPERIMENT) $(if $(FULL),--full) --work $(TARGET)/lab --surus $(TARGET)/release/surus

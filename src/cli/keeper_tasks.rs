@@ -29,7 +29,7 @@ use crate::app::x_sendfile::SendFile;
 use crate::config::Config;
 use crate::engines;
 use crate::engines::{Plan, external, keeper_tasks, learned};
-use crate::fronts::http::tls::acme::job::{Job, status};
+use crate::fronts::http::tls::acme::attempt::{Attempt, status};
 use crate::keeper::{self, Client, Directories, PrivilegedOperations};
 use crate::launcher::Role;
 
@@ -110,7 +110,7 @@ impl ProjectKeeper {
 impl PrivilegedOperations for ProjectKeeper {
     type PhpStarter = keeper_tasks::PhpStarter;
     type Trees = Vec<file_opener::Tree>;
-    type Job = Job;
+    type Attempt = Attempt;
 
     fn grace(&self) -> Duration {
         self.config.http.shutdown_delay.0 + self.config.http.shutdown_timeout.0
@@ -194,16 +194,21 @@ impl PrivilegedOperations for ProjectKeeper {
         tls::read_apart(&self.project, &self.config)
     }
 
-    fn acme(&mut self, domain: u16, is_asked: bool, socket: OwnedFd) -> anyhow::Result<(u32, Job)> {
-        let job = acme::prepare(&self.project, &self.config, domain, is_asked)?;
+    fn acme(
+        &mut self,
+        domain: u16,
+        is_asked: bool,
+        socket: OwnedFd,
+    ) -> anyhow::Result<(u32, Attempt)> {
+        let attempt = acme::prepare(&self.project, &self.config, domain, is_asked)?;
         let confinement = confinement(&self.config);
-        let pid = start_job(&job, socket, &confinement, &self.front)?;
-        Ok((pid, job))
+        let pid = start_attempt(&attempt, socket, &confinement, &self.front)?;
+        Ok((pid, attempt))
     }
 
-    fn acquired(&mut self, job: &Job, wait_status: i32) {
+    fn acquired(&mut self, attempt: &Attempt, wait_status: i32) {
         let status = surus_sys::process::exit_status(wait_status);
-        job.keep(&self.config.acme, &self.project, status);
+        attempt.keep(&self.config.acme, &self.project, status);
     }
 
     fn pages(&mut self, pool: u16, keep: bool, text: &str) -> anyhow::Result<()> {
@@ -264,22 +269,22 @@ fn start_opener(
 
 /// Starts the process that gets a certificate. It has the front end's user, and neither the
 /// keeper's rights nor its descriptors.
-fn start_job(
-    job: &Job,
+fn start_attempt(
+    attempt: &Attempt,
     socket: OwnedFd,
     confinement: &keeper::Confinement,
     identity: &Identity,
 ) -> anyhow::Result<u32> {
     let keeper = std::process::id();
-    let mut keep = job.descriptors();
+    let mut keep = attempt.descriptors();
     keep.push(socket.as_fd());
     let run = || {
-        let runtime = keeper::confine_job(confinement, identity, keeper).and_then(|()| {
+        let runtime = keeper::confine_attempt(confinement, identity, keeper).and_then(|()| {
             let mut builder = tokio::runtime::Builder::new_current_thread();
             Ok((builder.enable_all().build()?, socket.try_clone()?))
         });
         match runtime {
-            Ok((runtime, socket)) => runtime.block_on(job.run(socket)),
+            Ok((runtime, socket)) => runtime.block_on(attempt.run(socket)),
             Err(error) => {
                 error!(error = format!("{error:#}"), "cannot get a certificate");
                 status::FAILED

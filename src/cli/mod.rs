@@ -12,6 +12,7 @@ mod config_lint;
 mod config_trust;
 mod engine_setup;
 mod engines;
+mod entry_script;
 mod events;
 mod exposed_files;
 mod file_access;

@@ -252,6 +252,11 @@ mod tests {
         );
         assert!(error("SURUS_HTTP_MAX_BODI", "1").contains("max_body"));
         assert!(error("SURUS_LOG_FORMAT", "xml").contains("json"));
+        let mode = error("SURUS_ENGINE_WARMUP", "lern");
+        assert!(
+            mode.contains("`lern`") && mode.contains("\"learn\""),
+            "{mode}"
+        );
         assert!(error("SURUS_POOL_DEBUG_WORKERS", "2").contains("SURUS_POOL='{ NAME"));
         assert!(error("SURUS_HANDLER", "handler.php").contains("SURUS_LAMBDA_HANDLER"));
     }

@@ -138,7 +138,11 @@ pub fn confine(
 }
 
 /// The same for the process that gets a certificate: it reads from the network, too.
-pub fn confine_job(settings: &Confinement, identity: &Identity, keeper: u32) -> anyhow::Result<()> {
+pub fn confine_attempt(
+    settings: &Confinement,
+    identity: &Identity,
+    keeper: u32,
+) -> anyhow::Result<()> {
     privileges::leave_terminal().context("cannot leave the keeper's process group")?;
     privileges::give_up(identity).context("cannot give up root")?;
     privileges::end_with(keeper).context("the keeper has exited")?;

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use client::Client;
-pub use confine::{Confinement, check_capabilities, confine, confine_job, identity, reach};
+pub use confine::{Confinement, check_capabilities, confine, confine_attempt, identity, reach};
 pub use run::{ForkedFrontEnd, Keeper, KeeperOutcome};
 
 use crate::launcher::Role;
@@ -53,7 +53,7 @@ pub trait PrivilegedOperations {
     type Trees;
 
     /// An attempt to get a certificate.
-    type Job;
+    type Attempt;
 
     /// How long a front end may take to exit after it is asked to.
     fn grace(&self) -> Duration;
@@ -100,10 +100,10 @@ pub trait PrivilegedOperations {
         domain: u16,
         is_asked: bool,
         socket: OwnedFd,
-    ) -> anyhow::Result<(u32, Self::Job)>;
+    ) -> anyhow::Result<(u32, Self::Attempt)>;
 
     /// Called when that process has ended.
-    fn acquired(&mut self, job: &Self::Job, wait_status: i32);
+    fn acquired(&mut self, attempt: &Self::Attempt, wait_status: i32);
 
     /// Warms up the next boots of a pool with these pages, and if `keep` those of the next start.
     /// The text comes from the front end, which is untrusted.

@@ -35,8 +35,8 @@ pub(super) struct Services<D: PrivilegedOperations> {
     next_home: u32,
     places: BTreeMap<u32, Opened<D::Trees>>,
     next_place: u32,
-    /// The process that gets a certificate, and its job.
-    job: Option<(u32, D::Job)>,
+    /// The process that gets a certificate, and its attempt.
+    attempt: Option<(u32, D::Attempt)>,
     /// Whether a front end has ever become ready.
     pub has_served: bool,
 }
@@ -58,7 +58,7 @@ impl<D: PrivilegedOperations> Services<D> {
             next_home: 1,
             places: BTreeMap::new(),
             next_place: 1,
-            job: None,
+            attempt: None,
             has_served: false,
         }
     }
@@ -113,8 +113,8 @@ impl<D: PrivilegedOperations> Services<D> {
                 }
             }
             ChildKind::Acme => {
-                if let Some((_, job)) = self.job.take_if(|(process, _)| *process == pid) {
-                    self.duties.acquired(&job, wait_status);
+                if let Some((_, attempt)) = self.attempt.take_if(|(process, _)| *process == pid) {
+                    self.duties.acquired(&attempt, wait_status);
                 }
             }
             ChildKind::Master(_) => self.masters.retain(|(_, master)| *master != pid),
@@ -258,16 +258,16 @@ impl<D: PrivilegedOperations> Services<D> {
 
     fn acme(&mut self, domain: u16, is_asked: bool, mut fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
         ensure!(
-            self.job.is_none(),
+            self.attempt.is_none(),
             "a process that gets a certificate runs already"
         );
         let socket = fds.pop().filter(|socket| {
             fds.is_empty() && process::kind(socket) == process::DescriptorKind::Seqpacket
         });
         let socket = socket.context("no socket for the process that gets a certificate")?;
-        let (pid, job) = self.duties.acme(domain, is_asked, socket)?;
+        let (pid, attempt) = self.duties.acme(domain, is_asked, socket)?;
         self.processes.started(pid, ChildKind::Acme);
-        self.job = Some((pid, job));
+        self.attempt = Some((pid, attempt));
         Ok(pid)
     }
 
@@ -369,7 +369,7 @@ mod tests {
     impl PrivilegedOperations for Sleepers {
         type PhpStarter = ();
         type Trees = ();
-        type Job = ();
+        type Attempt = ();
 
         fn grace(&self) -> Duration {
             Duration::ZERO

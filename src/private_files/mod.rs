@@ -7,6 +7,7 @@
 
 mod content;
 mod list;
+mod pages;
 mod rotated;
 #[cfg(test)]
 mod tests;
@@ -18,8 +19,9 @@ use anyhow::{Context, ensure};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 pub use content::{Shared, Unopened};
-pub use list::LIBRARIES;
-use list::{ASSETS, CLASSES};
+use list::CLASSES;
+use pages::ASSETS;
+pub use pages::LIBRARIES;
 
 /// Files of one kind, with a common reason.
 #[derive(Debug, PartialEq, Eq)]

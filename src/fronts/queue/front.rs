@@ -15,7 +15,7 @@ use tracing::{error, info, warn};
 
 use super::backoff;
 use super::format::{self, Jobs, Outcome, Verdict};
-use super::job::{Fate, Job, Lease};
+use super::job::{Disposition, Job, Lease};
 use super::runner::Runs;
 use super::scheduler::{Begun, Scheduler, Share};
 use super::settings::{Queue, Settings};
@@ -29,7 +29,7 @@ use crate::observe::metrics::Metrics;
 const RECEIVE: Duration = Duration::from_secs(15);
 
 /// A queue and its broker.
-pub struct Lane {
+pub struct Consumer {
     pub queue: Queue,
     /// The name of Laravel's connection.
     pub connection: String,
@@ -38,7 +38,7 @@ pub struct Lane {
     pub runs: Runs,
 }
 
-impl Lane {
+impl Consumer {
     /// The group of a job, which its broker or its payload names.
     fn group(&self, job: &Job) -> Option<String> {
         let group = self.source.group(job);
@@ -49,21 +49,23 @@ impl Lane {
 /// The queues whose jobs the same workers run.
 pub struct Front {
     pub workers: usize,
-    pub lanes: Vec<Lane>,
+    pub consumers: Vec<Consumer>,
     pub settings: Settings,
     pub metrics: Arc<Metrics>,
     pub suspects: Suspects,
-    /// Which lanes take no jobs.
+    /// Which consumers take no jobs.
     pub paused: watch::Sender<Vec<bool>>,
 }
 
 impl Front {
     /// The engine of its workers; None if it runs commands.
     pub fn engine(&self) -> Option<&Arc<dyn Engine>> {
-        self.lanes.iter().find_map(|lane| match &lane.runs {
-            Runs::Php(runner) => Some(&runner.engine),
-            Runs::Command(_) => None,
-        })
+        self.consumers
+            .iter()
+            .find_map(|consumer| match &consumer.runs {
+                Runs::Php(runner) => Some(&runner.engine),
+                Runs::Command(_) => None,
+            })
     }
 }
 
@@ -115,11 +117,11 @@ struct Drive {
 /// Runs jobs until `stop` is cancelled, then finishes the running ones within the grace period and
 /// gives the others back. Afterwards the caller ends PHP's processes and releases what is left.
 pub async fn run(front: Arc<Front>, stop: CancellationToken) -> Interrupted {
-    let shares = front.lanes.iter().map(|lane| Share {
-        weight: lane.queue.weight,
-        concurrency: lane.queue.concurrency.unwrap_or(usize::MAX).max(1),
+    let shares = front.consumers.iter().map(|consumer| Share {
+        weight: consumer.queue.weight,
+        concurrency: consumer.queue.concurrency.unwrap_or(usize::MAX).max(1),
     });
-    let count = front.lanes.len();
+    let count = front.consumers.len();
     let drive = Drive {
         scheduler: Scheduler::new(shares, front.workers, front.settings.strict),
         leases: vec![HashMap::new(); count],
@@ -145,7 +147,12 @@ impl Drive {
     async fn run(mut self) -> Interrupted {
         let stop = self.stop.clone();
         self.pause();
-        let shortest = self.front.lanes.iter().map(|lane| lane.lease).min();
+        let shortest = self
+            .front
+            .consumers
+            .iter()
+            .map(|consumer| consumer.lease)
+            .min();
         let mut extend = tokio::time::interval(shortest.unwrap_or(Duration::from_secs(30)) / 3);
         let mut grace = None;
         loop {
@@ -208,14 +215,14 @@ impl Drive {
             self.front
                 .metrics
                 .jobs
-                .started_or_ended(&self.front.lanes[begun.queue].queue.name, 1);
+                .started_or_ended(&self.front.consumers[begun.queue].queue.name, 1);
             self.running
                 .push(Box::pin(ended(self.front.clone(), begun, job)));
         }
     }
 
     fn receive(&mut self) {
-        for queue in 0..self.front.lanes.len() {
+        for queue in 0..self.front.consumers.len() {
             let room = match self.is_receiving[queue] || self.stops[queue].is_cancelled() {
                 true => 0,
                 false => self.scheduler.room(queue),
@@ -233,14 +240,17 @@ impl Drive {
                         () = stop.cancelled() => return (queue, Ok(Vec::new())),
                     }
                 }
-                (queue, front.lanes[queue].source.receive(room, &stop).await)
+                (
+                    queue,
+                    front.consumers[queue].source.receive(room, &stop).await,
+                )
             }));
         }
     }
 
     fn received(&mut self, queue: usize, received: anyhow::Result<Vec<Job>>) {
         self.is_receiving[queue] = false;
-        let lane = &self.front.lanes[queue];
+        let consumer = &self.front.consumers[queue];
         let jobs = match received {
             Ok(jobs) => jobs,
             Err(error) => {
@@ -249,14 +259,14 @@ impl Drive {
             }
         };
         if std::mem::take(&mut self.failures[queue]) > 0 {
-            info!(queue = lane.queue.name, "the broker answers again");
+            info!(queue = consumer.queue.name, "the broker answers again");
         }
         for job in jobs {
             self.leases[queue].insert(job.lease.id.clone(), job.lease.clone());
             match self.stops[queue].is_cancelled() {
-                true => self.settle(queue, job, Fate::Return),
+                true => self.settle(queue, job, Disposition::Return),
                 false => {
-                    let group = self.front.lanes[queue].group(&job);
+                    let group = self.front.consumers[queue].group(&job);
                     self.scheduler.push(queue, group, job);
                 }
             }
@@ -265,13 +275,13 @@ impl Drive {
 
     /// A broker that cannot be reached is logged once until it answers again.
     fn failed(&mut self, queue: usize, what: &'static str, error: &anyhow::Error) {
-        let lane = &self.front.lanes[queue].queue;
-        self.front.metrics.jobs.broker_failed(&lane.name, what);
+        let consumer = &self.front.consumers[queue].queue;
+        self.front.metrics.jobs.broker_failed(&consumer.name, what);
         self.failures[queue] += 1;
         if self.failures[queue] == 1 {
             let error = format!("{error:#}");
             warn!(
-                queue = lane.name,
+                queue = consumer.name,
                 operation = what,
                 error,
                 "the broker failed; trying again"
@@ -288,18 +298,18 @@ impl Drive {
         } = ended;
         let queue = begun.queue;
         self.begun.remove(&begun.id());
-        let lane = &self.front.lanes[queue].queue;
-        self.front.metrics.jobs.started_or_ended(&lane.name, -1);
-        let class = format::class(lane, &job.payload);
+        let consumer = &self.front.consumers[queue].queue;
+        self.front.metrics.jobs.started_or_ended(&consumer.name, -1);
+        let class = format::class(consumer, &job.payload);
         let outcome = verdict.outcome.name();
         let metrics = &self.front.metrics;
-        metrics.jobs.ended(&lane.name, &class, outcome, took);
+        metrics.jobs.ended(&consumer.name, &class, outcome, took);
         let (id, attempts) = (&job.lease.id, job.attempts);
         match &verdict.outcome {
             Outcome::Done | Outcome::Released => {}
             Outcome::Retried(why) => {
                 warn!(
-                    queue = lane.name,
+                    queue = consumer.name,
                     job = id,
                     attempts,
                     reason = why,
@@ -308,7 +318,7 @@ impl Drive {
             }
             Outcome::Failed(why) => {
                 error!(
-                    queue = lane.name,
+                    queue = consumer.name,
                     job = id,
                     attempts,
                     reason = why,
@@ -316,13 +326,18 @@ impl Drive {
                 );
             }
             Outcome::Busy(why) => {
-                warn!(queue = lane.name, job = id, reason = why, "job given back");
+                warn!(
+                    queue = consumer.name,
+                    job = id,
+                    reason = why,
+                    "job given back"
+                );
             }
         }
-        let has_group = self.front.lanes[queue].group(&job).is_some();
-        match verdict.fate {
+        let has_group = self.front.consumers[queue].group(&job).is_some();
+        match verdict.disposition {
             // Its group waits for it, so it stays in hand.
-            Fate::Release(pause) if has_group && !self.stops[queue].is_cancelled() => {
+            Disposition::Release(pause) if has_group && !self.stops[queue].is_cancelled() => {
                 self.scheduler.paused(&begun, took);
                 let stop = self.stops[queue].clone();
                 self.pausing.push(Box::pin(async move {
@@ -334,16 +349,16 @@ impl Drive {
                     (begun, job, until.saturating_duration_since(now()))
                 }));
             }
-            fate => {
+            disposition => {
                 self.scheduler.ended(begun, took);
-                self.settle(queue, job, fate);
+                self.settle(queue, job, disposition);
             }
         }
     }
 
     fn resume(&mut self, begun: Begun, mut job: Job, left: Duration) {
         if self.stops[begun.queue].is_cancelled() {
-            self.settle(begun.queue, job, Fate::Release(left));
+            self.settle(begun.queue, job, Disposition::Release(left));
             self.scheduler.abandon(begun);
             return;
         }
@@ -351,16 +366,23 @@ impl Drive {
         self.scheduler.again(begun, job);
     }
 
-    fn settle(&mut self, queue: usize, job: Job, fate: Fate) {
+    fn settle(&mut self, queue: usize, job: Job, disposition: Disposition) {
         let front = self.front.clone();
         self.settling.push(Box::pin(async move {
-            let lane = &front.lanes[queue];
+            let consumer = &front.consumers[queue];
             let mut failures = 0;
-            while let Err(error) = lane.source.settle(job.clone(), fate.clone()).await {
-                front.metrics.jobs.broker_failed(&lane.queue.name, "settle");
+            while let Err(error) = consumer
+                .source
+                .settle(job.clone(), disposition.clone())
+                .await
+            {
+                front
+                    .metrics
+                    .jobs
+                    .broker_failed(&consumer.queue.name, "settle");
                 failures += 1;
                 if failures == 1 {
-                    let (queue, job) = (&lane.queue.name, &job.lease.id);
+                    let (queue, job) = (&consumer.queue.name, &job.lease.id);
                     let error = format!("{error:#}");
                     warn!(queue, job, error, "cannot settle a job; trying again");
                 }
@@ -390,7 +412,7 @@ impl Drive {
             let leases = leases.values().cloned().collect();
             let front = self.front.clone();
             self.extending.push(Box::pin(async move {
-                (queue, front.lanes[queue].source.extend(leases).await)
+                (queue, front.consumers[queue].source.extend(leases).await)
             }));
         }
     }
@@ -402,7 +424,7 @@ impl Drive {
                     // Settled since, or lost.
                     if self.leases[queue].get(&lease.id) == Some(&lease) {
                         self.leases[queue].remove(&lease.id);
-                        let (queue, job) = (&self.front.lanes[queue].queue.name, lease.id);
+                        let (queue, job) = (&self.front.consumers[queue].queue.name, lease.id);
                         warn!(queue, job, "another worker has got this job meanwhile");
                     }
                 }
@@ -413,21 +435,21 @@ impl Drive {
 
     fn drain(&mut self) {
         self.is_draining = true;
-        for queue in 0..self.front.lanes.len() {
+        for queue in 0..self.front.consumers.len() {
             self.give_back(queue);
         }
     }
 
     fn give_back(&mut self, queue: usize) {
         for job in self.scheduler.clear(queue) {
-            self.settle(queue, job, Fate::Return);
+            self.settle(queue, job, Disposition::Return);
         }
     }
 
     fn pause(&mut self) {
         let paused = self.paused.borrow_and_update().clone();
         for (queue, is_paused) in paused.into_iter().enumerate() {
-            let name = &self.front.lanes[queue].queue.name;
+            let name = &self.front.consumers[queue].queue.name;
             match (is_paused, self.stops[queue].is_cancelled()) {
                 (true, false) => {
                     info!(queue = name, "paused");
@@ -457,11 +479,11 @@ async fn changed(capacity: &mut Option<watch::Receiver<usize>>) {
 
 async fn ended(front: Arc<Front>, begun: Begun, job: Job) -> Ended {
     let began = Instant::now();
-    let lane = &front.lanes[begun.queue];
+    let consumer = &front.consumers[begun.queue];
     let jobs = Jobs {
-        runs: &lane.runs,
-        queue: &lane.queue,
-        connection: &lane.connection,
+        runs: &consumer.runs,
+        queue: &consumer.queue,
+        connection: &consumer.connection,
         suspects: &front.suspects,
         max_losses: front.settings.max_losses,
     };
@@ -480,7 +502,7 @@ fn bug(panic: &(dyn Any + Send)) -> Verdict {
     let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     Verdict {
-        fate: Fate::Release(Duration::from_secs(60)),
+        disposition: Disposition::Release(Duration::from_secs(60)),
         outcome: Outcome::Retried(format!("a bug in surus: {}", text.unwrap_or_default())),
     }
 }
@@ -493,15 +515,15 @@ impl Interrupted {
         let received = async {
             while let Some((queue, received)) = self.receiving.next().await {
                 let jobs = received.unwrap_or_default().into_iter();
-                left.extend(jobs.map(|job| (queue, job, Fate::Return)));
+                left.extend(jobs.map(|job| (queue, job, Disposition::Return)));
             }
         };
         let _ = tokio::time::timeout(RECEIVE, received).await;
         let running = self.running.into_iter();
-        left.extend(running.map(|(queue, job)| (queue, job, Fate::Interrupt)));
-        for (queue, job, fate) in left {
+        left.extend(running.map(|(queue, job)| (queue, job, Disposition::Interrupt)));
+        for (queue, job, disposition) in left {
             let id = job.lease.id.clone();
-            let settled = self.front.lanes[queue].source.settle(job, fate);
+            let settled = self.front.consumers[queue].source.settle(job, disposition);
             match tokio::time::timeout(Duration::from_secs(5), settled).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{CertificateStatus, EngineStatus, Metrics};
-use crate::observe::status::ScalingStatus;
+use super::{CertificateStatus, Metrics};
+use crate::observe::status::{EngineStatus, ScalingStatus};
 
 #[test]
 fn metrics_and_their_documentation_are_the_same() {
