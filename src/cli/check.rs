@@ -15,8 +15,8 @@ use super::engine_setup::PoolConfig;
 use super::exposed_files::NoPages;
 use super::options::ServeArgs;
 use super::{
-    addresses, boot_script, config_trust, file_access, htaccess, served, spool_access, tls,
-    user_ini,
+    addresses, boot_script, config_trust, file_access, htaccess, served, site_plans, spool_access,
+    tls, user_ini,
 };
 use crate::app::site::routes::Routes;
 use crate::app::site::{Resolution, Site};
@@ -35,8 +35,10 @@ use crate::observe::system::Machine;
 /// Prints findings, and keeps those that would stop the start.
 #[derive(Default)]
 pub(super) struct Findings {
-    /// What would stop the start, each once.
-    stops: Vec<String>,
+    /// What would stop the start, or which site, each once.
+    stops: Vec<(String, String)>,
+    /// The site that is checked; empty without `[[site]]`.
+    site: String,
 }
 
 impl Findings {
@@ -53,11 +55,15 @@ impl Findings {
     /// Reports what would stop the start.
     pub fn stop(&mut self, error: &anyhow::Error) {
         let text = format!("{error:#}");
-        if self.stops.iter().any(|said| text.ends_with(said.as_str())) {
+        let mut said = self.stops.iter();
+        if said.any(|(site, said)| *site == self.site && text.ends_with(said.as_str())) {
             return;
         }
-        say!("✗ {text}");
-        self.stops.push(text);
+        match self.site.as_str() {
+            "" => say!("✗ {text}"),
+            site => say!("✗ site {site}: {text}"),
+        }
+        self.stops.push((self.site.clone(), text));
     }
 }
 
@@ -116,6 +122,10 @@ pub fn run(Check { args, boot }: Check) -> anyhow::Result<()> {
     })?;
     match findings.stops.len() {
         0 => Ok(()),
+        count if !loaded.config.sites.is_empty() => bail!(
+            "{count} problems, marked ✗: one of a site makes its hosts answer 503, any other would \
+             stop `surus serve`"
+        ),
         1 => bail!("1 problem would stop `surus serve`, marked ✗"),
         stops => bail!("{stops} problems would stop `surus serve`, marked ✗"),
     }
@@ -124,6 +134,33 @@ pub fn run(Check { args, boot }: Check) -> anyhow::Result<()> {
 async fn check(project: &Path, config: &Config, compares_boots: bool, findings: &mut Findings) {
     bind(project, config, findings).await;
     certificates(project, config, findings);
+    let (sites, is_single) = (site_plans::all(config), config.sites.is_empty());
+    for site in &sites {
+        if !is_single {
+            let others = site.is_default.then(|| "all other hosts".to_owned());
+            let hosts = site.hosts.iter().map(ToString::to_string).chain(others);
+            let hosts = hosts.collect::<Vec<_>>().join(", ");
+            findings.fine("site", format_args!("{}, for {hosts}", site.name));
+        }
+        let project = site.project.as_deref().unwrap_or(project);
+        findings.site.clone_from(&site.name);
+        check_site(project, &site.config, compares_boots, findings).await;
+    }
+    findings.site.clear();
+    if !is_single && !sites.iter().any(|site| site.is_default) {
+        findings.note(
+            "requests to hosts that no [[site]] has get status 421, because none has `default = \
+             true`",
+        );
+    }
+}
+
+async fn check_site(
+    project: &Path,
+    config: &Config,
+    compares_boots: bool,
+    findings: &mut Findings,
+) {
     match served::open_place(project, config) {
         Ok(place) => {
             site(project, &place.site, findings);

@@ -31,6 +31,7 @@ mod revalidation;
 mod running;
 mod serve;
 mod served;
+mod site_plans;
 mod spool_access;
 mod status;
 mod stdout;

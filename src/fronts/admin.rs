@@ -40,7 +40,7 @@ use super::queue::job::Failures;
 use super::queue::operation::QueueStatus;
 use crate::engine::{Engine, Pending};
 use crate::observe::metrics::Metrics;
-use crate::observe::status::EngineStatus;
+use crate::observe::status::{EngineStatus, SiteStatus};
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -151,11 +151,18 @@ fn fingerprint(path: &Path) -> u32 {
     })
 }
 
+/// A site and its engines, of which there are none before it has booted.
+pub struct SiteEngines {
+    pub status: SiteStatus,
+    pub engines: Vec<Arc<dyn Engine>>,
+}
+
 /// The operations of the admin listener.
 pub struct Admin {
     /// The served project's directory.
     pub project: PathBuf,
-    pub engines: Vec<Arc<dyn Engine>>,
+    /// What is served now, by site.
+    pub sites: Arc<dyn Fn() -> Vec<SiteEngines> + Send + Sync>,
     /// The queues of `surus work`.
     pub queues: Vec<Arc<Front>>,
     pub metrics: Arc<Metrics>,
@@ -255,7 +262,13 @@ fn is_own_host(host: &HeaderValue) -> bool {
 
 impl Admin {
     fn status(&self) -> Vec<EngineStatus> {
-        self.engines.iter().map(|engine| engine.status()).collect()
+        statuses(&(self.sites)())
+    }
+
+    /// The sites of `[[site]]`.
+    fn sites(&self) -> Vec<SiteStatus> {
+        let sites = (self.sites)().into_iter().map(|site| site.status);
+        sites.filter(|site| !site.site.is_empty()).collect()
     }
 
     async fn queues(&self) -> Vec<QueueStatus> {
@@ -300,7 +313,19 @@ impl Admin {
         if self.draining.load(Ordering::Acquire) {
             return Err("draining".into());
         }
-        self.engines.iter().try_for_each(|engine| engine.ready())
+        // One bad site must not take the others out of a load balancer.
+        let mut why = Ok(());
+        for site in (self.sites)() {
+            let ready = match site.status.error {
+                Some(error) => Err(error),
+                None => site.engines.iter().try_for_each(|engine| engine.ready()),
+            };
+            match ready {
+                Ok(()) => return Ok(()),
+                Err(_) => why = why.and(ready),
+            }
+        }
+        why
     }
 
     /// Whether `project` is the served project, possibly under another path.
@@ -317,11 +342,10 @@ impl Admin {
         let answer = match (is_get, request.uri().path()) {
             (true, "/-/dashboard") => return dashboard::page(),
             (true, "/-/events") => {
-                let (engines, metrics) = (self.engines.clone(), self.metrics.clone());
-                return self.dashboard.stream(move |observer| {
-                    let engines = engines.iter().map(|engine| engine.status()).collect();
-                    observer.look(&metrics, engines)
-                });
+                let (sites, metrics) = (self.sites.clone(), self.metrics.clone());
+                return self
+                    .dashboard
+                    .stream(move |observer| observer.look(&metrics, statuses(&sites())));
             }
             _ => self.answer(request).await,
         };
@@ -364,6 +388,7 @@ impl Admin {
                 response
             }
             (true, "/-/status") => json(&self.status()),
+            (true, "/-/sites") => json(&self.sites()),
             (true, "/-/certificates") => json(&self.metrics.certificates()),
             (true, "/-/queues") => json(&self.queues().await),
             (true, "/-/failed") => self.failures(Failures::List).await,
@@ -385,6 +410,7 @@ impl Admin {
                     "/-/ready",
                     "/-/metrics",
                     "/-/status",
+                    "/-/sites",
                     "/-/certificates",
                     "/-/dashboard",
                     "/-/events",
@@ -402,6 +428,11 @@ impl Admin {
             }
         }
     }
+}
+
+fn statuses(sites: &[SiteEngines]) -> Vec<EngineStatus> {
+    let engines = sites.iter().flat_map(|site| &site.engines);
+    engines.map(|engine| engine.status()).collect()
 }
 
 fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {

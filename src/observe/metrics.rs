@@ -16,6 +16,7 @@ use super::job_metrics::JobMetrics;
 use super::latencies::Latencies;
 use super::message;
 use super::scaling_metrics::ScalingMetrics;
+use super::site_metrics::SiteMetrics;
 use super::slowest::Slowest;
 use super::status::{CertificateStatus, EngineStatus, ExitCount, OutcomeCount, WorkerState};
 use crate::budget;
@@ -117,6 +118,7 @@ pub struct Metrics {
     buffer_refusals: Family<Buffer, Counter<u64, AtomicU64>>,
     pub jobs: JobMetrics,
     pub scaling: ScalingMetrics,
+    pub sites: SiteMetrics,
     /// Not for Prometheus.
     pub latencies: Latencies,
     pub slowest: Slowest,
@@ -155,6 +157,7 @@ impl Default for Metrics {
             buffer_refusals: Family::default(),
             jobs: JobMetrics::default(),
             scaling: ScalingMetrics::default(),
+            sites: SiteMetrics::default(),
             latencies: Latencies::default(),
             slowest: Slowest::default(),
         };
@@ -277,6 +280,7 @@ impl Default for Metrics {
         );
         metrics.jobs.register(registry);
         metrics.scaling.register(registry);
+        metrics.sites.register(registry);
         metrics
     }
 }
