@@ -13,6 +13,7 @@ use super::config_lint::{LintInput, contradictions, missing_extensions};
 use super::engine_setup;
 use super::engine_setup::PoolConfig;
 use super::exposed_files::NoPages;
+use super::findings::Findings;
 use super::options::ServeArgs;
 use super::{
     addresses, boot_script, config_trust, file_access, htaccess, served, site_plans, spool_access,
@@ -20,7 +21,6 @@ use super::{
 };
 use crate::app::site::routes::Routes;
 use crate::app::site::{Resolution, Site};
-use crate::cli::stdout::say;
 use crate::config::Config;
 use crate::engine::Report;
 use crate::engines::{self, Entry};
@@ -31,41 +31,6 @@ use crate::keeper;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::system::Machine;
-
-/// Prints findings, and keeps those that would stop the start.
-#[derive(Default)]
-pub(super) struct Findings {
-    /// What would stop the start, or which site, each once.
-    stops: Vec<(String, String)>,
-    /// The site that is checked; empty without `[[site]]`.
-    site: String,
-}
-
-impl Findings {
-    /// Reports what works.
-    pub fn fine(&self, what: &str, is: impl std::fmt::Display) {
-        say!("✓ {what:<17}{is}");
-    }
-
-    /// Reports what works differently from what the user may expect.
-    pub fn note(&self, text: impl std::fmt::Display) {
-        say!("! {text}");
-    }
-
-    /// Reports what would stop the start.
-    pub fn stop(&mut self, error: &anyhow::Error) {
-        let text = format!("{error:#}");
-        let mut said = self.stops.iter();
-        if said.any(|(site, said)| *site == self.site && text.ends_with(said.as_str())) {
-            return;
-        }
-        match self.site.as_str() {
-            "" => say!("✗ {text}"),
-            site => say!("✗ site {site}: {text}"),
-        }
-        self.stops.push((self.site.clone(), text));
-    }
-}
 
 #[derive(Debug, clap::Args)]
 pub struct Check {

@@ -15,6 +15,7 @@ mod engines;
 mod events;
 mod exposed_files;
 mod file_access;
+mod findings;
 mod htaccess;
 mod init;
 mod keeper_tasks;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::{Table, Value};
@@ -100,25 +100,20 @@ pub(super) fn one_or_several<'de, D: Deserializer<'de>>(
             site::Settings::deserialize(MapAccessDeserializer::new(map))
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<site::Settings, A::Error> {
-            Vec::<Checked>::deserialize(SeqAccessDeserializer::new(seq))?;
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<site::Settings, A::Error> {
+            let mut number = 0;
+            while let Some(table) = seq.next_element()? {
+                number += 1;
+                // Here, so that an error has the name of the file.
+                if let Err(error) = read(table, &Table::new()) {
+                    let text = format_args!("[[site]] number {number}: {error:#}");
+                    return Err(A::Error::custom(text));
+                }
+            }
             Ok(site::Settings::default())
         }
     }
     from.deserialize_any(Either)
-}
-
-/// A table that is valid on its own. Deserialized by itself, so that an error has its line.
-struct Checked;
-
-impl<'de> Deserialize<'de> for Checked {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Checked, D::Error> {
-        let table = Table::deserialize(from)?;
-        match read(table, &Table::new()) {
-            Ok(_) => Ok(Checked),
-            Err(error) => Err(D::Error::custom(format_args!("[[site]]: {error:#}"))),
-        }
-    }
 }
 
 /// Takes the `[[site]]` tables out of a configuration, and lays each over the rest of it.
@@ -376,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn error_of_a_file_names_the_line() {
+    fn error_of_a_file_names_the_site() {
         let dir = tempfile::tempdir().unwrap();
         let load = |text: &str| {
             std::fs::write(dir.path().join("surus.toml"), text).unwrap();
@@ -386,7 +381,7 @@ mod tests {
         let error = load("\n[[site]]\nhost = 'a'\n\n[[site]]\nhost = 'b'\ntls.key = 'k'\n");
         let error = format!("{:#}", error.unwrap_err());
         assert!(
-            error.contains("surus.toml:5: [[site]]: `tls` is"),
+            error.contains("[[site]] number 2: `tls` is") && error.contains("surus.toml:"),
             "{error}"
         );
         let config = load("[[site]]\nhost = 'a'\nproject = 'b'\n").unwrap();

@@ -5,6 +5,7 @@
 
 mod client;
 mod dashboard;
+mod sites;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -34,11 +35,12 @@ use tracing::{debug, warn};
 
 pub use self::client::{ask, open};
 use self::dashboard::{Body, Dashboard};
+pub use self::sites::SiteEngines;
 use super::http::{Address, Admission, Bound, Listener, Mode};
 use super::queue::front::Front;
 use super::queue::job::Failures;
 use super::queue::operation::QueueStatus;
-use crate::engine::{Engine, Pending};
+use crate::engine::Pending;
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{EngineStatus, SiteStatus};
 
@@ -151,12 +153,6 @@ fn fingerprint(path: &Path) -> u32 {
     })
 }
 
-/// A site and its engines, of which there are none before it has booted.
-pub struct SiteEngines {
-    pub status: SiteStatus,
-    pub engines: Vec<Arc<dyn Engine>>,
-}
-
 /// The operations of the admin listener.
 pub struct Admin {
     /// The served project's directory.
@@ -262,13 +258,12 @@ fn is_own_host(host: &HeaderValue) -> bool {
 
 impl Admin {
     fn status(&self) -> Vec<EngineStatus> {
-        statuses(&(self.sites)())
+        sites::engines(&(self.sites)())
     }
 
     /// The sites of `[[site]]`.
     fn sites(&self) -> Vec<SiteStatus> {
-        let sites = (self.sites)().into_iter().map(|site| site.status);
-        sites.filter(|site| !site.site.is_empty()).collect()
+        sites::named((self.sites)())
     }
 
     async fn queues(&self) -> Vec<QueueStatus> {
@@ -313,19 +308,7 @@ impl Admin {
         if self.draining.load(Ordering::Acquire) {
             return Err("draining".into());
         }
-        // One bad site must not take the others out of a load balancer.
-        let mut why = Ok(());
-        for site in (self.sites)() {
-            let ready = match site.status.error {
-                Some(error) => Err(error),
-                None => site.engines.iter().try_for_each(|engine| engine.ready()),
-            };
-            match ready {
-                Ok(()) => return Ok(()),
-                Err(_) => why = why.and(ready),
-            }
-        }
-        why
+        sites::ready(&(self.sites)())
     }
 
     /// Whether `project` is the served project, possibly under another path.
@@ -345,7 +328,7 @@ impl Admin {
                 let (sites, metrics) = (self.sites.clone(), self.metrics.clone());
                 return self
                     .dashboard
-                    .stream(move |observer| observer.look(&metrics, statuses(&sites())));
+                    .stream(move |observer| observer.look(&metrics, sites::engines(&sites())));
             }
             _ => self.answer(request).await,
         };
@@ -428,11 +411,6 @@ impl Admin {
             }
         }
     }
-}
-
-fn statuses(sites: &[SiteEngines]) -> Vec<EngineStatus> {
-    let engines = sites.iter().flat_map(|site| &site.engines);
-    engines.map(|engine| engine.status()).collect()
 }
 
 fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
