@@ -254,13 +254,12 @@ fn check_conflicts(sites: &[SiteConfig]) -> anyhow::Result<()> {
                 None => {}
             }
         }
-        if site.is_default {
-            if let Some(other) = default.replace(number) {
-                bail!(
-                    "[[site]] number {other} and number {number} both are the default; only one \
-                     can be"
-                );
-            }
+        if site.is_default
+            && let Some(other) = default.replace(number)
+        {
+            bail!(
+                "[[site]] number {other} and number {number} both are the default; only one can be"
+            );
         }
     }
     Ok(())
