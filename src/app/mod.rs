@@ -1,5 +1,6 @@
 //! Answers requests for every front end: with a file, a script's response, or a rejection.
 
+pub mod by_host;
 pub mod compression;
 pub mod detect;
 mod entity_tag;
@@ -40,6 +41,9 @@ pub struct Application {
     pub engines: BTreeMap<&'static str, Arc<dyn Engine>>,
     /// The engine for requests for which no route names another.
     pub engine: &'static str,
+    /// What the names of the engines begin with before the names in routes: a site's name and a
+    /// slash, or nothing.
+    pub prefix: &'static str,
     pub metrics: Arc<Metrics>,
 }
 
@@ -279,7 +283,7 @@ impl Application {
                 engine = self
                     .engines
                     .keys()
-                    .find(|key| *key == name)
+                    .find(|key| key.strip_prefix(self.prefix) == Some(name))
                     .copied()
                     .unwrap_or(self.engine);
             }

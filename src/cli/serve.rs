@@ -12,16 +12,14 @@ use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
 use super::addresses::{self, Addresses};
-use super::engine_setup::PlannedPool;
-use super::learning::{self, Learner};
 use super::options::ServeArgs;
 use super::served::{Served, open_place};
+use super::site_plans::{Plans, SitePlan};
 use super::{
-    acme, boot_engines, boot_script, config_lint, config_trust, engine_setup, keeper_tasks,
-    learned_pages, memory_trim, revalidation, spool_access, tls,
+    acme, boot_script, config_trust, keeper_tasks, learned_pages, memory_trim, spool_access, tls,
 };
+use crate::app::DocumentTree;
 use crate::app::site::file_opener::Opener;
-use crate::app::{Application, DocumentTree};
 use crate::config::Config;
 use crate::engines;
 use crate::fronts::admin::{self, Admin};
@@ -78,34 +76,44 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     let listeners = addresses::bind(&config)?;
     let admin = config.admin.bind(&project)?;
-    let place = open_place(&project, &config)?;
-    let asked = engine_setup::pools(&project, &config)?;
-    let plans = Arc::new(engine_setup::plan_all(asked, &project)?);
-    for planned in plans.iter().filter(|planned| planned.asked.learns()) {
-        // Not used before a comparison of answers.
-        let pages = learned_pages::load(&project, &planned.asked);
-        planned.asked.learned.propose(pages);
+    // A single site that cannot be opened stops the start before anything is planned.
+    let mut places = Vec::new();
+    if config.sites.is_empty() {
+        places.push(Ok(open_place(&project, &config)?));
     }
-    let main = engine_setup::chosen(&project, &config)?.name;
-    if let Some(obstacle) = boot_script::configured_obstacle(&config) {
-        warn!(
-            application = obstacle,
-            "the application cannot be booted; `classic` serves it instead"
-        );
+    let plans = Arc::new(Plans::new(&project, &config)?);
+    for site in &plans.sites {
+        let pools = &plans.pools[site.pools.clone()];
+        for planned in pools.iter().filter(|planned| planned.asked.learns()) {
+            // Not used before a comparison of answers.
+            let pages = learned_pages::load(&site.project, &planned.asked);
+            planned.asked.learned.propose(pages);
+        }
+        if let Some(obstacle) = boot_script::configured_obstacle(&site.config) {
+            let site = (!site.name.is_empty()).then_some(site.name);
+            warn!(
+                site,
+                application = obstacle,
+                "the application cannot be booted; `classic` serves it instead"
+            );
+        }
     }
     if !is_kept {
+        if !config.sites.is_empty() {
+            let open = |site: &SitePlan| open_place(&site.project, &site.config);
+            places.extend(plans.sites.iter().map(open));
+        }
         return run_front_end(FrontEnd {
             project,
             config,
             listeners,
             admin,
-            place,
+            places,
             plans,
-            main,
             keeper: None,
         });
     }
-    drop(place);
+    drop(places);
     let mut sockets = Some((listeners, admin));
     let run = |front: keeper::ForkedFrontEnd| {
         let (mut listeners, mut admin) =
@@ -113,19 +121,26 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         // The keeper removes the socket files.
         listeners.leave_files();
         admin.leave_file();
-        let (place, opener) = keeper_tasks::adopt(&config, front.place)?;
+        let mut places = Vec::new();
+        let mut openers = Vec::new();
+        for (site, place) in plans.sites.iter().zip(front.places) {
+            let adopted = place.and_then(|place| keeper_tasks::adopt(&site.config, place));
+            places.push(adopted.map(|(place, opener)| {
+                openers.push(opener);
+                place
+            }));
+        }
         log::start_writer(&config.log)?;
         run_front_end(FrontEnd {
             project: project.clone(),
             config: config.clone(),
             listeners,
             admin,
-            place,
+            places,
             plans: plans.clone(),
-            main,
             keeper: Some(KeeperHandle {
                 socket: front.socket,
-                opener,
+                openers,
                 signals: front.signals,
             }),
         })
@@ -149,8 +164,7 @@ pub fn keep_other(
 ) -> anyhow::Result<u8> {
     let config = crate::config::load(project, None, crate::config::env::read()?.into_iter(), None)?;
     log::start_direct(&config.config.log)?;
-    let asked = engine_setup::pools(project, &config.config)?;
-    let plans = Arc::new(engine_setup::plan_all(asked, project)?);
+    let plans = Arc::new(Plans::new(project, &config.config)?);
     keep(project, &config.config, plans, front)
 }
 
@@ -159,15 +173,16 @@ pub fn keep_other(
 fn keep(
     project: &Path,
     config: &Config,
-    plans: Arc<Vec<PlannedPool>>,
+    plans: Arc<Plans>,
     run: impl FnOnce(keeper::ForkedFrontEnd) -> anyhow::Result<()>,
 ) -> anyhow::Result<u8> {
-    let (php, user) = keeper_tasks::users(config)?;
-    let kept = keeper_tasks::ProjectKeeper::new(project, config, plans.clone(), user.clone(), php);
+    let users = keeper_tasks::users(config)?;
+    let user = users.front.clone();
+    let kept = keeper_tasks::ProjectKeeper::new(project, config, plans.clone(), users);
     match Keeper::new(kept)?.run()? {
         KeeperOutcome::Ended(status) => Ok(status),
         KeeperOutcome::FrontEnd(front) => {
-            let reach = keeper_tasks::reach(config, &front.place, &plans)?;
+            let reach = keeper_tasks::reach(config, &front.places, &plans.pools)?;
             confine(
                 &keeper_tasks::confinement(config),
                 &user,
@@ -185,10 +200,9 @@ struct FrontEnd {
     config: Config,
     listeners: Addresses<Bound>,
     admin: Bound,
-    place: DocumentTree,
-    plans: Arc<Vec<PlannedPool>>,
-    /// The engine for requests for which no route names another.
-    main: &'static str,
+    /// Of each site, or why it cannot be opened.
+    places: Vec<anyhow::Result<DocumentTree>>,
+    plans: Arc<Plans>,
     keeper: Option<KeeperHandle>,
 }
 
@@ -196,7 +210,7 @@ struct FrontEnd {
 struct KeeperHandle {
     socket: OwnedFd,
     /// See [`keeper_tasks::attend`].
-    opener: (u32, Arc<Opener>),
+    openers: Vec<(u32, Arc<Opener>)>,
     /// Signals that have not been handled.
     signals: Signals,
 }
@@ -232,12 +246,10 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         config,
         listeners,
         admin,
-        place,
+        places,
         plans,
-        main,
         keeper,
     } = front;
-    let mut place = place;
     config.http.set_budgets();
     let listeners = listeners.listen()?;
     let admin_listener = admin.listen()?;
@@ -247,7 +259,9 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
             // Where this process can take them now, and in this thread alone.
             kept.signals.give_back();
             let keeper = Client::new(kept.socket)?;
-            keeper_tasks::attend(&keeper, kept.opener);
+            for opener in kept.openers {
+                keeper_tasks::attend(&keeper, opener);
+            }
             Some(keeper)
         }
     };
@@ -267,35 +281,15 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     // Before PHP boots, which takes longer.
     let answers = Arc::default();
     let tls = tls::start(&project, &config, keeper.clone(), &answers, &metrics).await?;
-    // Those of a front end that has ended.
-    for (number, planned) in (0..).zip(plans.iter()).filter(|(_, it)| it.asked.learns()) {
-        let keeper = keeper.clone().map(|keeper| (keeper, number));
-        let pages = learning::withdraw(planned, &keeper).await;
-        planned.asked.learned.propose(pages);
-    }
-    let engines = tokio::select! {
-        booted = boot_engines::boot(&plans, &keeper, &metrics) => booted?,
+    let served = tokio::select! {
+        booted = Served::boot(&plans, places, &keeper, &metrics) => Arc::new(booted?),
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
         _ = quit.recv() => return Ok(()),
         () = lost() => bail!("the keeper process has exited"),
     };
-    let displays_errors = config_lint::displays_errors(engines.values());
-    place.read_error_pages(&config.error_pages, displays_errors, keeper.is_none());
-    let served = Arc::new(Served {
-        project: project.clone(),
-        config: config.clone(),
-        keeper: keeper.clone(),
-        application: Arc::new(Application {
-            tree: arc_swap::ArcSwap::from_pointee(place),
-            engine: main,
-            engines,
-            metrics: metrics.clone(),
-            compress: config.compress.clone(),
-        }),
-    });
     let service = Arc::new(Service {
-        application: served.application.clone(),
+        sites: served.hosted(),
         accounting: Arc::new(Accounting::new(
             metrics.clone(),
             AccessLog::start(config.access_log.format)?,
@@ -313,49 +307,31 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         renew.clone(),
         metrics.clone(),
     );
-    // One boot with pages that are not compared yet, or one reload, at a time.
-    let booting = Arc::new(tokio::sync::Mutex::new(()));
-    let learners = Arc::new(learners(&service, &project, &plans, &keeper, &booting));
     let reload = {
-        let (served, tls, booting) = (served.clone(), tls.clone(), booting.clone());
-        let learners = learners.clone();
-        Arc::new(
-            move || -> crate::engine::Pending<'static, anyhow::Result<()>> {
-                let (served, tls, booting) = (served.clone(), tls.clone(), booting.clone());
-                let learners = learners.clone();
-                // A task: a failed reload restores the learned pages also if its caller has gone.
-                let reload = tokio::spawn(async move {
-                    let certificates = tls::prepare(&tls).await?;
-                    let _booting = booting.lock().await;
-                    learning::prove_again(&learners, async {
-                        served.change_over(served.prepare().await?)
-                    })
-                    .await?;
+        let (served, tls) = (served.clone(), tls.clone());
+        move || -> crate::engine::Pending<'static, anyhow::Result<()>> {
+            let (served, tls) = (served.clone(), tls.clone());
+            Box::pin(async move {
+                let certificates = tls::prepare(&tls).await?;
+                let reloaded = served.reload().await;
+                if reloaded.is_ok() || served.sites.len() > 1 {
                     tls::change_over(&tls, certificates);
-                    info!("reloaded");
-                    Ok(())
-                });
-                Box::pin(async move { reload.await? })
-            },
-        )
+                }
+                reloaded
+            })
+        }
     };
-    // PHP decides when the application has changed. So only an operator's reload orders
-    // certificates before the pause after a failure is over.
     let asked = {
-        let (reload, renew) = (reload.clone(), renew.clone());
+        let renew = renew.clone();
         Arc::new(move || operator_reload(reload(), renew.clone()))
     };
-    let learning: Vec<_> = (learners.iter())
-        .map(|learner| tokio::spawn(learner.clone().run()))
-        .collect();
-    let engines: Vec<_> = service.application.engines.values().cloned().collect();
-    let revalidation = {
-        let reload = reload.clone();
-        tokio::spawn(revalidation::run(engines.clone(), move || reload()))
-    };
+    served.watch();
     let admin = Arc::new(Admin {
         project,
-        engines,
+        sites: {
+            let served = served.clone();
+            Arc::new(move || served.engines())
+        },
         queues: Vec::new(),
         metrics,
         draining: AtomicBool::new(false),
@@ -412,17 +388,14 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     }
     info!("shutting down; a second signal exits immediately");
     admin.draining.store(true, Ordering::Release);
-    revalidation.abort();
-    learning.iter().for_each(tokio::task::JoinHandle::abort);
+    served.unwatch();
     let delay = config.http.shutdown_delay.0;
     let grace = config.http.shutdown_timeout.0 + std::time::Duration::from_secs(1);
     let drained = async {
         if let Err(error) = front.await {
             error!(%error, "the front end failed");
         }
-        for engine in service.application.engines.values() {
-            engine.drain().await;
-        }
+        served.drain().await;
     };
     let ended = async {
         // Load balancers see from the readiness probe that this server shuts down, before it
@@ -460,33 +433,4 @@ fn operator_reload(
         renew.notify_one();
         Ok(())
     })
-}
-
-/// What learns by which pages to warm up, for each pool that does.
-fn learners(
-    service: &Arc<Service>,
-    project: &Path,
-    plans: &Arc<Vec<PlannedPool>>,
-    keeper: &Option<Arc<Client>>,
-    booting: &Arc<tokio::sync::Mutex<()>>,
-) -> Vec<Arc<Learner>> {
-    let learner = |(number, planned): (u16, &PlannedPool)| {
-        let name = planned.asked.name;
-        let engine = service.application.engines.get(name)?.clone();
-        let service = service.clone();
-        let learner = Learner {
-            project: project.to_path_buf(),
-            planned: planned.clone(),
-            keeper: keeper.clone().map(|keeper| (keeper, number)),
-            engine,
-            booting: booting.clone(),
-            site: Box::new(move || {
-                let tree = service.application.tree.load();
-                let own = tree.pool_sites.get(name);
-                own.unwrap_or(&tree.site).clone()
-            }),
-        };
-        planned.asked.learns().then(|| Arc::new(learner))
-    };
-    (0..).zip(plans.iter()).filter_map(learner).collect()
 }

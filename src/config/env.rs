@@ -93,8 +93,12 @@ pub fn apply(
                 let inner = table
                     .entry(section)
                     .or_insert_with(|| toml::Table::new().into());
-                if let Some(inner) = inner.as_table_mut() {
-                    inner.insert(key, value);
+                match inner.as_table_mut() {
+                    Some(inner) => drop(inner.insert(key, value)),
+                    None => bail!(
+                        "environment variable {variable}: the configuration has [[site]] tables; \
+                         set `{key}` in one of them"
+                    ),
                 }
             }
         }

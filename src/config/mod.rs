@@ -3,6 +3,7 @@
 pub mod env;
 mod file;
 pub mod roadrunner;
+pub mod sites;
 mod type_error;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use anyhow::Context;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use self::sites::SiteConfig;
 use crate::app::detect::Application;
 use crate::app::site;
 use crate::engines;
@@ -25,7 +27,11 @@ use crate::package;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
+    #[serde(deserialize_with = "sites::one_or_several")]
     pub site: site::Settings,
+    /// The `[[site]]` tables. Each has a configuration of its own.
+    #[serde(skip)]
+    pub sites: Vec<SiteConfig>,
     pub http: http::Settings,
     pub tls: http::tls::Settings,
     pub acme: http::tls::acme::Settings,
@@ -274,8 +280,14 @@ pub fn load(
     }
     let http = table.get("http");
     let has_listen = http.is_some_and(|http| http.get("listen").is_some());
+    let mut sites = sites::take(&mut table)?;
     let mut config = Config::deserialize(table).context("the configuration as a whole")?;
     config.site.configuration.clone_from(&file);
+    for site in &mut sites {
+        site.config.site.configuration.clone_from(&file);
+        site.project = site.project.take().map(|directory| project.join(directory));
+    }
+    config.sites = sites;
     Ok(Loaded {
         config,
         file,

@@ -58,12 +58,15 @@ pub trait PrivilegedOperations {
     /// How long a front end may take to exit after it is asked to.
     fn grace(&self) -> Duration;
 
-    /// Opens the served directories.
-    fn place(&mut self) -> anyhow::Result<Directories<Self::Trees>>;
+    /// The number of sites.
+    fn sites(&self) -> u16;
 
-    /// Starts an opener for these directories; returns its process id and the front end's end of
-    /// the socket.
-    fn opener(&mut self, trees: &Self::Trees) -> anyhow::Result<(u32, OwnedFd)>;
+    /// Opens the served directories of a site.
+    fn place(&mut self, site: u16) -> anyhow::Result<Directories<Self::Trees>>;
+
+    /// Starts an opener for these directories of a site; returns its process id and the front end's
+    /// end of the socket.
+    fn opener(&mut self, site: u16, trees: &Self::Trees) -> anyhow::Result<(u32, OwnedFd)>;
 
     /// The number of pools.
     fn pools(&self) -> u16;

@@ -16,6 +16,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::job_metrics::JobMetrics;
 use super::latencies::Latencies;
 use super::scaling_metrics::ScalingMetrics;
+use super::site_metrics::SiteMetrics;
 use super::slowest::Slowest;
 use super::status::{CertificateStatus, ExitCount, OutcomeCount};
 
@@ -116,6 +117,7 @@ pub struct Metrics {
     buffer_refusals: Family<Buffer, Counter<u64, AtomicU64>>,
     pub jobs: JobMetrics,
     pub scaling: ScalingMetrics,
+    pub sites: SiteMetrics,
     /// Not for Prometheus.
     pub latencies: Latencies,
     pub slowest: Slowest,
@@ -154,6 +156,7 @@ impl Default for Metrics {
             buffer_refusals: Family::default(),
             jobs: JobMetrics::default(),
             scaling: ScalingMetrics::default(),
+            sites: SiteMetrics::default(),
             latencies: Latencies::default(),
             slowest: Slowest::default(),
         };
@@ -276,6 +279,7 @@ impl Default for Metrics {
         );
         metrics.jobs.register(registry);
         metrics.scaling.register(registry);
+        metrics.sites.register(registry);
         metrics
     }
 }

@@ -18,6 +18,7 @@ mod multiplexed;
 mod overload;
 mod proxies;
 mod routes;
+mod sites;
 mod tags;
 mod timeouts;
 mod tls;

@@ -22,6 +22,7 @@ mod processes;
 mod server;
 mod siblings;
 mod signals;
+mod sites;
 mod trust;
 
 use std::process::ExitCode;
@@ -86,6 +87,10 @@ const TESTS: &[Test] = &[
     (
         "key_that_php_may_replace_is_rejected",
         keys::key_that_php_may_replace_is_rejected,
+    ),
+    (
+        "sites_run_php_as_their_own_users_and_the_front_end_as_another",
+        sites::sites_run_php_as_their_own_users_and_the_front_end_as_another,
     ),
     ("quit_drains", signals::quit_drains),
     ("usr2_reloads", signals::usr2_reloads),

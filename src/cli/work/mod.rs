@@ -28,7 +28,7 @@ use super::{config_trust, engine_setup, events, memory_trim, revalidation, runni
 use crate::config::Config;
 use crate::engine::{Engine, Pending};
 use crate::engines;
-use crate::fronts::admin::{self, Admin};
+use crate::fronts::admin::{self, Admin, SiteEngines};
 use crate::fronts::http::Bound;
 use crate::fronts::queue::front::{self, Consumer, Front};
 use crate::fronts::queue::runner::Runner;
@@ -37,6 +37,7 @@ use crate::keeper;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::reopen::Logs;
+use crate::observe::status::SiteStatus;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -185,7 +186,12 @@ async fn work(
     };
     let admin = Arc::new(Admin {
         project: PathBuf::from(project),
-        engines,
+        sites: Arc::new(move || {
+            vec![SiteEngines {
+                status: SiteStatus::default(),
+                engines: engines.clone(),
+            }]
+        }),
         queues: booted.clone(),
         metrics,
         draining: AtomicBool::new(false),

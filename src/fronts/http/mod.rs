@@ -192,7 +192,7 @@ pub async fn run(
 ) {
     if listeners.iter().any(|(_, tls)| tls.is_some()) {
         let reasons = &connection::handshake::REASONS;
-        service.application.metrics.expect_no_tls_failure(reasons);
+        service.accounting.metrics.expect_no_tls_failure(reasons);
     }
     let draining = CancellationToken::new();
     let connections = TaskTracker::new();

@@ -31,6 +31,7 @@ fn metrics_and_their_documentation_are_the_same() {
     metrics.jobs.started_or_ended("default", 1);
     metrics.jobs.broker_failed("default", "receive");
     metrics.scaling.expect("classic");
+    metrics.sites.set("shop.example", true);
     let text = metrics.text(&[EngineStatus {
         engine: "classic".into(),
         instead: None,
@@ -71,6 +72,7 @@ fn metrics_and_their_documentation_are_the_same() {
         include_str!("../metrics.rs"),
         include_str!("../job_metrics.rs"),
         include_str!("../scaling_metrics.rs"),
+        include_str!("../site_metrics.rs"),
     ];
     let registered = sources.map(|text| text.matches(concat!("registry", ".register")).count());
     assert_eq!(

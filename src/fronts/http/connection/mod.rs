@@ -114,7 +114,7 @@ pub(super) async fn serve(
         io.begin_with(first.freeze());
     }
     if let Some(handshake) = handshake {
-        let metrics = &service.application.metrics;
+        let metrics = &service.accounting.metrics;
         // Boxed, so that an idle connection does not have its size.
         if !Box::pin(handshake::run(
             *handshake, &mut io, &peer, &draining, metrics,

@@ -69,12 +69,12 @@ pub async fn accept(
             ))
         };
         let Some((permit, handshake)) = permits.await else {
-            service.application.metrics.connections_refused.inc();
+            service.accounting.metrics.connections_refused.inc();
             continue;
         };
         let service = service.clone();
         let draining = draining.clone();
-        let open = Open::new(&service.application.metrics.connections);
+        let open = Open::new(&service.accounting.metrics.connections);
         connections.spawn(serve(io, peer, handshake, service, permit, draining, open));
     }
 }

@@ -90,6 +90,8 @@ pub struct RequestGuard {
     pub request_id: u64,
     pub began: Instant,
     pub engine: &'static str,
+    /// Whether an engine runs PHP for it.
+    runs: bool,
     /// None if the client disconnected before there was one.
     pub status: Option<StatusCode>,
     bytes: u64,
@@ -117,10 +119,17 @@ impl RequestGuard {
             request_id,
             began,
             engine: STATIC,
+            runs: false,
             status: None,
             bytes: 0,
             line,
         }
+    }
+
+    /// An engine runs PHP for the request.
+    pub fn runs(&mut self, engine: &'static str) {
+        self.engine = engine;
+        self.runs = true;
     }
 
     /// Remembers the request if it is one of the slowest. Its target is known if there is an access
@@ -128,7 +137,7 @@ impl RequestGuard {
     pub fn note_if_slow(&self, took: Duration) {
         let slowest = &self.accounting.metrics.slowest;
         let ended = self.began + took;
-        if self.engine == STATIC || !slowest.is_one(ended, took) {
+        if !self.runs || !slowest.is_one(ended, took) {
             return;
         }
         let Some((_, head)) = self.line.as_deref() else {
