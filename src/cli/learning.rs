@@ -1,7 +1,7 @@
 //! Warms up the boots of a pool by the pages that clients ask for most: boots with them, compares
 //! its answers with those of the serving boot, and switches if they are the same.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use crate::app::site::Site;
 use crate::engine::{Engine, Prepared};
 use crate::engines::learned;
 use crate::event::{Event, Failure, Response};
+use crate::fronts::http::Service;
 use crate::keeper::Client;
 use crate::observe::status::LeftOut;
 
@@ -316,4 +317,33 @@ async fn text(answer: impl Future<Output = Result<Response, Failure>>) -> Outcom
     let body = Limited::new(body, MAX_BODY).collect().await;
     let body = body.map_err(|error| error.to_string())?.to_bytes();
     Ok(page_diff::comparable(&head, &body))
+}
+
+/// What learns by which pages to warm up, for each pool that does.
+pub(super) fn learners(
+    service: &Arc<Service>,
+    project: &Path,
+    plans: &Arc<Vec<PlannedPool>>,
+    keeper: &Option<Arc<Client>>,
+    booting: &Arc<tokio::sync::Mutex<()>>,
+) -> Vec<Arc<Learner>> {
+    let learner = |(number, planned): (u16, &PlannedPool)| {
+        let name = planned.asked.name;
+        let engine = service.application.engines.get(name)?.clone();
+        let service = service.clone();
+        let learner = Learner {
+            project: project.to_path_buf(),
+            planned: planned.clone(),
+            keeper: keeper.clone().map(|keeper| (keeper, number)),
+            engine,
+            booting: booting.clone(),
+            site: Box::new(move || {
+                let tree = service.application.tree.load();
+                let own = tree.pool_sites.get(name);
+                own.unwrap_or(&tree.site).clone()
+            }),
+        };
+        planned.asked.learns().then(|| Arc::new(learner))
+    };
+    (0..).zip(plans.iter()).filter_map(learner).collect()
 }

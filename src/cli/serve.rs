@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use surus_sys::signals::Signals;
@@ -13,12 +14,12 @@ use tracing::{error, info, warn};
 
 use super::addresses::{self, Addresses};
 use super::engine_setup::PlannedPool;
-use super::learning::{self, Learner};
+use super::learning;
 use super::options::ServeArgs;
 use super::served::{Served, open_place};
 use super::{
     acme, boot_engines, boot_script, config_lint, config_trust, engine_setup, keeper_tasks,
-    learned_pages, memory_trim, revalidation, spool_access, tls,
+    learned_pages, memory_trim, reloads, revalidation, spool_access, tls, watch,
 };
 use crate::app::site::file_opener::Opener;
 use crate::app::{Application, DocumentTree};
@@ -33,7 +34,16 @@ use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::reopen::Logs;
 
-pub fn run(args: ServeArgs) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+pub struct Serve {
+    #[command(flatten)]
+    args: ServeArgs,
+    /// Boot again when a file changes, and have browsers load the page again; for development
+    #[arg(long)]
+    watch: bool,
+}
+
+pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     let project = args.app.project.directory()?;
     let loaded = args.load()?;
     let distrust = config_trust::warning(&loaded);
@@ -41,6 +51,9 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     // As root, a keeper process keeps the privileges and reads nothing from the network. It has one
     // thread, so that it can safely fork another front end.
     let is_kept = surus_sys::process::has_other_users();
+    if watch {
+        watch::check(&config, is_kept)?;
+    }
     if let Some(status) = keeper::init::run()? {
         std::process::exit(status.into());
     }
@@ -63,6 +76,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
     engines::restrict_process(&config.engine)?;
+    let watching = watch.then(|| watch::Watching::new(args, loaded.file.clone()));
     if let Some(file) = &loaded.file {
         info!(file = %file.display(), "configuration read");
     }
@@ -94,7 +108,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         );
     }
     if !is_kept {
-        return run_front_end(FrontEnd {
+        run_front_end(FrontEnd {
             project,
             config,
             listeners,
@@ -103,7 +117,9 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
             plans,
             main,
             keeper: None,
-        });
+            watching: watching.clone(),
+        })?;
+        return watching.map_or(Ok(()), |watching| watching.restart());
     }
     drop(place);
     let mut sockets = Some((listeners, admin));
@@ -128,6 +144,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
                 opener,
                 signals: front.signals,
             }),
+            watching: None,
         })
     };
     match keep(&project, &config, plans.clone(), run)? {
@@ -190,6 +207,8 @@ struct FrontEnd {
     /// The engine for requests for which no route names another.
     main: &'static str,
     keeper: Option<KeeperHandle>,
+    /// For `--watch`.
+    watching: Option<Arc<watch::Watching>>,
 }
 
 /// What a front end has from its keeper.
@@ -236,6 +255,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         plans,
         main,
         keeper,
+        watching,
     } = front;
     let mut place = place;
     config.http.set_budgets();
@@ -303,6 +323,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         https: Https::new(&config.http, &config.tls, answers),
         spool: config.http.response_spool(),
         settings: config.http.clone(),
+        live_reload: watching.as_ref().map(|watching| watching.pages.clone()),
     });
     let renew = Arc::new(Notify::new());
     let renewals = acme::run(
@@ -315,35 +336,24 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     );
     // One boot with pages that are not compared yet, or one reload, at a time.
     let booting = Arc::new(tokio::sync::Mutex::new(()));
-    let learners = Arc::new(learners(&service, &project, &plans, &keeper, &booting));
+    let learners = Arc::new(learning::learners(
+        &service, &project, &plans, &keeper, &booting,
+    ));
     let reload = {
-        let (served, tls, booting) = (served.clone(), tls.clone(), booting.clone());
-        let learners = learners.clone();
-        Arc::new(
-            move || -> crate::engine::Pending<'static, anyhow::Result<()>> {
-                let (served, tls, booting) = (served.clone(), tls.clone(), booting.clone());
-                let learners = learners.clone();
-                // A task: a failed reload restores the learned pages also if its caller has gone.
-                let reload = tokio::spawn(async move {
-                    let certificates = tls::prepare(&tls).await?;
-                    let _booting = booting.lock().await;
-                    learning::prove_again(&learners, async {
-                        served.change_over(served.prepare().await?)
-                    })
-                    .await?;
-                    tls::change_over(&tls, certificates);
-                    info!("reloaded");
-                    Ok(())
-                });
-                Box::pin(async move { reload.await? })
-            },
-        )
+        let reload = reloads::Reload {
+            served: served.clone(),
+            tls: tls.clone(),
+            booting: booting.clone(),
+            learners: learners.clone(),
+            pages: service.live_reload.clone(),
+        };
+        Arc::new(move || reload.clone().start())
     };
     // PHP decides when the application has changed. So only an operator's reload orders
     // certificates before the pause after a failure is over.
     let asked = {
         let (reload, renew) = (reload.clone(), renew.clone());
-        Arc::new(move || operator_reload(reload(), renew.clone()))
+        Arc::new(move || reloads::by_operator(reload(), renew.clone()))
     };
     let learning: Vec<_> = (learners.iter())
         .map(|learner| tokio::spawn(learner.clone().run()))
@@ -351,8 +361,19 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     let engines: Vec<_> = service.application.engines.values().cloned().collect();
     let revalidation = {
         let reload = reload.clone();
-        tokio::spawn(revalidation::run(engines.clone(), move || reload()))
+        let watching = watching.clone();
+        tokio::spawn(revalidation::run(
+            engines.clone(),
+            move || match &watching {
+                Some(watching) => watching.clone().revalidate(reload.clone()),
+                None => reload(),
+            },
+        ))
     };
+    if let Some(watching) = &watching {
+        let (reload, root) = (reload.clone(), project.clone());
+        watching.start(&config.watch, root, move || reload())?;
+    }
     let admin = Arc::new(Admin {
         project,
         engines,
@@ -407,15 +428,19 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = quit.recv() => break,
+            () = watch::asks_for_restart(&watching) => break,
             () = lost() => bail!("the keeper process has exited"),
         }
     }
     info!("shutting down; a second signal exits immediately");
+    if let Some(pages) = &service.live_reload {
+        pages.close();
+    }
     admin.draining.store(true, Ordering::Release);
     revalidation.abort();
     learning.iter().for_each(tokio::task::JoinHandle::abort);
     let delay = config.http.shutdown_delay.0;
-    let grace = config.http.shutdown_timeout.0 + std::time::Duration::from_secs(1);
+    let grace = config.http.shutdown_timeout.0 + Duration::from_secs(1);
     let drained = async {
         if let Err(error) = front.await {
             error!(%error, "the front end failed");
@@ -447,46 +472,4 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         log.end();
     }
     Ok(())
-}
-
-/// A reload that an operator has asked for. Once it is done, certificates are ordered without the
-/// pauses that failures have caused.
-fn operator_reload(
-    reload: crate::engine::Pending<'static, anyhow::Result<()>>,
-    renew: Arc<Notify>,
-) -> crate::engine::Pending<'static, anyhow::Result<()>> {
-    Box::pin(async move {
-        reload.await?;
-        renew.notify_one();
-        Ok(())
-    })
-}
-
-/// What learns by which pages to warm up, for each pool that does.
-fn learners(
-    service: &Arc<Service>,
-    project: &Path,
-    plans: &Arc<Vec<PlannedPool>>,
-    keeper: &Option<Arc<Client>>,
-    booting: &Arc<tokio::sync::Mutex<()>>,
-) -> Vec<Arc<Learner>> {
-    let learner = |(number, planned): (u16, &PlannedPool)| {
-        let name = planned.asked.name;
-        let engine = service.application.engines.get(name)?.clone();
-        let service = service.clone();
-        let learner = Learner {
-            project: project.to_path_buf(),
-            planned: planned.clone(),
-            keeper: keeper.clone().map(|keeper| (keeper, number)),
-            engine,
-            booting: booting.clone(),
-            site: Box::new(move || {
-                let tree = service.application.tree.load();
-                let own = tree.pool_sites.get(name);
-                own.unwrap_or(&tree.site).clone()
-            }),
-        };
-        planned.asked.learns().then(|| Arc::new(learner))
-    };
-    (0..).zip(plans.iter()).filter_map(learner).collect()
 }

@@ -54,6 +54,7 @@ pub struct Config {
     /// What `surus work` runs at certain times.
     pub schedule: Vec<queue::Schedule>,
     pub package: package::Settings,
+    pub watch: crate::app::watch::Settings,
 }
 
 /// What a pool sets differently from `[engine]`, `[php]` and `[env]`.

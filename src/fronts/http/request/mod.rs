@@ -4,6 +4,7 @@ pub mod access_log;
 mod accounting;
 mod body;
 pub mod https;
+pub mod live_reload;
 pub(crate) mod response_body;
 pub(crate) mod response_memory;
 mod validate;
@@ -22,6 +23,7 @@ use tracing::{debug, error};
 pub use self::accounting::Accounting;
 use self::body::BodyError;
 use self::https::Https;
+use self::live_reload::LiveReload;
 use self::response_body::{RequestGuard, TrackedBody};
 use self::validate::{check, ends_connection};
 use super::Settings;
@@ -43,6 +45,8 @@ pub struct Service {
     /// The spool of responses to slow clients.
     pub spool: Option<Arc<Spool>>,
     pub accounting: Arc<Accounting>,
+    /// For `--watch`.
+    pub live_reload: Option<Arc<LiveReload>>,
 }
 
 impl Service {
@@ -69,7 +73,8 @@ impl Service {
         let version = request.version();
         let is_head = request.method() == Method::HEAD;
         // Everything that need not wait happens here, because it would make the future larger.
-        let (head, incoming) = request.into_parts();
+        let (mut head, incoming) = request.into_parts();
+        let is_page = (self.live_reload.as_ref()).is_some_and(|live| live.prepare(&mut head));
         let view = self.application.view(&head.headers, peer);
         let Begun { dispatch, headers } = self.begin(head, peer, &connection, early_hints, &guard);
         // Most requests have no body.
@@ -126,6 +131,9 @@ impl Service {
             response = self.application.dress(view, response);
             headers.apply(response.headers_mut());
             response = fit(response, is_head);
+            if is_page && let Some(live) = &self.live_reload {
+                response = live.extend(response);
+            }
             if !is_head && let Err(body) = response_memory::count(&mut response) {
                 // Boxed, because it is large and rare.
                 let directory = self.settings.temp_dir.as_deref();
@@ -193,6 +201,10 @@ impl Service {
             None => {}
             Some(Ok(response)) => return Dispatch::Answer(response).into(),
             Some(Err(rejection)) => return Dispatch::Rejected(rejection).into(),
+        }
+        let live = self.live_reload.as_ref();
+        if let Some(response) = live.and_then(|live| live.answer(&head)) {
+            return Dispatch::Answer(response).into();
         }
         let timeout = self.settings.request_timeout.0;
         self.application
