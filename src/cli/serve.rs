@@ -33,6 +33,7 @@ use crate::keeper::{self, Client, Keeper, KeeperOutcome, confine};
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::reopen::Logs;
+use crate::observe::traces::Tracer;
 
 #[derive(Debug, clap::Args)]
 pub struct Serve {
@@ -47,7 +48,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     let project = args.app.project.directory()?;
     let loaded = args.load()?;
     let distrust = config_trust::warning(&loaded);
-    let config = loaded.config;
+    let mut config = loaded.config;
     // As root, a keeper process keeps the privileges and reads nothing from the network. It has one
     // thread, so that it can safely fork another front end.
     let is_kept = surus_sys::process::has_other_users();
@@ -76,6 +77,11 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     }
     surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
     engines::restrict_process(&config.engine)?;
+    if is_kept && let Err(error) = config.telemetry.look_up() {
+        let error = format!("{error:#}");
+        warn!(error, "requests are not traced (telemetry.endpoint)");
+        config.telemetry.endpoint = None;
+    }
     let watching = watch.then(|| watch::Watching::new(args, loaded.file.clone()));
     if let Some(file) = &loaded.file {
         info!(file = %file.display(), "configuration read");
@@ -195,6 +201,9 @@ fn keep(
         }
     }
 }
+
+/// How long the last traces may delay the exit.
+const FLUSH: Duration = Duration::from_secs(5);
 
 /// What the front-end process starts with.
 struct FrontEnd {
@@ -323,6 +332,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         https: Https::new(&config.http, &config.tls, answers),
         spool: config.http.response_spool(),
         settings: config.http.clone(),
+        tracer: Tracer::start(&config.telemetry, &metrics)?,
         live_reload: watching.as_ref().map(|watching| watching.pages.clone()),
     });
     let renew = Arc::new(Notify::new());
@@ -456,6 +466,9 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         draining.cancel();
         if tokio::time::timeout(grace, drained).await.is_err() {
             warn!("grace period exceeded (http.shutdown_timeout); in-flight requests aborted");
+        }
+        if let Some(tracer) = &service.tracer {
+            tracer.flush(FLUSH).await;
         }
     };
     tokio::select! {

@@ -18,6 +18,7 @@ use super::message;
 use super::scaling_metrics::ScalingMetrics;
 use super::slowest::Slowest;
 use super::status::{CertificateStatus, EngineStatus, ExitCount, OutcomeCount, WorkerState};
+use super::trace_metrics::TraceMetrics;
 use crate::budget;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -117,6 +118,7 @@ pub struct Metrics {
     buffer_refusals: Family<Buffer, Counter<u64, AtomicU64>>,
     pub jobs: JobMetrics,
     pub scaling: ScalingMetrics,
+    pub traces: TraceMetrics,
     /// Not for Prometheus.
     pub latencies: Latencies,
     pub slowest: Slowest,
@@ -155,6 +157,7 @@ impl Default for Metrics {
             buffer_refusals: Family::default(),
             jobs: JobMetrics::default(),
             scaling: ScalingMetrics::default(),
+            traces: TraceMetrics::default(),
             latencies: Latencies::default(),
             slowest: Slowest::default(),
         };
@@ -277,6 +280,7 @@ impl Default for Metrics {
         );
         metrics.jobs.register(registry);
         metrics.scaling.register(registry);
+        metrics.traces.register(registry);
         metrics
     }
 }

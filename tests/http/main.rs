@@ -21,5 +21,6 @@ mod routes;
 mod tags;
 mod timeouts;
 mod tls;
+mod traces;
 mod unreadable;
 mod wire;

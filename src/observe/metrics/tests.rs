@@ -31,6 +31,7 @@ fn metrics_and_their_documentation_are_the_same() {
     metrics.jobs.started_or_ended("default", 1);
     metrics.jobs.broker_failed("default", "receive");
     metrics.scaling.expect("classic");
+    metrics.traces.count("exported", 1);
     let text = metrics.text(&[EngineStatus {
         engine: "classic".into(),
         instead: None,

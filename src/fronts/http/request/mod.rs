@@ -7,6 +7,7 @@ pub mod https;
 pub mod live_reload;
 pub(crate) mod response_body;
 pub(crate) mod response_memory;
+mod traced;
 mod validate;
 
 use std::convert::Infallible;
@@ -35,6 +36,7 @@ use crate::app::static_files::FileRange;
 use crate::app::validate::{RequestRejection, reject};
 use crate::app::{Application, Begun, Dispatch, fit};
 use crate::event::{Body, EarlyHints, Event, Failure, Response, ResponseBody};
+use crate::observe::traces::Tracer;
 use crate::spool::Spool;
 
 /// Answers requests.
@@ -45,6 +47,8 @@ pub struct Service {
     /// The spool of responses to slow clients.
     pub spool: Option<Arc<Spool>>,
     pub accounting: Arc<Accounting>,
+    /// None if no collector is configured.
+    pub tracer: Option<Arc<Tracer>>,
     /// For `--watch`.
     pub live_reload: Option<Arc<LiveReload>>,
 }
@@ -74,6 +78,13 @@ impl Service {
         let is_head = request.method() == Method::HEAD;
         // Everything that need not wait happens here, because it would make the future larger.
         let (mut head, incoming) = request.into_parts();
+        if let Some(tracer) = &self.tracer {
+            let client = |headers: &HeaderMap| {
+                let origin = forwarded::origin(peer, headers, &self.settings.trusted_proxies);
+                (origin.client.map(|client| client.ip()), origin.https)
+            };
+            guard.trace = traced::begin(tracer, &mut head, guard.began, client);
+        }
         let is_page = (self.live_reload.as_ref()).is_some_and(|live| live.prepare(&mut head));
         let view = self.application.view(&head.headers, peer);
         let Begun { dispatch, headers } = self.begin(head, peer, &connection, early_hints, &guard);
@@ -167,6 +178,9 @@ impl Service {
                 .metrics
                 .answered(guard.engine, outcome, took);
             guard.status = Some(response.status());
+            if let Some(trace) = &guard.trace {
+                trace.responded();
+            }
             guard.note_if_slow(took);
             Ok(response.map(|body| TrackedBody::new(body, guard)))
         }
@@ -206,19 +220,26 @@ impl Service {
         if let Some(response) = live.and_then(|live| live.answer(&head)) {
             return Dispatch::Answer(response).into();
         }
+        if self.tracer.is_some() {
+            traced::hand_on(&mut head);
+        }
         let timeout = self.settings.request_timeout.0;
         self.application
             .begin(head, guard.began, origin, |head, script| {
                 let origin = origin(&head.headers);
+                let mut variables = match connection.tls.get() {
+                    Some(tls) => tls.variables.to_vec(),
+                    None => Vec::new(),
+                };
+                if self.tracer.is_some() {
+                    traced::variables(&head.headers, &mut variables);
+                }
                 Event {
                     id: guard.request_id,
                     request: Request::from_parts(head, Body::Empty),
                     script,
                     origin,
-                    variables: match connection.tls.get() {
-                        Some(tls) => tls.variables.to_vec(),
-                        None => Vec::new(),
-                    },
+                    variables,
                     deadline: guard.began + timeout,
                     idle_timeout: Some(timeout),
                     spool: self.spool.clone(),
