@@ -72,6 +72,7 @@ fn metrics_and_their_documentation_are_the_same() {
         include_str!("../metrics.rs"),
         include_str!("../job_metrics.rs"),
         include_str!("../scaling_metrics.rs"),
+        include_str!("../trace_metrics.rs"),
     ];
     let registered = sources.map(|text| text.matches(concat!("registry", ".register")).count());
     assert_eq!(

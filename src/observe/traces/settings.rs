@@ -84,7 +84,8 @@ impl Sampler {
             // As other implementations: the last 7 bytes are random.
             let [.., a, b, c, d, e, f, g] = trace;
             let random = u64::from_be_bytes([0, a, b, c, d, e, f, g]);
-            (random as f64) < ratio * (1_u64 << 56) as f64
+            // Floating-point numbers are exact up to 53 bits.
+            ((random >> 3) as f64) < ratio * (1_u64 << 53) as f64
         };
         match (self, parent) {
             (Sampler::AlwaysOn, _) => true,
