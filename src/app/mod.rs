@@ -11,6 +11,7 @@ pub(crate) mod response;
 pub mod site;
 pub mod static_files;
 pub(crate) mod validate;
+pub mod watch;
 pub mod x_sendfile;
 
 use std::collections::BTreeMap;

@@ -434,6 +434,9 @@ pub fn reach(
             Plan::SurusPhp { .. } => {}
         }
     }
+    if let (Some(port), Some(ports)) = (config.telemetry.port(), &mut ports) {
+        ports.push(port);
+    }
     reach.connects = ports;
     reach.listens = plans.iter().any(|planned| planned.plan.listens());
     reach.has_unix_sockets = plans.iter().any(|planned| planned.plan.has_unix_sockets());

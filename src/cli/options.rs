@@ -139,6 +139,8 @@ impl ServeArgs {
             domains.insert(0, Domain::localhost());
         }
         loaded.serve(&self.listen, &domains);
+        let telemetry = &mut loaded.config.telemetry;
+        telemetry.complete(|name| std::env::var(name).ok())?;
         if let Some(workers) = self.workers {
             loaded.config.engine.fix_workers(workers);
             for site in &mut loaded.config.sites {

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use surus_sys::signals::Signals;
@@ -16,7 +17,8 @@ use super::options::ServeArgs;
 use super::served::{Served, open_place};
 use super::site_plans::{Plans, SitePlan};
 use super::{
-    acme, boot_script, config_trust, keeper_tasks, learned_pages, memory_trim, spool_access, tls,
+    acme, boot_script, config_trust, keeper_tasks, learned_pages, memory_trim, reloads,
+    spool_access, tls, watch,
 };
 use crate::app::DocumentTree;
 use crate::app::site::file_opener::Opener;
@@ -30,15 +32,28 @@ use crate::keeper::{self, Client, Keeper, KeeperOutcome, confine};
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::reopen::Logs;
+use crate::observe::traces::Tracer;
 
-pub fn run(args: ServeArgs) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+pub struct Serve {
+    #[command(flatten)]
+    args: ServeArgs,
+    /// Boot again when a file changes, and have browsers load the page again; for development
+    #[arg(long)]
+    watch: bool,
+}
+
+pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     let project = args.app.project.directory()?;
     let loaded = args.load()?;
     let distrust = config_trust::warning(&loaded);
-    let config = loaded.config;
+    let mut config = loaded.config;
     // As root, a keeper process keeps the privileges and reads nothing from the network. It has one
     // thread, so that it can safely fork another front end.
     let is_kept = surus_sys::process::has_other_users();
+    if watch {
+        watch::check(&config, is_kept)?;
+    }
     if let Some(status) = keeper::init::run()? {
         std::process::exit(status.into());
     }
@@ -61,6 +76,12 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
     engines::restrict_process(&config.engine)?;
+    if is_kept && let Err(error) = config.telemetry.look_up() {
+        let error = format!("{error:#}");
+        warn!(error, "requests are not traced (telemetry.endpoint)");
+        config.telemetry.endpoint = None;
+    }
+    let watching = watch.then(|| watch::Watching::new(args, loaded.file.clone()));
     if let Some(file) = &loaded.file {
         info!(file = %file.display(), "configuration read");
     }
@@ -103,7 +124,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
             let open = |site: &SitePlan| open_place(&site.project, &site.config);
             places.extend(plans.sites.iter().map(open));
         }
-        return run_front_end(FrontEnd {
+        run_front_end(FrontEnd {
             project,
             config,
             listeners,
@@ -111,7 +132,9 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
             places,
             plans,
             keeper: None,
-        });
+            watching: watching.clone(),
+        })?;
+        return watching.map_or(Ok(()), |watching| watching.restart());
     }
     drop(places);
     let mut sockets = Some((listeners, admin));
@@ -143,6 +166,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
                 openers,
                 signals: front.signals,
             }),
+            watching: None,
         })
     };
     match keep(&project, &config, plans.clone(), run)? {
@@ -194,6 +218,9 @@ fn keep(
     }
 }
 
+/// How long the last traces may delay the exit.
+const FLUSH: Duration = Duration::from_secs(5);
+
 /// What the front-end process starts with.
 struct FrontEnd {
     project: PathBuf,
@@ -204,6 +231,8 @@ struct FrontEnd {
     places: Vec<anyhow::Result<DocumentTree>>,
     plans: Arc<Plans>,
     keeper: Option<KeeperHandle>,
+    /// For `--watch`.
+    watching: Option<Arc<watch::Watching>>,
 }
 
 /// What a front end has from its keeper.
@@ -249,6 +278,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         places,
         plans,
         keeper,
+        watching,
     } = front;
     config.http.set_budgets();
     let listeners = listeners.listen()?;
@@ -297,6 +327,8 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         https: Https::new(&config.http, &config.tls, answers),
         spool: config.http.response_spool(),
         settings: config.http.clone(),
+        tracer: Tracer::start(&config.telemetry, &metrics)?,
+        live_reload: watching.as_ref().map(|watching| watching.pages.clone()),
     });
     let renew = Arc::new(Notify::new());
     let renewals = acme::run(
@@ -308,24 +340,26 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         metrics.clone(),
     );
     let reload = {
-        let (served, tls) = (served.clone(), tls.clone());
-        move || -> crate::engine::Pending<'static, anyhow::Result<()>> {
-            let (served, tls) = (served.clone(), tls.clone());
-            Box::pin(async move {
-                let certificates = tls::prepare(&tls).await?;
-                let reloaded = served.reload().await;
-                if reloaded.is_ok() || served.sites.len() > 1 {
-                    tls::change_over(&tls, certificates);
-                }
-                reloaded
-            })
-        }
+        let reload = reloads::Reload {
+            served: served.clone(),
+            tls: tls.clone(),
+            pages: service.live_reload.clone(),
+        };
+        Arc::new(move || reload.clone().start())
     };
     let asked = {
-        let renew = renew.clone();
-        Arc::new(move || operator_reload(reload(), renew.clone()))
+        let (reload, renew) = (reload.clone(), renew.clone());
+        Arc::new(move || reloads::by_operator(reload(), renew.clone()))
     };
-    served.watch();
+    match &watching {
+        None => served.watch(None),
+        Some(watching) => {
+            let (again, own) = (watching.clone(), reload.clone());
+            served.watch(Some(Arc::new(move || again.clone().revalidate(own.clone()))));
+            let (reload, root) = (reload.clone(), project.clone());
+            watching.start(&config.watch, root, move || reload())?;
+        }
+    }
     let admin = Arc::new(Admin {
         project,
         sites: {
@@ -383,14 +417,18 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = quit.recv() => break,
+            () = watch::asks_for_restart(&watching) => break,
             () = lost() => bail!("the keeper process has exited"),
         }
     }
     info!("shutting down; a second signal exits immediately");
+    if let Some(pages) = &service.live_reload {
+        pages.close();
+    }
     admin.draining.store(true, Ordering::Release);
     served.unwatch();
     let delay = config.http.shutdown_delay.0;
-    let grace = config.http.shutdown_timeout.0 + std::time::Duration::from_secs(1);
+    let grace = config.http.shutdown_timeout.0 + Duration::from_secs(1);
     let drained = async {
         if let Err(error) = front.await {
             error!(%error, "the front end failed");
@@ -404,6 +442,9 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         draining.cancel();
         if tokio::time::timeout(grace, drained).await.is_err() {
             warn!("grace period exceeded (http.shutdown_timeout); in-flight requests aborted");
+        }
+        if let Some(tracer) = &service.tracer {
+            tracer.flush(FLUSH).await;
         }
     };
     tokio::select! {
@@ -420,17 +461,4 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         log.end();
     }
     Ok(())
-}
-
-/// A reload that an operator has asked for. Once it is done, certificates are ordered without the
-/// pauses that failures have caused.
-fn operator_reload(
-    reload: crate::engine::Pending<'static, anyhow::Result<()>>,
-    renew: Arc<Notify>,
-) -> crate::engine::Pending<'static, anyhow::Result<()>> {
-    Box::pin(async move {
-        reload.await?;
-        renew.notify_one();
-        Ok(())
-    })
 }

@@ -27,6 +27,9 @@ use crate::keeper::Client;
 use crate::observe::metrics::Metrics;
 use crate::observe::status::SiteStatus;
 
+/// What reloads everything.
+pub(super) type ReloadHook = Arc<dyn Fn() -> Pending<'static, anyhow::Result<()>> + Send + Sync>;
+
 /// All sites of the server.
 pub(super) struct Served {
     pub sites: Vec<Arc<ServedSite>>,
@@ -150,10 +153,11 @@ impl Served {
         }
     }
 
-    /// Starts what notices changes of the applications and what learns from requests.
-    pub fn watch(&self) {
+    /// Starts what notices changes of the applications and what learns from requests. A changed
+    /// application reloads its own site, or by `reload` if there is one.
+    pub fn watch(&self, reload: Option<ReloadHook>) {
         for site in &self.sites {
-            site.watch();
+            site.watch(reload.clone());
         }
     }
 
@@ -275,7 +279,7 @@ impl ServedSite {
                     self.boot(self.open().await?).await
                 };
                 booted.await.inspect_err(|error| self.note(error))?;
-                self.watch();
+                self.watch(None);
             } else {
                 let learners = self.learners.lock();
                 let learners = learners.unwrap_or_else(PoisonError::into_inner).clone();
@@ -358,15 +362,19 @@ impl ServedSite {
         self.pools().filter_map(learner).collect()
     }
 
-    /// Starts what notices changes of the application and what learns from requests.
-    fn watch(self: &Arc<Self>) {
+    /// As [`Served::watch`].
+    fn watch(self: &Arc<Self>, reload: Option<ReloadHook>) {
         let learners = self.learners.lock();
         let learners = learners.unwrap_or_else(PoisonError::into_inner).clone();
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.extend(learners.into_iter().map(|it| tokio::spawn(it.run())));
         let site = self.clone();
-        let reload =
-            move || -> Pending<'static, anyhow::Result<()>> { Box::pin(site.clone().reload()) };
+        let reload = move || -> Pending<'static, anyhow::Result<()>> {
+            match &reload {
+                Some(reload) => reload(),
+                None => Box::pin(site.clone().reload()),
+            }
+        };
         tasks.push(tokio::spawn(revalidation::run(self.engines(), reload)));
     }
 }

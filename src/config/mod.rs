@@ -20,7 +20,7 @@ use crate::engines;
 use crate::fronts::http::Address;
 use crate::fronts::http::tls::acme::settings::Domain;
 use crate::fronts::{admin, http, lambda, queue};
-use crate::observe::log;
+use crate::observe::{log, traces};
 use crate::package;
 
 /// All settings, composed of each module's `Settings`.
@@ -50,6 +50,7 @@ pub struct Config {
     pub log: log::Settings,
     pub access_log: http::request::access_log::Settings,
     pub admin: admin::Settings,
+    pub telemetry: traces::Settings,
     pub lambda: lambda::Settings,
     /// What the application is, for the choice of a boot script.
     #[serde(skip)]
@@ -60,6 +61,7 @@ pub struct Config {
     /// What `surus work` runs at certain times.
     pub schedule: Vec<queue::Schedule>,
     pub package: package::Settings,
+    pub watch: crate::app::watch::Settings,
 }
 
 /// What a pool sets differently from `[engine]`, `[php]` and `[env]`.

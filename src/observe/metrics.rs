@@ -19,6 +19,7 @@ use super::scaling_metrics::ScalingMetrics;
 use super::site_metrics::SiteMetrics;
 use super::slowest::Slowest;
 use super::status::{CertificateStatus, ExitCount, OutcomeCount};
+use super::trace_metrics::TraceMetrics;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestOutcome {
@@ -118,6 +119,7 @@ pub struct Metrics {
     pub jobs: JobMetrics,
     pub scaling: ScalingMetrics,
     pub sites: SiteMetrics,
+    pub traces: TraceMetrics,
     /// Not for Prometheus.
     pub latencies: Latencies,
     pub slowest: Slowest,
@@ -157,6 +159,7 @@ impl Default for Metrics {
             jobs: JobMetrics::default(),
             scaling: ScalingMetrics::default(),
             sites: SiteMetrics::default(),
+            traces: TraceMetrics::default(),
             latencies: Latencies::default(),
             slowest: Slowest::default(),
         };
@@ -280,6 +283,7 @@ impl Default for Metrics {
         metrics.jobs.register(registry);
         metrics.scaling.register(registry);
         metrics.sites.register(registry);
+        metrics.traces.register(registry);
         metrics
     }
 }

@@ -20,3 +20,5 @@ pub mod slowest;
 pub mod snapshot;
 pub mod status;
 pub mod system;
+pub mod trace_metrics;
+pub mod traces;

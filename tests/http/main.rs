@@ -22,5 +22,6 @@ mod sites;
 mod tags;
 mod timeouts;
 mod tls;
+mod traces;
 mod unreadable;
 mod wire;

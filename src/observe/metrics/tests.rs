@@ -32,6 +32,7 @@ fn metrics_and_their_documentation_are_the_same() {
     metrics.jobs.broker_failed("default", "receive");
     metrics.scaling.expect("classic");
     metrics.sites.set("shop.example", true);
+    metrics.traces.count("exported", 1);
     let text = metrics.text(&[EngineStatus {
         engine: "classic".into(),
         instead: None,
@@ -73,6 +74,7 @@ fn metrics_and_their_documentation_are_the_same() {
         include_str!("../job_metrics.rs"),
         include_str!("../scaling_metrics.rs"),
         include_str!("../site_metrics.rs"),
+        include_str!("../trace_metrics.rs"),
     ];
     let registered = sources.map(|text| text.matches(concat!("registry", ".register")).count());
     assert_eq!(

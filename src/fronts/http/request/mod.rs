@@ -5,8 +5,10 @@ mod accounting;
 mod body;
 pub mod hosted;
 pub mod https;
+pub mod live_reload;
 pub(crate) mod response_body;
 pub(crate) mod response_memory;
+mod traced;
 mod validate;
 
 use std::convert::Infallible;
@@ -24,6 +26,7 @@ pub use self::accounting::Accounting;
 use self::body::BodyError;
 use self::hosted::Hosted;
 use self::https::Https;
+use self::live_reload::LiveReload;
 use self::response_body::{RequestGuard, TrackedBody};
 use self::validate::{check, ends_connection};
 use super::Settings;
@@ -36,6 +39,7 @@ use crate::app::static_files::FileRange;
 use crate::app::validate::{RequestRejection, reject};
 use crate::app::{Begun, Dispatch, fit};
 use crate::event::{Body, EarlyHints, Event, Failure, Response, ResponseBody};
+use crate::observe::traces::Tracer;
 use crate::spool::Spool;
 
 /// Answers requests.
@@ -46,6 +50,10 @@ pub struct Service {
     /// The spool of responses to slow clients.
     pub spool: Option<Arc<Spool>>,
     pub accounting: Arc<Accounting>,
+    /// None if no collector is configured.
+    pub tracer: Option<Arc<Tracer>>,
+    /// For `--watch`.
+    pub live_reload: Option<Arc<LiveReload>>,
 }
 
 impl Service {
@@ -78,7 +86,15 @@ impl Service {
         let version = request.version();
         let is_head = request.method() == Method::HEAD;
         // Everything that need not wait happens here, because it would make the future larger.
-        let (head, incoming) = request.into_parts();
+        let (mut head, incoming) = request.into_parts();
+        if let Some(tracer) = &self.tracer {
+            let client = |headers: &HeaderMap| {
+                let origin = forwarded::origin(peer, headers, &self.settings.trusted_proxies);
+                (origin.client.map(|client| client.ip()), origin.https)
+            };
+            guard.trace = traced::begin(tracer, &mut head, guard.began, client);
+        }
+        let is_page = (self.live_reload.as_ref()).is_some_and(|live| live.prepare(&mut head));
         let view = match self.sites.application(site) {
             Ok((_, application)) => application.view(&head.headers, peer),
             Err(_) => View::Text,
@@ -149,6 +165,9 @@ impl Service {
             }
             headers.apply(response.headers_mut());
             response = fit(response, is_head);
+            if is_page && let Some(live) = &self.live_reload {
+                response = live.extend(response);
+            }
             if !is_head && let Err(body) = response_memory::count(&mut response) {
                 // Boxed, because it is large and rare.
                 let directory = self.settings.temp_dir.as_deref();
@@ -182,6 +201,9 @@ impl Service {
                 .metrics
                 .answered(guard.engine, outcome, took);
             guard.status = Some(response.status());
+            if let Some(trace) = &guard.trace {
+                trace.responded();
+            }
             guard.note_if_slow(took);
             Ok(response.map(|body| TrackedBody::new(body, guard)))
         }
@@ -222,18 +244,29 @@ impl Service {
             Some(Ok(response)) => return Dispatch::Answer(response).into(),
             Some(Err(rejection)) => return Dispatch::Rejected(rejection).into(),
         }
+        let live = self.live_reload.as_ref();
+        if let Some(response) = live.and_then(|live| live.answer(&head)) {
+            return Dispatch::Answer(response).into();
+        }
+        if self.tracer.is_some() {
+            traced::hand_on(&mut head);
+        }
         let timeout = site.settings.request_timeout.0;
         application.begin(head, guard.began, origin, |head, script| {
             let origin = origin(&head.headers);
+            let mut variables = match connection.tls.get() {
+                Some(tls) => tls.variables.to_vec(),
+                None => Vec::new(),
+            };
+            if self.tracer.is_some() {
+                traced::variables(&head.headers, &mut variables);
+            }
             Event {
                 id: guard.request_id,
                 request: Request::from_parts(head, Body::Empty),
                 script,
                 origin,
-                variables: match connection.tls.get() {
-                    Some(tls) => tls.variables.to_vec(),
-                    None => Vec::new(),
-                },
+                variables,
                 deadline: guard.began + timeout,
                 idle_timeout: Some(timeout),
                 spool: self.spool.clone(),

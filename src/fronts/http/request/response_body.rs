@@ -19,6 +19,7 @@ use crate::event::{Failure, ResponseBody};
 use crate::fronts::http::transport::io::ConnectionState;
 use crate::fronts::http::transport::timeouts::WriteStall;
 use crate::observe::slowest::Slow;
+use crate::observe::traces::Trace;
 
 /// A response body that ends its request when dropped.
 pub struct TrackedBody {
@@ -95,6 +96,8 @@ pub struct RequestGuard {
     /// None if the client disconnected before there was one.
     pub status: Option<StatusCode>,
     bytes: u64,
+    /// None if the request is not traced.
+    pub trace: Option<Arc<Trace>>,
     /// What the access log needs; None if it is off.
     line: Option<Box<(Option<IpAddr>, Head)>>,
 }
@@ -122,6 +125,7 @@ impl RequestGuard {
             runs: false,
             status: None,
             bytes: 0,
+            trace: None,
             line,
         }
     }
@@ -171,6 +175,9 @@ impl Drop for RequestGuard {
             let (metrics, took) = (&self.accounting.metrics, self.began.elapsed());
             metrics.answered(self.engine, "client_closed", took);
             self.note_if_slow(took);
+        }
+        if let Some(trace) = &self.trace {
+            trace.ended(self.status(), self.bytes, self.engine);
         }
         if let (Some(log), Some(line)) = (&self.accounting.access_log, self.line.take()) {
             let (client, head) = *line;
