@@ -25,7 +25,7 @@ use self::https::Https;
 use self::response_body::{RequestGuard, TrackedBody};
 use self::validate::{check, ends_connection};
 use super::Settings;
-use super::transport::io::ConnectionState;
+use super::transport::context::ConnectionContext;
 use super::transport::sendfile_body::SendfileBody;
 use crate::app::forwarded::{self, Peer};
 use crate::app::response::{RETRY_AFTER, class, failed, failure_name, no_content, plain};
@@ -51,7 +51,7 @@ impl Service {
         self: Arc<Self>,
         request: Request<B>,
         peer: &Peer,
-        connection: Arc<ConnectionState>,
+        connection: Arc<ConnectionContext>,
         early_hints: Option<Weak<dyn EarlyHints>>,
     ) -> impl Future<Output = Result<http::Response<TrackedBody>, Infallible>> + use<B>
     where
@@ -71,6 +71,7 @@ impl Service {
         // Everything that need not wait happens here, because it would make the future larger.
         let (head, incoming) = request.into_parts();
         let view = self.application.view(&head.headers, peer);
+        let server = peer.server.clone();
         let Begun { dispatch, headers } = self.begin(head, peer, &connection, early_hints, &guard);
         // Most requests have no body.
         let awaits = matches!(dispatch, Dispatch::Event { .. }) && !incoming.is_end_stream();
@@ -134,9 +135,13 @@ impl Service {
             // Only the end of the connection can end a body of unknown length: HTTP/1.0 has no
             // chunks.
             is_last |= version == Version::HTTP_10 && !is_head && !has_length(&response);
-            let is_encrypted = connection.tls.get().is_some();
+            let is_encrypted = connection.encryption.get().is_some();
             if is_encrypted {
                 self.https.extend(response.headers_mut());
+                if version <= Version::HTTP_2 {
+                    self.https
+                        .offer_http_3(server.as_ref(), response.headers_mut());
+                }
             }
             // The kernel does not encrypt.
             if version <= Version::HTTP_11
@@ -169,7 +174,7 @@ impl Service {
         &self,
         mut head: http::request::Parts,
         peer: &Peer,
-        connection: &ConnectionState,
+        connection: &ConnectionContext,
         early_hints: Option<Weak<dyn EarlyHints>>,
         guard: &RequestGuard,
     ) -> Begun {
@@ -203,8 +208,8 @@ impl Service {
                     request: Request::from_parts(head, Body::Empty),
                     script,
                     origin,
-                    variables: match connection.tls.get() {
-                        Some(tls) => tls.variables.to_vec(),
+                    variables: match connection.encryption.get() {
+                        Some(variables) => variables.to_vec(),
                         None => Vec::new(),
                     },
                     deadline: guard.began + timeout,
