@@ -70,7 +70,8 @@ async def main(port, authority):
         answers = await asyncio.gather(*(client.ask("GET", f"/index.php?n={n}") for n in range(100)))
         assert [json.loads(body)["QUERY_STRING"] for _, body in answers] == [f"n={n}" for n in range(100)]
         print("100 requests at a time: ok")
-        head, _ = await client.ask("GET", "/index.php", [(b"x", b"y" * 40_000)])
+        # aioquic does not encode a header section as large as the limit.
+        head, _ = await client.ask("GET", "/index.php", [(b"x", b"y")] * 101)
         assert head[b":status"] == b"431", head
         print("431: ok")
         head, _ = await client.ask("GET", "/index.php", [(b"connection", b"close")])

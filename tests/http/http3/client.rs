@@ -28,8 +28,6 @@ pub struct Client {
     _endpoint: quinn::Endpoint,
     pub quic: quinn::Connection,
     pub requests: SendRequest<OpenStreams, Bytes>,
-    /// Ends with the connection, and says why.
-    pub driver: tokio::task::JoinHandle<String>,
 }
 
 /// A response with its whole body.
@@ -87,12 +85,11 @@ impl Client {
         let (mut driver, requests) = h3::client::new(h3_quinn::Connection::new(quic.clone()))
             .await
             .map_err(|error| error.to_string())?;
-        let closed = async move { driver.wait_idle().await.to_string() };
+        tokio::spawn(async move { driver.wait_idle().await });
         Ok(Client {
             _endpoint: endpoint,
             quic,
             requests,
-            driver: tokio::spawn(closed),
         })
     }
 
