@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes};
+use bytes::Buf;
 use quinn::crypto::rustls::QuicClientConfig;
 
 use crate::common::certificates::Authority;
@@ -23,7 +23,7 @@ async fn get(address: SocketAddr, authority: &Authority) -> Vec<u8> {
     let endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
     let connecting = endpoint.connect_with(quinn::ClientConfig::new(crypto), address, "localhost");
     let connection = h3_quinn::Connection::new(connecting.unwrap().await.unwrap());
-    let (_driver, mut requests) = h3::client::new::<_, _, Bytes>(connection).await.unwrap();
+    let (_driver, mut requests) = h3::client::new(connection).await.unwrap();
     let request = http::Request::get("https://localhost/index.php");
     let mut stream = requests
         .send_request(request.body(()).unwrap())

@@ -2,24 +2,21 @@
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use h3::error::{Code, StreamError};
 use h3::server::{RequestResolver, RequestStream};
-use http::header::HeaderMap;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use tokio::sync::mpsc;
 use tracing::debug;
 
 use super::body::{BodyError, Received};
+use super::reply::Reply;
 use crate::app::forwarded::Peer;
-use crate::budget::{MEMORY, Reservation};
-use crate::event::EarlyHints;
-use crate::fronts::http::connection::multiplexed::{Outgoing, informational, links, outgoing};
+use crate::fronts::http::connection::multiplexed::{Outgoing, outgoing};
 use crate::fronts::http::connection::parse_error;
 use crate::fronts::http::request::Service;
 use crate::fronts::http::request::response_body::TrackedBody;
@@ -38,9 +35,6 @@ pub struct Arrived {
 }
 
 type Sender = RequestStream<SendStream, Bytes>;
-
-/// Informational responses that may wait for the client's window.
-const INFORMATIONAL: usize = 8;
 
 /// How often it is checked whether the client takes the rest of a response.
 const REST_CHECK: Duration = Duration::from_secs(1);
@@ -116,11 +110,7 @@ async fn exchange_messages(
     exchange: &mut Exchange,
     (service, context, peer): (&Arc<Service>, &Arc<ConnectionContext>, &Peer),
 ) -> Result<bool, AnswerError> {
-    let (tell, mut told) = mpsc::channel(INFORMATIONAL);
-    let reply = Arc::new(Reply {
-        tell,
-        hints: Mutex::new(Reservation::none(&MEMORY)),
-    });
+    let (reply, mut told) = Reply::new();
     let is_head = request.method() == Method::HEAD;
     let request = Received::body_of(request, receiver, exchange.taken(), &reply).await;
     let request = request.inspect_err(|_| sender.stop_stream(Code::H3_MESSAGE_ERROR))?;
@@ -202,32 +192,4 @@ async fn acknowledged(
     }
     drop(stall);
     context.timers.acknowledged();
-}
-
-/// The way to send informational responses, until the response begins.
-pub struct Reply {
-    tell: mpsc::Sender<Response<()>>,
-    /// The memory of early hints, until the client has read them.
-    hints: Mutex<Reservation>,
-}
-
-impl Reply {
-    /// Sends an informational response, unless too many wait.
-    pub fn inform(&self, status: StatusCode, headers: HeaderMap) {
-        if self.tell.try_send(informational(status, headers)).is_err() {
-            debug!(status = status.as_u16(), "informational response omitted");
-        }
-    }
-}
-
-impl EarlyHints for Reply {
-    fn send(&self, headers: &HeaderMap) {
-        let (links, size) = links(headers);
-        let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
-        if !hints.try_grow(size) {
-            return;
-        }
-        drop(hints);
-        self.inform(StatusCode::EARLY_HINTS, links);
-    }
 }

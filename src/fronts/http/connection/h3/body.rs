@@ -11,7 +11,7 @@ use http::header::{self, HeaderMap};
 use http::{Request, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
-use super::answer::Reply;
+use super::reply::Reply;
 use crate::fronts::http::connection::multiplexed::expects_continue;
 use crate::fronts::http::transport::quic::streams::ReceiveStream;
 

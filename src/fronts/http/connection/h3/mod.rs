@@ -3,6 +3,7 @@
 mod answer;
 mod body;
 mod handshake;
+mod reply;
 
 use std::sync::Arc;
 use std::time::Duration;
