@@ -103,6 +103,12 @@ check-tls: ## Have testssl.sh and sslyze judge the TLS of `surus serve`; needs p
 	cargo build
 	scripts/check-tls $(TARGET)/debug/surus $(TARGET)/tls
 
+.PHONY: check-http3
+check-http3: ## Have the client of aioquic, another implementation of HTTP/3, ask `surus serve`; needs pip, a minute
+	scripts/install serve tls
+	cargo build
+	scripts/check-http3 $(TARGET)/debug/surus $(TARGET)/http3
+
 .PHONY: check-image
 check-image: ## Build the Dockerfile of `surus lambda package` with buildah, on a base by debootstrap, and ask it; needs root, 1 GB
 	scripts/install serve image

@@ -290,7 +290,7 @@ impl Application {
             }
             None => {}
         }
-        // HTTP/2 names the host in every request, which is no part of the line that rules see.
+        // From HTTP/2 on, each request names the host, which is no part of the line that rules see.
         let is_absolute = head.uri.scheme().is_some() && head.version < Version::HTTP_2;
         let whole = is_absolute.then(|| head.uri.to_string());
         let target = head.uri.path_and_query();

@@ -318,13 +318,14 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         _ = quit.recv() => return Ok(()),
         () = lost() => bail!("the keeper process has exited"),
     };
+    let quic = listeners.quic_ports();
     let service = Arc::new(Service {
         sites: served.hosted(),
         accounting: Arc::new(Accounting::new(
             metrics.clone(),
             AccessLog::start(config.access_log.format)?,
         )),
-        https: Https::new(&config.http, &config.tls, answers),
+        https: Https::new(&config.http, &config.tls, answers).with_http_3(quic.into_iter()),
         spool: config.http.response_spool(),
         settings: config.http.clone(),
         tracer: Tracer::start(&config.telemetry, &metrics)?,
@@ -385,8 +386,15 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         .into_iter()
         .map(|listener| (listener, tls.clone()));
     let http = listeners.http.into_iter().map(|listener| (listener, None));
+    let mut quic = Vec::new();
+    if let Some(tls) = &tls {
+        for socket in listeners.quic {
+            quic.push(http::QuicListener::new(socket, tls.clone(), &config.http)?);
+        }
+    }
     let front = tokio::spawn(http::run(
         http.chain(https).collect(),
+        quic,
         service.clone(),
         draining.clone().cancelled_owned(),
     ));

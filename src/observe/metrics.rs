@@ -394,8 +394,7 @@ impl Metrics {
             .inc();
     }
 
-    pub fn tls_succeeded(&self, version: &'static str, is_resumed: bool) {
-        let kind = if is_resumed { "resumed" } else { "full" };
+    pub fn tls_succeeded(&self, version: &'static str, kind: &'static str) {
         self.tls_handshakes
             .get_or_create(&Handshake { version, kind })
             .inc();

@@ -11,6 +11,7 @@ mod framing;
 mod h2spec;
 mod hints;
 mod htaccess;
+mod http3;
 mod hygiene;
 mod large;
 mod limits;

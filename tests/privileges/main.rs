@@ -19,6 +19,7 @@ mod fpm_paths;
 mod hostile;
 mod keys;
 mod processes;
+mod quic;
 mod server;
 mod siblings;
 mod signals;
@@ -55,6 +56,10 @@ const TESTS: &[Test] = &[
     (
         "exited_front_end_is_replaced_and_its_php_exits",
         processes::exited_front_end_is_replaced_and_its_php_exits,
+    ),
+    (
+        "confined_front_end_speaks_http_3",
+        quic::confined_front_end_speaks_http_3,
     ),
     (
         "killed_keeper_leaves_no_process",

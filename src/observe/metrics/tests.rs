@@ -16,7 +16,7 @@ fn metrics_and_their_documentation_are_the_same() {
     metrics.worker_exited("classic", "single_use");
     metrics.opcache_blocked("classic", "full");
     metrics.repaired("classic", "ring");
-    metrics.tls_succeeded("TLSv1.3", false);
+    metrics.tls_succeeded("TLSv1.3", "full");
     metrics.tls_failed("timeout");
     metrics.expect_no_acme_attempt("example.org");
     metrics.set_certificates(vec![CertificateStatus {

@@ -86,7 +86,7 @@ async fn enter(
     draining: &CancellationToken,
 ) -> Option<ConnectionPermit> {
     static NONE_IDLE: RateLimit = RateLimit::new();
-    if let Some(permit) = limiter.enter(io.shared()) {
+    if let Some(permit) = limiter.enter(io.shared().context.clone()) {
         return Some(permit);
     }
     if NONE_IDLE.is_time(Instant::now()) {
@@ -96,7 +96,7 @@ async fn enter(
             "limit reached and no connection is idle; new connections wait"
         );
     }
-    limiter.wait(&io.shared(), draining).await
+    limiter.wait(&io.shared().context, draining).await
 }
 
 /// `last` is the server's address of the previous connection, which nearly all connections share.

@@ -30,7 +30,7 @@ use self::live_reload::LiveReload;
 use self::response_body::{RequestGuard, TrackedBody};
 use self::validate::{check, ends_connection};
 use super::Settings;
-use super::transport::io::ConnectionState;
+use super::transport::context::ConnectionContext;
 use super::transport::sendfile_body::SendfileBody;
 use crate::app::error_pages::View;
 use crate::app::forwarded::{self, Peer};
@@ -62,7 +62,7 @@ impl Service {
         self: Arc<Self>,
         request: Request<B>,
         peer: &Peer,
-        connection: Arc<ConnectionState>,
+        connection: Arc<ConnectionContext>,
         early_hints: Option<Weak<dyn EarlyHints>>,
     ) -> impl Future<Output = Result<http::Response<TrackedBody>, Infallible>> + use<B>
     where
@@ -99,6 +99,7 @@ impl Service {
             Ok((_, application)) => application.view(&head.headers, peer),
             Err(_) => View::Text,
         };
+        let server = peer.server.clone();
         let begun = self.begin(head, site, peer, &connection, early_hints, &guard);
         let Begun { dispatch, headers } = begun;
         // Most requests have no body.
@@ -176,9 +177,13 @@ impl Service {
             // Only the end of the connection can end a body of unknown length: HTTP/1.0 has no
             // chunks.
             is_last |= version == Version::HTTP_10 && !is_head && !has_length(&response);
-            let is_encrypted = connection.tls.get().is_some();
+            let is_encrypted = connection.encryption.get().is_some();
             if is_encrypted {
                 self.https.extend(response.headers_mut());
+                if version <= Version::HTTP_2 {
+                    self.https
+                        .offer_http_3(server.as_ref(), response.headers_mut());
+                }
             }
             // The kernel does not encrypt.
             if version <= Version::HTTP_11
@@ -215,7 +220,7 @@ impl Service {
         mut head: http::request::Parts,
         site: Option<usize>,
         peer: &Peer,
-        connection: &ConnectionState,
+        connection: &ConnectionContext,
         early_hints: Option<Weak<dyn EarlyHints>>,
         guard: &RequestGuard,
     ) -> Begun {
@@ -254,8 +259,8 @@ impl Service {
         let timeout = site.settings.request_timeout.0;
         application.begin(head, guard.began, origin, |head, script| {
             let origin = origin(&head.headers);
-            let mut variables = match connection.tls.get() {
-                Some(tls) => tls.variables.to_vec(),
+            let mut variables = match connection.encryption.get() {
+                Some(variables) => variables.to_vec(),
                 None => Vec::new(),
             };
             if self.tracer.is_some() {

@@ -16,7 +16,7 @@ use super::access_log::{Entry, Head};
 use super::accounting::Accounting;
 use crate::app::STATIC;
 use crate::event::{Failure, ResponseBody};
-use crate::fronts::http::transport::io::ConnectionState;
+use crate::fronts::http::transport::context::ConnectionContext;
 use crate::fronts::http::transport::timeouts::WriteStall;
 use crate::observe::slowest::Slow;
 use crate::observe::traces::Trace;
@@ -87,7 +87,7 @@ impl http_body::Body for TrackedBody {
 /// Ends a request when hyper drops the response's body, for whatever reason.
 pub struct RequestGuard {
     accounting: Arc<Accounting>,
-    connection: Arc<ConnectionState>,
+    connection: Arc<ConnectionContext>,
     pub request_id: u64,
     pub began: Instant,
     pub engine: &'static str,
@@ -106,7 +106,7 @@ impl RequestGuard {
     /// `client` determines the client's address, if the access log needs it.
     pub fn new<B>(
         accounting: Arc<Accounting>,
-        connection: Arc<ConnectionState>,
+        connection: Arc<ConnectionContext>,
         request: &Request<B>,
         client: impl FnOnce() -> Option<IpAddr>,
     ) -> RequestGuard {
