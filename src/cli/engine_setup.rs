@@ -147,11 +147,12 @@ impl PoolConfig {
 /// The configured engine, and the engines and pools that routes name, each once.
 pub fn pools(project: &Path, config: &Config) -> anyhow::Result<Vec<PoolConfig>> {
     let main = chosen(project, config)?;
+    let learned = || Arc::new(Learned::of_hosts(named_hosts(config)));
     let mut all = vec![PoolConfig {
         name: main.name,
         entry: main,
         config: config.clone(),
-        learned: Arc::default(),
+        learned: learned(),
     }];
     for name in routes::engines(&config.route) {
         if all.iter().any(|asked| asked.name == name) {
@@ -163,7 +164,7 @@ pub fn pools(project: &Path, config: &Config) -> anyhow::Result<Vec<PoolConfig>>
                 name: name.to_string().leak(),
                 entry: chosen(project, &config)?,
                 config,
-                learned: Arc::default(),
+                learned: learned(),
             },
             None => {
                 let entry = engines::find(name)
@@ -172,12 +173,26 @@ pub fn pools(project: &Path, config: &Config) -> anyhow::Result<Vec<PoolConfig>>
                     name: entry.name,
                     entry: bootable(entry, config)?,
                     config: config.clone(),
-                    learned: Arc::default(),
+                    learned: learned(),
                 }
             }
         });
     }
     Ok(all)
+}
+
+/// The hosts that the configuration names: those with certificates first, then those of routes.
+fn named_hosts(config: &Config) -> Vec<String> {
+    let domains = config.acme.domains.iter().map(|domain| domain.as_str());
+    let routes = config.route.iter().filter_map(|rule| rule.host.as_deref());
+    let exact = routes.flatten().filter_map(|host| host.exact());
+    let mut hosts: Vec<String> = Vec::new();
+    for host in domains.chain(exact) {
+        if !hosts.iter().any(|it| it == host) {
+            hosts.push(host.to_owned());
+        }
+    }
+    hosts
 }
 
 /// A pool and its plan.
