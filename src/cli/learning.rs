@@ -1,7 +1,7 @@
 //! Warms up the boots of a pool by the pages that clients ask for most: boots with them, compares
 //! its answers with those of the serving boot, and switches if they are the same.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,6 @@ use crate::app::site::Site;
 use crate::engine::{Engine, Prepared};
 use crate::engines::learned;
 use crate::event::{Event, Failure, Response};
-use crate::fronts::http::Service;
 use crate::keeper::Client;
 use crate::observe::status::LeftOut;
 

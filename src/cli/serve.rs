@@ -356,7 +356,9 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         None => served.watch(None),
         Some(watching) => {
             let (again, own) = (watching.clone(), reload.clone());
-            served.watch(Some(Arc::new(move || again.clone().revalidate(own.clone()))));
+            served.watch(Some(Arc::new(move || {
+                again.clone().revalidate(own.clone())
+            })));
             let (reload, root) = (reload.clone(), project.clone());
             watching.start(&config.watch, root, move || reload())?;
         }

@@ -89,7 +89,7 @@ impl QuicListener {
             let permit = limiter.enter(context.clone());
             let of_handshake = self.tls.handshakes.enter(context.clone());
             let (Some(permit), Some(of_handshake)) = (permit, of_handshake) else {
-                service.application.metrics.connections_refused.inc();
+                service.accounting.metrics.connections_refused.inc();
                 incoming.refuse();
                 continue;
             };
@@ -112,7 +112,7 @@ impl QuicListener {
                 of_handshake,
                 tls: self.tls.clone(),
                 port: self.endpoint.local_addr().map_or(0, |local| local.port()),
-                open: Open::new(&service.application.metrics.connections),
+                open: Open::new(&service.accounting.metrics.connections),
             };
             connections.spawn(serve(arriving, service.clone(), draining.clone()));
         }

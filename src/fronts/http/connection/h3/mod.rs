@@ -63,7 +63,7 @@ pub async fn serve(
     } = arriving;
     let _open = open;
     let settings = &service.settings;
-    let metrics = &service.application.metrics;
+    let metrics = &service.accounting.metrics;
     let shaken = handshake::run(connecting, &context, &tls, &draining, metrics).await;
     drop(of_handshake);
     let Some(quic) = shaken else {
