@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
+use crate::common::executable::copy_executable;
 use crate::common::{Surus, is_surus};
 use crate::server::{
     assert_serves, children, descendants, get, hello, id_of, is_root, lives, start, status, until,
@@ -180,10 +181,10 @@ pub fn server_of_a_user_is_one_process() {
     let (uid, binary) = (id_of("nobody"), dir.path().join("surus"));
     // The build directory may be closed to other users.
     let build = Path::new(env!("CARGO_BIN_EXE_surus"));
-    std::fs::copy(build, &binary).unwrap();
+    copy_executable(build, &binary);
     let minor = crate::common::php::minor();
     let program = format!("surus-php{minor}");
-    std::fs::copy(build.with_file_name(&program), dir.path().join(&program)).unwrap();
+    copy_executable(&build.with_file_name(&program), &dir.path().join(&program));
     let mut command = Command::new("setpriv");
     let (user, group) = (format!("--reuid={uid}"), format!("--regid={uid}"));
     command.args([&user, &group, "--clear-groups"]).arg(&binary);

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::Surus;
+use crate::common::executable::copy_executable;
 use crate::server::{
     app, assert_serves, children, get, hello, id_of, is_root, lives, start, until,
 };
@@ -140,7 +141,7 @@ fn process_1(by: &[&str], env: &[(&str, &str)]) {
     let program = format!("surus-php{}", crate::common::php::minor());
     // The build directory may be closed to other users.
     for name in ["surus", &program] {
-        std::fs::copy(build.with_file_name(name), dir.path().join(name)).unwrap();
+        copy_executable(&build.with_file_name(name), &dir.path().join(name));
     }
     let mut command = Command::new("unshare");
     command
@@ -193,7 +194,7 @@ pub fn signals_ignored_or_blocked_by_the_starter_work() {
     let program = format!("surus-php{}", crate::common::php::minor());
     // The build directory may be closed to other users.
     for name in ["surus", &program] {
-        std::fs::copy(build.with_file_name(name), dir.path().join(name)).unwrap();
+        copy_executable(&build.with_file_name(name), &dir.path().join(name));
     }
     let runtime = tempfile::tempdir().unwrap();
     let env = [("XDG_RUNTIME_DIR", runtime.path().to_str().unwrap())];

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use super::pebble::{Behaviour, Pebble};
 use super::{Acme, OBTAINED, Place};
+use crate::common::executable::copy_executable;
 
 /// The process that speaks to the authority, while it does.
 fn client(acme: &Acme) -> Option<u32> {
@@ -68,7 +69,7 @@ fn server_of_a_user_gets_certificates_itself() {
         "surus",
         &format!("surus-php{}", crate::common::php::minor()),
     ] {
-        std::fs::copy(build.with_file_name(name), here.join(name)).unwrap();
+        copy_executable(&build.with_file_name(name), &here.join(name));
     }
     let runtime = here.join("run");
     for directory in [&runtime, &place.directory()] {
