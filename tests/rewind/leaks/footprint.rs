@@ -48,10 +48,11 @@ impl Footprint {
     /// hold more.
     pub fn assert_kept(&self, surus: u32, subject: Subject) {
         let mut now = Footprint::of(surus);
-        for _ in 0..30 {
+        for _ in 0..200 {
             if self.is_kept(&now) {
                 break;
             }
+            std::thread::sleep(Duration::from_millis(50));
             now = Footprint::of(surus);
         }
         println!("{}: from {self} to {now}", subject.name);
