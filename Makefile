@@ -49,7 +49,7 @@ serve: build ## Serve the demo application at http://127.0.0.1:8080
 	exec $(TARGET)/release/surus serve $(APP) --listen $(LISTEN)
 
 .PHONY: test
-test: setup static ## Run all tests
+test: setup $(if $(SKIP_PACKAGES),,static) ## Run all tests
 	scripts/php-source
 	scripts/elasticmq
 	scripts/frameworks laravel10 messenger5 messenger7 symfony5 symfony7 wordpress6
@@ -62,6 +62,10 @@ test-queue: setup ## Test with ten thousand messages in each kind of queue; a mi
 	cargo test --test lambda -- --ignored --nocapture sqs::
 
 WORK_JOBS ?= 10000
+
+.PHONY: test-packages
+test-packages: setup static ## Test what `surus lambda package` makes; three minutes
+	cargo test --test lambda -- package::
 
 .PHONY: test-work
 test-work: setup ## Test that 10000 jobs, or WORK_JOBS, survive that their processes are killed all the time; minutes

@@ -111,7 +111,8 @@ fn lambda_log_level_filters_the_applications_records() {
         assert!(log.contains(&format!("{word} is kept")), "{log}");
     }
     assert!(!log.contains("left out"), "{log}");
-    function.get("l-2", "/?late=1");
+    let late = Event::new("l-2", &get("/?late=1")).within(Duration::from_secs(10));
+    function.ask(late);
     function.wait_for_log("Stopped at its deadline");
 }
 

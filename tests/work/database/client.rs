@@ -59,7 +59,11 @@ impl Client {
     pub fn rows(&self, sql: &str) -> Vec<Vec<String>> {
         match self {
             Client::Sqlite(connection) => {
-                let mut select = connection.prepare(sql).unwrap();
+                // PHP makes tables when it first needs them.
+                let mut select = match connection.prepare(sql) {
+                    Err(error) if error.to_string().contains("no such table") => return Vec::new(),
+                    select => select.unwrap(),
+                };
                 let columns = select.column_count();
                 let rows = select.query_map([], |row| {
                     let cell = |column| {
