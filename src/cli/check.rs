@@ -88,8 +88,8 @@ pub fn run(Check { args, boot }: Check) -> anyhow::Result<()> {
     match findings.stops.len() {
         0 => Ok(()),
         count if !loaded.config.sites.is_empty() => bail!(
-            "{count} problems, marked ✗: one of a site makes its hosts answer 503, any other would \
-             stop `surus serve`"
+            "problems, marked ✗: {count}; one of a site makes its hosts answer 503, any other \
+             would stop `surus serve`"
         ),
         1 => bail!("1 problem would stop `surus serve`, marked ✗"),
         stops => bail!("{stops} problems would stop `surus serve`, marked ✗"),
