@@ -43,12 +43,12 @@ pub struct H2Connection {
 }
 
 enum State {
-    Greeting(Handshake<Io, Bytes>),
-    Open(server::Connection<Io, Bytes>),
+    Greeting(Handshake<Box<Io>, Bytes>),
+    Open(server::Connection<Box<Io>, Bytes>),
 }
 
 impl H2Connection {
-    pub fn new(io: Io, service: Arc<Service>, peer: Peer) -> H2Connection {
+    pub fn new(io: Box<Io>, service: Arc<Service>, peer: Peer) -> H2Connection {
         let shared = io.shared().context.clone();
         H2Connection {
             state: State::Greeting(builder(&service.settings).handshake(io)),

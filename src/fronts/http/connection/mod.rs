@@ -139,7 +139,7 @@ pub(super) async fn serve(
         service.answer(request, &peer, shared.context.clone(), hints)
     });
     let mut connection = Box::pin(ServerConnection::new(
-        *io,
+        io,
         service.clone(),
         peer.clone(),
         answer,

@@ -26,11 +26,11 @@ pub struct ServerConnection<S: HttpService<Incoming>> {
 
 enum Protocol<S: HttpService<Incoming>> {
     /// None if the connection ends before the protocol is known.
-    Unknown(Option<(Io, S)>),
+    Unknown(Option<(Box<Io>, S)>),
     /// HTTP/1 between two requests, without hyper's state. None if the connection ends.
-    Resting(Option<(Io, S)>),
+    Resting(Option<(Box<Io>, S)>),
     // Boxed, so that a connection without one does not have its size.
-    Http1(Box<http1::Connection<TokioIo<Io>, S>>),
+    Http1(Box<http1::Connection<TokioIo<Box<Io>>, S>>),
     Http2(Box<H2Connection>),
 }
 
@@ -38,7 +38,7 @@ impl<S> ServerConnection<S>
 where
     S: HttpService<Incoming, ResBody = TrackedBody> + Unpin,
 {
-    pub fn new(io: Io, service: Arc<Service>, peer: Peer, answer: S) -> ServerConnection<S> {
+    pub fn new(io: Box<Io>, service: Arc<Service>, peer: Peer, answer: S) -> ServerConnection<S> {
         ServerConnection {
             service,
             peer,
@@ -46,7 +46,7 @@ where
         }
     }
 
-    fn http_1(&self, io: Io, answer: S) -> Protocol<S> {
+    fn http_1(&self, io: Box<Io>, answer: S) -> Protocol<S> {
         let connection = http_1(&self.service.settings).serve_connection(TokioIo::new(io), answer);
         Protocol::Http1(Box::new(connection))
     }
