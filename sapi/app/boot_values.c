@@ -149,9 +149,7 @@ static void save_globals(void)
 		}
 		Z_TRY_ADDREF_P(value);
 		zend_hash_add_new(&globals, name, value);
-		if (Z_ISREF_P(value)) {
-			surus_values_save(Z_REFVAL_P(value), NULL, NULL);
-		}
+		surus_values_save_references(value);
 	} ZEND_HASH_FOREACH_END();
 }
 

@@ -12,25 +12,32 @@
 
 #include "app/saved_values.h"
 
+/* Of an object of PHP 8.4 that gets its properties later. A proxy then has another object. */
+enum laziness { EAGER, UNINITIALIZED, PROXY };
+
 struct saved_object {
 	zend_object *object;
 	HashTable *dynamic; /* copies of the properties that its class does not declare; may be NULL */
 	/* what an object of PHP's own class contains, and that it does not show as properties */
 	zval *inside;
 	int inside_count;
-	bool is_lazy; /* it has not been initialized */
+	enum laziness laziness;
 };
 
 static struct saved_object *objects;
 static size_t count, size;
 
-static bool is_lazy(zend_object *object)
+static enum laziness laziness_of(zend_object *object)
 {
 #if PHP_VERSION_ID >= 80400
-	return zend_object_is_lazy(object);
+	if (!zend_object_is_lazy(object)) {
+		return EAGER;
+	}
+	/* A proxy stays lazy when it is initialized. */
+	return zend_lazy_object_initialized(object) ? PROXY : UNINITIALIZED;
 #else
 	(void)object;
-	return false;
+	return EAGER;
 #endif
 }
 
@@ -123,7 +130,9 @@ static int look_inside(zend_object *object, zval **table)
 	int number = 0;
 
 	*table = NULL;
-	if (object->handlers->get_gc != zend_std_get_gc && object->ce != zend_ce_closure) {
+	/* Of a lazy object, this is its initializer or the object that a proxy has. */
+	bool is_standard = object->handlers->get_gc == zend_std_get_gc && laziness_of(object) == EAGER;
+	if (!is_standard && object->ce != zend_ce_closure) {
 		object->handlers->get_gc(object, table, &number);
 	}
 	/* An object may show its properties here. */
@@ -152,11 +161,8 @@ static void save_one(zend_object *object)
 
 	objects = surus_values_grow(objects, count, &size, sizeof(*objects));
 	struct saved_object *one = &objects[count++];
-	*one = (struct saved_object){.object = object, .is_lazy = is_lazy(object)};
+	*one = (struct saved_object){.object = object, .laziness = laziness_of(object)};
 	GC_ADDREF(object);
-	if (one->is_lazy) {
-		return;
-	}
 	/* First, because it may create the table of properties. */
 	one->inside_count = look_inside(object, &inside);
 	if (one->inside_count > 0) {
@@ -168,11 +174,15 @@ static void save_one(zend_object *object)
 			} else {
 				ZVAL_COPY(&one->inside[i], &inside[i]);
 			}
+			surus_values_save_references(&one->inside[i]);
 		}
 	}
 	if (object->ce == zend_ce_closure) {
 		save_closure(object);
 		return;
+	}
+	if (one->laziness != EAGER) {
+		return; /* it has no properties of its own */
 	}
 	for (int i = 0; i < object->ce->default_properties_count; i++) {
 		value = &object->properties_table[i];
@@ -181,9 +191,7 @@ static void save_one(zend_object *object)
 	one->dynamic = copy_dynamic(object);
 	if (one->dynamic) {
 		ZEND_HASH_FOREACH_VAL(one->dynamic, value) {
-			if (Z_ISREF_P(value)) {
-				surus_values_save(Z_REFVAL_P(value), NULL, NULL);
-			}
+			surus_values_save_references(value);
 		} ZEND_HASH_FOREACH_END();
 	}
 }
@@ -192,8 +200,8 @@ static bool has_changed_inside(const struct saved_object *one)
 {
 	zval *inside;
 
-	if (one->is_lazy) {
-		return !is_lazy(one->object);
+	if (laziness_of(one->object) != one->laziness) {
+		return true;
 	}
 	if (look_inside(one->object, &inside) != one->inside_count) {
 		return true;
@@ -227,7 +235,9 @@ void surus_objects_save(void)
 void surus_objects_restore(void)
 {
 	for (size_t i = 0; i < count; i++) {
-		if (!objects[i].is_lazy && objects[i].object->ce != zend_ce_closure) {
+		/* The properties of one that is lazy now would be those of another. */
+		if (objects[i].laziness == EAGER && laziness_of(objects[i].object) == EAGER &&
+		        objects[i].object->ce != zend_ce_closure) {
 			restore_dynamic(objects[i].object, objects[i].dynamic);
 		}
 	}

@@ -17,6 +17,14 @@ struct saved {
 static struct saved *saved;
 static size_t saved_count, saved_size;
 
+/* References and arrays that have been looked at, by address: many values may share one. What was
+ * saved keeps them, so that no other gets the address. */
+static HashTable seen;
+static bool is_seen_used;
+
+static zval **pending; /* what is to be looked at */
+static size_t pending_count, pending_size;
+
 static zval *replaced;
 static size_t replaced_count, replaced_size;
 
@@ -41,24 +49,6 @@ bool surus_values_are_same(const zval *one, const zval *other)
 	return Z_TYPE_P(one) <= IS_TRUE || Z_LVAL_P(one) == Z_LVAL_P(other); /* or the same pointer */
 }
 
-static void save(zval *slot, zend_property_info *info, zend_class_entry *class);
-
-static void save_nested(zval *value)
-{
-	zval *element;
-
-	if (Z_TYPE_P(value) == IS_REFERENCE) {
-		save(Z_REFVAL_P(value), NULL, NULL);
-	} else if (Z_TYPE_P(value) == IS_ARRAY && Z_REFCOUNTED_P(value) &&
-	           !GC_IS_RECURSIVE(Z_ARR_P(value))) {
-		GC_PROTECT_RECURSION(Z_ARR_P(value));
-		ZEND_HASH_FOREACH_VAL(Z_ARR_P(value), element) {
-			save_nested(element);
-		} ZEND_HASH_FOREACH_END();
-		GC_UNPROTECT_RECURSION(Z_ARR_P(value));
-	}
-}
-
 static void save(zval *slot, zend_property_info *info, zend_class_entry *class)
 {
 	saved = surus_values_grow(saved, saved_count, &saved_size, sizeof(*saved));
@@ -68,12 +58,51 @@ static void save(zval *slot, zend_property_info *info, zend_class_entry *class)
 	one->class = class;
 	one->value.u2 = slot->u2;
 	ZVAL_COPY(&one->value, slot);
-	save_nested(slot);
+}
+
+static bool is_new(const void *address)
+{
+	if (!is_seen_used) {
+		is_seen_used = true;
+		zend_hash_init(&seen, 1024, NULL, NULL, 0);
+	}
+	return zend_hash_index_add_empty_element(&seen, (zend_ulong)(uintptr_t)address) != NULL;
+}
+
+static void look_at_later(zval *value)
+{
+	if (Z_TYPE_P(value) == IS_REFERENCE || (Z_TYPE_P(value) == IS_ARRAY && Z_REFCOUNTED_P(value))) {
+		pending = surus_values_grow(pending, pending_count, &pending_size, sizeof(*pending));
+		pending[pending_count++] = value;
+	}
+}
+
+void surus_values_save_references(zval *value)
+{
+	zval *element;
+
+	/* Without recursion: arrays may be nested deeper than the stack is. */
+	look_at_later(value);
+	while (pending_count > 0) {
+		value = pending[--pending_count];
+		if (!is_new(Z_COUNTED_P(value))) {
+			continue;
+		}
+		if (Z_TYPE_P(value) == IS_REFERENCE) {
+			save(Z_REFVAL_P(value), NULL, NULL);
+			look_at_later(Z_REFVAL_P(value));
+			continue;
+		}
+		ZEND_HASH_FOREACH_VAL(Z_ARR_P(value), element) {
+			look_at_later(element);
+		} ZEND_HASH_FOREACH_END();
+	}
 }
 
 void surus_values_save(zval *slot, zend_property_info *info, zend_class_entry *class)
 {
 	save(slot, info && ZEND_TYPE_IS_SET(info->type) ? info : NULL, class);
+	surus_values_save_references(slot);
 }
 
 void surus_values_free_later(zval *value)
@@ -154,9 +183,15 @@ void surus_values_free(void)
 	while (saved_count > 0) {
 		zval_ptr_dtor(&saved[--saved_count].value);
 	}
+	if (is_seen_used) {
+		is_seen_used = false;
+		zend_hash_destroy(&seen);
+	}
 	free(saved);
+	free(pending);
 	free(replaced);
 	saved = NULL;
+	pending = NULL;
 	replaced = NULL;
-	saved_size = replaced_size = 0;
+	saved_size = pending_size = replaced_size = 0;
 }

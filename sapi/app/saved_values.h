@@ -8,6 +8,10 @@
  * a property, `class` has a static one; both may be NULL. */
 void surus_values_save(zval *slot, zend_property_info *info, zend_class_entry *class);
 
+/* Saves what the references below a value contain, in arrays at any depth. Something that is saved
+ * must keep the value. */
+void surus_values_save_references(zval *value);
+
 /* Whether two values are the same one. Arrays and objects are compared as pointers: what has saved
  * an array shares it, so that whatever changes it makes another one. */
 bool surus_values_are_same(const zval *one, const zval *other);

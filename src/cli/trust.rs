@@ -1,6 +1,7 @@
 //! `surus trust`: puts the certificate of this machine's authority into the stores of the system
 //! and of browsers, or takes it out.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -54,14 +55,17 @@ const BROWSERS: [(&str, &str); 4] = [
 
 /// An authority and where its certificate is.
 struct Authority {
-    /// The common name of its certificate.
-    name: String,
+    trusted: local::Trusted,
     certificate: PathBuf,
 }
 
 pub fn run(args: Trust) -> anyhow::Result<()> {
     let authority = args.authority()?;
-    say!("{} ({})", authority.name, authority.certificate.display());
+    say!(
+        "{} ({})",
+        authority.trusted.name,
+        authority.certificate.display()
+    );
     let mut failed = 0;
     let mut report = |store: &str, done: anyhow::Result<&str>| match done {
         Ok(what) => say!("  {store}: {what}"),
@@ -105,8 +109,12 @@ impl Trust {
                 }
             }
         };
-        let name = local::name(&certificate)?;
-        Ok(Authority { name, certificate })
+        // Once: another user may own the file and change it.
+        let trusted = local::read(&certificate)?;
+        Ok(Authority {
+            trusted,
+            certificate,
+        })
     }
 }
 
@@ -129,13 +137,11 @@ impl Authority {
                 self.certificate.display()
             );
         }
-        let file = self.name.to_lowercase().replace(' ', "-");
+        let file = self.trusted.name.to_lowercase().replace(' ', "-");
         let file = Path::new(directory).join(format!("{file}.crt"));
         match remove {
             false => {
-                let certificate = std::fs::read(&self.certificate)
-                    .with_context(|| format!("cannot read {}", self.certificate.display()))?;
-                std::fs::write(&file, certificate)
+                std::fs::write(&file, &self.trusted.pem)
                     .with_context(|| format!("cannot write {}", file.display()))?;
             }
             true => match std::fs::remove_file(&file) {
@@ -157,18 +163,23 @@ impl Authority {
         let at = format!("sql:{}", database.display());
         // Twice the same certificate is no error; none is.
         let known = Command::new("certutil")
-            .args(["-L", "-d", &at, "-n", &self.name])
+            .args(["-L", "-d", &at, "-n", &self.trusted.name])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()?;
         let mut command = Command::new("certutil");
+        let mut file = tempfile::NamedTempFile::new()?;
         match remove {
             true if !known.success() => return Ok(()),
-            true => command.args(["-D", "-d", &at, "-n", &self.name]),
+            true => command.args(["-D", "-d", &at, "-n", &self.trusted.name]),
             // An authority for servers.
-            false => command
-                .args(["-A", "-d", &at, "-n", &self.name, "-t", "C,,", "-i"])
-                .arg(&self.certificate),
+            false => {
+                file.write_all(self.trusted.pem.as_bytes())?;
+                command
+                    .args(["-A", "-d", &at, "-n", &self.trusted.name])
+                    .args(["-t", "C,,", "-i"])
+                    .arg(file.path())
+            }
         };
         run_program(&mut command)
     }

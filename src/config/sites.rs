@@ -71,7 +71,7 @@ const SECTIONS: [&str; 8] = [
 const HTTP: [&str; 3] = ["body_timeout", "max_body_size", "request_timeout"];
 
 /// Sections for all sites.
-const COMMON: [&str; 10] = [
+const COMMON: [&str; 12] = [
     "access_log",
     "acme",
     "admin",
@@ -80,7 +80,9 @@ const COMMON: [&str; 10] = [
     "package",
     "queue",
     "schedule",
+    "telemetry",
     "tls",
+    "watch",
     "work",
 ];
 
@@ -336,6 +338,8 @@ mod tests {
                 "host = 'a'\ntls.certificate = 'a.pem'",
                 "`tls` is for all sites",
             ),
+            ("host = 'a'\ntelemetry.sampler = 'x'", "write [telemetry]"),
+            ("host = 'a'\nwatch.poll = true", "write [watch]"),
             (
                 "host = 'a'\naccess_log.format = 'off'",
                 "write [access_log]",

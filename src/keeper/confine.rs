@@ -38,11 +38,8 @@ pub fn identity(settings: &Confinement, php: &[u32]) -> anyhow::Result<Identity>
             for name in USERS {
                 found.extend(find(name)?);
             }
-            let other = found
-                .iter()
-                .position(|user| !php.contains(&user.uid) && user.uid != 0);
-            let index = other.or_else(|| found.iter().position(|user| user.uid != 0));
-            let index = index.with_context(|| {
+            let uids: Vec<u32> = found.iter().map(|user| user.uid).collect();
+            let index = choose(&uids, php).with_context(|| {
                 format!("none of the users {USERS:?} exists; create one, or set http.user")
             })?;
             found.swap_remove(index)
@@ -60,6 +57,15 @@ pub fn identity(settings: &Confinement, php: &[u32]) -> anyhow::Result<Identity>
     }
     let identity = Identity::new(&user);
     identity.with_context(|| format!("cannot look up the groups of {} (http.user)", user.name))
+}
+
+/// The position of the first candidate that is neither root nor PHP's user, else of the first that
+/// is not root.
+fn choose(candidates: &[u32], php: &[u32]) -> Option<usize> {
+    let other = candidates
+        .iter()
+        .position(|uid| !php.contains(uid) && *uid != 0);
+    other.or_else(|| candidates.iter().position(|uid| *uid != 0))
 }
 
 /// An error if this process lacks a capability that a keeper needs.
@@ -198,5 +204,26 @@ pub fn reach() -> AccessRules {
         connects: None,
         listens: false,
         has_unix_sockets: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn front_end_has_a_user_of_no_php_where_one_exists() {
+        for (candidates, php, expected) in [
+            (&[70, 65534, 33][..], &[33][..], Some(0)),
+            // Of several sites, none must have it.
+            (&[70, 65534, 33], &[33, 70], Some(1)),
+            (&[70, 65534, 33], &[33, 70, 65534], Some(0)),
+            (&[65534, 33], &[65534], Some(1)),
+            (&[0, 33], &[33], Some(1)),
+            (&[0], &[33], None),
+            (&[], &[33], None),
+        ] {
+            assert_eq!(choose(candidates, php), expected, "{candidates:?} {php:?}");
+        }
     }
 }

@@ -38,3 +38,4 @@ mod slow;
 mod snapshot;
 mod start;
 mod syscall_watch;
+mod warm_ups;

@@ -14,5 +14,6 @@ mod http_page;
 mod log_lines;
 mod markdown;
 mod pages;
+mod security;
 mod shell;
 mod snippets;

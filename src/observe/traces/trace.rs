@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use http::{Method, StatusCode, Version};
+use http::{StatusCode, Version};
 
 use super::Tracer;
 use super::context::Context;
@@ -13,13 +13,34 @@ use super::otlp::{self, KeyValue, Span, Status, attribute};
 /// The longest text of an attribute.
 const MAX_TEXT: usize = 1024;
 
-/// Parameters of URLs whose values are secrets, as OpenTelemetry's conventions name them.
-const SECRETS: [&str; 4] = ["AWSAccessKeyId", "Signature", "X-Goog-Signature", "sig"];
+/// Parameters of URLs whose values are secrets, in lower case: those that OpenTelemetry's
+/// conventions name, and what applications call theirs.
+const SECRETS: [&str; 19] = [
+    "_hash",
+    "access_token",
+    "api_key",
+    "apikey",
+    "awsaccesskeyid",
+    "client_secret",
+    "code",
+    "id_token",
+    "password",
+    "refresh_token",
+    "secret",
+    "sig",
+    "signature",
+    "token",
+    "x-amz-credential",
+    "x-amz-security-token",
+    "x-amz-signature",
+    "x-goog-credential",
+    "x-goog-signature",
+];
 
 /// What is known of a request when it arrives.
 pub struct Request {
     pub began: Instant,
-    pub method: Method,
+    pub method: String,
     pub path: String,
     pub query: Option<String>,
     pub is_https: bool,
@@ -152,7 +173,7 @@ impl Ended {
         let mut all = vec![Span {
             parent_span_id: self.parent.map_or(Vec::new(), |parent| parent.to_vec()),
             name: match known(&self.request.method) {
-                true => self.request.method.to_string(),
+                true => self.request.method.clone(),
                 false => "HTTP".into(),
             },
             kind: otlp::SERVER,
@@ -213,7 +234,7 @@ impl Ended {
             true => all.push(attribute("http.request.method", request.method.as_str())),
             false => {
                 all.push(attribute("http.request.method", "_OTHER"));
-                let method = cut(request.method.as_str());
+                let method = request.method.as_str();
                 all.push(attribute("http.request.method_original", method));
             }
         }
@@ -254,11 +275,11 @@ impl Ended {
     }
 }
 
-fn known(method: &Method) -> bool {
+fn known(method: &str) -> bool {
     let names = [
         "CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE",
     ];
-    names.contains(&method.as_str())
+    names.contains(&method)
 }
 
 /// The beginning of a text, so that long ones do not fill the memory while they wait.
@@ -277,9 +298,15 @@ fn split(host: &str) -> (&str, Option<u16>) {
     }
 }
 
+fn is_secret(name: &str) -> bool {
+    SECRETS
+        .iter()
+        .any(|secret| name.eq_ignore_ascii_case(secret))
+}
+
 fn without_secrets(query: &str) -> String {
     let hide = |pair: &str| match pair.split_once('=') {
-        Some((name, _)) if SECRETS.contains(&name) => format!("{name}=REDACTED"),
+        Some((name, _)) if is_secret(name) => format!("{name}=REDACTED"),
         _ => pair.to_string(),
     };
     query.split('&').map(hide).collect::<Vec<_>>().join("&")
@@ -292,8 +319,8 @@ mod tests {
     #[test]
     fn secrets_of_urls_are_left_out_and_hosts_are_split() {
         assert_eq!(
-            without_secrets("a=1&sig=x&signature=y"),
-            "a=1&sig=REDACTED&signature=y"
+            without_secrets("a=1&sig=x&Signature=y&design=z&token&TOKEN=t"),
+            "a=1&sig=REDACTED&Signature=REDACTED&design=z&token&TOKEN=REDACTED"
         );
         assert_eq!(split("a.test:81"), ("a.test", Some(81)));
         assert_eq!(split("[::1]"), ("[::1]", None));

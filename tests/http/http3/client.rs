@@ -25,7 +25,7 @@ pub fn serve_h3(dir: &Path, env: &[(&str, &str)]) -> Secure {
 
 /// An open connection.
 pub struct Client {
-    _endpoint: quinn::Endpoint,
+    pub endpoint: quinn::Endpoint,
     pub quic: quinn::Connection,
     pub requests: SendRequest<OpenStreams, Bytes>,
 }
@@ -87,7 +87,7 @@ impl Client {
             .map_err(|error| error.to_string())?;
         tokio::spawn(async move { driver.wait_idle().await });
         Ok(Client {
-            _endpoint: endpoint,
+            endpoint,
             quic,
             requests,
         })

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::client::{Client, get, request, serve_h3};
+use super::client::{Client, PATIENCE, get, quic, request, serve_h3};
 use crate::wire::site;
 
 #[tokio::test]
@@ -79,4 +79,101 @@ async fn cancelled_request_releases_its_worker() {
     drop(stream);
     // There is one worker.
     assert_eq!(client.get("/index.php").await.status(), 200);
+}
+
+/// An encoded header section (RFC 9204) of lines that are spelled out.
+fn section(lines: &[(&str, &str)]) -> Vec<u8> {
+    let mut section = vec![0, 0];
+    for (name, value) in lines {
+        // The names here have 7 to 133 bytes, the values less than 127.
+        section.extend([0x27, name.len() as u8 - 7]);
+        section.extend(name.bytes());
+        section.push(value.len() as u8);
+        section.extend(value.bytes());
+    }
+    section
+}
+
+/// The first bytes of the response to a header section, or the code of the reset stream.
+async fn send_section(connection: &quinn::Connection, section: &[u8]) -> Result<Vec<u8>, u64> {
+    let (mut send, mut receive) = connection.open_bi().await.unwrap();
+    let mut frame = vec![1, 0x40, section.len() as u8];
+    frame.extend(section);
+    send.write_all(&frame).await.unwrap();
+    send.finish().unwrap();
+    let answer = tokio::time::timeout(PATIENCE, receive.read_to_end(1 << 20));
+    match answer.await.unwrap() {
+        Ok(answer) => Ok(answer),
+        Err(quinn::ReadToEndError::Read(quinn::ReadError::Reset(code))) => Err(code.into_inner()),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn pseudo_headers_are_once_and_first() {
+    let dir = site();
+    let secure = serve_h3(dir.path(), &[]);
+    let config = secure.config(&[&rustls::version::TLS13]);
+    let (_endpoint, connection) = quic(&secure, config).await.unwrap();
+    // `:method: GET`, `:scheme: https`, `:path: /` and `:authority` by number.
+    let numbered = [&[0, 0, 0xd1, 0xd7, 0xc1, 0x50, 9][..], b"localhost"].concat();
+    let spelled = [
+        (":method", "GET"),
+        (":scheme", "https"),
+        (":authority", "localhost"),
+    ];
+    // The Huffman code of `:path`.
+    let path = [&[0x2c, 0xb9, 0x58, 0xd3, 0x3f, 10][..], b"/index.php"].concat();
+    let coded = [section(&spelled), path.clone()].concat();
+    let regular = section(&[("x-regular", "1")])[2..].to_vec();
+    let fine = [
+        numbered.clone(),
+        coded.clone(),
+        [numbered.clone(), regular.clone()].concat(),
+        // A name that has the same code as `:path`, but not as code.
+        [&coded[..], &[0x25, b'p', b'a', b't', b'h', b's', 0]].concat(),
+    ];
+    for section in &fine {
+        let answer = send_section(&connection, section).await;
+        assert_eq!(answer.map(|answer| answer[0]), Ok(1), "{section:x?}");
+    }
+    let wrong = [
+        // Twice, by number, with a name by number, spelled and coded.
+        [&numbered[..], &[0xd1]].concat(),
+        [&numbered[..], &[0xd4]].concat(),
+        [&numbered[..], &[0x51, 2, b'/', b'a']].concat(),
+        [&numbered[..], &[0x50, 1, b'b']].concat(),
+        [
+            numbered.clone(),
+            section(&[(":scheme", "http")])[2..].to_vec(),
+        ]
+        .concat(),
+        [coded.clone(), path.clone()].concat(),
+        // After others.
+        [section(&spelled), regular.clone(), path.clone()].concat(),
+        // Of responses, of other requests and of nothing.
+        [&numbered[..], &[0xd9]].concat(),
+        [&numbered[..], &[0x5f, 0x09, 3, b'2', b'0', b'0']].concat(),
+        [
+            numbered.clone(),
+            section(&[(":status", "200")])[2..].to_vec(),
+        ]
+        .concat(),
+        [
+            numbered.clone(),
+            section(&[(":protocol", "websocket")])[2..].to_vec(),
+        ]
+        .concat(),
+        [
+            numbered.clone(),
+            section(&[(":foreign", "1")])[2..].to_vec(),
+        ]
+        .concat(),
+    ];
+    for section in &wrong {
+        let answer = send_section(&connection, section).await;
+        assert_eq!(answer, Err(0x10e), "{section:x?}");
+    }
+    // The connection goes on.
+    assert!(send_section(&connection, &numbered).await.is_ok());
 }

@@ -1,5 +1,13 @@
 //! Limits of HTTP/3: headers, slow clients, idle connections.
 
+use std::sync::{Arc, Mutex};
+
+use rustls::NamedGroup;
+use rustls::client::{
+    ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
+};
+use rustls::pki_types::ServerName;
+
 use super::client::{Client, PATIENCE, get, quic, quic_at, request, serve_h3};
 use crate::wire::{Wire, site};
 
@@ -162,4 +170,48 @@ async fn addresses_are_validated_when_many_handshakes_are_open() {
     assert_eq!(client.get("/index.php").await.status(), 200);
     secure.surus.wait_for_log(retried);
     begun.abort();
+}
+
+/// How much early data (0-RTT) each session ticket permits.
+#[derive(Debug, Default)]
+struct Tickets(Mutex<Vec<u32>>);
+
+impl ClientSessionStore for Tickets {
+    fn set_kx_hint(&self, _: ServerName<'static>, _: NamedGroup) {}
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        None
+    }
+    fn set_tls12_session(&self, _: ServerName<'static>, _: Tls12ClientSessionValue) {}
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        None
+    }
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {}
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
+        let mut tickets = self.0.lock().unwrap();
+        tickets.push(ticket.max_early_data_size());
+    }
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        None
+    }
+}
+
+/// An attacker could send it again.
+#[tokio::test]
+async fn early_data_is_not_permitted() {
+    let dir = site();
+    let secure = serve_h3(dir.path(), &[]);
+    let tickets = Arc::new(Tickets::default());
+    let mut config = secure.config(&[&rustls::version::TLS13]);
+    config.enable_early_data = true;
+    config.resumption = Resumption::store(tickets.clone());
+    let mut client = Client::connect_by(&secure, config).await.unwrap();
+    assert_eq!(client.get("/index.php").await.status(), 200);
+    let permitted = loop {
+        let tickets = tickets.0.lock().unwrap().clone();
+        if !tickets.is_empty() {
+            break tickets;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    assert!(permitted.iter().all(|size| *size == 0), "{permitted:?}");
 }

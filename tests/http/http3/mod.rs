@@ -139,3 +139,21 @@ fn http_3_without_tls_or_with_the_proxy_protocol_stops_the_start() {
     let log = log.unwrap();
     assert!(log.contains("http.h3 and http.proxy_protocol"), "{log}");
 }
+
+/// Anyone can send packets in the name of any address, and the first one may be a whole request.
+#[tokio::test]
+async fn address_of_the_client_is_the_one_of_its_handshake() {
+    let dir = site();
+    let secure = serve_h3(dir.path(), &[]);
+    let mut client = Client::connect(&secure).await;
+    let address =
+        |answer: &client::Answer| (answer.seen("REMOTE_ADDR"), answer.seen("REMOTE_PORT"));
+    let before = address(&client.get("/index.php").await);
+    assert_eq!(before.0, "127.0.0.1");
+    // The connection continues from there.
+    let other = std::net::UdpSocket::bind("127.0.0.66:0").unwrap();
+    client.endpoint.rebind(other).unwrap();
+    for _ in 0..2 {
+        assert_eq!(address(&client.get("/index.php").await), before);
+    }
+}

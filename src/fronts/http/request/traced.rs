@@ -36,14 +36,19 @@ fn describe(head: &Parts, began: Instant, (client, is_https): (Option<IpAddr>, b
         let value = String::from_utf8_lossy(head.headers.get(name)?.as_bytes());
         Some(cut(&value).to_string())
     };
-    let host = text(header::HOST);
+    // A request with a user in its target is rejected, and its password is not exported.
+    let without_user = |host: &str| cut(host.rsplit('@').next().unwrap_or(host)).to_string();
+    let host = match head.headers.get(header::HOST) {
+        Some(host) => host.to_str().ok(),
+        None => head.uri.authority().map(|authority| authority.as_str()),
+    };
     Request {
         began,
-        method: head.method.clone(),
+        method: cut(head.method.as_str()).to_string(),
         path: cut(head.uri.path()).to_string(),
         query: head.uri.query().map(|query| cut(query).to_string()),
         is_https,
-        host: host.or_else(|| head.uri.authority().map(ToString::to_string)),
+        host: host.map(without_user),
         client,
         version: head.version,
         user_agent: text(header::USER_AGENT),
@@ -72,5 +77,37 @@ pub fn variables(headers: &HeaderMap, to: &mut Vec<(Cow<'static, str>, String)>)
         if let Some(value) = headers.get(header).and_then(|value| value.to_str().ok()) {
             to.push((name.into(), value.into()));
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Thousands may wait for a collector that is down.
+    #[test]
+    fn description_of_a_request_is_bounded_and_has_no_password() {
+        let long = "X".repeat(20_000);
+        let request = http::Request::builder()
+            .method(long.as_str())
+            .uri(format!("http://user:pass@{long}/{long}?{long}"))
+            .header(header::USER_AGENT, &long);
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        let about = describe(&head, Instant::now(), (None, false));
+        let texts = [
+            about.method,
+            about.path,
+            about.query.unwrap(),
+            about.host.unwrap(),
+            about.user_agent.unwrap(),
+        ];
+        for text in texts {
+            assert!(text.len() <= 1024 && !text.contains("pass"), "{text}");
+        }
+        let request = http::Request::get("/").header(header::HOST, "user:pass@a.test:1");
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        let about = describe(&head, Instant::now(), (None, false));
+        assert_eq!(about.host.unwrap(), "a.test:1");
     }
 }

@@ -58,6 +58,30 @@ pub fn parse(der: &[u8]) -> Option<Certificate> {
 pub fn renewal_id(der: &[u8]) -> Option<(&[u8], &[u8])> {
     /// 2.5.29.35
     const AUTHORITY_KEY_IDENTIFIER: &[u8] = &[0x55, 0x1d, 0x23];
+    let mut found = extensions(der, AUTHORITY_KEY_IDENTIFIER)?;
+    let mut identifier = Der(Der(found.values.next()?).expect(SEQUENCE)?);
+    Some((identifier.expect(0x80)?, found.serial))
+}
+
+/// What names a certificate permits its owner to certify (RFC 5280, 4.2.1.10), encoded. None
+/// without exactly one such extension.
+pub fn name_constraints(der: &[u8]) -> Option<&[u8]> {
+    /// 2.5.29.30
+    const NAME_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x1e];
+    let mut found = extensions(der, NAME_CONSTRAINTS)?.values;
+    found.next().filter(|_| found.next().is_none())
+}
+
+struct Extensions<'a, I> {
+    serial: &'a [u8],
+    values: I,
+}
+
+/// The extensions of one kind, and the raw serial number.
+fn extensions<'a>(
+    der: &'a [u8],
+    kind: &'static [u8],
+) -> Option<Extensions<'a, impl Iterator<Item = &'a [u8]>>> {
     let mut all = Der(der);
     let mut outer = Der(all.expect(SEQUENCE)?);
     let mut fields = Der(outer.expect(SEQUENCE)?);
@@ -70,15 +94,15 @@ pub fn renewal_id(der: &[u8]) -> Option<(&[u8], &[u8])> {
     fields.skip(0x81);
     fields.skip(0x82);
     let mut extensions = Der(Der(fields.expect(context(3))?).expect(SEQUENCE)?);
-    while let Some((SEQUENCE, extension)) = extensions.next() {
-        let mut extension = Der(extension);
-        if extension.expect(OBJECT_IDENTIFIER)? == AUTHORITY_KEY_IDENTIFIER {
-            extension.skip(BOOLEAN);
-            let mut identifier = Der(Der(extension.expect(OCTET_STRING)?).expect(SEQUENCE)?);
-            return Some((identifier.expect(0x80)?, serial));
+    let values = std::iter::from_fn(move || extensions.expect(SEQUENCE)).filter_map(move |it| {
+        let mut extension = Der(it);
+        if extension.expect(OBJECT_IDENTIFIER)? != kind {
+            return None;
         }
-    }
-    None
+        extension.skip(BOOLEAN);
+        extension.expect(OCTET_STRING)
+    });
+    Some(Extensions { serial, values })
 }
 
 const BOOLEAN: u8 = 0x01;

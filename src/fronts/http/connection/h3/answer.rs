@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use h3::error::{Code, StreamError};
+use h3::proto::frame::Frame;
 use h3::server::{RequestResolver, RequestStream};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tracing::debug;
 
 use super::body::{BodyError, Received};
+use super::pseudo_headers;
 use super::reply::Reply;
 use crate::app::forwarded::Peer;
 use crate::fronts::http::connection::multiplexed::{Outgoing, outgoing};
@@ -22,8 +24,8 @@ use crate::fronts::http::request::Service;
 use crate::fronts::http::request::response_body::TrackedBody;
 use crate::fronts::http::request::response_memory;
 use crate::fronts::http::transport::context::ConnectionContext;
-use crate::fronts::http::transport::quic::streams::{ReceiveStream, SendStream};
-use crate::fronts::http::transport::quic::{Exchange, QuicTransport};
+use crate::fronts::http::transport::quic::streams::{self, ReceiveStream, SendStream};
+use crate::fronts::http::transport::quic::{Exchange, QuicTransport, Unfinished};
 
 /// A request whose first bytes have arrived.
 pub struct Arrived {
@@ -35,6 +37,7 @@ pub struct Arrived {
 }
 
 type Sender = RequestStream<SendStream, Bytes>;
+type Resolved = (Request<()>, RequestStream<streams::RequestStream, Bytes>);
 
 /// How often it is checked whether the client takes the rest of a response.
 const REST_CHECK: Duration = Duration::from_secs(1);
@@ -57,16 +60,16 @@ async fn resolve_and_answer(arrived: Arrived, service: Arc<Service>) -> Result<(
     let began = Instant::now();
     let limit = service.settings.header_timeout.0;
     // Resets the stream at the end of this function, if it has not been resolved by then.
-    let mut resolved = pin!(resolver.resolve_request());
+    let mut resolved = pin!(resolve(resolver, exchange.unfinished()));
     let (request, stream) = match tokio::time::timeout(limit, resolved.as_mut()).await {
         Ok(Ok(resolved)) => resolved,
         Ok(Err(error)) => {
-            if matches!(error, StreamError::HeaderTooBig { .. }) {
+            if let AnswerError::Stream(StreamError::HeaderTooBig { .. }) = error {
                 let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
                 let accounting = &service.accounting;
                 parse_error::record_status(status, 0, began.elapsed(), &peer, accounting);
             }
-            return Err(error.into());
+            return Err(error);
         }
         Err(_) => {
             exchange.answers();
@@ -91,12 +94,32 @@ async fn resolve_and_answer(arrived: Arrived, service: Arc<Service>) -> Result<(
     Ok(())
 }
 
+/// Receives the header section and checks it.
+async fn resolve(
+    mut resolver: RequestResolver<QuicTransport, Bytes>,
+    unfinished: Arc<Unfinished>,
+) -> Result<Resolved, AnswerError> {
+    let frame = std::future::poll_fn(|cx| resolver.frame_stream.poll_next(cx)).await;
+    let section = match &frame {
+        Ok(Some(Frame::Headers(section))) => section.clone(),
+        _ => Bytes::new(), // h3 says what is wrong
+    };
+    let resolving = resolver.accept_with_frame(frame)?;
+    if let Some(why) = pseudo_headers::malformed(&section) {
+        unfinished.is_malformed();
+        return Err(AnswerError::Malformed(why));
+    }
+    Ok(resolving.resolve().await?)
+}
+
 #[derive(Debug, thiserror::Error)]
 enum AnswerError {
     #[error("{0}")]
     Stream(#[from] StreamError),
     #[error("{0}")]
     Body(#[from] BodyError),
+    #[error("malformed header section: {0}")]
+    Malformed(&'static str),
     #[error("the header section did not arrive in time")]
     HeaderTimeout,
     #[error("panicked")]

@@ -3,8 +3,10 @@
 mod answer;
 mod body;
 mod handshake;
+mod pseudo_headers;
 mod reply;
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +66,7 @@ pub async fn serve(
     let _open = open;
     let settings = &service.settings;
     let metrics = &service.accounting.metrics;
+    let client = connecting.remote_address();
     let shaken = handshake::run(connecting, &context, &tls, &draining, metrics).await;
     drop(of_handshake);
     let Some(quic) = shaken else {
@@ -87,14 +90,14 @@ pub async fn serve(
         keep_alive: settings.keep_alive_timeout.0,
         write: settings.send_timeout.0,
     };
+    let peer = ends(client, &quic, port);
     let mut served = ServedConnection {
         connection,
         quic,
         accepted,
         context,
         service,
-        port,
-        peer: None,
+        peer,
         limits,
         has_requests: false,
         is_ending: false,
@@ -108,9 +111,7 @@ struct ServedConnection {
     accepted: Arc<Accepted>,
     context: Arc<ConnectionContext>,
     service: Arc<Service>,
-    port: u16,
-    /// Where the client was at its last request.
-    peer: Option<Peer>,
+    peer: Peer,
     limits: ConnectionLimits,
     has_requests: bool,
     /// The client knows which request was the last one.
@@ -142,7 +143,7 @@ impl ServedConnection {
                                     exchange,
                                     quic: self.quic.clone(),
                                     context: context.clone(),
-                                    peer: self.peer(),
+                                    peer: self.peer.clone(),
                                 };
                                 let service = self.service.clone();
                                 answers.push(Box::pin(answer::answer(request, service)));
@@ -206,25 +207,15 @@ impl ServedConnection {
     fn ended(&self, error: &ConnectionError) {
         debug!(client = %self.quic.remote_address(), %error, "connection ended");
     }
+}
 
-    /// The two ends. A client may have changed its network.
-    fn peer(&mut self) -> Peer {
-        let remote = self.quic.remote_address();
-        let remote = std::net::SocketAddr::new(remote.ip().to_canonical(), remote.port());
-        let is_there = |peer: &&Peer| peer.client.as_ref().is_some_and(|it| it.is(remote));
-        if let Some(peer) = self.peer.as_ref().filter(is_there) {
-            return peer.clone();
-        }
-        let server = self.quic.local_ip().map(|ip| {
-            let server = std::net::SocketAddr::new(ip.to_canonical(), self.port);
-            Address::from(server)
-        });
-        let peer = Peer {
-            client: Some(remote.into()),
-            server,
-            https: true,
-        };
-        self.peer = Some(peer.clone());
-        peer
+/// The two ends. The client's is where it was during the handshake, which has proven it. quinn
+/// follows a client to another address before that one is proven, so it may be forged.
+fn ends(handshake: SocketAddr, quic: &quinn::Connection, port: u16) -> Peer {
+    let address = |ip: IpAddr, port| Address::from(SocketAddr::new(ip.to_canonical(), port));
+    Peer {
+        client: Some(address(handshake.ip(), handshake.port())),
+        server: quic.local_ip().map(|ip| address(ip, port)),
+        https: true,
     }
 }

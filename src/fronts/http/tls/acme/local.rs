@@ -9,7 +9,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail, ensure};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, DnType, ExtendedKeyUsagePurpose,
     GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
@@ -117,19 +119,55 @@ impl<'a> LocalAuthority<'a> {
     }
 }
 
-/// The name of a local authority, from its certificate.
-pub fn name(certificate: &Path) -> anyhow::Result<String> {
+/// The certificate of a local authority, to be trusted.
+pub struct Trusted {
+    pub name: String,
+    /// It alone, whatever else its file has.
+    pub pem: String,
+}
+
+/// Reads the certificate of a local authority. Its file may be another user's, so it must not
+/// permit other names than those of a local authority.
+pub fn read(certificate: &Path) -> anyhow::Result<Trusted> {
     let file = certificate.display();
     let bytes = surus_sys::regular_file::read(certificate, 64 * 1024)
         .with_context(|| format!("cannot read {file}"))?;
-    let about = CertificateDer::from_pem_slice(&bytes).ok();
-    let about = about.and_then(|der| x509::parse(&der));
-    let name = about.and_then(|about| Some(about.subject.strip_prefix("CN=")?.to_owned()));
-    let name = name.filter(|name| {
-        let id = name.strip_prefix(NAME);
-        id.is_some_and(|id| id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    let der = CertificateDer::from_pem_slice(&bytes).ok();
+    let name = der.as_ref().and_then(|der| {
+        let about = x509::parse(der)?;
+        let name = about.subject.strip_prefix("CN=")?.to_owned();
+        let id = name.strip_prefix(NAME)?;
+        let is_named = id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        (is_named && about.issuer == about.subject).then_some(name)
     });
-    name.with_context(|| format!("{file} is not the certificate of a local authority of Surus"))
+    let (Some(der), Some(name)) = (der, name) else {
+        bail!("{file} is not the certificate of a local authority of Surus");
+    };
+    let key = KeyPair::generate()?;
+    let own = root(&key)?.self_signed(&key)?;
+    let permitted = x509::name_constraints(own.der());
+    ensure!(
+        permitted.is_some() && x509::name_constraints(&der) == permitted,
+        "{file} permits other names than localhost, .test and the addresses of this machine, so it \
+         is not the certificate of a local authority of Surus; do not trust it"
+    );
+    Ok(Trusted {
+        name,
+        pem: pem(&der),
+    })
+}
+
+fn pem(der: &[u8]) -> String {
+    let text = BASE64_STANDARD.encode(der);
+    let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (line, more) = rest.split_at(rest.len().min(64));
+        pem.push_str(line);
+        pem.push('\n');
+        rest = more;
+    }
+    pem + "-----END CERTIFICATE-----\n"
 }
 
 /// Whether a file has a certificate that is valid for long enough.
@@ -319,5 +357,34 @@ mod tests {
         std::fs::write(local.directory.join("root.pem"), certificate).unwrap();
         let error = local.renew(&settings).unwrap_err().to_string();
         assert!(error.contains("surus trust"), "{error}");
+    }
+
+    /// The name alone says nothing: any user can write it into a certificate.
+    #[test]
+    fn only_a_certificate_without_other_names_is_to_be_trusted() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("root.crt");
+        let key = KeyPair::generate().unwrap();
+        let good = root(&key).unwrap();
+        let mut free = root(&key).unwrap();
+        free.name_constraints = None;
+        let mut wide = root(&key).unwrap();
+        if let Some(constraints) = &mut wide.name_constraints {
+            let more = GeneralSubtree::DnsName("org".into());
+            constraints.permitted_subtrees.push(more);
+        }
+        let [good, free, wide] =
+            [good, free, wide].map(|params| params.self_signed(&key).unwrap().pem());
+        for wrong in [&free, &wide] {
+            std::fs::write(&file, wrong).unwrap();
+            let error = read(&file).err().unwrap().to_string();
+            assert!(error.contains("permits other names"), "{error}");
+        }
+        // What else is in the file would be trusted, too.
+        std::fs::write(&file, format!("{good}{free}")).unwrap();
+        let trusted = read(&file).unwrap();
+        let lines = |pem: &str| pem.lines().map(String::from).collect::<Vec<_>>();
+        assert_eq!(lines(&trusted.pem), lines(&good));
+        assert!(trusted.name.starts_with(NAME));
     }
 }

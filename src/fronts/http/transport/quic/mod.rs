@@ -105,14 +105,38 @@ type Stopped = Pin<Box<dyn Future<Output = Result<Option<VarInt>, StoppedError>>
 /// What the answering task knows and decides of a request's stream.
 pub struct Exchange {
     room: Arc<Room>,
-    is_answered: Arc<AtomicBool>,
+    unfinished: Arc<Unfinished>,
     stopped: Stopped,
+}
+
+/// The error code of HTTP/3 for a response that is dropped before its end. 0: h3 has answered.
+#[derive(Default)]
+pub struct Unfinished(AtomicU64);
+
+impl Unfinished {
+    /// The request is malformed and gets no response.
+    pub fn is_malformed(&self) {
+        self.set(Code::H3_MESSAGE_ERROR);
+    }
+
+    fn set(&self, error: Code) {
+        self.0.store(error.value(), Ordering::Relaxed);
+    }
+
+    fn code(&self) -> Option<VarInt> {
+        let code = VarInt::from_u64(self.0.load(Ordering::Relaxed)).ok()?;
+        (code.into_inner() != 0).then_some(code)
+    }
 }
 
 impl Exchange {
     /// Surus answers the request itself. h3 has answered until then, for example with 431.
     pub fn answers(&self) {
-        self.is_answered.store(true, Ordering::Relaxed);
+        self.unfinished.set(Code::H3_INTERNAL_ERROR);
+    }
+
+    pub fn unfinished(&self) -> Arc<Unfinished> {
+        self.unfinished.clone()
     }
 
     /// A piece of the body has been taken.
@@ -159,16 +183,16 @@ impl QuicTransport {
         // The encoded section is hardly larger than the decoded one, and the body may follow it.
         let room = Room::new(2 * self.max_header_size + 4 * streams::PIECE as u64);
         self.control.give(CONTROL_PER_REQUEST);
-        let is_answered = Arc::new(AtomicBool::new(false));
+        let unfinished = Arc::<Unfinished>::default();
         *(self.accepted.newest)
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = Some(Exchange {
             room: room.clone(),
-            is_answered: is_answered.clone(),
+            unfinished: unfinished.clone(),
             stopped: Box::pin(send.stopped()),
         });
         RequestStream::new(
-            SendStream::new(send, self.context.clone(), is_answered),
+            SendStream::new(send, self.context.clone(), unfinished),
             ReceiveStream::new(receive, room),
         )
     }
@@ -236,8 +260,7 @@ impl quic::OpenStreams<Bytes> for QuicTransport {
                     connection_error,
                 },
             )?;
-        let is_answered = Arc::default();
-        let stream = SendStream::new(opened, self.context.clone(), is_answered);
+        let stream = SendStream::new(opened, self.context.clone(), Arc::default());
         Poll::Ready(Ok(stream))
     }
 

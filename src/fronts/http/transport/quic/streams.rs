@@ -3,7 +3,6 @@
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
@@ -12,7 +11,7 @@ use h3::quic::{self, StreamErrorIncoming, StreamId, WriteBuf};
 use quinn::{ReadError, VarInt, WriteError};
 use tokio::io::ReadBuf;
 
-use super::{OVERHEAD, Room, code, connection_error};
+use super::{OVERHEAD, Room, Unfinished, code, connection_error};
 use crate::fronts::http::transport::context::ConnectionContext;
 use crate::fronts::http::transport::timeouts::WriteStall;
 
@@ -158,7 +157,7 @@ pub struct SendStream {
     /// The client takes nothing at the moment.
     stall: Option<WriteStall>,
     /// A drop truncates a response, unless it has ended.
-    is_answered: Arc<AtomicBool>,
+    unfinished: Arc<Unfinished>,
     has_ended: bool,
 }
 
@@ -166,14 +165,14 @@ impl SendStream {
     pub(super) fn new(
         stream: quinn::SendStream,
         context: Arc<ConnectionContext>,
-        is_answered: Arc<AtomicBool>,
+        unfinished: Arc<Unfinished>,
     ) -> SendStream {
         SendStream {
             stream,
             writing: None,
             context,
             stall: None,
-            is_answered,
+            unfinished,
             has_ended: false,
         }
     }
@@ -222,8 +221,10 @@ impl quic::SendStream<Bytes> for SendStream {
 impl Drop for SendStream {
     fn drop(&mut self) {
         // Otherwise quinn ends it, as after a whole response.
-        if !self.has_ended && self.is_answered.load(Ordering::Relaxed) {
-            let _ = self.stream.reset(code(Code::H3_INTERNAL_ERROR));
+        if !self.has_ended
+            && let Some(code) = self.unfinished.code()
+        {
+            let _ = self.stream.reset(code);
         }
     }
 }
