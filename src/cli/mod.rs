@@ -45,6 +45,7 @@ mod tls;
 mod top;
 mod trust;
 mod user_ini;
+mod value_lint;
 mod warm_ups;
 mod watch;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
