@@ -24,6 +24,7 @@
 #include "app/boot.h"
 #include "app/boot_time.h"
 #include "app/functions.h"
+#include "app/warmup_trials.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/exit_status.h"
@@ -141,7 +142,8 @@ int surus_master_run(const char *program)
 		fprintf(stderr, "surus-php: no memory: %m\n");
 		return 71;
 	}
-	if (surus_engine_boots_app() && !surus_boot_time_start()) {
+	if (surus_engine_boots_app() &&
+	    (!surus_boot_time_start() || !surus_warmup_trials_start())) {
 		fprintf(stderr, "surus-php: no memory: %m\n");
 		return 71;
 	}

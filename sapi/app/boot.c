@@ -17,6 +17,7 @@
 #include "app/boot_shutdown.h"
 #include "app/boot_time.h"
 #include "app/serve.h"
+#include "app/warmup_trials.h"
 #include "base/exit_status.h"
 #include "base/process_state.h"
 #include "base/scoreboard.h"
@@ -106,6 +107,7 @@ int surus_boot_run(void)
 			CG(compiler_options) |= ZEND_COMPILE_NO_CONSTANT_SUBSTITUTION;
 			surus_opcache_boot_begin();
 			surus_boot_time_begin();
+			surus_warmup_trials_boot_begins();
 			surus_boot_files_begin();
 			surus_file_hooks_install();
 			surus_user_ini_activate(path, surus_settings.document_root);

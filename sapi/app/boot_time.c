@@ -1,13 +1,15 @@
-/* Reports constants and static variables in which the boot keeps its REQUEST_TIME: every request
- * would see that time as its own. */
+/* Reports constants, globals and static variables in which the boot keeps its REQUEST_TIME, also
+ * within arrays, objects and texts: every request would see that time as its own. */
 #include "app/boot_time.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include <php.h>
 #include <SAPI.h>
+#include <zend_closures.h>
 
 #include "base/scoreboard_layout.h"
 
@@ -30,22 +32,181 @@ void surus_boot_time_begin(void)
 	boot_time = sapi_get_request_time();
 }
 
-static bool is_boot_time(const zval *value)
+/* --- values --- */
+
+/* Bounds of the search, so that a large boot costs at most a few milliseconds. */
+enum {
+	DEPTH = 5, /* arrays and objects within each other */
+	OF_ONE = 5000, /* values of one variable */
+	OF_ALL = 200000,
+	TEXT = 256, /* bytes of a text; a longer one is a document */
+};
+
+static char path[160]; /* to the value within the variable: ['a']->b */
+static int left_of_one, left_of_all = OF_ALL;
+
+static bool is_time(const zval *value)
 {
-	ZVAL_DEREF(value);
 	return (Z_TYPE_P(value) == IS_LONG && Z_LVAL_P(value) == (zend_long)boot_time) ||
 	       (Z_TYPE_P(value) == IS_DOUBLE && Z_DVAL_P(value) == boot_time);
 }
+
+/* Whether a text has the seconds of the time as a number of its own. */
+static bool names_time(const zend_string *text)
+{
+	char digits[24];
+	size_t len = (size_t)snprintf(digits, sizeof(digits), ZEND_LONG_FMT, (zend_long)boot_time);
+	const char *end = ZSTR_VAL(text) + ZSTR_LEN(text), *at = ZSTR_VAL(text);
+
+	if (ZSTR_LEN(text) < len || ZSTR_LEN(text) > TEXT) {
+		return false;
+	}
+	while ((at = memmem(at, (size_t)(end - at), digits, len))) {
+		bool begins = at == ZSTR_VAL(text) || at[-1] < '0' || at[-1] > '9';
+		if (begins && (at[len] < '0' || at[len] > '9')) {
+			return true;
+		}
+		at++;
+	}
+	return false;
+}
+
+/* A copy of $_SERVER, as a request object has it, which the next request replaces. */
+static bool is_of_server(const zend_string *key)
+{
+	return key && (zend_string_equals_literal(key, "REQUEST_TIME") ||
+	               zend_string_equals_literal(key, "REQUEST_TIME_FLOAT"));
+}
+
+static bool keeps(zval *value, size_t at, int depth);
+
+static bool table_keeps(HashTable *table, size_t at, int depth, const char *format,
+        const char *number_format)
+{
+	zend_ulong number;
+	zend_string *key;
+	zval *value;
+
+	/* Arrays of the code are older than the boot. */
+	if (!table || GC_FLAGS(table) & GC_IMMUTABLE) {
+		return false;
+	}
+	ZEND_HASH_FOREACH_KEY_VAL_IND(table, number, key, value) {
+		if (is_of_server(key)) {
+			continue;
+		}
+		size_t room = sizeof(path) - at;
+		int len = key ? snprintf(path + at, room, format,
+		                         zend_get_unmangled_property_name(key))
+		              : snprintf(path + at, room, number_format, number);
+		if (keeps(value, at + (size_t)len, depth)) {
+			return true;
+		}
+	} ZEND_HASH_FOREACH_END();
+	return false;
+}
+
+/* The variables that a closure has taken from its scope. */
+static bool closure_keeps(zend_object *closure, size_t at, int depth)
+{
+	const zend_function *function = zend_get_closure_method_def(closure);
+
+	if (!ZEND_USER_CODE(function->type) || !ZEND_MAP_PTR(function->op_array.static_variables_ptr)) {
+		return false;
+	}
+	HashTable *taken = ZEND_MAP_PTR_GET(function->op_array.static_variables_ptr);
+	return table_keeps(taken, at, depth, "{$%s}", "{%lu}");
+}
+
+static bool object_keeps(zend_object *object, size_t at, int depth)
+{
+	zend_class_entry *class = object->ce;
+
+	if (class == zend_ce_closure) {
+		return closure_keeps(object, at, depth);
+	}
+	for (int i = 0; i < class->default_properties_count; i++) {
+		const zend_property_info *property = class->properties_info_table[i];
+		zval *value = &object->properties_table[i];
+		if (!property || Z_TYPE_P(value) == IS_UNDEF) {
+			continue;
+		}
+		int len = snprintf(path + at, sizeof(path) - at, "->%s",
+		                   zend_get_unmangled_property_name(property->name));
+		if (keeps(value, at + (size_t)len, depth)) {
+			return true;
+		}
+	}
+	/* The table has the declared ones, too, once something has asked for it. */
+	return table_keeps(object->properties, at, depth, "->%s", "->%lu");
+}
+
+/* Whether the value, or one within it, is the time of the boot. Then `path` leads to it. */
+static bool keeps(zval *value, size_t at, int depth)
+{
+	ZVAL_DEREF(value);
+	if (at >= sizeof(path) || left_of_one-- <= 0 || left_of_all-- <= 0) {
+		return false;
+	}
+	path[at] = '\0';
+	switch (Z_TYPE_P(value)) {
+	case IS_STRING:
+		return names_time(Z_STR_P(value));
+	case IS_ARRAY:
+		return depth > 0 &&
+		       table_keeps(Z_ARRVAL_P(value), at, depth - 1, "['%s']", "[%lu]");
+	case IS_OBJECT:
+		return depth > 0 && object_keeps(Z_OBJ_P(value), at, depth - 1);
+	default:
+		return is_time(value);
+	}
+}
+
+static bool is_boot_time(const zval *value)
+{
+	/* The shortest path first: objects may refer to each other. */
+	for (int depth = 0; depth <= DEPTH; depth++) {
+		left_of_one = OF_ONE;
+		if (keeps((zval *)value, 0, depth)) {
+			return true;
+		}
+		if (depth > 0 && left_of_one == OF_ONE - 1) {
+			return false; /* it has no values within */
+		}
+	}
+	return false;
+}
+
+/* --- variables --- */
 
 static void name(const char *what, const zend_string *scope, const char *separator,
         const char *name)
 {
 	if (named++ < MOST) {
 		fprintf(stderr,
-		        "surus-php: %s %s%s%s keeps the time of the boot, and every request would take it "
-		        "for its own; read $_SERVER['REQUEST_TIME'] in the handler instead\n",
-		        what, scope ? ZSTR_VAL(scope) : "", separator, name);
+		        "surus-php: %s %s%s%s%s keeps the time of the boot, and every request would take "
+		        "it for its own; read $_SERVER['REQUEST_TIME'] in the handler instead\n",
+		        what, scope ? ZSTR_VAL(scope) : "", separator, name, path);
 	}
+}
+
+/* Variables of the boot script, which its handler may use. */
+static void check_globals(void)
+{
+	static const char *const others[] = {"_SERVER", "_ENV", "_GET", "_POST", "_COOKIE", "_FILES",
+	                                     "_REQUEST", "_SESSION", "GLOBALS", "argv"};
+	zend_string *key;
+	zval *value;
+
+	ZEND_HASH_FOREACH_STR_KEY_VAL_IND(&EG(symbol_table), key, value) {
+		bool is_php = !key;
+		for (size_t i = 0; key && i < sizeof(others) / sizeof(*others); i++) {
+			is_php |= strcmp(ZSTR_VAL(key), others[i]) == 0;
+		}
+		if (!is_php && is_boot_time(value)) {
+			name("the variable", NULL, "$", ZSTR_VAL(key));
+		}
+	} ZEND_HASH_FOREACH_END();
 }
 
 static void check_function(const zend_function *function)
@@ -102,6 +263,7 @@ void surus_boot_time_report(void)
 	if (atomic_exchange(reported, true)) {
 		return;
 	}
+	check_globals();
 	ZEND_HASH_FOREACH_STR_KEY_VAL(EG(zend_constants), key, value) {
 		constant = Z_PTR_P(value);
 		if (key && ZEND_CONSTANT_MODULE_NUMBER(constant) == PHP_USER_CONSTANT &&

@@ -1,4 +1,4 @@
-/* Reports constants and static variables in which the boot keeps its REQUEST_TIME. */
+/* Reports constants, globals and static variables in which the boot keeps its REQUEST_TIME. */
 #ifndef SURUS_APP_BOOT_TIME_H
 #define SURUS_APP_BOOT_TIME_H
 

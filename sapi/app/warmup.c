@@ -14,6 +14,7 @@
 
 #include "app/boot_values.h"
 #include "app/request.h"
+#include "app/warmup_trials.h"
 #include "base/descriptors.h"
 #include "base/process_state.h"
 #include "base/scoreboard_layout.h"
@@ -134,6 +135,9 @@ _Noreturn static void try_in_fork(int result, off_t at, uint32_t len, bool is_si
         zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
 	struct trial trial = {0};
+	if (!surus_engine_boots_in_prototype()) {
+		surus_process->line = &surus_process->nowhere; /* the worker's line is the worker's */
+	}
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC), log =
 	        is_silent ? -1 : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
 
@@ -153,7 +157,8 @@ _Noreturn static void try_in_fork(int result, off_t at, uint32_t len, bool is_si
 		make_last();
 		trial.pages[1] = ask(handler, cache);
 	}
-	if (is_silent && is_good(&trial.pages[1]) && surus_boot_check()) {
+	if (is_silent && is_good(&trial.pages[1]) && surus_engine_boots_in_prototype() &&
+	        surus_boot_check()) {
 		/* The boot would fail. */
 		trial.pages[1].survived = false;
 	}
@@ -162,7 +167,7 @@ _Noreturn static void try_in_fork(int result, off_t at, uint32_t len, bool is_si
 
 /* Whether the application responds differently once it has served this request. Clients' requests
  * run in a process in which the warm-up has run, like the second one in this fork. */
-static bool changes_responses(off_t at, uint32_t len, zend_fcall_info *handler,
+static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_info *handler,
         zend_fcall_info_cache *cache)
 {
 	struct trial trial = {0};
@@ -177,7 +182,10 @@ static bool changes_responses(off_t at, uint32_t len, zend_fcall_info *handler,
 		snprintf(uri, sizeof(uri), "%s", SURUS_VAR(surus_request, "REQUEST_URI"));
 		surus_request_close(surus_request);
 	}
-	if (!surus_engine_boots_in_prototype() || pipe2(result, O_CLOEXEC) != 0) {
+	if (surus_warmup_is_known(number)) {
+		return surus_warmup_is_left_out(number);
+	}
+	if (!surus_warmup_may_be_tried() || pipe2(result, O_CLOEXEC) != 0) {
 		return false;
 	}
 	fflush(NULL);
@@ -192,26 +200,28 @@ static bool changes_responses(off_t at, uint32_t len, zend_fcall_info *handler,
 	close(result[0]);
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
 	}
-	bool is_bad = !is_known || !is_good(&pages[0]);
-	if (learned && !is_bad && trial.left[0]) {
+	bool is_bad = !is_known || !is_good(&pages[0]), other = is_another(&pages[0], &pages[1]);
+	bool leaves = learned && !is_bad && trial.left[0];
+	/* A warm-up that fails the first time fails as one, too, and is reported then. */
+	bool changes = leaves || (is_bad ? learned || may_fail : other);
+	if (!surus_warmup_note(number, changes) || !changes) {
+		return changes;
+	}
+	if (leaves) {
 		trial.left[sizeof(trial.left) - 1] = '\0';
 		fprintf(stderr, "surus-php: the page %s, for which clients often ask, is left out of the "
 		        "warm-up: it leaves in the boot what cannot be restored: %s\n", uri, trial.left);
 		return true;
 	}
-	if (learned && (is_bad || is_another(&pages[0], &pages[1]))) {
+	if (learned) {
 		fprintf(stderr, "surus-php: the page %s, for which clients often ask, is left out of the "
 		        "warm-up: it fails, or changes the next answer\n", uri);
 		return true;
 	}
-	if (may_fail && (is_bad || is_another(&pages[0], &pages[1]))) {
+	if (may_fail) {
 		fprintf(stderr, "surus-php: the application cannot be warmed up by a page that does not "
 		        "exist; name pages in engine.warmup\n");
 		return true;
-	}
-	/* A warm-up that fails the first time fails in the prototype process, too, which reports it. */
-	if (is_bad || !is_another(&pages[0], &pages[1])) {
-		return false;
 	}
 	if (read_request(at, len)) {
 		fprintf(stderr,
@@ -274,7 +284,7 @@ bool surus_warmups_run(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 	}
 	surus_outbox_discard(true);
 	for (int number = 1; read_exactly(&at, &len, sizeof(len)); number++) {
-		if (changes_responses(at, len, handler, cache)) {
+		if (changes_responses(number, at, len, handler, cache)) {
 			leave_out(number);
 		} else if (!read_request(at, len) || !warm_up(handler, cache)) {
 			return false;

@@ -84,7 +84,7 @@ size_t surus_startup_report(char *text, size_t size)
 		"display_errors", "upload_tmp_dir", "open_basedir", "opcache.preload",
 		"opcache.jit_buffer_size",
 		"opcache.validate_timestamps", "extension_dir", "user_ini.filename", "auto_prepend_file",
-		"auto_append_file",
+		"auto_append_file", "error_reporting", "date.timezone",
 	};
 
 	at = text;

@@ -63,8 +63,10 @@ static bool lacks_descriptors(void)
 	static bool is_near; /* half of the limit is in use, so every request checks */
 	struct rlimit limit;
 	int lowest;
+	/* On `worker`, requests keep what they open. On `classic`, only libraries do. */
+	bool is_rare = surus_settings.engine != SURUS_WORKER && !is_near;
 
-	if (surus_engine_boots_in_prototype() || (!is_near && surus_process->taken % 16 != 1) ||
+	if (surus_engine_boots_in_prototype() || (is_rare && surus_process->taken % 16 != 1) ||
 	    getrlimit(RLIMIT_NOFILE, &limit) != 0) {
 		return false;
 	}

@@ -200,7 +200,51 @@ pub async fn compress(headers: &HeaderMap, mut response: Response) -> Response {
     Response::from_parts(head, body)
 }
 
+/// Whether a response without a body stands for one that depends on `Accept-Encoding`, as far as
+/// its header section tells: a response to HEAD, or a 304 (RFC 9110, 15.4.5).
+pub fn stands_for_varying(settings: &Settings, method: &Method, response: &Response) -> bool {
+    let is_known_small = declared_length(response).is_some_and(|len| len < settings.min_size.0);
+    match response.status() {
+        StatusCode::NOT_MODIFIED => {
+            let of_type = response.headers().contains_key(header::CONTENT_TYPE);
+            !is_known_small && is_unprotected(response) && (!of_type || is_suited_type(response))
+        }
+        _ => {
+            *method == Method::HEAD
+                && !is_known_small
+                && is_suited_status(response.status())
+                && is_unprotected(response)
+                && is_suited_type(response)
+        }
+    }
+}
+
+/// Says that a response depends on `Accept-Encoding`.
+pub fn mark_varying(response: &mut Response) {
+    vary(response.headers_mut(), header::ACCEPT_ENCODING);
+}
+
 fn is_eligible(response: &Response, settings: &Settings) -> bool {
+    // The cheapest check, which also decides most often.
+    if length(response).is_some_and(|length| length < settings.min_size.0) {
+        return false;
+    }
+    is_suited_status(response.status()) && is_unprotected(response) && is_suited_type(response)
+}
+
+fn is_suited_status(status: StatusCode) -> bool {
+    !status.is_informational()
+        && !matches!(
+            status,
+            StatusCode::NO_CONTENT
+                | StatusCode::PARTIAL_CONTENT
+                | StatusCode::MULTI_STATUS
+                | StatusCode::NOT_MODIFIED
+        )
+}
+
+/// Whether no header forbids to change the bytes.
+fn is_unprotected(response: &Response) -> bool {
     // A digest or signature covers the original bytes.
     const FIXED: [HeaderName; 6] = [
         header::CONTENT_ENCODING,
@@ -211,34 +255,24 @@ fn is_eligible(response: &Response, settings: &Settings) -> bool {
         // WebDAV clients compare tags with those of a PROPFIND, character by character.
         HeaderName::from_static("dav"),
     ];
-    // The cheapest check, which also decides most often.
-    if length(response).is_some_and(|length| length < settings.min_size.0) {
-        return false;
-    }
     let headers = response.headers();
-    let status = response.status();
-    let unsuited = status.is_informational()
-        || matches!(
-            status,
-            StatusCode::NO_CONTENT
-                | StatusCode::PARTIAL_CONTENT
-                | StatusCode::MULTI_STATUS
-                | StatusCode::NOT_MODIFIED
-        );
-    if unsuited || FIXED.iter().any(|name| headers.contains_key(name)) {
+    if FIXED.iter().any(|name| headers.contains_key(name)) {
         return false;
     }
     let mut cache_control = headers.get_all(header::CACHE_CONTROL).iter();
-    let no_transform = cache_control.any(|value| {
+    !cache_control.any(|value| {
         let value = value.to_str().unwrap_or_default();
         value
             .split(',')
             .any(|d| d.trim().eq_ignore_ascii_case("no-transform"))
-    });
-    let content_type = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|t| t.to_str().ok());
-    !no_transform && content_type.is_some_and(|t| is_compressible(t) && !is_of_groupware(t))
+    })
+}
+
+fn is_suited_type(response: &Response) -> bool {
+    let content_type = response.headers().get(header::CONTENT_TYPE);
+    content_type
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|value| is_compressible(value) && !is_of_groupware(value))
 }
 
 /// Calendars and address books: CalDAV and CardDAV clients compare tags character by character.
@@ -260,11 +294,13 @@ fn is_of_groupware(content_type: &str) -> bool {
 }
 
 fn length(response: &Response) -> Option<u64> {
-    let declared = || {
-        let length = response.headers().get(header::CONTENT_LENGTH);
-        length.and_then(|length| length.to_str().ok()?.parse().ok())
-    };
-    response.body().size_hint().exact().or_else(declared)
+    let exact = response.body().size_hint().exact();
+    exact.or_else(|| declared_length(response))
+}
+
+fn declared_length(response: &Response) -> Option<u64> {
+    let length = response.headers().get(header::CONTENT_LENGTH);
+    length.and_then(|length| length.to_str().ok()?.parse().ok())
 }
 
 /// Returns the original body if it cannot be compressed.

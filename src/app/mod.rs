@@ -250,11 +250,15 @@ impl Application {
                 .send_file
                 .replace(&preferences.method, &preferences.headers, response);
         }
-        if preferences.compress
-            && compression::is_wanted(&self.compress, &preferences.method, &response)
-        {
-            // Boxed, because it is large.
-            return Box::pin(compression::compress(&preferences.headers, response)).await;
+        if preferences.compress {
+            let (settings, method) = (&self.compress, &preferences.method);
+            if compression::is_wanted(settings, method, &response) {
+                // Boxed, because it is large.
+                return Box::pin(compression::compress(&preferences.headers, response)).await;
+            }
+            if compression::stands_for_varying(settings, method, &response) {
+                compression::mark_varying(&mut response);
+            }
         }
         response
     }

@@ -17,8 +17,8 @@ pub(super) struct Addresses<T> {
     pub quic: Vec<UdpSocket>,
 }
 
-/// Binds the addresses of the application.
-pub(super) fn bind(config: &Config) -> anyhow::Result<Addresses<Bound>> {
+/// Checks settings about addresses, without binding any.
+pub(super) fn check(config: &Config) -> anyhow::Result<()> {
     let (listen, tls) = (&config.http.listen, &config.tls);
     if listen.is_empty() && tls.listen.is_empty() {
         bail!("http.listen is empty; the application would be unreachable");
@@ -41,6 +41,52 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Addresses<Bound>> {
              header; turn one of them off"
         );
     }
+    let http = listen.iter().map(|address| ("http.listen", address));
+    let https = tls.listen.iter().map(|address| ("tls.listen", address));
+    let admin = config.admin.listen.iter();
+    let admin = admin.map(|address| ("admin.listen", address));
+    let all: Vec<_> = http.chain(https).chain(admin).collect();
+    for (number, (setting, address)) in all.iter().enumerate() {
+        let mut earlier = all[..number].iter();
+        let Some((other_setting, other)) = earlier.find(|(_, other)| overlap(address, other))
+        else {
+            continue;
+        };
+        let (place, other) = (place(address), place(other));
+        match setting == other_setting {
+            true => bail!("{setting} has both {other} and {place}; remove one of them"),
+            false => bail!(
+                "{other_setting} is {other} and {setting} is {place}, which both need the same \
+                 address; give {setting} another one"
+            ),
+        }
+    }
+    Ok(())
+}
+
+fn place(address: &Address) -> String {
+    let name = address.to_string();
+    name.trim_start_matches("http://").to_owned()
+}
+
+/// Whether only one of two sockets could listen.
+fn overlap(one: &Address, other: &Address) -> bool {
+    match (one, other) {
+        (Address::Tcp(one), Address::Tcp(other)) => {
+            let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+            let is_alike = one.is_ipv4() == other.is_ipv4();
+            one.port() != 0
+                && one.port() == other.port()
+                && (one.ip() == other.ip() || is_any && is_alike)
+        }
+        (one, other) => one == other,
+    }
+}
+
+/// Binds the addresses of the application.
+pub(super) fn bind(config: &Config) -> anyhow::Result<Addresses<Bound>> {
+    check(config)?;
+    let (listen, tls) = (&config.http.listen, &config.tls);
     let is_unix = |address: &Address| matches!(address, Address::Unix(_));
     let mut admission = Admission::default();
     if listen.iter().any(is_unix) {
@@ -120,4 +166,56 @@ pub(super) fn configured(config: &Config) -> String {
     let http = config.http.listen.iter().map(ToString::to_string);
     let all: Vec<String> = http.chain(config.tls.listen.iter().map(https)).collect();
     all.join(", ")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_need_the_same_socket_are_rejected_by_setting() {
+        let trouble = |http: &[&str], admin: &str| {
+            let mut config = Config::default();
+            config.http.listen = http.iter().map(|text| text.parse().unwrap()).collect();
+            config.admin.listen = Some(admin.parse().unwrap());
+            check(&config).err().map(|error| error.to_string())
+        };
+        for (http, admin, words) in [
+            (
+                &["127.0.0.1:8080"][..],
+                "127.0.0.1:8080",
+                "http.listen is 127.0.0.1:8080 and admin",
+            ),
+            (
+                &[":8080"],
+                "127.0.0.1:8080",
+                "http.listen is 0.0.0.0:8080 and admin.listen is 127",
+            ),
+            (
+                &["unix:/a"],
+                "unix:/a",
+                "which both need the same address; give admin.listen",
+            ),
+            (
+                &["8080", ":8080"],
+                "9000",
+                "http.listen has both 127.0.0.1:8080 and 0.0.0.0:8080",
+            ),
+        ] {
+            let said = trouble(http, admin).unwrap_or_default();
+            assert!(said.contains(words), "{http:?} {admin}: {said}");
+        }
+        for (http, admin) in [
+            (&["127.0.0.1:8080"][..], "127.0.0.1:8081"),
+            (
+                &["127.0.0.1:8080", "127.0.0.2:8080", "[::]:8080"],
+                "127.0.0.3:8080",
+            ),
+            (&["127.0.0.1:0", "127.0.0.1:0"], "127.0.0.1:0"),
+            (&["unix:/a"], "unix:/b"),
+        ] {
+            assert_eq!(trouble(http, admin), None);
+        }
+    }
 }

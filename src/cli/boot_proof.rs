@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use http::Uri;
 use http_body_util::{BodyExt, Limited};
 
 use super::engine_setup::{self, PoolConfig};
@@ -53,15 +54,23 @@ pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<V
         pages: pages(&[urls, &learned].concat(), &site),
     };
     let began = Instant::now();
-    let plain = probes.answers(Warmup::off()).await?;
-    let warm = probes.answers(asked.config.engine.warmup.clone()).await?;
+    let (plain, _) = probes.answers(Warmup::off()).await?;
+    let (warm, left_out) = probes.answers(asked.config.engine.warmup.clone()).await?;
     tokio::time::sleep(SECOND.saturating_sub(began.elapsed())).await;
     // All answers are framed by plain ones, because of their dates.
-    let templates = templates(plain, probes.answers(Warmup::off()).await?);
+    let templates = templates(plain, probes.answers(Warmup::off()).await?.0);
     let differences = differences(&templates, &warm);
     let mut verdicts: Vec<_> = (probes.all().zip(&differences))
+        // What a page would change that the boot has left out, no comparison shows.
+        .filter(|((page, _), difference)| difference.is_some() || !is_among(page, &left_out))
         .map(|((page, other), difference)| verdict(page, other, difference.as_ref()))
         .collect();
+    verdicts.extend(left_out.iter().map(|page| {
+        Verdict::Changed(format!(
+            "GET {page} is left out of the warm-ups, because it fails or changes the next answer; \
+             the log says how"
+        ))
+    }));
     if differences.iter().any(Option::is_some) {
         // From here on, each page alone.
         asked.learned.set_pages(Vec::new());
@@ -69,6 +78,13 @@ pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<V
         verdicts.push(Verdict::Changed(cause(&probes, &templates, suspects).await));
     }
     Ok(verdicts)
+}
+
+/// Whether a page, which may name a host, is one of these paths.
+fn is_among(page: &str, paths: &[String]) -> bool {
+    let uri = page.parse::<Uri>().ok();
+    let path = uri.as_ref().and_then(Uri::path_and_query);
+    path.is_some_and(|path| paths.iter().any(|left| left == path.as_str()))
 }
 
 fn verdict(page: &str, other: bool, difference: Option<&(String, String)>) -> Verdict {
@@ -93,7 +109,7 @@ async fn cause(
 ) -> String {
     for (warmup, remedy) in suspects {
         let changes = match probes.answers(warmup).await {
-            Ok(answers) => differences(templates, &answers).iter().any(Option::is_some),
+            Ok((answers, _)) => differences(templates, &answers).iter().any(Option::is_some),
             Err(_) => true,
         };
         if changes {
@@ -166,10 +182,12 @@ struct Probes<'a> {
 }
 
 impl Probes<'_> {
-    /// Boots with these warm-ups and asks for each page.
-    async fn answers(&self, warmup: Warmup) -> anyhow::Result<Vec<Answers>> {
+    /// Boots with these warm-ups and asks for each page. Also returns the warm-ups that the boot
+    /// has left out.
+    async fn answers(&self, warmup: Warmup) -> anyhow::Result<(Vec<Answers>, Vec<String>)> {
         let mut asked = self.asked.clone();
         asked.config.engine.warmup = warmup;
+        let warm_ups = engine_setup::warm_up_requests(&asked, self.site)?;
         let metrics = Arc::new(Metrics::default());
         let pool = engine_setup::boot_one(&asked, self.project, &metrics).await?;
         let mut all = Vec::new();
@@ -181,8 +199,13 @@ impl Probes<'_> {
             }
             all.push(answers);
         }
+        let report = pool.report();
+        let left_out = (report.get("left_out").split(','))
+            .filter_map(|number| warm_ups.get(number.parse::<usize>().ok()?.checked_sub(1)?));
+        let left_out = left_out.map(|warm_up| warm_up.request.uri().to_string());
+        let left_out = left_out.collect();
         pool.drain().await;
-        Ok(all)
+        Ok((all, left_out))
     }
 
     /// Each page, without and with another host, cookie and language.

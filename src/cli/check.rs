@@ -15,12 +15,13 @@ use super::engine_setup::PoolConfig;
 use super::exposed_files::NoPages;
 use super::findings::Findings;
 use super::options::ServeArgs;
+use super::value_lint::suspicious_values;
 use super::{
     addresses, boot_script, config_trust, file_access, htaccess, served, site_plans, spool_access,
     tls, user_ini,
 };
 use crate::app::site::routes::Routes;
-use crate::app::site::{Resolution, Site};
+use crate::app::site::{Resolution, Site, other_roots};
 use crate::config::Config;
 use crate::engine::Report;
 use crate::engines::{self, Entry};
@@ -128,8 +129,8 @@ async fn check_site(
 ) {
     match served::open_place(project, config) {
         Ok(place) => {
-            site(project, &place.site, findings);
-            user(config, &place.site, findings);
+            site(project, config, &place.site, findings);
+            file_access::report(config, &place.site, findings);
             if config.site.htaccess {
                 for problem in htaccess::problems(place.site.root()) {
                     findings.note(problem);
@@ -166,7 +167,10 @@ async fn bind(project: &Path, config: &Config, findings: &mut Findings) {
     let address = config.admin.address(project);
     let health = admin::ask(&address, project, Method::GET, "/-/health");
     if health.await.is_ok() {
-        findings.fine("listens at", names);
+        match addresses::check(config) {
+            Ok(()) => findings.fine("listens at", names),
+            Err(error) => findings.stop(&error),
+        }
         findings.note(format_args!(
             "surus is already running for this project (admin listener: {address})"
         ));
@@ -212,9 +216,18 @@ fn certificates(project: &Path, config: &Config, findings: &mut Findings) {
     }
 }
 
-fn site(project: &Path, site: &Site, findings: &Findings) {
+fn site(project: &Path, config: &Config, site: &Site, findings: &Findings) {
     let root = site.root();
     findings.fine("document root", root.display());
+    let others = other_roots(project, &config.site);
+    if !others.is_empty() {
+        findings.note(format_args!(
+            "{} has an index.php, too, but {} is served, which comes first in the order of \
+             site.root; set site.root to choose",
+            others.join(" and "),
+            root.display()
+        ));
+    }
     // Rules of .htaccess files may name another one, or none.
     match site.resolve("/a-path-that-no-application-has/surus-check") {
         Resolution::Script(script) => {
@@ -302,7 +315,10 @@ async fn engine(pool: PoolConfig, project: &Path, compares_boots: bool, findings
         // An unknown limit causes no finding.
         open_files: surus_sys::process::raise_open_files().unwrap_or(u64::MAX),
     };
-    for sentence in contradictions(&facts) {
+    for sentence in contradictions(&facts)
+        .into_iter()
+        .chain(suspicious_values(&facts))
+    {
         findings.note(sentence);
     }
     if !one.entry.boots_script() && !config.engine.warmup.urls().is_empty() {
@@ -468,31 +484,4 @@ fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
         .map(|(name, value)| format!("{name} {value}"))
         .collect();
     findings.fine("limits", limits.join(", "));
-}
-
-/// Reports the user that PHP runs as, and whether it can read the application.
-fn user(config: &Config, site: &Site, findings: &Findings) {
-    // The engine has already reported the error.
-    let Ok(Some(user)) = engines::user(&config.engine) else {
-        return;
-    };
-    findings.fine(
-        "user",
-        format_args!(
-            "{} (engine.user), because Surus was started as root",
-            user.name
-        ),
-    );
-    let needed = site
-        .front_controller()
-        .map_or(site.root(), |script| &script.filename);
-    if let Some(obstacle) = file_access::obstacle(&user, needed) {
-        findings.note(format_args!(
-            "the permissions of {} keep {} out, so PHP cannot read {}; change them, or set \
-             engine.user",
-            obstacle.display(),
-            user.name,
-            needed.display()
-        ));
-    }
 }

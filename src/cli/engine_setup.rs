@@ -13,6 +13,7 @@ use crate::app::site::routes;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engines::{self, Boot, BootsIn, Entry, FindScript, Learned, Linked, Plan, Warmup};
+use crate::event::Event;
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
 
@@ -307,6 +308,19 @@ pub fn open_error_site(project: &Path, config: &Config) -> anyhow::Result<Option
     config.error_pages.directory.as_ref().map(open).transpose()
 }
 
+/// The requests that warm a boot up.
+pub fn warm_up_requests(asked: &PoolConfig, site: &Site) -> anyhow::Result<Vec<Event>> {
+    if asked.framework().is_some_and(boot_script::is_checkpoint) {
+        return Ok(Vec::new());
+    }
+    let learned = match asked.learns() {
+        true => asked.learned.pages(),
+        false => Vec::new(),
+    };
+    let alone = asked.warms_up_alone();
+    warm_ups::requests(&learned, &asked.config.engine.warmup, alone, site)
+}
+
 fn finder(project: PathBuf, asked: PoolConfig) -> FindScript {
     Arc::new(move || {
         let config = &asked.config;
@@ -318,17 +332,7 @@ fn finder(project: PathBuf, asked: PoolConfig) -> FindScript {
             .to_str()
             .context("the document root is not UTF-8")?;
         let framework = asked.framework();
-        let warmup = match framework.is_some_and(boot_script::is_checkpoint) {
-            true => Vec::new(),
-            false => {
-                let learned = match asked.learns() {
-                    true => asked.learned.pages(),
-                    false => Vec::new(),
-                };
-                let alone = asked.warms_up_alone();
-                warm_ups::requests(&learned, &config.engine.warmup, alone, &site)?
-            }
-        };
+        let warmup = warm_up_requests(&asked, &site)?;
         Ok(Boot {
             code: framework
                 .map(|framework| boot_script::code(framework, &project))

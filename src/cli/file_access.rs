@@ -6,6 +6,11 @@ use std::path::{Path, PathBuf};
 
 use surus_sys::process::User;
 
+use super::findings::Findings;
+use crate::app::site::Site;
+use crate::config::Config;
+use crate::engines;
+
 /// The part of the path to `file` that keeps this user out by its permission bits. Access control
 /// lists are not checked.
 pub(super) fn obstacle(user: &User, file: &Path) -> Option<PathBuf> {
@@ -50,6 +55,33 @@ fn groups(user: &User) -> Vec<u32> {
     std::iter::once(user.gid)
         .chain(text.lines().filter_map(member))
         .collect()
+}
+
+/// Reports the user that PHP runs as, and whether it can read the application.
+pub(super) fn report(config: &Config, site: &Site, findings: &Findings) {
+    // The engine has already reported the error.
+    let Ok(Some(user)) = engines::user(&config.engine) else {
+        return;
+    };
+    findings.fine(
+        "user",
+        format_args!(
+            "{} (engine.user), because Surus was started as root",
+            user.name
+        ),
+    );
+    let needed = site
+        .front_controller()
+        .map_or(site.root(), |script| &script.filename);
+    if let Some(obstacle) = obstacle(&user, needed) {
+        findings.note(format_args!(
+            "the permissions of {} keep {} out, so PHP cannot read {}; change them, or set \
+             engine.user",
+            obstacle.display(),
+            user.name,
+            needed.display()
+        ));
+    }
 }
 
 #[cfg(test)]

@@ -37,12 +37,14 @@ mod site_plans;
 mod spool_access;
 mod status;
 mod stdout;
+mod stop_signals;
 mod stub;
 mod tls;
 #[cfg(feature = "top")]
 mod top;
 mod trust;
 mod user_ini;
+mod value_lint;
 mod warm_ups;
 mod watch;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
@@ -178,6 +180,7 @@ Examples:
 pub fn run() -> ExitCode {
     let command = command_line().command;
     let result = surus_sys::signals::forget_inherited()
+        .and_then(|()| surus_sys::signals::survive_stray())
         .context("cannot reset the signals")
         .and_then(|()| execute(command))
         .and_then(|()| stdout::end());

@@ -16,6 +16,7 @@ use super::addresses::{self, Addresses};
 use super::options::ServeArgs;
 use super::served::{Served, open_place};
 use super::site_plans::{Plans, SitePlan};
+use super::stop_signals::StopSignals;
 use super::{
     acme, boot_script, config_trust, keeper_tasks, learned_pages, reloads, spool_access, tls, watch,
 };
@@ -261,9 +262,7 @@ fn threads() -> usize {
 }
 
 async fn serve(front: FrontEnd) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut quit = signal(SignalKind::quit())?;
+    let mut stop = StopSignals::listen()?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut usr1 = signal(SignalKind::user_defined1())?;
     let mut usr2 = signal(SignalKind::user_defined2())?;
@@ -312,9 +311,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     let tls = tls::start(&project, &config, keeper.clone(), &answers, &metrics).await?;
     let served = tokio::select! {
         booted = Served::boot(&plans, places, &keeper, &metrics) => Arc::new(booted?),
-        _ = terminate.recv() => return Ok(()),
-        _ = interrupt.recv() => return Ok(()),
-        _ = quit.recv() => return Ok(()),
+        () = stop.recv() => return Ok(()),
         () = lost() => bail!("the keeper process has exited"),
     };
     let quic = listeners.quic_ports();
@@ -422,9 +419,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
                     warn!(%error, "cannot reopen the logs");
                 }
             }
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            _ = quit.recv() => break,
+            () = stop.recv() => break,
             () = watch::asks_for_restart(&watching) => break,
             () = lost() => bail!("the keeper process has exited"),
         }
@@ -457,9 +452,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     };
     tokio::select! {
         () = ended => {}
-        _ = terminate.recv() => warn!("second signal received; exiting immediately"),
-        _ = interrupt.recv() => warn!("second signal received; exiting immediately"),
-        _ = quit.recv() => warn!("second signal received; exiting immediately"),
+        () = stop.recv() => warn!("second signal received; exiting immediately"),
         () = lost() => {}
     }
     // Aborting the task removes the socket file.

@@ -2,10 +2,12 @@
 
 /// The message of an error; `line` is the line of the file that it is about, if there is one.
 pub fn explain(message: &str, line: Option<&str>) -> String {
-    let Some((found, expected)) = message
-        .strip_prefix("invalid type: ")
-        .and_then(|rest| rest.split_once(", expected "))
-    else {
+    let is_number = |rest: &str| rest.starts_with("integer ") || rest.starts_with("floating ");
+    let rest = message.strip_prefix("invalid type: ").or_else(|| {
+        // A number out of range. Other values have messages of their own.
+        (message.strip_prefix("invalid value: ")).filter(|rest| is_number(rest))
+    });
+    let Some((found, expected)) = rest.and_then(|rest| rest.split_once(", expected ")) else {
         return message.to_string();
     };
     let line = line.map(str::trim).unwrap_or_default();
@@ -69,6 +71,16 @@ mod tests {
                 "invalid type: floating point `1.5`, expected u64",
                 None,
                 "expected a whole number from 0 on, not the number `1.5`",
+            ),
+            (
+                "invalid value: integer `-1`, expected usize",
+                Some("workers = -1"),
+                "expected a whole number from 0 on, not the integer `-1`, in `workers = -1`",
+            ),
+            (
+                "invalid value: string \"x\", expected y",
+                Some("a = \"x\""),
+                "invalid value: string \"x\", expected y",
             ),
             (
                 "unknown field `x`, expected `y`",

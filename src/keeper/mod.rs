@@ -21,7 +21,7 @@ use std::time::Duration;
 
 pub use client::Client;
 pub use confine::{Confinement, check_capabilities, confine, confine_attempt, identity, reach};
-pub use run::{ForkedFrontEnd, Keeper, KeeperOutcome};
+pub use run::{ForkedFrontEnd, Keeper, KeeperOutcome, REPEATED};
 
 use crate::launcher::Role;
 

@@ -35,6 +35,10 @@ const KILL_INTERVAL: Duration = Duration::from_millis(100);
 const RESERVE: Duration = Duration::from_secs(5);
 /// How long a front end may take to exit immediately.
 const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// A signal this soon after the first repeats it: timeout(1), npm and foreman pass on what the
+/// whole process group has got, such as Ctrl-C.
+pub const REPEATED: Duration = Duration::from_secs(1);
 /// A front end that lived this long did not fail at its start.
 const SETTLED: Duration = Duration::from_secs(60);
 /// The delay before the next front end starts: first and longest.
@@ -69,6 +73,8 @@ pub struct Keeper<D: PrivilegedOperations> {
     logs: Logs,
     /// Set when a shutdown was requested. A front end that still runs at this time is killed.
     end: Option<Instant>,
+    /// When the first signal has asked for the end.
+    asked: Option<Instant>,
 }
 
 impl<D: PrivilegedOperations> Keeper<D> {
@@ -81,6 +87,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
             signals: Signals::take().context("cannot receive signals")?,
             logs: Logs::remember(),
             end: None,
+            asked: None,
         })
     }
 
@@ -223,10 +230,18 @@ impl<D: PrivilegedOperations> Keeper<D> {
                 SignalAction::Child => has_child_ended = true,
                 SignalAction::End | SignalAction::Drain => {
                     let now = Instant::now();
-                    self.end = Some(match self.end {
-                        None => now + self.services.grace() + RESERVE,
-                        Some(end) => end.min(now + AT_ONCE),
-                    });
+                    match self.asked {
+                        None => {
+                            self.asked = Some(now);
+                            self.end = Some(now + self.services.grace() + RESERVE);
+                        }
+                        // As in the front end: the same order, passed on by another process.
+                        Some(asked) if now - asked < REPEATED => continue,
+                        Some(_) => {
+                            let at_once = now + AT_ONCE;
+                            self.end = Some(self.end.map_or(at_once, |end| end.min(at_once)));
+                        }
+                    }
                     signal(pid, process::terminate);
                 }
                 SignalAction::Reload => {

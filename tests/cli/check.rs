@@ -274,3 +274,52 @@ fn check_boot_names_the_warm_up_that_changes_answers() {
     );
     assert!(!said.stdout.contains("the cause is"), "{}", said.stdout);
 }
+
+#[test]
+fn check_boot_names_the_warm_up_that_the_boot_leaves_out() {
+    let once = "<?php surus_serve(function () {
+        if ($_SERVER['REQUEST_URI'] === '/once') require_once __DIR__.'/page.inc';
+        else echo 'fine';
+    });";
+    let project = project(&[
+        ("public/index.php", once),
+        ("public/page.inc", "once"),
+        ("surus.toml", "[engine]\nwarmup = [\"/once\", \"/fine\"]\n"),
+    ]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    command.args(["check", "--boot", "--engine", "rewind"]);
+    let said = run(command.arg(project.path()));
+    says(
+        &said.stdout,
+        &[
+            "! GET /once is left out of the warm-ups",
+            "GET /fine: no other answer\n",
+        ],
+    );
+    assert!(!said.stdout.contains("/once: no other"), "{}", said.stdout);
+}
+
+#[test]
+fn suspicious_values_are_named() {
+    let project = project(&[
+        ("htdocs/index.php", "<?php echo 'hello';"),
+        ("html/index.php", "<?php echo 'hello';"),
+        (
+            "surus.toml",
+            "[http]\nlisten = \"127.0.0.1:0\"\ntrusted_proxies = [\"0.0.0.0/0\"]\n\
+             [php]\nmemory_limit = \"256MB\"\nerror_reporting = \"E_EVERYTHING\"\n",
+        ),
+    ]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    let said = run(command.arg("check").arg(project.path()));
+    assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
+    says(
+        &said.stdout,
+        &[
+            "! html/ has an index.php, too, but ",
+            "! memory_limit is \"256MB\"",
+            "! error_reporting has \"E_EVERYTHING\"",
+            "! http.trusted_proxies has 0.0.0.0/0",
+        ],
+    );
+}

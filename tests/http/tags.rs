@@ -49,6 +49,10 @@ fn script_gets_its_own_etag_back_with_and_without_compression() {
 
         let known = ask(&format!("If-None-Match: {expected}\r\n"));
         assert_eq!(known.status, 304, "{case}");
+        // PHP drops the type of a 304, which may be that of a calendar.
+        if first.header("vary").is_some() {
+            assert_eq!(known.header("vary"), first.header("vary"), "{case}");
+        }
         assert_eq!(known.header("etag"), Some(expected), "{case}");
         let matched = ask(&format!("If-Match: {expected}\r\n"));
         assert_eq!(matched.status, 200, "{case}");

@@ -98,6 +98,18 @@ const TESTS: &[Test] = &[
         sites::sites_run_php_as_their_own_users_and_the_front_end_as_another,
     ),
     ("quit_drains", signals::quit_drains),
+    (
+        "interrupt_of_the_process_group_drains",
+        signals::interrupt_of_the_process_group_drains,
+    ),
+    (
+        "repeated_signal_drains_as_one_does",
+        signals::repeated_signal_drains_as_one_does,
+    ),
+    (
+        "stray_signals_end_nothing",
+        signals::stray_signals_end_nothing,
+    ),
     ("usr2_reloads", signals::usr2_reloads),
     (
         "usr1_reopens_renamed_logs",

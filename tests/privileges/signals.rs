@@ -24,15 +24,75 @@ fn sleeping() -> tempfile::TempDir {
 pub fn quit_drains() {
     let dir = sleeping();
     let mut surus = start(dir.path(), &["--workers", "2"], &[]);
+    let nap = nap(&surus);
+    surus.signal("QUIT");
+    assert_eq!(nap.join().unwrap(), "rested");
+    assert!(surus.wait().success());
+}
+
+/// Ctrl-C in a terminal sends it to all processes of the foreground group.
+pub fn interrupt_of_the_process_group_drains() {
+    for name in ["INT", "QUIT", "TERM"] {
+        let dir = sleeping();
+        let mut command = Command::new("setsid");
+        command.arg(env!("CARGO_BIN_EXE_surus"));
+        let mut surus = Surus::spawn_by(command, dir.path(), &["--workers", "2"], &[])
+            .unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
+        let nap = nap(&surus);
+        let group = format!("-{}", surus.pid());
+        let sent = Command::new("kill")
+            .args(["-s", name, "--", &group])
+            .status();
+        assert!(sent.unwrap().success());
+        assert_eq!(nap.join().unwrap(), "rested", "{name}");
+        assert!(surus.wait().success(), "{name}: {}", surus.log());
+    }
+}
+
+/// timeout(1), npm and foreman pass on what the process group has got.
+pub fn repeated_signal_drains_as_one_does() {
+    let dir = sleeping();
+    let mut surus = start(dir.path(), &["--workers", "2"], &[]);
+    let nap = nap(&surus);
+    for name in ["INT", "TERM", "INT"] {
+        surus.signal(name);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(nap.join().unwrap(), "rested");
+    assert!(surus.wait().success());
+}
+
+pub fn stray_signals_end_nothing() {
+    const STRAY: [&str; 9] = [
+        "ALRM", "VTALRM", "PROF", "IO", "PWR", "STKFLT", "XCPU", "XFSZ", "RTMIN",
+    ];
+    let dir = sleeping();
+    let mut surus = start(dir.path(), &["--workers", "2"], &[]);
+    let (keeper, front) = (surus.pid(), surus.front());
+    let nap = nap(&surus);
+    for name in STRAY {
+        for pid in [keeper, front] {
+            let pid = pid.to_string();
+            let sent = Command::new("kill").args(["-s", name, &pid]).status();
+            assert!(sent.unwrap().success(), "{name}");
+        }
+        assert_serves(&surus);
+    }
+    assert_eq!(nap.join().unwrap(), "rested");
+    assert_eq!(surus.front(), front);
+    surus.signal("TERM");
+    assert!(surus.wait().success());
+}
+
+/// A request in flight.
+fn nap(surus: &Surus) -> std::thread::JoinHandle<String> {
     let url = surus.url.clone();
     let nap = std::thread::spawn(move || {
         let mut answer = ureq::get(format!("{url}/nap.php")).call().unwrap();
         answer.body_mut().read_to_string().unwrap()
     });
     std::thread::sleep(Duration::from_millis(500));
-    surus.signal("QUIT");
-    assert_eq!(nap.join().unwrap(), "rested");
-    assert!(surus.wait().success());
+    nap
 }
 
 pub fn usr2_reloads() {

@@ -173,6 +173,59 @@ fn kept_boot_time_is_reported() {
 }
 
 #[test]
+fn warm_up_that_changes_responses_is_skipped_where_each_worker_boots() {
+    let boot = "surus_serve(function () { require_once __DIR__.'/hello.php'; });";
+    let open = format!("$c = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0); {boot}");
+    for engine in ["standby", "worker"] {
+        let warmup = [("SURUS_ENGINE_WARMUP", "/")];
+        let named = |log: &str| log.matches("the warm-up / is left out").count();
+        let site = try_booted(engine, boot, &["--workers", "2"], &warmup)
+            .unwrap_or_else(|log| panic!("{log}"));
+        assert_eq!(site.get("/").body, "hello", "{engine}");
+        site.surus.wait_for_log(|log| named(log) == 1);
+        if engine == "standby" {
+            for _ in 0..4 {
+                assert_eq!(site.get("/").body, "hello");
+            }
+        }
+        assert_eq!(named(&site.surus.log()), 1, "{engine}");
+        // A fork would use the boot's connections, too.
+        let site = try_booted(engine, &open, &["--workers", "1"], &warmup)
+            .unwrap_or_else(|log| panic!("{log}"));
+        assert_eq!(site.get("/").body, "", "{engine}");
+        assert_eq!(named(&site.surus.log()), 0, "{engine}");
+    }
+}
+
+#[test]
+fn boot_time_within_arrays_objects_and_texts_is_reported() {
+    let boot = "$time = $_SERVER['REQUEST_TIME'];
+        $config = ['server' => $_SERVER, 'a' => ['began' => $time]];
+        class Kept { static $one; static $text = 'since 1'; public $next; private $at;
+            function __construct($time) { $this->at = (object) ['text' => \"v=$time\"]; } }
+        Kept::$one = new Kept($time); Kept::$one->next = Kept::$one;
+        $late = $time + 1; $long = \"1$time\"; unset($time);
+        define('TIMES', [7, $_SERVER['REQUEST_TIME_FLOAT']]);
+        $handler = function () { echo 'fine'; };
+        surus_serve($handler);";
+    for engine in ["rewind", "worker"] {
+        let site = try_booted(engine, boot, &["--workers", "1"], &[])
+            .unwrap_or_else(|log| panic!("{log}"));
+        assert_eq!(site.get("/").body, "fine", "{engine}");
+        for kept in [
+            "the constant TIMES[1] keeps",
+            "the variable $config['a']['began'] keeps",
+            "the static property Kept::$one->at->text keeps",
+        ] {
+            site.surus.wait_for_log(|log| log.contains(kept));
+        }
+        let log = site.surus.log();
+        let count = log.matches("the time of the boot").count();
+        assert_eq!(count, 3, "{engine}\n{log}");
+    }
+}
+
+#[test]
 fn worker_is_ready_after_its_warm_ups() {
     let place = tempfile::tempdir().unwrap();
     std::fs::set_permissions(

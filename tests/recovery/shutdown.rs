@@ -187,6 +187,8 @@ fn second_signal_ends_the_shutdown_delay() {
     let mut site = Site::start(&["--workers", "1"], &[("SURUS_HTTP_SHUTDOWN_DELAY", "1h")]);
     site.surus.signal("TERM");
     site.surus.wait_for_log(|log| log.contains("shutting down"));
+    // One that comes at once repeats the first.
+    std::thread::sleep(Duration::from_millis(1500));
     let began = Instant::now();
     site.surus.signal("TERM");
     site.surus.wait();
@@ -258,6 +260,8 @@ fn second_signal_ends_the_drain() {
     let _looping = site.begun("/loop.php");
     site.surus.signal("TERM");
     site.surus.wait_for_log(|log| log.contains("shutting down"));
+    // One that comes at once repeats the first.
+    std::thread::sleep(Duration::from_millis(1500));
     let began = Instant::now();
     site.surus.signal("TERM");
     site.surus.wait();

@@ -27,6 +27,36 @@ pub fn forget_inherited() -> io::Result<()> {
     )?)
 }
 
+/// Makes the process continue after signals that ask it for nothing and whose default action ends
+/// it: `SIGALRM`, `SIGVTALRM`, `SIGPROF`, `SIGIO`, `SIGPWR`, `SIGSTKFLT`, `SIGXCPU`, `SIGXFSZ` (a
+/// write above the file size limit fails instead) and real-time signals. They are caught and not
+/// ignored, because programs that this process starts would inherit that.
+pub fn survive_stray() -> io::Result<()> {
+    let named = [
+        libc::SIGALRM,
+        libc::SIGVTALRM,
+        libc::SIGPROF,
+        libc::SIGIO,
+        libc::SIGPWR,
+        libc::SIGSTKFLT,
+        libc::SIGXCPU,
+        libc::SIGXFSZ,
+    ];
+    for number in named.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX()) {
+        // SAFETY: all zeros are a valid `sigaction`.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = on_stray as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_RESTART;
+        // SAFETY: the handler does nothing, so it may run at any time.
+        if unsafe { libc::sigaction(number, &raw const action, std::ptr::null_mut()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+extern "C" fn on_stray(_: libc::c_int) {}
+
 /// What a signal asks a supervisor to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalAction {

@@ -216,6 +216,39 @@ async fn ineligible_response_is_not_compressed() {
     assert_eq!(plain.headers()[header::VARY], "accept-encoding");
 }
 
+#[test]
+fn response_without_a_body_varies_as_the_one_with_it_does() {
+    let varies = |method: Method, status: u16, fields: &[(&'static str, &'static str)]| {
+        let mut response = Response::new(ResponseBody::empty());
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        *response.headers_mut() = headers(fields);
+        stands_for_varying(&Settings::default(), &method, &response)
+    };
+    let html = ("content-type", "text/html");
+    for (method, status, fields) in [
+        (Method::HEAD, 200, &[html][..]),
+        (Method::HEAD, 404, &[html]),
+        (Method::HEAD, 200, &[html, ("content-length", "1024")]),
+        (Method::GET, 304, &[]),
+        (Method::GET, 304, &[html]),
+    ] {
+        assert!(varies(method, status, fields), "{status} {fields:?}");
+    }
+    for (method, status, fields) in [
+        (Method::GET, 200, &[html][..]),
+        (Method::HEAD, 200, &[]),
+        (Method::HEAD, 200, &[html, ("content-length", "1023")]),
+        (Method::HEAD, 200, &[html, ("content-encoding", "br")]),
+        (Method::HEAD, 200, &[("content-type", "image/png")]),
+        (Method::HEAD, 204, &[html]),
+        (Method::GET, 304, &[("content-type", "image/png")]),
+        (Method::GET, 304, &[("content-type", "text/calendar")]),
+        (Method::GET, 304, &[html, ("cache-control", "no-transform")]),
+    ] {
+        assert!(!varies(method, status, fields), "{status} {fields:?}");
+    }
+}
+
 /// A body whose frames the test sends.
 struct Frames(mpsc::UnboundedReceiver<Result<Frame<Bytes>, Failure>>);
 

@@ -360,6 +360,17 @@ fn document_root(project: &Path, root: Option<&Path>) -> PathBuf {
     }
 }
 
+/// Other directories that would be the document root if the chosen one had no index.php.
+pub fn other_roots(project: &Path, settings: &Settings) -> Vec<String> {
+    let chosen = document_root(project, None);
+    if settings.root.is_some() || chosen == project {
+        return Vec::new();
+    }
+    let roots = ROOTS.iter().map(|name| (name, project.join(name)));
+    let others = roots.filter(|(_, path)| *path != chosen && path.join("index.php").is_file());
+    others.map(|(name, _)| format!("{name}/")).collect()
+}
+
 /// The usual document roots of applications.
 const ROOTS: [&str; 8] = [
     "public",

@@ -24,6 +24,7 @@ use tracing::{error, info, warn};
 use self::brokers::Brokers;
 use self::queues::{Group, Weighted};
 use super::options::Project;
+use super::stop_signals::StopSignals;
 use super::{config_trust, engine_setup, events, revalidation, running, stdout};
 use crate::config::Config;
 use crate::engine::{Engine, Pending};
@@ -144,9 +145,7 @@ async fn work(
     groups: Vec<Group>,
     admin: Bound,
 ) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut quit = signal(SignalKind::quit())?;
+    let mut stop_signals = StopSignals::listen()?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut usr1 = signal(SignalKind::user_defined1())?;
     let logs = Logs::remember();
@@ -155,9 +154,7 @@ async fn work(
     let admin_listener = admin.listen()?;
     let booted = tokio::select! {
         booted = boot(project, &config, groups, &metrics) => booted?,
-        _ = terminate.recv() => return Ok(()),
-        _ = interrupt.recv() => return Ok(()),
-        _ = quit.recv() => return Ok(()),
+        () = stop_signals.recv() => return Ok(()),
     };
     let engines: Vec<Arc<dyn Engine>> = booted
         .iter()
@@ -229,9 +226,7 @@ async fn work(
                     warn!(%error, "cannot reopen the logs");
                 }
             }
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            _ = quit.recv() => break,
+            () = stop_signals.recv() => break,
             Some(ended) = fronts.join_next() => {
                 drop(ended.context("the front end of a queue failed")?);
             }
@@ -252,9 +247,7 @@ async fn work(
     };
     tokio::select! {
         () = ended => {}
-        _ = terminate.recv() => warn!("second signal received; exiting immediately"),
-        _ = interrupt.recv() => warn!("second signal received; exiting immediately"),
-        _ = quit.recv() => warn!("second signal received; exiting immediately"),
+        () = stop_signals.recv() => warn!("second signal received; exiting immediately"),
     }
     drop(fronts);
     // Aborting the task removes the socket file. With the last engine, PHP's processes end.

@@ -21,6 +21,30 @@ fn rare_document_root_is_found_if_it_alone_has_an_index() {
 }
 
 #[test]
+fn other_directories_that_could_be_the_root_are_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let others = |settings: &Settings| other_roots(dir.path(), settings);
+    let put = |name: &str| {
+        fs::create_dir_all(dir.path().join(name)).unwrap();
+        fs::write(dir.path().join(name).join("index.php"), "").unwrap();
+    };
+    put("htdocs");
+    assert!(others(&Settings::default()).is_empty());
+    put("html");
+    assert_eq!(others(&Settings::default()), ["html/"]);
+    put("public");
+    assert_eq!(others(&Settings::default()), ["htdocs/", "html/"]);
+    let configured = Settings {
+        root: Some("html".into()),
+        ..Settings::default()
+    };
+    assert!(others(&configured).is_empty());
+    fs::remove_dir_all(dir.path().join("public")).unwrap();
+    put(".");
+    assert!(others(&Settings::default()).is_empty());
+}
+
+#[test]
 fn fallback_set_to_false_answers_404_for_what_is_missing() {
     let settings = Settings {
         fallback: false,

@@ -1,0 +1,86 @@
+/* Decides which warm-ups are tried in a fork first, and shares the results between workers.
+ *
+ * The prototype process tries each, because it rejects boots that leave connections open. On
+ * `standby` and `worker`, boots may leave them open, and then nothing is tried: the fork and the
+ * worker would write to the same connection. */
+#include "app/warmup_trials.h"
+
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <php.h>
+
+#include "base/procfs.h"
+#include "base/settings.h"
+#include "rewind/kernel/boot_fds.h"
+
+enum { MOST = 4096 }; /* warm-ups with a shared result */
+enum { UNKNOWN, FINE, LEFT_OUT };
+
+static atomic_uchar *results; /* all workers share them */
+static unsigned char before[SURUS_DESCRIPTORS]; /* open when the boot began */
+static bool is_listed;
+
+bool surus_warmup_trials_start(void)
+{
+	void *shared;
+
+	if (!surus_settings.warms_up || surus_engine_boots_in_prototype()) {
+		return true;
+	}
+	shared = mmap(NULL, MOST, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	results = shared == MAP_FAILED ? NULL : shared;
+	return results;
+}
+
+void surus_warmup_trials_boot_begins(void)
+{
+	int last;
+
+	if (results) {
+		is_listed = surus_open_descriptors(before, &last) && last < SURUS_DESCRIPTORS * 8;
+	}
+}
+
+/* Whether the boot has opened something else than files. */
+static bool has_opened(void)
+{
+	static unsigned char now[SURUS_DESCRIPTORS];
+	struct stat file;
+	int last;
+
+	if (!is_listed || !surus_open_descriptors(now, &last) || last >= SURUS_DESCRIPTORS * 8) {
+		return true;
+	}
+	for (int fd = 3; fd <= last; fd++) {
+		bool is_new = now[fd / 8] & ~before[fd / 8] & 1 << fd % 8;
+		if (is_new && fstat(fd, &file) == 0 && !S_ISREG(file.st_mode) && !S_ISDIR(file.st_mode)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool surus_warmup_may_be_tried(void)
+{
+	return surus_engine_boots_in_prototype() ||
+	       (results && !has_opened() && !surus_has_threads() && waitpid(-1, NULL, WNOHANG) != 0);
+}
+
+bool surus_warmup_is_known(int number)
+{
+	return results && number < MOST && atomic_load(&results[number]) != UNKNOWN;
+}
+
+bool surus_warmup_is_left_out(int number)
+{
+	return results && number < MOST && atomic_load(&results[number]) == LEFT_OUT;
+}
+
+bool surus_warmup_note(int number, bool is_left_out)
+{
+	return !results || number >= MOST ||
+	       atomic_exchange(&results[number], is_left_out ? LEFT_OUT : FINE) == UNKNOWN;
+}

@@ -1,0 +1,21 @@
+/* Decides which warm-ups are tried in a fork first, and shares the results between workers. */
+#ifndef SURUS_APP_WARMUP_TRIALS_H
+#define SURUS_APP_WARMUP_TRIALS_H
+
+#include <stdbool.h>
+
+/* In the master process, before the first fork. False: no memory. */
+bool surus_warmup_trials_start(void);
+/* Before the boot script runs. */
+void surus_warmup_trials_boot_begins(void);
+
+/* Whether a fork can run a request without harm to what this process shares with others. */
+bool surus_warmup_may_be_tried(void);
+
+/* Whether another worker has tried the warm-up with this number, which begins at 1. */
+bool surus_warmup_is_known(int number);
+bool surus_warmup_is_left_out(int number);
+/* Records a result. True: this worker is the first, and reports it. */
+bool surus_warmup_note(int number, bool is_left_out);
+
+#endif

@@ -1,0 +1,45 @@
+//! Waits for the signals that ask for the end: SIGTERM, SIGINT, SIGQUIT.
+
+use std::io;
+use std::time::Instant;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::keeper::REPEATED;
+
+pub(super) struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+    quit: Signal,
+    first: Option<Instant>,
+}
+
+impl StopSignals {
+    pub fn listen() -> io::Result<StopSignals> {
+        Ok(StopSignals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+            first: None,
+        })
+    }
+
+    /// Waits for the first signal, and then for one that does not repeat it.
+    pub async fn recv(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => {}
+                _ = self.interrupt.recv() => {}
+                _ = self.quit.recv() => {}
+            }
+            match self.first {
+                None => {
+                    self.first = Some(Instant::now());
+                    return;
+                }
+                Some(first) if first.elapsed() >= REPEATED => return,
+                Some(_) => {}
+            }
+        }
+    }
+}
