@@ -307,6 +307,7 @@ async fn lanes(
     group: Group,
 ) -> anyhow::Result<Vec<Lane>> {
     let mut lanes: Vec<Lane> = Vec::new();
+    brokers.workers = group.workers;
     let is_laravel = |queue: &Queue| queue.format() == Format::Laravel;
     let is_sync = |application: &laravel::Application| application.driver == "sync";
     let application = match group.queues.iter().any(is_laravel) {
