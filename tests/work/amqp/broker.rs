@@ -117,7 +117,12 @@ impl Broker {
     /// Waits until the server takes connections.
     fn wait(&self) {
         for _ in 0..6000 {
-            if self.runtime.block_on(self.connect()).is_ok() {
+            // A server that starts may accept a connection and never answer.
+            let connected = self.runtime.block_on(async {
+                tokio::time::timeout(Duration::from_secs(5), self.connect()).await
+            });
+            if let Ok(Ok(open)) = connected {
+                *self.open.lock().unwrap() = Some(open);
                 return;
             }
             let ended = self.child.lock().unwrap().try_wait().unwrap();
@@ -143,6 +148,7 @@ impl Broker {
 
     /// Kills the server.
     pub fn kill(&self) {
+        *self.open.lock().unwrap() = None;
         let mut child = self.child.lock().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
