@@ -103,6 +103,12 @@ check-tls: ## Have testssl.sh and sslyze judge the TLS of `surus serve`; needs p
 	cargo build
 	scripts/check-tls $(TARGET)/debug/surus $(TARGET)/tls
 
+.PHONY: check-http3
+check-http3: ## Have the client of aioquic, another implementation of HTTP/3, ask `surus serve`; needs pip, a minute
+	scripts/install serve tls
+	cargo build
+	scripts/check-http3 $(TARGET)/debug/surus $(TARGET)/http3
+
 .PHONY: check-image
 check-image: ## Build the Dockerfile of `surus lambda package` with buildah, on a base by debootstrap, and ask it; needs root, 1 GB
 	scripts/install serve image
@@ -111,7 +117,7 @@ check-image: ## Build the Dockerfile of `surus lambda package` with buildah, on 
 
 # Needs root, because servers change their user, and a machine on which nothing else runs.
 .PHONY: lab
-lab: build ## Measure Surus and others as published tables did, in about 10 minutes; in full: make lab EXPERIMENT=spdy FULL=1
+lab: build ## Measure Surus and others as published tables did, in about 9 minutes; in full: make lab EXPERIMENT=spdy FULL=1
 	scripts/install bench test
 	cargo build --release -p surus-lab
 	$(TARGET)/release/lab run $(EXPERIMENT) $(if $(FULL),--full) --work $(TARGET)/lab --surus $(TARGET)/release/surus

@@ -11,6 +11,7 @@ use crate::chart;
 use crate::experiment::{Experiment, Load};
 use crate::files::Places;
 use crate::goals;
+use crate::length::Size;
 use crate::quantity::Quantity;
 use crate::render::newest_results;
 use crate::results::Results;
@@ -23,7 +24,8 @@ pub struct Readme {
     contestants: Vec<String>,
 }
 
-/// Writes what has results in `directory`; a document without the comments stays as it is.
+/// Writes what has results in `directory`, and names the experiments that have none. A document
+/// without the comments stays as it is.
 pub fn write(places: &Places, experiments: &[Experiment], directory: &Path) -> anyhow::Result<()> {
     // Documents link to this directory only.
     if !directory.ends_with("docs/results") {
@@ -33,6 +35,8 @@ pub fn write(places: &Places, experiments: &[Experiment], directory: &Path) -> a
     let mut is_empty = true;
     for experiment in experiments {
         let Some((_, results)) = newest_results(experiment, directory)? else {
+            let (title, command) = (&experiment.title, experiment.command(Size::Full));
+            list += &format!("| {title} | not run yet: `{command}` | |\n");
             continue;
         };
         is_empty = false;

@@ -154,6 +154,15 @@ impl Experiment {
         name.map_or("", String::as_str)
     }
 
+    /// The command that runs it.
+    pub fn command(&self, size: Size) -> String {
+        let full = match size {
+            Size::Full => " FULL=1",
+            Size::Small => "",
+        };
+        format!("make lab EXPERIMENT={}{full}", self.name)
+    }
+
     fn read_bodies(&mut self, places: &Places) -> anyhow::Result<()> {
         for load in &mut self.loads {
             let application = load.application.as_ref().or(self.application.as_ref());

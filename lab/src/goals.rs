@@ -67,7 +67,7 @@ impl Goal {
             tables::ratio(results, load, self.quantity, &self.contestant, &self.to)
         });
         let Some(ratio) = ratio else {
-            return ("not measured".into(), Verdict::Unknown);
+            return ("–".into(), Verdict::NotMeasured);
         };
         let text = surus_measure::Number::Measured(Measured::ratio(ratio)).to_string();
         (text, self.verdict(ratio))
@@ -101,7 +101,9 @@ enum Verdict {
     Missed,
     /// The interval includes the bound.
     Open,
+    /// The load generator was the limit.
     Unknown,
+    NotMeasured,
 }
 
 impl Verdict {
@@ -111,6 +113,7 @@ impl Verdict {
             Verdict::Missed => "not met",
             Verdict::Open => "open: the interval includes the goal",
             Verdict::Unknown => "unknown",
+            Verdict::NotMeasured => "not measured",
         }
     }
 }
@@ -122,21 +125,27 @@ pub fn section(experiments: &[Experiment], directory: &Path) -> anyhow::Result<S
     let mut rows = 0;
     let mut missing: BTreeMap<String, usize> = BTreeMap::new();
     for experiment in experiments {
-        let Some((_, results)) = newest_results(experiment, directory)? else {
-            continue;
-        };
+        let results = newest_results(experiment, directory)?.map(|(_, results)| results);
         for goal in &experiment.goals {
-            let (measured, verdict) = goal.judge(experiment, &results);
+            let (measured, verdict) = match &results {
+                Some(results) => goal.judge(experiment, results),
+                None => ("–".into(), Verdict::NotMeasured),
+            };
             let (title, wanted, name) = (&goal.title, goal.wanted(), &experiment.name);
-            let _ = writeln!(
-                table,
-                "| [{title}](results/{name}.md) | {wanted} | {measured} | {} |",
-                verdict.word()
-            );
-            if verdict != Verdict::Met {
-                let _ = writeln!(bounds, "- {title}: {}", goal.bound);
+            let title = match results {
+                Some(_) => format!("[{title}](results/{name}.md)"),
+                None => title.clone(),
+            };
+            let word = verdict.word();
+            let _ = writeln!(table, "| {title} | {wanted} | {measured} | {word} |");
+            // What was not measured may be met.
+            if !matches!(verdict, Verdict::Met | Verdict::NotMeasured) {
+                let _ = writeln!(bounds, "- {}: {}", goal.title, goal.bound);
             }
         }
+        let Some(results) = results else {
+            continue;
+        };
         let loads = experiment.loads.iter();
         for load in loads.filter(|load| results.has_load(&load.name)) {
             let entries = experiment.contestants.iter();

@@ -18,10 +18,12 @@ use crate::results::Results;
 /// Percent of the CPUs that other processes may use without a note.
 const BUSY: f64 = 10.0;
 
-/// Renders the newest results of an experiment in `directory`, if there are any. Those of the full
-/// form come first.
+/// Renders the newest results of an experiment in `directory`. Those of the full form come first.
+/// Without any, says how to run it.
 pub fn newest(places: &Places, experiment: &Experiment, directory: &Path) -> anyhow::Result<()> {
     let Some((file, results)) = newest_results(experiment, directory)? else {
+        let command = experiment.command(Size::Full);
+        eprintln!("  {}: not run yet; `{command}` runs it", experiment.name);
         return Ok(());
     };
     let published = Table::read(places, experiment)?;

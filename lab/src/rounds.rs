@@ -287,12 +287,11 @@ fn begin(
             old.display()
         );
     }
-    let full = if size == Size::Full { " FULL=1" } else { "" };
     Ok(Results {
         experiment: experiment.name.clone(),
         size,
         date: build::first_line(&["date".into(), "-u".into(), "+%F".into()]),
-        command: format!("make lab EXPERIMENT={}{full}", experiment.name),
+        command: experiment.command(size),
         revision: revision(places),
         machine: Machine::this(),
         contestants,

@@ -32,4 +32,21 @@ final class Warmup
     {
         register_shutdown_function(static fn () => register_shutdown_function($do));
     }
+
+    /** Saves what PHP code can see of the boot, if there will be warm-ups: all variables and objects. */
+    public static function saveBoot(): void
+    {
+        if (\function_exists('surus_save_boot')) {
+            surus_save_boot();
+        }
+    }
+
+    /**
+     * Restores all that, except objects of Surus's own classes, so that nothing of a warm-up is left
+     * but what it has loaded. False: nothing was saved.
+     */
+    public static function restoreBoot(): bool
+    {
+        return \function_exists('surus_restore_boot') && surus_restore_boot();
+    }
 }

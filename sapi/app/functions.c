@@ -11,10 +11,12 @@
 #include <ext/standard/head.h>
 #include <ext/standard/info.h>
 
+#include "app/boot_values.h"
 #include "app/serve.h"
 #include "base/process_state.h"
 #include "base/scoreboard.h"
 #include "base/scoreboard_layout.h"
+#include "base/settings.h"
 #include "base/startup_trace.h"
 #include "ipc/outbox.h"
 #include "ipc/request_decode.h"
@@ -87,6 +89,29 @@ static PHP_FUNCTION(surus_boot_outdated)
 	surus_boot_files_report(what, what_len, state, state_len);
 }
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_save_boot, 0, 0, IS_VOID, 0)
+ZEND_END_ARG_INFO()
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_restore_boot, 0, 0, _IS_BOOL, 0)
+ZEND_END_ARG_INFO()
+
+/* surus_save_boot(): void. For a boot script, right before it serves: saves all variables, objects
+ * and settings for surus_restore_boot(), if there will be warm-ups. */
+static PHP_FUNCTION(surus_save_boot)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+	if (surus_settings.warms_up && !surus_serve_called()) {
+		surus_boot_values_save();
+	}
+}
+
+/* surus_restore_boot(): bool. For a boot script, at the end of a warm-up. False: nothing was
+ * saved. */
+static PHP_FUNCTION(surus_restore_boot)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+	RETURN_BOOL(surus_boot_values_restore());
+}
+
 /* fastcgi_finish_request(): bool. Ends the response; PHP continues. */
 static PHP_FUNCTION(fastcgi_finish_request)
 {
@@ -157,6 +182,8 @@ static PHP_FUNCTION(surus_form)
 static const zend_function_entry functions[] = {
 	PHP_FE(surus_renew_constant, arginfo_surus_renew_constant)
 	PHP_FE(surus_boot_outdated, arginfo_surus_boot_outdated)
+	PHP_FE(surus_save_boot, arginfo_surus_save_boot)
+	PHP_FE(surus_restore_boot, arginfo_surus_restore_boot)
 	PHP_FE(fastcgi_finish_request, arginfo_fastcgi_finish_request)
 	PHP_FE(apache_request_headers, arginfo_apache_request_headers)
 	PHP_FALIAS(getallheaders, apache_request_headers, arginfo_apache_request_headers)

@@ -1,6 +1,7 @@
 /* Runs warm-ups: requests that are served before the first client's request, without a response. */
 #include "app/warmup.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <php.h>
 #include <SAPI.h>
 
+#include "app/boot_values.h"
 #include "app/request.h"
 #include "base/descriptors.h"
 #include "base/process_state.h"
@@ -23,6 +25,8 @@
 
 /* See surus_warmups_left_out(). Learned pages come first, and all of them fit. */
 static char left_out[64];
+
+static bool has_learned; /* a page has run that clients have chosen */
 
 /* With an offset of its own, because workers share the open file and may read at the same time. */
 static bool read_exactly(off_t *from, void *to, size_t len)
@@ -93,12 +97,43 @@ static bool is_another(const struct page *first, const struct page *again)
 	return !is_good(again) || again->status != first->status || again->len < first->len / 2;
 }
 
+/* The outcome of a warm-up in a fork. */
+struct trial {
+	struct page pages[2];
+	/* what it leaves in the boot; empty: nothing */
+	char left[200];
+};
+
+/* Tells the boot script that the warm-up is the last one, so that it restores the boot. */
+static void make_last(void)
+{
+	char *text = (char *)SURUS_VAR(surus_request, "SURUS_WARMUP");
+
+	/* "02/10" becomes "01/01". */
+	for (; text && *text; text++) {
+		if (isdigit((unsigned char)*text)) {
+			*text = isdigit((unsigned char)text[1]) ? '0' : '1';
+		}
+	}
+}
+
+/* Notes what the request has left, after the boot script has restored the boot. */
+static void note_left(struct trial *trial)
+{
+	if (!surus_boot_values_restored()) {
+		snprintf(trial->left, sizeof(trial->left), "%s", "all, because the boot script does not "
+		        "call surus_restore_boot()");
+	} else if (surus_boot_values_left()) {
+		snprintf(trial->left, sizeof(trial->left), "%s", surus_boot_values_left());
+	}
+}
+
 /* Runs the request twice, the first time without output, because the prototype process will report
  * the same errors; an automatic one both times, because the user has not asked for it. */
 _Noreturn static void try_in_fork(int result, off_t at, uint32_t len, bool is_silent,
         zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
-	struct page pages[2] = {{0}};
+	struct trial trial = {0};
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC), log =
 	        is_silent ? -1 : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
 
@@ -107,19 +142,22 @@ _Noreturn static void try_in_fork(int result, off_t at, uint32_t len, bool is_si
 	dup2(null, STDERR_FILENO);
 	close(null);
 	if (read_request(at, len)) {
-		pages[0] = ask(handler, cache);
+		make_last();
+		trial.pages[0] = ask(handler, cache);
+		note_left(&trial);
 	}
 	if (!is_silent) {
 		dup2(log, STDERR_FILENO);
 	}
-	if (is_good(&pages[0]) && read_request(at, len)) {
-		pages[1] = ask(handler, cache);
+	if (is_good(&trial.pages[0]) && read_request(at, len)) {
+		make_last();
+		trial.pages[1] = ask(handler, cache);
 	}
-	if (is_silent && is_good(&pages[1]) && surus_boot_check()) {
+	if (is_silent && is_good(&trial.pages[1]) && surus_boot_check()) {
 		/* The boot would fail. */
-		pages[1].survived = false;
+		trial.pages[1].survived = false;
 	}
-	_exit(write(result, pages, sizeof(pages)) == sizeof(pages) ? 0 : 1);
+	_exit(write(result, &trial, sizeof(trial)) == sizeof(trial) ? 0 : 1);
 }
 
 /* Whether the application responds differently once it has served this request. Clients' requests
@@ -127,7 +165,8 @@ _Noreturn static void try_in_fork(int result, off_t at, uint32_t len, bool is_si
 static bool changes_responses(off_t at, uint32_t len, zend_fcall_info *handler,
         zend_fcall_info_cache *cache)
 {
-	struct page pages[2] = {{0}};
+	struct trial trial = {0};
+	struct page *pages = trial.pages;
 	bool may_fail = false, learned = false;
 	char uri[256] = "";
 	int result[2];
@@ -149,11 +188,17 @@ static bool changes_responses(off_t at, uint32_t len, zend_fcall_info *handler,
 		try_in_fork(result[1], at, len, may_fail, handler, cache);
 	}
 	close(result[1]);
-	bool is_known = pid > 0 && read(result[0], pages, sizeof(pages)) == sizeof(pages);
+	bool is_known = pid > 0 && read(result[0], &trial, sizeof(trial)) == sizeof(trial);
 	close(result[0]);
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
 	}
 	bool is_bad = !is_known || !is_good(&pages[0]);
+	if (learned && !is_bad && trial.left[0]) {
+		trial.left[sizeof(trial.left) - 1] = '\0';
+		fprintf(stderr, "surus-php: the page %s, for which clients often ask, is left out of the "
+		        "warm-up: it leaves in the boot what cannot be restored: %s\n", uri, trial.left);
+		return true;
+	}
 	if (learned && (is_bad || is_another(&pages[0], &pages[1]))) {
 		fprintf(stderr, "surus-php: the page %s, for which clients often ask, is left out of the "
 		        "warm-up: it fails, or changes the next answer\n", uri);
@@ -189,6 +234,7 @@ static bool warm_up(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 
 	snprintf(uri, sizeof(uri), "%s", SURUS_VAR(surus_request, "REQUEST_URI"));
 	bool may_fail = is_automatic();
+	has_learned |= is_learned();
 	struct page page = ask(handler, cache);
 	const char *why =
 	        page.survived && surus_engine_boots_in_prototype() ? surus_boot_check() : NULL;
@@ -235,6 +281,14 @@ bool surus_warmups_run(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 		}
 		at += len;
 	}
+	bool is_restored = surus_boot_values_restored();
+	if (has_learned && (!is_restored || surus_boot_values_left())) {
+		const char *what = is_restored ? surus_boot_values_left() : "all";
+		fprintf(stderr, "surus-php: pages for which clients often ask leave in the boot what "
+		        "cannot be restored: %s\n", what);
+		return false;
+	}
+	surus_boot_values_free();
 	surus_outbox_discard(false);
 	return true;
 }

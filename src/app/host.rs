@@ -16,6 +16,14 @@ pub enum HostPattern {
 }
 
 impl HostPattern {
+    /// The host, if it is a single one.
+    pub fn exact(&self) -> Option<&str> {
+        match self {
+            HostPattern::Exact(host) => Some(host),
+            HostPattern::Below(_) => None,
+        }
+    }
+
     /// Whether this host is meant, which is a [`name`].
     pub fn matches(&self, name: &str) -> bool {
         match self {

@@ -1,5 +1,6 @@
 //! Answers requests for every front end: with a file, a script's response, or a rejection.
 
+pub mod by_host;
 pub mod compression;
 pub mod detect;
 mod entity_tag;
@@ -10,6 +11,7 @@ pub(crate) mod response;
 pub mod site;
 pub mod static_files;
 pub(crate) mod validate;
+pub mod watch;
 pub mod x_sendfile;
 
 use std::collections::BTreeMap;
@@ -40,6 +42,9 @@ pub struct Application {
     pub engines: BTreeMap<&'static str, Arc<dyn Engine>>,
     /// The engine for requests for which no route names another.
     pub engine: &'static str,
+    /// What the names of the engines begin with before the names in routes: a site's name and a
+    /// slash, or nothing.
+    pub prefix: &'static str,
     pub metrics: Arc<Metrics>,
 }
 
@@ -279,13 +284,13 @@ impl Application {
                 engine = self
                     .engines
                     .keys()
-                    .find(|key| *key == name)
+                    .find(|key| key.strip_prefix(self.prefix) == Some(name))
                     .copied()
                     .unwrap_or(self.engine);
             }
             None => {}
         }
-        // HTTP/2 names the host in every request, which is no part of the line that rules see.
+        // From HTTP/2 on, each request names the host, which is no part of the line that rules see.
         let is_absolute = head.uri.scheme().is_some() && head.version < Version::HTTP_2;
         let whole = is_absolute.then(|| head.uri.to_string());
         let target = head.uri.path_and_query();

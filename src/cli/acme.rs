@@ -1,5 +1,5 @@
-//! Keeps the certificates of `acme.domains` valid: starts a job for each domain when one is due,
-//! and answers the authority for it.
+//! Keeps the certificates of `acme.domains` valid: starts an attempt for each domain when one is
+//! due, and answers the authority for it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use tracing::{error, warn};
 use crate::config::Config;
 use crate::fronts::http::Address;
 use crate::fronts::http::Tls;
-use crate::fronts::http::tls::acme::job::{Challenges, Job};
+use crate::fronts::http::tls::acme::attempt::{Attempt, Challenges};
 use crate::fronts::http::tls::acme::link::{Link, Message, Outcome};
 use crate::fronts::http::tls::{ClientCertificate, watch};
 use crate::keeper::Client;
 use crate::launcher::{Launcher, ProcessSignal};
 use crate::observe::metrics::Metrics;
 
-/// The pause after a job that has not said when the next one is useful.
+/// The pause after an attempt that has not said when the next one is useful.
 const PAUSE: Duration = Duration::from_secs(300);
 
-/// A job's own limit is shorter (`TIMEOUT` in `job.rs`).
+/// An attempt's own limit is shorter (`TIMEOUT` in `attempt.rs`).
 const JOB_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// In the process that owns the state directory.
@@ -33,7 +33,7 @@ pub(super) fn prepare(
     config: &Config,
     domain: u16,
     is_asked: bool,
-) -> anyhow::Result<Job> {
+) -> anyhow::Result<Attempt> {
     let tls = &config.tls;
     // Authorities have no certificate.
     let is_open = tls.client_ca.is_none() || tls.client_certificate == ClientCertificate::Optional;
@@ -42,7 +42,7 @@ pub(super) fn prepare(
         http: config.http.listen.iter().any(is_tcp),
         tls: is_open && !tls.listen.is_empty(),
     };
-    Job::prepare(&config.acme, project, domain.into(), challenges, is_asked)
+    Attempt::prepare(&config.acme, project, domain.into(), challenges, is_asked)
 }
 
 /// Runs until it is cancelled. `asked` repeats failed attempts.
@@ -93,7 +93,7 @@ pub(super) async fn run(
     }
 }
 
-/// What a job needs.
+/// What an attempt needs.
 struct Host {
     project: PathBuf,
     config: Config,
@@ -102,7 +102,7 @@ struct Host {
     metrics: Arc<Metrics>,
 }
 
-/// What a job has said last.
+/// What an attempt has said last.
 #[derive(Clone, Copy)]
 struct End {
     next: Duration,
@@ -110,7 +110,7 @@ struct End {
 }
 
 impl Host {
-    /// Runs one job. Returns the time to the next one.
+    /// Runs one attempt. Returns the time to the next one.
     async fn attempt(&self, domain: u16, is_asked: bool) -> Duration {
         let done = self.start(domain, is_asked).await;
         self.tls.answers.withdraw();
@@ -144,9 +144,9 @@ impl Host {
         let link = Link::new(ours)?;
         let listen = tokio::time::timeout(JOB_TIMEOUT, self.listen(link));
         let Some(keeper) = &self.keeper else {
-            let job = prepare(&self.project, &self.config, domain, is_asked)?;
-            let (status, listened) = tokio::join!(job.run(theirs), listen);
-            job.keep(&self.config.acme, &self.project, Some(status));
+            let attempt = prepare(&self.project, &self.config, domain, is_asked)?;
+            let (status, listened) = tokio::join!(attempt.run(theirs), listen);
+            attempt.keep(&self.config.acme, &self.project, Some(status));
             return listened?;
         };
         let mut process = keeper.acme(domain, is_asked, theirs).await?;
@@ -159,8 +159,8 @@ impl Host {
         listened?
     }
 
-    /// Answers the authority until the job ends. A job that says nothing has failed. An error ends
-    /// the job, too: it has no front end then.
+    /// Answers the authority until the attempt ends. An attempt that says nothing has failed. An
+    /// error ends the attempt, too: it has no front end then.
     async fn listen(&self, link: Link) -> anyhow::Result<End> {
         let mut end = End {
             next: PAUSE,

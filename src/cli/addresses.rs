@@ -1,5 +1,7 @@
 //! The addresses of an application, bound before anything gives up root.
 
+use std::net::UdpSocket;
+
 use anyhow::bail;
 
 use crate::cli::stdout;
@@ -11,6 +13,8 @@ use crate::fronts::http::{Address, Admission, Bound, Listener, Mode};
 pub(super) struct Addresses<T> {
     pub http: Vec<T>,
     pub https: Vec<T>,
+    /// Those of HTTP/3, at the ports of `https`.
+    pub quic: Vec<UdpSocket>,
 }
 
 /// Binds the addresses of the application.
@@ -28,6 +32,15 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Addresses<Bound>> {
              connect; name the proxies there"
         );
     }
+    if config.http.h3 && tls.listen.is_empty() {
+        bail!("http.h3 is on but HTTP/3 needs TLS; set tls.listen = \":443\"");
+    }
+    if config.http.h3 && config.http.proxy_protocol {
+        bail!(
+            "http.h3 and http.proxy_protocol are on, but proxies cannot pass QUIC on with a PROXY \
+             header; turn one of them off"
+        );
+    }
     let is_unix = |address: &Address| matches!(address, Address::Unix(_));
     let mut admission = Admission::default();
     if listen.iter().any(is_unix) {
@@ -39,10 +52,17 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Addresses<Bound>> {
         let bind = |address| Bound::bind(address, setting, admission);
         addresses.iter().map(bind).collect()
     };
-    Ok(Addresses {
-        http: bind(listen, "--listen or http.listen")?,
-        https: bind(&tls.listen, "tls.listen")?,
-    })
+    let http = bind(listen, "--listen or http.listen")?;
+    if !config.http.h3 {
+        let https = bind(&tls.listen, "tls.listen")?;
+        let quic = Vec::new();
+        return Ok(Addresses { http, https, quic });
+    }
+    let pairs: anyhow::Result<Vec<_>> = (tls.listen.iter())
+        .map(|address| Bound::bind_with_udp(address, "tls.listen"))
+        .collect();
+    let (https, quic) = pairs?.into_iter().unzip();
+    Ok(Addresses { http, https, quic })
 }
 
 impl Addresses<Bound> {
@@ -59,11 +79,21 @@ impl Addresses<Bound> {
         Ok(Addresses {
             http: listen(self.http)?,
             https: listen(self.https)?,
+            quic: self.quic,
         })
     }
 }
 
 impl Addresses<Listener> {
+    /// The ports of HTTP/3.
+    pub fn quic_ports(&self) -> Vec<u16> {
+        let ports = self
+            .quic
+            .iter()
+            .filter_map(|socket| socket.local_addr().ok());
+        ports.map(|address| address.port()).collect()
+    }
+
     /// The addresses as URLs.
     fn names(&self) -> impl Iterator<Item = String> {
         let https = self.https.iter().map(|listener| {

@@ -15,10 +15,11 @@ use crate::observe::metrics::Metrics;
 
 type Engines = BTreeMap<&'static str, Arc<dyn Engine>>;
 
-/// Boots all pools. `keeper` starts their processes, if there is one. An application that cannot be
-/// booted is served by `classic`.
+/// Boots the pools of a site. `keeper` starts their processes, if there is one, and has the number
+/// `first` for the first pool. An application that cannot be booted is served by `classic`.
 pub async fn boot(
     plans: &[PlannedPool],
+    first: u16,
     keeper: &Option<Arc<Client>>,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Engines> {
@@ -29,7 +30,7 @@ pub async fn boot(
             continue; // A plan for the case that an application cannot be booted.
         }
         let otherwise = planned.otherwise.and_then(|number| plans.get(number));
-        let boot = booter(plans, planned, keeper, metrics);
+        let boot = booter(plans, planned, first, keeper, metrics);
         let (asked, pool) = match (boot().await, otherwise) {
             (Ok(pool), _) => {
                 if let Some(framework) = planned.asked.framework() {
@@ -50,7 +51,7 @@ pub async fn boot(
                      above have PHP's reason; a boot script of the application's own is named in \
                      engine.script"
                 );
-                let classic = booter(plans, otherwise, keeper, metrics)().await?;
+                let classic = booter(plans, otherwise, first, keeper, metrics)().await?;
                 let instead = otherwise.asked.entry.name;
                 let pool: Arc<dyn Engine> = Arc::new(Unbooted::new(name, classic, instead, boot));
                 (&otherwise.asked, pool)
@@ -95,11 +96,12 @@ pub async fn boot(
 fn booter(
     plans: &[PlannedPool],
     planned: &PlannedPool,
+    first: u16,
     keeper: &Option<Arc<Client>>,
     metrics: &Arc<Metrics>,
 ) -> Boot {
     let number = plans.iter().position(|plan| std::ptr::eq(plan, planned));
-    let pool = number.and_then(|number| u16::try_from(number).ok());
+    let pool = number.and_then(|number| first.checked_add(u16::try_from(number).ok()?));
     let by = keeper.clone().zip(pool);
     let (planned, metrics) = (planned.clone(), metrics.clone());
     Arc::new(move || {

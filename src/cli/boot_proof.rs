@@ -40,7 +40,8 @@ pub enum Verdict {
 pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<Verdict>> {
     let (_, site) = engine_setup::script_and_site(project, &asked.config)?;
     if asked.learns() {
-        let pages = learned_pages::load(project, asked);
+        let mut pages = learned_pages::load(project, asked);
+        pages.retain(|page| asked.learned.has_own_host(page));
         asked.learned.set_pages(pages);
     }
     let learned = asked.learned.pages();
@@ -58,8 +59,8 @@ pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<V
     // All answers are framed by plain ones, because of their dates.
     let templates = templates(plain, probes.answers(Warmup::off()).await?);
     let differences = differences(&templates, &warm);
-    let mut verdicts: Vec<_> = (probes.pages.iter().zip(&differences))
-        .map(|(page, difference)| verdict(page, difference.as_ref()))
+    let mut verdicts: Vec<_> = (probes.all().zip(&differences))
+        .map(|((page, other), difference)| verdict(page, other, difference.as_ref()))
         .collect();
     if differences.iter().any(Option::is_some) {
         // From here on, each page alone.
@@ -70,11 +71,16 @@ pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<V
     Ok(verdicts)
 }
 
-fn verdict(page: &str, difference: Option<&(String, String)>) -> Verdict {
+fn verdict(page: &str, other: bool, difference: Option<&(String, String)>) -> Verdict {
+    let whose = match other {
+        true => " of another host, cookie and language",
+        false => "",
+    };
     match difference {
-        None => Verdict::Same(format!("GET {page}: no other answer")),
+        None => Verdict::Same(format!("GET {page}{whose}: no other answer")),
         Some((expected, got)) => Verdict::Changed(format!(
-            "GET {page} has another answer after the warm-ups: `{got}` instead of `{expected}`"
+            "GET {page}{whose} has another answer after the warm-ups: `{got}` instead of \
+             `{expected}`"
         )),
     }
 }
@@ -167,10 +173,10 @@ impl Probes<'_> {
         let metrics = Arc::new(Metrics::default());
         let pool = engine_setup::boot_one(&asked, self.project, &metrics).await?;
         let mut all = Vec::new();
-        for page in &self.pages {
+        for (page, other) in self.all() {
             let mut answers = Vec::new();
             for _ in 0..ANSWERS {
-                let answer = self.ask(&*pool, page).await;
+                let answer = self.ask(&*pool, page, other).await;
                 answers.push(answer.with_context(|| format!("GET {page}"))?);
             }
             all.push(answers);
@@ -179,8 +185,17 @@ impl Probes<'_> {
         Ok(all)
     }
 
-    async fn ask(&self, pool: &dyn Engine, page: &str) -> anyhow::Result<Vec<u8>> {
-        let event = warm_ups::get(page, self.site)?;
+    /// Each page, without and with another host, cookie and language.
+    fn all(&self) -> impl Iterator<Item = (&String, bool)> {
+        let both = |page| [(page, false), (page, true)];
+        self.pages.iter().flat_map(both)
+    }
+
+    async fn ask(&self, pool: &dyn Engine, page: &str, other: bool) -> anyhow::Result<Vec<u8>> {
+        let mut event = warm_ups::get(page, self.site)?;
+        if other {
+            event = warm_ups::from_another_visitor(event);
+        }
         let (head, body) = pool.handle(Box::new(event)).await?.into_parts();
         let body = Limited::new(body, MAX_PAGE).collect().await;
         let body = body

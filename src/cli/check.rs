@@ -13,14 +13,14 @@ use super::config_lint::{LintInput, contradictions, missing_extensions};
 use super::engine_setup;
 use super::engine_setup::PoolConfig;
 use super::exposed_files::NoPages;
+use super::findings::Findings;
 use super::options::ServeArgs;
 use super::{
-    addresses, boot_script, config_trust, file_access, htaccess, served, spool_access, tls,
-    user_ini,
+    addresses, boot_script, config_trust, file_access, htaccess, served, site_plans, spool_access,
+    tls, user_ini,
 };
 use crate::app::site::routes::Routes;
 use crate::app::site::{Resolution, Site};
-use crate::cli::stdout::say;
 use crate::config::Config;
 use crate::engine::Report;
 use crate::engines::{self, Entry};
@@ -31,35 +31,6 @@ use crate::keeper;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::system::Machine;
-
-/// Prints findings, and keeps those that would stop the start.
-#[derive(Default)]
-pub(super) struct Findings {
-    /// What would stop the start, each once.
-    stops: Vec<String>,
-}
-
-impl Findings {
-    /// Reports what works.
-    pub fn fine(&self, what: &str, is: impl std::fmt::Display) {
-        say!("✓ {what:<17}{is}");
-    }
-
-    /// Reports what works differently from what the user may expect.
-    pub fn note(&self, text: impl std::fmt::Display) {
-        say!("! {text}");
-    }
-
-    /// Reports what would stop the start.
-    pub fn stop(&mut self, error: &anyhow::Error) {
-        let text = format!("{error:#}");
-        if self.stops.iter().any(|said| text.ends_with(said.as_str())) {
-            return;
-        }
-        say!("✗ {text}");
-        self.stops.push(text);
-    }
-}
 
 #[derive(Debug, clap::Args)]
 pub struct Check {
@@ -116,6 +87,10 @@ pub fn run(Check { args, boot }: Check) -> anyhow::Result<()> {
     })?;
     match findings.stops.len() {
         0 => Ok(()),
+        count if !loaded.config.sites.is_empty() => bail!(
+            "{count} problems, marked ✗: one of a site makes its hosts answer 503, any other would \
+             stop `surus serve`"
+        ),
         1 => bail!("1 problem would stop `surus serve`, marked ✗"),
         stops => bail!("{stops} problems would stop `surus serve`, marked ✗"),
     }
@@ -124,6 +99,33 @@ pub fn run(Check { args, boot }: Check) -> anyhow::Result<()> {
 async fn check(project: &Path, config: &Config, compares_boots: bool, findings: &mut Findings) {
     bind(project, config, findings).await;
     certificates(project, config, findings);
+    let (sites, is_single) = (site_plans::all(config), config.sites.is_empty());
+    for site in &sites {
+        if !is_single {
+            let others = site.is_default.then(|| "all other hosts".to_owned());
+            let hosts = site.hosts.iter().map(ToString::to_string).chain(others);
+            let hosts = hosts.collect::<Vec<_>>().join(", ");
+            findings.fine("site", format_args!("{}, for {hosts}", site.name));
+        }
+        let project = site.project.as_deref().unwrap_or(project);
+        findings.site.clone_from(&site.name);
+        check_site(project, &site.config, compares_boots, findings).await;
+    }
+    findings.site.clear();
+    if !is_single && !sites.iter().any(|site| site.is_default) {
+        findings.note(
+            "requests to hosts that no [[site]] has get status 421, because none has `default = \
+             true`",
+        );
+    }
+}
+
+async fn check_site(
+    project: &Path,
+    config: &Config,
+    compares_boots: bool,
+    findings: &mut Findings,
+) {
     match served::open_place(project, config) {
         Ok(place) => {
             site(project, &place.site, findings);

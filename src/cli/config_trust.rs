@@ -24,7 +24,17 @@ pub(super) fn check(loaded: &Loaded, project: &Path) -> anyhow::Result<()> {
     if !process::has_other_users() {
         return Ok(());
     }
-    let settings = &loaded.config.engine;
+    check_for(loaded, &loaded.config, project)?;
+    for site in &loaded.config.sites {
+        let own = site.project.as_deref().unwrap_or(project);
+        check_for(loaded, &site.config, own).map_err(|error| site.context(error))?;
+    }
+    Ok(())
+}
+
+/// The same for the configuration of one site, or of the server.
+fn check_for(loaded: &Loaded, config: &Config, project: &Path) -> anyhow::Result<()> {
+    let settings = &config.engine;
     let default = Settings {
         user: None,
         group: None,
@@ -36,7 +46,6 @@ pub(super) fn check(loaded: &Loaded, project: &Path) -> anyhow::Result<()> {
         .filter_map(|settings| engines::find_user(settings).ok().flatten())
         .filter(|user| user.uid != 0)
         .collect();
-    let config = &loaded.config;
     let programs = programs(config).filter_map(|(setting, path)| match setting {
         INI_FILE => std::path::absolute(path).ok(),
         _ => command::resolved(path),
@@ -61,7 +70,7 @@ pub(super) fn check(loaded: &Loaded, project: &Path) -> anyhow::Result<()> {
     for (path, file) in files(loaded) {
         refuse(path, file, &users, RUN)?;
         if !is_roots(path, file) {
-            refuse_what_root_runs(path, loaded)?;
+            refuse_what_root_runs(path, config)?;
         }
     }
     Ok(())
@@ -145,12 +154,11 @@ fn keys(config: &Config) -> impl Iterator<Item = (&'static str, &PathBuf)> {
 
 /// An error if a configuration that another user than root can replace names root, or what root
 /// runs. The environment may name it.
-fn refuse_what_root_runs(path: &Path, loaded: &Loaded) -> anyhow::Result<()> {
+fn refuse_what_root_runs(path: &Path, config: &Config) -> anyhow::Result<()> {
     let is_named = |setting: &&str| {
         let variable = setting.to_uppercase().replace('.', "_");
         std::env::var_os(format!("SURUS_{variable}")).is_none()
     };
-    let config = &loaded.config;
     let engine = engines::find_user(&config.engine).ok().flatten();
     let engine = engine.as_ref();
     let front = config

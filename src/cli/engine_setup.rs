@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
-use surus_sys::regular_file;
-
-use super::{boot_script, stub, warm_ups};
+use super::entry_script::{LARAVEL, Runtime, front, has_own_boot, runtime, script, serves};
+use super::{boot_script, warm_ups};
 use crate::app::detect::{self, Application, Framework};
 use crate::app::site::Site;
 use crate::app::site::routes;
@@ -66,22 +65,6 @@ pub fn open_pool_site(project: &Path, config: &Config, pool: &str) -> anyhow::Re
         .with_context(|| format!("pool.{pool}.script"))
 }
 
-/// The script of the PHP library that boots a Laravel application.
-const LARAVEL: &str = "vendor/surus/surus/src/Laravel/worker.php";
-
-fn script(project: &Path, config: &Config) -> Option<PathBuf> {
-    let named = config.engine.script.clone();
-    let script = named.or_else(|| boots_laravel(config).then(|| LARAVEL.into()));
-    script.map(|script| project.join(script))
-}
-
-/// Whether to boot Laravel: it is configured, and the engine boots a script.
-fn boots_laravel(config: &Config) -> bool {
-    let engine = config.engine.name.as_deref();
-    let boots = |name| engines::find(name).is_ok_and(|entry| entry.boots_script());
-    runtime(config) == Some(Runtime::Laravel) && engine.is_none_or(boots)
-}
-
 fn boots_script(project: &Path, config: &Config) -> anyhow::Result<bool> {
     Ok(chosen(project, config)?.boots_script())
 }
@@ -105,126 +88,6 @@ fn bootable(entry: &'static Entry, config: &Config) -> anyhow::Result<&'static E
         Some(_) => engines::find("classic"),
         None => Ok(entry),
     }
-}
-
-/// Whether the user decides how the application boots, by a script or a runtime.
-pub fn has_own_boot(project: &Path, config: &Config) -> bool {
-    let front = || front(project, config).is_some_and(|front| serves(&front));
-    config.engine.script.is_some() || runtime_name(config).is_some() || front()
-}
-
-/// The runtime that the application is configured to use. Its entry script then does not call
-/// `surus_serve()` itself.
-#[derive(Debug, PartialEq)]
-enum Runtime {
-    /// Symfony's Runtime component loads Surus's runtime.
-    Symfony,
-    Laravel,
-    /// The package runtime/frankenphp-symfony.
-    FrankenPhp,
-}
-
-/// The runtime that `[env]` names, or the environment if PHP gets all of it, as on AWS Lambda.
-fn runtime(config: &Config) -> Option<Runtime> {
-    let class = runtime_name(config)?;
-    match class.trim_start_matches('\\') {
-        r"Surus\Symfony\Runtime" => Some(Runtime::Symfony),
-        r"Surus\Laravel\Runtime" => Some(Runtime::Laravel),
-        r"Runtime\FrankenPhpSymfony\Runtime" => Some(Runtime::FrankenPhp),
-        _ => None,
-    }
-}
-
-fn runtime_name(config: &Config) -> Option<String> {
-    let inherited = || match config.engine.clear_env {
-        true => None,
-        false => std::env::var(APP_RUNTIME).ok(),
-    };
-    config.env.get(APP_RUNTIME).cloned().or_else(inherited)
-}
-
-/// The variable from which Symfony's Runtime component takes the name of its class.
-const APP_RUNTIME: &str = "APP_RUNTIME";
-
-/// Whether the application needs an engine that boots its script.
-pub fn needs_boot(project: &Path, config: &Config) -> bool {
-    script(project, config)
-        .or_else(|| front(project, config))
-        .is_some_and(|entry| serves(&entry))
-}
-
-/// The document root's `index.php`, if the configured script needs an engine that boots it and
-/// that file does not.
-pub fn script_without_boot(project: &Path, config: &Config) -> Option<PathBuf> {
-    let front = front(project, config)?;
-    (serves(&script(project, config)?) && !serves(&front)).then_some(front)
-}
-
-/// The project's `worker.php`, if it needs an engine that boots it, and neither a configured script
-/// nor the document root's `index.php` does.
-pub fn unconfigured_worker(project: &Path, config: &Config) -> Option<PathBuf> {
-    let worker = project.join("worker.php");
-    let is_needed = script(project, config).is_none() && runtime(config).is_none();
-    (is_needed && !front(project, config).is_some_and(|front| serves(&front)) && serves(&worker))
-        .then_some(worker)
-}
-
-/// The document root's `index.php`. If the site cannot be opened, `serve` reports it when it opens
-/// the site.
-pub fn front(project: &Path, config: &Config) -> Option<PathBuf> {
-    let site = Site::open(project, &config.site, None).ok()?;
-    let front = site.front_controller()?;
-    Some(front.filename.to_path_buf())
-}
-
-/// Whether this PHP file serves, or the only file that it requires. Laravel Octane's entry script
-/// is such a stub.
-fn serves(entry: &Path) -> bool {
-    const LARGEST: u64 = 16 << 20;
-    let mut file = entry.to_path_buf();
-    for _ in 0..3 {
-        let text = regular_file::read(&file, LARGEST).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        if calls_serve(&text) {
-            return true;
-        }
-        match stub::required(&text, &file) {
-            Some(required) => file = required,
-            None => return false,
-        }
-    }
-    false
-}
-
-/// Whether this PHP file calls a function that only booted scripts may call, or a runner of the
-/// Composer package that does.
-fn calls_serve(php: &str) -> bool {
-    const FUNCTIONS: [&str; 3] = [
-        "surus_serve",
-        "surus_checkpoint",
-        "frankenphp_handle_request",
-    ];
-    const RUNNERS: [&str; 3] = [
-        r"Surus\Laravel\Runner",
-        r"Surus\Symfony\Server",
-        r"Surus\Psr15",
-    ];
-    let is_name = |c: char| c.is_alphanumeric() || "_$>:\\".contains(c);
-    let code = || {
-        php.lines()
-            .map(str::trim_start)
-            .filter(|line| !["//", "#", "*", "/*"].iter().any(|c| line.starts_with(c)))
-    };
-    let named = || code().any(|line| RUNNERS.iter().any(|runner| line.contains(runner)));
-    code().any(|line| {
-        FUNCTIONS.iter().any(|function| {
-            line.match_indices(function).any(|(at, _)| {
-                let before = line[..at].trim_end_matches('\\');
-                let after = line[at + function.len()..].trim_start();
-                after.starts_with('(') && !before.ends_with(is_name)
-            })
-        }) || (line.contains("::serve(") && named())
-    })
 }
 
 /// A pool of PHP processes that the configuration asks for.
@@ -284,11 +147,12 @@ impl PoolConfig {
 /// The configured engine, and the engines and pools that routes name, each once.
 pub fn pools(project: &Path, config: &Config) -> anyhow::Result<Vec<PoolConfig>> {
     let main = chosen(project, config)?;
+    let learned = || Arc::new(Learned::of_hosts(named_hosts(config)));
     let mut all = vec![PoolConfig {
         name: main.name,
         entry: main,
         config: config.clone(),
-        learned: Arc::default(),
+        learned: learned(),
     }];
     for name in routes::engines(&config.route) {
         if all.iter().any(|asked| asked.name == name) {
@@ -300,7 +164,7 @@ pub fn pools(project: &Path, config: &Config) -> anyhow::Result<Vec<PoolConfig>>
                 name: name.to_string().leak(),
                 entry: chosen(project, &config)?,
                 config,
-                learned: Arc::default(),
+                learned: learned(),
             },
             None => {
                 let entry = engines::find(name)
@@ -309,12 +173,26 @@ pub fn pools(project: &Path, config: &Config) -> anyhow::Result<Vec<PoolConfig>>
                     name: entry.name,
                     entry: bootable(entry, config)?,
                     config: config.clone(),
-                    learned: Arc::default(),
+                    learned: learned(),
                 }
             }
         });
     }
     Ok(all)
+}
+
+/// The hosts that the configuration names: those with certificates first, then those of routes.
+fn named_hosts(config: &Config) -> Vec<String> {
+    let domains = config.acme.domains.iter().map(|domain| domain.as_str());
+    let routes = config.route.iter().filter_map(|rule| rule.host.as_deref());
+    let exact = routes.flatten().filter_map(|host| host.exact());
+    let mut hosts: Vec<String> = Vec::new();
+    for host in domains.chain(exact) {
+        if !hosts.iter().any(|it| it == host) {
+            hosts.push(host.to_owned());
+        }
+    }
+    hosts
 }
 
 /// A pool and its plan.
@@ -464,49 +342,4 @@ fn finder(project: PathBuf, asked: PoolConfig) -> FindScript {
             warmup,
         })
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{APP_RUNTIME, Runtime, calls_serve, runtime};
-    use crate::config::Config;
-
-    #[test]
-    fn runtime_is_recognised_by_its_class() {
-        let of = |class: &str| {
-            let mut config = Config::default();
-            config.env.insert(APP_RUNTIME.into(), class.into());
-            runtime(&config)
-        };
-        assert_eq!(of(r"Surus\Symfony\Runtime"), Some(Runtime::Symfony));
-        assert_eq!(of(r"\Surus\Symfony\Runtime"), Some(Runtime::Symfony));
-        assert_eq!(of(r"Surus\Laravel\Runtime"), Some(Runtime::Laravel));
-        let theirs = of(r"Runtime\FrankenPhpSymfony\Runtime");
-        assert_eq!(theirs, Some(Runtime::FrankenPhp));
-        assert_eq!(of(r"Symfony\Component\Runtime\SymfonyRuntime"), None);
-    }
-
-    #[test]
-    fn serving_script_is_recognised_by_its_call() {
-        for php in [
-            "<?php\nsurus_serve(fn () => print 'x');",
-            "<?php\n\\surus_serve($handler);",
-            "while (frankenphp_handle_request ($handler)) {}",
-            "surus_checkpoint();",
-            r"Surus\Laravel\Runner::serve(require 'bootstrap/app.php');",
-            "use Surus\\Symfony\\Server;\n\nServer::serve(new Kernel('prod', false));",
-        ] {
-            assert!(calls_serve(php), "{php}");
-        }
-        for php in [
-            "<?php\nif (function_exists('surus_serve')) { }",
-            "<?php\n// surus_serve($handler);",
-            "<?php\nmy_surus_serve($x);",
-            "<?php\n$app->surus_serve($x);",
-            "<?php\nrequire 'vendor/autoload.php';",
-            "<?php\nuse Surus\\Engine;\nOther::serve($x);",
-        ] {
-            assert!(!calls_serve(php), "{php}");
-        }
-    }
 }

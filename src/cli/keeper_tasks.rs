@@ -17,6 +17,7 @@ use surus_sys::seqpacket::Seqpacket;
 use tracing::{error, warn};
 
 use super::engine_setup::PlannedPool;
+use super::site_plans::Plans;
 use super::{acme, engine_setup, learned_pages, tls};
 use crate::app::DocumentTree;
 use crate::app::error_pages::ErrorPages;
@@ -29,7 +30,7 @@ use crate::app::x_sendfile::SendFile;
 use crate::config::Config;
 use crate::engines;
 use crate::engines::{Plan, external, keeper_tasks, learned};
-use crate::fronts::http::tls::acme::job::{Job, status};
+use crate::fronts::http::tls::acme::attempt::{Attempt, status};
 use crate::keeper::{self, Client, Directories, PrivilegedOperations};
 use crate::launcher::Role;
 
@@ -48,89 +49,97 @@ type Found = (Described, OwnedFd);
 /// The keeper of a project.
 pub struct ProjectKeeper {
     project: PathBuf,
+    /// What is common to all sites.
     config: Config,
-    plans: Arc<Vec<PlannedPool>>,
-    front: Identity,
-    /// PHP's user, with its groups as they were at the start: a look-up may need the network.
-    php: Identity,
+    plans: Arc<Plans>,
+    users: Users,
 }
 
 impl ProjectKeeper {
-    pub fn new(
-        project: &Path,
-        config: &Config,
-        plans: Arc<Vec<PlannedPool>>,
-        front: Identity,
-        php: Identity,
-    ) -> ProjectKeeper {
+    pub fn new(project: &Path, config: &Config, plans: Arc<Plans>, users: Users) -> ProjectKeeper {
         ProjectKeeper {
             project: project.to_path_buf(),
             config: config.clone(),
             plans,
-            front,
-            php,
+            users,
         }
-    }
-
-    /// Opens the directories that are served, in the order of [`adopt`]. Returns the pools of
-    /// [`Layout::pool_sites`], too.
-    fn directories(&self) -> anyhow::Result<(Vec<Found>, Vec<String>)> {
-        let symlinks = self.config.site.symlinks;
-        let mut found: Vec<Found> = Vec::new();
-        let mut note = |site: Site| -> anyhow::Result<Site> {
-            found.push((site.describe()?, site.dir()?));
-            Ok(site)
-        };
-        let site = Arc::new(note(engine_setup::open_site(&self.project, &self.config)?)?);
-        SendFile::open_by(site, &self.config.x_sendfile, &mut |directory| {
-            note(Site::files_only(&self.project.join(directory), symlinks)?)
-        })?;
-        Routes::open(&self.config.route, &mut |root| {
-            note(routes::files(root, &self.config.site)?)
-        })?;
-        let mut pool_sites = Vec::new();
-        for name in routes::engines(&self.config.route) {
-            if let Some(front) = engine_setup::open_pool_site(&self.project, &self.config, name)? {
-                note(front)?;
-                pool_sites.push(name.to_owned());
-            }
-        }
-        if let Some(pages) = engine_setup::open_error_site(&self.project, &self.config)? {
-            note(pages)?;
-        }
-        Ok((found, pool_sites))
     }
 
     fn plan(&self, pool: u16) -> anyhow::Result<&Plan> {
-        let planned = self.plans.get(usize::from(pool));
-        Ok(&planned.context("unknown pool")?.plan)
+        Ok(&self.plans.pool(pool)?.plan)
     }
+
+    /// PHP's user in a site, and in the pools of one.
+    fn php_of(&self, site: u16) -> anyhow::Result<&Identity> {
+        let php = self.users.php.get(usize::from(site));
+        let php = php.with_context(|| format!("there is no site {site}"))?;
+        php.as_ref()
+            .context("the site has no user for PHP (engine.user)")
+    }
+
+    fn php_of_pool(&self, pool: u16) -> anyhow::Result<&Identity> {
+        self.php_of(self.plans.site_of(pool)?)
+    }
+}
+
+/// Opens the directories of a site that are served, in the order of [`adopt`]. Returns the pools of
+/// [`Layout::pool_sites`], too.
+fn directories(project: &Path, config: &Config) -> anyhow::Result<(Vec<Found>, Vec<String>)> {
+    let symlinks = config.site.symlinks;
+    let mut found: Vec<Found> = Vec::new();
+    let mut note = |site: Site| -> anyhow::Result<Site> {
+        found.push((site.describe()?, site.dir()?));
+        Ok(site)
+    };
+    let site = Arc::new(note(engine_setup::open_site(project, config)?)?);
+    SendFile::open_by(site, &config.x_sendfile, &mut |directory| {
+        note(Site::files_only(&project.join(directory), symlinks)?)
+    })?;
+    Routes::open(&config.route, &mut |root| {
+        note(routes::files(root, &config.site)?)
+    })?;
+    let mut pool_sites = Vec::new();
+    for name in routes::engines(&config.route) {
+        if let Some(front) = engine_setup::open_pool_site(project, config, name)? {
+            note(front)?;
+            pool_sites.push(name.to_owned());
+        }
+    }
+    if let Some(pages) = engine_setup::open_error_site(project, config)? {
+        note(pages)?;
+    }
+    Ok((found, pool_sites))
 }
 
 impl PrivilegedOperations for ProjectKeeper {
     type PhpStarter = keeper_tasks::PhpStarter;
     type Trees = Vec<file_opener::Tree>;
-    type Job = Job;
+    type Attempt = Attempt;
 
     fn grace(&self) -> Duration {
         self.config.http.shutdown_delay.0 + self.config.http.shutdown_timeout.0
     }
 
-    fn place(&mut self) -> anyhow::Result<Directories<Self::Trees>> {
-        let symlinks = self.config.site.symlinks;
-        let (mut found, pool_sites) = self.directories()?;
+    fn sites(&self) -> u16 {
+        u16::try_from(self.plans.sites.len()).unwrap_or(u16::MAX)
+    }
+
+    fn place(&mut self, site: u16) -> anyhow::Result<Directories<Self::Trees>> {
+        let php = self.php_of(site)?;
+        let site = self.plans.site(site)?;
+        let symlinks = site.config.site.symlinks;
+        let (mut found, pool_sites) = directories(&site.project, &site.config)?;
         // PHP's user may have put a link on the way, to where only root may go.
-        if self.php.uid != 0 {
-            privileges::with_access_of(&self.php, || reopen(&mut found))
+        if php.uid != 0 {
+            privileges::with_access_of(php, || reopen(&mut found))
                 .context(
                     "cannot become PHP's user (engine.user); a server that is started as root \
                      needs the capabilities CAP_SETUID, CAP_SETGID and CAP_KILL",
                 )?
                 .with_context(|| {
                     format!(
-                        "PHP's user ({}, engine.user) must be able to enter what is served; change \
-                         the permissions or the owner of the directory, or of those above it",
-                        self.php
+                        "PHP's user ({php}, engine.user) must be able to enter what is served; \
+                         change the permissions or the owner of the directory, or of those above it"
                     )
                 })?;
         }
@@ -154,14 +163,14 @@ impl PrivilegedOperations for ProjectKeeper {
         })
     }
 
-    fn opener(&mut self, trees: &Self::Trees) -> anyhow::Result<(u32, OwnedFd)> {
+    fn opener(&mut self, site: u16, trees: &Self::Trees) -> anyhow::Result<(u32, OwnedFd)> {
         let (front, opener) = Seqpacket::blocking_pair().context("cannot make a socket pair")?;
-        let pid = start_opener(opener, trees, &self.php)?;
+        let pid = start_opener(opener, trees, self.php_of(site)?)?;
         Ok((pid, front))
     }
 
     fn pools(&self) -> u16 {
-        u16::try_from(self.plans.len()).unwrap_or(u16::MAX)
+        u16::try_from(self.plans.pools.len()).unwrap_or(u16::MAX)
     }
 
     fn max_processes(&self, pool: u16) -> usize {
@@ -169,11 +178,12 @@ impl PrivilegedOperations for ProjectKeeper {
     }
 
     fn master(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
-        keeper_tasks::master(self.plan(pool)?, fds, &self.php.groups)
+        keeper_tasks::master(self.plan(pool)?, fds, &self.php_of_pool(pool)?.groups)
     }
 
     fn home(&mut self, pool: u16) -> anyhow::Result<(PathBuf, keeper_tasks::PhpStarter)> {
-        keeper_tasks::home(self.plan(pool)?, self.front.uid, &self.php.groups)
+        let groups = &self.php_of_pool(pool)?.groups;
+        keeper_tasks::home(self.plan(pool)?, self.users.front.uid, groups)
     }
 
     fn php(
@@ -194,23 +204,28 @@ impl PrivilegedOperations for ProjectKeeper {
         tls::read_apart(&self.project, &self.config)
     }
 
-    fn acme(&mut self, domain: u16, is_asked: bool, socket: OwnedFd) -> anyhow::Result<(u32, Job)> {
-        let job = acme::prepare(&self.project, &self.config, domain, is_asked)?;
+    fn acme(
+        &mut self,
+        domain: u16,
+        is_asked: bool,
+        socket: OwnedFd,
+    ) -> anyhow::Result<(u32, Attempt)> {
+        let attempt = acme::prepare(&self.project, &self.config, domain, is_asked)?;
         let confinement = confinement(&self.config);
-        let pid = start_job(&job, socket, &confinement, &self.front)?;
-        Ok((pid, job))
+        let pid = start_attempt(&attempt, socket, &confinement, &self.users.front)?;
+        Ok((pid, attempt))
     }
 
-    fn acquired(&mut self, job: &Job, wait_status: i32) {
+    fn acquired(&mut self, attempt: &Attempt, wait_status: i32) {
         let status = surus_sys::process::exit_status(wait_status);
-        job.keep(&self.config.acme, &self.project, status);
+        attempt.keep(&self.config.acme, &self.project, status);
     }
 
     fn pages(&mut self, pool: u16, keep: bool, text: &str) -> anyhow::Result<()> {
-        let planned = self.plans.get(usize::from(pool)).context("unknown pool")?;
+        let (planned, site) = (self.plans.pool(pool)?, self.plans.site_of(pool)?);
         let pages = learned::parse(text)?;
         if keep {
-            learned_pages::keep(&self.project, &planned.asked, &pages)?;
+            learned_pages::keep(&self.plans.site(site)?.project, &planned.asked, &pages)?;
         }
         planned.asked.learned.set_pages(pages);
         Ok(())
@@ -264,22 +279,22 @@ fn start_opener(
 
 /// Starts the process that gets a certificate. It has the front end's user, and neither the
 /// keeper's rights nor its descriptors.
-fn start_job(
-    job: &Job,
+fn start_attempt(
+    attempt: &Attempt,
     socket: OwnedFd,
     confinement: &keeper::Confinement,
     identity: &Identity,
 ) -> anyhow::Result<u32> {
     let keeper = std::process::id();
-    let mut keep = job.descriptors();
+    let mut keep = attempt.descriptors();
     keep.push(socket.as_fd());
     let run = || {
-        let runtime = keeper::confine_job(confinement, identity, keeper).and_then(|()| {
+        let runtime = keeper::confine_attempt(confinement, identity, keeper).and_then(|()| {
             let mut builder = tokio::runtime::Builder::new_current_thread();
             Ok((builder.enable_all().build()?, socket.try_clone()?))
         });
         match runtime {
-            Ok((runtime, socket)) => runtime.block_on(job.run(socket)),
+            Ok((runtime, socket)) => runtime.block_on(attempt.run(socket)),
             Err(error) => {
                 error!(error = format!("{error:#}"), "cannot get a certificate");
                 status::FAILED
@@ -386,17 +401,19 @@ pub fn adopt(
 /// What the front end of a project reaches.
 pub fn reach(
     config: &Config,
-    place: &keeper::ServedDirectories,
+    places: &[anyhow::Result<keeper::ServedDirectories>],
     plans: &[PlannedPool],
 ) -> anyhow::Result<AccessRules> {
-    let Layout { described, .. } = serde_json::from_slice(&place.text)?;
     let mut reach = keeper::reach();
-    // The first descriptor is the socket to the opener.
-    for (described, dir) in described.iter().zip(place.fds.iter().skip(1)) {
-        let path = PathBuf::from(&described.path);
-        reach.trees.push((path, dir.try_clone()?));
+    for place in places.iter().flatten() {
+        let Layout { described, .. } = serde_json::from_slice(&place.text)?;
+        // The first descriptor is the socket to the opener.
+        for (described, dir) in described.iter().zip(place.fds.iter().skip(1)) {
+            let path = PathBuf::from(&described.path);
+            reach.trees.push((path, dir.try_clone()?));
+        }
     }
-    // A reload may find the project elsewhere. There, every file is opened by the opener.
+    // A reload may find a project elsewhere. There, every file is opened by the opener.
     let spool = config.http.temp_dir.clone();
     reach.writes.push(spool.unwrap_or_else(std::env::temp_dir));
     reach.writes.push(std::env::temp_dir());
@@ -417,31 +434,53 @@ pub fn reach(
             Plan::SurusPhp { .. } => {}
         }
     }
+    if let (Some(port), Some(ports)) = (config.telemetry.port(), &mut ports) {
+        ports.push(port);
+    }
     reach.connects = ports;
     reach.listens = plans.iter().any(|planned| planned.plan.listens());
     reach.has_unix_sockets = plans.iter().any(|planned| planned.plan.has_unix_sockets());
     Ok(reach)
 }
 
-/// PHP's user and the front end's.
-pub fn users(config: &Config) -> anyhow::Result<(Identity, Identity)> {
+/// The users of a server that root starts.
+pub struct Users {
+    /// PHP's user in each site, with its groups as they were at the start: a look-up may need the
+    /// network. None if a `[[site]]` names a user that cannot be used.
+    php: Vec<Option<Identity>>,
+    pub front: Identity,
+}
+
+/// PHP's users and the front end's.
+pub fn users(config: &Config) -> anyhow::Result<Users> {
     keeper::check_capabilities()?;
-    let php = engines::find_user(&config.engine)?.context("only root has a keeper")?;
-    let confinement = confinement(config);
-    let front = keeper::identity(&confinement, php.uid)?;
-    let identity = Identity::new(&php).with_context(|| {
-        format!(
-            "cannot read the supplementary groups of user {} (engine.user)",
-            php.name
-        )
-    })?;
-    if php.uid == 0 {
+    let php = match &config.sites[..] {
+        [] => vec![Some(php_user(config)?)],
+        // What is wrong is reported where the sites are planned.
+        sites => sites
+            .iter()
+            .map(|site| php_user(&site.config).ok())
+            .collect(),
+    };
+    let uids: Vec<u32> = php.iter().flatten().map(|php| php.uid).collect();
+    let front = keeper::identity(&confinement(config), &uids)?;
+    if uids.contains(&0) {
         warn!(
             "PHP runs as root (engine.user): an attacker who takes over a script or the process \
                 that reads requests is root; name another user"
         );
     }
-    Ok((identity, front))
+    Ok(Users { php, front })
+}
+
+fn php_user(config: &Config) -> anyhow::Result<Identity> {
+    let php = engines::find_user(&config.engine)?.context("only root has a keeper")?;
+    Identity::new(&php).with_context(|| {
+        format!(
+            "cannot read the supplementary groups of user {} (engine.user)",
+            php.name
+        )
+    })
 }
 
 /// What the front end is to lose.

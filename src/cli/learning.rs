@@ -184,12 +184,18 @@ impl Learner {
         let templates = boot_proof::templates(before, after);
         let differences = boot_proof::differences(&templates, &warm);
         let found = probes
-            .pages
-            .iter()
+            .all()
             .zip(differences)
-            .find_map(|(probe, found)| {
+            .find_map(|((probe, other), found)| {
                 let (expected, got) = found?;
-                Some(format!("{probe} answers `{got}` instead of `{expected}`"))
+                let whom = if other {
+                    ", asked by another visitor,"
+                } else {
+                    ""
+                };
+                Some(format!(
+                    "{probe}{whom} answers `{got}` instead of `{expected}`"
+                ))
             });
         found.map_or(Ok(()), Err)
     }
@@ -286,17 +292,26 @@ impl Probes<'_> {
         Instant::now() >= self.until
     }
 
+    /// Each page, without and with another host, cookie and language.
+    fn all(&self) -> impl Iterator<Item = (&String, bool)> {
+        let both = |page| [(page, false), (page, true)];
+        self.pages.iter().flat_map(both)
+    }
+
     /// The answers of a boot to each probe.
     async fn answers<A>(&self, ask: impl Fn(Box<Event>) -> A) -> Outcome<Vec<Answers>>
     where
         A: Future<Output = Result<Response, Failure>>,
     {
         let mut all = Vec::new();
-        for probe in &self.pages {
+        for (probe, other) in self.all() {
             let mut answers = Vec::new();
             for _ in 0..ANSWERS {
                 let mut event = warm_ups::get_learned(probe, self.site)
                     .ok_or_else(|| format!("{probe} has another script by now"))?;
+                if other {
+                    event = warm_ups::from_another_visitor(event);
+                }
                 event.deadline = Instant::now() + PATIENCE;
                 let answer = tokio::time::timeout(PATIENCE, text(ask(Box::new(event)))).await;
                 let answer = answer.unwrap_or_else(|_| Err("no whole answer in time".into()));

@@ -12,9 +12,11 @@ mod config_lint;
 mod config_trust;
 mod engine_setup;
 mod engines;
+mod entry_script;
 mod events;
 mod exposed_files;
 mod file_access;
+mod findings;
 mod htaccess;
 mod init;
 mod keeper_tasks;
@@ -27,10 +29,12 @@ mod memory_trim;
 mod options;
 mod page_diff;
 mod reload;
+mod reloads;
 mod revalidation;
 mod running;
 mod serve;
 mod served;
+mod site_plans;
 mod spool_access;
 mod status;
 mod stdout;
@@ -41,6 +45,7 @@ mod top;
 mod trust;
 mod user_ini;
 mod warm_ups;
+mod watch;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 mod work;
 
@@ -78,8 +83,9 @@ Examples:
   surus serve /srv/app --listen 127.0.0.1:8080 --workers 8
   surus serve --engine rewind
   surus serve --https
+  surus serve --watch
   surus serve --script worker.php -d memory_limit=256M")]
-    Serve(options::ServeArgs),
+    Serve(serve::Serve),
     /// Show what would run and find misconfigurations, without serving
     #[command(after_help = "\
 Examples:

@@ -48,7 +48,13 @@ impl Project {
         Ok(directory)
     }
 
+    /// The configuration, for commands that run one application.
     pub fn load(&self) -> anyhow::Result<Loaded> {
+        single(self.load_all()?)
+    }
+
+    /// The same, possibly with several sites.
+    pub fn load_all(&self) -> anyhow::Result<Loaded> {
         self.load_for(None)
     }
 
@@ -64,6 +70,17 @@ impl Project {
         loaded.config.engine.is_replaceable = config_trust::replaceable(&loaded).is_some();
         Ok(loaded)
     }
+}
+
+/// Rejects a configuration with several sites.
+fn single(loaded: Loaded) -> anyhow::Result<Loaded> {
+    if !loaded.config.sites.is_empty() {
+        bail!(
+            "[[site]] is for `surus serve` and `surus check`, and not supported by this command, \
+             which runs one application; name another configuration with --config"
+        );
+    }
+    Ok(loaded)
 }
 
 /// Selects the application, and overrides how it runs.
@@ -114,15 +131,21 @@ pub struct ServeArgs {
 impl ServeArgs {
     /// The configuration with these options applied.
     pub fn load(&self) -> anyhow::Result<Loaded> {
-        let mut loaded = self.app.load()?;
+        let app = &self.app;
+        let mut loaded = app.php.load_sites(&app.project, app.engine.as_deref())?;
         let mut domains = self.domain.clone();
         if self.https {
             // The first certificate is also for clients that name no host.
             domains.insert(0, Domain::localhost());
         }
         loaded.serve(&self.listen, &domains);
+        let telemetry = &mut loaded.config.telemetry;
+        telemetry.complete(|name| std::env::var(name).ok())?;
         if let Some(workers) = self.workers {
             loaded.config.engine.fix_workers(workers);
+            for site in &mut loaded.config.sites {
+                site.config.engine.fix_workers(workers);
+            }
         }
         Ok(loaded)
     }
@@ -136,16 +159,44 @@ impl AppArgs {
 }
 
 impl PhpArgs {
-    /// The configuration of a project with these options and the named engine.
+    /// The configuration of a project with these options and the named engine. For commands that
+    /// run one application.
     pub fn load(&self, project: &Project, engine: Option<&str>) -> anyhow::Result<Loaded> {
+        single(self.load_sites(project, engine)?)
+    }
+
+    /// The same, possibly with several sites.
+    fn load_sites(&self, project: &Project, engine: Option<&str>) -> anyhow::Result<Loaded> {
         let mut loaded = project.load_for(engine)?;
+        let directory = project.directory()?;
+        let mut sites = std::mem::take(&mut loaded.config.sites);
+        for site in &mut sites {
+            if self.script.is_some() {
+                bail!("--script is for one site; set engine.script in a [[site]]");
+            }
+            let own = site.project.as_ref().unwrap_or(&directory);
+            site.config.engine.is_replaceable = loaded.config.engine.is_replaceable;
+            self.complete(own, engine, &mut site.config)?;
+        }
+        self.complete(&directory, engine, &mut loaded.config)?;
+        loaded.config.sites = sites;
+        Ok(loaded)
+    }
+
+    /// Applies the options, and looks at the application.
+    fn complete(
+        &self,
+        project: &Path,
+        engine: Option<&str>,
+        config: &mut Config,
+    ) -> anyhow::Result<()> {
         if let Some(engine) = engine {
             engines::find(engine).context("--engine")?;
-            loaded.config.engine.name = Some(engine.into());
+            config.engine.name = Some(engine.into());
         }
-        self.apply(&mut loaded.config)?;
-        engine_setup::look_at_application(&project.directory()?, &mut loaded.config);
-        Ok(loaded)
+        self.apply(config)?;
+        engine_setup::look_at_application(project, config);
+        Ok(())
     }
 
     fn apply(&self, config: &mut Config) -> anyhow::Result<()> {

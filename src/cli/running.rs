@@ -34,7 +34,7 @@ pub async fn open(
     path: &str,
 ) -> anyhow::Result<http::Response<hyper::body::Incoming>> {
     let directory = project.directory()?;
-    let config = project.load()?.config;
+    let config = project.load_all()?.config;
     let serve = config.admin.address(&directory);
     let work = work_address(&directory, &config);
     for address in [&serve, &work] {
@@ -60,7 +60,7 @@ pub fn ask(
     path: &str,
 ) -> anyhow::Result<Vec<(StatusCode, String)>> {
     let directory = project.directory()?;
-    let config = project.load()?.config;
+    let config = project.load_all()?.config;
     let serve = config.admin.address(&directory);
     let work = work_address(&directory, &config);
     super::block_on(async {
@@ -83,7 +83,7 @@ pub fn ask(
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 pub fn ask_work(project: &Project, method: Method, path: &str) -> anyhow::Result<String> {
     let directory = project.directory()?;
-    let address = work_address(&directory, &project.load()?.config);
+    let address = work_address(&directory, &project.load_all()?.config);
     let asked = super::block_on(admin::ask(&address, &directory, method, path));
     let (status, text) = match asked {
         Err(error) if is_absent(&error) => bail!(

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use surus_sys::signals::Signals;
@@ -12,16 +13,15 @@ use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
 use super::addresses::{self, Addresses};
-use super::engine_setup::PlannedPool;
-use super::learning::{self, Learner};
 use super::options::ServeArgs;
 use super::served::{Served, open_place};
+use super::site_plans::{Plans, SitePlan};
 use super::{
-    acme, boot_engines, boot_script, config_lint, config_trust, engine_setup, keeper_tasks,
-    learned_pages, memory_trim, revalidation, spool_access, tls,
+    acme, boot_script, config_trust, keeper_tasks, learned_pages, memory_trim, reloads,
+    spool_access, tls, watch,
 };
+use crate::app::DocumentTree;
 use crate::app::site::file_opener::Opener;
-use crate::app::{Application, DocumentTree};
 use crate::config::Config;
 use crate::engines;
 use crate::fronts::admin::{self, Admin};
@@ -32,15 +32,28 @@ use crate::keeper::{self, Client, Keeper, KeeperOutcome, confine};
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::reopen::Logs;
+use crate::observe::traces::Tracer;
 
-pub fn run(args: ServeArgs) -> anyhow::Result<()> {
+#[derive(Debug, clap::Args)]
+pub struct Serve {
+    #[command(flatten)]
+    args: ServeArgs,
+    /// Boot again when a file changes, and have browsers load the page again; for development
+    #[arg(long)]
+    watch: bool,
+}
+
+pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     let project = args.app.project.directory()?;
     let loaded = args.load()?;
     let distrust = config_trust::warning(&loaded);
-    let config = loaded.config;
+    let mut config = loaded.config;
     // As root, a keeper process keeps the privileges and reads nothing from the network. It has one
     // thread, so that it can safely fork another front end.
     let is_kept = surus_sys::process::has_other_users();
+    if watch {
+        watch::check(&config, is_kept)?;
+    }
     if let Some(status) = keeper::init::run()? {
         std::process::exit(status.into());
     }
@@ -63,6 +76,12 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
     engines::restrict_process(&config.engine)?;
+    if is_kept && let Err(error) = config.telemetry.look_up() {
+        let error = format!("{error:#}");
+        warn!(error, "requests are not traced (telemetry.endpoint)");
+        config.telemetry.endpoint = None;
+    }
+    let watching = watch.then(|| watch::Watching::new(args, loaded.file.clone()));
     if let Some(file) = &loaded.file {
         info!(file = %file.display(), "configuration read");
     }
@@ -78,34 +97,46 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     let listeners = addresses::bind(&config)?;
     let admin = config.admin.bind(&project)?;
-    let place = open_place(&project, &config)?;
-    let asked = engine_setup::pools(&project, &config)?;
-    let plans = Arc::new(engine_setup::plan_all(asked, &project)?);
-    for planned in plans.iter().filter(|planned| planned.asked.learns()) {
-        // Not used before a comparison of answers.
-        let pages = learned_pages::load(&project, &planned.asked);
-        planned.asked.learned.propose(pages);
+    // A single site that cannot be opened stops the start before anything is planned.
+    let mut places = Vec::new();
+    if config.sites.is_empty() {
+        places.push(Ok(open_place(&project, &config)?));
     }
-    let main = engine_setup::chosen(&project, &config)?.name;
-    if let Some(obstacle) = boot_script::configured_obstacle(&config) {
-        warn!(
-            application = obstacle,
-            "the application cannot be booted; `classic` serves it instead"
-        );
+    let plans = Arc::new(Plans::new(&project, &config)?);
+    for site in &plans.sites {
+        let pools = &plans.pools[site.pools.clone()];
+        for planned in pools.iter().filter(|planned| planned.asked.learns()) {
+            // Not used before a comparison of answers.
+            let pages = learned_pages::load(&site.project, &planned.asked);
+            planned.asked.learned.propose(pages);
+        }
+        if let Some(obstacle) = boot_script::configured_obstacle(&site.config) {
+            let site = (!site.name.is_empty()).then_some(site.name);
+            warn!(
+                site,
+                application = obstacle,
+                "the application cannot be booted; `classic` serves it instead"
+            );
+        }
     }
     if !is_kept {
-        return run_front_end(FrontEnd {
+        if !config.sites.is_empty() {
+            let open = |site: &SitePlan| open_place(&site.project, &site.config);
+            places.extend(plans.sites.iter().map(open));
+        }
+        run_front_end(FrontEnd {
             project,
             config,
             listeners,
             admin,
-            place,
+            places,
             plans,
-            main,
             keeper: None,
-        });
+            watching: watching.clone(),
+        })?;
+        return watching.map_or(Ok(()), |watching| watching.restart());
     }
-    drop(place);
+    drop(places);
     let mut sockets = Some((listeners, admin));
     let run = |front: keeper::ForkedFrontEnd| {
         let (mut listeners, mut admin) =
@@ -113,21 +144,29 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         // The keeper removes the socket files.
         listeners.leave_files();
         admin.leave_file();
-        let (place, opener) = keeper_tasks::adopt(&config, front.place)?;
+        let mut places = Vec::new();
+        let mut openers = Vec::new();
+        for (site, place) in plans.sites.iter().zip(front.places) {
+            let adopted = place.and_then(|place| keeper_tasks::adopt(&site.config, place));
+            places.push(adopted.map(|(place, opener)| {
+                openers.push(opener);
+                place
+            }));
+        }
         log::start_writer(&config.log)?;
         run_front_end(FrontEnd {
             project: project.clone(),
             config: config.clone(),
             listeners,
             admin,
-            place,
+            places,
             plans: plans.clone(),
-            main,
             keeper: Some(KeeperHandle {
                 socket: front.socket,
-                opener,
+                openers,
                 signals: front.signals,
             }),
+            watching: None,
         })
     };
     match keep(&project, &config, plans.clone(), run)? {
@@ -149,8 +188,7 @@ pub fn keep_other(
 ) -> anyhow::Result<u8> {
     let config = crate::config::load(project, None, crate::config::env::read()?.into_iter(), None)?;
     log::start_direct(&config.config.log)?;
-    let asked = engine_setup::pools(project, &config.config)?;
-    let plans = Arc::new(engine_setup::plan_all(asked, project)?);
+    let plans = Arc::new(Plans::new(project, &config.config)?);
     keep(project, &config.config, plans, front)
 }
 
@@ -159,15 +197,16 @@ pub fn keep_other(
 fn keep(
     project: &Path,
     config: &Config,
-    plans: Arc<Vec<PlannedPool>>,
+    plans: Arc<Plans>,
     run: impl FnOnce(keeper::ForkedFrontEnd) -> anyhow::Result<()>,
 ) -> anyhow::Result<u8> {
-    let (php, user) = keeper_tasks::users(config)?;
-    let kept = keeper_tasks::ProjectKeeper::new(project, config, plans.clone(), user.clone(), php);
+    let users = keeper_tasks::users(config)?;
+    let user = users.front.clone();
+    let kept = keeper_tasks::ProjectKeeper::new(project, config, plans.clone(), users);
     match Keeper::new(kept)?.run()? {
         KeeperOutcome::Ended(status) => Ok(status),
         KeeperOutcome::FrontEnd(front) => {
-            let reach = keeper_tasks::reach(config, &front.place, &plans)?;
+            let reach = keeper_tasks::reach(config, &front.places, &plans.pools)?;
             confine(
                 &keeper_tasks::confinement(config),
                 &user,
@@ -179,24 +218,28 @@ fn keep(
     }
 }
 
+/// How long the last traces may delay the exit.
+const FLUSH: Duration = Duration::from_secs(5);
+
 /// What the front-end process starts with.
 struct FrontEnd {
     project: PathBuf,
     config: Config,
     listeners: Addresses<Bound>,
     admin: Bound,
-    place: DocumentTree,
-    plans: Arc<Vec<PlannedPool>>,
-    /// The engine for requests for which no route names another.
-    main: &'static str,
+    /// Of each site, or why it cannot be opened.
+    places: Vec<anyhow::Result<DocumentTree>>,
+    plans: Arc<Plans>,
     keeper: Option<KeeperHandle>,
+    /// For `--watch`.
+    watching: Option<Arc<watch::Watching>>,
 }
 
 /// What a front end has from its keeper.
 struct KeeperHandle {
     socket: OwnedFd,
     /// See [`keeper_tasks::attend`].
-    opener: (u32, Arc<Opener>),
+    openers: Vec<(u32, Arc<Opener>)>,
     /// Signals that have not been handled.
     signals: Signals,
 }
@@ -232,12 +275,11 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         config,
         listeners,
         admin,
-        place,
+        places,
         plans,
-        main,
         keeper,
+        watching,
     } = front;
-    let mut place = place;
     config.http.set_budgets();
     let listeners = listeners.listen()?;
     let admin_listener = admin.listen()?;
@@ -247,7 +289,9 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
             // Where this process can take them now, and in this thread alone.
             kept.signals.give_back();
             let keeper = Client::new(kept.socket)?;
-            keeper_tasks::attend(&keeper, kept.opener);
+            for opener in kept.openers {
+                keeper_tasks::attend(&keeper, opener);
+            }
             Some(keeper)
         }
     };
@@ -267,42 +311,25 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     // Before PHP boots, which takes longer.
     let answers = Arc::default();
     let tls = tls::start(&project, &config, keeper.clone(), &answers, &metrics).await?;
-    // Those of a front end that has ended.
-    for (number, planned) in (0..).zip(plans.iter()).filter(|(_, it)| it.asked.learns()) {
-        let keeper = keeper.clone().map(|keeper| (keeper, number));
-        let pages = learning::withdraw(planned, &keeper).await;
-        planned.asked.learned.propose(pages);
-    }
-    let engines = tokio::select! {
-        booted = boot_engines::boot(&plans, &keeper, &metrics) => booted?,
+    let served = tokio::select! {
+        booted = Served::boot(&plans, places, &keeper, &metrics) => Arc::new(booted?),
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
         _ = quit.recv() => return Ok(()),
         () = lost() => bail!("the keeper process has exited"),
     };
-    let displays_errors = config_lint::displays_errors(engines.values());
-    place.read_error_pages(&config.error_pages, displays_errors, keeper.is_none());
-    let served = Arc::new(Served {
-        project: project.clone(),
-        config: config.clone(),
-        keeper: keeper.clone(),
-        application: Arc::new(Application {
-            tree: arc_swap::ArcSwap::from_pointee(place),
-            engine: main,
-            engines,
-            metrics: metrics.clone(),
-            compress: config.compress.clone(),
-        }),
-    });
+    let quic = listeners.quic_ports();
     let service = Arc::new(Service {
-        application: served.application.clone(),
+        sites: served.hosted(),
         accounting: Arc::new(Accounting::new(
             metrics.clone(),
             AccessLog::start(config.access_log.format)?,
         )),
-        https: Https::new(&config.http, &config.tls, answers),
+        https: Https::new(&config.http, &config.tls, answers).with_http_3(quic.into_iter()),
         spool: config.http.response_spool(),
         settings: config.http.clone(),
+        tracer: Tracer::start(&config.telemetry, &metrics)?,
+        live_reload: watching.as_ref().map(|watching| watching.pages.clone()),
     });
     let renew = Arc::new(Notify::new());
     let renewals = acme::run(
@@ -313,49 +340,35 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         renew.clone(),
         metrics.clone(),
     );
-    // One boot with pages that are not compared yet, or one reload, at a time.
-    let booting = Arc::new(tokio::sync::Mutex::new(()));
-    let learners = Arc::new(learners(&service, &project, &plans, &keeper, &booting));
     let reload = {
-        let (served, tls, booting) = (served.clone(), tls.clone(), booting.clone());
-        let learners = learners.clone();
-        Arc::new(
-            move || -> crate::engine::Pending<'static, anyhow::Result<()>> {
-                let (served, tls, booting) = (served.clone(), tls.clone(), booting.clone());
-                let learners = learners.clone();
-                // A task: a failed reload restores the learned pages also if its caller has gone.
-                let reload = tokio::spawn(async move {
-                    let certificates = tls::prepare(&tls).await?;
-                    let _booting = booting.lock().await;
-                    learning::prove_again(&learners, async {
-                        served.change_over(served.prepare().await?)
-                    })
-                    .await?;
-                    tls::change_over(&tls, certificates);
-                    info!("reloaded");
-                    Ok(())
-                });
-                Box::pin(async move { reload.await? })
-            },
-        )
+        let reload = reloads::Reload {
+            served: served.clone(),
+            tls: tls.clone(),
+            pages: service.live_reload.clone(),
+        };
+        Arc::new(move || reload.clone().start())
     };
-    // PHP decides when the application has changed. So only an operator's reload orders
-    // certificates before the pause after a failure is over.
     let asked = {
         let (reload, renew) = (reload.clone(), renew.clone());
-        Arc::new(move || operator_reload(reload(), renew.clone()))
+        Arc::new(move || reloads::by_operator(reload(), renew.clone()))
     };
-    let learning: Vec<_> = (learners.iter())
-        .map(|learner| tokio::spawn(learner.clone().run()))
-        .collect();
-    let engines: Vec<_> = service.application.engines.values().cloned().collect();
-    let revalidation = {
-        let reload = reload.clone();
-        tokio::spawn(revalidation::run(engines.clone(), move || reload()))
-    };
+    match &watching {
+        None => served.watch(None),
+        Some(watching) => {
+            let (again, own) = (watching.clone(), reload.clone());
+            served.watch(Some(Arc::new(move || {
+                again.clone().revalidate(own.clone())
+            })));
+            let (reload, root) = (reload.clone(), project.clone());
+            watching.start(&config.watch, root, move || reload())?;
+        }
+    }
     let admin = Arc::new(Admin {
         project,
-        engines,
+        sites: {
+            let served = served.clone();
+            Arc::new(move || served.engines())
+        },
         queues: Vec::new(),
         metrics,
         draining: AtomicBool::new(false),
@@ -375,8 +388,15 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         .into_iter()
         .map(|listener| (listener, tls.clone()));
     let http = listeners.http.into_iter().map(|listener| (listener, None));
+    let mut quic = Vec::new();
+    if let Some(tls) = &tls {
+        for socket in listeners.quic {
+            quic.push(http::QuicListener::new(socket, tls.clone(), &config.http)?);
+        }
+    }
     let front = tokio::spawn(http::run(
         http.chain(https).collect(),
+        quic,
         service.clone(),
         draining.clone().cancelled_owned(),
     ));
@@ -407,22 +427,23 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = quit.recv() => break,
+            () = watch::asks_for_restart(&watching) => break,
             () = lost() => bail!("the keeper process has exited"),
         }
     }
     info!("shutting down; a second signal exits immediately");
+    if let Some(pages) = &service.live_reload {
+        pages.close();
+    }
     admin.draining.store(true, Ordering::Release);
-    revalidation.abort();
-    learning.iter().for_each(tokio::task::JoinHandle::abort);
+    served.unwatch();
     let delay = config.http.shutdown_delay.0;
-    let grace = config.http.shutdown_timeout.0 + std::time::Duration::from_secs(1);
+    let grace = config.http.shutdown_timeout.0 + Duration::from_secs(1);
     let drained = async {
         if let Err(error) = front.await {
             error!(%error, "the front end failed");
         }
-        for engine in service.application.engines.values() {
-            engine.drain().await;
-        }
+        served.drain().await;
     };
     let ended = async {
         // Load balancers see from the readiness probe that this server shuts down, before it
@@ -431,6 +452,9 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         draining.cancel();
         if tokio::time::timeout(grace, drained).await.is_err() {
             warn!("grace period exceeded (http.shutdown_timeout); in-flight requests aborted");
+        }
+        if let Some(tracer) = &service.tracer {
+            tracer.flush(FLUSH).await;
         }
     };
     tokio::select! {
@@ -447,46 +471,4 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         log.end();
     }
     Ok(())
-}
-
-/// A reload that an operator has asked for. Once it is done, certificates are ordered without the
-/// pauses that failures have caused.
-fn operator_reload(
-    reload: crate::engine::Pending<'static, anyhow::Result<()>>,
-    renew: Arc<Notify>,
-) -> crate::engine::Pending<'static, anyhow::Result<()>> {
-    Box::pin(async move {
-        reload.await?;
-        renew.notify_one();
-        Ok(())
-    })
-}
-
-/// What learns by which pages to warm up, for each pool that does.
-fn learners(
-    service: &Arc<Service>,
-    project: &Path,
-    plans: &Arc<Vec<PlannedPool>>,
-    keeper: &Option<Arc<Client>>,
-    booting: &Arc<tokio::sync::Mutex<()>>,
-) -> Vec<Arc<Learner>> {
-    let learner = |(number, planned): (u16, &PlannedPool)| {
-        let name = planned.asked.name;
-        let engine = service.application.engines.get(name)?.clone();
-        let service = service.clone();
-        let learner = Learner {
-            project: project.to_path_buf(),
-            planned: planned.clone(),
-            keeper: keeper.clone().map(|keeper| (keeper, number)),
-            engine,
-            booting: booting.clone(),
-            site: Box::new(move || {
-                let tree = service.application.tree.load();
-                let own = tree.pool_sites.get(name);
-                own.unwrap_or(&tree.site).clone()
-            }),
-        };
-        planned.asked.learns().then(|| Arc::new(learner))
-    };
-    (0..).zip(plans.iter()).filter_map(learner).collect()
 }

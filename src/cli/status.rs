@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::options::Project;
 use crate::cli::running;
 use crate::cli::stdout::{self, say};
-use crate::observe::status::{CertificateStatus, EngineStatus, LeftOut, ScalingStatus};
+use crate::observe::status::{CertificateStatus, EngineStatus, LeftOut, ScalingStatus, SiteStatus};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -22,13 +22,21 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<()> {
     let engines: Vec<EngineStatus> = all(&args.project, "/-/status")?;
     let served: Vec<CertificateStatus> = all(&args.project, "/-/certificates")?;
+    let sites: Vec<SiteStatus> = all(&args.project, "/-/sites")?;
     if args.json {
-        let status = serde_json::json!({ "engines": engines, "certificates": served });
+        let status = serde_json::json!({
+            "engines": engines,
+            "certificates": served,
+            "sites": sites,
+        });
         say!("{status}");
         return Ok(());
     }
     for engine in engines {
         stdout::print(table(&engine));
+    }
+    for site in &sites {
+        say!("{}", site_line(site));
     }
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     for line in certificates(&served, now.map_or(0, |now| now.as_secs())) {
@@ -44,6 +52,17 @@ fn all<T: DeserializeOwned>(project: &Project, path: &str) -> anyhow::Result<Vec
         all.extend(serde_json::from_str::<Vec<T>>(&text)?);
     }
     Ok(all)
+}
+
+/// What a site is for, or why it is not served.
+fn site_line(site: &SiteStatus) -> String {
+    let others = site.is_default.then(|| "all other hosts".to_owned());
+    let hosts: Vec<String> = site.hosts.iter().cloned().chain(others).collect();
+    let (name, hosts) = (&site.site, hosts.join(", "));
+    match &site.error {
+        None => format!("site {name} is served for {hosts}"),
+        Some(error) => format!("site {name} is NOT served for {hosts} (status 503): {error}"),
+    }
 }
 
 /// A line for each certificate. `now` is in seconds since 1970.

@@ -92,7 +92,7 @@ impl Trust {
         let certificate = match &self.certificate {
             Some(file) => std::path::absolute(file)?,
             None => {
-                let loaded = self.project.load()?;
+                let loaded = self.project.load_all()?;
                 let project = self.project.directory()?;
                 let store = Store::new(&loaded.config.acme, &project)?;
                 let local = LocalAuthority::new(&store);

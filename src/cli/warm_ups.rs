@@ -77,6 +77,20 @@ pub fn get_learned(url: &str, site: &Site) -> Option<Event> {
     }
 }
 
+/// Makes a request that of a visitor who differs in all that pages usually look at: the host, a
+/// cookie, the language.
+pub fn from_another_visitor(mut event: Event) -> Event {
+    let headers = event.request.headers_mut();
+    for (name, value) in [
+        (header::HOST, "another-host.invalid"),
+        (header::COOKIE, "surus=another-visitor"),
+        (header::ACCEPT_LANGUAGE, "de-AT, fr;q=0.5"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    event
+}
+
 fn wrong(url: &str) -> String {
     format!(
         "engine.warmup has {url:?}; expected a URL such as \"/\" or \"https://example.org/login\""

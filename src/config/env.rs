@@ -93,8 +93,12 @@ pub fn apply(
                 let inner = table
                     .entry(section)
                     .or_insert_with(|| toml::Table::new().into());
-                if let Some(inner) = inner.as_table_mut() {
-                    inner.insert(key, value);
+                match inner.as_table_mut() {
+                    Some(inner) => drop(inner.insert(key, value)),
+                    None => bail!(
+                        "environment variable {variable}: the configuration has [[site]] tables; \
+                         set `{key}` in one of them"
+                    ),
                 }
             }
         }
@@ -252,6 +256,11 @@ mod tests {
         );
         assert!(error("SURUS_HTTP_MAX_BODI", "1").contains("max_body"));
         assert!(error("SURUS_LOG_FORMAT", "xml").contains("json"));
+        let mode = error("SURUS_ENGINE_WARMUP", "lern");
+        assert!(
+            mode.contains("`lern`") && mode.contains("\"learn\""),
+            "{mode}"
+        );
         assert!(error("SURUS_POOL_DEBUG_WORKERS", "2").contains("SURUS_POOL='{ NAME"));
         assert!(error("SURUS_HANDLER", "handler.php").contains("SURUS_LAMBDA_HANDLER"));
     }

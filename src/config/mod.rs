@@ -3,6 +3,7 @@
 pub mod env;
 mod file;
 pub mod roadrunner;
+pub mod sites;
 mod type_error;
 
 use std::collections::BTreeMap;
@@ -12,20 +13,25 @@ use anyhow::Context;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use self::sites::SiteConfig;
 use crate::app::detect::Application;
 use crate::app::site;
 use crate::engines;
 use crate::fronts::http::Address;
 use crate::fronts::http::tls::acme::settings::Domain;
 use crate::fronts::{admin, http, lambda, queue};
-use crate::observe::log;
+use crate::observe::{log, traces};
 use crate::package;
 
 /// All settings, composed of each module's `Settings`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
+    #[serde(deserialize_with = "sites::one_or_several")]
     pub site: site::Settings,
+    /// The `[[site]]` tables. Each has a configuration of its own.
+    #[serde(skip)]
+    pub sites: Vec<SiteConfig>,
     pub http: http::Settings,
     pub tls: http::tls::Settings,
     pub acme: http::tls::acme::Settings,
@@ -44,6 +50,7 @@ pub struct Config {
     pub log: log::Settings,
     pub access_log: http::request::access_log::Settings,
     pub admin: admin::Settings,
+    pub telemetry: traces::Settings,
     pub lambda: lambda::Settings,
     /// What the application is, for the choice of a boot script.
     #[serde(skip)]
@@ -54,6 +61,7 @@ pub struct Config {
     /// What `surus work` runs at certain times.
     pub schedule: Vec<queue::Schedule>,
     pub package: package::Settings,
+    pub watch: crate::app::watch::Settings,
 }
 
 /// What a pool sets differently from `[engine]`, `[php]` and `[env]`.
@@ -102,7 +110,11 @@ fn variables<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Stri
 
 /// A php.ini value as TOML writes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected a text, a number, true, false or a list of them; a name with dots needs \
+                 quotes, as in \"opcache.enable\" = 1"
+)]
 pub enum IniValue {
     Bool(bool),
     Integer(i64),
@@ -270,8 +282,14 @@ pub fn load(
     }
     let http = table.get("http");
     let has_listen = http.is_some_and(|http| http.get("listen").is_some());
+    let mut sites = sites::take(&mut table)?;
     let mut config = Config::deserialize(table).context("the configuration as a whole")?;
     config.site.configuration.clone_from(&file);
+    for site in &mut sites {
+        site.config.site.configuration.clone_from(&file);
+        site.project = site.project.take().map(|directory| project.join(directory));
+    }
+    config.sites = sites;
     Ok(Loaded {
         config,
         file,

@@ -29,14 +29,21 @@ const SHARE: u32 = 50;
 const COUNTED: usize = 512;
 
 /// Why a boot leaves out a page; the log says which boot.
-pub const BY_THE_BOOT: &str = "it fails in the boot, or changes its own next answer there";
+pub const BY_THE_BOOT: &str =
+    "it fails in the boot, changes its own next answer there, or leaves what cannot be restored";
 
 /// The first line of [`Learned::text`].
 const FORMAT: &str = "surus pages 1";
 
+/// The host of learned pages if the configuration names none.
+const NO_HOST: &str = "localhost";
+
 /// What a pool has learned. Its boots and the front end share it.
 #[derive(Debug, Default)]
 pub struct Learned {
+    /// The hosts that the configuration names, without ports. Pages are asked for at no other,
+    /// because clients choose what they send as a host.
+    hosts: Vec<String>,
     counts: AtomicBool,
     state: Mutex<State>,
     due: Notify,
@@ -55,6 +62,14 @@ struct State {
 }
 
 impl Learned {
+    /// Learns pages of these hosts. The first is that of requests for other hosts.
+    pub fn of_hosts(hosts: Vec<String>) -> Learned {
+        Learned {
+            hosts,
+            ..Learned::default()
+        }
+    }
+
     /// Counts answers from now on.
     pub fn start(&self) {
         self.counts.store(true, Ordering::Relaxed);
@@ -70,7 +85,7 @@ impl Learned {
         if !is_for_all(event, response) {
             return;
         }
-        let Some(page) = page(event) else { return };
+        let Some(page) = self.page(event) else { return };
         let mut state = self.lock();
         state.answers += 1;
         match state.by_page.get_mut(&page) {
@@ -114,7 +129,9 @@ impl Learned {
     }
 
     /// Proposes pages that have warmed up a boot of another time or version.
-    pub fn propose(&self, pages: Vec<String>) {
+    pub fn propose(&self, mut pages: Vec<String>) {
+        // The configuration may have named other hosts.
+        pages.retain(|page| self.has_own_host(page));
         if !pages.is_empty() {
             self.lock().proposed = Some(pages);
             self.due.notify_one();
@@ -141,6 +158,31 @@ impl Learned {
         if state.left_out.len() < MOST_PAGES * ROUNDS.len() {
             state.left_out.push(page);
         }
+    }
+
+    /// The URL of a request without a query, at a host of the configuration.
+    fn page(&self, event: &Event) -> Option<String> {
+        let uri = event.request.uri();
+        let asked = match uri.authority() {
+            Some(host) => host.host(),
+            None => event.request.headers().get(header::HOST)?.to_str().ok()?,
+        };
+        let name = asked.rsplit_once(':').map_or(asked, |(name, _)| name);
+        let named = self.hosts.iter().find(|it| it.eq_ignore_ascii_case(name));
+        let host = named.or(self.hosts.first()).map_or(NO_HOST, String::as_str);
+        let scheme = if event.origin.https { "https" } else { "http" };
+        let page = format!("{scheme}://{host}{}", uri.path());
+        is_page(&page).then_some(page)
+    }
+
+    /// Whether a page is at a host of the configuration, or at none.
+    pub fn has_own_host(&self, page: &str) -> bool {
+        let uri = page.parse::<Uri>();
+        let host = uri.as_ref().ok().and_then(Uri::authority);
+        host.is_some_and(|host| match self.hosts.is_empty() {
+            true => host.as_str() == NO_HOST,
+            false => self.hosts.iter().any(|own| own == host.as_str()),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -177,18 +219,6 @@ fn is_page(url: &str) -> bool {
                     .authority()
                     .is_some_and(|host| !host.as_str().contains('@'))
         })
-}
-
-/// The URL of a request without a query.
-fn page(event: &Event) -> Option<String> {
-    let uri = event.request.uri();
-    let host = match uri.authority() {
-        Some(host) => host.as_str(),
-        None => event.request.headers().get(header::HOST)?.to_str().ok()?,
-    };
-    let scheme = if event.origin.https { "https" } else { "http" };
-    let page = format!("{scheme}://{host}{}", uri.path());
-    is_page(&page).then_some(page)
 }
 
 /// Whether the client has said nothing of itself, and the application lets others keep the answer
@@ -228,6 +258,22 @@ mod tests {
         let counts = [("http://a/", 90), ("http://a/b", 100), ("http://a/once", 3)];
         let counts = counts.map(|(page, count)| (page.to_owned(), count));
         assert_eq!(most(counts.into(), 200), ["http://a/b", "http://a/"]);
+    }
+
+    #[test]
+    fn pages_of_other_hosts_are_not_proposed() {
+        let page = |host: &str| format!("http://{host}/a");
+        let proposed = |hosts: &[&str], host: &str| {
+            let learned = Learned::of_hosts(hosts.iter().map(|&host| host.to_owned()).collect());
+            learned.propose(vec![page(host)]);
+            learned.lock().proposed.is_some()
+        };
+        assert!(proposed(&[], NO_HOST));
+        assert!(!proposed(&[], "client.test"));
+        assert!(proposed(&["a.test", "b.test"], "b.test"));
+        for other in ["client.test", "b.test:81", NO_HOST] {
+            assert!(!proposed(&["a.test", "b.test"], other), "{other}");
+        }
     }
 
     #[test]

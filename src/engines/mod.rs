@@ -108,6 +108,7 @@ pub struct Settings {
     #[serde(deserialize_with = "queue")]
     pub max_queue: usize,
     /// How long a request may wait for a worker.
+    #[serde(deserialize_with = "queue_timeout")]
     pub queue_timeout: Time,
     /// Under overload, how long a request may wait for a worker; the newest is then served first.
     #[serde(deserialize_with = "queue_target")]
@@ -460,6 +461,10 @@ pub fn find_user(settings: &Settings) -> anyhow::Result<Option<User>> {
 
 fn queue<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
     units::number("engine.max_queue", 0..=10_000_000, from)
+}
+
+fn queue_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+    units::wait("engine.queue_timeout", from)
 }
 
 fn queue_target<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {

@@ -5,6 +5,7 @@
 
 mod client;
 mod dashboard;
+mod sites;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -34,13 +35,14 @@ use tracing::{debug, warn};
 
 pub use self::client::{ask, open};
 use self::dashboard::{Body, Dashboard};
+pub use self::sites::SiteEngines;
 use super::http::{Address, Admission, Bound, Listener, Mode};
 use super::queue::front::Front;
 use super::queue::job::Failures;
 use super::queue::operation::QueueStatus;
-use crate::engine::{Engine, Pending};
+use crate::engine::Pending;
 use crate::observe::metrics::Metrics;
-use crate::observe::status::EngineStatus;
+use crate::observe::status::{EngineStatus, SiteStatus};
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -155,7 +157,8 @@ fn fingerprint(path: &Path) -> u32 {
 pub struct Admin {
     /// The served project's directory.
     pub project: PathBuf,
-    pub engines: Vec<Arc<dyn Engine>>,
+    /// What is served now, by site.
+    pub sites: Arc<dyn Fn() -> Vec<SiteEngines> + Send + Sync>,
     /// The queues of `surus work`.
     pub queues: Vec<Arc<Front>>,
     pub metrics: Arc<Metrics>,
@@ -255,7 +258,12 @@ fn is_own_host(host: &HeaderValue) -> bool {
 
 impl Admin {
     fn status(&self) -> Vec<EngineStatus> {
-        self.engines.iter().map(|engine| engine.status()).collect()
+        sites::engines(&(self.sites)())
+    }
+
+    /// The sites of `[[site]]`.
+    fn sites(&self) -> Vec<SiteStatus> {
+        sites::named((self.sites)())
     }
 
     async fn queues(&self) -> Vec<QueueStatus> {
@@ -300,7 +308,7 @@ impl Admin {
         if self.draining.load(Ordering::Acquire) {
             return Err("draining".into());
         }
-        self.engines.iter().try_for_each(|engine| engine.ready())
+        sites::ready(&(self.sites)())
     }
 
     /// Whether `project` is the served project, possibly under another path.
@@ -317,11 +325,10 @@ impl Admin {
         let answer = match (is_get, request.uri().path()) {
             (true, "/-/dashboard") => return dashboard::page(),
             (true, "/-/events") => {
-                let (engines, metrics) = (self.engines.clone(), self.metrics.clone());
-                return self.dashboard.stream(move |observer| {
-                    let engines = engines.iter().map(|engine| engine.status()).collect();
-                    observer.look(&metrics, engines)
-                });
+                let (sites, metrics) = (self.sites.clone(), self.metrics.clone());
+                return self
+                    .dashboard
+                    .stream(move |observer| observer.look(&metrics, sites::engines(&sites())));
             }
             _ => self.answer(request).await,
         };
@@ -364,6 +371,7 @@ impl Admin {
                 response
             }
             (true, "/-/status") => json(&self.status()),
+            (true, "/-/sites") => json(&self.sites()),
             (true, "/-/certificates") => json(&self.metrics.certificates()),
             (true, "/-/queues") => json(&self.queues().await),
             (true, "/-/failed") => self.failures(Failures::List).await,
@@ -385,6 +393,7 @@ impl Admin {
                     "/-/ready",
                     "/-/metrics",
                     "/-/status",
+                    "/-/sites",
                     "/-/certificates",
                     "/-/dashboard",
                     "/-/events",

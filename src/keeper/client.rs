@@ -98,12 +98,10 @@ impl Client {
         self.post(KeeperRequest::Ready, Vec::new());
     }
 
-    /// Asks the keeper to open the served directories again.
-    pub async fn place(&self) -> anyhow::Result<ServedDirectories> {
-        match self
-            .ask(|id| KeeperRequest::Place { id }, Vec::new())
-            .await?
-        {
+    /// Asks the keeper to open the served directories of a site again.
+    pub async fn place(&self, site: u16) -> anyhow::Result<ServedDirectories> {
+        let asked = self.ask(move |id| KeeperRequest::Place { id, site }, Vec::new());
+        match asked.await? {
             Answer::Done(number, _, mut fds) if !fds.is_empty() => {
                 let text = content(fds.remove(0))?;
                 Ok(ServedDirectories { number, text, fds })

@@ -22,8 +22,8 @@ pub struct Confinement {
 /// sites' php-fpm and sockets are that user's.
 const USERS: [&str; 3] = ["surus", "nobody", "www-data"];
 
-/// The user of the front end if PHP runs as the uid `php`.
-pub fn identity(settings: &Confinement, php: u32) -> anyhow::Result<Identity> {
+/// The user of the front end if PHP runs as these uids.
+pub fn identity(settings: &Confinement, php: &[u32]) -> anyhow::Result<Identity> {
     let find = |name: &str| {
         let found = process::find_user(name, None);
         found.with_context(|| format!("cannot look up the user `{name}` (http.user)"))
@@ -40,7 +40,7 @@ pub fn identity(settings: &Confinement, php: u32) -> anyhow::Result<Identity> {
             }
             let other = found
                 .iter()
-                .position(|user| user.uid != php && user.uid != 0);
+                .position(|user| !php.contains(&user.uid) && user.uid != 0);
             let index = other.or_else(|| found.iter().position(|user| user.uid != 0));
             let index = index.with_context(|| {
                 format!("none of the users {USERS:?} exists; create one, or set http.user")
@@ -51,7 +51,7 @@ pub fn identity(settings: &Confinement, php: u32) -> anyhow::Result<Identity> {
     if user.uid == 0 {
         bail!("http.user is root; the process that reads requests must have another user");
     }
-    if user.uid == php {
+    if php.contains(&user.uid) {
         warn!(
             user = user.name,
             "the front end and PHP run as the same user, so PHP scripts can signal the \
@@ -138,7 +138,11 @@ pub fn confine(
 }
 
 /// The same for the process that gets a certificate: it reads from the network, too.
-pub fn confine_job(settings: &Confinement, identity: &Identity, keeper: u32) -> anyhow::Result<()> {
+pub fn confine_attempt(
+    settings: &Confinement,
+    identity: &Identity,
+    keeper: u32,
+) -> anyhow::Result<()> {
     privileges::leave_terminal().context("cannot leave the keeper's process group")?;
     privileges::give_up(identity).context("cannot give up root")?;
     privileges::end_with(keeper).context("the keeper has exited")?;

@@ -29,8 +29,8 @@ pub enum KeeperRequest {
     Signal { pid: u32, which: ProcessSignal },
     /// Connect to the php-fpm that the pool's configuration names.
     Connect { id: u32, pool: u16 },
-    /// Open the configured directories again.
-    Place { id: u32 },
+    /// Open the configured directories of a site again.
+    Place { id: u32, site: u16 },
     /// Start a new opener for the directories of a place, and kill the current one.
     Opener { id: u32, place: u32 },
     /// Read the configured certificates and keys.
@@ -164,9 +164,10 @@ impl KeeperRequest {
                 to.extend_from_slice(&id.to_le_bytes());
                 to.extend_from_slice(&pool.to_le_bytes());
             }
-            KeeperRequest::Place { id } => {
+            KeeperRequest::Place { id, site } => {
                 to.push(7);
                 to.extend_from_slice(&id.to_le_bytes());
+                to.extend_from_slice(&site.to_le_bytes());
             }
             KeeperRequest::Ready => to.push(8),
             KeeperRequest::Certificates { id } => {
@@ -213,7 +214,7 @@ impl KeeperRequest {
             | KeeperRequest::Home { id, .. }
             | KeeperRequest::Php { id, .. }
             | KeeperRequest::Connect { id, .. }
-            | KeeperRequest::Place { id }
+            | KeeperRequest::Place { id, .. }
             | KeeperRequest::Certificates { id }
             | KeeperRequest::Acme { id, .. }
             | KeeperRequest::Pages { id, .. }
@@ -276,7 +277,10 @@ impl KeeperRequest {
                 id: rest.u32()?,
                 pool: rest.u16()?,
             },
-            7 => KeeperRequest::Place { id: rest.u32()? },
+            7 => KeeperRequest::Place {
+                id: rest.u32()?,
+                site: rest.u16()?,
+            },
             8 => KeeperRequest::Ready,
             9 => KeeperRequest::Opener {
                 id: rest.u32()?,
@@ -400,7 +404,7 @@ mod tests {
             }),
             (any::<u32>(), which).prop_map(|(pid, which)| KeeperRequest::Signal { pid, which }),
             any::<(u32, u16)>().prop_map(|(id, pool)| KeeperRequest::Connect { id, pool }),
-            any::<u32>().prop_map(|id| KeeperRequest::Place { id }),
+            any::<(u32, u16)>().prop_map(|(id, site)| KeeperRequest::Place { id, site }),
             any::<u32>().prop_map(|id| KeeperRequest::Certificates { id }),
             (any::<u32>(), any::<u16>(), any::<bool>()).prop_map(|(id, domain, is_asked)| {
                 KeeperRequest::Acme {

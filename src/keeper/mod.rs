@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use client::Client;
-pub use confine::{Confinement, check_capabilities, confine, confine_job, identity, reach};
+pub use confine::{Confinement, check_capabilities, confine, confine_attempt, identity, reach};
 pub use run::{ForkedFrontEnd, Keeper, KeeperOutcome};
 
 use crate::launcher::Role;
@@ -53,17 +53,20 @@ pub trait PrivilegedOperations {
     type Trees;
 
     /// An attempt to get a certificate.
-    type Job;
+    type Attempt;
 
     /// How long a front end may take to exit after it is asked to.
     fn grace(&self) -> Duration;
 
-    /// Opens the served directories.
-    fn place(&mut self) -> anyhow::Result<Directories<Self::Trees>>;
+    /// The number of sites.
+    fn sites(&self) -> u16;
 
-    /// Starts an opener for these directories; returns its process id and the front end's end of
-    /// the socket.
-    fn opener(&mut self, trees: &Self::Trees) -> anyhow::Result<(u32, OwnedFd)>;
+    /// Opens the served directories of a site.
+    fn place(&mut self, site: u16) -> anyhow::Result<Directories<Self::Trees>>;
+
+    /// Starts an opener for these directories of a site; returns its process id and the front end's
+    /// end of the socket.
+    fn opener(&mut self, site: u16, trees: &Self::Trees) -> anyhow::Result<(u32, OwnedFd)>;
 
     /// The number of pools.
     fn pools(&self) -> u16;
@@ -100,10 +103,10 @@ pub trait PrivilegedOperations {
         domain: u16,
         is_asked: bool,
         socket: OwnedFd,
-    ) -> anyhow::Result<(u32, Self::Job)>;
+    ) -> anyhow::Result<(u32, Self::Attempt)>;
 
     /// Called when that process has ended.
-    fn acquired(&mut self, job: &Self::Job, wait_status: i32);
+    fn acquired(&mut self, attempt: &Self::Attempt, wait_status: i32);
 
     /// Warms up the next boots of a pool with these pages, and if `keep` those of the next start.
     /// The text comes from the front end, which is untrusted.

@@ -15,8 +15,8 @@ const MAX_ORPHANS: usize = 256;
 /// The purpose of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChildKind {
-    /// The opener: opens files as PHP's user.
-    Opener,
+    /// The opener of a site: opens files as PHP's user.
+    Opener { site: u16 },
     /// Gets a certificate.
     Acme,
     /// The master process of a pool.
@@ -66,7 +66,7 @@ impl Processes {
                     let room = MAX_ORPHANS.saturating_sub(self.orphans.len());
                     self.orphans.extend(process::members(*pid, room));
                 }
-                ChildKind::Opener
+                ChildKind::Opener { .. }
                 | ChildKind::Acme
                 | ChildKind::Probe { .. }
                 | ChildKind::Request(_) => {}
@@ -158,7 +158,7 @@ impl Processes {
                 ChildKind::Request(_) | ChildKind::Probe { .. } | ChildKind::Acme => {
                     process::kill_group(*pid)
                 }
-                ChildKind::Master(_) | ChildKind::Opener => Ok(()),
+                ChildKind::Master(_) | ChildKind::Opener { .. } => Ok(()),
             };
         }
     }

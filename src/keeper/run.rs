@@ -47,7 +47,8 @@ const SIGKILL: i32 = 9;
 pub struct ForkedFrontEnd {
     /// Connected to the keeper.
     pub socket: OwnedFd,
-    pub place: ServedDirectories,
+    /// Of each site, or why they cannot be opened.
+    pub places: Vec<anyhow::Result<ServedDirectories>>,
     /// The keeper's process id.
     pub keeper: u32,
     /// Signals that arrived since the fork. They stay pending until the front end handles signals.
@@ -95,10 +96,10 @@ impl<D: PrivilegedOperations> Keeper<D> {
                     );
                 }
                 Err(error) => return Err(error),
-                Ok(Started::Child(place, socket, keeper)) => {
+                Ok(Started::Child(places, socket, keeper)) => {
                     return Ok(KeeperOutcome::FrontEnd(ForkedFrontEnd {
                         socket,
-                        place,
+                        places,
                         keeper,
                         signals: self.signals,
                     }));
@@ -136,7 +137,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
     /// replacement therefore starts even if the program file was replaced meanwhile. The front end
     /// starts with a copy of the keeper's memory; see docs/reference/privileges.md.
     fn start(&mut self) -> anyhow::Result<Started> {
-        let place = self.services.place()?;
+        let places = self.services.places()?;
         let (ours, theirs) = Seqpacket::pair().context("cannot make a socket pair")?;
         let keeper = std::process::id();
         match fork::fork().context("cannot fork the front end")? {
@@ -144,7 +145,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
                 drop(ours);
                 fork::close_inherited();
                 self.services.leave_places();
-                Ok(Started::Child(place, theirs, keeper))
+                Ok(Started::Child(places, theirs, keeper))
             }
             Forked::Parent(pid) => Ok(Started::Parent(pid, ours)),
         }
@@ -325,7 +326,7 @@ fn signal(pid: Option<u32>, send: impl FnOnce(u32) -> io::Result<()>) {
 /// The process in which [`Keeper::start`] returns.
 enum Started {
     Parent(u32, Seqpacket),
-    Child(ServedDirectories, OwnedFd, u32),
+    Child(Vec<anyhow::Result<ServedDirectories>>, OwnedFd, u32),
 }
 
 /// The exit status that reports another process's exit.

@@ -20,7 +20,7 @@ use crate::launcher::Role;
 const MAX_MASTERS: usize = 16;
 /// The limit of directories for installed PHPs, per pool.
 const MAX_HOMES: usize = 16;
-/// The limit of openers: one for each version of the directories that is still in use.
+/// The limit of openers, per site: one for each version of the directories that is still in use.
 const MAX_OPENERS: usize = 16;
 /// The limit of running processes that report about PHP, per pool: boots need one at a time.
 const MAX_PROBES: usize = 4;
@@ -35,14 +35,15 @@ pub(super) struct Services<D: PrivilegedOperations> {
     next_home: u32,
     places: BTreeMap<u32, Opened<D::Trees>>,
     next_place: u32,
-    /// The process that gets a certificate, and its job.
-    job: Option<(u32, D::Job)>,
+    /// The process that gets a certificate, and its attempt.
+    attempt: Option<(u32, D::Attempt)>,
     /// Whether a front end has ever become ready.
     pub has_served: bool,
 }
 
 /// The directories that a front end serves from.
 struct Opened<T> {
+    site: u16,
     trees: T,
     /// The opener of the directories, while it lives.
     opener: Option<u32>,
@@ -58,7 +59,7 @@ impl<D: PrivilegedOperations> Services<D> {
             next_home: 1,
             places: BTreeMap::new(),
             next_place: 1,
-            job: None,
+            attempt: None,
             has_served: false,
         }
     }
@@ -87,7 +88,7 @@ impl<D: PrivilegedOperations> Services<D> {
             wait_status,
         } = ended;
         match kind {
-            ChildKind::Opener => {
+            ChildKind::Opener { .. } => {
                 let of = |opened: &Opened<D::Trees>| opened.opener == Some(pid);
                 match wait_status {
                     // The front end has closed its end, so it no longer serves from these
@@ -113,8 +114,8 @@ impl<D: PrivilegedOperations> Services<D> {
                 }
             }
             ChildKind::Acme => {
-                if let Some((_, job)) = self.job.take_if(|(process, _)| *process == pid) {
-                    self.duties.acquired(&job, wait_status);
+                if let Some((_, attempt)) = self.attempt.take_if(|(process, _)| *process == pid) {
+                    self.duties.acquired(&attempt, wait_status);
                 }
             }
             ChildKind::Master(_) => self.masters.retain(|(_, master)| *master != pid),
@@ -170,8 +171,8 @@ impl<D: PrivilegedOperations> Services<D> {
                 let connected = connected.and_then(|fd| done(id, 0, String::new(), vec![fd]));
                 front.answer(id, connected);
             }
-            KeeperRequest::Place { id } => {
-                let place = self.place().and_then(|place| {
+            KeeperRequest::Place { id, site } => {
+                let place = self.place(site).and_then(|place| {
                     let mut fds = vec![process::memory_file(&place.text)?];
                     fds.extend(place.fds);
                     done(id, place.number, String::new(), fds)
@@ -215,18 +216,36 @@ impl<D: PrivilegedOperations> Services<D> {
         Ok(())
     }
 
-    /// Opens the served directories and starts their opener.
-    pub fn place(&mut self) -> anyhow::Result<ServedDirectories> {
-        // A killed opener does not report that its directories are unused.
-        if self.places.len() >= MAX_OPENERS {
-            self.places.retain(|_, opened| opened.opener.is_some());
+    /// Opens the directories of all sites. An error if there is no site whose can be opened.
+    pub fn places(&mut self) -> anyhow::Result<Vec<anyhow::Result<ServedDirectories>>> {
+        let sites = 0..self.duties.sites();
+        let mut places: Vec<_> = sites.map(|site| self.place(site)).collect();
+        match places.iter().position(Result::is_ok) {
+            None if !places.is_empty() => places.swap_remove(0).map(|_| places),
+            _ => Ok(places),
         }
-        let Directories { text, fds, trees } = self.duties.place()?;
+    }
+
+    /// Opens the served directories of a site and starts their opener.
+    fn place(&mut self, site: u16) -> anyhow::Result<ServedDirectories> {
+        ensure!(site < self.duties.sites(), "there is no site {site}");
+        let of_site = self.places.values().filter(|opened| opened.site == site);
+        // A killed opener does not report that its directories are unused.
+        if of_site.count() >= MAX_OPENERS {
+            let is_used = |opened: &Opened<_>| opened.site != site || opened.opener.is_some();
+            self.places.retain(|_, opened| is_used(opened));
+        }
+        let Directories { text, fds, trees } = self.duties.place(site)?;
         let number = self.next_place;
         self.next_place = self.next_place.wrapping_add(1);
-        let (pid, socket) = self.start_opener(&trees)?;
+        let (pid, socket) = self.start_opener(site, &trees)?;
         let opener = Some(pid);
-        self.places.insert(number, Opened { trees, opener });
+        let opened = Opened {
+            site,
+            trees,
+            opener,
+        };
+        self.places.insert(number, opened);
         Ok(ServedDirectories {
             number,
             text,
@@ -240,34 +259,35 @@ impl<D: PrivilegedOperations> Services<D> {
             debug!(pid, "the opener does not answer; it is killed");
             self.processes.kill(pid);
         }
-        let started = self.start_opener(&opened.trees);
+        let started = self.start_opener(opened.site, &opened.trees);
         opened.opener = started.as_ref().ok().map(|(pid, _)| *pid);
         self.places.insert(place, opened);
         started.map(|(_, socket)| socket)
     }
 
-    fn start_opener(&mut self, trees: &D::Trees) -> anyhow::Result<(u32, OwnedFd)> {
+    fn start_opener(&mut self, site: u16, trees: &D::Trees) -> anyhow::Result<(u32, OwnedFd)> {
+        let kind = ChildKind::Opener { site };
         ensure!(
-            self.processes.count(ChildKind::Opener) < MAX_OPENERS,
+            self.processes.count(kind) < MAX_OPENERS,
             "{MAX_OPENERS} versions of the directories are in use already"
         );
-        let (pid, socket) = self.duties.opener(trees)?;
-        self.processes.started(pid, ChildKind::Opener);
+        let (pid, socket) = self.duties.opener(site, trees)?;
+        self.processes.started(pid, kind);
         Ok((pid, socket))
     }
 
     fn acme(&mut self, domain: u16, is_asked: bool, mut fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
         ensure!(
-            self.job.is_none(),
+            self.attempt.is_none(),
             "a process that gets a certificate runs already"
         );
         let socket = fds.pop().filter(|socket| {
             fds.is_empty() && process::kind(socket) == process::DescriptorKind::Seqpacket
         });
         let socket = socket.context("no socket for the process that gets a certificate")?;
-        let (pid, job) = self.duties.acme(domain, is_asked, socket)?;
+        let (pid, attempt) = self.duties.acme(domain, is_asked, socket)?;
         self.processes.started(pid, ChildKind::Acme);
-        self.job = Some((pid, job));
+        self.attempt = Some((pid, attempt));
         Ok(pid)
     }
 
@@ -369,15 +389,18 @@ mod tests {
     impl PrivilegedOperations for Sleepers {
         type PhpStarter = ();
         type Trees = ();
-        type Job = ();
+        type Attempt = ();
 
         fn grace(&self) -> Duration {
             Duration::ZERO
         }
-        fn place(&mut self) -> anyhow::Result<Directories<()>> {
+        fn sites(&self) -> u16 {
+            1
+        }
+        fn place(&mut self, _: u16) -> anyhow::Result<Directories<()>> {
             bail!("none")
         }
-        fn opener(&mut self, (): &()) -> anyhow::Result<(u32, OwnedFd)> {
+        fn opener(&mut self, _: u16, (): &()) -> anyhow::Result<(u32, OwnedFd)> {
             bail!("none")
         }
         fn pools(&self) -> u16 {

@@ -1,11 +1,12 @@
 //! Counters and histograms for Prometheus. Durations are seconds, sizes bytes.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+mod exposition;
+
+use std::sync::atomic::AtomicU64;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -14,11 +15,11 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::job_metrics::JobMetrics;
 use super::latencies::Latencies;
-use super::message;
 use super::scaling_metrics::ScalingMetrics;
+use super::site_metrics::SiteMetrics;
 use super::slowest::Slowest;
-use super::status::{CertificateStatus, EngineStatus, ExitCount, OutcomeCount, WorkerState};
-use crate::budget;
+use super::status::{CertificateStatus, ExitCount, OutcomeCount};
+use super::trace_metrics::TraceMetrics;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestOutcome {
@@ -117,6 +118,8 @@ pub struct Metrics {
     buffer_refusals: Family<Buffer, Counter<u64, AtomicU64>>,
     pub jobs: JobMetrics,
     pub scaling: ScalingMetrics,
+    pub sites: SiteMetrics,
+    pub traces: TraceMetrics,
     /// Not for Prometheus.
     pub latencies: Latencies,
     pub slowest: Slowest,
@@ -155,6 +158,8 @@ impl Default for Metrics {
             buffer_refusals: Family::default(),
             jobs: JobMetrics::default(),
             scaling: ScalingMetrics::default(),
+            sites: SiteMetrics::default(),
+            traces: TraceMetrics::default(),
             latencies: Latencies::default(),
             slowest: Slowest::default(),
         };
@@ -277,6 +282,8 @@ impl Default for Metrics {
         );
         metrics.jobs.register(registry);
         metrics.scaling.register(registry);
+        metrics.sites.register(registry);
+        metrics.traces.register(registry);
         metrics
     }
 }
@@ -387,8 +394,7 @@ impl Metrics {
             .inc();
     }
 
-    pub fn tls_succeeded(&self, version: &'static str, is_resumed: bool) {
-        let kind = if is_resumed { "resumed" } else { "full" };
+    pub fn tls_succeeded(&self, version: &'static str, kind: &'static str) {
         self.tls_handshakes
             .get_or_create(&Handshake { version, kind })
             .inc();
@@ -435,70 +441,6 @@ impl Metrics {
         let domain = domain.to_owned();
         self.acme_attempts
             .get_or_create_owned(&AcmeAttempt { domain, result })
-    }
-
-    /// The text for Prometheus, with the current workers.
-    pub fn text(&self, engines: &[EngineStatus]) -> String {
-        for status in engines {
-            for (state, name) in [
-                (WorkerState::Starting, "starting"),
-                (WorkerState::Idle, "idle"),
-                (WorkerState::Busy, "busy"),
-                (WorkerState::Finishing, "finishing"),
-            ] {
-                let count = status
-                    .workers
-                    .iter()
-                    .filter(|worker| worker.state == state)
-                    .count();
-                self.workers
-                    .get_or_create(&Workers {
-                        engine: status.engine.clone(),
-                        state: name,
-                    })
-                    .set(count as i64);
-            }
-            self.queue_lengths
-                .get_or_create(&Pool {
-                    engine: status.engine.clone(),
-                })
-                .set(status.queued as i64);
-            if let Some(scaling) = &status.scaling {
-                self.scaling.set(&status.engine, scaling);
-            }
-            self.unbooted
-                .get_or_create(&Pool {
-                    engine: status.engine.clone(),
-                })
-                .set(i64::from(status.instead.is_some()));
-            for (family, pages) in [
-                (&self.learned_pages, status.learned.len()),
-                (&self.learned_pages_left_out, status.left_out.len()),
-            ] {
-                let pool = Pool {
-                    engine: status.engine.clone(),
-                };
-                family.get_or_create(&pool).set(pages as i64);
-            }
-        }
-        for budget in budget::ALL {
-            let label = Buffer {
-                buffer: budget.name,
-            };
-            let set = |family: &Family<Buffer, Gauge>, bytes: u64| {
-                family.get_or_create(&label).set(bytes as i64);
-            };
-            set(&self.buffered, budget.used());
-            set(&self.buffer_limits, budget.limit());
-            let refusals = self.buffer_refusals.get_or_create(&label);
-            refusals.inner().store(budget.refused(), Relaxed);
-        }
-        let cut = self.log_messages_cut.inner();
-        cut.store(message::cut_messages(), Relaxed);
-        let mut text = String::new();
-        // Writing into a String cannot fail.
-        let _ = encode(&mut text, &self.registry);
-        text
     }
 }
 

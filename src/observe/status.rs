@@ -86,6 +86,18 @@ pub struct CertificateStatus {
     pub not_after: i64,
 }
 
+/// A site of the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteStatus {
+    /// Empty if there is no `[[site]]`.
+    pub site: String,
+    /// The hosts that it is for, and whether it is for all others.
+    pub hosts: Vec<String>,
+    pub is_default: bool,
+    /// Why it is not served.
+    pub error: Option<String>,
+}
+
 /// Responses with one outcome.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct OutcomeCount {

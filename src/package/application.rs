@@ -308,6 +308,23 @@ mod tests {
     }
 
     #[test]
+    fn circle_of_directory_links_is_an_error_with_its_name() {
+        let link = |dir: &tempfile::TempDir, to: &str, name: &str| {
+            std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
+        };
+        let itself = project(&["index.php", "a/x.php"]);
+        link(&itself, "..", "a/up");
+        let pair = project(&["index.php", "a/x.php", "b/y.php"]);
+        link(&pair, "../b", "a/to_b");
+        link(&pair, "../a", "b/to_a");
+        for (dir, name) in [(itself, "a/up"), (pair, "to_")] {
+            let error = format!("{:#}", names(dir.path(), &[]).unwrap_err());
+            assert!(error.contains(name), "{error}");
+            assert!(error.contains("circular link in .surusignore"), "{error}");
+        }
+    }
+
+    #[test]
     fn link_to_private_file_is_left_out_under_any_name() {
         let outside = project(&["id_rsa", ".aws/credentials", "lib/id_map/x.php"]);
         let dir = project(&["index.php", "keys/id_rsa", ".aws/credentials"]);

@@ -1,4 +1,4 @@
-//! The list of private files: classes of name patterns, and extensions that are never private.
+//! The list of private files: classes of name patterns.
 
 use super::rotated::{archives, rotated};
 use super::{Class, Rule};
@@ -494,20 +494,4 @@ pub(super) static CLASSES: &[Class] = &[
         rule: Rule::Unpackaged,
         patterns: &["/vendor/*/*/tests/", "/vendor/*/*/test/", "/vendor/*/*/.*"],
     },
-];
-
-/// Libraries in a document root that contains the project itself. In older applications, browsers
-/// load their style sheets and scripts from there; nothing else in them is a page.
-pub static LIBRARIES: Class = Class {
-    name: "libraries",
-    reason: "their PHP was never meant to be asked for",
-    rule: Rule::Unsent,
-    patterns: &["/vendor/", "/node_modules/", "/bower_components/"],
-};
-
-/// Extensions of page assets. Such files are never private by their name. Most requests for files
-/// are for them, so only their directories are compared with the list.
-pub(super) const ASSETS: &[&str] = &[
-    "avif", "css", "cur", "eot", "gif", "ico", "jpeg", "jpg", "js", "map", "mjs", "mp3", "mp4",
-    "ogg", "otf", "png", "svg", "ttf", "wasm", "webm", "webp", "woff", "woff2",
 ];

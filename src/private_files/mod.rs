@@ -7,6 +7,7 @@
 
 mod content;
 mod list;
+mod pages;
 mod rotated;
 #[cfg(test)]
 mod tests;
@@ -18,8 +19,9 @@ use anyhow::{Context, ensure};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 pub use content::{Shared, Unopened};
-pub use list::LIBRARIES;
-use list::{ASSETS, CLASSES};
+use list::CLASSES;
+use pages::ASSETS;
+pub use pages::LIBRARIES;
 
 /// Files of one kind, with a common reason.
 #[derive(Debug, PartialEq, Eq)]
@@ -195,13 +197,28 @@ pub fn own(patterns: &[String]) -> anyhow::Result<Gitignore> {
         let says =
             "is not a .gitignore pattern, such as \"/internal/\", \"*.csv\" or \"!/files/*.sql\"";
         ensure!(
-            !pattern.trim().is_empty() && !pattern.starts_with('#'),
+            !pattern.trim().is_empty() && !pattern.starts_with('#') && !has_open_class(pattern),
             "{pattern:?} {says}"
         );
         let added = builder.add_line(None, pattern);
         added.with_context(|| format!("{pattern:?} {says}"))?;
     }
     Ok(builder.build()?)
+}
+
+/// Whether a `[` has no `]`. Git takes it for the character itself, which is hardly ever meant.
+fn has_open_class(pattern: &str) -> bool {
+    let (mut is_open, mut is_escaped) = (false, false);
+    for c in pattern.chars() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '[' => is_open = true,
+            ']' => is_open = false,
+            _ => {}
+        }
+    }
+    is_open
 }
 
 /// Converts a file path to the form that [`class_of`] expects.

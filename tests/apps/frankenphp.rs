@@ -169,8 +169,10 @@ while (frankenphp_handle_request(static function () use (&$handled): void {
     ]);
 })) {}
 "#;
-    let stub =
-        "<?php\n\n// Installed by the package.\nrequire __DIR__.'/vendor/octane/bin/worker.php';\n";
+    let stub = "<?php\n\n// Set the paths.\n\
+        $_SERVER['APP_BASE_PATH'] = $_ENV['APP_BASE_PATH'] ?? __DIR__;\n\
+        $_SERVER['APP_PUBLIC_PATH'] = $_ENV['APP_PUBLIC_PATH'] ?? __DIR__;\n\n\
+        require __DIR__.'/vendor/octane/bin/worker.php';\n";
     let site = Site::new()
         .write("index.php", stub)
         .write("vendor/octane/bin/worker.php", worker);

@@ -282,6 +282,42 @@ fn interrupt_ends_each_kind_of_run_with_status_1() {
 }
 
 #[test]
+fn interrupt_keeps_what_was_measured_before() {
+    for (kind, marker, key) in [
+        (&["--find-max", "--p99", "1s"][..], "/s: p99 ", "attempts"),
+        (&["compare"], "round 2/1000  ", "comparison"),
+    ] {
+        let url = server();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+        command.arg("bench").args(kind).arg(&url);
+        if kind == ["compare"] {
+            command.args([&url, "--rounds", "1000"]);
+        }
+        command.args(["-c", "1", "-d", "500ms", "--json"]);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut lines = lines.by_ref().map(Result::unwrap);
+        lines.find(|line| line.contains(marker)).unwrap();
+        let pid = child.id().to_string();
+        let sent = Command::new("kill").args(["-s", "INT", &pid]).status();
+        assert!(sent.unwrap().success());
+        let said = lines.collect::<Vec<_>>().join("\n");
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("interrupted "), "{said}");
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rows = json[key].as_object();
+        assert!(rows.is_some_and(|rows| !rows.is_empty()), "{json}");
+        let notes = json["notes"].to_string();
+        assert!(notes.contains("interrupted"), "{notes}");
+    }
+}
+
+#[test]
 fn page_that_cannot_be_written_fails_before_anything_is_sent() {
     let (url, asked) = counting_server();
     for args in [
@@ -307,7 +343,7 @@ fn search_for_the_highest_rate_ends_with_one() {
         "--p99",
         "5s",
         "-d",
-        "100ms",
+        "1s",
         "-c",
         "2",
         "--json",
@@ -369,6 +405,47 @@ fn search_goes_on_where_the_server_sheds_load() {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
     let attempts = json["attempts"].as_object();
     assert!(attempts.is_some_and(|rates| !rates.is_empty()), "{json}");
+}
+
+#[test]
+fn limit_of_open_files_is_raised_and_too_many_connections_are_refused() {
+    let url = server();
+    let run = |limits: &str, connections: &str| {
+        let surus = env!("CARGO_BIN_EXE_surus");
+        let script = format!("ulimit {limits} && exec {surus} bench {url} -n 200 -c {connections}");
+        Command::new("sh").args(["-c", &script]).output().unwrap()
+    };
+    let output = run("-S -n 64", "100");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let output = run("-n 64", "100");
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    let hint = "100 connections need about 124 open files, but only 64 are allowed; use fewer";
+    assert!(error.contains(hint), "{error}");
+}
+
+#[test]
+fn wrong_files_of_requests_and_weights_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("requests");
+    std::fs::write(&file, "# nothing\n").unwrap();
+    let file = file.to_str().unwrap();
+    for (args, part) in [
+        (&["--file", file][..], "(--file): no line is a request"),
+        (
+            &["--file", "/dev/zero"],
+            "cannot read /dev/zero (--file): it is larger than 64 MiB",
+        ),
+        (
+            &["http://127.0.0.1/@0"],
+            "the weight 0 is not between 1 and",
+        ),
+    ] {
+        let output = bench(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let error = text(&output.stderr);
+        assert!(error.contains(part), "{error}");
+    }
 }
 
 #[test]

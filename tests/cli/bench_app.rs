@@ -2,6 +2,7 @@
 //! stays.
 
 use std::collections::HashSet;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -346,9 +347,7 @@ fn interrupt_ends_every_server() {
             .spawn()
             .unwrap();
         let started = started(&mut child);
-        let pid = child.id().to_string();
-        let sent = Command::new("kill").args(["-s", signal, &pid]).status();
-        assert!(sent.unwrap().success());
+        send(&child, signal);
         assert_eq!(child.wait().unwrap().code(), status, "{signal}");
         // Without its parent, a server needs a moment to notice and to end.
         let deadline = Instant::now() + Duration::from_secs(60);
@@ -357,6 +356,82 @@ fn interrupt_ends_every_server() {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+#[test]
+fn interrupt_after_a_round_reports_what_was_measured() {
+    let project = project(&[("index.php", "<?php echo 'hello';")]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    command.args(["bench", "app"]).arg(project.path());
+    command.args(["--engines", "classic", "--workers", "1", "--json"]);
+    command.args(["--rounds", "1000", "-d", "100ms"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut lines = lines.by_ref().map(Result::unwrap);
+    lines.find(|line| line.starts_with("round 2/1000")).unwrap();
+    send(&child, "INT");
+    let said: Vec<_> = lines.collect();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said:?}");
+    says(&said.join("\n"), &["interrupted in round ", "of 1000"]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rate = &json["engines"]["classic"]["requests/s"];
+    assert!(rate["value"].as_f64().unwrap() > 0.0, "{json:#}");
+    says(&json["notes"].to_string(), &["interrupted in round "]);
+}
+
+#[test]
+fn admin_listener_is_a_private_socket_that_goes_with_its_server() {
+    let project = project(&[("index.php", "<?php echo 'hello';")]);
+    let temporary = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
+    command.args(["bench", "app"]).arg(project.path());
+    command.args(["--engines", "classic", "--rounds", "1000"]);
+    command.args(["--workers", "2"]);
+    let mut child = command
+        .env("TMPDIR", temporary.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut ports = HashSet::new();
+    for (pid, _) in started(&mut child) {
+        ports.extend(listening_sockets(pid));
+    }
+    assert!(ports.len() <= 1, "more than the application: {ports:?}");
+    send(&child, "INT");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let left = std::fs::read_dir(temporary.path()).unwrap().flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn send(child: &Child, signal: &str) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-s", signal, &pid]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// Inodes of the listening TCP sockets that a process has open.
+fn listening_sockets(pid: i32) -> Vec<String> {
+    const LISTEN: &str = "0A";
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let rows = table
+        .lines()
+        .map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let listening: HashSet<_> = rows
+        .filter(|row| row[3] == LISTEN)
+        .map(|row| format!("socket:[{}]", row[9]))
+        .collect();
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    let files = entries.into_iter().flatten().flatten();
+    let files = files.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let files = files.map(|file| file.to_string_lossy().into_owned());
+    files.filter(|file| listening.contains(file)).collect()
 }
 
 /// A process: its number, and when it began, because numbers are used again.

@@ -59,6 +59,10 @@ fn wrong_value_is_named_with_the_allowed_values() {
         &["surus.toml:2: ", "0 workers", "at least 1"],
     );
     says(&refused("[http]\nlisten = []\n"), &["http.listen is empty"]);
+    says(
+        &refused("[php]\nopcache.enable = 1\n"),
+        &["surus.toml:2: ", "\"opcache.enable\" = 1"],
+    );
     says(&refused("[http\n"), &["surus.toml:1: "]);
 }
 
@@ -76,6 +80,7 @@ fn number_out_of_range_is_named_with_the_range() {
         ("http", "body_timeout", "\"0s\"", "from 1ms to 8760h"),
         ("http", "send_timeout", "\"9000h\"", "from 1ms to 8760h"),
         ("engine", "boot_timeout", "\"0s\"", "from 1ms to 8760h"),
+        ("engine", "queue_timeout", "\"0s\"", "from 1ms to 8760h"),
         (
             "engine",
             "max_queue",

@@ -13,6 +13,7 @@ mod init;
 mod manual;
 mod stdout;
 mod top;
+mod watch;
 
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;

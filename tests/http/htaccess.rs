@@ -52,7 +52,7 @@ fn compare(site: &Site, apache: &Apache) -> Vec<String> {
     let surus = Surus::serve(site.root.path(), &["--workers", "1", "--engine", "classic"]);
     let mut differences = Vec::new();
     let mut unused: BTreeSet<&str> = site.exceptions.keys().map(String::as_str).collect();
-    for request in &site.requests {
+    for request in site.requests.iter().chain(&site.exact) {
         let ours = ask(&surus.address, &site.host(), request);
         // Apache runs PHP by type or by handler; `.htaccess` files can switch off either.
         let theirs = [&apache.by_type, &apache.by_handler]
@@ -70,7 +70,9 @@ fn compare(site: &Site, apache: &Apache) -> Vec<String> {
             unused.remove(request.as_str());
             continue;
         }
-        let is_general = |answer| general_exception(request, answer, &ours).is_some();
+        let is_general = |answer| {
+            !site.exact.contains(request) && general_exception(request, answer, &ours).is_some()
+        };
         if same || theirs.iter().any(is_general) && !ours.is_run() {
             continue;
         }

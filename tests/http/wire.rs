@@ -239,6 +239,8 @@ impl Wire {
                 self.read.extend_from_slice(&piece[..n]);
                 n
             }
+            // TLS also writes while it reads.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => 0,
             Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
             Err(error) if error.kind() == ErrorKind::Interrupted => self.more(),
             Err(error) => {

@@ -3,6 +3,7 @@
 //! `PHPT_DIR` is a PHP source tree; the default is the one from `scripts/php-source`. Without
 //! either, the test prints a note and tests nothing. `PHPT=word` runs only tests with the word in
 //! their paths, `ENGINES=worker` only that engine; the default is `classic` and `rewind`.
+//! `PHPT_SHARE=2` gives each engine another half of the tests.
 
 mod expectation;
 mod request;
@@ -59,12 +60,18 @@ fn php_passes_its_own_web_tests() {
     let by_default =
         |name: &str| std::env::var_os("ENGINES").is_some() || matches!(name, "classic" | "rewind");
     let subjects = subjects().into_iter();
-    let chosen: Vec<_> = subjects.filter(|it| by_default(it.name)).collect();
+    let chosen = subjects.filter(|it| by_default(it.name)).enumerate();
+    let chosen: Vec<_> = chosen.collect();
+    let share = std::env::var("PHPT_SHARE").map_or(1, |share| share.parse().unwrap());
     let failures = std::thread::scope(|threads| {
-        let run = |subject| report(subject, &run_all(&source, subject, &tests), &exceptions);
+        let run = |index: usize, subject| {
+            let share = tests.iter().skip(index % share).step_by(share);
+            let tests: Vec<_> = share.collect();
+            report(subject, &run_all(&source, subject, &tests), &exceptions)
+        };
         let running = chosen
             .into_iter()
-            .map(|subject| threads.spawn(move || run(subject)));
+            .map(|(index, subject)| threads.spawn(move || run(index, subject)));
         let running: Vec<_> = running.collect();
         let failed = running.into_iter().flat_map(|it| it.join().unwrap());
         failed.collect::<Vec<_>>()
@@ -90,7 +97,7 @@ fn source() -> Option<PathBuf> {
 }
 
 /// Two at a time, because a test mostly waits for a server to start and stop.
-fn run_all<'a>(source: &Path, subject: Subject, tests: &'a [Phpt]) -> BTreeMap<&'a str, Outcome> {
+fn run_all<'a>(source: &Path, subject: Subject, tests: &[&'a Phpt]) -> BTreeMap<&'a str, Outcome> {
     let bench = Bench::new(source, subject, tests);
     let outcomes = Mutex::new(BTreeMap::new());
     let next = AtomicUsize::new(0);

@@ -168,8 +168,8 @@ struct Attacker<'a> {
 }
 
 impl<'a> Attacker<'a> {
-    fn new(project: &'a Path, front: ForkedFrontEnd, foreign: u32) -> Attacker<'a> {
-        let mut fds = front.place.fds;
+    fn new(project: &'a Path, mut front: ForkedFrontEnd, foreign: u32) -> Attacker<'a> {
+        let mut fds = front.places.remove(0).unwrap().fds;
         let keeper = Seqpacket::from(front.socket);
         let opener = Seqpacket::from(fds.remove(0));
         keeper.limit_waits(Duration::from_secs(5)).unwrap();

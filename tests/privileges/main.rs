@@ -19,9 +19,11 @@ mod fpm_paths;
 mod hostile;
 mod keys;
 mod processes;
+mod quic;
 mod server;
 mod siblings;
 mod signals;
+mod sites;
 mod trust;
 
 use std::process::ExitCode;
@@ -56,6 +58,10 @@ const TESTS: &[Test] = &[
         processes::exited_front_end_is_replaced_and_its_php_exits,
     ),
     (
+        "confined_front_end_speaks_http_3",
+        quic::confined_front_end_speaks_http_3,
+    ),
+    (
         "killed_keeper_leaves_no_process",
         processes::killed_keeper_leaves_no_process,
     ),
@@ -86,6 +92,10 @@ const TESTS: &[Test] = &[
     (
         "key_that_php_may_replace_is_rejected",
         keys::key_that_php_may_replace_is_rejected,
+    ),
+    (
+        "sites_run_php_as_their_own_users_and_the_front_end_as_another",
+        sites::sites_run_php_as_their_own_users_and_the_front_end_as_another,
     ),
     ("quit_drains", signals::quit_drains),
     ("usr2_reloads", signals::usr2_reloads),

@@ -102,7 +102,10 @@ impl Attacker<'_> {
         }
         for _ in 0..100 {
             let many: Vec<_> = (0..200).map(|_| null()).collect();
-            self.send_raw(&KeeperRequest::Place { id: 0 }.encode()[..2], &many);
+            self.send_raw(
+                &KeeperRequest::Place { id: 0, site: 0 }.encode()[..2],
+                &many,
+            );
         }
         for pool in [0, 1, 255, u16::MAX] {
             let failed = is_failed(self.ask_keeper(|id| KeeperRequest::Home { id, pool }, &[]));
@@ -207,20 +210,24 @@ impl Attacker<'_> {
         );
         self.send_lingering_socket();
         let file = [null()];
-        let answer = self.ask_keeper(|id| KeeperRequest::Place { id }, &file);
+        let answer = self.ask_keeper(|id| KeeperRequest::Place { id, site: 0 }, &file);
         self.refused("send a file where none belongs", is_failed(answer));
         for home in [0, 1, u32::MAX] {
             self.send_raw(&KeeperRequest::CloseHome { home }.encode(), &[]);
         }
+        let answer = self.ask_keeper(|id| KeeperRequest::Place { id, site: 1 }, &[]);
+        self.refused("open the directories of another site", is_failed(answer));
         let mut openers = 0;
-        while openers < 100 && !is_failed(self.ask_keeper(|id| KeeperRequest::Place { id }, &[])) {
+        while openers < 100
+            && !is_failed(self.ask_keeper(|id| KeeperRequest::Place { id, site: 0 }, &[]))
+        {
             openers += 1;
         }
         self.refused(&format!("have {openers} openers"), openers < 20);
         self.held.clear();
         // The front end's openers exit when their sockets are closed.
         let answered = (0..6000).any(|_| {
-            let reply = self.ask_keeper(|id| KeeperRequest::Place { id }, &[]);
+            let reply = self.ask_keeper(|id| KeeperRequest::Place { id, site: 0 }, &[]);
             let is_done = matches!(reply, KeeperReply::Done { .. });
             if !is_done {
                 std::thread::sleep(Duration::from_millis(10));

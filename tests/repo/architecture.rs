@@ -56,7 +56,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("profile", &[]),
     (
         "config",
-        &["app", "engines", "fronts", "observe", "package"],
+        &["app", "engines", "fronts", "observe", "package", "units"],
     ),
 ];
 

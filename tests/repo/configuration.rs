@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use regex::Regex;
 use serde_json::Value;
 use surus::app::site::routes::Rule;
+use surus::config::sites::Own;
 use surus::config::{Config, Pool};
 use surus::fronts::queue::{Queue, Schedule};
 
@@ -13,6 +14,9 @@ use super::markdown::pages;
 
 /// Sections with keys that the user chooses.
 const FREE: [&str; 2] = ["php", "env"];
+
+/// The section of several sites, whose tables have keys of their own.
+const SITES: &str = "[[site]]";
 
 #[test]
 fn every_key_is_documented_with_its_default() {
@@ -97,7 +101,8 @@ fn example_has_every_key_with_its_default() {
         }
     }
     let mut actual = actual();
-    actual.retain(|key, _| !FREE.contains(&key.as_str()));
+    // The example cannot have both [site] and [[site]].
+    actual.retain(|key, _| !FREE.contains(&key.as_str()) && !key.starts_with(SITES));
     let keys = |map: &BTreeMap<String, String>| map.keys().cloned().collect::<Vec<_>>();
     assert_eq!(keys(&written), keys(&actual), "keys of surus.toml.example");
     for (key, default) in &actual {
@@ -134,6 +139,10 @@ fn actual() -> BTreeMap<String, String> {
             keys.insert(format!("{heading}.{key}"), written(default));
         }
     }
+    let of_sites = serde_json::to_value(Own::default()).unwrap();
+    for (key, default) in of_sites.as_object().unwrap() {
+        keys.insert(format!("{SITES}.{key}"), written(default));
+    }
     keys
 }
 
@@ -153,6 +162,9 @@ fn documented(text: &str) -> BTreeMap<String, String> {
     for line in text.lines() {
         if let Some(heading) = line.strip_prefix("## ") {
             section = heading.trim_matches(|c| "`[]".contains(c)).to_string();
+            if heading.contains(SITES) {
+                section = SITES.to_string();
+            }
             if FREE.contains(&section.as_str()) {
                 keys.insert(section.clone(), String::new());
             }

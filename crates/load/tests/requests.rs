@@ -4,8 +4,8 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -176,10 +176,25 @@ fn file_of_requests_has_json_curl_and_bare_lines() {
         ("{\"method\": \"GET\"}", "line 1: `url` is missing"),
         ("-d 'a /x", "line 1: a quote is not closed"),
         ("[1]", "line 1: a JSON line must be an object"),
+        (
+            "/a\nGET /x",
+            "line 2: two URLs, http://GET/ and /x; a method is written -X METHOD",
+        ),
+        (
+            "/a\n{\"url\":",
+            "line 2: no valid JSON: EOF while parsing a value in column 7",
+        ),
+        (
+            "/a\n/b -X 'A B'",
+            "line 2: http://example.com:8080/b: invalid HTTP method",
+        ),
+        ("# nothing\n", "no line is a request"),
     ] {
         let error = parse_file(text, Some(&base)).unwrap_err();
         assert!(error.contains(part), "{error}");
     }
+    let marked = parse_file("\u{feff}/a\r\n", Some(&base)).unwrap();
+    assert_eq!(marked[0].url.path, "/a");
     assert!(
         parse_file("/a", None)
             .unwrap_err()
@@ -290,6 +305,55 @@ fn http2_responses_and_failures_are_counted() {
     assert!(totals.received >= 20 * 100_000);
     assert_eq!(run_path("/reset").failures_of(RequestFailure::Reset), 20);
     assert_eq!(run_path("/silent").failures_of(RequestFailure::Timeout), 20);
+}
+
+#[test]
+fn http2_connection_that_the_server_ends_gracefully_costs_no_request() {
+    let by_library = http2(|tcp| async { tcp });
+    // Bytes, because h2 as a server announces the end one round trip ahead.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let abruptly = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || answer_once_over_http2(stream.unwrap()));
+        }
+    });
+    for address in [by_library, abruptly] {
+        let url = Url::parse(&format!("http://{address}/leave")).unwrap();
+        let mut plan = plan_of(&[Request::get(url)], 200);
+        plan.protocol = Protocol::Http2;
+        let totals = run(&plan).totals;
+        assert_eq!((totals.responses, totals.failed()), (200, 0), "{totals:?}");
+        assert!(totals.connections >= 100, "{totals:?}");
+    }
+}
+
+/// Answers the first request with 200 and a GOAWAY, as nginx does after `keepalive_requests`, and
+/// none after it.
+fn answer_once_over_http2(mut stream: std::net::TcpStream) {
+    const HEADERS: u8 = 1;
+    let mut preface = [0; 24];
+    stream.read_exact(&mut preface).unwrap();
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).unwrap();
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        stream.read_exact(&mut vec![0; length as usize]).unwrap();
+        if head[3] == HEADERS {
+            break;
+        }
+    }
+    let answer = [
+        // SETTINGS, and the acknowledgement of the client's.
+        &[0, 0, 0, 4, 0, 0, 0, 0, 0][..],
+        &[0, 0, 0, 4, 1, 0, 0, 0, 0],
+        // HEADERS of stream 1, which they end: `:status: 200`.
+        &[0, 0, 1, HEADERS, 5, 0, 0, 0, 1, 0x88],
+        // GOAWAY with the last stream 1 and NO_ERROR.
+        &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0],
+    ];
+    stream.write_all(&answer.concat()).unwrap();
+    let _ = stream.read_to_end(&mut Vec::new());
 }
 
 #[test]

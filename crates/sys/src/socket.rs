@@ -47,6 +47,14 @@ pub fn set_backlog(socket: &impl AsFd, connections: i32) -> io::Result<()> {
     Ok(())
 }
 
+/// Sets how many bytes a socket keeps that were not read or sent yet; the kernel may allow less.
+pub fn set_buffers(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
+    use nix::sys::socket::{setsockopt, sockopt};
+    setsockopt(&socket.as_fd(), sockopt::RcvBuf, &bytes)?;
+    setsockopt(&socket.as_fd(), sockopt::SndBuf, &bytes)?;
+    Ok(())
+}
+
 /// Rejects further data on a unix socket: from now on the other end's writes fail (EPIPE), but it
 /// can still read.
 pub fn refuse_more(socket: &impl AsFd) -> io::Result<()> {

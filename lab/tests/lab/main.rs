@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod loads;
+mod render;
 mod run;
 mod several;
 mod wrong_files;

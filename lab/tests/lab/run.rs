@@ -12,7 +12,7 @@ use super::Tiny;
 const STATE: &str = "target/lab/tiny-small.json";
 
 /// The published JSON of the only run.
-fn results(tiny: &Tiny) -> Value {
+pub fn results(tiny: &Tiny) -> Value {
     let directory = tiny.path("target/lab/results/tiny");
     let mut files = std::fs::read_dir(directory).unwrap();
     let file = files.next().unwrap().unwrap().path();
@@ -238,122 +238,6 @@ fn contestant_that_fails_in_the_first_round_only_is_measured_in_the_others() {
     assert_eq!(rounds, [false, true, true], "{said}");
 }
 
-/// A run of ten rounds in which the second contestant keeps the load generator this busy.
-fn rendered_with_generator(busy: f64) -> Tiny {
-    let tiny = Tiny::new();
-    tiny.succeed(&["run"]);
-    let mut results = results(&tiny);
-    let rounds = results["rounds"].as_array_mut().unwrap();
-    *rounds = rounds.iter().cycle().take(10).cloned().collect();
-    for (index, round) in rounds.iter_mut().enumerate() {
-        for turn in round["turns"].as_array_mut().unwrap() {
-            let is_second = turn["contestant"] == "second";
-            let sample = &mut turn["samples"]["hello"];
-            sample["generator"] = if is_second && index == 3 { busy } else { 20.0 }.into();
-            for quantity in ["rate", "p99", "cpu"] {
-                sample[quantity] = if is_second { 200.0 } else { 100.0 }.into();
-            }
-        }
-    }
-    let directory = tiny.path("target/lab/results/tiny");
-    let file = std::fs::read_dir(&directory).unwrap().next().unwrap();
-    std::fs::write(file.unwrap().path(), results.to_string()).unwrap();
-    // Documents quote what docs/results has.
-    std::fs::create_dir_all(tiny.path("docs")).unwrap();
-    std::fs::rename(tiny.path("target/lab/results"), tiny.path("docs/results")).unwrap();
-    let marked = |name: &str| format!("<!-- {name} -->\n<!-- /{name} -->\n");
-    std::fs::write(tiny.path("README.md"), marked("benchmark")).unwrap();
-    let page = marked("results") + &marked("goals");
-    std::fs::write(tiny.path("docs/performance.md"), page).unwrap();
-    let more = "more_references = [\"second\"]\n\n[readme]\nloads = [\"hello\"]\n\
-        contestants = [\"first\", \"second\"]\n\n\
-        [[goal]]\ntitle = \"twice as much\"\nload = \"hello\"\nquantity = \"rate\"\n\
-        contestant = \"second\"\nto = \"first\"\nat_least = 2\nbound = \"its generator.\"\n\n\
-        [[goal]]\ntitle = \"cheap\"\nload = \"hello\"\nquantity = \"cpu\"\n\
-        contestant = \"second\"\nto = \"first\"\nat_most = 1.5\nbound = \"its second word.\"\n\n\
-        [[contestant]]";
-    tiny.change("lab/experiments/tiny.toml", "[[contestant]]", more);
-    tiny.succeed(&["render"]);
-    tiny
-}
-
-#[test]
-fn numbers_that_the_generator_limited_are_marked_and_have_no_ratio() {
-    let tiny = rendered_with_generator(95.0);
-    let page = tiny.read("docs/results/tiny.md");
-    assert!(
-        page.contains("| php -S, twice | 200/s † | 200 ms † |"),
-        "{page}"
-    );
-    assert!(page.contains("| php -S | 100/s | 100 ms |"), "{page}");
-    let ratios = "| php -S, twice | † | 2.000 × (2.000 to 2.000) | † |";
-    assert!(page.contains(ratios), "{page}");
-    assert!(page.contains("†: the load generator used 95 %"), "{page}");
-
-    let readme = tiny.read("README.md");
-    assert!(
-        readme.contains("| Hello | 100/s · 100 µs | 200/s † · 200 µs |"),
-        "neither is the best: {readme}"
-    );
-    assert!(
-        readme.contains("†: the load generator was the limit"),
-        "{readme}"
-    );
-    let chart = tiny.read("docs/results/tiny.svg");
-    assert!(
-        chart.contains(">1.00× · 100/s<") && chart.contains(">200/s †<"),
-        "{chart}"
-    );
-    let goals = tiny.read("docs/performance.md");
-    let unknown = "| [twice as much](results/tiny.md) | at least 2 × | † | unknown |";
-    assert!(goals.contains(unknown), "{goals}");
-
-    let tiny = rendered_with_generator(94.0);
-    let readme = tiny.read("README.md");
-    assert!(
-        readme.contains("| Hello | 100/s · 100 µs | **200/s · 200 µs** |"),
-        "{readme}"
-    );
-    let chart = tiny.read("docs/results/tiny.svg");
-    assert!(chart.contains(">2.00× · 200/s<"), "{chart}");
-    let page = tiny.read("docs/results/tiny.md");
-    assert!(!page.contains('†'), "{page}");
-    let ratio = "2.000 × (2.000 to 2.000)";
-    let ratios = format!("| php -S, twice | {ratio} | {ratio} | {ratio} |");
-    assert!(page.contains(&ratios), "{page}");
-}
-
-#[test]
-fn load_and_contestant_that_were_added_after_a_run_say_so() {
-    let tiny = Tiny::new();
-    tiny.succeed(&["run"]);
-    let experiment = "lab/experiments/tiny.toml";
-    let more = r#"[[contestant]]
-name = "new"
-title = "php -S, new"
-uses = "php"
-
-[[load]]
-name = "later"
-title = "Later"
-path = "/"
-connections = 1
-warm_up = { small = 1, full = 1 }
-length = { small = 3, full = 3 }
-body = "hello"
-
-[[load]]"#;
-    tiny.change(experiment, "[[load]]", more);
-    tiny.succeed(&["render", "--results", "target/lab/results"]);
-    let page = tiny.read("target/lab/results/tiny.md");
-    assert!(
-        page.contains("| php -S, new | added after this run | "),
-        "{page}"
-    );
-    assert!(page.contains("> Added after this run: Later."), "{page}");
-    assert!(!page.contains("## Later"), "{page}");
-}
-
 #[test]
 fn contestant_that_does_not_start_is_a_row_with_what_it_said() {
     let tiny = Tiny::new();
@@ -481,45 +365,4 @@ pub fn wait_for(what: &str, mut has_come: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(10));
     }
-}
-
-#[test]
-fn goals_say_what_was_measured_whether_they_are_met_and_what_bounds_them() {
-    let tiny = rendered_with_generator(20.0);
-    let goals = tiny.read("docs/performance.md");
-    let ratio = "2.000 × (2.000 to 2.000)";
-    for part in [
-        format!("| [twice as much](results/tiny.md) | at least 2 × | {ratio} | met |"),
-        format!("| [cheap](results/tiny.md) | at most 1.5 × | {ratio} | not met |"),
-        "\n- cheap: its second word.\n".into(),
-        "| every row of every table has numbers | 3 rows | 2 | not met |".into(),
-        "- tiny, A program that is nowhere: surus-lab-nowhere is not installed".into(),
-        "| under 15 min | 1 min | met |".into(),
-    ] {
-        assert!(goals.contains(&part), "{part} is not in {goals}");
-    }
-    assert!(!goals.contains("its generator"), "{goals}");
-}
-
-#[test]
-fn ratios_are_to_each_reference_and_of_what_is_billed() {
-    let tiny = rendered_with_generator(20.0);
-    let page = tiny.read("docs/results/tiny.md");
-    let (to_first, to_second) = (
-        "## Hello: ratio to php -S\n",
-        "## Hello: ratio to php -S, twice\n",
-    );
-    assert!(
-        page.contains(to_first) && page.contains(to_second),
-        "{page}"
-    );
-    let inverse = "| php -S | 0.500 × (0.500 to 0.500) |";
-    assert!(page.contains(inverse), "{page}");
-    assert!(!page.contains("billed"), "it is no column: {page}");
-    let columns = "columns = [\"billed\", \"rate\"";
-    tiny.change("lab/experiments/tiny.toml", "columns = [\"rate\"", columns);
-    tiny.succeed(&["render"]);
-    let page = tiny.read("docs/results/tiny.md");
-    let head = format!("{to_first}\n|  | billed, average | requests/s | CPU per request | p99 |");
-    assert!(page.contains(&head), "{page}");
 }

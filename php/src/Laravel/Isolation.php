@@ -153,7 +153,7 @@ final class Isolation
     }
 
     /** Every request compares its path with routes, which would compile them each time. */
-    private static function compileRoutes(Application $app): void
+    public static function compileRoutes(Application $app): void
     {
         $routes = $app->make('router')->getRoutes();
         foreach ($routes instanceof RouteCollection ? $routes->getRoutes() : [] as $route) {

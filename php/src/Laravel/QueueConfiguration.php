@@ -4,6 +4,7 @@ namespace Surus\Laravel;
 
 use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Support\ConfigurationUrlParser;
+use Surus\DatabaseTls;
 use Surus\ServerUrl;
 
 /** Tells `surus work` where the jobs of an application's default queue connection are. */
@@ -85,8 +86,14 @@ final class QueueConfiguration
         $write = $database['write'] ?? [];
         $database = array_merge($database, array_is_list($write) ? $write[0] ?? [] : $write);
         $driver = (string) ($database['driver'] ?? '');
+        $unsupported = match ($driver) {
+            'mysql', 'mariadb' => self::tls($database)->unsupported,
+            'pgsql' => DatabaseTls::unsupportedOfPostgres($database),
+            default => [],
+        };
 
         return [
+            'unsupported' => $unsupported,
             'driver' => $driver,
             'database' => (string) ($database['database'] ?? ''),
             'url' => match ($driver) {
@@ -104,13 +111,16 @@ final class QueueConfiguration
         if ('' !== $socket = (string) ($database['unix_socket'] ?? '')) {
             $options['socket'] = $socket;
         }
-        // PDO's numbers differ between versions, and its class may be missing.
-        $authorities = \defined('PDO::MYSQL_ATTR_SSL_CA') ? \constant('PDO::MYSQL_ATTR_SSL_CA') : null;
-        if (null !== $authorities && ($database['options'][$authorities] ?? null)) {
+        if (self::tls($database)->isRequired) {
             $options['require_ssl'] = 'true';
         }
 
         return self::url('mysql', $database, 3306, $options);
+    }
+
+    private static function tls(array $database): DatabaseTls
+    {
+        return DatabaseTls::ofMySql($database['options'] ?? []);
     }
 
     private static function postgres(array $database): string

@@ -57,6 +57,10 @@ final class Runner
             $runner->isolation = new Isolation($app);
             $runner->isolation->serve($runner->answer(...));
         } else {
+            if (Engine::triesWarmups()) {
+                Isolation::compileRoutes($app);
+            }
+            Warmup::saveBoot();
             surus_serve($runner->answer(...));
         }
     }
@@ -114,7 +118,10 @@ final class Runner
     {
         self::disconnect($this->app);
         $this->isolation->restore();
-        if (!Engine::triesWarmups() && $left = $this->isolation->left()) {
+        if (Warmup::restoreBoot()) {
+            // Also what PHP code could not restore.
+            $this->isolation->left();
+        } elseif ($left = $this->isolation->left()) {
             error_log("surus: $left");
         }
     }

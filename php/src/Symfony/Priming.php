@@ -3,6 +3,7 @@
 namespace Surus\Symfony;
 
 use Surus\Fingerprint;
+use Surus\Warmup;
 use Symfony\Component\DependencyInjection\Container;
 use Symfony\Component\EventDispatcher\EventDispatcher;
 use Symfony\Component\HttpFoundation\Request;
@@ -69,6 +70,7 @@ final class Priming
     {
         $begun = hrtime(true);
         $visitors = [$this->rehearse($kernel, 'a'), $this->rehearse($kernel, 'b')];
+        Warmup::restoreBoot();
         for ($round = 1; $round <= self::ROUNDS; ++$round) {
             // Bundles may have stored another container in static properties.
             $kernel->shutdown();

@@ -66,6 +66,7 @@ final class Server
     public static function serve(HttpKernelInterface $kernel): void
     {
         $server = new self($kernel);
+        Warmup::saveBoot();
         surus_serve($server->answer(...));
     }
 
@@ -148,16 +149,18 @@ final class Server
             $this->rehearsal->shutdown();
             $this->interrupted = false;
         }
+        $this->restoreProcess();
         if ($last) {
             $this->rehearsal = null;
             gc_collect_cycles();
+            Warmup::restoreBoot();
             // Bundles may have stored the discarded container in static properties.
             $this->inner->shutdown();
             $this->inner->boot();
             $priming?->apply($this->inner);
             $this->disconnect($this->inner);
+            $this->restoreProcess();
         }
-        $this->restoreProcess();
     }
 
     /** Null in debug mode, in which each boot of a kernel looks for changed files. */

@@ -2,6 +2,7 @@
 
 namespace Surus\Symfony;
 
+use Surus\DatabaseTls;
 use Surus\ServerUrl;
 use Symfony\Component\Messenger\Bridge\AmazonSqs\Transport\AmazonSqsTransport;
 use Symfony\Component\Messenger\Bridge\AmazonSqs\Transport\Connection as SqsConnection;
@@ -84,6 +85,14 @@ final class Transports
         $database = self::read($connection, 'driverConnection')->getParams();
         $database = $database['primary'] ?? $database['master'] ?? [] ?: $database;
         $driver = str_replace(['pdo_', 'sqlite3', 'mysqli'], ['', 'sqlite', 'mysql'], (string) ($database['driver'] ?? ''));
+        $unsupported = match ($driver) {
+            'mysql' => self::tls($database)->unsupported,
+            'pgsql' => DatabaseTls::unsupportedOfPostgres($database),
+            default => [],
+        };
+        if ($unsupported) {
+            return ['driver' => 'a database with settings that surus work cannot keep: '.implode(', ', $unsupported)];
+        }
 
         return [
             'driver' => 'database',
@@ -113,7 +122,7 @@ final class Transports
         if (\in_array($database['sslmode'] ?? '', ['require', 'verify-ca', 'verify-full'], true)) {
             $options['sslmode'] = 'require';
         }
-        if (\defined('PDO::MYSQL_ATTR_SSL_CA') && ($database['driverOptions'][\constant('PDO::MYSQL_ATTR_SSL_CA')] ?? null)) {
+        if ('mysql' === $driver && self::tls($database)->isRequired) {
             $options['require_ssl'] = 'true';
         }
 
@@ -121,6 +130,11 @@ final class Transports
             $driver, (string) ($database['host'] ?? '127.0.0.1'), (int) ($database['port'] ?? ('mysql' === $driver ? 3306 : 5432)),
             (string) ($database['user'] ?? ''), (string) ($database['password'] ?? ''), (string) ($database['dbname'] ?? ''), $options,
         );
+    }
+
+    private static function tls(array $database): DatabaseTls
+    {
+        return DatabaseTls::ofMySql($database['driverOptions'] ?? [], $database);
     }
 
     private static function redis(object $connection): array

@@ -302,7 +302,10 @@ impl Site {
                 let mut names = self.index_names(file_rules.merged).iter();
                 let has_index =
                     names.any(|name| self.has_index(&relative_to(&directory, name).0, visit.now));
-                match has_index || file_rules.merged.fallback().is_some() {
+                // The directory's own rules apply below the slash only.
+                let rules = file_rules.rules();
+                let has_rules = rules.is_some_and(|rules| *rules.directory == *directory);
+                match has_index || has_rules || file_rules.merged.fallback().is_some() {
                     true => Resolution::Redirect(encode(&directory)),
                     false => self.miss(htaccess, visit, file_rules.merged, whole),
                 }

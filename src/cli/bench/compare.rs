@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::bail;
 use surus_load::RunOutcome;
 use surus_measure::{Cell, Machine, Measured, Report, Rounds, Row, Table, Unit};
 
@@ -62,19 +63,15 @@ pub fn run(args: &Compare) -> anyhow::Result<()> {
     }
     let mut quantities = quantities();
     let mut caveats = [Caveats::default(), Caveats::default()];
-    for round in 0..args.rounds as usize {
-        for contestant in Rounds::order(plans.len(), round) {
+    let mut rounds = 0;
+    'rounds: for round in 0..args.rounds {
+        let mut results = Vec::new();
+        for contestant in Rounds::order(plans.len(), round as usize) {
             let result = measuring::measure(&plans[contestant], &[], false)?;
             if result.outcome.is_interrupted {
-                anyhow::bail!("interrupted in round {} of {}", round + 1, args.rounds);
+                break 'rounds;
             }
             super::fail_if_unexpected(&result.outcome)?;
-            caveats[contestant].add(&result.outcome);
-            for quantity in &mut quantities {
-                // A quantity that one round lacks is left out of the report.
-                let value = (quantity.of)(&result).unwrap_or(f64::NAN);
-                quantity.rounds.push(contestant, value);
-            }
             super::progress::line(&format!(
                 "round {}/{}  {}  {:.0}/s",
                 round + 1,
@@ -82,15 +79,35 @@ pub fn run(args: &Compare) -> anyhow::Result<()> {
                 urls[contestant],
                 result.outcome.rate()
             ));
+            results.push((contestant, result));
         }
+        // Only whole rounds count, because they are compared in pairs.
+        for (contestant, result) in results {
+            caveats[contestant].add(&result.outcome);
+            for quantity in &mut quantities {
+                // A quantity that one round lacks is left out of the report.
+                let value = (quantity.of)(&result).unwrap_or(f64::NAN);
+                quantity.rounds.push(contestant, value);
+            }
+        }
+        rounds += 1;
+    }
+    let is_interrupted = rounds < args.rounds;
+    let interruption = format!("interrupted in round {} of {}", rounds + 1, args.rounds);
+    if rounds == 0 {
+        bail!("{interruption}; nothing was compared");
     }
     let load = args.load.describe(&plans[0]);
     let is_limited = caveats.iter().any(|url| url.generator_limited > 0);
+    let mut notes = notes(&caveats, rounds);
+    if is_interrupted {
+        notes.insert(0, interruption.clone());
+    }
     let report = Report {
         title: format!("surus bench compare {} {}", args.first, args.second),
-        subtitle: format!("{} rounds of {load}", args.rounds),
+        subtitle: format!("{rounds} rounds of {load}"),
         machine: Machine::this(),
-        notes: notes(&caveats, args.rounds),
+        notes,
         tables: vec![Table {
             key: "comparison".into(),
             title: "Medians, and their ratio with its 95 % interval".into(),
@@ -104,7 +121,11 @@ pub fn run(args: &Compare) -> anyhow::Result<()> {
         bars: Vec::new(),
         advice: None,
     };
-    args.output.print(&report, None, page)
+    args.output.print(&report, None, page)?;
+    if is_interrupted {
+        bail!("{interruption}; the report is of the rounds before");
+    }
+    Ok(())
 }
 
 /// What lessens the worth of a URL's numbers.

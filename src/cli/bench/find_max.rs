@@ -30,12 +30,17 @@ pub fn run(args: &Run, urls: &[String], p99: Duration) -> anyhow::Result<()> {
     }
     let mut search = FindMax::new(closed.rate(), ATTEMPTS);
     let mut rows = Vec::new();
+    let mut is_interrupted = false;
     let mut was_generator_limited = closed.is_generator_limited();
     while let Some(rate) = search.next_rate() {
         plan.pace = Pace::Open(Schedule::constant(rate));
         let outcome = measuring::measure(&plan, &args.pids, true)?.outcome;
         if outcome.is_interrupted {
-            bail!("interrupted while searching the highest rate");
+            if rows.is_empty() {
+                bail!("interrupted while searching the highest rate");
+            }
+            is_interrupted = true;
+            break;
         }
         let holds = holds(&outcome, rate, p99);
         was_generator_limited |= !holds && outcome.is_generator_limited();
@@ -59,15 +64,20 @@ pub fn run(args: &Run, urls: &[String], p99: Duration) -> anyhow::Result<()> {
             vec![Cell::missing("none holds")],
         ),
     };
-    let limit = "the load generator was the limit of some runs; the server may do more";
+    let mut notes = Vec::new();
+    if is_interrupted {
+        notes.push("the search was interrupted; the highest rate may be another".to_string());
+    }
+    if was_generator_limited {
+        let limit = "the load generator was the limit of some runs; the server may do more";
+        notes.push(limit.to_string());
+    }
+    let tried = rows.len();
     let report = Report {
         title: format!("{} --find-max", super::title(urls, args.file.as_ref())),
         subtitle: format!("p99 within {} ms; {load}", p99.as_secs_f64() * 1000.0),
         machine: Machine::this(),
-        notes: was_generator_limited
-            .then(|| limit.to_string())
-            .into_iter()
-            .collect(),
+        notes,
         tables: vec![
             Table {
                 key: "highest".into(),
@@ -89,6 +99,9 @@ pub fn run(args: &Run, urls: &[String], p99: Duration) -> anyhow::Result<()> {
         advice: None,
     };
     args.output.print(&report, None, page)?;
+    if is_interrupted {
+        bail!("interrupted while searching the highest rate; the report is of {tried} rates");
+    }
     match search.best() {
         Some(_) => Ok(()),
         None => bail!("no rate keeps a p99 of {} ms", p99.as_secs_f64() * 1000.0),

@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and SIGHUP end a measurement.
+//! SIGINT, SIGTERM and SIGHUP end a measurement. A second one ends the process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,34 +9,47 @@ static RECEIVED: AtomicBool = AtomicBool::new(false);
 
 /// Returns when one of the signals comes, or at once if one has come.
 pub async fn received() {
-    if RECEIVED.load(Ordering::Acquire) {
+    if has_come() {
         return;
     }
     match Signals::new() {
-        Ok(signals) => signals.first().await,
+        Ok(mut signals) => signals.next().await,
         Err(_) => std::future::pending().await,
     }
 }
 
-/// From now on, the signals do not end this process. [`check`] reports them, also one that is
-/// received between two runs.
+/// The exit status after a second signal, as a shell reports a SIGINT.
+const KILLED: i32 = 130;
+
+/// From now on, the first signal does not end this process. [`has_come`] reports it, also one that
+/// is received between two runs. The second ends a process that hangs.
 pub fn remember() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let signals = {
+    let mut signals = {
         let _context = runtime.enter();
         Signals::new().context("cannot watch for signals")?
     };
+    let watch = move || {
+        runtime.block_on(signals.next());
+        runtime.block_on(signals.next());
+        std::process::exit(KILLED);
+    };
     std::thread::Builder::new()
         .name("signals".into())
-        .spawn(move || runtime.block_on(signals.first()))?;
+        .spawn(watch)?;
     Ok(())
+}
+
+/// Whether one of the signals was received.
+pub fn has_come() -> bool {
+    RECEIVED.load(Ordering::Acquire)
 }
 
 /// Fails once one of the signals was received.
 pub fn check() -> anyhow::Result<()> {
-    if RECEIVED.load(Ordering::Acquire) {
+    if has_come() {
         bail!("interrupted; every server that was started is stopped");
     }
     Ok(())
@@ -57,7 +70,7 @@ impl Signals {
         })
     }
 
-    async fn first(mut self) {
+    async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

@@ -108,13 +108,18 @@ fn run_one(args: &Run) -> anyhow::Result<()> {
     let report = tables::report(title, args.load.describe(&plan), &plan, &result);
     args.output.print(&report, Some(&result), page)?;
     let outcome = &result.outcome;
-    if outcome.is_interrupted && outcome.totals.failed() == 0 {
-        bail!(
-            "interrupted after {:.1} s; the report is of what was measured until then",
-            outcome.elapsed.as_secs_f64()
-        );
+    if !outcome.is_interrupted {
+        return fail_if_unexpected(outcome);
     }
-    fail_if_unexpected(outcome)
+    let seconds = outcome.elapsed.as_secs_f64();
+    let mut said =
+        format!("interrupted after {seconds:.1} s; the report is of what was measured until then");
+    if outcome.totals.failed() > 0
+        && let Err(error) = fail_if_unexpected(outcome)
+    {
+        said.push_str(&format!("; {error}"));
+    }
+    bail!(said)
 }
 
 fn title(urls: &[String], file: Option<&PathBuf>) -> String {

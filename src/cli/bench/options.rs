@@ -1,13 +1,20 @@
 //! Options of `surus bench` and `surus bench compare`, and the plan that they make.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use surus_load::{Expectations, Mix, Origin, Pace, Plan, Protocol, Request, Schedule, StatusSet};
 use surus_load::{Stop, Url, parse_file};
 
 use crate::units::Time;
+
+/// Most bytes of a file of requests.
+const MAX_FILE: u64 = 64 << 20;
+/// Open files besides connections: those of the runtime, of the report and of measuring the server.
+const OTHER_FILES: u64 = 24;
 
 /// The load, without its duration. `surus bench` and `surus bench compare` share it.
 #[derive(Debug, clap::Args)]
@@ -85,7 +92,7 @@ impl Load {
             requests.push(self.request(url)?);
         }
         if let Some(file) = file {
-            let text = std::fs::read_to_string(file)
+            let text = read_requests(file)
                 .with_context(|| format!("cannot read {} (--file)", file.display()))?;
             let base: Option<Origin> = requests.first().map(|request| request.url.origin.clone());
             requests = parse_file(&text, base.as_ref())
@@ -97,6 +104,7 @@ impl Load {
             }
         }
         let mix = Mix::new(&requests, !self.no_keepalive).map_err(|error| anyhow!(error))?;
+        ensure_open_files(self.concurrency as usize, mix.origins.len())?;
         let stop = match self.requests {
             Some(count) => Stop::Requests(count),
             None => Stop::After(duration),
@@ -159,7 +167,7 @@ impl Load {
     }
 
     fn request(&self, text: &str) -> anyhow::Result<Request> {
-        let (url, weight) = weighted(text);
+        let (url, weight) = weighted(text)?;
         let mut request = Request::get(Url::parse(url)?);
         request.weight = weight;
         request.headers = self.headers()?;
@@ -212,12 +220,44 @@ pub fn parse_headers(headers: &[String]) -> anyhow::Result<Vec<(String, String)>
 }
 
 /// `http://host/path@3` → the URL and 3.
-fn weighted(text: &str) -> (&str, u32) {
-    let split = text.rsplit_once('@').and_then(|(url, weight)| {
-        let weight = weight.parse().ok().filter(|weight| *weight > 0)?;
-        Some((url, weight))
-    });
-    split.unwrap_or((text, 1))
+fn weighted(text: &str) -> anyhow::Result<(&str, u32)> {
+    let is_number = |end: &str| !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit());
+    let split = text.rsplit_once('@').filter(|(_, end)| is_number(end));
+    let Some((url, weight)) = split else {
+        return Ok((text, 1));
+    };
+    match weight.parse() {
+        Ok(weight @ 1..) => Ok((url, weight)),
+        _ => bail!(
+            "{text}: the weight {weight} is not between 1 and {}; write %40 for an @ of the path",
+            u32::MAX
+        ),
+    }
+}
+
+/// Reads a file of requests, which may be a pipe.
+fn read_requests(file: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let file = File::open(file)?;
+    file.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MAX_FILE {
+        true => Err(std::io::Error::other("it is larger than 64 MiB")),
+        false => Ok(text),
+    }
+}
+
+/// Raises the limit of open files. Fails if it is too low for the connections, of which one is kept
+/// to each origin.
+pub fn ensure_open_files(concurrency: usize, origins: usize) -> anyhow::Result<()> {
+    let limit = surus_sys::process::raise_open_files();
+    let limit = limit.context("cannot raise the limit of open files")?;
+    let needed = (concurrency * origins) as u64 + OTHER_FILES;
+    ensure!(
+        needed <= limit,
+        "{concurrency} connections need about {needed} open files, but only {limit} are allowed; \
+         use fewer (--concurrency), or raise the limit (ulimit -n)"
+    );
+    Ok(())
 }
 
 /// A time above zero with a unit, or in seconds.
@@ -252,14 +292,24 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
     fn url_with_weight_is_split_and_other_at_signs_stay() {
-        assert_eq!(weighted("http://a/x@3"), ("http://a/x", 3));
-        assert_eq!(weighted("http://a/@me"), ("http://a/@me", 1));
-        assert_eq!(weighted("http://a/x@0"), ("http://a/x@0", 1));
+        assert_eq!(weighted("http://a/x@3").unwrap(), ("http://a/x", 3));
+        for other in ["http://a/@me", "http://a/x@", "http://3@a/x"] {
+            assert_eq!(weighted(other).unwrap(), (other, 1));
+        }
+    }
+
+    #[test]
+    fn weight_outside_its_range_is_an_error() {
+        for text in ["http://a/x@0", "http://a/x@4294967296"] {
+            let error = weighted(text).unwrap_err().to_string();
+            assert!(error.contains("between 1 and"), "{error}");
+        }
     }
 
     #[test]

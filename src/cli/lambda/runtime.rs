@@ -202,6 +202,7 @@ async fn function(
         tree: arc_swap::ArcSwap::from_pointee(place),
         engines,
         engine,
+        prefix: "",
         metrics,
     });
     Ok(Function {

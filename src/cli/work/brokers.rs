@@ -14,7 +14,7 @@ use super::laravel::Application;
 use super::messenger::Transport;
 #[cfg(feature = "sqs")]
 use crate::aws::Provider;
-use crate::fronts::queue::front::Lane;
+use crate::fronts::queue::front::Consumer;
 use crate::fronts::queue::runner::{Runner, Runs};
 use crate::fronts::queue::source::Source;
 use crate::fronts::queue::sources::Place;
@@ -77,12 +77,12 @@ impl Brokers {
     }
 
     /// Opens the broker of a queue.
-    pub async fn lane(
+    pub async fn consumer(
         &mut self,
         mut queue: Queue,
         application: Option<&Application>,
         runner: &Arc<Runner>,
-    ) -> anyhow::Result<Lane> {
+    ) -> anyhow::Result<Consumer> {
         if queue.name.is_empty() {
             queue.name = application.map_or("default", |it| &it.queue).into();
         }
@@ -110,7 +110,7 @@ impl Brokers {
             database => self.database(database, &wanted).await,
         };
         let source = opened.with_context(|| format!("queue {}", queue.name))?;
-        Ok(Lane {
+        Ok(Consumer {
             lease,
             source,
             queue,
@@ -125,7 +125,7 @@ impl Brokers {
         queue: Queue,
         transport: Transport,
         runner: &Arc<Runner>,
-    ) -> anyhow::Result<Lane> {
+    ) -> anyhow::Result<Consumer> {
         let own = transport.lease.map(Duration::from_secs);
         let lease = queue.lease.map(|lease| lease.0).or(own);
         let lease = lease.unwrap_or(LEASE).max(SHORTEST_LEASE);
@@ -139,7 +139,7 @@ impl Brokers {
             database => self.messages(database, &queue, &transport, lease).await,
         };
         let source = opened.with_context(|| format!("queue {}", queue.name))?;
-        Ok(Lane {
+        Ok(Consumer {
             lease,
             source,
             connection: queue.name.clone(),
@@ -436,6 +436,11 @@ fn place(application: &Application, project: &Path) -> anyhow::Result<Place> {
         ("database", _, Some(database)) if database.driver == "sqlite" => {
             Ok(Place::Sqlite(project.join(&database.database)))
         }
+        ("database", _, Some(database)) if !database.unsupported.is_empty() => bail!(
+            "the application's queue connection {name:?} is in a database with settings that \
+             surus work cannot keep: {}; name a server that needs none of them in queue.source",
+            database.unsupported.join(", ")
+        ),
         ("database", _, Some(database)) => match &database.url {
             // The names of Laravel's drivers are those of the schemes.
             Some(url) => Place::read(url, project),

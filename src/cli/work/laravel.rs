@@ -63,6 +63,9 @@ pub struct Database {
     pub database: String,
     /// For MySQL, MariaDB and PostgreSQL, with the password.
     pub url: Option<String>,
+    /// Names of its settings that Surus cannot keep, such as a certificate of the client.
+    #[serde(default)]
+    pub unsupported: Vec<String>,
     /// Prefix of all table names.
     pub prefix: String,
 }

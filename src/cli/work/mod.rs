@@ -28,15 +28,16 @@ use super::{config_trust, engine_setup, events, memory_trim, revalidation, runni
 use crate::config::Config;
 use crate::engine::{Engine, Pending};
 use crate::engines;
-use crate::fronts::admin::{self, Admin};
+use crate::fronts::admin::{self, Admin, SiteEngines};
 use crate::fronts::http::Bound;
-use crate::fronts::queue::front::{self, Front, Lane};
+use crate::fronts::queue::front::{self, Consumer, Front};
 use crate::fronts::queue::runner::Runner;
 use crate::fronts::queue::{Format, Queue};
 use crate::keeper;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
 use crate::observe::reopen::Logs;
+use crate::observe::status::SiteStatus;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -185,7 +186,12 @@ async fn work(
     };
     let admin = Arc::new(Admin {
         project: PathBuf::from(project),
-        engines,
+        sites: Arc::new(move || {
+            vec![SiteEngines {
+                status: SiteStatus::default(),
+                engines: engines.clone(),
+            }]
+        }),
         queues: booted.clone(),
         metrics,
         draining: AtomicBool::new(false),
@@ -201,8 +207,8 @@ async fn work(
     let stop = CancellationToken::new();
     let mut fronts = JoinSet::new();
     for front in booted {
-        for lane in &front.lanes {
-            let (queue, weight) = (&lane.queue.name, lane.queue.weight);
+        for consumer in &front.consumers {
+            let (queue, weight) = (&consumer.queue.name, consumer.queue.weight);
             stdout::announce(format_args!("working on queue {queue} (weight {weight})"));
         }
         fronts.spawn(front::run(front, stop.clone()));
@@ -274,21 +280,21 @@ async fn boot(
     let mut fronts = Vec::new();
     for group in groups {
         let workers = group.workers;
-        let lanes = match &group.php {
+        let consumers = match &group.php {
             None => {
                 let entries = group.schedules.into_iter();
-                let lanes = entries.map(|entry| schedules::lane(entry, project, None));
-                lanes.collect::<anyhow::Result<_>>()?
+                let consumers = entries.map(|entry| schedules::consumer(entry, project, None));
+                consumers.collect::<anyhow::Result<_>>()?
             }
             Some(php) => {
                 let runner = queues::boot(project, config, php, group.workers, metrics).await?;
-                lanes(project, config, &mut brokers, &Arc::new(runner), group).await?
+                consumers(project, config, &mut brokers, &Arc::new(runner), group).await?
             }
         };
-        let paused = vec![false; lanes.len()];
+        let paused = vec![false; consumers.len()];
         fronts.push(Arc::new(Front {
             workers,
-            lanes,
+            consumers,
             settings: config.work.clone(),
             metrics: metrics.clone(),
             suspects: Default::default(),
@@ -299,14 +305,14 @@ async fn boot(
 }
 
 /// Opens the queues that the same PHP workers serve.
-async fn lanes(
+async fn consumers(
     project: &Path,
     config: &Config,
     brokers: &mut Brokers,
     runner: &Arc<Runner>,
     group: Group,
-) -> anyhow::Result<Vec<Lane>> {
-    let mut lanes: Vec<Lane> = Vec::new();
+) -> anyhow::Result<Vec<Consumer>> {
+    let mut consumers: Vec<Consumer> = Vec::new();
     brokers.workers = group.workers;
     let is_laravel = |queue: &Queue| queue.format() == Format::Laravel;
     let is_sync = |application: &laravel::Application| application.driver == "sync";
@@ -323,7 +329,7 @@ async fn lanes(
     for queue in group.queues {
         if let Some(messenger) = messenger.as_ref().filter(|_| is_messenger(&queue)) {
             for (queue, transport) in messenger.chosen(queue)? {
-                lanes.push(brokers.transport(queue, transport, runner).await?);
+                consumers.push(brokers.transport(queue, transport, runner).await?);
             }
             continue;
         }
@@ -331,21 +337,21 @@ async fn lanes(
             info!("no queue is served: the application runs its jobs itself (QUEUE_CONNECTION)");
             continue;
         }
-        let opened = brokers.lane(queue, application.as_ref(), runner).await;
-        lanes.push(opened?);
+        let opened = brokers.consumer(queue, application.as_ref(), runner).await;
+        consumers.push(opened?);
     }
     for entry in group.schedules {
-        lanes.push(schedules::lane(entry, project, Some(runner))?);
+        consumers.push(schedules::consumer(entry, project, Some(runner))?);
     }
     if group.is_schedule_of_laravel {
-        lanes.push(schedules::of_laravel(runner)?);
+        consumers.push(schedules::of_laravel(runner)?);
     }
     let status = runner.engine.status();
     info!(
         php = status.php,
         workers = group.workers,
-        queues = lanes.len(),
+        queues = consumers.len(),
         "PHP is ready"
     );
-    Ok(lanes)
+    Ok(consumers)
 }

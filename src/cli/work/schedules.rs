@@ -8,7 +8,7 @@ use anyhow::ensure;
 use tracing::info;
 
 use crate::fronts::queue::command::Program;
-use crate::fronts::queue::front::Lane;
+use crate::fronts::queue::front::Consumer;
 use crate::fronts::queue::runner::{Runner, Runs};
 use crate::fronts::queue::source::Source;
 use crate::fronts::queue::{Format, Queue, Schedule};
@@ -43,7 +43,11 @@ pub fn check(schedules: &[Schedule]) -> anyhow::Result<()> {
 }
 
 /// The queue of an entry. Without a runner it runs a command.
-pub fn lane(entry: Schedule, project: &Path, runner: Option<&Arc<Runner>>) -> anyhow::Result<Lane> {
+pub fn consumer(
+    entry: Schedule,
+    project: &Path,
+    runner: Option<&Arc<Runner>>,
+) -> anyhow::Result<Consumer> {
     let source = timetable(&entry)?;
     let runs = match runner {
         Some(runner) => Runs::Php(runner.clone()),
@@ -53,7 +57,7 @@ pub fn lane(entry: Schedule, project: &Path, runner: Option<&Arc<Runner>>) -> an
         }),
     };
     info!(name = entry.name, cron = entry.cron, "schedule");
-    Ok(Lane {
+    Ok(Consumer {
         queue: entry.queue(),
         connection: String::new(),
         source,
@@ -63,8 +67,8 @@ pub fn lane(entry: Schedule, project: &Path, runner: Option<&Arc<Runner>>) -> an
 }
 
 /// The queue of the application's own schedule.
-pub fn of_laravel(runner: &Arc<Runner>) -> anyhow::Result<Lane> {
-    Ok(Lane {
+pub fn of_laravel(runner: &Arc<Runner>) -> anyhow::Result<Consumer> {
+    Ok(Consumer {
         queue: Queue {
             name: LARAVEL.into(),
             format: Some(Format::Plain),

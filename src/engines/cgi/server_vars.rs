@@ -11,7 +11,7 @@ use crate::event::Event;
 pub const SERVER_SOFTWARE: &str = concat!("surus/", env!("CARGO_PKG_VERSION"));
 
 /// The variables of a request that are not headers.
-const NAMES: [&str; 36] = [
+const NAMES: [&str; 38] = [
     "CONTENT_LENGTH",
     "CONTENT_TYPE",
     "DOCUMENT_ROOT",
@@ -48,6 +48,8 @@ const NAMES: [&str; 36] = [
     "SSL_PROTOCOL",
     "SSL_SESSION_RESUMED",
     "SSL_TLS_SNI",
+    "TRACEPARENT",
+    "TRACESTATE",
 ];
 
 /// Whether a request can have a variable of this name. No library reads these by itself.

@@ -45,6 +45,7 @@ use crate::event::{self, Body, Event, Failure, Origin, Response, Script};
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{EngineStatus, WorkerStatus};
+use crate::observe::traces::Trace;
 use daemon::ExitHandle;
 use exchange::Exchange;
 use runtime_dir::RuntimeDir;
@@ -251,8 +252,12 @@ impl Inner {
             None => self.queue.enter(&event).await,
         };
         let waited = self.metrics.queue_duration(self.spec.name);
-        waited.observe(began.elapsed().as_secs_f64());
+        let wait = began.elapsed();
+        waited.observe(wait.as_secs_f64());
         let permit = permit?;
+        if let Some(trace) = event.request.extensions().get::<Arc<Trace>>() {
+            trace.waited(began, wait);
+        }
         let current = self.current.load_full();
         let boot = current.ok_or(Failure::Busy("shutting down"))?;
         exchange::answer(boot, event, permit).await

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::info;
 
+pub use listener::quic::QuicListener;
 pub use listener::{Address, Admission, Bound, Listener, Mode};
 pub use request::access_log::AccessLog;
 pub use request::https::Https;
@@ -77,6 +78,8 @@ pub struct Settings {
     /// briefly and is then closed.
     #[serde(deserialize_with = "max_connections")]
     pub max_connections: usize,
+    /// Serves HTTP/3 as well, at the ports of `tls.listen` (UDP), and offers it by `Alt-Svc`.
+    pub h3: bool,
     /// Proxies whose `X-Forwarded-For`, `-Proto` and `-Host` are trusted.
     #[serde(deserialize_with = "units::one_or_more")]
     pub trusted_proxies: Vec<Proxy>,
@@ -118,6 +121,7 @@ impl Default for Settings {
             send_timeout: Time::seconds(60),
             keep_alive_timeout: Time::seconds(75),
             max_connections: 10_000,
+            h3: false,
             trusted_proxies: Vec::new(),
             proxy_protocol: false,
             temp_dir: None,
@@ -187,19 +191,21 @@ fn max_connections<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error
 /// within the grace period, and returns. A listener with `Tls` is for HTTPS.
 pub async fn run(
     listeners: Vec<(Listener, Option<Arc<Tls>>)>,
+    quic: Vec<QuicListener>,
     service: Arc<Service>,
     shutdown: impl Future<Output = ()>,
 ) {
     if listeners.iter().any(|(_, tls)| tls.is_some()) {
         let reasons = &connection::handshake::REASONS;
-        service.application.metrics.expect_no_tls_failure(reasons);
+        service.accounting.metrics.expect_no_tls_failure(reasons);
     }
     let draining = CancellationToken::new();
     let connections = TaskTracker::new();
     let max = service.settings.max_connections;
     let limiter = Arc::new(ConnectionLimiter::new(max, "http.max_connections"));
     let grace = service.settings.shutdown_timeout.0;
-    let accepting: Vec<_> = listeners
+    let quic: Vec<_> = quic.into_iter().map(Arc::new).collect();
+    let mut accepting: Vec<_> = listeners
         .into_iter()
         .map(|(listener, tls)| {
             tokio::spawn(listener::accept::accept(
@@ -212,6 +218,14 @@ pub async fn run(
             ))
         })
         .collect();
+    accepting.extend(quic.iter().map(|listener| {
+        tokio::spawn(listener.clone().accept(
+            service.clone(),
+            connections.clone(),
+            limiter.clone(),
+            draining.clone(),
+        ))
+    }));
     shutdown.await;
     draining.cancel();
     for task in accepting {
@@ -222,4 +236,7 @@ pub async fn run(
         info!(connections = connections.len(), "draining");
     }
     let _ = tokio::time::timeout(grace, connections.wait()).await;
+    for listener in &quic {
+        listener.end().await;
+    }
 }

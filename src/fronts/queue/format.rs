@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::backoff;
 use super::command::Program;
-use super::job::{Fate, Job};
+use super::job::{Disposition, Job};
 use super::messenger;
 use super::runner::{Answer, Runner, Runs};
 use super::settings::{Format, Queue};
@@ -18,7 +18,7 @@ use crate::observe::bounded::bounded;
 /// How a run has ended.
 #[derive(Debug, PartialEq)]
 pub struct Verdict {
-    pub fate: Fate,
+    pub disposition: Disposition,
     pub outcome: Outcome,
 }
 
@@ -116,7 +116,7 @@ impl Jobs<'_> {
         let own = self.queue.backoff.map(|pause| pause.0);
         let pause = own.unwrap_or_else(|| backoff::before_try(job.attempts));
         Verdict {
-            fate: Fate::Release(pause),
+            disposition: Disposition::Release(pause),
             outcome: Outcome::Retried(why),
         }
     }
@@ -158,7 +158,7 @@ impl Jobs<'_> {
             _ => match poison {
                 Some(why) => Verdict::buried(why),
                 None => Verdict {
-                    fate: Fate::Release(backoff::before_try(job.attempts)),
+                    disposition: Disposition::Release(backoff::before_try(job.attempts)),
                     outcome: Outcome::Retried(why),
                 },
             },
@@ -288,17 +288,17 @@ impl Decision {
         match (self.release, why) {
             (None, Some(why)) if self.unrecorded => Verdict::buried(why),
             (Some(pause), why) => Verdict {
-                fate: Fate::Release(Duration::from_secs(pause)),
+                disposition: Disposition::Release(Duration::from_secs(pause)),
                 outcome: why.map_or(Outcome::Released, Outcome::Retried),
             },
             (None, None) => Verdict::done(),
             (None, Some(why)) if self.resent => Verdict {
-                fate: Fate::Done,
+                disposition: Disposition::Done,
                 outcome: Outcome::Retried(why),
             },
             // The framework has recorded it.
             (None, Some(why)) => Verdict {
-                fate: Fate::Done,
+                disposition: Disposition::Done,
                 outcome: Outcome::Failed(why),
             },
         }
@@ -308,21 +308,21 @@ impl Decision {
 impl Verdict {
     fn done() -> Verdict {
         Verdict {
-            fate: Fate::Done,
+            disposition: Disposition::Done,
             outcome: Outcome::Done,
         }
     }
 
     fn buried(why: String) -> Verdict {
         Verdict {
-            fate: Fate::Bury(why.clone()),
+            disposition: Disposition::Bury(why.clone()),
             outcome: Outcome::Failed(why),
         }
     }
 
     fn busy(failure: &Failure) -> Verdict {
         Verdict {
-            fate: Fate::Release(BUSY),
+            disposition: Disposition::Release(BUSY),
             outcome: Outcome::Busy(failure.to_string()),
         }
     }

@@ -41,7 +41,7 @@ pub struct Depth {
 
 /// What becomes of a job. Until it is settled, its lease is extended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fate {
+pub enum Disposition {
     /// It is done, or another component has recorded it as failed: the broker forgets it.
     Done,
     /// It has not begun: the broker gets it back as if it had never been received.

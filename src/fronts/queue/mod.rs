@@ -2,7 +2,7 @@
 //!
 //! A source takes jobs from a broker under a lease. The scheduler decides which job begins next, a
 //! format makes it an [`Event`](crate::event::Event) for PHP and understands the result. [`front`]
-//! drives them, extends the leases, and settles each job once its fate is known.
+//! drives them, extends the leases, and settles each job once its disposition is known.
 
 mod backoff;
 pub mod command;

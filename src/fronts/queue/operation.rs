@@ -31,21 +31,21 @@ pub struct QueueStatus {
 impl Front {
     /// The state of its queues, which also sets their metrics.
     pub async fn status(&self) -> Vec<QueueStatus> {
-        let counted = self.lanes.iter().map(|lane| async {
-            let counted = tokio::time::timeout(TIMEOUT, lane.source.depth()).await;
+        let counted = self.consumers.iter().map(|consumer| async {
+            let counted = tokio::time::timeout(TIMEOUT, consumer.source.depth()).await;
             counted.ok().and_then(Result::ok)
         });
         let counted = join_all(counted).await;
         let paused = self.paused.borrow().clone();
-        let lanes = self.lanes.iter().zip(counted).zip(paused);
-        let status = lanes.map(|((lane, depth), is_paused)| {
-            let queue = lane.queue.name.clone();
+        let consumers = self.consumers.iter().zip(counted).zip(paused);
+        let status = consumers.map(|((consumer, depth), is_paused)| {
+            let queue = consumer.queue.name.clone();
             let jobs = depth.map(|it| [it.waiting, it.delayed, it.reserved]);
             let oldest = depth.and_then(|it| it.oldest);
             self.metrics.jobs.set_depth(&queue, jobs, oldest);
             QueueStatus {
                 running: self.metrics.jobs.running(&queue),
-                weight: lane.queue.weight,
+                weight: consumer.queue.weight,
                 queue,
                 is_paused,
                 depth,
@@ -58,16 +58,19 @@ impl Front {
     /// of the application, whatever their queue.
     pub async fn failures(&self, asked: &Failures) -> anyhow::Result<Vec<FailedJob>> {
         let mut found = Vec::new();
-        let application = self.lanes.iter().find_map(|lane| match &lane.runs {
-            Runs::Php(runner) if lane.queue.format() != Format::Plain => Some(runner),
-            _ => None,
-        });
+        let application = self
+            .consumers
+            .iter()
+            .find_map(|consumer| match &consumer.runs {
+                Runs::Php(runner) if consumer.queue.format() != Format::Plain => Some(runner),
+                _ => None,
+            });
         if let Some(runner) = application {
             found = failures_of_application(runner, asked).await?;
         }
-        for lane in &self.lanes {
-            let failures = lane.source.failures(asked.clone()).await;
-            found.extend(failures.with_context(|| format!("queue {}", lane.queue.name))?);
+        for consumer in &self.consumers {
+            let failures = consumer.source.failures(asked.clone()).await;
+            found.extend(failures.with_context(|| format!("queue {}", consumer.queue.name))?);
         }
         Ok(found)
     }
@@ -76,10 +79,10 @@ impl Front {
     /// has found. A paused queue gives back the jobs that have not begun, and takes no others.
     pub fn pause(&self, name: Option<&str>, is_paused: bool) -> Vec<String> {
         let is_meant = |queue: &str| name.is_none_or(|name| name == queue);
-        let names = self.lanes.iter().map(|lane| &lane.queue.name);
+        let names = self.consumers.iter().map(|consumer| &consumer.queue.name);
         self.paused.send_modify(|paused| {
-            for (lane, paused) in self.lanes.iter().zip(paused) {
-                if is_meant(&lane.queue.name) {
+            for (consumer, paused) in self.consumers.iter().zip(paused) {
+                if is_meant(&consumer.queue.name) {
                     *paused = is_paused;
                 }
             }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use tokio_util::sync::CancellationToken;
 
-use super::job::{Depth, FailedJob, Failures, Fate, Job, Lease};
+use super::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 
 /// A future that a [`Source`] returns.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + Send + 'a>>;
@@ -23,7 +23,7 @@ pub trait Source: Send + Sync {
     fn extend(&self, leases: Vec<Lease>) -> Pending<'_, Vec<Lease>>;
 
     /// Ends a reservation. Settling a job that is no longer reserved for this process does no harm.
-    fn settle(&self, job: Job, fate: Fate) -> Pending<'_, ()>;
+    fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()>;
 
     /// The group of a job, if the broker has groups: its jobs run in order.
     fn group(&self, job: &Job) -> Option<String> {

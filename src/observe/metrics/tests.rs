@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{CertificateStatus, EngineStatus, Metrics};
-use crate::observe::status::ScalingStatus;
+use super::{CertificateStatus, Metrics};
+use crate::observe::status::{EngineStatus, ScalingStatus};
 
 #[test]
 fn metrics_and_their_documentation_are_the_same() {
@@ -16,7 +16,7 @@ fn metrics_and_their_documentation_are_the_same() {
     metrics.worker_exited("classic", "single_use");
     metrics.opcache_blocked("classic", "full");
     metrics.repaired("classic", "ring");
-    metrics.tls_succeeded("TLSv1.3", false);
+    metrics.tls_succeeded("TLSv1.3", "full");
     metrics.tls_failed("timeout");
     metrics.expect_no_acme_attempt("example.org");
     metrics.set_certificates(vec![CertificateStatus {
@@ -31,6 +31,8 @@ fn metrics_and_their_documentation_are_the_same() {
     metrics.jobs.started_or_ended("default", 1);
     metrics.jobs.broker_failed("default", "receive");
     metrics.scaling.expect("classic");
+    metrics.sites.set("shop.example", true);
+    metrics.traces.count("exported", 1);
     let text = metrics.text(&[EngineStatus {
         engine: "classic".into(),
         instead: None,
@@ -71,6 +73,8 @@ fn metrics_and_their_documentation_are_the_same() {
         include_str!("../metrics.rs"),
         include_str!("../job_metrics.rs"),
         include_str!("../scaling_metrics.rs"),
+        include_str!("../site_metrics.rs"),
+        include_str!("../trace_metrics.rs"),
     ];
     let registered = sources.map(|text| text.matches(concat!("registry", ".register")).count());
     assert_eq!(

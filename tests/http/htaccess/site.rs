@@ -18,6 +18,9 @@ struct Text {
     #[serde(default)]
     links: BTreeMap<String, String>,
     requests: Vec<String>,
+    /// Requests to which the general exceptions do not apply.
+    #[serde(default)]
+    exact: Vec<String>,
     #[serde(default)]
     exceptions: BTreeMap<String, Exception>,
 }
@@ -36,6 +39,7 @@ pub struct Site {
     pub name: String,
     pub root: tempfile::TempDir,
     pub requests: Vec<String>,
+    pub exact: Vec<String>,
     /// Differences by request.
     pub exceptions: BTreeMap<String, Exception>,
 }
@@ -81,6 +85,7 @@ impl Site {
             name: file.file_stem().unwrap().to_str().unwrap().to_owned(),
             root,
             requests: text.requests,
+            exact: text.exact,
             exceptions: text.exceptions,
         }
     }

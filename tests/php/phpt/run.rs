@@ -58,6 +58,7 @@ const INI: [&str; 30] = [
 /// A writable copy of the directories with web tests.
 pub struct Bench {
     root: PathBuf,
+    sessions: PathBuf,
     subject: Subject,
     extensions: BTreeSet<String>,
     // Last, so that it is deleted after everything that uses it.
@@ -65,13 +66,16 @@ pub struct Bench {
 }
 
 impl Bench {
-    pub fn new(source: &Path, subject: Subject, tests: &[Phpt]) -> Bench {
+    pub fn new(source: &Path, subject: Subject, tests: &[&Phpt]) -> Bench {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         open(&root);
-        for name in tests.iter().map(Phpt::dir).collect::<BTreeSet<_>>() {
+        for name in tests.iter().map(|test| test.dir()).collect::<BTreeSet<_>>() {
             copy(&source.join(name), &root.join(name));
         }
+        let sessions = root.join("sessions");
+        std::fs::create_dir(&sessions).unwrap();
+        open(&sessions);
         let worker = root.join("worker.php");
         std::fs::write(&worker, include_str!("worker.php")).unwrap();
         let said = Command::new("php").arg("-m").output().unwrap().stdout;
@@ -81,6 +85,7 @@ impl Bench {
             .collect();
         Bench {
             root,
+            sessions,
             subject,
             extensions,
             _dir: dir,
@@ -120,6 +125,8 @@ impl Bench {
         };
         let request = request::request(test)?;
         let mut ini: Vec<String> = INI.map(String::from).into();
+        // PHP deletes old sessions by chance, and warns where it may not read Debian's directory.
+        ini.push(format!("session.save_path={}", self.sessions.display()));
         for line in test.text("INI").unwrap_or_default().lines() {
             let line = line
                 .replace("{PWD}", dir.to_str().unwrap())

@@ -3,13 +3,15 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::Request;
+use super::{Mix, Request};
 use crate::target::{Origin, Url};
 
 /// Parses a file of requests. Empty lines and lines that begin with `#` are skipped. Paths without
 /// a host belong to `base`. The error names the line.
 pub fn parse(text: &str, base: Option<&Origin>) -> Result<Vec<Request>, String> {
     let mut requests = Vec::new();
+    // Editors of Windows write a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -20,9 +22,17 @@ pub fn parse(text: &str, base: Option<&Origin>) -> Result<Vec<Request>, String> 
             Some('[') => Err("a JSON line must be an object".into()),
             _ => words(line).and_then(|words| curl(&words, base)),
         };
+        let request = request.and_then(|request| {
+            // Wrong methods and headers, of which the run would not know the line.
+            Mix::new(std::slice::from_ref(&request), true)?;
+            Ok(request)
+        });
         requests.push(request.map_err(|error| format!("line {}: {error}", index + 1))?);
     }
-    Ok(requests)
+    match requests.is_empty() {
+        true => Err("no line is a request; write a path, a URL or JSON, one per line".into()),
+        false => Ok(requests),
+    }
 }
 
 fn url(text: &str, base: Option<&Origin>) -> Result<Url, String> {
@@ -36,7 +46,11 @@ fn url(text: &str, base: Option<&Origin>) -> Result<Url, String> {
 
 /// `{"method": "POST", "url": "/login", "headers": {"Accept": "*/*"}, "body": "a=b", "weight": 2}`
 fn json(line: &str, base: Option<&Origin>) -> Result<Request, String> {
-    let value: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let value: Value = serde_json::from_str(line).map_err(|error| {
+        // The line is known better here.
+        let text = error.to_string().replace("at line 1 column", "in column");
+        format!("no valid JSON: {text}")
+    })?;
     let mut request = None;
     let entries = value.as_object().into_iter().flatten();
     if let Some(text) = value.get("url").and_then(Value::as_str) {
@@ -97,7 +111,12 @@ fn curl(words: &[String], base: Option<&Origin>) -> Result<Request, String> {
                 ));
             }
             text if target.is_none() => target = Some(url(text, base)?),
-            text => return Err(format!("a second URL: {text}")),
+            text => {
+                let first = target.map_or_else(String::new, |url: Url| url.to_string());
+                return Err(format!(
+                    "two URLs, {first} and {text}; a method is written -X METHOD"
+                ));
+            }
         }
     }
     let mut request = Request::get(target.ok_or("the URL is missing")?);

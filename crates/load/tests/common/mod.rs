@@ -78,7 +78,8 @@ pub fn run(plan: &Plan) -> RunOutcome {
     surus_load::run(plan, None, std::future::pending()).unwrap()
 }
 
-/// An HTTP/2 server. `/reset` resets its stream, `/silent` never answers, others get 100 kB.
+/// An HTTP/2 server. `/reset` resets its stream, `/silent` never answers, others get 100 kB. After
+/// `/leave`, it ends the connection by a GOAWAY without an error.
 /// `secure` makes a connection's stream of its socket.
 pub fn http2<S, F>(secure: impl Fn(tokio::net::TcpStream) -> F + Send + 'static) -> SocketAddr
 where
@@ -112,7 +113,10 @@ async fn answer_http2(stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite 
         match request.uri().path() {
             "/reset" => respond.send_reset(h2::Reason::INTERNAL_ERROR),
             "/silent" => silent.push(respond),
-            _ => {
+            path => {
+                if path == "/leave" {
+                    connection.graceful_shutdown();
+                }
                 let head = http::Response::new(());
                 let mut body = respond.send_response(head, false).unwrap();
                 let _ = body.send_data(vec![b'x'; 100_000].into(), true);

@@ -20,8 +20,8 @@ pub struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    /// Joins all lines of a header, as Apache does. Clients choose the number of lines; in HTTP/2,
-    /// each cookie may have a separate line.
+    /// Joins all lines of a header, as Apache does. Clients choose the number of lines; from
+    /// HTTP/2 on, each cookie may have a separate line.
     pub fn header(&self, name: &str) -> Cow<'_, str> {
         let mut lines = self.headers.get_all(name).iter();
         let Some(first) = lines.next() else {
@@ -29,7 +29,7 @@ impl Facts<'_> {
         };
         let mut joined = String::from_utf8_lossy(first.as_bytes());
         let is_cookie = name.eq_ignore_ascii_case("cookie");
-        let separator = match is_cookie && self.version == Version::HTTP_2 {
+        let separator = match is_cookie && self.version >= Version::HTTP_2 {
             true => "; ",
             false => ", ",
         };
@@ -283,6 +283,7 @@ fn protocol(version: Version) -> &'static str {
     match version {
         Version::HTTP_10 => "HTTP/1.0",
         Version::HTTP_2 => "HTTP/2.0",
+        Version::HTTP_3 => "HTTP/3.0",
         _ => "HTTP/1.1",
     }
 }

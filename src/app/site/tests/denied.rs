@@ -283,7 +283,7 @@ fn hidden_setting_adds_and_lifts() {
     ] {
         assert_eq!(says(&site, path), expected, "{path}");
     }
-    for wrong in ["x{", "", "# notes"] {
+    for wrong in ["x{", "", "# notes", "*.csv["] {
         let settings = format!("hidden = [{wrong:?}]");
         let error = toml::from_str::<Settings>(&settings).unwrap_err();
         assert!(

@@ -19,7 +19,12 @@ pub fn advice(contest: &Contest) -> Option<Advice> {
     let reference = contest.contestants[contest.reference].entry.name;
     Some(Advice {
         title: format!("Recommended: {name}"),
-        reasons: reasons(chosen, &contest.contestants, reference),
+        reasons: reasons(
+            chosen,
+            &contest.contestants,
+            reference,
+            contest.cut_short.is_some(),
+        ),
         file: match &contest.plan.file {
             Some(file) => format!("For [engine] in {}:", file.display()),
             None => format!("For {}/surus.toml:", contest.plan.launch.project.display()),
@@ -49,7 +54,13 @@ fn choose(all: &[Contestant]) -> Option<&Contestant> {
     ))
 }
 
-fn reasons(chosen: &Contestant, all: &[Contestant], reference: &str) -> Vec<String> {
+/// After a round that was cut short, the answers of the load have not been compared.
+fn reasons(
+    chosen: &Contestant,
+    all: &[Contestant],
+    reference: &str,
+    is_cut_short: bool,
+) -> Vec<String> {
     let name = chosen.entry.name;
     let mut reasons = Vec::new();
     let classic = &all[0];
@@ -60,7 +71,11 @@ fn reasons(chosen: &Contestant, all: &[Contestant], reference: &str) -> Vec<Stri
                 .into(),
         );
     } else {
-        if name != reference {
+        if name != reference && is_cut_short {
+            reasons.push(format!(
+                "Its answers before load were those of `{reference}`."
+            ));
+        } else if name != reference {
             reasons.push(format!(
                 "Its {} answers were those of `{reference}`, before and after load.",
                 chosen.answers.count
@@ -187,7 +202,7 @@ mod tests {
             let all = [classic(), contestant("rewind", rewind)];
             assert_eq!(chosen(&all), Some(expected), "{rewind:?}");
             let best = choose(&all).unwrap();
-            let says_why_not = reasons(best, &all, "classic")
+            let says_why_not = reasons(best, &all, "classic", false)
                 .concat()
                 .contains("(--rounds 20)");
             assert_eq!(says_why_not, expected == "classic", "{rewind:?}");
@@ -202,7 +217,7 @@ mod tests {
         ];
         let best = choose(&all).unwrap();
         assert_eq!(best.entry.name, "classic");
-        let reasons = reasons(best, &all, "classic").concat();
+        let reasons = reasons(best, &all, "classic", false).concat();
         assert!(
             reasons.contains("`worker` needs even less CPU (10.0 µs)"),
             "{reasons}"

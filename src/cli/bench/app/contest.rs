@@ -37,6 +37,8 @@ pub struct Contest {
     /// Its answers.
     references: Answers,
     pub rounds: usize,
+    /// The round that a signal has cut short, and how many were planned. `rounds` are those before.
+    pub cut_short: Option<(usize, usize)>,
     /// How long each engine was measured in each round.
     pub length: Duration,
     /// Where the first path leads to, if all are redirected.
@@ -51,6 +53,7 @@ pub fn run(plan: Plan, contestants: Vec<Contestant>) -> anyhow::Result<Contest> 
         reference: 0,
         references: Answers::default(),
         rounds: 0,
+        cut_short: None,
         length: LENGTHS.0,
         redirection: None,
     };
@@ -65,18 +68,28 @@ pub fn run(plan: Plan, contestants: Vec<Contestant>) -> anyhow::Result<Contest> 
         running.len(),
         contest.length.as_millis()
     ));
-    for round in 0..rounds {
+    'rounds: for round in 0..rounds {
         for place in Rounds::order(running.len(), round) {
             let index = running[place];
             let name = contest.contestants[index].entry.name;
             steps.doing(&format!("round {}/{rounds}  {name}", round + 1));
             if contest.contestants[index].runs() {
-                contest.measure(index, round, &steps)?;
+                match contest.measure(index, round, &steps) {
+                    Err(_) if round > 0 && interrupt::has_come() => {
+                        contest.cut_short = Some((round + 1, rounds));
+                        contest.rounds = round;
+                        break 'rounds;
+                    }
+                    measured => measured?,
+                }
             }
             steps.done();
         }
     }
     drop(steps);
+    if contest.cut_short.is_some() {
+        return Ok(contest);
+    }
     // All answers must be framed by those of the reference, because of their dates.
     contest.ask_reference()?;
     contest.judge();
@@ -332,6 +345,8 @@ impl Contest {
             Ok(server) => server,
             Err(StartFailure::Command(error)) => return Err(error),
             Err(StartFailure::Engine(why)) => {
+                // A terminal sends its signals to the server, too.
+                interrupt::check()?;
                 contestant.state = State::Fails(format!("in round {}: {why}", round + 1));
                 return Ok(());
             }

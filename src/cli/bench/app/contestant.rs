@@ -9,6 +9,7 @@ use surus_measure::{Latencies, Usage, rounds};
 use super::answers::{Answers, Requests};
 use super::server::{Launch, Server, StartFailure};
 use crate::cli::engine_setup;
+use crate::cli::entry_script;
 use crate::cli::warm_ups;
 use crate::config::Config;
 use crate::engines::Entry;
@@ -79,11 +80,11 @@ impl Contestant {
         let mut config = config.clone();
         config.engine.name = Some(entry.name.into());
         let script = match entry.boots_script() {
-            true if entry.runs_scripts() => engine_setup::unconfigured_worker(project, &config),
+            true if entry.runs_scripts() => entry_script::unconfigured_worker(project, &config),
             true => None,
-            false => engine_setup::script_without_boot(project, &config),
+            false => entry_script::script_without_boot(project, &config),
         };
-        let needs_boot = script.is_none() && engine_setup::needs_boot(project, &config);
+        let needs_boot = script.is_none() && entry_script::needs_boot(project, &config);
         let warmup = match entry.boots_script() && config.engine.warmup.urls().is_empty() {
             true => warmup(project, &config, requests),
             false => Vec::new(),

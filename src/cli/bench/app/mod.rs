@@ -18,7 +18,7 @@ use surus_measure::Advice;
 
 use super::options;
 use super::outputs::Output;
-use crate::cli::engine_setup;
+use crate::cli::entry_script;
 use crate::cli::options::Project;
 use crate::engines::{self, CATALOGUE, Entry, Runs};
 use answers::Requests;
@@ -80,7 +80,14 @@ pub struct Plan {
 pub fn run(args: &App) -> anyhow::Result<()> {
     args.output.reject_series("app")?;
     let page = args.output.open()?;
-    args.output.print(&table::report(&hold(args)?), None, page)
+    let contest = hold(args)?;
+    args.output.print(&table::report(&contest), None, page)?;
+    match contest.cut_short {
+        Some((round, all)) => bail!(
+            "interrupted in round {round} of {all}; the report is of what was measured until then"
+        ),
+        None => Ok(()),
+    }
 }
 
 /// What the engines have shown to `surus init`.
@@ -113,6 +120,7 @@ pub fn try_engines(
         quick: true,
         output: Output::default(),
     })?;
+    super::interrupt::check()?;
     let engines = contest.contestants.iter();
     Ok(Tried {
         advice: advice::advice(&contest),
@@ -135,7 +143,7 @@ fn hold(args: &App) -> anyhow::Result<Contest> {
     // All engines are compared with the same number of workers.
     config.engine.fix_workers(workers);
     let requests = requests(args)?;
-    let contestants = entries(&args.engines, engine_setup::needs_boot(&project, &config))?
+    let contestants = entries(&args.engines, entry_script::needs_boot(&project, &config))?
         .into_iter()
         .map(|entry| Contestant::new(entry, &project, &config, script.as_ref(), &requests))
         .collect();
@@ -158,6 +166,7 @@ fn hold(args: &App) -> anyhow::Result<Contest> {
         warm_up: Duration::from_millis(if args.quick { 100 } else { 300 }),
         file: loaded.file,
     };
+    options::ensure_open_files(plan.concurrency, 1)?;
     super::interrupt::remember()?;
     contest::run(plan, contestants)
 }

@@ -1,6 +1,7 @@
 //! A `surus serve` of the user's application on a free port, which never outlives this process.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use surus_measure::probe;
 use surus_sys::process::{self, Orphan};
+use tempfile::TempDir;
 
 use crate::cli::bench::interrupt;
 
@@ -27,9 +29,8 @@ const REASON: usize = 300;
 
 /// Settings that a server must not share with the user's own server, those by which it runs on the
 /// engine that it is asked for, and quiet logs.
-const SETTINGS: [(&str, &str); 11] = [
+const SETTINGS: [(&str, &str); 10] = [
     ("SURUS_ENGINE_MUST_BOOT", "true"),
-    ("SURUS_ADMIN_LISTEN", "127.0.0.1:0"),
     ("SURUS_ACCESS_LOG_FORMAT", "off"),
     ("SURUS_LOG_FORMAT", "text"),
     ("SURUS_LOG_LEVEL", "warn"),
@@ -76,6 +77,8 @@ pub struct Server {
     log: Log,
     /// Disconnected once its log has been read to the end.
     logging: Receiver<()>,
+    /// Holds its admin socket, which no other user can reach.
+    _private: TempDir,
 }
 
 impl Server {
@@ -107,6 +110,11 @@ impl Server {
             }
         }
         command.envs(SETTINGS);
+        let private = tempfile::Builder::new().prefix("surus-bench-").tempdir();
+        let private = private.context("cannot create a directory for a server's admin socket")?;
+        let mut admin = OsString::from("unix:");
+        admin.push(private.path().join("admin.sock"));
+        command.env("SURUS_ADMIN_LISTEN", admin);
         if !warmup.is_empty() {
             let urls = warmup.iter().map(|url| toml::Value::from(url.as_str()));
             let urls = toml::Value::Array(urls.collect());
@@ -128,6 +136,7 @@ impl Server {
             began,
             log: Log::default(),
             logging,
+            _private: private,
         };
         let (addresses, listening) = channel();
         if let Some(stdout) = server.child.stdout.take() {

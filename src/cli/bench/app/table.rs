@@ -153,6 +153,11 @@ fn row(contestant: &Contestant, reference: &str) -> Row {
 
 fn notes(contest: &Contest) -> Vec<String> {
     let mut notes = Vec::new();
+    if let Some((round, all)) = contest.cut_short {
+        notes.push(format!(
+            "interrupted in round {round} of {all}: answers after load were not compared"
+        ));
+    }
     let names = |is: &dyn Fn(&Contestant) -> bool| {
         let named = contest.contestants.iter().filter(|it| is(it));
         let names: Vec<_> = named.map(|it| format!("`{}`", it.entry.name)).collect();

@@ -12,6 +12,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::engines::queue::Permit;
 use crate::event::{EarlyHints, Failure, Response};
+use crate::observe::traces::Trace;
 use crate::spool::Spool;
 
 /// The result of an event at the workers.
@@ -117,6 +118,8 @@ pub struct InFlightRequest {
     pub permit: Option<Permit>,
     /// Held as long, for the front end.
     pub hold: Option<TaskTrackerToken>,
+    /// None if the request is not traced.
+    pub trace: Option<Arc<Trace>>,
 }
 
 impl InFlightRequest {
@@ -318,6 +321,7 @@ pub(super) mod tests {
             uri: Uri::default(),
             permit: None,
             hold: None,
+            trace: None,
         }
     }
 

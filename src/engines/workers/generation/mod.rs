@@ -208,6 +208,7 @@ impl Generation {
             uri: event.request.uri().clone(),
             permit: Some(permit),
             hold: event.hold.clone(),
+            trace: event.request.extensions().get().cloned(),
         };
         let Some(key) = self.shared.in_flight.open(&self.shared.board, slot) else {
             return Err(DispatchError {

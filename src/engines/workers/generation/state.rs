@@ -1,6 +1,7 @@
 //! The state that a generation shares with its tasks: events in flight and processes.
 
 mod claims;
+mod status;
 
 #[cfg(test)]
 use std::collections::BTreeMap;
@@ -11,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use surus_sys::process;
-use surus_sys::scoreboard::{Scoreboard, State, WorkerLine, now_micros};
+use surus_sys::scoreboard::{Scoreboard, State, WorkerLine};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::attention::Attention;
-use super::in_flight::{Holder, InFlightRequest, InFlightRequests, Key, Progress};
+use super::in_flight::{Holder, InFlightRequests, Key, Progress};
 use super::master::Spec;
 use super::revalidation::Revalidation;
 use super::scale::Scale;
@@ -31,7 +32,6 @@ use crate::event::Failure;
 use crate::launcher::{Launcher, Pid, ProcessSignal};
 use crate::observe::metrics::Metrics;
 use crate::observe::php_log::ProcessLog;
-use crate::observe::status::{WorkerState, WorkerStatus};
 use prometheus_client::metrics::histogram::Histogram;
 
 /// The state of a generation, shared with its tasks and with streamed responses.
@@ -429,43 +429,6 @@ impl GenerationState {
         self.in_flight
             .each(|_, slot| sent += usize::from(slot.permit.is_some()));
         sent.saturating_sub(held)
-    }
-
-    /// What each worker does now.
-    pub fn status(&self) -> Vec<WorkerStatus> {
-        let pids: Vec<_> = self
-            .lock_workers()
-            .iter()
-            .map(|w| w.as_ref().map(|w| w.pid.get()))
-            .collect();
-        let now = now_micros();
-        pids.into_iter()
-            .enumerate()
-            .filter_map(|(index, pid)| {
-                let line = self.board.line(index);
-                let state = match line.state {
-                    State::Starting => WorkerState::Starting,
-                    State::Idle => WorkerState::Idle,
-                    State::Received | State::Running => WorkerState::Busy,
-                    State::Finishing => WorkerState::Finishing,
-                    State::Exiting => return None,
-                };
-                let request = line.held().and_then(|held| {
-                    let what = |slot: &mut InFlightRequest| format!("{} {}", slot.method, slot.uri);
-                    self.in_flight.named(held, what)
-                });
-                Some(WorkerStatus {
-                    pid: pid?,
-                    state,
-                    for_ms: now.saturating_sub(line.since) / 1000,
-                    served: line
-                        .taken
-                        .saturating_sub(u64::from(line.state.holds_event())),
-                    memory: line.memory,
-                    request,
-                })
-            })
-            .collect()
     }
 }
 

@@ -192,6 +192,10 @@ impl Outbox {
                     if let [.., high, middle, low] = *record.content {
                         let waited = waited(slot.entered, [high, middle, low]);
                         self.shared.queue_wait.observe(waited.as_secs_f64());
+                        if let Some(trace) = &slot.trace {
+                            trace.waited(slot.entered, waited);
+                            trace.php_ended();
+                        }
                         if slot.sent.is_some_and(|sent| sent.to_polling_worker) {
                             self.shared.polling.record_preemption(waited);
                         }

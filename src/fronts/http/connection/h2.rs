@@ -7,18 +7,18 @@ use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use h2::server::{self, Handshake, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap};
 use http::{Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tracing::debug;
 
+use super::multiplexed::{Outgoing, expects_continue, informational, links, outgoing};
 use crate::app::forwarded::Peer;
 use crate::budget::{MEMORY, Reservation};
 use crate::event::EarlyHints;
@@ -26,7 +26,8 @@ use crate::fronts::http::Settings;
 use crate::fronts::http::request::Service;
 use crate::fronts::http::request::response_body::TrackedBody;
 use crate::fronts::http::request::response_memory;
-use crate::fronts::http::transport::io::{ConnectionState, Io};
+use crate::fronts::http::transport::context::ConnectionContext;
+use crate::fronts::http::transport::io::Io;
 
 /// A connection, which must be polled until it ends. Dropping it ends its requests.
 pub struct H2Connection {
@@ -38,7 +39,7 @@ pub struct H2Connection {
     answers: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>,
     service: Arc<Service>,
     peer: Peer,
-    shared: Arc<ConnectionState>,
+    shared: Arc<ConnectionContext>,
 }
 
 enum State {
@@ -48,7 +49,7 @@ enum State {
 
 impl H2Connection {
     pub fn new(io: Io, service: Arc<Service>, peer: Peer) -> H2Connection {
-        let shared = io.shared();
+        let shared = io.shared().context.clone();
         H2Connection {
             state: State::Greeting(builder(&service.settings).handshake(io)),
             is_shutting_down: false,
@@ -161,11 +162,8 @@ impl Reply {
 
     /// Sends an informational response.
     fn inform(&self, status: StatusCode, headers: HeaderMap) {
-        let mut response = Response::new(());
-        *response.status_mut() = status;
-        *response.headers_mut() = headers;
         if let Some(reply) = &mut *self.lock()
-            && let Err(error) = reply.send_informational(response)
+            && let Err(error) = reply.send_informational(informational(status, headers))
         {
             debug!(%error, status = status.as_u16(), "informational response omitted");
         }
@@ -189,12 +187,7 @@ impl Reply {
 
 impl EarlyHints for Reply {
     fn send(&self, headers: &HeaderMap) {
-        let mut links = HeaderMap::new();
-        let mut size = 0;
-        for value in headers.get_all(header::LINK) {
-            size += value.len() as u64 + 256;
-            links.append(header::LINK, value.clone());
-        }
+        let (links, size) = links(headers);
         let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
         if !hints.try_grow(size) {
             return;
@@ -210,38 +203,16 @@ async fn send(
     reply: &Reply,
 ) -> Result<(), h2::Error> {
     let _headers = response_memory::headers(&response);
-    let (mut head, mut body) = response.into_parts();
-    let is_empty = body.is_end_stream();
-    let has_none = matches!(
-        head.status,
-        StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
-    );
-    let is_all = is_empty || is_head || has_none;
-    if !is_empty
-        && !has_none
-        && let Some(len) = body.size_hint().exact()
-    {
-        let len = || HeaderValue::from(len);
-        head.headers
-            .entry(header::CONTENT_LENGTH)
-            .or_insert_with(len);
-    }
-    if !head.headers.contains_key(header::DATE)
-        && let Ok(now) = HeaderValue::try_from(httpdate::fmt_http_date(SystemTime::now()))
-    {
-        head.headers.insert(header::DATE, now);
-    }
-    // Extensions, such as the file to send, are for Surus only.
-    head.extensions.clear();
+    let Outgoing { head, body } = outgoing(response, is_head);
     let Some(mut reply) = reply.lock().take() else {
         return Ok(());
     };
     let mut stream = reply
-        .send_response(Response::from_parts(head, ()), is_all)
+        .send_response(head, body.is_none())
         .inspect_err(|_| reply.send_reset(Reason::INTERNAL_ERROR))?;
-    match is_all {
-        true => Ok(()),
-        false => send_body(&mut body, &mut stream).await,
+    match body {
+        None => Ok(()),
+        Some(mut body) => send_body(&mut body, &mut stream).await,
     }
 }
 
@@ -320,10 +291,7 @@ pub struct Received {
 
 impl Received {
     fn body_of(request: Request<RecvStream>, reply: &Arc<Reply>) -> Request<Received> {
-        let expects = request.headers().get(header::EXPECT);
-        let asks =
-            expects.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-        let asks = asks.then(|| reply.clone());
+        let asks = expects_continue(request.headers()).then(|| reply.clone());
         let length = request.headers().get(header::CONTENT_LENGTH);
         let rest = length.and_then(|value| value.to_str().ok()?.parse().ok());
         request.map(|stream| Received {

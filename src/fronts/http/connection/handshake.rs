@@ -120,10 +120,10 @@ pub async fn run(
     }
     let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
     let version = variables::version(connection.protocol_version());
-    metrics.tls_succeeded(version, is_resumed);
+    metrics.tls_succeeded(version, if is_resumed { "resumed" } else { "full" });
     let variables = variables::from_connection(&connection, tls.settings.client_ca.is_some());
-    let session = TlsSession::new(connection, variables);
-    let _ = shared.tls.set(Box::new(session));
+    let _ = shared.encryption.set(variables);
+    let _ = shared.tls.set(Box::new(TlsSession::new(connection)));
     true
 }
 

@@ -2,7 +2,9 @@
 
 mod alarm;
 mod h2;
+pub(super) mod h3;
 pub mod handshake;
+mod multiplexed;
 mod parse_error;
 mod protocol;
 
@@ -25,7 +27,8 @@ use super::listener::connection_limit::ConnectionPermit;
 use super::listener::proxy_protocol;
 use super::listener::proxy_protocol::Header;
 use super::request::Service;
-use super::transport::io::{ConnectionState, Io};
+use super::transport::context::ConnectionContext;
+use super::transport::io::Io;
 use super::transport::socket::Socket;
 use super::transport::timeouts::{ConnectionLimits, Timeout};
 use crate::app::forwarded::{self, Peer};
@@ -114,7 +117,7 @@ pub(super) async fn serve(
         io.begin_with(first.freeze());
     }
     if let Some(handshake) = handshake {
-        let metrics = &service.application.metrics;
+        let metrics = &service.accounting.metrics;
         // Boxed, so that an idle connection does not have its size.
         if !Box::pin(handshake::run(
             *handshake, &mut io, &peer, &draining, metrics,
@@ -133,7 +136,7 @@ pub(super) async fn serve(
     let answer = service_fn(|request: Request<Incoming>| {
         let hints = (request.version() == Version::HTTP_11).then(|| Arc::downgrade(&shared) as _);
         let service = service.clone();
-        service.answer(request, &peer, shared.clone(), hints)
+        service.answer(request, &peer, shared.context.clone(), hints)
     });
     let mut connection = Box::pin(ServerConnection::new(
         *io,
@@ -237,7 +240,7 @@ enum Interruption {
 async fn interrupted(
     look: Duration,
     draining: Option<&CancellationToken>,
-    connection: &ConnectionState,
+    connection: &ConnectionContext,
 ) -> Interruption {
     let drain = async {
         match draining {

@@ -1,6 +1,7 @@
-//! Counts and logs requests that hyper cannot parse, and therefore answers itself.
+//! Counts and logs requests that hyper or h3 cannot parse, and therefore answer themselves.
 
 use std::error::Error;
+use std::time::Duration;
 
 use http::StatusCode;
 
@@ -31,6 +32,17 @@ pub fn record(
         None => (StatusCode::BAD_REQUEST, 0),
     };
     let took = connection.timers.head_took();
+    record_status(status, bytes, took, peer, accounting);
+}
+
+/// Records the response to a request that could not be parsed.
+pub fn record_status(
+    status: StatusCode,
+    bytes: u64,
+    took: Duration,
+    peer: &Peer,
+    accounting: &Accounting,
+) {
     accounting.metrics.answered(STATIC, class(status), took);
     if let Some(log) = &accounting.access_log {
         log.log(Entry {

@@ -69,12 +69,12 @@ pub async fn accept(
             ))
         };
         let Some((permit, handshake)) = permits.await else {
-            service.application.metrics.connections_refused.inc();
+            service.accounting.metrics.connections_refused.inc();
             continue;
         };
         let service = service.clone();
         let draining = draining.clone();
-        let open = Open::new(&service.application.metrics.connections);
+        let open = Open::new(&service.accounting.metrics.connections);
         connections.spawn(serve(io, peer, handshake, service, permit, draining, open));
     }
 }
@@ -86,7 +86,7 @@ async fn enter(
     draining: &CancellationToken,
 ) -> Option<ConnectionPermit> {
     static NONE_IDLE: RateLimit = RateLimit::new();
-    if let Some(permit) = limiter.enter(io.shared()) {
+    if let Some(permit) = limiter.enter(io.shared().context.clone()) {
         return Some(permit);
     }
     if NONE_IDLE.is_time(Instant::now()) {
@@ -96,7 +96,7 @@ async fn enter(
             "limit reached and no connection is idle; new connections wait"
         );
     }
-    limiter.wait(&io.shared(), draining).await
+    limiter.wait(&io.shared().context, draining).await
 }
 
 /// `last` is the server's address of the previous connection, which nearly all connections share.

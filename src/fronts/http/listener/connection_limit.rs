@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::fronts::http::transport::io::ConnectionState;
+use crate::fronts::http::transport::context::ConnectionContext;
 use crate::observe::rate_limit::RateLimit;
 
 /// The connections of all listeners.
@@ -29,7 +29,7 @@ pub struct ConnectionLimiter {
 struct Permits {
     next: u64,
     /// The open connections.
-    open: HashMap<u64, Arc<ConnectionState>>,
+    open: HashMap<u64, Arc<ConnectionContext>>,
     /// Those that have been told to close.
     closing: HashSet<u64>,
     /// The idle connections at the last scan, the longest idle last. Connections that became idle
@@ -79,7 +79,7 @@ impl ConnectionLimiter {
     /// Tells the longest idle connection to close, if necessary. None if all are busy.
     pub fn enter(
         self: &Arc<ConnectionLimiter>,
-        connection: Arc<ConnectionState>,
+        connection: Arc<ConnectionContext>,
     ) -> Option<ConnectionPermit> {
         let mut permits = self.permits();
         while permits.open.len() - permits.closing.len() >= self.limit {
@@ -96,11 +96,16 @@ impl ConnectionLimiter {
 }
 
 impl ConnectionLimiter {
+    /// Whether at least this part of the limit is in use.
+    pub fn is_used_to(&self, part: usize) -> bool {
+        self.permits().open.len() >= self.limit.div_ceil(part)
+    }
+
     /// Like [`enter`](Self::enter), but waits. None if it takes too long, or if the service shuts
     /// down.
     pub async fn wait(
         self: &Arc<ConnectionLimiter>,
-        connection: &Arc<ConnectionState>,
+        connection: &Arc<ConnectionContext>,
         draining: &CancellationToken,
     ) -> Option<ConnectionPermit> {
         let until = Instant::now() + MAX_WAIT;

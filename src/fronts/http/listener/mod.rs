@@ -3,10 +3,11 @@
 pub(crate) mod accept;
 pub(crate) mod connection_limit;
 pub mod proxy_protocol;
+pub(crate) mod quic;
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -142,6 +143,9 @@ pub enum Bound {
     Unix(std::os::unix::net::UnixListener, SocketFile),
 }
 
+/// The bytes that a UDP socket keeps for all its clients.
+const UDP_BUFFER: usize = 4 << 20;
+
 /// The number of connections that may wait to be accepted; the kernel may allow less.
 const BACKLOG: i32 = 4096;
 
@@ -192,6 +196,36 @@ impl Bound {
             }
         };
         Ok(bound)
+    }
+
+    /// Binds an address for TCP, and the same one with the same port for UDP.
+    pub fn bind_with_udp(address: &Address, setting: &str) -> anyhow::Result<(Bound, UdpSocket)> {
+        // Another process may have the port of UDP that the kernel has selected for TCP.
+        let mut attempts = 10;
+        loop {
+            let bound = Bound::bind(address, setting, Admission::default())?;
+            let Bound::Tcp(listener) = &bound else {
+                bail!("{address} is no port ({setting})");
+            };
+            let local = listener.local_addr()?;
+            attempts -= 1;
+            match (UdpSocket::bind(local), address) {
+                (Ok(socket), _) => {
+                    // The kernel may allow less.
+                    let _ = surus_sys::socket::set_buffers(&socket, UDP_BUFFER);
+                    socket.set_nonblocking(true)?;
+                    return Ok((bound, socket));
+                }
+                (Err(error), Address::Tcp(asked))
+                    if asked.port() == 0
+                        && error.kind() == io::ErrorKind::AddrInUse
+                        && attempts > 0 => {}
+                (Err(error), _) => {
+                    let error = bind_error(error, local, setting);
+                    return Err(error.context("HTTP/3 needs the UDP port (http.h3)"));
+                }
+            }
+        }
     }
 
     /// Leaves the removal of a socket's file to another process.

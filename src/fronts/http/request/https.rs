@@ -1,18 +1,21 @@
-//! Redirects requests without TLS to HTTPS, and tells browsers to use it (RFC 6797). Answers
-//! authorities that validate a domain by HTTP.
+//! Redirects requests without TLS to HTTPS, tells browsers to use it (RFC 6797), and offers HTTP/3.
+//! Answers authorities that validate a domain by HTTP.
 
 use std::sync::Arc;
 
-use http::header::{self, HeaderMap, HeaderValue, STRICT_TRANSPORT_SECURITY};
+use http::header::{self, ALT_SVC, HeaderMap, HeaderValue, STRICT_TRANSPORT_SECURITY};
 use http::request::Parts;
 use http::{Method, StatusCode};
 
 use crate::app::host::without_port;
 use crate::app::response::redirect_to;
 use crate::app::validate::{RequestRejection, reject};
-use crate::event::{Response, ResponseBody};
+use crate::event::{Address, Response, ResponseBody};
 use crate::fronts::http::tls::acme::answers::Answers;
 use crate::fronts::http::{Settings, tls};
+
+/// How many seconds clients may remember the offer of HTTP/3: a day.
+const OFFERED_FOR: u32 = 86_400;
 
 /// The settings that decide it.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +24,8 @@ pub struct Https {
     /// The port of HTTPS.
     port: u16,
     hsts: Option<HeaderValue>,
+    /// The ports of HTTP/3, each with the `Alt-Svc` that offers it.
+    http_3: Vec<(String, HeaderValue)>,
     answers: Arc<Answers>,
 }
 
@@ -31,8 +36,19 @@ impl Https {
             port: tls.port(),
             // Checked when the settings were read.
             hsts: tls.hsts.as_ref().and_then(|hsts| hsts.parse().ok()),
+            http_3: Vec::new(),
             answers,
         }
+    }
+
+    /// Has responses of these ports offer HTTP/3 at the same ports.
+    pub fn with_http_3(mut self, ports: impl Iterator<Item = u16>) -> Https {
+        let offer = |port: u16| {
+            let offer = format!("h3=\":{port}\"; ma={OFFERED_FOR}");
+            Some((port.to_string(), offer.parse().ok()?))
+        };
+        self.http_3 = ports.filter_map(offer).collect();
+        self
     }
 
     /// The answer to an authority's validation (HTTP-01).
@@ -84,6 +100,14 @@ impl Https {
             headers
                 .entry(STRICT_TRANSPORT_SECURITY)
                 .or_insert_with(|| hsts.clone());
+        }
+    }
+
+    /// Adds `Alt-Svc` (RFC 7838) to a response over TLS, unless PHP has done so.
+    pub fn offer_http_3(&self, server: Option<&Address>, headers: &mut HeaderMap) {
+        let is_here = |port: &str| server.is_some_and(|server| server.port_text() == port);
+        if let Some((_, offer)) = self.http_3.iter().find(|(port, _)| is_here(port)) {
+            headers.entry(ALT_SVC).or_insert_with(|| offer.clone());
         }
     }
 }

@@ -3,9 +3,12 @@
 pub mod access_log;
 mod accounting;
 mod body;
+pub mod hosted;
 pub mod https;
+pub mod live_reload;
 pub(crate) mod response_body;
 pub(crate) mod response_memory;
+mod traced;
 mod validate;
 
 use std::convert::Infallible;
@@ -21,28 +24,36 @@ use tracing::{debug, error};
 
 pub use self::accounting::Accounting;
 use self::body::BodyError;
+use self::hosted::Hosted;
 use self::https::Https;
+use self::live_reload::LiveReload;
 use self::response_body::{RequestGuard, TrackedBody};
 use self::validate::{check, ends_connection};
 use super::Settings;
-use super::transport::io::ConnectionState;
+use super::transport::context::ConnectionContext;
 use super::transport::sendfile_body::SendfileBody;
+use crate::app::error_pages::View;
 use crate::app::forwarded::{self, Peer};
 use crate::app::response::{RETRY_AFTER, class, failed, failure_name, no_content, plain};
 use crate::app::static_files::FileRange;
 use crate::app::validate::{RequestRejection, reject};
-use crate::app::{Application, Begun, Dispatch, fit};
+use crate::app::{Begun, Dispatch, fit};
 use crate::event::{Body, EarlyHints, Event, Failure, Response, ResponseBody};
+use crate::observe::traces::Tracer;
 use crate::spool::Spool;
 
 /// Answers requests.
 pub struct Service {
-    pub application: Arc<Application>,
+    pub sites: Hosted,
     pub settings: Settings,
     pub https: Https,
     /// The spool of responses to slow clients.
     pub spool: Option<Arc<Spool>>,
     pub accounting: Arc<Accounting>,
+    /// None if no collector is configured.
+    pub tracer: Option<Arc<Tracer>>,
+    /// For `--watch`.
+    pub live_reload: Option<Arc<LiveReload>>,
 }
 
 impl Service {
@@ -51,7 +62,7 @@ impl Service {
         self: Arc<Self>,
         request: Request<B>,
         peer: &Peer,
-        connection: Arc<ConnectionState>,
+        connection: Arc<ConnectionContext>,
         early_hints: Option<Weak<dyn EarlyHints>>,
     ) -> impl Future<Output = Result<http::Response<TrackedBody>, Infallible>> + use<B>
     where
@@ -66,12 +77,31 @@ impl Service {
         };
         let accounting = self.accounting.clone();
         let mut guard = RequestGuard::new(accounting, connection.clone(), &request, client);
+        let site = self
+            .sites
+            .find(&request, peer, &self.settings.trusted_proxies);
+        if let Some(site) = site.and_then(|number| self.sites.get(number)) {
+            guard.engine = site.static_label;
+        }
         let version = request.version();
         let is_head = request.method() == Method::HEAD;
         // Everything that need not wait happens here, because it would make the future larger.
-        let (head, incoming) = request.into_parts();
-        let view = self.application.view(&head.headers, peer);
-        let Begun { dispatch, headers } = self.begin(head, peer, &connection, early_hints, &guard);
+        let (mut head, incoming) = request.into_parts();
+        if let Some(tracer) = &self.tracer {
+            let client = |headers: &HeaderMap| {
+                let origin = forwarded::origin(peer, headers, &self.settings.trusted_proxies);
+                (origin.client.map(|client| client.ip()), origin.https)
+            };
+            guard.trace = traced::begin(tracer, &mut head, guard.began, client);
+        }
+        let is_page = (self.live_reload.as_ref()).is_some_and(|live| live.prepare(&mut head));
+        let view = match self.sites.application(site) {
+            Ok((_, application)) => application.view(&head.headers, peer),
+            Err(_) => View::Text,
+        };
+        let server = peer.server.clone();
+        let begun = self.begin(head, site, peer, &connection, early_hints, &guard);
+        let Begun { dispatch, headers } = begun;
         // Most requests have no body.
         let awaits = matches!(dispatch, Dispatch::Event { .. }) && !incoming.is_end_stream();
         let body = awaits.then_some(incoming);
@@ -79,17 +109,26 @@ impl Service {
             // The connection ends after this response, because what follows cannot be parsed
             // safely.
             let mut is_last = false;
-            let result = match dispatch {
-                Dispatch::Answer(response) => Ok(response),
-                Dispatch::Rejected(rejection) => Err(rejection.into()),
-                Dispatch::Event {
-                    engine,
-                    preferences,
-                    mut event,
-                } => {
+            let selected = self.sites.application(site);
+            let application = selected.as_ref().ok().map(|(_, application)| *application);
+            let result = match (dispatch, selected) {
+                (Dispatch::Answer(response), _) => Ok(response),
+                (Dispatch::Rejected(rejection), _) => Err(rejection.into()),
+                (Dispatch::Event { .. }, Err(rejection)) => Err(rejection.into()),
+                (
+                    Dispatch::Event {
+                        engine,
+                        preferences,
+                        mut event,
+                    },
+                    Ok((site, application)),
+                ) => {
                     let arrived = match body {
                         Some(body) => {
-                            let taken_in = self.receive_body(body, &mut event, &mut is_last).await;
+                            let limits = &site.settings;
+                            let taken_in = self
+                                .receive_body(body, limits, &mut event, &mut is_last)
+                                .await;
                             if taken_in.is_ok() && !is_last {
                                 connection.body_framing.is_received();
                             }
@@ -97,12 +136,11 @@ impl Service {
                         }
                         None => Ok(()),
                     };
-                    match arrived.and_then(|()| self.application.dispatch(engine, event)) {
+                    match arrived.and_then(|()| application.dispatch(engine, event)) {
                         Ok(pending) => {
-                            guard.engine = engine;
+                            guard.runs(engine);
                             match pending.await {
                                 Ok(response) => {
-                                    let application = &self.application;
                                     Ok(application.finalize(&preferences, view, response).await)
                                 }
                                 Err(failure) => Err(Problem::Failed(failure)),
@@ -123,9 +161,14 @@ impl Service {
                 }
             };
             is_last |= connection.timers.is_draining();
-            response = self.application.dress(view, response);
+            if let Some(application) = application {
+                response = application.dress(view, response);
+            }
             headers.apply(response.headers_mut());
             response = fit(response, is_head);
+            if is_page && let Some(live) = &self.live_reload {
+                response = live.extend(response);
+            }
             if !is_head && let Err(body) = response_memory::count(&mut response) {
                 // Boxed, because it is large and rare.
                 let directory = self.settings.temp_dir.as_deref();
@@ -134,9 +177,13 @@ impl Service {
             // Only the end of the connection can end a body of unknown length: HTTP/1.0 has no
             // chunks.
             is_last |= version == Version::HTTP_10 && !is_head && !has_length(&response);
-            let is_encrypted = connection.tls.get().is_some();
+            let is_encrypted = connection.encryption.get().is_some();
             if is_encrypted {
                 self.https.extend(response.headers_mut());
+                if version <= Version::HTTP_2 {
+                    self.https
+                        .offer_http_3(server.as_ref(), response.headers_mut());
+                }
             }
             // The kernel does not encrypt.
             if version <= Version::HTTP_11
@@ -159,6 +206,9 @@ impl Service {
                 .metrics
                 .answered(guard.engine, outcome, took);
             guard.status = Some(response.status());
+            if let Some(trace) = &guard.trace {
+                trace.responded();
+            }
             guard.note_if_slow(took);
             Ok(response.map(|body| TrackedBody::new(body, guard)))
         }
@@ -168,8 +218,9 @@ impl Service {
     fn begin(
         &self,
         mut head: http::request::Parts,
+        site: Option<usize>,
         peer: &Peer,
-        connection: &ConnectionState,
+        connection: &ConnectionContext,
         early_hints: Option<Weak<dyn EarlyHints>>,
         guard: &RequestGuard,
     ) -> Begun {
@@ -188,38 +239,53 @@ impl Service {
         if let Some(host) = forwarded::host(peer, &head.headers, proxies) {
             head.headers.insert(header::HOST, host);
         }
+        let (site, application) = match self.sites.application(site) {
+            Ok(selected) => selected,
+            Err(rejection) => return Dispatch::Rejected(rejection).into(),
+        };
         let origin = |headers: &HeaderMap| forwarded::origin(peer, headers, proxies);
         match self.https.redirect(&head, || origin(&head.headers).https) {
             None => {}
             Some(Ok(response)) => return Dispatch::Answer(response).into(),
             Some(Err(rejection)) => return Dispatch::Rejected(rejection).into(),
         }
-        let timeout = self.settings.request_timeout.0;
-        self.application
-            .begin(head, guard.began, origin, |head, script| {
-                let origin = origin(&head.headers);
-                Event {
-                    id: guard.request_id,
-                    request: Request::from_parts(head, Body::Empty),
-                    script,
-                    origin,
-                    variables: match connection.tls.get() {
-                        Some(tls) => tls.variables.to_vec(),
-                        None => Vec::new(),
-                    },
-                    deadline: guard.began + timeout,
-                    idle_timeout: Some(timeout),
-                    spool: self.spool.clone(),
-                    hold: None,
-                    early_hints,
-                }
-            })
+        let live = self.live_reload.as_ref();
+        if let Some(response) = live.and_then(|live| live.answer(&head)) {
+            return Dispatch::Answer(response).into();
+        }
+        if self.tracer.is_some() {
+            traced::hand_on(&mut head);
+        }
+        let timeout = site.settings.request_timeout.0;
+        application.begin(head, guard.began, origin, |head, script| {
+            let origin = origin(&head.headers);
+            let mut variables = match connection.encryption.get() {
+                Some(variables) => variables.to_vec(),
+                None => Vec::new(),
+            };
+            if self.tracer.is_some() {
+                traced::variables(&head.headers, &mut variables);
+            }
+            Event {
+                id: guard.request_id,
+                request: Request::from_parts(head, Body::Empty),
+                script,
+                origin,
+                variables,
+                deadline: guard.began + timeout,
+                idle_timeout: Some(timeout),
+                spool: self.spool.clone(),
+                hold: None,
+                early_hints,
+            }
+        })
     }
 
-    /// Receives the event's body.
+    /// Receives the event's body, within the limits of its site.
     async fn receive_body<B>(
         &self,
         body: B,
+        settings: &Settings,
         event: &mut Event,
         is_last: &mut bool,
     ) -> Result<(), RequestRejection>
@@ -227,8 +293,8 @@ impl Service {
         B: http_body::Body<Data = Bytes, Error: Display>,
     {
         let limits = body::BodyLimits {
-            max: self.settings.max_body_size.0,
-            idle: self.settings.body_timeout.0,
+            max: settings.max_body_size.0,
+            idle: settings.body_timeout.0,
             spool: self.settings.temp_dir.as_deref(),
         };
         // Boxed, because it is large and most requests have no body.
@@ -240,7 +306,7 @@ impl Service {
         *is_last |= collected.trailers;
         *event.request.body_mut() = collected.body;
         // PHP's time limit begins now.
-        event.deadline = Instant::now() + self.settings.request_timeout.0;
+        event.deadline = Instant::now() + settings.request_timeout.0;
         Ok(())
     }
 }

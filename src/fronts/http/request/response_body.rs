@@ -16,9 +16,10 @@ use super::access_log::{Entry, Head};
 use super::accounting::Accounting;
 use crate::app::STATIC;
 use crate::event::{Failure, ResponseBody};
-use crate::fronts::http::transport::io::ConnectionState;
+use crate::fronts::http::transport::context::ConnectionContext;
 use crate::fronts::http::transport::timeouts::WriteStall;
 use crate::observe::slowest::Slow;
+use crate::observe::traces::Trace;
 
 /// A response body that ends its request when dropped.
 pub struct TrackedBody {
@@ -86,13 +87,17 @@ impl http_body::Body for TrackedBody {
 /// Ends a request when hyper drops the response's body, for whatever reason.
 pub struct RequestGuard {
     accounting: Arc<Accounting>,
-    connection: Arc<ConnectionState>,
+    connection: Arc<ConnectionContext>,
     pub request_id: u64,
     pub began: Instant,
     pub engine: &'static str,
+    /// Whether an engine runs PHP for it.
+    runs: bool,
     /// None if the client disconnected before there was one.
     pub status: Option<StatusCode>,
     bytes: u64,
+    /// None if the request is not traced.
+    pub trace: Option<Arc<Trace>>,
     /// What the access log needs; None if it is off.
     line: Option<Box<(Option<IpAddr>, Head)>>,
 }
@@ -101,7 +106,7 @@ impl RequestGuard {
     /// `client` determines the client's address, if the access log needs it.
     pub fn new<B>(
         accounting: Arc<Accounting>,
-        connection: Arc<ConnectionState>,
+        connection: Arc<ConnectionContext>,
         request: &Request<B>,
         client: impl FnOnce() -> Option<IpAddr>,
     ) -> RequestGuard {
@@ -117,10 +122,18 @@ impl RequestGuard {
             request_id,
             began,
             engine: STATIC,
+            runs: false,
             status: None,
             bytes: 0,
+            trace: None,
             line,
         }
+    }
+
+    /// An engine runs PHP for the request.
+    pub fn runs(&mut self, engine: &'static str) {
+        self.engine = engine;
+        self.runs = true;
     }
 
     /// Remembers the request if it is one of the slowest. Its target is known if there is an access
@@ -128,7 +141,7 @@ impl RequestGuard {
     pub fn note_if_slow(&self, took: Duration) {
         let slowest = &self.accounting.metrics.slowest;
         let ended = self.began + took;
-        if self.engine == STATIC || !slowest.is_one(ended, took) {
+        if !self.runs || !slowest.is_one(ended, took) {
             return;
         }
         let Some((_, head)) = self.line.as_deref() else {
@@ -162,6 +175,9 @@ impl Drop for RequestGuard {
             let (metrics, took) = (&self.accounting.metrics, self.began.elapsed());
             metrics.answered(self.engine, "client_closed", took);
             self.note_if_slow(took);
+        }
+        if let Some(trace) = &self.trace {
+            trace.ended(self.status(), self.bytes, self.engine);
         }
         if let (Some(log), Some(line)) = (&self.accounting.access_log, self.line.take()) {
             let (client, head) = *line;

@@ -30,8 +30,14 @@ pub fn check(
             "too many header lines",
         ));
     }
-    if head.version == Version::HTTP_2 && head.headers.values().any(is_padded) {
+    if head.version >= Version::HTTP_2 && head.headers.values().any(is_padded) {
         return bad("a header's value begins or ends with a space or tab");
+    }
+    // h2 checks this itself, h3 does not.
+    if head.version == Version::HTTP_3
+        && let Some(why) = malformed_http_3(&head.headers)
+    {
+        return bad(why);
     }
     check_method(&head.method)?;
     let is_server_wide = head.method == Method::OPTIONS && target == "*";
@@ -54,7 +60,7 @@ pub fn check(
             if !is_host(authority.as_str().as_bytes()) {
                 return bad("an invalid authority");
             }
-            if head.version == Version::HTTP_2
+            if head.version >= Version::HTTP_2
                 && host.is_some_and(|host| {
                     !host
                         .as_bytes()
@@ -87,8 +93,42 @@ pub fn check(
     Ok(())
 }
 
-/// Whether a value begins or ends with whitespace. hyper removes it in HTTP/1; in HTTP/2 it is
-/// malformed (RFC 9113, 8.2.1).
+/// Why headers are malformed in HTTP/3 (RFC 9114, 4.1.2 and 4.2).
+fn malformed_http_3(headers: &HeaderMap) -> Option<&'static str> {
+    const OF_CONNECTIONS: [&str; 5] = [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    if OF_CONNECTIONS
+        .iter()
+        .any(|name| headers.contains_key(*name))
+    {
+        return Some("a header that concerns connections of HTTP/1");
+    }
+    if headers.get(header::TE).is_some_and(|te| te != "trailers") {
+        return Some("a TE other than trailers");
+    }
+    let is_number = |value: &HeaderValue| {
+        let digits = value.as_bytes();
+        let is_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+        is_digits
+            && value
+                .to_str()
+                .is_ok_and(|value| value.parse::<u64>().is_ok())
+    };
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    match (lengths.next(), lengths.next()) {
+        (Some(_), Some(_)) => Some("more than one Content-Length"),
+        (Some(length), None) if !is_number(length) => Some("an invalid Content-Length"),
+        _ => None,
+    }
+}
+
+/// Whether a value begins or ends with whitespace. hyper removes it in HTTP/1; in HTTP/2 and HTTP/3
+/// it is malformed (RFC 9113, 8.2.1; RFC 9114, 10.3).
 fn is_padded(value: &HeaderValue) -> bool {
     let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     is_space(value.as_bytes().first()) || is_space(value.as_bytes().last())
@@ -138,6 +178,35 @@ pub fn ends_connection(status: StatusCode) -> bool {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn headers_of_http_1_are_malformed_in_http_3() {
+        let check = |headers: &[(&'static str, &'static str)]| {
+            let mut all = HeaderMap::new();
+            for (name, value) in headers {
+                all.append(*name, HeaderValue::from_static(value));
+            }
+            malformed_http_3(&all).is_some()
+        };
+        for fine in [
+            &[("te", "trailers"), ("content-length", "0")][..],
+            &[("cookie", "a"), ("cookie", "b")],
+        ] {
+            assert!(!check(fine), "{fine:?}");
+        }
+        for wrong in [
+            &[("connection", "close")][..],
+            &[("transfer-encoding", "chunked")],
+            &[("upgrade", "h2c")],
+            &[("te", "gzip")],
+            &[("content-length", "+1")],
+            &[("content-length", "")],
+            &[("content-length", "99999999999999999999")],
+            &[("content-length", "1"), ("content-length", "1")],
+        ] {
+            assert!(check(wrong), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn transfer_coding_other_than_one_chunked_is_rejected() {

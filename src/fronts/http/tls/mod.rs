@@ -52,6 +52,8 @@ pub struct Tls {
 pub struct Loaded {
     files: Files,
     config: Arc<ServerConfig>,
+    /// For HTTP/3.
+    quic: Arc<ServerConfig>,
     certificates: Vec<Served>,
     /// The domains of `[acme]` without a certificate that clients trust.
     pending: BTreeSet<String>,
@@ -83,6 +85,11 @@ impl Tls {
     /// The configuration for a new connection.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.current.load().config.clone()
+    }
+
+    /// The same for a new connection of HTTP/3.
+    pub fn quic_config(&self) -> Arc<ServerConfig> {
+        self.current.load().quic.clone()
     }
 
     /// Reads the files again. None if they are as they were.
@@ -183,9 +190,13 @@ impl Loaded {
             None => ring::Ticketer::new().context("cannot make a key for session tickets")?,
         };
         config.ticketer = ticketer.clone();
+        // Without early data (0-RTT), as over TCP: an attacker can repeat it.
+        let mut quic = config.clone();
+        quic.alpn_protocols = vec![b"h3".to_vec()];
         Ok(Loaded {
             files,
             config: Arc::new(config),
+            quic: Arc::new(quic),
             certificates,
             pending,
             ticketer,

@@ -11,30 +11,48 @@ use rustls::{CipherSuite, HandshakeKind, ProtocolVersion, ServerConnection};
 use super::x509;
 use crate::fronts::http::transport::tls_session::Variables;
 
+/// What a handshake has agreed on.
+pub struct Agreed<'a> {
+    pub version: &'static str,
+    /// None with HTTP/3: quinn does not say.
+    pub suite: Option<CipherSuite>,
+    /// None with HTTP/3, too.
+    pub is_resumed: Option<bool>,
+    pub server_name: Option<&'a str>,
+    pub certificate: Option<&'a CertificateDer<'a>>,
+}
+
 /// The variables of a connection after its handshake.
 pub fn from_connection(connection: &ServerConnection, asks_for_certificate: bool) -> Variables {
+    let agreed = Agreed {
+        version: version(connection.protocol_version()),
+        suite: connection.negotiated_cipher_suite().map(|it| it.suite()),
+        is_resumed: Some(connection.handshake_kind() == Some(HandshakeKind::Resumed)),
+        server_name: connection.server_name(),
+        certificate: connection.peer_certificates().and_then(<[_]>::first),
+    };
+    from_agreed(&agreed, asks_for_certificate)
+}
+
+pub fn from_agreed(agreed: &Agreed<'_>, asks_for_certificate: bool) -> Variables {
     let mut all: Vec<(Cow<'static, str>, String)> = Vec::with_capacity(6);
     let mut put = |name, value: String| all.push((Cow::Borrowed(name), value));
-    put(
-        "SSL_PROTOCOL",
-        version(connection.protocol_version()).into(),
-    );
-    if let Some(suite) = connection.negotiated_cipher_suite() {
-        let (name, bits) = cipher(suite.suite());
+    put("SSL_PROTOCOL", agreed.version.into());
+    if let Some(suite) = agreed.suite {
+        let (name, bits) = cipher(suite);
         put("SSL_CIPHER", name);
         put("SSL_CIPHER_USEKEYSIZE", bits.into());
         put("SSL_CIPHER_ALGKEYSIZE", bits.into());
     }
-    let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
-    put(
-        "SSL_SESSION_RESUMED",
-        if is_resumed { "Resumed" } else { "Initial" }.into(),
-    );
-    if let Some(name) = connection.server_name() {
+    if let Some(is_resumed) = agreed.is_resumed {
+        let resumed = if is_resumed { "Resumed" } else { "Initial" };
+        put("SSL_SESSION_RESUMED", resumed.into());
+    }
+    if let Some(name) = agreed.server_name {
         put("SSL_TLS_SNI", name.into());
     }
     if asks_for_certificate {
-        let certificate = connection.peer_certificates().and_then(<[_]>::first);
+        let certificate = agreed.certificate;
         put(
             "SSL_CLIENT_VERIFY",
             if certificate.is_some() {

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::ops::Deref;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -12,15 +13,14 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Notify;
 use tokio::time::Sleep;
 
 use crate::event::EarlyHints;
 
-use super::file_queue::{FileQueue, is_placeholder};
-use super::request_line::{BodyFraming, RequestLineEncoder};
+use super::context::ConnectionContext;
+use super::file_queue::is_placeholder;
+use super::request_line::RequestLineEncoder;
 use super::socket::{Socket, poll_append};
-use super::timeouts::ConnectionTimers;
 use super::tls_session::TlsSession;
 
 /// The stream that hyper reads from and writes to.
@@ -58,17 +58,12 @@ impl FirstLine {
 
 /// The part of a connection that its requests share.
 pub struct ConnectionState {
+    pub context: Arc<ConnectionContext>,
     pub socket: Socket,
     /// Set after the handshake of an encrypted connection.
     pub tls: OnceLock<Box<TlsSession>>,
-    pub timers: ConnectionTimers,
-    /// Notified when another connection needs the place.
-    pub evict: Notify,
-    pub body_framing: BodyFraming,
     /// The client has closed its sending direction.
     ended: AtomicBool,
-    /// The file parts for the placeholders among the bytes to write.
-    pub files: FileQueue,
     /// hyper has nothing buffered, so what is written now does not split a response.
     between_responses: AtomicBool,
     /// The rest of early hints that the socket did not take; sent before anything else.
@@ -77,16 +72,21 @@ pub struct ConnectionState {
     pub uri_too_long: OnceLock<u64>,
 }
 
+impl Deref for ConnectionState {
+    type Target = ConnectionContext;
+
+    fn deref(&self) -> &ConnectionContext {
+        &self.context
+    }
+}
+
 impl Io {
     pub fn new(socket: Socket, max_uri: u64) -> Io {
         let shared = ConnectionState {
+            context: Arc::new(ConnectionContext::new()),
             socket,
             tls: OnceLock::new(),
-            timers: ConnectionTimers::new(),
-            evict: Notify::new(),
-            body_framing: BodyFraming::default(),
             ended: AtomicBool::new(false),
-            files: FileQueue::default(),
             between_responses: AtomicBool::new(true),
             pending_hints: Mutex::new(Vec::new()),
             uri_too_long: OnceLock::new(),

@@ -2,8 +2,10 @@
 //! by the kernel.
 
 mod chunk_extensions;
+pub(crate) mod context;
 mod file_queue;
 pub(crate) mod io;
+pub(crate) mod quic;
 mod request_line;
 pub(crate) mod sendfile_body;
 pub(crate) mod socket;

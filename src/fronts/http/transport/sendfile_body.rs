@@ -12,21 +12,21 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::context::ConnectionContext;
 use super::file_queue::PLACEHOLDER;
-use super::io::ConnectionState;
 use crate::app::static_files::FileRange;
 use crate::event::Failure;
 
 /// A body of placeholders for a part of a file, to be sent over this connection.
 pub struct SendfileBody {
-    connection: Arc<ConnectionState>,
+    connection: Arc<ConnectionContext>,
     file: Arc<File>,
     offset: u64,
     left: u64,
 }
 
 impl SendfileBody {
-    pub fn new(file: FileRange, connection: Arc<ConnectionState>) -> SendfileBody {
+    pub fn new(file: FileRange, connection: Arc<ConnectionContext>) -> SendfileBody {
         let FileRange { file, range } = file;
         SendfileBody {
             connection,

@@ -19,9 +19,10 @@ pub struct ConnectionTimers {
     head_since: AtomicU64,
     /// Since when the client has taken no written bytes.
     write_since: AtomicU64,
-    /// HTTP/2: since when each response has waited for the client's window.
+    /// HTTP/2 and HTTP/3: since when each response has waited for the client.
     waits: Mutex<Vec<Weak<u64>>>,
-    /// HTTP/2: bytes between two requests are acknowledgements and pings, not a header section.
+    /// HTTP/2 and HTTP/3: bytes between two requests are acknowledgements and pings, not a header
+    /// section.
     multiplexed: AtomicBool,
     /// Each response is the last one.
     draining: AtomicBool,
@@ -79,7 +80,7 @@ impl ConnectionTimers {
         }
     }
 
-    /// Whether the client speaks HTTP/2.
+    /// Whether the client speaks HTTP/2 or HTTP/3.
     pub fn is_multiplexed(&self) -> bool {
         self.multiplexed.load(Ordering::Relaxed)
     }
@@ -157,8 +158,8 @@ impl ConnectionTimers {
     /// Since when the connection has had no request and nothing left to send.
     pub fn idle_since(&self) -> Option<Instant> {
         let awaits_head = !self.is_multiplexed() && self.head_since.load(Ordering::Relaxed) != 0;
-        let is_idle =
-            self.is_idle() && !awaits_head && self.write_since.load(Ordering::Relaxed) == 0;
+        let has_all = self.write_since.load(Ordering::Relaxed) == 0 && self.waits_since() == 0;
+        let is_idle = self.is_idle() && !awaits_head && has_all;
         let since = self.idle_since.load(Ordering::Relaxed);
         is_idle.then(|| self.opened + Duration::from_millis(since))
     }
@@ -189,6 +190,11 @@ impl ConnectionTimers {
         WriteStall { _since: since }
     }
 
+    /// HTTP/3: the client has acknowledged the rest of a response, whose request ended before.
+    pub fn acknowledged(&self) {
+        self.idle_since.store(self.now(), Ordering::Relaxed);
+    }
+
     /// Since when one of several responses has waited for its window; 0 if none waits.
     fn waits_since(&self) -> u64 {
         let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
@@ -203,7 +209,8 @@ impl ConnectionTimers {
             since != 0 && u128::from(now - since.min(now)) >= limit.as_millis()
         };
         let write_since = self.write_since.load(Ordering::Relaxed);
-        if over(write_since, limits.write) || over(self.waits_since(), limits.write) {
+        let waits_since = self.waits_since();
+        if over(write_since, limits.write) || over(waits_since, limits.write) {
             return Some(Timeout::Stalled("the client did not take its response"));
         }
         if self.in_flight.load(Ordering::Relaxed) > 0 {
@@ -216,7 +223,7 @@ impl ConnectionTimers {
         if over(head_since, limits.head) {
             return Some(Timeout::Stalled("a request's head did not arrive in time"));
         }
-        let has_all = head_since == 0 && write_since == 0;
+        let has_all = head_since == 0 && write_since == 0 && waits_since == 0;
         let idle = has_all && over(self.idle_since.load(Ordering::Relaxed), limits.keep_alive);
         idle.then_some(Timeout::Idle)
     }

@@ -19,17 +19,15 @@ pub type Variables = Arc<[(Cow<'static, str>, String)]>;
 /// An encrypted connection whose handshake is complete.
 pub struct TlsSession {
     connection: Mutex<ServerConnection>,
-    pub variables: Variables,
     /// The client has selected HTTP/2 (ALPN).
     pub is_http_2: bool,
 }
 
 impl TlsSession {
-    pub fn new(connection: ServerConnection, variables: Variables) -> TlsSession {
+    pub fn new(connection: ServerConnection) -> TlsSession {
         TlsSession {
             is_http_2: connection.alpn_protocol() == Some(b"h2"),
             connection: Mutex::new(connection),
-            variables,
         }
     }
 

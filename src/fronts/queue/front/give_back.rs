@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use tracing::{info, warn};
 
 use super::{Drive, Front, Receiving};
-use crate::fronts::queue::job::{Fate, Job};
+use crate::fronts::queue::job::{Disposition, Job};
 
 /// How long requests for jobs may take to end after the grace period.
 const RECEIVE: Duration = Duration::from_secs(15);
@@ -28,7 +28,7 @@ pub struct Interrupted {
 impl Drive {
     pub(super) fn drain(&mut self) {
         self.is_draining = true;
-        for queue in 0..self.front.lanes.len() {
+        for queue in 0..self.front.consumers.len() {
             self.stop_receiving(queue);
         }
     }
@@ -52,14 +52,14 @@ impl Drive {
         }
         let jobs = std::mem::take(&mut self.returned[queue]);
         for job in jobs.into_iter().rev() {
-            self.settle(queue, job, Fate::Return);
+            self.settle(queue, job, Disposition::Return);
         }
     }
 
     pub(super) fn pause(&mut self) {
         let paused = self.paused.borrow_and_update().clone();
         for (queue, is_paused) in paused.into_iter().enumerate() {
-            let name = &self.front.lanes[queue].queue.name;
+            let name = &self.front.consumers[queue].queue.name;
             match (is_paused, self.stops[queue].is_cancelled()) {
                 (true, false) => {
                     info!(queue = name, "paused");
@@ -89,14 +89,14 @@ impl Interrupted {
         let returned = self.returned.into_iter().enumerate();
         let returned = returned.flat_map(|(queue, jobs)| {
             let last_first = jobs.into_iter().rev();
-            last_first.map(move |job| (queue, job, Fate::Return))
+            last_first.map(move |job| (queue, job, Disposition::Return))
         });
         let mut left: Vec<_> = returned.collect();
         let running = self.running.into_iter();
-        left.extend(running.map(|(queue, job)| (queue, job, Fate::Interrupt)));
-        for (queue, job, fate) in left {
+        left.extend(running.map(|(queue, job)| (queue, job, Disposition::Interrupt)));
+        for (queue, job, disposition) in left {
             let id = job.lease.id.clone();
-            let settled = self.front.lanes[queue].source.settle(job, fate);
+            let settled = self.front.consumers[queue].source.settle(job, disposition);
             match tokio::time::timeout(Duration::from_secs(5), settled).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
@@ -109,8 +109,8 @@ impl Interrupted {
                 Err(_) => warn!(job = id, "cannot release a job in time"),
             }
         }
-        for lane in &self.front.lanes {
-            let _ = tokio::time::timeout(CLOSE, lane.source.close()).await;
+        for consumer in &self.front.consumers {
+            let _ = tokio::time::timeout(CLOSE, consumer.source.close()).await;
         }
     }
 }

@@ -22,7 +22,7 @@ pub use self::give_back::Interrupted;
 use crate::engine::Engine;
 use crate::fronts::queue::backoff;
 use crate::fronts::queue::format::{self, Jobs, Outcome, Verdict};
-use crate::fronts::queue::job::{Fate, Job, Lease};
+use crate::fronts::queue::job::{Disposition, Job, Lease};
 use crate::fronts::queue::runner::Runs;
 use crate::fronts::queue::scheduler::{Begun, Scheduler, Share};
 use crate::fronts::queue::settings::{Queue, Settings};
@@ -32,7 +32,7 @@ use crate::fronts::records::suspects::Suspects;
 use crate::observe::metrics::Metrics;
 
 /// A queue and its broker.
-pub struct Lane {
+pub struct Consumer {
     pub queue: Queue,
     /// The name of Laravel's connection.
     pub connection: String,
@@ -41,7 +41,7 @@ pub struct Lane {
     pub runs: Runs,
 }
 
-impl Lane {
+impl Consumer {
     /// The group of a job, which its broker or its payload names.
     fn group(&self, job: &Job) -> Option<String> {
         let group = self.source.group(job);
@@ -52,21 +52,23 @@ impl Lane {
 /// The queues whose jobs the same workers run.
 pub struct Front {
     pub workers: usize,
-    pub lanes: Vec<Lane>,
+    pub consumers: Vec<Consumer>,
     pub settings: Settings,
     pub metrics: Arc<Metrics>,
     pub suspects: Suspects,
-    /// Which lanes take no jobs.
+    /// Which consumers take no jobs.
     pub paused: watch::Sender<Vec<bool>>,
 }
 
 impl Front {
     /// The engine of its workers; None if it runs commands.
     pub fn engine(&self) -> Option<&Arc<dyn Engine>> {
-        self.lanes.iter().find_map(|lane| match &lane.runs {
-            Runs::Php(runner) => Some(&runner.engine),
-            Runs::Command(_) => None,
-        })
+        self.consumers
+            .iter()
+            .find_map(|consumer| match &consumer.runs {
+                Runs::Php(runner) => Some(&runner.engine),
+                Runs::Command(_) => None,
+            })
     }
 }
 
@@ -116,11 +118,11 @@ pub async fn run(front: Arc<Front>, stop: CancellationToken) -> Interrupted {
 
 impl Drive {
     fn new(front: Arc<Front>, stop: CancellationToken) -> Drive {
-        let shares = front.lanes.iter().map(|lane| Share {
-            weight: lane.queue.weight,
-            concurrency: lane.queue.concurrency.unwrap_or(usize::MAX).max(1),
+        let shares = front.consumers.iter().map(|consumer| Share {
+            weight: consumer.queue.weight,
+            concurrency: consumer.queue.concurrency.unwrap_or(usize::MAX).max(1),
         });
-        let count = front.lanes.len();
+        let count = front.consumers.len();
         Drive {
             scheduler: Scheduler::new(shares, front.workers, front.settings.strict),
             leases: vec![HashMap::new(); count],
@@ -145,7 +147,12 @@ impl Drive {
     async fn run(mut self) -> Interrupted {
         let stop = self.stop.clone();
         self.pause();
-        let shortest = self.front.lanes.iter().map(|lane| lane.lease).min();
+        let shortest = self
+            .front
+            .consumers
+            .iter()
+            .map(|consumer| consumer.lease)
+            .min();
         let mut extend = tokio::time::interval(shortest.unwrap_or(Duration::from_secs(30)) / 3);
         let mut grace = None;
         loop {
@@ -209,14 +216,14 @@ impl Drive {
             self.front
                 .metrics
                 .jobs
-                .started_or_ended(&self.front.lanes[begun.queue].queue.name, 1);
+                .started_or_ended(&self.front.consumers[begun.queue].queue.name, 1);
             self.running
                 .push(Box::pin(ended(self.front.clone(), begun, job)));
         }
     }
 
     fn receive(&mut self) {
-        for queue in 0..self.front.lanes.len() {
+        for queue in 0..self.front.consumers.len() {
             let room = match self.is_receiving[queue] || self.stops[queue].is_cancelled() {
                 true => 0,
                 false => self.scheduler.room(queue),
@@ -240,7 +247,10 @@ impl Drive {
                     () = stop.cancelled() => {}
                 }
             }
-            (queue, front.lanes[queue].source.receive(most, &stop).await)
+            (
+                queue,
+                front.consumers[queue].source.receive(most, &stop).await,
+            )
         }));
     }
 
@@ -249,7 +259,7 @@ impl Drive {
         let received = match received {
             Ok(jobs) => {
                 if std::mem::take(&mut self.failures[queue]) > 0 {
-                    let queue = &self.front.lanes[queue].queue.name;
+                    let queue = &self.front.consumers[queue].queue.name;
                     info!(queue, "the broker answers again");
                 }
                 jobs
@@ -270,20 +280,20 @@ impl Drive {
             return;
         }
         for job in jobs {
-            let group = self.front.lanes[queue].group(&job);
+            let group = self.front.consumers[queue].group(&job);
             self.scheduler.push(queue, group, job);
         }
     }
 
     /// A broker that cannot be reached is logged once until it answers again.
     fn failed(&mut self, queue: usize, what: &'static str, error: &anyhow::Error) {
-        let lane = &self.front.lanes[queue].queue;
-        self.front.metrics.jobs.broker_failed(&lane.name, what);
+        let consumer = &self.front.consumers[queue].queue;
+        self.front.metrics.jobs.broker_failed(&consumer.name, what);
         self.failures[queue] += 1;
         if self.failures[queue] == 1 {
             let error = format!("{error:#}");
             warn!(
-                queue = lane.name,
+                queue = consumer.name,
                 operation = what,
                 error,
                 "the broker failed; trying again"
@@ -300,18 +310,18 @@ impl Drive {
         } = ended;
         let queue = begun.queue;
         self.begun.remove(&begun.id());
-        let lane = &self.front.lanes[queue].queue;
-        self.front.metrics.jobs.started_or_ended(&lane.name, -1);
-        let class = format::class(lane, &job.payload);
+        let consumer = &self.front.consumers[queue].queue;
+        self.front.metrics.jobs.started_or_ended(&consumer.name, -1);
+        let class = format::class(consumer, &job.payload);
         let outcome = verdict.outcome.name();
         let metrics = &self.front.metrics;
-        metrics.jobs.ended(&lane.name, &class, outcome, took);
+        metrics.jobs.ended(&consumer.name, &class, outcome, took);
         let (id, attempts) = (&job.lease.id, job.attempts);
         match &verdict.outcome {
             Outcome::Done | Outcome::Released => {}
             Outcome::Retried(why) => {
                 warn!(
-                    queue = lane.name,
+                    queue = consumer.name,
                     job = id,
                     attempts,
                     reason = why,
@@ -320,7 +330,7 @@ impl Drive {
             }
             Outcome::Failed(why) => {
                 error!(
-                    queue = lane.name,
+                    queue = consumer.name,
                     job = id,
                     attempts,
                     reason = why,
@@ -328,13 +338,18 @@ impl Drive {
                 );
             }
             Outcome::Busy(why) => {
-                warn!(queue = lane.name, job = id, reason = why, "job given back");
+                warn!(
+                    queue = consumer.name,
+                    job = id,
+                    reason = why,
+                    "job given back"
+                );
             }
         }
-        let has_group = self.front.lanes[queue].group(&job).is_some();
-        match verdict.fate {
+        let has_group = self.front.consumers[queue].group(&job).is_some();
+        match verdict.disposition {
             // Its group waits for it, so it stays in hand.
-            Fate::Release(pause) if has_group && !self.stops[queue].is_cancelled() => {
+            Disposition::Release(pause) if has_group && !self.stops[queue].is_cancelled() => {
                 self.scheduler.paused(&begun, took);
                 let stop = self.stops[queue].clone();
                 self.pausing.push(Box::pin(async move {
@@ -346,16 +361,16 @@ impl Drive {
                     (begun, job, until.saturating_duration_since(now()))
                 }));
             }
-            fate => {
+            disposition => {
                 self.scheduler.ended(begun, took);
-                self.settle(queue, job, fate);
+                self.settle(queue, job, disposition);
             }
         }
     }
 
     fn resume(&mut self, begun: Begun, mut job: Job, left: Duration) {
         if self.stops[begun.queue].is_cancelled() {
-            self.settle(begun.queue, job, Fate::Release(left));
+            self.settle(begun.queue, job, Disposition::Release(left));
             self.scheduler.abandon(begun);
             return;
         }
@@ -377,11 +392,11 @@ async fn changed(capacity: &mut Option<watch::Receiver<usize>>) {
 
 async fn ended(front: Arc<Front>, begun: Begun, job: Job) -> Ended {
     let began = Instant::now();
-    let lane = &front.lanes[begun.queue];
+    let consumer = &front.consumers[begun.queue];
     let jobs = Jobs {
-        runs: &lane.runs,
-        queue: &lane.queue,
-        connection: &lane.connection,
+        runs: &consumer.runs,
+        queue: &consumer.queue,
+        connection: &consumer.connection,
         suspects: &front.suspects,
         max_losses: front.settings.max_losses,
     };
@@ -400,7 +415,7 @@ fn bug(panic: &(dyn Any + Send)) -> Verdict {
     let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     Verdict {
-        fate: Fate::Release(Duration::from_secs(60)),
+        disposition: Disposition::Release(Duration::from_secs(60)),
         outcome: Outcome::Retried(format!("a bug in surus: {}", text.unwrap_or_default())),
     }
 }

@@ -4,19 +4,26 @@ use tracing::warn;
 
 use super::Drive;
 use crate::fronts::queue::backoff;
-use crate::fronts::queue::job::{Fate, Job, Lease};
+use crate::fronts::queue::job::{Disposition, Job, Lease};
 
 impl Drive {
-    pub(super) fn settle(&mut self, queue: usize, job: Job, fate: Fate) {
+    pub(super) fn settle(&mut self, queue: usize, job: Job, disposition: Disposition) {
         let front = self.front.clone();
         self.settling.push(Box::pin(async move {
-            let lane = &front.lanes[queue];
+            let consumer = &front.consumers[queue];
             let mut failures = 0;
-            while let Err(error) = lane.source.settle(job.clone(), fate.clone()).await {
-                front.metrics.jobs.broker_failed(&lane.queue.name, "settle");
+            while let Err(error) = consumer
+                .source
+                .settle(job.clone(), disposition.clone())
+                .await
+            {
+                front
+                    .metrics
+                    .jobs
+                    .broker_failed(&consumer.queue.name, "settle");
                 failures += 1;
                 if failures == 1 {
-                    let (queue, job) = (&lane.queue.name, &job.lease.id);
+                    let (queue, job) = (&consumer.queue.name, &job.lease.id);
                     let error = format!("{error:#}");
                     warn!(queue, job, error, "cannot settle a job; trying again");
                 }
@@ -46,7 +53,7 @@ impl Drive {
             let leases = leases.values().cloned().collect();
             let front = self.front.clone();
             self.extending.push(Box::pin(async move {
-                (queue, front.lanes[queue].source.extend(leases).await)
+                (queue, front.consumers[queue].source.extend(leases).await)
             }));
         }
     }
@@ -58,7 +65,7 @@ impl Drive {
                     // Settled since, or lost.
                     if self.leases[queue].get(&lease.id) == Some(&lease) {
                         self.leases[queue].remove(&lease.id);
-                        let (queue, job) = (&self.front.lanes[queue].queue.name, lease.id);
+                        let (queue, job) = (&self.front.consumers[queue].queue.name, lease.id);
                         warn!(queue, job, "another worker has got this job meanwhile");
                     }
                 }

@@ -22,8 +22,8 @@ impl Source for Noted {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    fn settle(&self, job: Job, fate: Fate) -> Pending<'_, ()> {
-        assert_eq!(fate, Fate::Return);
+    fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
+        assert_eq!(disposition, Disposition::Return);
         let mut noted = self.0.lock().expect("no test has panicked");
         noted.push(job.lease.id);
         Box::pin(async { Ok(()) })
@@ -51,7 +51,7 @@ fn jobs(ids: std::ops::Range<usize>) -> anyhow::Result<Vec<Job>> {
 }
 
 fn drive(source: &Arc<Noted>) -> Drive {
-    let lane = Lane {
+    let consumer = Consumer {
         queue: Queue::default(),
         connection: String::new(),
         source: source.clone(),
@@ -63,7 +63,7 @@ fn drive(source: &Arc<Noted>) -> Drive {
     };
     let front = Front {
         workers: 0,
-        lanes: vec![lane],
+        consumers: vec![consumer],
         settings: Settings::default(),
         metrics: Arc::default(),
         suspects: Suspects::default(),

@@ -17,7 +17,7 @@ pub const PROTOCOL: &[u8] = b"acme-tls/1";
 
 const PATH: &str = "/.well-known/acme-challenge/";
 
-/// One job needs one answer at a time.
+/// One attempt needs one answer at a time.
 const MAX_ANSWERS: usize = 16;
 
 #[derive(Debug, Default)]

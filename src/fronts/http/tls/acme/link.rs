@@ -1,4 +1,4 @@
-//! The messages of a job to the front end, which answers the authority's validations.
+//! The messages of an attempt to the front end, which answers the authority's validations.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -21,16 +21,16 @@ pub struct Answer {
     pub digest: Vec<u8>,
 }
 
-/// A message of the job.
+/// A message of the attempt.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Message {
     /// The front end confirms with an empty object when it gives this answer.
     Answer(Answer),
-    /// The job has ended, and the next one is useful after this time.
+    /// The attempt has ended, and the next one is useful after this time.
     End { next: Duration, outcome: Outcome },
 }
 
-/// How a job has ended.
+/// How an attempt has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     Issued,
@@ -39,17 +39,17 @@ pub enum Outcome {
     NotAttempted,
 }
 
-/// One end of the socket between job and front end.
+/// One end of the socket between attempt and front end.
 pub struct Link(AsyncSeqpacket);
 
 impl Link {
     /// Must be called within a runtime.
     pub fn new(socket: OwnedFd) -> anyhow::Result<Link> {
         let socket = Seqpacket::nonblocking(socket).and_then(AsyncSeqpacket::new);
-        Ok(Link(socket.context("cannot use the job's socket")?))
+        Ok(Link(socket.context("cannot use the attempt's socket")?))
     }
 
-    /// In the job: returns when the front end gives the answer.
+    /// In the attempt: returns when the front end gives the answer.
     pub async fn answer(&self, answer: Answer) -> anyhow::Result<()> {
         self.send(&Message::Answer(answer)).await?;
         let received = self.0.receive(&mut [0; 16]).await?;
@@ -60,7 +60,7 @@ impl Link {
         Ok(())
     }
 
-    /// In the job.
+    /// In the attempt.
     pub async fn end(&self, next: Duration, outcome: Outcome) {
         // A front end that has left needs no message.
         let _ = self.send(&Message::End { next, outcome }).await;
@@ -70,7 +70,7 @@ impl Link {
         Ok(self.0.send_with(&serde_json::to_vec(message)?, &[]).await?)
     }
 
-    /// In the front end: the next message. None if the job is gone.
+    /// In the front end: the next message. None if the attempt is gone.
     pub async fn next(&self) -> anyhow::Result<Option<Message>> {
         let mut buffer = vec![0; MAX_BYTES];
         let received = self.0.receive(&mut buffer).await?;

@@ -1,5 +1,5 @@
-//! The directory of ACME accounts, certificates and keys. Only the process that starts jobs reads
-//! and writes it: the keeper, or a server that is one process.
+//! The directory of ACME accounts, certificates and keys. Only the process that starts attempts
+//! reads and writes it: the keeper, or a server that is one process.
 //!
 //! - `accounts/AUTHORITY.json`: the account at an authority, with its key
 //! - `certificates/AUTHORITY/DOMAIN.pem`: a key and its chain in one file, which a rename replaces
@@ -18,7 +18,7 @@ use surus_sys::{process, regular_file};
 use super::settings::{Authority, Domain, Settings};
 use crate::fronts::http::tls::files::{Acquired, PemFile};
 
-/// What a job writes at most, per file.
+/// What an attempt writes at most, per file.
 const MAX_BYTES: u64 = 256 * 1024;
 
 pub struct Store {
@@ -119,8 +119,8 @@ impl Store {
         Ok(())
     }
 
-    /// Creates what is missing, and makes sure that results of a job can be stored: an order that
-    /// cannot be kept would count against the authority's limits.
+    /// Creates what is missing, and makes sure that results of an attempt can be stored: an order
+    /// that cannot be kept would count against the authority's limits.
     pub fn make_ready(&self, authorities: &[Authority]) -> anyhow::Result<()> {
         let cannot = || format!("cannot write to {} (acme.directory)", self.dir.display());
         create(&self.dir).with_context(cannot)?;
@@ -153,8 +153,8 @@ impl Store {
         open(&self.certificate(authority, domain))
     }
 
-    /// Stores what a job has written into a file. This process does not look at it: it comes from
-    /// a process that reads from the network.
+    /// Stores what an attempt has written into a file. This process does not look at it: it comes
+    /// from a process that reads from the network.
     pub fn keep_account(&self, authority: &Authority, content: &File) -> anyhow::Result<()> {
         self.keep(&self.account(authority), content)
     }
@@ -174,7 +174,7 @@ impl Store {
         match len {
             0 => return Ok(()),
             1..=MAX_BYTES => {}
-            _ => bail!("the job has written {len} bytes for {name}"),
+            _ => bail!("the attempt has written {len} bytes for {name}"),
         }
         content.rewind()?;
         let stored = self.write(path, &mut content.take(MAX_BYTES));
@@ -275,7 +275,7 @@ fn read(path: PathBuf) -> Option<Result<PemFile, String>> {
     Some(file.map_err(|error| format!("{error:#}")))
 }
 
-/// Writes all of a job's result.
+/// Writes all of an attempt's result.
 pub(super) fn fill(mut file: &File, content: &[u8]) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;

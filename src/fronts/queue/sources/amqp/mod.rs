@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::server::Server;
 use self::session::Session;
 use crate::fronts::queue::Format;
-use crate::fronts::queue::job::{Depth, FailedJob, Failures, Fate, Job, Lease};
+use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 use crate::fronts::queue::source::{Pending, Source};
 
 /// How long returned messages are collected: quorum queues have them in the order of their return.
@@ -189,28 +189,33 @@ impl AmqpQueue {
         Ok(())
     }
 
-    async fn settle_held(&self, job: &Job, held: &Arc<Held>, fate: Fate) -> anyhow::Result<()> {
+    async fn settle_held(
+        &self,
+        job: &Job,
+        held: &Arc<Held>,
+        disposition: Disposition,
+    ) -> anyhow::Result<()> {
         let Held { delivery, queue } = &**held;
         let (id, body) = (&job.lease.id, &delivery.data);
         let tried = || {
             let format = self.names.format;
             message::tried(&delivery.properties, id, format, job.attempts)
         };
-        match fate {
-            Fate::Done => {}
+        match disposition {
+            Disposition::Done => {}
             // Messenger counts tries itself.
-            Fate::Return => return self.give_back(held.clone()).await,
-            Fate::Interrupt if self.names.format == Format::Messenger => {
+            Disposition::Return => return self.give_back(held.clone()).await,
+            Disposition::Interrupt if self.names.format == Format::Messenger => {
                 return self.give_back(held.clone()).await;
             }
-            Fate::Interrupt | Fate::Release(Duration::ZERO) => {
+            Disposition::Interrupt | Disposition::Release(Duration::ZERO) => {
                 self.server.publish(queue, tried(), body).await?;
             }
-            Fate::Release(pause) => {
+            Disposition::Release(pause) => {
                 let later = self.server.publish_later(queue, tried(), body, pause);
                 later.await?;
             }
-            Fate::Bury(why) => self.bury(job, held, &why).await?,
+            Disposition::Bury(why) => self.bury(job, held, &why).await?,
         }
         // It fails if the channel is closed: then the server delivers the message again.
         let _ = delivery.acker.ack(BasicAckOptions::default()).await;
@@ -234,12 +239,12 @@ impl Source for AmqpQueue {
         })
     }
 
-    fn settle(&self, job: Job, fate: Fate) -> Pending<'_, ()> {
+    fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
         Box::pin(async move {
             let held = self.held().get(&job.lease.token).cloned();
             let held = held.filter(|held| held.delivery.acker.usable());
             if let Some(held) = held {
-                self.settle_held(&job, &held, fate).await?;
+                self.settle_held(&job, &held, disposition).await?;
             }
             self.held().remove(&job.lease.token);
             Ok(())

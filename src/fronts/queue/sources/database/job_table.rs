@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 
 use super::connection::{Connection, Row, Value};
-use crate::fronts::queue::job::{Depth, FailedJob, Failures, Fate, Job, Lease};
+use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 
 /// The tables of jobs of an open database, in one format.
 pub trait JobTable {
@@ -34,7 +34,7 @@ pub trait JobTable {
         queue: &str,
         connection: &str,
         job: &Job,
-        fate: &Fate,
+        disposition: &Disposition,
         moves_released: bool,
     ) -> anyhow::Result<()>;
 

@@ -15,7 +15,7 @@ use jiff::tz::TimeZone;
 use super::connection::{Connection, Value};
 use super::failed::text_of;
 use super::job_table::{JobTable, delete, filled, id, id_list, in_transaction, now, number};
-use crate::fronts::queue::job::{Depth, FailedJob, Failures, Fate, Job, Lease};
+use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 use crate::fronts::queue::messenger::{class, message, payload};
 
 /// The condition of messages of a queue that are due, also those whose reservation has expired.
@@ -330,17 +330,17 @@ impl JobTable for MessengerTable {
         queue: &str,
         _: &str,
         job: &Job,
-        fate: &Fate,
+        disposition: &Disposition,
         _: bool,
     ) -> anyhow::Result<()> {
-        match fate {
-            Fate::Done => self.delete_done(&[&job.lease]),
-            Fate::Return | Fate::Interrupt => self.put_back(job, None),
-            Fate::Release(pause) => {
+        match disposition {
+            Disposition::Done => self.delete_done(&[&job.lease]),
+            Disposition::Return | Disposition::Interrupt => self.put_back(job, None),
+            Disposition::Release(pause) => {
                 let at = now().saturating_add_unsigned(pause.as_millis().div_ceil(1000) as u64);
                 self.put_back(job, Some(at))
             }
-            Fate::Bury(why) => self.bury(queue, job, why),
+            Disposition::Bury(why) => self.bury(queue, job, why),
         }
     }
 

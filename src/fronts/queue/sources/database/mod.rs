@@ -29,7 +29,7 @@ use anyhow::{Context, anyhow, bail};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::fronts::queue::job::{Depth, FailedJob, Failures, Fate, Job, Lease};
+use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 use crate::fronts::queue::source::{Pending, Source};
 use crate::fronts::queue::sources::Place;
 
@@ -105,7 +105,7 @@ struct Settlement {
     queue: Arc<str>,
     connection: Arc<str>,
     job: Job,
-    fate: Fate,
+    disposition: Disposition,
     moves_released: bool,
 }
 
@@ -170,12 +170,12 @@ impl Source for DatabaseQueue {
         Box::pin(self.database.ask(|reply| Request::Extend(leases, reply)))
     }
 
-    fn settle(&self, job: Job, fate: Fate) -> Pending<'_, ()> {
+    fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
         let settlement = Box::new(Settlement {
             queue: self.name.clone(),
             connection: self.connection.clone(),
             job,
-            fate,
+            disposition,
             moves_released: self.moves_released,
         });
         Box::pin(

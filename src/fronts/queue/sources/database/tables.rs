@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::connection::{Connection, Value};
 use super::job_table::{JobTable, delete, filled, id, id_list, in_transaction, now, number};
-use crate::fronts::queue::job::{Depth, FailedJob, Failures, Fate, Job, Lease};
+use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 
 /// How long a job rests that should be buried while there is no table for it.
 const NO_TABLE: i64 = 3600;
@@ -345,14 +345,14 @@ impl JobTable for OpenTables {
         queue: &str,
         connection: &str,
         job: &Job,
-        fate: &Fate,
+        disposition: &Disposition,
         moves_released: bool,
     ) -> anyhow::Result<()> {
-        match fate {
-            Fate::Done => self.delete_done(&[&job.lease]),
-            Fate::Return => self.put_back(job, now(), job.attempts.saturating_sub(1), true),
-            Fate::Interrupt => self.put_back(job, now(), job.attempts, true),
-            Fate::Release(pause) => {
+        match disposition {
+            Disposition::Done => self.delete_done(&[&job.lease]),
+            Disposition::Return => self.put_back(job, now(), job.attempts.saturating_sub(1), true),
+            Disposition::Interrupt => self.put_back(job, now(), job.attempts, true),
+            Disposition::Release(pause) => {
                 let at = now().saturating_add_unsigned(pause.as_millis().div_ceil(1000) as u64);
                 match moves_released {
                     // As Laravel does.
@@ -361,7 +361,7 @@ impl JobTable for OpenTables {
                     false => self.put_back(job, at, job.attempts, false),
                 }
             }
-            Fate::Bury(why) => self.bury(queue, connection, job, why),
+            Disposition::Bury(why) => self.bury(queue, connection, job, why),
         }
     }
 }

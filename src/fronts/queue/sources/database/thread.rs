@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::job_table::{JobTable, in_transaction};
 use super::{Reply, Request};
-use crate::fronts::queue::job::{Fate, Job, Lease};
+use crate::fronts::queue::job::{Disposition, Job, Lease};
 
 /// The first pause after a sign of a change: a writer that syncs its write-ahead log makes a commit
 /// visible some time after the write that the watch has seen.
@@ -166,7 +166,7 @@ fn receive(tables: &mut dyn JobTable, mut asked: Vec<Waiting>) -> Vec<Waiting> {
                 if let Err(Ok(jobs)) = one.reply.send(received) {
                     for job in jobs {
                         if let Err(error) =
-                            tables.settle_one(&one.queue, "", &job, &Fate::Return, false)
+                            tables.settle_one(&one.queue, "", &job, &Disposition::Return, false)
                         {
                             warn!(
                                 job = job.lease.id,
@@ -193,14 +193,15 @@ fn settle(tables: &mut dyn JobTable, requests: Vec<Request>) {
         tables.delete_done(&done)?;
         for request in &requests {
             match request {
-                Request::Settle(settlement, _) if settlement.fate != Fate::Done => tables
-                    .settle_one(
+                Request::Settle(settlement, _) if settlement.disposition != Disposition::Done => {
+                    tables.settle_one(
                         &settlement.queue,
                         &settlement.connection,
                         &settlement.job,
-                        &settlement.fate,
+                        &settlement.disposition,
                         settlement.moves_released,
-                    )?,
+                    )?
+                }
                 Request::Extend(leases, _) => lost.push(tables.extend(leases)?),
                 _ => {}
             }
@@ -225,7 +226,7 @@ fn settle(tables: &mut dyn JobTable, requests: Vec<Request>) {
 /// The reservation of a job that is done.
 fn done(request: &Request) -> Option<&Lease> {
     match request {
-        Request::Settle(settlement, _) if settlement.fate == Fate::Done => {
+        Request::Settle(settlement, _) if settlement.disposition == Disposition::Done => {
             Some(&settlement.job.lease)
         }
         _ => None,

@@ -23,7 +23,7 @@ use self::scripts::Scripts;
 use self::server::Link;
 pub use self::server::Server;
 pub use self::stream::{RedisStream, Stream};
-use crate::fronts::queue::job::{Depth, FailedJob, Failures, Fate, Job, Lease};
+use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 use crate::fronts::queue::source::{Pending, Source};
 
 /// How often delayed and expired jobs are looked for without a known one: nothing wakes a client
@@ -215,27 +215,27 @@ impl Source for RedisQueue {
         })
     }
 
-    fn settle(&self, job: Job, fate: Fate) -> Pending<'_, ()> {
+    fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
         Box::pin(async move {
             let attempts = job.attempts;
-            match fate {
-                Fate::Done => {
+            match disposition {
+                Disposition::Done => {
                     let mut command = redis::cmd("ZREM");
                     command.arg(&self.keys.reserved).arg(&job.lease.token[..]);
                     self.shared.command(&command).await
                 }
-                Fate::Return => {
+                Disposition::Return => {
                     let member = match self.is_laravel {
                         true => job.payload.clone(),
                         false => self.member(&job, attempts.saturating_sub(1)),
                     };
                     self.put_back(&job, member, To::Front).await
                 }
-                Fate::Interrupt => {
+                Disposition::Interrupt => {
                     let member = self.member(&job, attempts);
                     self.put_back(&job, member, To::Front).await
                 }
-                Fate::Release(pause) => {
+                Disposition::Release(pause) => {
                     // The next look at the delayed jobs would move it to the end of the list.
                     let to = match pause.as_millis().div_ceil(1000) as u64 {
                         0 => To::Back,
@@ -244,7 +244,7 @@ impl Source for RedisQueue {
                     let member = self.member(&job, attempts);
                     self.put_back(&job, member, to).await
                 }
-                Fate::Bury(why) => self.bury(&job, &why).await,
+                Disposition::Bury(why) => self.bury(&job, &why).await,
             }
         })
     }

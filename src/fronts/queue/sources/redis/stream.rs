@@ -20,7 +20,7 @@ use super::buried::Buried;
 use super::server::{Link, Server};
 use super::stream_scripts::StreamScripts;
 use super::{RARELY, SHORTEST, epoch};
-use crate::fronts::queue::job::{Depth, FailedJob, Failures, Fate, Job, Lease};
+use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 use crate::fronts::queue::messenger;
 use crate::fronts::queue::source::{Pending, Source};
 
@@ -244,23 +244,23 @@ impl Source for RedisStream {
         })
     }
 
-    fn settle(&self, job: Job, fate: Fate) -> Pending<'_, ()> {
+    fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
         Box::pin(async move {
             let attempts = job.attempts;
-            match fate {
-                Fate::Done => {
+            match disposition {
+                Disposition::Done => {
                     let mut call = self.prepare(&self.scripts.end, &self.delayed);
                     call.arg(&job.lease.id);
                     call.arg(u8::from(self.stream.deletes));
                     self.shared.call(&call).await
                 }
-                Fate::Return => {
+                Disposition::Return => {
                     let attempts = attempts.saturating_sub(1);
                     self.give_back(&job, Duration::ZERO, attempts).await
                 }
-                Fate::Interrupt => self.give_back(&job, Duration::ZERO, attempts).await,
-                Fate::Release(pause) => self.give_back(&job, pause, attempts).await,
-                Fate::Bury(why) => self.bury(&job, &why).await,
+                Disposition::Interrupt => self.give_back(&job, Duration::ZERO, attempts).await,
+                Disposition::Release(pause) => self.give_back(&job, pause, attempts).await,
+                Disposition::Bury(why) => self.bury(&job, &why).await,
             }
         })
     }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::CHECK_INTERVAL;
-use crate::fronts::queue::job::{Depth, FailedJob, Failures, Fate, Job, Lease};
+use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 use crate::fronts::queue::runner::{Answer, Runner};
 use crate::fronts::queue::source::{Pending, Source};
 
@@ -185,7 +185,7 @@ impl Source for LaravelSchedule {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    fn settle(&self, job: Job, _fate: Fate) -> Pending<'_, ()> {
+    fn settle(&self, job: Job, _fate: Disposition) -> Pending<'_, ()> {
         self.state().running.remove(&job.lease.id);
         Box::pin(async { Ok(()) })
     }

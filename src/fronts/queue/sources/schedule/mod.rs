@@ -15,7 +15,7 @@ use tracing::warn;
 
 pub use self::laravel::LaravelSchedule;
 pub use self::timetable::Timetable;
-use crate::fronts::queue::job::{Depth, FailedJob, Failures, Fate, Job, Lease};
+use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 use crate::fronts::queue::source::{Pending, Source};
 
 /// How often the clock is read, because it may be set.
@@ -109,16 +109,19 @@ impl Source for ScheduleEntry {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    fn settle(&self, mut job: Job, fate: Fate) -> Pending<'_, ()> {
+    fn settle(&self, mut job: Job, disposition: Disposition) -> Pending<'_, ()> {
         let mut state = self.state();
-        match fate {
-            Fate::Release(pause) => {
+        match disposition {
+            Disposition::Release(pause) => {
                 job.attempts += 1;
                 state.again = Some((Instant::now() + pause, job));
             }
             // The front logs why it has failed. A run that has not begun, or was interrupted by the
             // shutdown, is left out.
-            Fate::Done | Fate::Bury(_) | Fate::Return | Fate::Interrupt => state.is_running = false,
+            Disposition::Done
+            | Disposition::Bury(_)
+            | Disposition::Return
+            | Disposition::Interrupt => state.is_running = false,
         }
         Box::pin(async { Ok(()) })
     }
@@ -155,10 +158,10 @@ mod tests {
             r#"{"due":"2026-11-26T06:00:00+00:00","schedule":"hourly"}"#
         );
         assert!(entry.next(at("07:00")).is_err(), "it still runs");
-        drop(entry.settle(job, Fate::Done));
+        drop(entry.settle(job, Disposition::Done));
         assert!(entry.next(at("07:01")).is_err(), "not made up for");
         let job = entry.next(at("08:00")).unwrap();
-        drop(entry.settle(job, Fate::Release(Duration::ZERO)));
+        drop(entry.settle(job, Disposition::Release(Duration::ZERO)));
         let again = entry.next(at("08:00")).unwrap();
         assert_eq!(again.attempts, 2);
     }

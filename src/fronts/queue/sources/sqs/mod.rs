@@ -20,7 +20,7 @@ pub use self::address::{Access, with_suffix};
 use self::batch::{Batch, MOST, Settled};
 use self::message::Held;
 pub use self::message::Reads;
-use crate::fronts::queue::job::{Depth, FailedJob, Failures, Fate, Job, Lease};
+use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 use crate::fronts::queue::source::{Pending, Source};
 
 /// How long SQS waits for a message. A longer wait costs fewer requests, and a shutdown or a pause
@@ -155,14 +155,16 @@ impl Source for SqsQueue {
         })
     }
 
-    fn settle(&self, job: Job, fate: Fate) -> Pending<'_, ()> {
+    fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
         Box::pin(async move {
             let held = Held::read(&job.lease)?;
-            match fate {
-                Fate::Done => self.delete(&held).await?,
-                Fate::Return | Fate::Interrupt => self.hide(&held, Duration::ZERO).await?,
-                Fate::Release(pause) => self.hide(&held, pause).await?,
-                Fate::Bury(why) => self.bury(&job, &held, &why).await?,
+            match disposition {
+                Disposition::Done => self.delete(&held).await?,
+                Disposition::Return | Disposition::Interrupt => {
+                    self.hide(&held, Duration::ZERO).await?
+                }
+                Disposition::Release(pause) => self.hide(&held, pause).await?,
+                Disposition::Bury(why) => self.bury(&job, &held, &why).await?,
             };
             Ok(())
         })

@@ -1,8 +1,9 @@
 //! One attempt for one domain: looks whether its certificate must be renewed, and if so asks the
 //! authorities in their order.
 //!
-//! The owner of the [`Store`] prepares a job, runs it in a process without privileges, and keeps
-//! its results. That process gets opened files only, so that the owner never holds account keys.
+//! The owner of the [`Store`] prepares an attempt, runs it in a process without privileges, and
+//! keeps its results. That process gets opened files only, so that the owner never holds account
+//! keys.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -32,13 +33,13 @@ use crate::fronts::http::tls::certificates::{self, Served};
 use crate::fronts::http::tls::files::PemFile;
 use crate::fronts::http::tls::x509;
 
-/// The time limit of a job.
+/// The time limit of an attempt.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How often an order is repeated when the authority has lost the account or refuses a nonce.
 const RETRIES: usize = 3;
 
-/// The exit status of a process that runs a job.
+/// The exit status of a process that runs an attempt.
 pub mod status {
     /// The certificate is there, and need not be renewed now.
     pub const DONE: i32 = 0;
@@ -65,7 +66,7 @@ impl Challenges {
     }
 }
 
-pub struct Job {
+pub struct Attempt {
     domain: Domain,
     email: Option<String>,
     /// The roots of the authorities' servers.
@@ -94,7 +95,7 @@ struct Current {
     id: Option<CertificateIdentifier<'static>>,
 }
 
-impl Job {
+impl Attempt {
     /// In the owner of the store.
     pub fn prepare(
         settings: &Settings,
@@ -102,7 +103,7 @@ impl Job {
         index: usize,
         challenges: Challenges,
         is_asked: bool,
-    ) -> anyhow::Result<Job> {
+    ) -> anyhow::Result<Attempt> {
         let domain = settings
             .domains
             .get(index)
@@ -121,7 +122,7 @@ impl Job {
         });
         let roots = settings.authority_ca.as_deref();
         let roots = roots.map(|path| PemFile::read(&project.join(path), "acme.authority_ca"));
-        Ok(Job {
+        Ok(Attempt {
             domain: domain.clone(),
             email: settings.email.clone(),
             roots: roots.transpose()?,
@@ -145,7 +146,7 @@ impl Job {
             .collect()
     }
 
-    /// In the owner of the store, after the job has ended with this exit status.
+    /// In the owner of the store, after the attempt has ended with this exit status.
     pub fn keep(&self, settings: &Settings, project: &Path, status: Option<i32>) {
         let (Ok(store), domain) = (Store::new(settings, project), &self.domain) else {
             return;
@@ -171,7 +172,7 @@ impl Job {
         }
     }
 
-    /// In a process without privileges: does the job, and returns its exit status.
+    /// In a process without privileges: does the attempt, and returns its exit status.
     pub async fn run(&self, socket: OwnedFd) -> i32 {
         let link = match Link::new(socket) {
             Ok(link) => link,
@@ -181,7 +182,7 @@ impl Job {
                 return status::FAILED;
             }
         };
-        let done = tokio::time::timeout(TIMEOUT, self.attempt(&link)).await;
+        let done = tokio::time::timeout(TIMEOUT, self.proceed(&link)).await;
         let done = done.unwrap_or_else(|_| Err(anyhow!("not done within {TIMEOUT:?}")));
         let (status, next, outcome) = match done {
             Ok(done) => done,
@@ -200,8 +201,8 @@ impl Job {
         status
     }
 
-    /// Returns the exit status, the time to the next job, and what to count.
-    async fn attempt(&self, link: &Link) -> anyhow::Result<(i32, Duration, Outcome)> {
+    /// Returns the exit status, the time to the next attempt, and what to count.
+    async fn proceed(&self, link: &Link) -> anyhow::Result<(i32, Duration, Outcome)> {
         let https = self.https()?;
         let current = self.current();
         if let Some(current) = &current {
@@ -336,7 +337,7 @@ impl Job {
         pause.saturating_sub(age)
     }
 
-    /// Orders a certificate from one authority. Returns the time to the next job.
+    /// Orders a certificate from one authority. Returns the time to the next attempt.
     async fn order(
         &self,
         source: &Source,
@@ -419,7 +420,7 @@ impl Job {
 }
 
 impl Source {
-    /// The account, as this job has created it or an earlier one. None if there is none, or the
+    /// The account, as this attempt has created it or an earlier one. None if there is none, or the
     /// file is damaged.
     fn credentials(&self) -> Option<AccountCredentials> {
         let new = Some(&self.new_account);

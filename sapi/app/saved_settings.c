@@ -1,0 +1,173 @@
+/* Saves settings of the process that PHP code can change, and restores or compares them later. */
+#include "app/saved_settings.h"
+
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <php.h>
+#include <php_ini.h>
+#include <zend_smart_str.h>
+
+#include "app/saved_values.h"
+
+extern char **environ;
+
+/* Functions that tell, without arguments, what scripts can change and no ini setting shows. */
+static const char *const tells[] = {"date_default_timezone_get", "get_include_path",
+	    "libxml_use_internal_errors", "locale_get_default", "mb_detect_order", "mb_http_output",
+	    "mb_internal_encoding", "mb_language", "mb_regex_encoding", "mb_substitute_character",
+	    "spl_autoload_extensions", "spl_autoload_functions", "stream_get_filters",
+	    "stream_get_transports", "stream_get_wrappers"};
+
+enum { TELLS = sizeof(tells) / sizeof(*tells) };
+
+static HashTable settings; /* values of ini settings by name */
+static uint32_t constants;
+static zval told[TELLS], error_handler, exception_handler;
+static int handled_errors;
+static zend_string *process;
+static char changed[200];
+
+static void ask(const char *function, zval *answer)
+{
+	zval name;
+
+	ZVAL_UNDEF(answer);
+	if (zend_hash_str_exists(EG(function_table), function, strlen(function))) {
+		ZVAL_STRING(&name, function);
+		call_user_function(NULL, NULL, &name, answer, 0, NULL);
+		zval_ptr_dtor(&name);
+	}
+}
+
+/* What is not PHP's: environment, directory, umask, locale. */
+static zend_string *describe_process(void)
+{
+	char path[4096];
+	smart_str text = {0};
+	mode_t mask = umask(0);
+
+	umask(mask);
+	smart_str_append_printf(&text, "%o %s %s", (unsigned)mask,
+	        getcwd(path, sizeof(path)) ? path : "?", setlocale(LC_ALL, NULL));
+	for (char **pair = environ; *pair; pair++) {
+		smart_str_append_printf(&text, "\n%s", *pair);
+	}
+	smart_str_0(&text);
+	return text.s;
+}
+
+/* Counts those of PHP code, and finds the last one. */
+static uint32_t count_constants(const char **last)
+{
+	uint32_t count = 0;
+	zend_constant *constant;
+
+	ZEND_HASH_FOREACH_PTR(EG(zend_constants), constant) {
+		if (ZEND_CONSTANT_MODULE_NUMBER(constant) == PHP_USER_CONSTANT && constant->name) {
+			count++;
+			if (last) {
+				*last = ZSTR_VAL(constant->name);
+			}
+		}
+	} ZEND_HASH_FOREACH_END();
+	return count;
+}
+
+void surus_settings_save(void)
+{
+	zend_ini_entry *entry;
+
+	zend_hash_init(&settings, 512, NULL, ZVAL_PTR_DTOR, 0);
+	ZEND_HASH_FOREACH_PTR(EG(ini_directives), entry) {
+		if (entry->value) {
+			zval value;
+			/* A copy, because PHP frees the current value where it sets another one. */
+			ZVAL_STRINGL(&value, ZSTR_VAL(entry->value), ZSTR_LEN(entry->value));
+			zend_hash_update(&settings, entry->name, &value);
+		}
+	} ZEND_HASH_FOREACH_END();
+	constants = count_constants(NULL);
+	for (int i = 0; i < TELLS; i++) {
+		ask(tells[i], &told[i]);
+	}
+	ZVAL_COPY(&error_handler, &EG(user_error_handler));
+	ZVAL_COPY(&exception_handler, &EG(user_exception_handler));
+	handled_errors = EG(user_error_handler_error_reporting);
+	process = describe_process();
+}
+
+static bool is_same_text(const zval *then, const zend_string *now)
+{
+	return then && now ? zend_string_equals(Z_STR_P(then), (zend_string *)now) : !then == !now;
+}
+
+static const char *restore_ini(void)
+{
+	zend_ini_entry *entry;
+	const char *stays = NULL;
+
+	ZEND_HASH_FOREACH_PTR(EG(ini_directives), entry) {
+		zval *then = zend_hash_find(&settings, entry->name);
+		if (is_same_text(then, entry->value)) {
+			continue;
+		}
+		/* As at the end of a request: not every text may be set at another time. */
+		if (entry->modified && is_same_text(then, entry->orig_value)) {
+			zend_restore_ini_entry(entry->name, PHP_INI_STAGE_DEACTIVATE);
+		} else if (then) {
+			zend_alter_ini_entry_ex(entry->name, Z_STR_P(then), PHP_INI_SYSTEM,
+			        PHP_INI_STAGE_DEACTIVATE, true);
+		}
+		if (!is_same_text(then, entry->value)) {
+			stays = ZSTR_VAL(entry->name);
+		}
+	} ZEND_HASH_FOREACH_END();
+	return stays;
+}
+
+const char *surus_settings_restore(void)
+{
+	const char *ini = restore_ini(), *constant = "?";
+
+	surus_values_set(&EG(user_error_handler), &error_handler, NULL);
+	surus_values_set(&EG(user_exception_handler), &exception_handler, NULL);
+	EG(user_error_handler_error_reporting) = handled_errors;
+	surus_values_free_replaced();
+	if (ini) {
+		snprintf(changed, sizeof(changed), "the setting %s", ini);
+		return changed;
+	}
+	if (count_constants(&constant) != constants) {
+		snprintf(changed, sizeof(changed), "the constant %s", constant);
+		return changed;
+	}
+	for (int i = 0; i < TELLS; i++) {
+		zval now;
+		ask(tells[i], &now);
+		bool is_same = Z_TYPE(now) == Z_TYPE(told[i]) && zend_is_identical(&now, &told[i]);
+		zval_ptr_dtor(&now);
+		if (!is_same) {
+			snprintf(changed, sizeof(changed), "what %s() returns", tells[i]);
+			return changed;
+		}
+	}
+	zend_string *now = describe_process();
+	bool is_same = zend_string_equals(now, process);
+	zend_string_release(now);
+	return is_same ? NULL : "the environment, the locale, the directory or the umask";
+}
+
+void surus_settings_free(void)
+{
+	zend_hash_destroy(&settings);
+	for (int i = 0; i < TELLS; i++) {
+		zval_ptr_dtor(&told[i]);
+	}
+	zval_ptr_dtor(&error_handler);
+	zval_ptr_dtor(&exception_handler);
+	zend_string_release(process);
+}

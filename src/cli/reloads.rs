@@ -1,0 +1,59 @@
+//! The reload of `surus serve`: boots the application again and switches, with new certificates.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::served::Served;
+use super::tls;
+use crate::engine::Pending;
+use crate::fronts::http::Tls;
+use crate::fronts::http::request::live_reload::LiveReload;
+
+/// What a reload needs.
+#[derive(Clone)]
+pub struct Reload {
+    pub served: Arc<Served>,
+    pub tls: Option<Arc<Tls>>,
+    /// The pages that hear of it, with `--watch`.
+    pub pages: Option<Arc<LiveReload>>,
+}
+
+impl Reload {
+    /// Starts a reload now; the future returns its result.
+    pub fn start(self) -> Pending<'static, anyhow::Result<()>> {
+        let pages = self.pages.clone();
+        // A task: the pages hear of it also if its caller has gone.
+        let reload = tokio::spawn(async move {
+            let result = self.run().await;
+            if let Some(pages) = pages {
+                pages.tell(result.is_ok());
+            }
+            result
+        });
+        Box::pin(async move { reload.await? })
+    }
+
+    async fn run(self) -> anyhow::Result<()> {
+        let certificates = tls::prepare(&self.tls).await?;
+        let reloaded = self.served.reload().await;
+        // Of several sites, those that can be reloaded are.
+        if reloaded.is_ok() || self.served.sites.len() > 1 {
+            tls::change_over(&self.tls, certificates);
+        }
+        reloaded
+    }
+}
+
+/// A reload that an operator has asked for. Once it is done, certificates are ordered without the
+/// pauses that failures have caused.
+pub fn by_operator(
+    reload: Pending<'static, anyhow::Result<()>>,
+    renew: Arc<Notify>,
+) -> Pending<'static, anyhow::Result<()>> {
+    Box::pin(async move {
+        reload.await?;
+        renew.notify_one();
+        Ok(())
+    })
+}

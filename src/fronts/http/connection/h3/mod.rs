@@ -1,0 +1,230 @@
+//! HTTP/3: several requests on one connection of QUIC.
+
+mod answer;
+mod body;
+mod handshake;
+mod reply;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use h3::error::ConnectionError;
+use h3::server;
+use tracing::debug;
+
+use super::{DRAIN_GRACE, EVICTION_GRACE, Interruption, Open, interrupted};
+use crate::app::forwarded::Peer;
+use crate::event::Address;
+use crate::fronts::http::listener::connection_limit::ConnectionPermit;
+use crate::fronts::http::request::Service;
+use crate::fronts::http::tls::Tls;
+use crate::fronts::http::transport::context::ConnectionContext;
+use crate::fronts::http::transport::quic::{Accepted, QuicTransport};
+use crate::fronts::http::transport::timeouts::{ConnectionLimits, Timeout};
+
+/// A connection whose handshake has begun.
+pub struct Arriving {
+    pub connecting: quinn::Connecting,
+    pub context: Arc<ConnectionContext>,
+    pub permit: ConnectionPermit,
+    /// Counts it among the handshakes in flight.
+    pub of_handshake: ConnectionPermit,
+    pub tls: Arc<Tls>,
+    /// The server's port.
+    pub port: u16,
+    pub open: Open,
+}
+
+type Connection = server::Connection<QuicTransport, Bytes>;
+
+/// A client that does not know yet that the server ends may send this many more requests.
+const MORE_REQUESTS: usize = 1000;
+
+/// How long a client may take to learn that its connection ends.
+const GOAWAY_GRACE: Duration = Duration::from_millis(100);
+
+/// Serves a connection until it ends, or until `draining` and its last request is answered.
+pub async fn serve(
+    arriving: Arriving,
+    service: Arc<Service>,
+    draining: tokio_util::sync::CancellationToken,
+) {
+    let Arriving {
+        connecting,
+        context,
+        permit,
+        of_handshake,
+        tls,
+        port,
+        open,
+    } = arriving;
+    let _open = open;
+    let settings = &service.settings;
+    let metrics = &service.accounting.metrics;
+    let shaken = handshake::run(connecting, &context, &tls, &draining, metrics).await;
+    drop(of_handshake);
+    let Some(quic) = shaken else {
+        return;
+    };
+    context.timers.multiplexes();
+    let max_header_size = settings.max_header_size.0;
+    let (transport, accepted) = QuicTransport::new(quic.clone(), context.clone(), max_header_size);
+    let mut builder = server::builder();
+    builder
+        .max_field_section_size(max_header_size)
+        .send_grease(false);
+    let built = builder.build(transport);
+    // It waits for a client that permits no streams for control.
+    let Ok(Ok(connection)) = tokio::time::timeout(settings.header_timeout.0, built).await else {
+        debug!(client = %quic.remote_address(), "no HTTP/3 in time");
+        return;
+    };
+    let limits = ConnectionLimits {
+        head: settings.header_timeout.0,
+        keep_alive: settings.keep_alive_timeout.0,
+        write: settings.send_timeout.0,
+    };
+    let mut served = ServedConnection {
+        connection,
+        quic,
+        accepted,
+        context,
+        service,
+        port,
+        peer: None,
+        limits,
+        has_requests: false,
+        is_ending: false,
+    };
+    served.run(&permit, &draining).await;
+}
+
+struct ServedConnection {
+    connection: Connection,
+    quic: quinn::Connection,
+    accepted: Arc<Accepted>,
+    context: Arc<ConnectionContext>,
+    service: Arc<Service>,
+    port: u16,
+    /// Where the client was at its last request.
+    peer: Option<Peer>,
+    limits: ConnectionLimits,
+    has_requests: bool,
+    /// The client knows which request was the last one.
+    is_ending: bool,
+}
+
+impl ServedConnection {
+    async fn run(
+        &mut self,
+        permit: &ConnectionPermit,
+        draining: &tokio_util::sync::CancellationToken,
+    ) {
+        let context = self.context.clone();
+        // This task drives all responses, so that their output shares packets.
+        let mut answers = FuturesUnordered::new();
+        let mut drained = false;
+        let look = self.limits.look();
+        let mut interruption = Box::pin(interrupted(look, Some(draining), &context));
+        loop {
+            let interrupted = tokio::select! {
+                biased;
+                accepted = self.connection.accept() => {
+                    match accepted {
+                        Ok(Some(resolver)) => {
+                            if let Some(exchange) = self.accepted.take() {
+                                self.has_requests = true;
+                                let request = answer::Arrived {
+                                    resolver,
+                                    exchange,
+                                    quic: self.quic.clone(),
+                                    context: context.clone(),
+                                    peer: self.peer(),
+                                };
+                                let service = self.service.clone();
+                                answers.push(Box::pin(answer::answer(request, service)));
+                            }
+                            continue;
+                        }
+                        // The client wants no more, and has everything.
+                        Ok(None) => return,
+                        Err(error) => return self.ended(&error),
+                    }
+                }
+                Some(()) = answers.next(), if !answers.is_empty() => continue,
+                interrupted = interruption.as_mut() => interrupted,
+            };
+            let result = match interrupted {
+                Interruption::CheckTimeouts => match context.timers.overdue(self.limits) {
+                    // The client must know which of its requests will not be answered.
+                    Some(Timeout::Idle) if !self.is_ending => self.end(GOAWAY_GRACE).await,
+                    Some(why) => {
+                        debug!(client = %self.quic.remote_address(), reason = ?why,
+                            "connection closed");
+                        return;
+                    }
+                    None => Ok(()),
+                },
+                Interruption::Evict if context.timers.idle_since().is_some() => {
+                    self.end(EVICTION_GRACE).await
+                }
+                Interruption::Evict => {
+                    permit.keep();
+                    Ok(())
+                }
+                Interruption::Drain => {
+                    drained = true;
+                    self.limits.keep_alive = self.limits.keep_alive.min(DRAIN_GRACE);
+                    context.timers.drain();
+                    match self.has_requests {
+                        true => self.connection.shutdown(MORE_REQUESTS).await,
+                        // h3 would reject the first one.
+                        false => Ok(()),
+                    }
+                }
+            };
+            if let Err(error) = result {
+                return self.ended(&error);
+            }
+            let draining = (!drained).then_some(draining);
+            interruption.set(super::interrupted(self.limits.look(), draining, &context));
+        }
+    }
+
+    /// Rejects further requests, and tells the client which one was the last.
+    async fn end(&mut self, grace: Duration) -> Result<(), ConnectionError> {
+        self.is_ending = true;
+        self.limits.keep_alive = self.limits.keep_alive.min(grace);
+        self.context.timers.acknowledged();
+        self.accepted.reject_more();
+        self.connection.shutdown(1).await
+    }
+
+    fn ended(&self, error: &ConnectionError) {
+        debug!(client = %self.quic.remote_address(), %error, "connection ended");
+    }
+
+    /// The two ends. A client may have changed its network.
+    fn peer(&mut self) -> Peer {
+        let remote = self.quic.remote_address();
+        let remote = std::net::SocketAddr::new(remote.ip().to_canonical(), remote.port());
+        let is_there = |peer: &&Peer| peer.client.as_ref().is_some_and(|it| it.is(remote));
+        if let Some(peer) = self.peer.as_ref().filter(is_there) {
+            return peer.clone();
+        }
+        let server = self.quic.local_ip().map(|ip| {
+            let server = std::net::SocketAddr::new(ip.to_canonical(), self.port);
+            Address::from(server)
+        });
+        let peer = Peer {
+            client: Some(remote.into()),
+            server,
+            https: true,
+        };
+        self.peer = Some(peer.clone());
+        peer
+    }
+}

@@ -1,0 +1,50 @@
+//! The informational responses of a request of HTTP/3.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::header::HeaderMap;
+use http::{Response, StatusCode};
+use tokio::sync::mpsc;
+use tracing::debug;
+
+use crate::budget::{MEMORY, Reservation};
+use crate::event::EarlyHints;
+use crate::fronts::http::connection::multiplexed::{informational, links};
+
+/// How many may wait for the client's window.
+const WAITING: usize = 8;
+
+/// The way to send informational responses, until the response begins.
+pub struct Reply {
+    tell: mpsc::Sender<Response<()>>,
+    /// The memory of early hints, until the client has read them.
+    hints: Mutex<Reservation>,
+}
+
+impl Reply {
+    /// It, and what is to be sent.
+    pub fn new() -> (Arc<Reply>, mpsc::Receiver<Response<()>>) {
+        let (tell, told) = mpsc::channel(WAITING);
+        let hints = Mutex::new(Reservation::none(&MEMORY));
+        (Arc::new(Reply { tell, hints }), told)
+    }
+
+    /// Sends an informational response, unless too many wait.
+    pub fn inform(&self, status: StatusCode, headers: HeaderMap) {
+        if self.tell.try_send(informational(status, headers)).is_err() {
+            debug!(status = status.as_u16(), "informational response omitted");
+        }
+    }
+}
+
+impl EarlyHints for Reply {
+    fn send(&self, headers: &HeaderMap) {
+        let (links, size) = links(headers);
+        let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
+        if !hints.try_grow(size) {
+            return;
+        }
+        drop(hints);
+        self.inform(StatusCode::EARLY_HINTS, links);
+    }
+}

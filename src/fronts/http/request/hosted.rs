@@ -1,0 +1,72 @@
+//! The site that a request is for, selected by its host.
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+use http::header::{HOST, HeaderMap};
+use http::{Request, StatusCode};
+
+use crate::app::Application;
+use crate::app::by_host::ByHost;
+use crate::app::forwarded::{self, Peer, Proxy};
+use crate::app::validate::{RequestRejection, reject};
+use crate::fronts::http::Settings;
+
+/// A site among those that the front end serves.
+pub struct HostedSite {
+    /// Empty until the site's application has booted for the first time.
+    pub application: OnceLock<Arc<Application>>,
+    /// Of these, the limits of requests are the site's own.
+    pub settings: Settings,
+    /// The engine's name in metrics and logs for the site's responses without PHP.
+    pub static_label: &'static str,
+}
+
+/// All sites.
+pub type Hosted = ByHost<Arc<HostedSite>>;
+
+impl Hosted {
+    /// The number of the site that a request is for. If the request is valid, `Host` has the same
+    /// host once it is checked.
+    pub fn find<B>(&self, request: &Request<B>, peer: &Peer, proxies: &[Proxy]) -> Option<usize> {
+        if self.is_for_all() {
+            return self.select(None);
+        }
+        let forwarded = forwarded::host(peer, request.headers(), proxies);
+        let host = match &forwarded {
+            Some(host) => host.to_str().ok().map(Cow::Borrowed),
+            None => requested(request),
+        };
+        self.select(host.as_deref())
+    }
+
+    /// The site's application, or how a request is rejected without one.
+    pub fn application(
+        &self,
+        site: Option<usize>,
+    ) -> Result<(&HostedSite, &Application), RequestRejection> {
+        let Some(site) = site.and_then(|number| self.get(number)) else {
+            let why = "no site of this server has this host";
+            return Err(reject(StatusCode::MISDIRECTED_REQUEST, why));
+        };
+        match site.application.get() {
+            Some(application) => Ok((site, application)),
+            None => {
+                let why = "this site cannot be served at the moment";
+                Err(reject(StatusCode::SERVICE_UNAVAILABLE, why))
+            }
+        }
+    }
+}
+
+/// The host of the target, or else of `Host`.
+fn requested<B>(request: &Request<B>) -> Option<Cow<'_, str>> {
+    match request.uri().authority() {
+        Some(authority) => Some(authority.as_str().into()),
+        None => header(request.headers()),
+    }
+}
+
+fn header(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    headers.get(HOST)?.to_str().ok().map(Cow::Borrowed)
+}

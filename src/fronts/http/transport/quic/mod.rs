@@ -1,0 +1,292 @@
+//! QUIC below HTTP/3: gives h3 the streams of a quinn connection.
+//!
+//! The crate h3-quinn does the same without limits: h3 keeps a header section and an unknown frame
+//! in memory until they are complete, however long they are. Here each stream may only have so many
+//! bytes that h3 has not passed on. Also, each stream records whether its client takes the
+//! response, and a stream that Surus drops is reset, so that a truncated response does not look
+//! complete.
+
+pub mod streams;
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures_util::stream::{self, Stream};
+use h3::error::Code;
+use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming};
+use quinn::{ConnectionError, StoppedError, VarInt};
+
+use self::streams::{ReceiveStream, RequestStream, SendStream};
+use super::context::ConnectionContext;
+
+type Streams<T> = Pin<Box<dyn Stream<Item = Result<T, ConnectionError>> + Send>>;
+type Bidirectional = (quinn::SendStream, quinn::RecvStream);
+
+/// What each read counts in addition to its bytes: the cost of keeping them.
+const OVERHEAD: u64 = 64;
+
+/// What the client's streams of control and their like may have that h3 has not passed on.
+const CONTROL_ROOM: u64 = 64 << 10;
+
+/// What each request adds again, because clients send a few bytes about each (RFC 9218).
+const CONTROL_PER_REQUEST: u64 = 4 * OVERHEAD;
+
+/// How many bytes may still be read.
+struct Room {
+    left: AtomicU64,
+    max: u64,
+}
+
+impl Room {
+    fn new(max: u64) -> Arc<Room> {
+        Arc::new(Room {
+            left: AtomicU64::new(max),
+            max,
+        })
+    }
+
+    fn take(&self, bytes: u64) {
+        let left = self.left.load(Ordering::Relaxed);
+        self.left
+            .store(left.saturating_sub(bytes), Ordering::Relaxed);
+    }
+
+    /// The connection's one task reads and gives, so that nothing comes in between.
+    fn give(&self, bytes: u64) {
+        let left = self.left.load(Ordering::Relaxed);
+        self.left
+            .store((left + bytes).min(self.max), Ordering::Relaxed);
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// A connection as h3 needs it.
+pub struct QuicTransport {
+    connection: quinn::Connection,
+    context: Arc<ConnectionContext>,
+    bidirectional: Streams<Bidirectional>,
+    unidirectional: Streams<quinn::RecvStream>,
+    opened: Streams<quinn::SendStream>,
+    control: Arc<Room>,
+    max_header_size: u64,
+    accepted: Arc<Accepted>,
+}
+
+/// The connection's newest request stream, for the task that answers it.
+#[derive(Default)]
+pub struct Accepted {
+    newest: Mutex<Option<Exchange>>,
+    rejects: AtomicBool,
+}
+
+impl Accepted {
+    /// The stream of the request that h3 has accepted last.
+    pub fn take(&self) -> Option<Exchange> {
+        self.newest
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+
+    /// From now on, requests are rejected such that the client may repeat them elsewhere.
+    pub fn reject_more(&self) {
+        self.rejects.store(true, Ordering::Relaxed);
+    }
+}
+
+type Stopped = Pin<Box<dyn Future<Output = Result<Option<VarInt>, StoppedError>> + Send>>;
+
+/// What the answering task knows and decides of a request's stream.
+pub struct Exchange {
+    room: Arc<Room>,
+    is_answered: Arc<AtomicBool>,
+    stopped: Stopped,
+}
+
+impl Exchange {
+    /// Surus answers the request itself. h3 has answered until then, for example with 431.
+    pub fn answers(&self) {
+        self.is_answered.store(true, Ordering::Relaxed);
+    }
+
+    /// A piece of the body has been taken.
+    pub fn taken(&self) -> impl Fn(usize) + Send + 'static {
+        let room = self.room.clone();
+        move |bytes| room.give(bytes as u64 + 2 * OVERHEAD)
+    }
+
+    /// Waits until the client has the whole response, has given it up, or has gone.
+    pub fn stopped(&mut self) -> &mut Stopped {
+        &mut self.stopped
+    }
+}
+
+impl QuicTransport {
+    pub fn new(
+        connection: quinn::Connection,
+        context: Arc<ConnectionContext>,
+        max_header_size: u64,
+    ) -> (QuicTransport, Arc<Accepted>) {
+        let accepted = Arc::new(Accepted::default());
+        let of = || connection.clone();
+        let transport = QuicTransport {
+            bidirectional: Box::pin(stream::unfold(of(), |connection| async {
+                Some((connection.accept_bi().await, connection))
+            })),
+            unidirectional: Box::pin(stream::unfold(of(), |connection| async {
+                Some((connection.accept_uni().await, connection))
+            })),
+            opened: Box::pin(stream::unfold(of(), |connection| async {
+                Some((connection.open_uni().await, connection))
+            })),
+            connection,
+            context,
+            control: Room::new(CONTROL_ROOM),
+            max_header_size,
+            accepted: accepted.clone(),
+        };
+        (transport, accepted)
+    }
+
+    /// A request's stream.
+    fn exchange(&self, (send, receive): Bidirectional) -> RequestStream {
+        // The encoded section is hardly larger than the decoded one, and the body may follow it.
+        let room = Room::new(2 * self.max_header_size + 4 * streams::PIECE as u64);
+        self.control.give(CONTROL_PER_REQUEST);
+        let is_answered = Arc::new(AtomicBool::new(false));
+        *(self.accepted.newest)
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Exchange {
+            room: room.clone(),
+            is_answered: is_answered.clone(),
+            stopped: Box::pin(send.stopped()),
+        });
+        RequestStream::new(
+            SendStream::new(send, self.context.clone(), is_answered),
+            ReceiveStream::new(receive, room),
+        )
+    }
+}
+
+fn next<T>(
+    streams: &mut Streams<T>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<T, ConnectionErrorIncoming>> {
+    let next = ready!(streams.as_mut().poll_next(cx));
+    let next = next.unwrap_or(Err(ConnectionError::LocallyClosed));
+    Poll::Ready(next.map_err(connection_error))
+}
+
+impl quic::Connection<Bytes> for QuicTransport {
+    type RecvStream = ReceiveStream;
+    type OpenStreams = Opener;
+
+    fn poll_accept_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<ReceiveStream, ConnectionErrorIncoming>> {
+        let stream = ready!(next(&mut self.unidirectional, cx))?;
+        Poll::Ready(Ok(ReceiveStream::new(stream, self.control.clone())))
+    }
+
+    fn poll_accept_bidi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<RequestStream, ConnectionErrorIncoming>> {
+        loop {
+            let (mut send, mut receive) = ready!(next(&mut self.bidirectional, cx))?;
+            if !self.accepted.rejects.load(Ordering::Relaxed) {
+                return Poll::Ready(Ok(self.exchange((send, receive))));
+            }
+            let _ = send.reset(code(Code::H3_REQUEST_REJECTED));
+            let _ = receive.stop(code(Code::H3_REQUEST_REJECTED));
+        }
+    }
+
+    fn opener(&self) -> Opener {
+        Opener(self.connection.clone())
+    }
+}
+
+impl quic::OpenStreams<Bytes> for QuicTransport {
+    type BidiStream = RequestStream;
+    type SendStream = SendStream;
+
+    fn poll_open_bidi(
+        &mut self,
+        _: &mut Context<'_>,
+    ) -> Poll<Result<RequestStream, StreamErrorIncoming>> {
+        Poll::Ready(Err(no_requests()))
+    }
+
+    fn poll_open_send(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<SendStream, StreamErrorIncoming>> {
+        let opened = ready!(next(&mut self.opened, cx));
+        let opened =
+            opened.map_err(
+                |connection_error| StreamErrorIncoming::ConnectionErrorIncoming {
+                    connection_error,
+                },
+            )?;
+        let is_answered = Arc::default();
+        let stream = SendStream::new(opened, self.context.clone(), is_answered);
+        Poll::Ready(Ok(stream))
+    }
+
+    fn close(&mut self, why: Code, reason: &[u8]) {
+        self.connection.close(code(why), reason);
+    }
+}
+
+/// Closes a connection. A server opens no other streams than those of its start.
+pub struct Opener(quinn::Connection);
+
+impl quic::OpenStreams<Bytes> for Opener {
+    type BidiStream = RequestStream;
+    type SendStream = SendStream;
+
+    fn poll_open_bidi(
+        &mut self,
+        _: &mut Context<'_>,
+    ) -> Poll<Result<RequestStream, StreamErrorIncoming>> {
+        Poll::Ready(Err(no_requests()))
+    }
+
+    fn poll_open_send(
+        &mut self,
+        _: &mut Context<'_>,
+    ) -> Poll<Result<SendStream, StreamErrorIncoming>> {
+        Poll::Ready(Err(no_requests()))
+    }
+
+    fn close(&mut self, why: Code, reason: &[u8]) {
+        self.0.close(code(why), reason);
+    }
+}
+
+fn no_requests() -> StreamErrorIncoming {
+    StreamErrorIncoming::Unknown("a server opens no such stream".into())
+}
+
+/// An error code of HTTP/3 for QUIC.
+pub fn code(code: Code) -> VarInt {
+    VarInt::from_u64(code.value()).unwrap_or(VarInt::MAX)
+}
+
+fn connection_error(error: ConnectionError) -> ConnectionErrorIncoming {
+    match error {
+        ConnectionError::ApplicationClosed(close) => ConnectionErrorIncoming::ApplicationClose {
+            error_code: close.error_code.into_inner(),
+        },
+        ConnectionError::TimedOut => ConnectionErrorIncoming::Timeout,
+        error => ConnectionErrorIncoming::Undefined(Arc::new(error)),
+    }
+}

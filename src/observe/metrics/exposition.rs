@@ -1,0 +1,78 @@
+//! Writes the metrics in Prometheus' text format, with what is known only at that moment.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+
+use super::{Buffer, Metrics, Pool, Workers};
+use crate::budget;
+use crate::observe::message;
+use crate::observe::status::{EngineStatus, WorkerState};
+
+impl Metrics {
+    /// The text for Prometheus, with the current workers.
+    pub fn text(&self, engines: &[EngineStatus]) -> String {
+        for status in engines {
+            for (state, name) in [
+                (WorkerState::Starting, "starting"),
+                (WorkerState::Idle, "idle"),
+                (WorkerState::Busy, "busy"),
+                (WorkerState::Finishing, "finishing"),
+            ] {
+                let count = status
+                    .workers
+                    .iter()
+                    .filter(|worker| worker.state == state)
+                    .count();
+                self.workers
+                    .get_or_create(&Workers {
+                        engine: status.engine.clone(),
+                        state: name,
+                    })
+                    .set(count as i64);
+            }
+            self.queue_lengths
+                .get_or_create(&Pool {
+                    engine: status.engine.clone(),
+                })
+                .set(status.queued as i64);
+            if let Some(scaling) = &status.scaling {
+                self.scaling.set(&status.engine, scaling);
+            }
+            self.unbooted
+                .get_or_create(&Pool {
+                    engine: status.engine.clone(),
+                })
+                .set(i64::from(status.instead.is_some()));
+            for (family, pages) in [
+                (&self.learned_pages, status.learned.len()),
+                (&self.learned_pages_left_out, status.left_out.len()),
+            ] {
+                let pool = Pool {
+                    engine: status.engine.clone(),
+                };
+                family.get_or_create(&pool).set(pages as i64);
+            }
+        }
+        for budget in budget::ALL {
+            let label = Buffer {
+                buffer: budget.name,
+            };
+            let set = |family: &Family<Buffer, Gauge>, bytes: u64| {
+                family.get_or_create(&label).set(bytes as i64);
+            };
+            set(&self.buffered, budget.used());
+            set(&self.buffer_limits, budget.limit());
+            let refusals = self.buffer_refusals.get_or_create(&label);
+            refusals.inner().store(budget.refused(), Relaxed);
+        }
+        let cut = self.log_messages_cut.inner();
+        cut.store(message::cut_messages(), Relaxed);
+        let mut text = String::new();
+        // Writing into a String cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}

@@ -1,0 +1,214 @@
+//! Tests `surus serve --watch`: changed files boot the application again, and pages hear of it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::common::Surus;
+use crate::{copy_executable, project, says, surus};
+
+const BOOT: &str = "<?php
+    $said = require __DIR__.'/said.php';
+    surus_serve(function () use ($said) {
+        header('Content-Type: text/html');
+        echo '<p>', $said, getenv('SAID'), '</p>';
+    });";
+
+/// A user other than root, with its own copies of the programs: `--watch` is not for root.
+struct User {
+    programs: tempfile::TempDir,
+    project: tempfile::TempDir,
+}
+
+const NOBODY: u32 = 65534;
+
+impl User {
+    fn new(files: &[(&str, &str)]) -> User {
+        let programs = project(&[("run/keep", ""), ("state/keep", "")]);
+        let build = Path::new(env!("CARGO_BIN_EXE_surus"));
+        for entry in build.parent().unwrap().read_dir().unwrap() {
+            let name = entry.unwrap().file_name();
+            let is_program = name == "surus"
+                || name.to_string_lossy().starts_with("surus-php")
+                    && !name.to_string_lossy().ends_with(".d");
+            if is_program {
+                copy_executable(&build.with_file_name(&name), &programs.path().join(name));
+            }
+        }
+        let user = User {
+            programs,
+            project: project(files),
+        };
+        if surus_sys::process::is_root() {
+            for path in [
+                user.path("run"),
+                user.path("state"),
+                user.project.path().into(),
+            ] {
+                std::os::unix::fs::chown(path, Some(NOBODY), None).unwrap();
+            }
+        }
+        user
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.programs.path().join(name)
+    }
+
+    fn command(&self) -> Command {
+        if !surus_sys::process::is_root() {
+            return Command::new(self.path("surus"));
+        }
+        let mut command = Command::new("setpriv");
+        let ids = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")];
+        command
+            .args(ids)
+            .arg("--clear-groups")
+            .arg(self.path("surus"));
+        command
+    }
+
+    fn watch(&self, args: &[&str]) -> Surus {
+        let (run, state) = (self.path("run"), self.path("state"));
+        let env = [
+            ("XDG_RUNTIME_DIR", run.to_str().unwrap()),
+            ("STATE_DIRECTORY", state.to_str().unwrap()),
+            ("HOME", run.to_str().unwrap()),
+        ];
+        // Only `--watch` may see a change.
+        let args = [&["--watch", "-d", "opcache.revalidate_freq=3600"], args].concat();
+        let surus = Surus::spawn_by(self.command(), self.project.path(), &args, &env);
+        let surus = surus.unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
+        surus.wait_for_log(|log| log.contains("watching files"));
+        surus
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        std::fs::write(self.project.path().join(name), text).unwrap();
+    }
+}
+
+fn get(address: &str, headers: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let head = format!("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+const BROWSER: &str = "Sec-Fetch-Dest: document\r\nAccept-Encoding: gzip, br\r\n";
+
+/// The events that a page hears.
+struct Events(BufReader<TcpStream>);
+
+impl Events {
+    fn open(address: &str) -> Events {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        stream
+            .write_all(b"GET /-/watch HTTP/1.1\r\nHost: a.test\r\n\r\n")
+            .unwrap();
+        let mut events = Events(BufReader::new(stream));
+        assert!(events.line().unwrap().starts_with("HTTP/1.1 200"));
+        events
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let length = self.0.read_line(&mut line).unwrap();
+        (length > 0).then_some(line)
+    }
+
+    /// The version, and whether the boot has failed. None at the end.
+    fn next(&mut self) -> Option<(String, bool)> {
+        let mut has_failed = false;
+        loop {
+            let line = self.line()?;
+            has_failed |= line.trim() == "event: failed";
+            if let Some(version) = line.strip_prefix("data: ") {
+                return Some((version.trim().to_string(), has_failed));
+            }
+        }
+    }
+}
+
+#[test]
+fn changed_file_boots_the_application_and_pages_hear_of_it() {
+    let user = User::new(&[("boot.php", BOOT), ("said.php", "<?php return 'one';")]);
+    let script = user.project.path().join("boot.php");
+    let script = script.to_str().unwrap();
+    let mut surus = user.watch(&["--engine", "rewind", "--workers", "1", "--script", script]);
+    let page = get(&surus.address, BROWSER);
+    says(&page, &["<p>one</p>", "<script src=\"/-/watch.js\""]);
+    let lower = page.to_lowercase();
+    assert!(!lower.contains("content-encoding"), "{page}");
+    let other = get(&surus.address, "Accept: */*\r\n");
+    assert!(
+        other.contains("<p>one</p>") && !other.contains("watch.js"),
+        "{other}"
+    );
+    let mut events = Events::open(&surus.address);
+    let (first, _) = events.next().unwrap();
+    says(&page, &[&format!("data-version=\"{first}\"")]);
+
+    user.put("said.php", "<?php return 'two';");
+    let (second, has_failed) = events.next().unwrap();
+    assert!(first != second && !has_failed);
+    says(&get(&surus.address, BROWSER), &["<p>two</p>", &second]);
+
+    user.put("said.php", "<?php return 'three;");
+    assert_eq!(events.next().unwrap(), (second.clone(), true));
+    says(&get(&surus.address, BROWSER), &["<p>two</p>"]);
+    user.put("said.php", "<?php return 'three';");
+    let (third, has_failed) = events.next().unwrap();
+    assert!(third != second && !has_failed);
+    says(&get(&surus.address, BROWSER), &["<p>three</p>"]);
+
+    let boots = |log: &str| log.matches("the application boots again").count();
+    let before = boots(&surus.log());
+    user.put("style.css", "p {}");
+    assert_ne!(events.next().unwrap().0, third);
+    assert_eq!(boots(&surus.log()), before);
+
+    user.put("surus.toml", "[http]\nno_such_setting = 1\n");
+    surus.wait_for_log(|log| log.contains("the changed configuration is not used"));
+    user.put("surus.toml", "[env]\nSAID = '!'\n");
+    assert_eq!(events.next(), None);
+    surus.wait_for_log(|log| log.matches("listening on").count() == 2);
+    let log = surus.log();
+    let address = log.rsplit("listening on http://").next().unwrap();
+    let address = address.lines().next().unwrap().trim().to_string();
+    let page = get(&address, BROWSER);
+    says(&page, &["<p>three!</p>"]);
+    assert!(!page.contains(&format!("\"{third}\"")), "{page}");
+    surus.signal("TERM");
+    assert!(surus.wait().success(), "{}", surus.log());
+}
+
+#[test]
+fn watch_is_refused_on_servers_and_names_the_remedy() {
+    let project = project(&[("index.php", "")]);
+    let dir = project.path().to_str().unwrap();
+    let said = surus(
+        &["serve", dir, "--listen", "0", "--watch"],
+        &[("NOTIFY_SOCKET", "/none")],
+    );
+    assert_eq!(said.status, 1);
+    says(
+        &said.stderr,
+        &["--watch is for development", "surus reload"],
+    );
+    let said = surus(
+        &["serve", dir, "--listen", "0"],
+        &[("SURUS_WATCH_POLL", "often")],
+    );
+    says(&said.stderr, &["SURUS_WATCH_POLL", "true or false"]);
+}
