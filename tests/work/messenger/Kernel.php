@@ -35,7 +35,7 @@ final class Handler
         $others = self::$inProcess++;
         self::note("$order->do, $others before");
         match ($order->do) {
-            'throw' => throw new \RuntimeException('thrown by the handler'),
+            'throw', 'throw by headers' => throw new \RuntimeException('thrown by the handler'),
             'final' => throw new UnrecoverableMessageHandlingException('final for the handler'),
             'exit' => exit(3),
             'kill' => posix_kill(getmypid(), \SIGKILL),
@@ -137,7 +137,7 @@ final class Kernel extends HttpKernel
                     'async' => [
                         'dsn' => '%env(MESSENGER_TRANSPORT_DSN)%',
                         'serializer' => getenv('SERIALIZER') ?: null,
-                        'retry_strategy' => ['max_retries' => 1, 'delay' => 0],
+                        'retry_strategy' => ['max_retries' => 1, 'delay' => (int) getenv('RETRY_DELAY')],
                     ],
                     'failed' => 'doctrine://default?queue_name=failed',
                     'now' => 'sync://',
