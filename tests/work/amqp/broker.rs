@@ -15,6 +15,7 @@ use lapin::options::{
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -31,6 +32,15 @@ pub struct Broker {
     open: Mutex<Option<(Connection, Channel)>>,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    Classic,
+    /// As RabbitMQ 3 declares it by default.
+    Quorum,
+    /// With a delivery limit, which RabbitMQ 4 has by default.
+    Limited,
+}
+
 /// A message that a test has taken from a queue.
 pub struct Message {
     pub body: String,
@@ -38,6 +48,12 @@ pub struct Message {
 }
 
 impl Message {
+    /// The number of its job.
+    pub fn number(&self) -> usize {
+        let job: Value = serde_json::from_str(&self.body).unwrap();
+        job["n"].as_u64().unwrap() as usize
+    }
+
     /// The text of a header.
     pub fn header(&self, name: &str) -> Option<String> {
         let headers = self.properties.headers().as_ref()?;
@@ -188,11 +204,17 @@ impl Broker {
     }
 
     /// Declares a durable queue, and returns its name.
-    pub fn create(&self, kind: &str) -> String {
+    pub fn create(&self, kind: Kind) -> String {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("work{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let mut arguments = FieldTable::default();
-        arguments.insert("x-queue-type".into(), AMQPValue::LongString(kind.into()));
+        let text = |text: &str| AMQPValue::LongString(text.into());
+        if kind != Kind::Classic {
+            arguments.insert("x-queue-type".into(), text("quorum"));
+        }
+        if kind == Kind::Limited {
+            arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(20));
+        }
         let options = QueueDeclareOptions::durable();
         self.with(async |channel| {
             channel

@@ -8,7 +8,7 @@ use std::sync::RwLockReadGuard;
 
 use serde_json::json;
 
-pub use self::broker::{Broker, Message, stays};
+pub use self::broker::{Broker, Kind, Message, stays};
 use super::plain::Plain;
 use super::work::Work;
 
@@ -25,11 +25,11 @@ pub struct Site {
 impl Site {
     /// With a classic queue.
     pub fn new(settings: &str) -> Site {
-        Site::with("classic", settings, Broker::port)
+        Site::with(Kind::Classic, settings, Broker::port)
     }
 
     /// With a queue of this type, whose server is reached by this port.
-    pub fn with(kind: &str, settings: &str, port: impl FnOnce(&Broker) -> u16) -> Site {
+    pub fn with(kind: Kind, settings: &str, port: impl FnOnce(&Broker) -> u16) -> Site {
         let running = broker::stays();
         let mut site = Site::unguarded(kind, settings, port);
         site._running = Some(running);
@@ -37,7 +37,7 @@ impl Site {
     }
 
     /// For tests that restart the server.
-    pub fn unguarded(kind: &str, settings: &str, port: impl FnOnce(&Broker) -> u16) -> Site {
+    pub fn unguarded(kind: Kind, settings: &str, port: impl FnOnce(&Broker) -> u16) -> Site {
         let broker = Broker::get();
         let queue = broker.create(kind);
         let source = format!("amqp://guest:guest@127.0.0.1:{}", port(broker));

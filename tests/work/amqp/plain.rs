@@ -6,11 +6,11 @@ use lapin::types::{AMQPValue, FieldTable};
 use super::super::operate::said;
 use super::super::plain::Plain;
 use super::super::work::Work;
-use super::Site;
+use super::{Kind, Site};
 
 #[test]
 fn jobs_run_once_and_in_order_from_classic_and_quorum_queues() {
-    for kind in ["classic", "quorum"] {
+    for kind in [Kind::Classic, Kind::Quorum] {
         let site = Site::with(kind, "", super::Broker::port);
         for number in 0..20 {
             site.push(number, "");
@@ -25,9 +25,9 @@ fn jobs_run_once_and_in_order_from_classic_and_quorum_queues() {
         let notes = site.plain.notes();
         let done = notes.iter().filter_map(|it| it.strip_prefix("done "));
         let done: Vec<usize> = done.map(|number| number.parse().unwrap()).collect();
-        assert_eq!(done, (0..30).collect::<Vec<_>>(), "{kind}");
-        drop(work);
-        assert!(site.left().is_empty(), "{kind}: all are acknowledged");
+        assert_eq!(done, (0..30).collect::<Vec<_>>(), "{kind:?}");
+        work.end();
+        assert!(site.left().is_empty(), "{kind:?}: all are acknowledged");
     }
 }
 
@@ -60,7 +60,7 @@ fn failing_job_is_tried_again_and_buried_with_its_reason_until_it_is_retried() {
     work.wait_until(|| site.count("begins 1") == 4 && surus("failed", &[]).contains("the-first"));
     let status = surus("status", &[]);
     assert!(status.contains(&site.queue), "{status}");
-    drop(work);
+    work.end();
     let buried = site.buried();
     assert_eq!(buried.len(), 1);
     let job = &buried[0];
@@ -84,7 +84,7 @@ fn job_longer_than_the_limit_is_buried_with_all_its_bytes() {
     site.push(2, "");
     let work = site.start();
     work.wait_until(|| site.count("done 2") == 1);
-    drop(work);
+    work.end();
     assert_eq!(site.count("begins 1"), 0);
     let buried = site.buried();
     assert_eq!((buried.len(), &buried[0].body), (1, &long));

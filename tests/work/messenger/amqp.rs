@@ -46,7 +46,7 @@ fn messages_of_an_unconfigured_application_run_as_messenger_decides() {
         // A message that arrives while Surus waits.
         messenger.send(&["again"]);
         work.wait_until(|| messenger.count("again is done") == 1);
-        drop(work);
+        work.end();
         assert_eq!(runs(), [1, 1, 2, 1], "{version} {engine}");
         let buried = amqp.broker.take(&format!("{}.failed", amqp.name));
         assert_eq!(buried.len(), 1);
@@ -89,6 +89,6 @@ fn message_that_ends_its_process_is_sent_again_and_fails_as_messenger_decides() 
     let ended = ["exit, ", "kill, ", "hang, ", "well is done"];
     let runs = ended.map(|note| messenger.count(note));
     assert_eq!(runs, [2, 2, 2, 1], "{}", work.log());
-    drop(work);
+    work.end();
     assert!(amqp.broker.take(&amqp.name).is_empty());
 }
