@@ -24,6 +24,21 @@ use super::super::site::installed;
 /// The script of the package without its wrapper, which wants a user of its own.
 const SERVER: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 
+/// Runs epmd until this process ends. Then removes the directory, once the server has ended, too.
+const EPMD: &str = r#"
+directory=$1
+shift
+"$@" </dev/null &
+cat >/dev/null
+kill -KILL $!
+wait
+for _ in $(seq 300); do
+    kill -0 "$(cat "$directory"/database/*.pid)" || break
+    sleep 0.1
+done
+rm -rf "$directory"
+"#;
+
 pub struct Broker {
     child: Mutex<Child>,
     ports: [u16; 3],
@@ -96,13 +111,10 @@ impl Broker {
             ports[0]
         );
         fs::write(directory.path().join("rabbitmq.conf"), config).unwrap();
-        // It maps names of nodes to ports. A shell ends it with this process.
+        // It maps names of nodes to ports.
         let mut epmd = Command::new("sh");
-        epmd.args([
-            "-c",
-            r#""$@" </dev/null & cat >/dev/null; kill -KILL $!; wait"#,
-        ]);
-        epmd.args(["epmd", "epmd", "-address", "127.0.0.1", "-port"]);
+        epmd.args(["-c", EPMD, "epmd"]).arg(directory.path());
+        epmd.args(["epmd", "-address", "127.0.0.1", "-port"]);
         let mut epmd = epmd
             .arg(ports[2].to_string())
             .stdin(Stdio::piped())
