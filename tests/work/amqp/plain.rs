@@ -6,12 +6,12 @@ use lapin::types::{AMQPValue, FieldTable};
 use super::super::operate::said;
 use super::super::plain::Plain;
 use super::super::work::Work;
-use super::{Kind, Site};
+use super::{Broker, Kind, Site};
 
 #[test]
 fn jobs_run_once_and_in_order_from_classic_and_quorum_queues() {
     for kind in [Kind::Classic, Kind::Quorum] {
-        let site = Site::with(kind, "", super::Broker::port);
+        let site = Site::with(kind, "", Broker::port);
         for number in 0..20 {
             site.push(number, "");
         }
@@ -103,6 +103,34 @@ fn no_more_jobs_are_taken_than_twice_the_workers_can_run() {
     assert!(site.ready() >= 8, "{}", site.ready());
     site.plain.go(true);
     work.wait_until(|| site.count("done 9") == 1);
+}
+
+#[test]
+fn two_queues_share_the_workers_by_weight_while_both_have_jobs() {
+    const JOBS: usize = 300;
+    let light = Broker::get().create(Kind::Classic);
+    let port = Broker::get().port();
+    let site = Site::new(&format!(
+        "weight = 3\n[[queue]]\nname = '{light}'\nweight = 1\nhandler = 'jobs.php'\n\
+         source = 'amqp://guest:guest@127.0.0.1:{port}'\n"
+    ));
+    for number in 0..JOBS {
+        let job = |queue| format!(r#"{{"n": "{queue} {number}", "do": "sleep", "ms": 20}}"#);
+        site.broker.push(&site.queue, &job("heavy"));
+        site.broker.push(&light, &job("light"));
+    }
+    let work = site.plain.start(&["--workers", "2"]);
+    work.wait_until(|| site.count(&format!("done heavy {}", JOBS - 1)) == 1);
+    work.end();
+    let notes = site.plain.notes();
+    let last = notes
+        .iter()
+        .rposition(|note| note.starts_with("done heavy"));
+    let until = notes[..last.unwrap()].iter();
+    let light = until.filter(|note| note.starts_with("done light")).count();
+    // Jobs take longer while others use the CPUs; `time_is_shared_by_weight` is exact.
+    let due = JOBS / 3;
+    assert!(light.abs_diff(due) <= due / 5, "{light} instead of {due}");
 }
 
 #[test]
