@@ -115,7 +115,7 @@ impl Broker {
         let mut epmd = Command::new("sh");
         epmd.args(["-c", EPMD, "epmd"]).arg(directory.path());
         epmd.args(["epmd", "-address", "127.0.0.1", "-port"]);
-        let mut epmd = epmd
+        let epmd = epmd
             .arg(ports[2].to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -123,7 +123,7 @@ impl Broker {
             .spawn()
             .unwrap();
         // Never dropped, so it closes with this process.
-        std::mem::forget(epmd.stdin.take());
+        std::mem::forget(epmd);
         while TcpStream::connect(("127.0.0.1", ports[2])).is_err() {
             std::thread::sleep(Duration::from_millis(10));
         }
