@@ -17,6 +17,12 @@ final class ServerUrl
         return \sprintf('%s://%s%s:%d/%d', $tls ? 'rediss' : 'redis', self::access($user, $password), self::host($host), $port, $database);
     }
 
+    public static function amqp(bool $tls, string $host, int $port, string $user, string $password, string $vhost): string
+    {
+        return \sprintf('%s://%s%s:%d/%s', $tls ? 'amqps' : 'amqp', self::access($user, $password), self::host($host), $port,
+            rawurlencode('' !== $vhost ? $vhost : '/'));
+    }
+
     public static function redisSocket(string $socket, string $user, string $password, int $database): string
     {
         return "redis+unix://$socket?db=$database".('' !== $user ? '&user='.rawurlencode($user) : '').('' !== $password ? '&pass='.rawurlencode($password) : '');

@@ -69,6 +69,9 @@ fn max_message<'de, D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
+/// lapin calls each lost connection an error, and Surus reports it itself.
+const SILENT: &str = "lapin=off";
+
 impl Settings {
     /// Which lines are written.
     pub fn filter(&self) -> anyhow::Result<EnvFilter> {
@@ -84,7 +87,8 @@ impl Settings {
         let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
         match words.find(|word| !word.contains('=') && !is_level(word)) {
             Some(word) => Err(wrong(&format_args!("`{word}` is not a level"))),
-            None => EnvFilter::try_new(&self.level).map_err(|error| wrong(&error)),
+            None => EnvFilter::try_new(format!("{SILENT},{}", self.level))
+                .map_err(|error| wrong(&error)),
         }
     }
 }
@@ -266,6 +270,24 @@ pub fn end(failure: Option<&anyhow::Error>) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn library_that_repeats_errors_is_silent_unless_it_is_asked_for() {
+        let filter = |level: &str| {
+            let level = level.to_string();
+            let settings = Settings {
+                level,
+                ..Settings::default()
+            };
+            settings.filter().unwrap().to_string()
+        };
+        assert!(filter("info").contains(SILENT));
+        let asked = filter("info,lapin=debug");
+        assert!(
+            asked.contains("lapin=debug") && !asked.contains(SILENT),
+            "{asked}"
+        );
+    }
 
     #[test]
     fn message_with_line_breaks_is_indented_and_escaped() {

@@ -81,6 +81,13 @@ impl Work {
     pub fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
+
+    /// Shuts down, so that the broker knows what has happened to all jobs.
+    #[track_caller]
+    pub fn end(mut self) {
+        self.signal("TERM");
+        assert!(self.wait().success(), "{}", self.log());
+    }
 }
 
 impl Drop for Work {

@@ -70,6 +70,9 @@ final class Messages
             $encoded = json_decode($event['payload'], true, 512, \JSON_THROW_ON_ERROR);
             $envelope = $serializer->decode(['body' => $encoded['body'], 'headers' => $encoded['headers'] ?? []])
                 ->with(new TransportMessageIdStamp($event['id']));
+            if (isset($encoded['amqp'])) {
+                $envelope = $envelope->with(Amqp::received($encoded));
+            }
         } catch (\Throwable $thrown) {
             // Messenger would delete it.
             return self::decision($thrown, unrecorded: true);

@@ -6,6 +6,7 @@ use Surus\DatabaseTls;
 use Surus\ServerUrl;
 use Symfony\Component\Messenger\Bridge\AmazonSqs\Transport\AmazonSqsTransport;
 use Symfony\Component\Messenger\Bridge\AmazonSqs\Transport\Connection as SqsConnection;
+use Symfony\Component\Messenger\Bridge\Amqp\Transport\AmqpTransport;
 use Symfony\Component\Messenger\Bridge\Doctrine\Transport\Connection as DoctrineConnection;
 use Symfony\Component\Messenger\Bridge\Doctrine\Transport\DoctrineTransport;
 use Symfony\Component\Messenger\Bridge\Redis\Transport\RedisProxy;
@@ -31,6 +32,7 @@ final class Transports
             $transports[] = ['name' => $name] + match (true) {
                 $transport instanceof DoctrineTransport => self::doctrine(self::read($transport, 'connection')),
                 $transport instanceof RedisTransport => self::redis(self::read($transport, 'connection')),
+                $transport instanceof AmqpTransport => Amqp::describe(self::read($transport, 'connection')),
                 $transport instanceof AmazonSqsTransport => self::sqs(self::read($transport, 'connection')),
                 default => ['driver' => get_debug_type($transport)],
             };
@@ -63,6 +65,8 @@ final class Transports
                 self::read(self::read($transport, 'connection'), 'driverConnection')->close();
             } elseif ($transport instanceof RedisTransport && ($client = self::opened(self::read($transport, 'connection')))) {
                 $client->close();
+            } elseif ($transport instanceof AmqpTransport) {
+                Amqp::disconnect(self::read($transport, 'connection'));
             }
         }
         $this->used = [];

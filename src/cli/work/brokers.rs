@@ -18,6 +18,8 @@ use crate::fronts::queue::front::Consumer;
 use crate::fronts::queue::runner::{Runner, Runs};
 use crate::fronts::queue::source::Source;
 use crate::fronts::queue::sources::Place;
+#[cfg(feature = "amqp")]
+use crate::fronts::queue::sources::amqp::{self, AmqpQueue};
 #[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
 use crate::fronts::queue::sources::database::{Database, DatabaseQueue, Tables};
 #[cfg(feature = "redis")]
@@ -39,10 +41,15 @@ pub struct Brokers {
     project: PathBuf,
     /// The longest job that is read, in bytes.
     max_payload: u64,
+    /// How many workers the queues have that are opened next.
+    #[cfg_attr(not(feature = "amqp"), allow(dead_code))]
+    pub workers: usize,
     #[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
     databases: HashMap<(Place, Tables), Arc<Database>>,
     #[cfg(feature = "redis")]
     servers: HashMap<String, Arc<Server>>,
+    #[cfg(feature = "amqp")]
+    rabbits: HashMap<String, Arc<amqp::Server>>,
 }
 
 /// A queue whose broker Surus opens.
@@ -59,10 +66,13 @@ impl Brokers {
         Brokers {
             project: project.to_path_buf(),
             max_payload: settings.max_payload.0,
+            workers: 1,
             #[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
             databases: HashMap::new(),
             #[cfg(feature = "redis")]
             servers: HashMap::new(),
+            #[cfg(feature = "amqp")]
+            rabbits: HashMap::new(),
         }
     }
 
@@ -95,6 +105,7 @@ impl Brokers {
         };
         let opened = match &place {
             Place::Redis(url) => self.redis(url, &wanted).await,
+            Place::Amqp(url) => self.amqp(url, &queue, vec![queue.name.clone()]).await,
             Place::Sqs(base) => sqs(base, &wanted, self.max_payload).await,
             database => self.database(database, &wanted).await,
         };
@@ -121,6 +132,7 @@ impl Brokers {
         let place = transport.place(&self.project)?;
         let opened = match &place {
             Place::Redis(url) => self.stream(url, &queue, &transport, lease).await,
+            Place::Amqp(url) => self.amqp(url, &queue, transport.queues.clone()).await,
             Place::Sqs(url) => {
                 sqs_of_transport(url, &queue, &transport, lease, self.max_payload).await
             }
@@ -222,6 +234,48 @@ impl Brokers {
     #[cfg(not(any(feature = "sqlite", feature = "mysql", feature = "postgres")))]
     async fn database(&mut self, _: &Place, _: &Wanted<'_>) -> anyhow::Result<Arc<dyn Source>> {
         bail!(NO_DATABASE)
+    }
+
+    /// A queue, or the queues of a transport.
+    #[cfg(feature = "amqp")]
+    async fn amqp(
+        &mut self,
+        url: &str,
+        queue: &Queue,
+        queues: Vec<String>,
+    ) -> anyhow::Result<Arc<dyn Source>> {
+        let server = match self.rabbits.get(url) {
+            Some(server) => server.clone(),
+            None => {
+                let opened = Arc::new(amqp::Server::open(url).await?);
+                self.rabbits.insert(url.into(), opened.clone());
+                opened
+            }
+        };
+        let concurrency = queue.concurrency.unwrap_or(self.workers);
+        let workers = self.workers.min(concurrency).max(1);
+        let names = amqp::Names {
+            name: queue.name.clone(),
+            queues,
+            format: queue.format(),
+            // As many as run, and the next ones.
+            prefetch: (2 * workers).try_into().unwrap_or(u16::MAX),
+            max_payload: self.max_payload,
+        };
+        let opened = AmqpQueue::open(server.clone(), names).await?;
+        announce(queue, &server.name());
+        Ok(Arc::new(opened))
+    }
+
+    #[cfg(not(feature = "amqp"))]
+    async fn amqp(
+        &mut self,
+        url: &str,
+        _: &Queue,
+        _: Vec<String>,
+    ) -> anyhow::Result<Arc<dyn Source>> {
+        let _ = url;
+        bail!("this surus is built without RabbitMQ; build it with the feature `amqp`")
     }
 
     #[cfg(feature = "redis")]

@@ -14,7 +14,7 @@ use crate::fronts::queue::sources::redis::Stream;
 use crate::{aws::Provider, fronts::queue::sources::sqs::Access};
 
 /// What Surus serves, as Surus names it.
-const DRIVERS: [&str; 3] = ["database", "redis", "sqs"];
+const DRIVERS: [&str; 4] = ["database", "redis", "amqp", "sqs"];
 
 #[derive(Deserialize)]
 pub struct Messenger {
@@ -23,7 +23,10 @@ pub struct Messenger {
 }
 
 #[derive(Deserialize, Clone)]
-#[cfg_attr(not(all(feature = "redis", feature = "sqs")), allow(dead_code))]
+#[cfg_attr(
+    not(all(feature = "amqp", feature = "redis", feature = "sqs")),
+    allow(dead_code)
+)]
 pub struct Transport {
     name: String,
     /// One of [`DRIVERS`], or what Surus does not serve.
@@ -31,6 +34,9 @@ pub struct Transport {
     /// The queue's name in its table, or the stream.
     #[serde(default)]
     pub queue: String,
+    /// The queues of RabbitMQ.
+    #[serde(default)]
+    pub queues: Vec<String>,
     /// Messenger's `redeliver_timeout` or `visibility_timeout` in seconds.
     pub lease: Option<u64>,
     table: Option<String>,
@@ -73,8 +79,8 @@ impl Messenger {
             let found = self.transports.iter().find(|it| it.name == queue.name);
             let found = found.filter(served).with_context(|| {
                 format!(
-                    "queue {}: Messenger has no such transport in a database, in Redis or in SQS; \
-                     it has {}",
+                    "queue {}: Messenger has no such transport in a database, in Redis, RabbitMQ \
+                     or SQS; it has {}",
                     queue.name,
                     names()
                 )
@@ -85,7 +91,8 @@ impl Messenger {
             info!(
                 transport = other.name,
                 driver = other.driver,
-                "transport is not served: surus work serves doctrine://, redis:// and sqs://"
+                "transport is not served: surus work serves doctrine://, redis://, amqp:// and \
+                 sqs://"
             );
         }
         let chosen: Vec<_> = self
@@ -105,7 +112,7 @@ impl Messenger {
             .collect();
         ensure!(
             !chosen.is_empty(),
-            "Messenger has no transport in a database, in Redis or in SQS \
+            "Messenger has no transport in a database, in Redis, RabbitMQ or SQS \
              (framework.messenger.transports, MESSENGER_TRANSPORT_DSN); it has {}",
             match names() {
                 names if names.is_empty() => "none".into(),

@@ -305,6 +305,7 @@ async fn consumers(
     group: Group,
 ) -> anyhow::Result<Vec<Consumer>> {
     let mut consumers: Vec<Consumer> = Vec::new();
+    brokers.workers = group.workers;
     let is_laravel = |queue: &Queue| queue.format() == Format::Laravel;
     let is_sync = |application: &laravel::Application| application.driver == "sync";
     let application = match group.queues.iter().any(is_laravel) {

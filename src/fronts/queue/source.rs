@@ -13,9 +13,9 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + Send 
 /// One queue of a broker. An error means that the broker cannot be reached or refuses; the caller
 /// tries again after a pause.
 pub trait Source: Send + Sync {
-    /// Reserves up to `most` jobs for this process, and waits until there is one. Returns nothing
-    /// once `stop` is cancelled. Do not drop the future before its end: jobs may be reserved
-    /// already.
+    /// Reserves up to `most` jobs for this process, and waits until there is one. Once `stop` is
+    /// cancelled, returns those that are reserved already, and reserves no others. Do not drop the
+    /// future before its end.
     fn receive<'a>(&'a self, most: usize, stop: &'a CancellationToken) -> Pending<'a, Vec<Job>>;
 
     /// Extends reservations, which then last for a whole lease from now on. Returns the jobs that
@@ -37,4 +37,9 @@ pub trait Source: Send + Sync {
     /// Lists the failed jobs that this broker keeps and Laravel does not, or retries or forgets
     /// one. Returns those concerned.
     fn failures(&self, asked: Failures) -> Pending<'_, Vec<FailedJob>>;
+
+    /// Sends what has not been sent yet, and ends its connections.
+    fn close(&self) -> Pending<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
 }

@@ -14,6 +14,7 @@ use Symfony\Component\Messenger\Bridge\Doctrine\Transport\DoctrineTransportFacto
 use Symfony\Component\Messenger\Envelope;
 use Symfony\Component\Messenger\Exception\UnrecoverableMessageHandlingException;
 use Symfony\Component\Messenger\MessageBusInterface;
+use Symfony\Component\Messenger\Stamp\RedeliveryStamp;
 use Symfony\Component\Messenger\Transport\Serialization\SerializerInterface;
 use Symfony\Component\Routing\Loader\Configurator\RoutingConfigurator;
 
@@ -35,7 +36,7 @@ final class Handler
         $others = self::$inProcess++;
         self::note("$order->do, $others before");
         match ($order->do) {
-            'throw' => throw new \RuntimeException('thrown by the handler'),
+            'throw', 'throw by headers' => throw new \RuntimeException('thrown by the handler'),
             'final' => throw new UnrecoverableMessageHandlingException('final for the handler'),
             'exit' => exit(3),
             'kill' => posix_kill(getmypid(), \SIGKILL),
@@ -93,12 +94,17 @@ final class Headers implements SerializerInterface
 {
     public function encode(Envelope $envelope): array
     {
-        return ['body' => '{}', 'headers' => ['do' => $envelope->getMessage()->do, 'App\\Order' => 'by headers']];
+        $do = str_replace(' by headers', '', $envelope->getMessage()->do);
+        $tries = base64_encode(serialize($envelope->all(RedeliveryStamp::class)));
+
+        return ['body' => '{}', 'headers' => ['do' => $do, 'App\\Order' => 'by headers', 'tries' => $tries]];
     }
 
     public function decode(array $encoded): Envelope
     {
-        return new Envelope(new Order($encoded['headers']['do'].' '.$encoded['headers']['App\\Order']));
+        ['do' => $do, 'App\\Order' => $how, 'tries' => $tries] = $encoded['headers'];
+
+        return new Envelope(new Order("$do $how"), unserialize(base64_decode($tries)));
     }
 }
 
@@ -137,7 +143,7 @@ final class Kernel extends HttpKernel
                     'async' => [
                         'dsn' => '%env(MESSENGER_TRANSPORT_DSN)%',
                         'serializer' => getenv('SERIALIZER') ?: null,
-                        'retry_strategy' => ['max_retries' => 1, 'delay' => 0],
+                        'retry_strategy' => ['max_retries' => 1, 'delay' => (int) getenv('RETRY_DELAY')],
                     ],
                     'failed' => 'doctrine://default?queue_name=failed',
                     'now' => 'sync://',

@@ -1,5 +1,6 @@
 //! Symfony Messenger's messages without configuration: sent by Messenger, decided by Messenger.
 
+mod amqp;
 mod database;
 mod redis;
 mod sqs;
@@ -36,7 +37,7 @@ foreach (array_slice($argv, 1) as $what) {
 }
 ";
 
-const EXTENSIONS: [&str; 3] = ["igbinary", "redis", "pdo_pgsql"];
+const EXTENSIONS: [&str; 4] = ["amqp", "igbinary", "redis", "pdo_pgsql"];
 
 /// An application with a transport, and its failure transport in a database.
 pub struct Messenger {
@@ -96,6 +97,7 @@ impl Messenger {
                 "Symfony/Component/Console",
                 "Symfony/Component/Messenger",
                 "Symfony/Component/Messenger/Bridge/AmazonSqs",
+                "Symfony/Component/Messenger/Bridge/Amqp",
                 "Symfony/Component/Messenger/Bridge/Doctrine",
                 "Symfony/Component/Messenger/Bridge/Redis",
                 "Doctrine/DBAL",

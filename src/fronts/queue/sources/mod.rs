@@ -1,5 +1,7 @@
 //! Selects the broker that a `source` names.
 
+#[cfg(feature = "amqp")]
+pub mod amqp;
 #[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
 pub mod database;
 #[cfg(feature = "redis")]
@@ -25,6 +27,8 @@ pub enum Place {
     Postgres(String),
     /// The URL of a server of Redis or Valkey, which may have a password.
     Redis(String),
+    /// The URL of a server of RabbitMQ, which may have a password.
+    Amqp(String),
     /// The URL of queues of SQS without their names; empty for those of the environment's account
     /// and region.
     Sqs(String),
@@ -46,12 +50,13 @@ impl Place {
             Some(("redis" | "rediss" | "redis+unix" | "valkey" | "valkeys" | "valkey+unix", _)) => {
                 Ok(Place::Redis(source.into()))
             }
+            Some(("amqp" | "amqps", _)) => Ok(Place::Amqp(source.into())),
             Some(("sqs", "")) => Ok(Place::Sqs(String::new())),
             Some(("https" | "http", _)) => Ok(Place::Sqs(source.into())),
             // It may have a password.
             _ => bail!(
                 "queue.source begins with {:?}; expected sqlite:FILE, sqs: or a URL that begins \
-                 with mysql://, postgresql://, redis:// or https:// (SQS), such as \
+                 with mysql://, postgresql://, redis://, amqp:// or https:// (SQS), such as \
                  \"sqlite:database/database.sqlite\" or \"redis://127.0.0.1:6379\"",
                 source.split(':').next().unwrap_or_default()
             ),

@@ -1,4 +1,9 @@
-//! Takes jobs from their sources, runs them, extends their leases, and settles them.
+//! Takes jobs from their sources and runs them.
+
+mod give_back;
+mod settle;
+#[cfg(test)]
+mod tests;
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -13,20 +18,18 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::backoff;
-use super::format::{self, Jobs, Outcome, Verdict};
-use super::job::{Disposition, Job, Lease};
-use super::runner::Runs;
-use super::scheduler::{Begun, Scheduler, Share};
-use super::settings::{Queue, Settings};
-use super::source::Source;
+pub use self::give_back::Interrupted;
 use crate::engine::Engine;
+use crate::fronts::queue::backoff;
+use crate::fronts::queue::format::{self, Jobs, Outcome, Verdict};
+use crate::fronts::queue::job::{Disposition, Job, Lease};
+use crate::fronts::queue::runner::Runs;
+use crate::fronts::queue::scheduler::{Begun, Scheduler, Share};
+use crate::fronts::queue::settings::{Queue, Settings};
+use crate::fronts::queue::source::Source;
 use crate::fronts::records::now;
 use crate::fronts::records::suspects::Suspects;
 use crate::observe::metrics::Metrics;
-
-/// How long requests for jobs may take to end after the grace period.
-const RECEIVE: Duration = Duration::from_secs(15);
 
 /// A queue and its broker.
 pub struct Consumer {
@@ -69,15 +72,6 @@ impl Front {
     }
 }
 
-/// What was still under way when the grace period was over.
-#[must_use]
-pub struct Interrupted {
-    front: Arc<Front>,
-    /// Running jobs by queue.
-    running: Vec<(usize, Job)>,
-    receiving: Receiving,
-}
-
 type Receiving = Work<(usize, anyhow::Result<Vec<Job>>)>;
 
 type Work<T> = FuturesUnordered<Pin<Box<dyn Future<Output = T> + Send>>>;
@@ -106,6 +100,8 @@ struct Drive {
     begun: HashMap<usize, (usize, Job)>,
     receiving: Receiving,
     is_receiving: Vec<bool>,
+    /// Jobs by queue, in order, that go back to their source once nothing is received from it.
+    returned: Vec<Vec<Job>>,
     failures: Vec<u32>,
     settling: Work<(usize, Job)>,
     extending: Work<(usize, anyhow::Result<Vec<Lease>>)>,
@@ -117,33 +113,37 @@ struct Drive {
 /// Runs jobs until `stop` is cancelled, then finishes the running ones within the grace period and
 /// gives the others back. Afterwards the caller ends PHP's processes and releases what is left.
 pub async fn run(front: Arc<Front>, stop: CancellationToken) -> Interrupted {
-    let shares = front.consumers.iter().map(|consumer| Share {
-        weight: consumer.queue.weight,
-        concurrency: consumer.queue.concurrency.unwrap_or(usize::MAX).max(1),
-    });
-    let count = front.consumers.len();
-    let drive = Drive {
-        scheduler: Scheduler::new(shares, front.workers, front.settings.strict),
-        leases: vec![HashMap::new(); count],
-        running: Work::new(),
-        begun: HashMap::new(),
-        receiving: Work::new(),
-        is_receiving: vec![false; count],
-        failures: vec![0; count],
-        settling: Work::new(),
-        extending: Work::new(),
-        pausing: Work::new(),
-        is_draining: false,
-        paused: front.paused.subscribe(),
-        capacity: front.engine().and_then(|engine| engine.capacity()),
-        stops: (0..count).map(|_| stop.child_token()).collect(),
-        front,
-        stop,
-    };
-    drive.run().await
+    Drive::new(front, stop).run().await
 }
 
 impl Drive {
+    fn new(front: Arc<Front>, stop: CancellationToken) -> Drive {
+        let shares = front.consumers.iter().map(|consumer| Share {
+            weight: consumer.queue.weight,
+            concurrency: consumer.queue.concurrency.unwrap_or(usize::MAX).max(1),
+        });
+        let count = front.consumers.len();
+        Drive {
+            scheduler: Scheduler::new(shares, front.workers, front.settings.strict),
+            leases: vec![HashMap::new(); count],
+            running: Work::new(),
+            begun: HashMap::new(),
+            receiving: Work::new(),
+            is_receiving: vec![false; count],
+            returned: vec![Vec::new(); count],
+            failures: vec![0; count],
+            settling: Work::new(),
+            extending: Work::new(),
+            pausing: Work::new(),
+            is_draining: false,
+            paused: front.paused.subscribe(),
+            capacity: front.engine().and_then(|engine| engine.capacity()),
+            stops: (0..count).map(|_| stop.child_token()).collect(),
+            front,
+            stop,
+        }
+    }
+
     async fn run(mut self) -> Interrupted {
         let stop = self.stop.clone();
         self.pause();
@@ -203,6 +203,7 @@ impl Drive {
         Interrupted {
             front: self.front,
             running: self.begun.into_values().collect(),
+            returned: self.returned,
             receiving: self.receiving,
         }
     }
@@ -230,46 +231,57 @@ impl Drive {
             if room == 0 {
                 continue;
             }
-            self.is_receiving[queue] = true;
-            let (front, stop) = (self.front.clone(), self.stops[queue].clone());
-            let failures = self.failures[queue];
-            self.receiving.push(Box::pin(async move {
-                if failures > 0 {
-                    tokio::select! {
-                        () = tokio::time::sleep(backoff::pause(failures)) => {}
-                        () = stop.cancelled() => return (queue, Ok(Vec::new())),
-                    }
-                }
-                (
-                    queue,
-                    front.consumers[queue].source.receive(room, &stop).await,
-                )
-            }));
+            self.receive_from(queue, room);
         }
+    }
+
+    /// Asks a source for up to `most` jobs.
+    fn receive_from(&mut self, queue: usize, most: usize) {
+        self.is_receiving[queue] = true;
+        let (front, stop) = (self.front.clone(), self.stops[queue].clone());
+        let failures = self.failures[queue];
+        self.receiving.push(Box::pin(async move {
+            if failures > 0 {
+                tokio::select! {
+                    () = tokio::time::sleep(backoff::pause(failures)) => {}
+                    () = stop.cancelled() => {}
+                }
+            }
+            (
+                queue,
+                front.consumers[queue].source.receive(most, &stop).await,
+            )
+        }));
     }
 
     fn received(&mut self, queue: usize, received: anyhow::Result<Vec<Job>>) {
         self.is_receiving[queue] = false;
-        let consumer = &self.front.consumers[queue];
-        let jobs = match received {
-            Ok(jobs) => jobs,
+        let received = match received {
+            Ok(jobs) => {
+                if std::mem::take(&mut self.failures[queue]) > 0 {
+                    let queue = &self.front.consumers[queue].queue.name;
+                    info!(queue, "the broker answers again");
+                }
+                jobs
+            }
             Err(error) => {
                 self.failed(queue, "receive", &error);
-                return;
+                Vec::new()
             }
         };
-        if std::mem::take(&mut self.failures[queue]) > 0 {
-            info!(queue = consumer.queue.name, "the broker answers again");
+        for job in &received {
+            self.leases[queue].insert(job.lease.id.clone(), job.lease.clone());
+        }
+        let mut jobs = std::mem::take(&mut self.returned[queue]);
+        jobs.extend(received);
+        if self.stops[queue].is_cancelled() {
+            self.returned[queue] = jobs;
+            self.give_back(queue);
+            return;
         }
         for job in jobs {
-            self.leases[queue].insert(job.lease.id.clone(), job.lease.clone());
-            match self.stops[queue].is_cancelled() {
-                true => self.settle(queue, job, Disposition::Return),
-                false => {
-                    let group = self.front.consumers[queue].group(&job);
-                    self.scheduler.push(queue, group, job);
-                }
-            }
+            let group = self.front.consumers[queue].group(&job);
+            self.scheduler.push(queue, group, job);
         }
     }
 
@@ -365,105 +377,6 @@ impl Drive {
         job.attempts += 1;
         self.scheduler.again(begun, job);
     }
-
-    fn settle(&mut self, queue: usize, job: Job, disposition: Disposition) {
-        let front = self.front.clone();
-        self.settling.push(Box::pin(async move {
-            let consumer = &front.consumers[queue];
-            let mut failures = 0;
-            while let Err(error) = consumer
-                .source
-                .settle(job.clone(), disposition.clone())
-                .await
-            {
-                front
-                    .metrics
-                    .jobs
-                    .broker_failed(&consumer.queue.name, "settle");
-                failures += 1;
-                if failures == 1 {
-                    let (queue, job) = (&consumer.queue.name, &job.lease.id);
-                    let error = format!("{error:#}");
-                    warn!(queue, job, error, "cannot settle a job; trying again");
-                }
-                tokio::time::sleep(backoff::pause(failures)).await;
-            }
-            (queue, job)
-        }));
-    }
-
-    fn settled(&mut self, queue: usize, job: &Job) {
-        let leases = &mut self.leases[queue];
-        if leases.get(&job.lease.id) == Some(&job.lease) {
-            leases.remove(&job.lease.id);
-        }
-    }
-
-    fn extend(&mut self) {
-        if !self.extending.is_empty() {
-            return;
-        }
-        for (queue, leases) in self
-            .leases
-            .iter()
-            .enumerate()
-            .filter(|(_, all)| !all.is_empty())
-        {
-            let leases = leases.values().cloned().collect();
-            let front = self.front.clone();
-            self.extending.push(Box::pin(async move {
-                (queue, front.consumers[queue].source.extend(leases).await)
-            }));
-        }
-    }
-
-    fn extended(&mut self, queue: usize, extended: anyhow::Result<Vec<Lease>>) {
-        match extended {
-            Ok(lost) => {
-                for lease in lost {
-                    // Settled since, or lost.
-                    if self.leases[queue].get(&lease.id) == Some(&lease) {
-                        self.leases[queue].remove(&lease.id);
-                        let (queue, job) = (&self.front.consumers[queue].queue.name, lease.id);
-                        warn!(queue, job, "another worker has got this job meanwhile");
-                    }
-                }
-            }
-            Err(error) => self.failed(queue, "extend leases", &error),
-        }
-    }
-
-    fn drain(&mut self) {
-        self.is_draining = true;
-        for queue in 0..self.front.consumers.len() {
-            self.give_back(queue);
-        }
-    }
-
-    fn give_back(&mut self, queue: usize) {
-        for job in self.scheduler.clear(queue) {
-            self.settle(queue, job, Disposition::Return);
-        }
-    }
-
-    fn pause(&mut self) {
-        let paused = self.paused.borrow_and_update().clone();
-        for (queue, is_paused) in paused.into_iter().enumerate() {
-            let name = &self.front.consumers[queue].queue.name;
-            match (is_paused, self.stops[queue].is_cancelled()) {
-                (true, false) => {
-                    info!(queue = name, "paused");
-                    self.stops[queue].cancel();
-                    self.give_back(queue);
-                }
-                (false, true) if !self.stop.is_cancelled() => {
-                    info!(queue = name, "resumed");
-                    self.stops[queue] = self.stop.child_token();
-                }
-                _ => {}
-            }
-        }
-    }
 }
 
 /// Returns when the workers can run another number of jobs.
@@ -504,37 +417,5 @@ fn bug(panic: &(dyn Any + Send)) -> Verdict {
     Verdict {
         disposition: Disposition::Release(Duration::from_secs(60)),
         outcome: Outcome::Retried(format!("a bug in surus: {}", text.unwrap_or_default())),
-    }
-}
-
-impl Interrupted {
-    /// Gives the jobs back, once PHP no longer runs them. A broker may still reserve jobs for a
-    /// request that has not ended, also those that have just been given back.
-    pub async fn release(mut self) {
-        let mut left: Vec<_> = Vec::new();
-        let received = async {
-            while let Some((queue, received)) = self.receiving.next().await {
-                let jobs = received.unwrap_or_default().into_iter();
-                left.extend(jobs.map(|job| (queue, job, Disposition::Return)));
-            }
-        };
-        let _ = tokio::time::timeout(RECEIVE, received).await;
-        let running = self.running.into_iter();
-        left.extend(running.map(|(queue, job)| (queue, job, Disposition::Interrupt)));
-        for (queue, job, disposition) in left {
-            let id = job.lease.id.clone();
-            let settled = self.front.consumers[queue].source.settle(job, disposition);
-            match tokio::time::timeout(Duration::from_secs(5), settled).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    warn!(
-                        job = id,
-                        error = format!("{error:#}"),
-                        "cannot release a job"
-                    );
-                }
-                Err(_) => warn!(job = id, "cannot release a job in time"),
-            }
-        }
     }
 }

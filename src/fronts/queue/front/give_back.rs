@@ -1,0 +1,116 @@
+//! Gives jobs back to their sources when a queue is paused or all stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tracing::{info, warn};
+
+use super::{Drive, Front, Receiving};
+use crate::fronts::queue::job::{Disposition, Job};
+
+/// How long requests for jobs may take to end after the grace period.
+const RECEIVE: Duration = Duration::from_secs(15);
+/// How long a broker may take to take the last settlements.
+const CLOSE: Duration = Duration::from_secs(5);
+
+/// What was still under way when the grace period was over.
+#[must_use]
+pub struct Interrupted {
+    pub(super) front: Arc<Front>,
+    /// Running jobs by queue.
+    pub(super) running: Vec<(usize, Job)>,
+    /// Jobs by queue, in order, that have not begun.
+    pub(super) returned: Vec<Vec<Job>>,
+    pub(super) receiving: Receiving,
+}
+
+impl Drive {
+    pub(super) fn drain(&mut self) {
+        self.is_draining = true;
+        for queue in 0..self.front.consumers.len() {
+            self.stop_receiving(queue);
+        }
+    }
+
+    /// Ends the receiving of a queue that has been stopped. Brokers that push jobs may have
+    /// reserved some for this process already, which no request waits for.
+    fn stop_receiving(&mut self, queue: usize) {
+        if !self.is_receiving[queue] {
+            self.receive_from(queue, 0);
+        }
+        self.give_back(queue);
+    }
+
+    /// Returns the jobs of a queue that have not begun, the last one first. Those that are still
+    /// being received belong behind the others, so all wait for them.
+    pub(super) fn give_back(&mut self, queue: usize) {
+        let cleared = self.scheduler.clear(queue).into_iter().rev();
+        self.returned[queue].extend(cleared);
+        if self.is_receiving[queue] {
+            return;
+        }
+        let jobs = std::mem::take(&mut self.returned[queue]);
+        for job in jobs.into_iter().rev() {
+            self.settle(queue, job, Disposition::Return);
+        }
+    }
+
+    pub(super) fn pause(&mut self) {
+        let paused = self.paused.borrow_and_update().clone();
+        for (queue, is_paused) in paused.into_iter().enumerate() {
+            let name = &self.front.consumers[queue].queue.name;
+            match (is_paused, self.stops[queue].is_cancelled()) {
+                (true, false) => {
+                    info!(queue = name, "paused");
+                    self.stops[queue].cancel();
+                    self.stop_receiving(queue);
+                }
+                (false, true) if !self.stop.is_cancelled() => {
+                    info!(queue = name, "resumed");
+                    self.stops[queue] = self.stop.child_token();
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Interrupted {
+    /// Gives the jobs back, once PHP no longer runs them. A broker may still reserve jobs for a
+    /// request that has not ended, also those that have just been given back.
+    pub async fn release(mut self) {
+        let received = async {
+            while let Some((queue, received)) = self.receiving.next().await {
+                self.returned[queue].extend(received.unwrap_or_default());
+            }
+        };
+        let _ = tokio::time::timeout(RECEIVE, received).await;
+        let returned = self.returned.into_iter().enumerate();
+        let returned = returned.flat_map(|(queue, jobs)| {
+            let last_first = jobs.into_iter().rev();
+            last_first.map(move |job| (queue, job, Disposition::Return))
+        });
+        let mut left: Vec<_> = returned.collect();
+        let running = self.running.into_iter();
+        left.extend(running.map(|(queue, job)| (queue, job, Disposition::Interrupt)));
+        for (queue, job, disposition) in left {
+            let id = job.lease.id.clone();
+            let settled = self.front.consumers[queue].source.settle(job, disposition);
+            match tokio::time::timeout(Duration::from_secs(5), settled).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    warn!(
+                        job = id,
+                        error = format!("{error:#}"),
+                        "cannot release a job"
+                    );
+                }
+                Err(_) => warn!(job = id, "cannot release a job in time"),
+            }
+        }
+        for consumer in &self.front.consumers {
+            let _ = tokio::time::timeout(CLOSE, consumer.source.close()).await;
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The order in which jobs go back to their source.
+
+use std::sync::Mutex;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::fronts::queue::command::Program;
+use crate::fronts::queue::job::{Depth, FailedJob, Failures};
+use crate::fronts::queue::source::Pending;
+
+/// Notes what is returned.
+#[derive(Default)]
+struct Noted(Mutex<Vec<String>>);
+
+impl Source for Noted {
+    fn receive<'a>(&'a self, _: usize, _: &'a CancellationToken) -> Pending<'a, Vec<Job>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn extend(&self, _: Vec<Lease>) -> Pending<'_, Vec<Lease>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
+        assert_eq!(disposition, Disposition::Return);
+        let mut noted = self.0.lock().expect("no test has panicked");
+        noted.push(job.lease.id);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn depth(&self) -> Pending<'_, Depth> {
+        Box::pin(async { Ok(Depth::default()) })
+    }
+
+    fn failures(&self, _: Failures) -> Pending<'_, Vec<FailedJob>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}
+
+fn jobs(ids: std::ops::Range<usize>) -> anyhow::Result<Vec<Job>> {
+    let job = |id: usize| Job {
+        lease: Lease {
+            id: id.to_string(),
+            token: Bytes::new(),
+        },
+        payload: Bytes::from_static(b"{}"),
+        attempts: 1,
+    };
+    Ok(ids.map(job).collect())
+}
+
+fn drive(source: &Arc<Noted>) -> Drive {
+    let consumer = Consumer {
+        queue: Queue::default(),
+        connection: String::new(),
+        source: source.clone(),
+        lease: Duration::from_secs(90),
+        runs: Runs::Command(Program {
+            words: Vec::new(),
+            directory: "/".into(),
+        }),
+    };
+    let front = Front {
+        workers: 0,
+        consumers: vec![consumer],
+        settings: Settings::default(),
+        metrics: Arc::default(),
+        suspects: Suspects::default(),
+        paused: watch::Sender::new(vec![false]),
+    };
+    Drive::new(Arc::new(front), CancellationToken::new())
+}
+
+async fn returned(mut drive: Drive, source: &Noted) -> Vec<String> {
+    while drive.settling.next().await.is_some() {}
+    std::mem::take(&mut *source.0.lock().expect("no test has panicked"))
+}
+
+#[tokio::test]
+async fn jobs_received_during_the_drain_go_back_behind_those_received_before() {
+    let source = Arc::default();
+    let mut drive = drive(&source);
+    drive.received(0, jobs(1..4));
+    drive.is_receiving[0] = true;
+    drive.stop.cancel();
+    drive.drain();
+    drive.received(0, jobs(4..6));
+    // The last one first: put back at the front of a list one by one, they are in order again.
+    assert_eq!(returned(drive, &source).await, ["5", "4", "3", "2", "1"]);
+}
+
+#[tokio::test]
+async fn jobs_go_back_although_the_broker_has_failed() {
+    let source = Arc::default();
+    let mut drive = drive(&source);
+    drive.received(0, jobs(1..3));
+    drive.is_receiving[0] = true;
+    drive.stop.cancel();
+    drive.drain();
+    drive.received(0, Err(anyhow::anyhow!("gone")));
+    assert_eq!(returned(drive, &source).await, ["2", "1"]);
+}
+
+#[tokio::test]
+async fn jobs_of_an_interrupted_receive_go_back_behind_the_others() {
+    let source = Arc::default();
+    let mut drive = drive(&source);
+    drive.received(0, jobs(1..3));
+    drive.is_receiving[0] = true;
+    drive.drain();
+    let interrupted = Interrupted {
+        front: drive.front.clone(),
+        running: Vec::new(),
+        returned: std::mem::take(&mut drive.returned),
+        receiving: Receiving::new(),
+    };
+    interrupted
+        .receiving
+        .push(Box::pin(async { (0, jobs(3..4)) }));
+    interrupted.release().await;
+    assert_eq!(returned(drive, &source).await, ["3", "2", "1"]);
+}
+
+#[tokio::test]
+async fn job_returned_by_a_pause_runs_first_if_the_queue_is_resumed_at_once() {
+    let source = Arc::default();
+    let mut drive = drive(&source);
+    drive.received(0, jobs(1..2));
+    drive.is_receiving[0] = true;
+    drive.front.pause(None, true);
+    drive.pause();
+    drive.front.pause(None, false);
+    drive.pause();
+    drive.received(0, jobs(2..3));
+    let waiting = drive.scheduler.clear(0).into_iter().map(|job| job.lease.id);
+    assert_eq!(waiting.collect::<Vec<_>>(), ["2", "1"]);
+    assert!(returned(drive, &source).await.is_empty());
+}

@@ -1,0 +1,283 @@
+//! Queues in RabbitMQ, classic and quorum queues.
+//!
+//! The server pushes messages; as many as the prefetch count allows are unacknowledged at a time. A
+//! reservation lasts as long as its channel: once that is closed, the server delivers the message
+//! again. So leases need no extension, and what a closed channel has delivered is not settled.
+
+mod buried;
+mod message;
+mod server;
+mod session;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use lapin::message::Delivery;
+use lapin::options::{BasicAckOptions, BasicNackOptions};
+use tokio_util::sync::CancellationToken;
+
+pub use self::server::Server;
+use self::session::Session;
+use crate::fronts::queue::Format;
+use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
+use crate::fronts::queue::source::{Pending, Source};
+
+/// How long returned messages are collected: quorum queues have them in the order of their return.
+const COLLECT: Duration = Duration::from_millis(10);
+
+/// What a source consumes, apart from its server.
+pub struct Names {
+    /// The queue's name in the configuration.
+    pub name: String,
+    /// The queues of the server: one, or those of a transport of Messenger.
+    pub queues: Vec<String>,
+    pub format: Format,
+    /// How many messages may be unacknowledged.
+    pub prefetch: u16,
+    /// The longest job that is read, in bytes.
+    pub max_payload: u64,
+}
+
+/// One queue, or the queues of one transport of Messenger.
+pub struct AmqpQueue {
+    server: Arc<Server>,
+    names: Names,
+    /// The connection that consumes.
+    session: tokio::sync::Mutex<Option<Session>>,
+    /// Unacknowledged messages by their tokens, which begin with the number of their session.
+    held: Mutex<HashMap<Bytes, Arc<Held>>>,
+    /// Messages that are about to be returned.
+    returning: Mutex<Vec<(u64, Arc<Held>)>>,
+    flushing: tokio::sync::Mutex<()>,
+    /// One list of buried messages at a time, because it reserves them.
+    listing: tokio::sync::Mutex<()>,
+    next_session: AtomicU64,
+    /// Makes the ids of messages without one unique.
+    random: u64,
+}
+
+/// An unacknowledged message.
+struct Held {
+    delivery: Delivery,
+    /// The queue that it is from.
+    queue: String,
+}
+
+impl AmqpQueue {
+    /// Checks that the queues exist.
+    pub async fn open(server: Arc<Server>, names: Names) -> anyhow::Result<AmqpQueue> {
+        ensure!(!names.queues.is_empty(), "the transport has no queues");
+        for queue in &names.queues {
+            if server.count(queue).await?.is_none() {
+                bail!(
+                    "the server {} has no queue {queue}; declare it (`rabbitmqadmin declare queue \
+                     name={queue} durable=true`, or by its producer), or correct queue.name",
+                    server.name()
+                );
+            }
+        }
+        Ok(AmqpQueue {
+            server,
+            names,
+            session: tokio::sync::Mutex::default(),
+            held: Mutex::default(),
+            returning: Mutex::default(),
+            flushing: tokio::sync::Mutex::default(),
+            listing: tokio::sync::Mutex::default(),
+            next_session: AtomicU64::new(0),
+            random: RandomState::new().hash_one("surus"),
+        })
+    }
+
+    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<Bytes, Arc<Held>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn connect(&self) -> anyhow::Result<Session> {
+        let number = self.next_session.fetch_add(1, Ordering::Relaxed);
+        // The server delivers again what earlier channels had.
+        self.held().clear();
+        Session::open(&self.server, number).await
+    }
+
+    /// Waits for messages. Once `stop` is cancelled, returns those that the server has already
+    /// pushed and no others.
+    async fn take(&self, most: usize, stop: &CancellationToken) -> anyhow::Result<Vec<Job>> {
+        let mut open = self.session.lock().await;
+        if open.is_none() {
+            if stop.is_cancelled() {
+                return Ok(Vec::new());
+            }
+            *open = Some(self.connect().await?);
+        }
+        let Some(session) = &mut *open else {
+            return Ok(Vec::new());
+        };
+        let taken = async {
+            if stop.is_cancelled() {
+                return session.cancel().await;
+            }
+            session.consume(&self.names).await?;
+            tokio::select! {
+                taken = session.next(most) => taken,
+                () = stop.cancelled() => session.cancel().await,
+            }
+        };
+        match taken.await {
+            Ok(taken) => {
+                let number = session.number;
+                let jobs = taken.into_iter();
+                Ok(jobs
+                    .map(|(queue, it)| self.job(number, queue, it))
+                    .collect())
+            }
+            Err(error) => {
+                *open = None;
+                Err(error)
+            }
+        }
+    }
+
+    fn job(&self, session: u64, queue: String, delivery: Delivery) -> Job {
+        let Names {
+            format,
+            max_payload,
+            ..
+        } = self.names;
+        let tag = delivery.delivery_tag;
+        let own = format!("{:x}-{session:x}-{tag:x}", self.random);
+        let id = delivery.properties.message_id().as_ref();
+        let id = id.map_or(own, |id| id.as_str().to_string());
+        let attempts = message::attempts(&delivery.properties, format).saturating_add(1);
+        let payload = message::payload(&delivery, &queue, format, max_payload);
+        let token = Bytes::from(format!("{session}:{tag}"));
+        let held = Held { delivery, queue };
+        self.held().insert(token.clone(), Arc::new(held));
+        Job {
+            lease: Lease { id, token },
+            payload,
+            attempts,
+        }
+    }
+
+    /// Lets the server have messages again, where they were. Those that return together do so in
+    /// their order.
+    async fn give_back(&self, held: Arc<Held>) -> anyhow::Result<()> {
+        let lock = || {
+            self.returning
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        lock().push((held.delivery.delivery_tag, held));
+        tokio::time::sleep(COLLECT).await;
+        let _one_at_a_time = self.flushing.lock().await;
+        let mut all = std::mem::take(&mut *lock());
+        all.sort_by_key(|(tag, _)| *tag);
+        let options = BasicNackOptions {
+            requeue: true,
+            ..BasicNackOptions::default()
+        };
+        for (_, held) in all {
+            // It fails if the channel is closed: then the server has returned the message itself.
+            let _ = held.delivery.acker.nack(options).await;
+        }
+        Ok(())
+    }
+
+    async fn settle_held(
+        &self,
+        job: &Job,
+        held: &Arc<Held>,
+        disposition: Disposition,
+    ) -> anyhow::Result<()> {
+        let Held { delivery, queue } = &**held;
+        let (id, body) = (&job.lease.id, &delivery.data);
+        let tried = || {
+            let format = self.names.format;
+            message::tried(&delivery.properties, id, format, job.attempts)
+        };
+        match disposition {
+            Disposition::Done => {}
+            // Messenger counts tries itself.
+            Disposition::Return => return self.give_back(held.clone()).await,
+            Disposition::Interrupt if self.names.format == Format::Messenger => {
+                return self.give_back(held.clone()).await;
+            }
+            Disposition::Interrupt | Disposition::Release(Duration::ZERO) => {
+                self.server.publish(queue, tried(), body).await?;
+            }
+            Disposition::Release(pause) => {
+                let later = self.server.publish_later(queue, tried(), body, pause);
+                later.await?;
+            }
+            Disposition::Bury(why) => self.bury(job, held, &why).await?,
+        }
+        // It fails if the channel is closed: then the server delivers the message again.
+        let _ = delivery.acker.ack(BasicAckOptions::default()).await;
+        Ok(())
+    }
+}
+
+impl Source for AmqpQueue {
+    fn receive<'a>(&'a self, most: usize, stop: &'a CancellationToken) -> Pending<'a, Vec<Job>> {
+        Box::pin(self.take(most, stop))
+    }
+
+    fn extend(&self, leases: Vec<Lease>) -> Pending<'_, Vec<Lease>> {
+        Box::pin(async move {
+            let held = self.held();
+            let is_lost = |lease: &Lease| {
+                let found = held.get(&lease.token);
+                found.is_none_or(|it| it.delivery.acker.poisoned())
+            };
+            Ok(leases.into_iter().filter(is_lost).collect())
+        })
+    }
+
+    fn settle(&self, job: Job, disposition: Disposition) -> Pending<'_, ()> {
+        Box::pin(async move {
+            let held = self.held().get(&job.lease.token).cloned();
+            let held = held.filter(|held| held.delivery.acker.usable());
+            if let Some(held) = held {
+                self.settle_held(&job, &held, disposition).await?;
+            }
+            self.held().remove(&job.lease.token);
+            Ok(())
+        })
+    }
+
+    fn depth(&self) -> Pending<'_, Depth> {
+        Box::pin(async move {
+            let mut waiting = 0;
+            for queue in &self.names.queues {
+                let count = self.server.count(queue).await?;
+                waiting += count.with_context(|| format!("the queue {queue} does not exist"))?;
+            }
+            Ok(Depth {
+                waiting,
+                delayed: 0,
+                reserved: self.held().len() as u64,
+                oldest: None,
+            })
+        })
+    }
+
+    fn failures(&self, asked: Failures) -> Pending<'_, Vec<FailedJob>> {
+        Box::pin(async move { self.buried(&asked).await })
+    }
+
+    fn close(&self) -> Pending<'_, ()> {
+        Box::pin(async move {
+            if let Some(session) = self.session.lock().await.take() {
+                session.close().await;
+            }
+            self.server.close().await;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! The connection that consumes, until it fails.
+
+use std::pin::Pin;
+
+use anyhow::{Context, bail};
+use futures_util::stream::{SelectAll, select_all};
+use futures_util::{FutureExt, Stream, StreamExt, TryStreamExt};
+use lapin::message::Delivery;
+use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
+use lapin::types::{FieldTable, ShortString};
+use lapin::{Channel, Connection};
+
+use super::Names;
+use super::server::{self, Server, answer};
+
+/// A message, or the error of its channel, with the queue that it is from.
+type Pushed = (String, Result<Delivery, lapin::Error>);
+type Consumer = Pin<Box<dyn Stream<Item = Pushed> + Send>>;
+
+pub struct Session {
+    /// Distinguishes it from others of the source.
+    pub number: u64,
+    connection: Connection,
+    channel: Channel,
+    /// The names of its consumers, by which they are cancelled.
+    tags: Vec<ShortString>,
+    pushed: SelectAll<Consumer>,
+}
+
+impl Session {
+    pub async fn open(server: &Server, number: u64) -> anyhow::Result<Session> {
+        let connection = server.connect().await?;
+        let channel = answer(connection.create_channel()).await?;
+        Ok(Session {
+            number,
+            connection,
+            channel,
+            tags: Vec::new(),
+            pushed: SelectAll::new(),
+        })
+    }
+
+    /// Has the server push messages, unless it does already.
+    pub async fn consume(&mut self, names: &Names) -> anyhow::Result<()> {
+        if !self.tags.is_empty() {
+            return Ok(());
+        }
+        let qos = BasicQosOptions::default();
+        answer(self.channel.basic_qos(names.prefetch, qos)).await?;
+        let mut consumers: Vec<Consumer> = Vec::new();
+        for queue in &names.queues {
+            let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
+            let name = server::name(queue)?;
+            let consuming = self.channel.basic_consume(name, "".into(), options, none);
+            let consumer = answer(consuming).await;
+            let consumer = consumer.with_context(|| format!("cannot consume the queue {queue}"))?;
+            self.tags.push(consumer.tag());
+            let queue = queue.clone();
+            consumers.push(Box::pin(consumer.map(move |it| (queue.clone(), it))));
+        }
+        self.pushed = select_all(consumers);
+        Ok(())
+    }
+
+    /// Waits for a message. Returns up to `most` that are there then. Dropping the future loses
+    /// none.
+    pub async fn next(&mut self, most: usize) -> anyhow::Result<Vec<(String, Delivery)>> {
+        let Some(first) = self.pushed.next().await else {
+            bail!("the server has ended the consumer; its queue may have been deleted");
+        };
+        let mut taken = vec![(first.0, first.1?)];
+        while taken.len() < most
+            && let Some(Some((queue, Ok(more)))) = self.pushed.next().now_or_never()
+        {
+            taken.push((queue, more));
+        }
+        Ok(taken)
+    }
+
+    /// Has the server push no more messages. Returns those that it has pushed already.
+    pub async fn cancel(&mut self) -> anyhow::Result<Vec<(String, Delivery)>> {
+        for tag in std::mem::take(&mut self.tags) {
+            let cancelled = self
+                .channel
+                .basic_cancel(tag, BasicCancelOptions::default());
+            answer(cancelled).await?;
+        }
+        // They end once they are cancelled.
+        let pushed = std::mem::take(&mut self.pushed);
+        let pushed = pushed.map(|(queue, it)| it.map(|it| (queue, it)));
+        answer(pushed.try_collect()).await
+    }
+
+    /// Ends the connection after all that it still has to send. The server returns what is not
+    /// acknowledged.
+    pub async fn close(self) {
+        server::close(&self.connection).await;
+    }
+}

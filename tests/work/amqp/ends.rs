@@ -1,0 +1,194 @@
+//! The end of `surus work`, of its workers, of the server and of the network: nothing is lost, and
+//! nothing is acknowledged that has not finished.
+
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+
+use super::super::proxy::Proxy;
+use super::super::work::{descendants, signal};
+use super::{Broker, Kind, Message, Site, broker};
+
+/// Three jobs run, three are reserved and three wait at the server.
+#[test]
+fn sigterm_finishes_the_running_jobs_and_returns_the_others_where_the_queue_allows() {
+    for (kind, order) in [
+        (Kind::Classic, [3, 4, 5, 6, 7, 8]),
+        (Kind::Limited, [3, 4, 5, 6, 7, 8]),
+        // Without a delivery limit, RabbitMQ puts what is returned at the end.
+        (Kind::Quorum, [6, 7, 8, 3, 4, 5]),
+    ] {
+        let site = Site::with(kind, "", Broker::port);
+        for number in 0..9 {
+            site.push(number, if number < 3 { "wait" } else { "" });
+        }
+        let mut work = site.plain.start(&["--workers", "3"]);
+        let noted = |what: &str| {
+            let notes = site.plain.notes();
+            notes.iter().filter(|it| it.starts_with(what)).count()
+        };
+        work.wait_until(|| noted("begins") == 3 && site.ready() == 3);
+        work.signal("TERM");
+        work.wait_for_log(|log| log.contains("shutting down"));
+        // Returned while the first still run.
+        work.wait_until(|| site.ready() == 6);
+        site.plain.go(true);
+        assert!(work.wait().success(), "{}", work.log());
+        assert_eq!(noted("done"), 3);
+        let left: Vec<_> = site.left().iter().map(Message::number).collect();
+        assert_eq!(left, order, "{kind:?}");
+    }
+}
+
+#[test]
+fn job_that_outlasts_the_grace_period_is_released_at_once_and_its_try_counts() {
+    let site = Site::new("timeout = '60s'\n[work]\nshutdown_timeout = '1s'\n");
+    site.push(0, "hang");
+    let mut work = site.start();
+    work.wait_until(|| site.count("begins 0") == 1);
+    work.signal("TERM");
+    assert!(work.wait().success(), "{}", work.log());
+    let left = site.left();
+    assert_eq!(left.len(), 1, "{}", work.log());
+    assert_eq!(left[0].header("surus-attempts").as_deref(), Some("1"));
+}
+
+#[test]
+fn job_whose_channel_is_gone_is_not_acknowledged_and_comes_again() {
+    let proxy = OnceCell::new();
+    let site = Site::with(Kind::Classic, "", |broker| {
+        proxy.get_or_init(|| Proxy::to(broker.port())).port
+    });
+    let proxy = proxy.into_inner().unwrap();
+    let work = site.start();
+    for round in 0..2 {
+        let (first, second) = (10 * round, 10 * round + 1);
+        site.push(first, "wait");
+        work.wait_until(|| site.count(&format!("begins {first}")) == 1);
+        proxy.cut();
+        // It arrives while Surus cannot see it.
+        site.push(second, "");
+        work.wait_until(|| site.ready() == 2);
+        site.plain.go(true);
+        work.wait_until(|| site.count(&format!("done {first}")) == 1);
+        work.wait_for_log(|log| log.matches("the broker failed").count() > round);
+        assert_eq!(site.ready(), 2, "both are still there");
+        proxy.mend();
+        work.wait_until(|| site.count(&format!("done {second}")) == 1);
+        work.wait_until(|| site.count(&format!("done {first}")) == 2);
+        site.plain.go(false);
+    }
+    let log = work.log();
+    assert!(log.contains("the broker answers again"), "{log}");
+    assert!(!log.contains("io_loop"), "lapin's own lines: {log}");
+    work.end();
+    assert!(site.left().is_empty());
+}
+
+#[test]
+fn job_of_a_server_without_memory_stays_until_it_takes_messages_again() {
+    let _alone = broker::alone();
+    let site = Site::unguarded(Kind::Classic, "tries = 2\nbackoff = '1s'\n", Broker::port);
+    site.push(0, "wait");
+    site.push(1, "throw once");
+    let work = site.start();
+    work.wait_until(|| site.count("begins 0") == 1);
+    site.broker
+        .tell("vm_memory_monitor:set_vm_memory_high_watermark(0.0000001).");
+    work.wait_until(|| {
+        site.broker
+            .log()
+            .contains("memory resource limit alarm set on node")
+    });
+    site.plain.go(true);
+    // The job has failed and must be sent again, which the server does not allow.
+    work.wait_for_log(|log| log.contains("the server takes no messages at present"));
+    assert_eq!((site.count("done 0"), site.count("begins 1")), (1, 1));
+    site.broker
+        .tell("vm_memory_monitor:set_vm_memory_high_watermark(0.9).");
+    work.wait_until(|| site.count("done 1") == 1);
+    assert_eq!(site.count("begins 1"), 2, "it was not sent twice");
+    work.end();
+    assert!(site.left().is_empty());
+}
+
+#[test]
+fn killed_server_has_all_jobs_again_that_have_not_been_acknowledged() {
+    let _alone = broker::alone();
+    for kind in [Kind::Classic, Kind::Limited] {
+        let site = Site::unguarded(kind, "", Broker::port);
+        site.push(0, "wait");
+        let work = site.plain.start(&["--workers", "2"]);
+        work.wait_until(|| site.count("begins 0") == 1);
+        site.push(1, "");
+        work.wait_until(|| site.count("done 1") == 1);
+        site.broker.kill();
+        work.wait_for_log(|log| log.contains("the broker failed"));
+        site.broker.revive();
+        site.push(2, "");
+        // It was not acknowledged, so the server delivers it again, beside its first run.
+        work.wait_until(|| site.count("begins 0") == 2);
+        site.plain.go(true);
+        work.wait_until(|| site.count("done 0") == 2 && site.count("done 2") == 1);
+        work.end();
+        // The acknowledgement of job 1 may have been lost with the connection.
+        assert!((1..=2).contains(&site.count("done 1")), "{kind:?}");
+        assert_eq!(site.count("done 2"), 1, "{kind:?}");
+        assert!(site.left().is_empty(), "{kind:?}");
+    }
+}
+
+/// `make test-work` has more jobs.
+#[test]
+fn killed_processes_lose_no_job_in_rabbitmq() {
+    let settings = "tries = 0\nbackoff = '1s'\n[work]\nmax_losses = 100\n";
+    let proxy = OnceCell::new();
+    let site = Site::with(Kind::Classic, settings, |broker| {
+        proxy.get_or_init(|| Proxy::to(broker.port())).port
+    });
+    let proxy = proxy.into_inner().unwrap();
+    let jobs: usize = std::env::var("WORK_JOBS").map_or(150, |jobs| jobs.parse().unwrap());
+    for number in 0..jobs {
+        let job = format!(r#"{{"n": {number}, "do": "sleep", "ms": {}}}"#, number % 10);
+        site.broker.push(&site.queue, &job);
+    }
+    let mut work = site.plain.start(&["--workers", "3"]);
+    let mut random = 13579_usize;
+    for round in 0..jobs / 12 {
+        random = random
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        std::thread::sleep(std::time::Duration::from_millis((random >> 33) as u64 % 60));
+        match round % 8 {
+            7 => {
+                signal(work.pid(), "KILL");
+                work = site.plain.start(&["--workers", "3"]);
+            }
+            3 => {
+                proxy.cut();
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                proxy.mend();
+            }
+            _ => {
+                let processes = descendants(work.pid());
+                // The first is the master process of the workers.
+                if let Some(pid) = processes.get(1 + (random >> 40) % processes.len().max(1)) {
+                    signal(*pid, "KILL");
+                }
+            }
+        }
+    }
+    let missing = || {
+        let notes: BTreeSet<_> = site.plain.notes().into_iter().collect();
+        let missing = (0..jobs).filter(|number| !notes.contains(&format!("done {number}")));
+        missing.count()
+    };
+    // Many jobs take longer than `wait_until` waits.
+    for _ in 0..jobs {
+        if missing() < 100 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    work.wait_until(|| missing() == 0);
+    assert!(site.buried().is_empty());
+}
