@@ -14,23 +14,15 @@
 #include <php_streams.h>
 #include <zend_closures.h>
 #include <ext/standard/basic_functions.h>
-#include <zend_smart_str.h>
 
-#include "base/scoreboard_layout.h"
+#include "app/value_digest.h"
 
 extern char **environ;
-
-/* Limits of a value's digest; each object in it is visited once. */
-enum { DEPTH = 64, NODES = 200000 };
 
 /* The inventory before the request: name and short description of each thing. */
 static HashTable before;
 
 static HashTable *into;
-static uint32_t nodes;
-
-/* By handle: the number of the value in which an object was last visited. */
-static uint32_t *met, met_size, value_number;
 
 static void note(zend_string *name, zend_string *value)
 {
@@ -41,128 +33,6 @@ static void note(zend_string *name, zend_string *value)
 }
 
 #define NOTE(value, ...) note(strpprintf(0, __VA_ARGS__), value)
-
-/* --- values --- */
-
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-	return (hash ^ value) * 0x100000001b3u;
-}
-
-static uint64_t digest(const zval *value, int depth);
-
-static uint64_t digest_table(HashTable *table, uint64_t hash, int depth)
-{
-	zend_ulong number;
-	zend_string *key;
-	zval *value;
-
-	ZEND_HASH_FOREACH_KEY_VAL_IND(table, number, key, value) {
-		hash = mix(hash, key ? zend_string_hash_val(key) : number);
-		hash = mix(hash, digest(value, depth - 1));
-	} ZEND_HASH_FOREACH_END();
-	return hash;
-}
-
-/* Whether this is the first visit in this value. If the handle cannot be stored, the object is
- * skipped. */
-static bool meet(uint32_t handle)
-{
-	if (handle >= met_size) {
-		uint32_t size = EG(objects_store).top > handle ? EG(objects_store).top : handle + 1;
-		uint32_t *more = realloc(met, size * sizeof(*met));
-		if (!more) {
-			return false;
-		}
-		memset(more + met_size, 0, (size - met_size) * sizeof(*met));
-		met = more;
-		met_size = size;
-	}
-	if (met[handle] == value_number) {
-		return false;
-	}
-	met[handle] = value_number;
-	return true;
-}
-
-/* A digest of the value, to a limited depth. */
-static uint64_t digest(const zval *value, int depth)
-{
-	uint64_t hash = mix(0xcbf29ce484222325u, Z_TYPE_P(value));
-
-	if (depth == 0 || ++nodes > NODES) {
-		return hash;
-	}
-	switch (Z_TYPE_P(value)) {
-		case IS_LONG:
-			return mix(hash, (uint64_t)Z_LVAL_P(value));
-		case IS_DOUBLE: {
-			uint64_t bits;
-			memcpy(&bits, &Z_DVAL_P(value), sizeof(bits));
-			return mix(hash, bits);
-		}
-		case IS_STRING:
-			return mix(hash, zend_string_hash_func(Z_STR_P(value)));
-		case IS_ARRAY:
-			return digest_table(Z_ARRVAL_P(value),
-			        mix(hash, zend_hash_num_elements(Z_ARRVAL_P(value))), depth);
-		case IS_REFERENCE:
-			return digest(Z_REFVAL_P(value), depth);
-		case IS_OBJECT: {
-			zend_object *object = Z_OBJ_P(value);
-			hash = mix(hash, object->handle);
-			if (!meet(object->handle)) {
-				return hash;
-			}
-			for (int i = 0; i < object->ce->default_properties_count; i++) {
-				hash = mix(hash, digest(&object->properties_table[i], depth - 1));
-			}
-			if (object->properties) {
-				hash = digest_table(object->properties, hash, depth);
-			}
-			return hash;
-		}
-		case IS_RESOURCE:
-			return mix(hash, (uint64_t)Z_RES_HANDLE_P(value));
-		default:
-			return hash;
-	}
-}
-
-/* A short description of a value; its digest follows after a NUL, which is not printed. */
-static zend_string *describe(const zval *value)
-{
-	smart_str text = {0};
-
-	ZVAL_DEREF(value);
-	switch (Z_TYPE_P(value)) {
-		case IS_ARRAY:
-			smart_str_append_printf(&text, "array of %u",
-			        zend_hash_num_elements(Z_ARRVAL_P(value)));
-			break;
-		case IS_OBJECT:
-			smart_str_append_printf(&text, "%s", ZSTR_VAL(Z_OBJCE_P(value)->name));
-			break;
-		case IS_STRING:
-			smart_str_append_printf(&text, "string of %zu", Z_STRLEN_P(value));
-			break;
-		case IS_LONG:
-			smart_str_append_long(&text, Z_LVAL_P(value));
-			break;
-		case IS_TRUE:
-		case IS_FALSE:
-			smart_str_appends(&text, Z_TYPE_P(value) == IS_TRUE ? "true" : "false");
-			break;
-		default:
-			smart_str_appends(&text, zend_zval_type_name(value));
-	}
-	nodes = 0;
-	value_number++;
-	smart_str_appendc(&text, '\0');
-	smart_str_append_printf(&text, "%016lx", (unsigned long)digest(value, DEPTH));
-	smart_str_0(&text);
-	return text.s;
-}
 
 /* --- PHP's tables --- */
 
@@ -187,7 +57,7 @@ static void note_globals(void)
 
 	ZEND_HASH_FOREACH_STR_KEY_VAL_IND(&EG(symbol_table), name, value) {
 		if (name && Z_TYPE_P(value) != IS_UNDEF && !is_superglobal(ZSTR_VAL(name))) {
-			NOTE(describe(value), "global $%s", ZSTR_VAL(name));
+			NOTE(surus_value_describe(value), "global $%s", ZSTR_VAL(name));
 		}
 	} ZEND_HASH_FOREACH_END();
 }
@@ -205,7 +75,7 @@ static void note_statics(zend_op_array *code, const char *of)
 	}
 	ZEND_HASH_FOREACH_STR_KEY_VAL(statics, name, value) {
 		if (Z_TYPE_P(value) != IS_CONSTANT_AST) {
-			NOTE(describe(value), "static variable $%s of %s", ZSTR_VAL(name), of);
+			NOTE(surus_value_describe(value), "static variable $%s of %s", ZSTR_VAL(name), of);
 		}
 	} ZEND_HASH_FOREACH_END();
 }
@@ -255,8 +125,8 @@ static void note_classes_and_functions(void)
 				if ((property->flags & ZEND_ACC_STATIC) && property->ce == class) {
 					const char *short_name, *of;
 					zend_unmangle_property_name(property->name, &of, &short_name);
-					NOTE(describe(&statics[property->offset]), "static property %s::$%s",
-					        ZSTR_VAL(class->name), short_name);
+					zend_string *text = surus_value_describe(&statics[property->offset]);
+					NOTE(text, "static property %s::$%s", ZSTR_VAL(class->name), short_name);
 				}
 			} ZEND_HASH_FOREACH_END();
 		}
@@ -280,7 +150,7 @@ static void note_constants(void)
 
 	ZEND_HASH_FOREACH_PTR(EG(zend_constants), constant) {
 		if (ZEND_CONSTANT_MODULE_NUMBER(constant) == PHP_USER_CONSTANT && constant->name) {
-			NOTE(describe(&constant->value), "constant %s", ZSTR_VAL(constant->name));
+			NOTE(surus_value_describe(&constant->value), "constant %s", ZSTR_VAL(constant->name));
 		}
 	} ZEND_HASH_FOREACH_END();
 }
@@ -381,8 +251,9 @@ static void note_extensions(void)
 	for (size_t i = 0; i < sizeof(says) / sizeof(*says); i++) {
 		zval answer;
 		if (ask(says[i], &answer)) {
-			NOTE(Z_TYPE(answer) == IS_STRING ? zend_string_copy(Z_STR(answer)) : describe(&answer),
-			        "%s()", says[i]);
+			zend_string *text = Z_TYPE(answer) == IS_STRING ? zend_string_copy(Z_STR(answer))
+			        : surus_value_describe(&answer);
+			NOTE(text, "%s()", says[i]);
 		}
 		zval_ptr_dtor(&answer);
 	}
