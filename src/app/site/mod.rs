@@ -21,6 +21,7 @@ mod document_root;
 pub mod file_opener;
 mod hidden_files;
 mod htaccess;
+mod htaccess_files;
 mod htaccess_walk;
 mod lookup;
 mod lookup_cache;
