@@ -1,6 +1,7 @@
 //! The contract of engines: each test runs on every engine of the catalogue that it applies to.
 
 mod exceptions;
+pub mod selection;
 pub mod subject;
 
 /// Makes a test of each function that takes an engine.
@@ -9,7 +10,7 @@ macro_rules! engine_contract {
         $(
             #[test]
             fn $name() {
-                $crate::engine_contract::subject::$run(
+                $crate::engine_contract::selection::$run(
                     stringify!($name),
                     |#[allow(unused_mut)] mut $engine| async move { $body },
                 );
