@@ -36,7 +36,7 @@ pub struct Arrived {
 
 type Sender = RequestStream<SendStream, Bytes>;
 
-/// How often it is checked whether the client takes the rest of a response.
+/// How often Surus checks whether the client takes the rest of a response.
 const REST_CHECK: Duration = Duration::from_secs(1);
 
 /// Answers the request. The connection's other requests continue, also if this one panics.
@@ -69,11 +69,11 @@ async fn resolve_and_answer(arrived: Arrived, service: Arc<Service>) -> Result<(
             return Err(error.into());
         }
         Err(_) => {
-            exchange.answers();
+            exchange.mark_answered();
             return Err(AnswerError::HeaderTimeout);
         }
     };
-    exchange.answers();
+    exchange.mark_answered();
     let (mut sender, receiver) = stream.split();
     let exchanged = exchange_messages(
         (request, receiver),
