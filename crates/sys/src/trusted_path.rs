@@ -229,7 +229,7 @@ mod tests {
             assert!(any(&dir.join("a/b")).is_ok());
             let (_, found) = inode(&dir.join("a/b")).unwrap();
             assert_eq!(found, is_fixed, "{mode:o} {owner}");
-            // Who may create files in a directory decides what is there.
+            // A user who may create files in a directory decides what is there.
             let is_guarded = is_fixed && mode & 0o022 == 0;
             assert_eq!(
                 is_ours(&dir.join("a/none/x")),

@@ -52,7 +52,7 @@ impl Tracer {
         })))
     }
 
-    /// Where a request belongs, as PHP gets it, and what becomes of it if it is sampled.
+    /// Begins the trace of a request. Returns its context for PHP, and the trace if it is sampled.
     pub fn begin(
         self: &Arc<Self>,
         caller: Option<(Context, Option<String>)>,
