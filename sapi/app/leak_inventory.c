@@ -24,7 +24,7 @@ static HashTable before;
 
 static HashTable *into;
 
-static void note(zend_string *name, zend_string *value)
+static void save(zend_string *name, zend_string *value)
 {
 	zval zv;
 	ZVAL_STR(&zv, value);
@@ -32,7 +32,7 @@ static void note(zend_string *name, zend_string *value)
 	zend_string_release(name);
 }
 
-#define NOTE(value, ...) note(strpprintf(0, __VA_ARGS__), value)
+#define SAVE(value, ...) save(strpprintf(0, __VA_ARGS__), value)
 
 /* --- PHP's tables --- */
 
@@ -50,20 +50,20 @@ static bool is_superglobal(const char *name)
 	return false;
 }
 
-static void note_globals(void)
+static void save_globals(void)
 {
 	zend_string *name;
 	zval *value;
 
 	ZEND_HASH_FOREACH_STR_KEY_VAL_IND(&EG(symbol_table), name, value) {
 		if (name && Z_TYPE_P(value) != IS_UNDEF && !is_superglobal(ZSTR_VAL(name))) {
-			NOTE(surus_value_describe(value), "global $%s", ZSTR_VAL(name));
+			SAVE(surus_value_describe(value), "global $%s", ZSTR_VAL(name));
 		}
 	} ZEND_HASH_FOREACH_END();
 }
 
 /* `of` names the owner. */
-static void note_statics(zend_op_array *code, const char *of)
+static void save_statics(zend_op_array *code, const char *of)
 {
 	HashTable *statics = code->static_variables ? ZEND_MAP_PTR_GET(code->static_variables_ptr)
 	        : NULL;
@@ -75,22 +75,22 @@ static void note_statics(zend_op_array *code, const char *of)
 	}
 	ZEND_HASH_FOREACH_STR_KEY_VAL(statics, name, value) {
 		if (Z_TYPE_P(value) != IS_CONSTANT_AST) {
-			NOTE(surus_value_describe(value), "static variable $%s of %s", ZSTR_VAL(name), of);
+			SAVE(surus_value_describe(value), "static variable $%s of %s", ZSTR_VAL(name), of);
 		}
 	} ZEND_HASH_FOREACH_END();
 }
 
-static void note_statics_of(zend_op_array *code, const char *class_name)
+static void save_statics_of(zend_op_array *code, const char *class_name)
 {
 	zend_string *of = strpprintf(0, "%s%s%s()", class_name ? class_name : "",
 	        class_name ? "::" : "", ZSTR_VAL(code->function_name));
 
-	note_statics(code, ZSTR_VAL(of));
+	save_statics(code, ZSTR_VAL(of));
 	zend_string_release(of);
 }
 
 /* Static and bound (`use`) variables: each closure has its own. */
-static void note_closures(void)
+static void save_closures(void)
 {
 	for (uint32_t i = 1; i < EG(objects_store).top; i++) {
 		zend_object *object = EG(objects_store).object_buckets[i];
@@ -102,13 +102,13 @@ static void note_closures(void)
 			zend_op_array *code = (zend_op_array *)&function->op_array;
 			zend_string *of = strpprintf(0, "the closure %u of %s:%u", i, ZSTR_VAL(code->filename),
 			        code->line_start);
-			note_statics(code, ZSTR_VAL(of));
+			save_statics(code, ZSTR_VAL(of));
 			zend_string_release(of);
 		}
 	}
 }
 
-static void note_classes_and_functions(void)
+static void save_classes_and_functions(void)
 {
 	zend_class_entry *class;
 	zend_function *function;
@@ -117,7 +117,7 @@ static void note_classes_and_functions(void)
 		if (class->type != ZEND_USER_CLASS) {
 			continue;
 		}
-		NOTE(ZSTR_EMPTY_ALLOC(), "class %s", ZSTR_VAL(class->name));
+		SAVE(ZSTR_EMPTY_ALLOC(), "class %s", ZSTR_VAL(class->name));
 		zval *statics = class->default_static_members_count ? CE_STATIC_MEMBERS(class) : NULL;
 		zend_property_info *property;
 		if (statics) {
@@ -126,46 +126,46 @@ static void note_classes_and_functions(void)
 					const char *short_name, *of;
 					zend_unmangle_property_name(property->name, &of, &short_name);
 					zend_string *text = surus_value_describe(&statics[property->offset]);
-					NOTE(text, "static property %s::$%s", ZSTR_VAL(class->name), short_name);
+					SAVE(text, "static property %s::$%s", ZSTR_VAL(class->name), short_name);
 				}
 			} ZEND_HASH_FOREACH_END();
 		}
 		ZEND_HASH_FOREACH_PTR(&class->function_table, function) {
 			if (function->type == ZEND_USER_FUNCTION && function->common.scope == class) {
-				note_statics_of(&function->op_array, ZSTR_VAL(class->name));
+				save_statics_of(&function->op_array, ZSTR_VAL(class->name));
 			}
 		} ZEND_HASH_FOREACH_END();
 	} ZEND_HASH_FOREACH_END();
 	ZEND_HASH_FOREACH_PTR(EG(function_table), function) {
 		if (function->type == ZEND_USER_FUNCTION) {
-			NOTE(ZSTR_EMPTY_ALLOC(), "function %s()", ZSTR_VAL(function->common.function_name));
-			note_statics_of(&function->op_array, NULL);
+			SAVE(ZSTR_EMPTY_ALLOC(), "function %s()", ZSTR_VAL(function->common.function_name));
+			save_statics_of(&function->op_array, NULL);
 		}
 	} ZEND_HASH_FOREACH_END();
 }
 
-static void note_constants(void)
+static void save_constants(void)
 {
 	zend_constant *constant;
 
 	ZEND_HASH_FOREACH_PTR(EG(zend_constants), constant) {
 		if (ZEND_CONSTANT_MODULE_NUMBER(constant) == PHP_USER_CONSTANT && constant->name) {
-			NOTE(surus_value_describe(&constant->value), "constant %s", ZSTR_VAL(constant->name));
+			SAVE(surus_value_describe(&constant->value), "constant %s", ZSTR_VAL(constant->name));
 		}
 	} ZEND_HASH_FOREACH_END();
 }
 
-static void note_settings(void)
+static void save_settings(void)
 {
 	zend_ini_entry *entry;
 
 	ZEND_HASH_FOREACH_PTR(EG(ini_directives), entry) {
-		NOTE(entry->value ? zend_string_copy(entry->value) : ZSTR_EMPTY_ALLOC(), "ini setting %s",
+		SAVE(entry->value ? zend_string_copy(entry->value) : ZSTR_EMPTY_ALLOC(), "ini setting %s",
 		        ZSTR_VAL(entry->name));
 	} ZEND_HASH_FOREACH_END();
 }
 
-static void note_objects(void)
+static void save_objects(void)
 {
 	HashTable counts;
 	zend_string *name;
@@ -186,7 +186,7 @@ static void note_objects(void)
 		}
 	}
 	ZEND_HASH_FOREACH_STR_KEY_VAL(&counts, name, count) {
-		NOTE(zend_long_to_str(Z_LVAL_P(count)), "objects of class %s", ZSTR_VAL(name));
+		SAVE(zend_long_to_str(Z_LVAL_P(count)), "objects of class %s", ZSTR_VAL(name));
 	} ZEND_HASH_FOREACH_END();
 	zend_hash_destroy(&counts);
 }
@@ -212,35 +212,35 @@ static bool ask(const char *function, zval *answer)
 	return known;
 }
 
-static void note_handlers(void)
+static void save_handlers(void)
 {
 	zval functions, *function;
 	uint32_t number = 0;
 
-	NOTE(callable(&EG(user_error_handler)), "error handler");
-	NOTE(callable(&EG(user_exception_handler)), "exception handler");
-	NOTE(zend_long_to_str(php_output_get_level()), "output buffers");
+	SAVE(callable(&EG(user_error_handler)), "error handler");
+	SAVE(callable(&EG(user_exception_handler)), "exception handler");
+	SAVE(zend_long_to_str(php_output_get_level()), "output buffers");
 	if (ask("spl_autoload_functions", &functions) && Z_TYPE(functions) == IS_ARRAY) {
 		ZEND_HASH_FOREACH_VAL(Z_ARRVAL(functions), function) {
-			NOTE(callable(function), "autoloader %u", ++number);
+			SAVE(callable(function), "autoloader %u", ++number);
 		} ZEND_HASH_FOREACH_END();
 	}
 	zval_ptr_dtor(&functions);
 }
 
-static void note_names(HashTable *table, const char *what)
+static void save_names(HashTable *table, const char *what)
 {
 	zend_string *name;
 
 	ZEND_HASH_FOREACH_STR_KEY(table, name) {
 		if (name) {
-			NOTE(ZSTR_EMPTY_ALLOC(), "%s %s", what, ZSTR_VAL(name));
+			SAVE(ZSTR_EMPTY_ALLOC(), "%s %s", what, ZSTR_VAL(name));
 		}
 	} ZEND_HASH_FOREACH_END();
 }
 
 /* State of extensions that ini settings do not show. */
-static void note_extensions(void)
+static void save_extensions(void)
 {
 	static const char *const says[] = {"date_default_timezone_get", "mb_internal_encoding",
 	        "mb_language", "mb_regex_encoding",
@@ -253,17 +253,17 @@ static void note_extensions(void)
 		if (ask(says[i], &answer)) {
 			zend_string *text = Z_TYPE(answer) == IS_STRING ? zend_string_copy(Z_STR(answer))
 			        : surus_value_describe(&answer);
-			NOTE(text, "%s()", says[i]);
+			SAVE(text, "%s()", says[i]);
 		}
 		zval_ptr_dtor(&answer);
 	}
-	note_names(php_stream_get_url_stream_wrappers_hash(), "stream wrapper");
-	note_names(php_get_stream_filters_hash(), "stream filter");
+	save_names(php_stream_get_url_stream_wrappers_hash(), "stream wrapper");
+	save_names(php_get_stream_filters_hash(), "stream filter");
 }
 
 /* --- the process --- */
 
-static void note_signals(void)
+static void save_signals(void)
 {
 	FILE *status = fopen("/proc/self/status", "re");
 	char line[256], name[8], value[32];
@@ -275,7 +275,7 @@ static void note_signals(void)
 			                   : strcmp(name, "Blk") == 0 ? "blocked signals"
 			                                              : NULL;
 			if (what) {
-				NOTE(strpprintf(0, "%s", value), "%s", what);
+				SAVE(strpprintf(0, "%s", value), "%s", what);
 			}
 		}
 	}
@@ -284,7 +284,7 @@ static void note_signals(void)
 	}
 }
 
-static void note_process(void)
+static void save_process(void)
 {
 	char path[4096];
 	mode_t mask = umask(0);
@@ -292,13 +292,13 @@ static void note_process(void)
 	struct dirent *entry;
 
 	umask(mask);
-	NOTE(strpprintf(0, "%04o", (unsigned)mask), "umask");
-	NOTE(strpprintf(0, "%s", getcwd(path, sizeof(path)) ? path : "?"), "working directory");
-	NOTE(strpprintf(0, "%s", setlocale(LC_ALL, NULL)), "locale");
+	SAVE(strpprintf(0, "%04o", (unsigned)mask), "umask");
+	SAVE(strpprintf(0, "%s", getcwd(path, sizeof(path)) ? path : "?"), "working directory");
+	SAVE(strpprintf(0, "%s", setlocale(LC_ALL, NULL)), "locale");
 	for (char **pair = environ; *pair; pair++) {
 		const char *equals = strchr(*pair, '=');
 		if (equals) {
-			NOTE(strpprintf(0, "%s", equals + 1), "environment variable %.*s",
+			SAVE(strpprintf(0, "%s", equals + 1), "environment variable %.*s",
 			        (int)(equals - *pair), *pair);
 		}
 	}
@@ -308,7 +308,7 @@ static void note_process(void)
 		ssize_t len = readlink(link, path, sizeof(path) - 1);
 		if (len > 0 && atoi(entry->d_name) != dirfd(directory)) {
 			path[len] = '\0';
-			NOTE(strpprintf(0, "%s", path), "descriptor %s", entry->d_name);
+			SAVE(strpprintf(0, "%s", path), "descriptor %s", entry->d_name);
 		}
 	}
 	if (directory) {
@@ -320,16 +320,16 @@ static void take(HashTable *inventory)
 {
 	zend_hash_init(inventory, 4096, NULL, ZVAL_PTR_DTOR, 0);
 	into = inventory;
-	note_globals();
-	note_classes_and_functions();
-	note_constants();
-	note_settings();
-	note_closures();
-	note_objects();
-	note_handlers();
-	note_extensions();
-	note_signals();
-	note_process();
+	save_globals();
+	save_classes_and_functions();
+	save_constants();
+	save_settings();
+	save_closures();
+	save_objects();
+	save_handlers();
+	save_extensions();
+	save_signals();
+	save_process();
 }
 
 void surus_inventory_save(void)
