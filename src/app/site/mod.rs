@@ -186,8 +186,13 @@ impl Site {
     /// Opens a directory of files in which nothing is PHP.
     pub fn files_only(directory: &Path, symlinks: Symlinks) -> Result<Site> {
         let root = Root::open(directory, symlinks)?;
-        Ok(Site {
-            document_root: utf8(root.path())?.into(),
+        Ok(Site::of_files(utf8(root.path())?.into(), root))
+    }
+
+    /// A site that sends files, and in which nothing is PHP.
+    fn of_files(document_root: Arc<str>, root: Root) -> Site {
+        Site {
+            document_root,
             root,
             front_controller: None,
             is_named: false,
@@ -201,7 +206,7 @@ impl Site {
             secret: None,
             hidden: None,
             has_libraries: false,
-        })
+        }
     }
 
     /// Hides private files as [`open`](Self::open) does, and those that match these patterns.
