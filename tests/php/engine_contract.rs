@@ -17,7 +17,7 @@ macro_rules! engine_contract {
             }
         )*
     };
-    (ours: $($tests:tt)*) => { engine_contract!(@by on_our_engines: $($tests)*); };
+    (surus_php: $($tests:tt)*) => { engine_contract!(@by on_surus_php_engines: $($tests)*); };
     (standing: $($tests:tt)*) => { engine_contract!(@by on_standing_engines: $($tests)*); };
     (isolating: $($tests:tt)*) => { engine_contract!(@by on_isolating_engines: $($tests)*); };
     ($($tests:tt)*) => { engine_contract!(@by on_every_engine: $($tests)*); };

@@ -19,7 +19,7 @@ pub fn on_isolating_engines<F: Future<Output = ()>>(name: &str, case: impl Fn(Su
 }
 
 /// The engines that run surus-php.
-pub fn on_our_engines<F: Future<Output = ()>>(name: &str, case: impl Fn(Subject) -> F) {
+pub fn on_surus_php_engines<F: Future<Output = ()>>(name: &str, case: impl Fn(Subject) -> F) {
     on(
         |entry| entry.runs == Runs::SurusPhp && !is_exempt(entry, name),
         case,

@@ -267,11 +267,11 @@ impl Subject {
     /// Whether the process of a request serves the next one, even if the request missed its
     /// deadline.
     pub fn process_goes_on(&self) -> bool {
-        self.entry.isolates && !self.entry.serves_one && self.runs_ours()
+        self.entry.isolates && !self.entry.serves_one && self.runs_surus_php()
     }
 
     /// Whether it runs surus-php, which has features that no other PHP has.
-    pub fn runs_ours(&self) -> bool {
+    pub fn runs_surus_php(&self) -> bool {
         self.entry.runs == Runs::SurusPhp
     }
 
