@@ -6,11 +6,23 @@ use std::path::Path;
 
 use surus_sys::openat2::Access;
 
-use super::Site;
 use super::htaccess::condition::{FileKind, Files};
-use super::htaccess_walk::At;
 use super::normalize::{NameKind, kind};
-use super::opened::Opened;
+use super::opened::{Denial, Opened};
+use super::{Found, LookupError, Site};
+use crate::event::Script;
+
+/// What exists at a path.
+pub(super) enum At {
+    Script(Script),
+    File(Found),
+    Directory,
+    /// A private file.
+    Hidden,
+    Missing,
+    Denied(Denial),
+    Failed(LookupError),
+}
 
 /// The files as seen by conditions.
 pub(super) struct FileView<'a> {

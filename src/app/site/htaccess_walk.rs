@@ -12,7 +12,7 @@ use super::htaccess::handler::Handler;
 use super::htaccess::rewrite::{self, Pass, RewriteOutcome};
 use super::htaccess::rules::RedirectOutcome;
 use super::htaccess::{FileRules, Htaccess, MergedRules};
-use super::htaccess_files::FileView;
+use super::htaccess_files::{At, FileView};
 use super::lookup::NoScript;
 use super::normalize::{NameKind, NormalizedPath, Stop, kind, normalize};
 use super::opened::{Denial, Opened};
@@ -44,18 +44,6 @@ pub(super) struct Visit<'a> {
     lookups: usize,
     /// `FallbackResource` was followed.
     is_fallback: bool,
-}
-
-/// What exists at a path.
-pub(super) enum At {
-    Script(Script),
-    File(Found),
-    Directory,
-    /// A private file.
-    Hidden,
-    Missing,
-    Denied(Denial),
-    Failed(super::LookupError),
 }
 
 impl<'a> Visit<'a> {
