@@ -108,7 +108,7 @@ static bool run(const char *path)
 }
 
 /* Adds the names of all globals to `names`, except those in `known`. */
-static void note_globals(HashTable *names, HashTable *known)
+static void save_globals(HashTable *names, HashTable *known)
 {
 	zend_string *name;
 	zval *value;
@@ -131,11 +131,11 @@ static bool run_for_request(const char *path)
 		return run(path);
 	}
 	zend_hash_init(&before, 32, NULL, NULL, 0);
-	note_globals(&before, NULL);
+	save_globals(&before, NULL);
 	surus_auto_once_begin(path);
 	bool goes_on = run(path);
 	surus_auto_once_end();
-	note_globals(&file_globals, &before);
+	save_globals(&file_globals, &before);
 	zend_hash_destroy(&before);
 	return goes_on;
 }

@@ -262,7 +262,7 @@ static bool contains(zval *list, zval *value)
 	return false;
 }
 
-static void note_autoloaders(void)
+static void save_autoloaders(void)
 {
 	zval now, *autoloader;
 
@@ -297,7 +297,7 @@ void surus_auto_once_end(void)
 {
 	zend_autoload = plain_autoload;
 	check_tables(running);
-	note_autoloaders();
+	save_autoloaders();
 }
 
 void surus_auto_once_undo(void)

@@ -12,7 +12,7 @@
 #include "app/saved_settings.h"
 #include "app/saved_values.h"
 
-/* How often variables are restored until destructors change nothing any more. */
+/* How often variables are restored at most: destructors may change them again. */
 enum { PASSES = 4 };
 
 static bool is_saved, is_restored;
@@ -29,7 +29,7 @@ static bool is_known(const void *table)
 	return zend_hash_index_exists(&known, (zend_ulong)(uintptr_t)table);
 }
 
-static void know(const void *table)
+static void add_known(const void *table)
 {
 	zval yes;
 
@@ -37,9 +37,9 @@ static void know(const void *table)
 	zend_hash_index_update(&known, (zend_ulong)(uintptr_t)table, &yes);
 }
 
-/* --- static variables of functions --- */
+/* --- static variables of functions: saves them, or restores those that are not saved --- */
 
-static void each_function(zend_op_array *code, bool saves)
+static void visit_function(zend_op_array *code, bool saves)
 {
 	HashTable *statics = code->static_variables ? ZEND_MAP_PTR_GET(code->static_variables_ptr)
 	        : NULL;
@@ -49,7 +49,7 @@ static void each_function(zend_op_array *code, bool saves)
 		return;
 	}
 	if (saves) {
-		know(statics);
+		add_known(statics);
 		ZEND_HASH_FOREACH_VAL(statics, value) {
 			surus_values_save(value, NULL, NULL);
 		} ZEND_HASH_FOREACH_END();
@@ -67,7 +67,7 @@ static void each_function(zend_op_array *code, bool saves)
 
 /* --- static properties --- */
 
-static void each_property(zend_class_entry *class, bool saves)
+static void visit_properties(zend_class_entry *class, bool saves)
 {
 	zval *statics = class->default_static_members_count ? CE_STATIC_MEMBERS(class) : NULL;
 	zend_property_info *property;
@@ -76,11 +76,11 @@ static void each_property(zend_class_entry *class, bool saves)
 		return;
 	}
 	if (saves) {
-		know(statics);
+		add_known(statics);
 	}
 	ZEND_HASH_FOREACH_PTR(&class->properties_info, property) {
 		if (!(property->flags & ZEND_ACC_STATIC) || property->ce != class) {
-			continue; /* or it is the parent's */
+			continue; /* not static, or the parent's */
 		}
 		zval *slot = &statics[property->offset];
 		if (Z_TYPE_P(slot) == IS_INDIRECT) {
@@ -95,7 +95,7 @@ static void each_property(zend_class_entry *class, bool saves)
 	} ZEND_HASH_FOREACH_END();
 }
 
-static void each_static(bool saves)
+static void visit_statics(bool saves)
 {
 	zend_class_entry *class;
 	zend_function *function;
@@ -104,10 +104,10 @@ static void each_static(bool saves)
 		if (class->type != ZEND_USER_CLASS) {
 			continue;
 		}
-		each_property(class, saves);
+		visit_properties(class, saves);
 		ZEND_HASH_FOREACH_PTR(&class->function_table, function) {
 			if (function->type == ZEND_USER_FUNCTION && function->common.scope == class) {
-				each_function(&function->op_array, saves);
+				visit_function(&function->op_array, saves);
 			}
 		} ZEND_HASH_FOREACH_END();
 #if PHP_VERSION_ID >= 80400
@@ -116,7 +116,7 @@ static void each_static(bool saves)
 			for (uint32_t i = 0; property->hooks && i < ZEND_PROPERTY_HOOK_COUNT; i++) {
 				function = property->hooks[i];
 				if (function && function->type == ZEND_USER_FUNCTION) {
-					each_function(&function->op_array, saves);
+					visit_function(&function->op_array, saves);
 				}
 			}
 		} ZEND_HASH_FOREACH_END();
@@ -124,7 +124,7 @@ static void each_static(bool saves)
 	} ZEND_HASH_FOREACH_END();
 	ZEND_HASH_FOREACH_PTR(EG(function_table), function) {
 		if (function->type == ZEND_USER_FUNCTION) {
-			each_function(&function->op_array, saves);
+			visit_function(&function->op_array, saves);
 		}
 	} ZEND_HASH_FOREACH_END();
 }
@@ -196,7 +196,7 @@ void surus_boot_values_save(void)
 	gc_collect_cycles();
 	zend_hash_init(&known, 4096, NULL, NULL, 0);
 	surus_objects_save();
-	each_static(true);
+	visit_statics(true);
 	save_globals();
 	surus_settings_save();
 }
@@ -206,13 +206,13 @@ static bool restore_once(void)
 {
 	surus_objects_restore();
 	surus_values_restore();
-	each_static(false);
+	visit_statics(false);
 	restore_globals();
 	bool any = surus_values_free_replaced();
 	return gc_collect_cycles() > 0 || any;
 }
 
-/* Returns what is left. */
+/* Returns what cannot be restored; NULL if there is nothing. */
 static const char *restore_variables(void)
 {
 	static char text[200];

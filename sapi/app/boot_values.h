@@ -8,8 +8,8 @@
 /* Saves static properties, static variables of functions, objects, globals and settings. */
 void surus_boot_values_save(void);
 
-/* Restores them, and runs the destructors of what nothing refers to then. May be called again.
- * False: nothing was saved. */
+/* Restores them, and runs the destructors of objects to which nothing refers then. May be called
+ * again. False: nothing was saved. */
 bool surus_boot_values_restore(void);
 
 /* Whether they have been restored since the last call. */

@@ -14,25 +14,17 @@
 #include <php_streams.h>
 #include <zend_closures.h>
 #include <ext/standard/basic_functions.h>
-#include <zend_smart_str.h>
 
-#include "base/scoreboard_layout.h"
+#include "app/value_digest.h"
 
 extern char **environ;
-
-/* Limits of a value's digest; each object in it is visited once. */
-enum { DEPTH = 64, NODES = 200000 };
 
 /* The inventory before the request: name and short description of each thing. */
 static HashTable before;
 
 static HashTable *into;
-static uint32_t nodes;
 
-/* By handle: the number of the value in which an object was last visited. */
-static uint32_t *met, met_size, value_number;
-
-static void note(zend_string *name, zend_string *value)
+static void save(zend_string *name, zend_string *value)
 {
 	zval zv;
 	ZVAL_STR(&zv, value);
@@ -40,129 +32,7 @@ static void note(zend_string *name, zend_string *value)
 	zend_string_release(name);
 }
 
-#define NOTE(value, ...) note(strpprintf(0, __VA_ARGS__), value)
-
-/* --- values --- */
-
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-	return (hash ^ value) * 0x100000001b3u;
-}
-
-static uint64_t digest(const zval *value, int depth);
-
-static uint64_t digest_table(HashTable *table, uint64_t hash, int depth)
-{
-	zend_ulong number;
-	zend_string *key;
-	zval *value;
-
-	ZEND_HASH_FOREACH_KEY_VAL_IND(table, number, key, value) {
-		hash = mix(hash, key ? zend_string_hash_val(key) : number);
-		hash = mix(hash, digest(value, depth - 1));
-	} ZEND_HASH_FOREACH_END();
-	return hash;
-}
-
-/* Whether this is the first visit in this value. If the handle cannot be stored, the object is
- * skipped. */
-static bool meet(uint32_t handle)
-{
-	if (handle >= met_size) {
-		uint32_t size = EG(objects_store).top > handle ? EG(objects_store).top : handle + 1;
-		uint32_t *more = realloc(met, size * sizeof(*met));
-		if (!more) {
-			return false;
-		}
-		memset(more + met_size, 0, (size - met_size) * sizeof(*met));
-		met = more;
-		met_size = size;
-	}
-	if (met[handle] == value_number) {
-		return false;
-	}
-	met[handle] = value_number;
-	return true;
-}
-
-/* A digest of the value, to a limited depth. */
-static uint64_t digest(const zval *value, int depth)
-{
-	uint64_t hash = mix(0xcbf29ce484222325u, Z_TYPE_P(value));
-
-	if (depth == 0 || ++nodes > NODES) {
-		return hash;
-	}
-	switch (Z_TYPE_P(value)) {
-		case IS_LONG:
-			return mix(hash, (uint64_t)Z_LVAL_P(value));
-		case IS_DOUBLE: {
-			uint64_t bits;
-			memcpy(&bits, &Z_DVAL_P(value), sizeof(bits));
-			return mix(hash, bits);
-		}
-		case IS_STRING:
-			return mix(hash, zend_string_hash_func(Z_STR_P(value)));
-		case IS_ARRAY:
-			return digest_table(Z_ARRVAL_P(value),
-			        mix(hash, zend_hash_num_elements(Z_ARRVAL_P(value))), depth);
-		case IS_REFERENCE:
-			return digest(Z_REFVAL_P(value), depth);
-		case IS_OBJECT: {
-			zend_object *object = Z_OBJ_P(value);
-			hash = mix(hash, object->handle);
-			if (!meet(object->handle)) {
-				return hash;
-			}
-			for (int i = 0; i < object->ce->default_properties_count; i++) {
-				hash = mix(hash, digest(&object->properties_table[i], depth - 1));
-			}
-			if (object->properties) {
-				hash = digest_table(object->properties, hash, depth);
-			}
-			return hash;
-		}
-		case IS_RESOURCE:
-			return mix(hash, (uint64_t)Z_RES_HANDLE_P(value));
-		default:
-			return hash;
-	}
-}
-
-/* A short description of a value; its digest follows after a NUL, which is not printed. */
-static zend_string *describe(const zval *value)
-{
-	smart_str text = {0};
-
-	ZVAL_DEREF(value);
-	switch (Z_TYPE_P(value)) {
-		case IS_ARRAY:
-			smart_str_append_printf(&text, "array of %u",
-			        zend_hash_num_elements(Z_ARRVAL_P(value)));
-			break;
-		case IS_OBJECT:
-			smart_str_append_printf(&text, "%s", ZSTR_VAL(Z_OBJCE_P(value)->name));
-			break;
-		case IS_STRING:
-			smart_str_append_printf(&text, "string of %zu", Z_STRLEN_P(value));
-			break;
-		case IS_LONG:
-			smart_str_append_long(&text, Z_LVAL_P(value));
-			break;
-		case IS_TRUE:
-		case IS_FALSE:
-			smart_str_appends(&text, Z_TYPE_P(value) == IS_TRUE ? "true" : "false");
-			break;
-		default:
-			smart_str_appends(&text, zend_zval_type_name(value));
-	}
-	nodes = 0;
-	value_number++;
-	smart_str_appendc(&text, '\0');
-	smart_str_append_printf(&text, "%016lx", (unsigned long)digest(value, DEPTH));
-	smart_str_0(&text);
-	return text.s;
-}
+#define SAVE(value, ...) save(strpprintf(0, __VA_ARGS__), value)
 
 /* --- PHP's tables --- */
 
@@ -180,20 +50,20 @@ static bool is_superglobal(const char *name)
 	return false;
 }
 
-static void note_globals(void)
+static void save_globals(void)
 {
 	zend_string *name;
 	zval *value;
 
 	ZEND_HASH_FOREACH_STR_KEY_VAL_IND(&EG(symbol_table), name, value) {
 		if (name && Z_TYPE_P(value) != IS_UNDEF && !is_superglobal(ZSTR_VAL(name))) {
-			NOTE(describe(value), "global $%s", ZSTR_VAL(name));
+			SAVE(surus_value_describe(value), "global $%s", ZSTR_VAL(name));
 		}
 	} ZEND_HASH_FOREACH_END();
 }
 
 /* `of` names the owner. */
-static void note_statics(zend_op_array *code, const char *of)
+static void save_statics(zend_op_array *code, const char *of)
 {
 	HashTable *statics = code->static_variables ? ZEND_MAP_PTR_GET(code->static_variables_ptr)
 	        : NULL;
@@ -205,22 +75,22 @@ static void note_statics(zend_op_array *code, const char *of)
 	}
 	ZEND_HASH_FOREACH_STR_KEY_VAL(statics, name, value) {
 		if (Z_TYPE_P(value) != IS_CONSTANT_AST) {
-			NOTE(describe(value), "static variable $%s of %s", ZSTR_VAL(name), of);
+			SAVE(surus_value_describe(value), "static variable $%s of %s", ZSTR_VAL(name), of);
 		}
 	} ZEND_HASH_FOREACH_END();
 }
 
-static void note_statics_of(zend_op_array *code, const char *class_name)
+static void save_statics_of(zend_op_array *code, const char *class_name)
 {
 	zend_string *of = strpprintf(0, "%s%s%s()", class_name ? class_name : "",
 	        class_name ? "::" : "", ZSTR_VAL(code->function_name));
 
-	note_statics(code, ZSTR_VAL(of));
+	save_statics(code, ZSTR_VAL(of));
 	zend_string_release(of);
 }
 
 /* Static and bound (`use`) variables: each closure has its own. */
-static void note_closures(void)
+static void save_closures(void)
 {
 	for (uint32_t i = 1; i < EG(objects_store).top; i++) {
 		zend_object *object = EG(objects_store).object_buckets[i];
@@ -232,13 +102,13 @@ static void note_closures(void)
 			zend_op_array *code = (zend_op_array *)&function->op_array;
 			zend_string *of = strpprintf(0, "the closure %u of %s:%u", i, ZSTR_VAL(code->filename),
 			        code->line_start);
-			note_statics(code, ZSTR_VAL(of));
+			save_statics(code, ZSTR_VAL(of));
 			zend_string_release(of);
 		}
 	}
 }
 
-static void note_classes_and_functions(void)
+static void save_classes_and_functions(void)
 {
 	zend_class_entry *class;
 	zend_function *function;
@@ -247,7 +117,7 @@ static void note_classes_and_functions(void)
 		if (class->type != ZEND_USER_CLASS) {
 			continue;
 		}
-		NOTE(ZSTR_EMPTY_ALLOC(), "class %s", ZSTR_VAL(class->name));
+		SAVE(ZSTR_EMPTY_ALLOC(), "class %s", ZSTR_VAL(class->name));
 		zval *statics = class->default_static_members_count ? CE_STATIC_MEMBERS(class) : NULL;
 		zend_property_info *property;
 		if (statics) {
@@ -255,47 +125,47 @@ static void note_classes_and_functions(void)
 				if ((property->flags & ZEND_ACC_STATIC) && property->ce == class) {
 					const char *short_name, *of;
 					zend_unmangle_property_name(property->name, &of, &short_name);
-					NOTE(describe(&statics[property->offset]), "static property %s::$%s",
-					        ZSTR_VAL(class->name), short_name);
+					zend_string *text = surus_value_describe(&statics[property->offset]);
+					SAVE(text, "static property %s::$%s", ZSTR_VAL(class->name), short_name);
 				}
 			} ZEND_HASH_FOREACH_END();
 		}
 		ZEND_HASH_FOREACH_PTR(&class->function_table, function) {
 			if (function->type == ZEND_USER_FUNCTION && function->common.scope == class) {
-				note_statics_of(&function->op_array, ZSTR_VAL(class->name));
+				save_statics_of(&function->op_array, ZSTR_VAL(class->name));
 			}
 		} ZEND_HASH_FOREACH_END();
 	} ZEND_HASH_FOREACH_END();
 	ZEND_HASH_FOREACH_PTR(EG(function_table), function) {
 		if (function->type == ZEND_USER_FUNCTION) {
-			NOTE(ZSTR_EMPTY_ALLOC(), "function %s()", ZSTR_VAL(function->common.function_name));
-			note_statics_of(&function->op_array, NULL);
+			SAVE(ZSTR_EMPTY_ALLOC(), "function %s()", ZSTR_VAL(function->common.function_name));
+			save_statics_of(&function->op_array, NULL);
 		}
 	} ZEND_HASH_FOREACH_END();
 }
 
-static void note_constants(void)
+static void save_constants(void)
 {
 	zend_constant *constant;
 
 	ZEND_HASH_FOREACH_PTR(EG(zend_constants), constant) {
 		if (ZEND_CONSTANT_MODULE_NUMBER(constant) == PHP_USER_CONSTANT && constant->name) {
-			NOTE(describe(&constant->value), "constant %s", ZSTR_VAL(constant->name));
+			SAVE(surus_value_describe(&constant->value), "constant %s", ZSTR_VAL(constant->name));
 		}
 	} ZEND_HASH_FOREACH_END();
 }
 
-static void note_settings(void)
+static void save_settings(void)
 {
 	zend_ini_entry *entry;
 
 	ZEND_HASH_FOREACH_PTR(EG(ini_directives), entry) {
-		NOTE(entry->value ? zend_string_copy(entry->value) : ZSTR_EMPTY_ALLOC(), "ini setting %s",
+		SAVE(entry->value ? zend_string_copy(entry->value) : ZSTR_EMPTY_ALLOC(), "ini setting %s",
 		        ZSTR_VAL(entry->name));
 	} ZEND_HASH_FOREACH_END();
 }
 
-static void note_objects(void)
+static void save_objects(void)
 {
 	HashTable counts;
 	zend_string *name;
@@ -316,7 +186,7 @@ static void note_objects(void)
 		}
 	}
 	ZEND_HASH_FOREACH_STR_KEY_VAL(&counts, name, count) {
-		NOTE(zend_long_to_str(Z_LVAL_P(count)), "objects of class %s", ZSTR_VAL(name));
+		SAVE(zend_long_to_str(Z_LVAL_P(count)), "objects of class %s", ZSTR_VAL(name));
 	} ZEND_HASH_FOREACH_END();
 	zend_hash_destroy(&counts);
 }
@@ -342,35 +212,35 @@ static bool ask(const char *function, zval *answer)
 	return known;
 }
 
-static void note_handlers(void)
+static void save_handlers(void)
 {
 	zval functions, *function;
 	uint32_t number = 0;
 
-	NOTE(callable(&EG(user_error_handler)), "error handler");
-	NOTE(callable(&EG(user_exception_handler)), "exception handler");
-	NOTE(zend_long_to_str(php_output_get_level()), "output buffers");
+	SAVE(callable(&EG(user_error_handler)), "error handler");
+	SAVE(callable(&EG(user_exception_handler)), "exception handler");
+	SAVE(zend_long_to_str(php_output_get_level()), "output buffers");
 	if (ask("spl_autoload_functions", &functions) && Z_TYPE(functions) == IS_ARRAY) {
 		ZEND_HASH_FOREACH_VAL(Z_ARRVAL(functions), function) {
-			NOTE(callable(function), "autoloader %u", ++number);
+			SAVE(callable(function), "autoloader %u", ++number);
 		} ZEND_HASH_FOREACH_END();
 	}
 	zval_ptr_dtor(&functions);
 }
 
-static void note_names(HashTable *table, const char *what)
+static void save_names(HashTable *table, const char *what)
 {
 	zend_string *name;
 
 	ZEND_HASH_FOREACH_STR_KEY(table, name) {
 		if (name) {
-			NOTE(ZSTR_EMPTY_ALLOC(), "%s %s", what, ZSTR_VAL(name));
+			SAVE(ZSTR_EMPTY_ALLOC(), "%s %s", what, ZSTR_VAL(name));
 		}
 	} ZEND_HASH_FOREACH_END();
 }
 
 /* State of extensions that ini settings do not show. */
-static void note_extensions(void)
+static void save_extensions(void)
 {
 	static const char *const says[] = {"date_default_timezone_get", "mb_internal_encoding",
 	        "mb_language", "mb_regex_encoding",
@@ -381,18 +251,19 @@ static void note_extensions(void)
 	for (size_t i = 0; i < sizeof(says) / sizeof(*says); i++) {
 		zval answer;
 		if (ask(says[i], &answer)) {
-			NOTE(Z_TYPE(answer) == IS_STRING ? zend_string_copy(Z_STR(answer)) : describe(&answer),
-			        "%s()", says[i]);
+			zend_string *text = Z_TYPE(answer) == IS_STRING ? zend_string_copy(Z_STR(answer))
+			        : surus_value_describe(&answer);
+			SAVE(text, "%s()", says[i]);
 		}
 		zval_ptr_dtor(&answer);
 	}
-	note_names(php_stream_get_url_stream_wrappers_hash(), "stream wrapper");
-	note_names(php_get_stream_filters_hash(), "stream filter");
+	save_names(php_stream_get_url_stream_wrappers_hash(), "stream wrapper");
+	save_names(php_get_stream_filters_hash(), "stream filter");
 }
 
 /* --- the process --- */
 
-static void note_signals(void)
+static void save_signals(void)
 {
 	FILE *status = fopen("/proc/self/status", "re");
 	char line[256], name[8], value[32];
@@ -404,7 +275,7 @@ static void note_signals(void)
 			                   : strcmp(name, "Blk") == 0 ? "blocked signals"
 			                                              : NULL;
 			if (what) {
-				NOTE(strpprintf(0, "%s", value), "%s", what);
+				SAVE(strpprintf(0, "%s", value), "%s", what);
 			}
 		}
 	}
@@ -413,7 +284,7 @@ static void note_signals(void)
 	}
 }
 
-static void note_process(void)
+static void save_process(void)
 {
 	char path[4096];
 	mode_t mask = umask(0);
@@ -421,13 +292,13 @@ static void note_process(void)
 	struct dirent *entry;
 
 	umask(mask);
-	NOTE(strpprintf(0, "%04o", (unsigned)mask), "umask");
-	NOTE(strpprintf(0, "%s", getcwd(path, sizeof(path)) ? path : "?"), "working directory");
-	NOTE(strpprintf(0, "%s", setlocale(LC_ALL, NULL)), "locale");
+	SAVE(strpprintf(0, "%04o", (unsigned)mask), "umask");
+	SAVE(strpprintf(0, "%s", getcwd(path, sizeof(path)) ? path : "?"), "working directory");
+	SAVE(strpprintf(0, "%s", setlocale(LC_ALL, NULL)), "locale");
 	for (char **pair = environ; *pair; pair++) {
 		const char *equals = strchr(*pair, '=');
 		if (equals) {
-			NOTE(strpprintf(0, "%s", equals + 1), "environment variable %.*s",
+			SAVE(strpprintf(0, "%s", equals + 1), "environment variable %.*s",
 			        (int)(equals - *pair), *pair);
 		}
 	}
@@ -437,7 +308,7 @@ static void note_process(void)
 		ssize_t len = readlink(link, path, sizeof(path) - 1);
 		if (len > 0 && atoi(entry->d_name) != dirfd(directory)) {
 			path[len] = '\0';
-			NOTE(strpprintf(0, "%s", path), "descriptor %s", entry->d_name);
+			SAVE(strpprintf(0, "%s", path), "descriptor %s", entry->d_name);
 		}
 	}
 	if (directory) {
@@ -449,16 +320,16 @@ static void take(HashTable *inventory)
 {
 	zend_hash_init(inventory, 4096, NULL, ZVAL_PTR_DTOR, 0);
 	into = inventory;
-	note_globals();
-	note_classes_and_functions();
-	note_constants();
-	note_settings();
-	note_closures();
-	note_objects();
-	note_handlers();
-	note_extensions();
-	note_signals();
-	note_process();
+	save_globals();
+	save_classes_and_functions();
+	save_constants();
+	save_settings();
+	save_closures();
+	save_objects();
+	save_handlers();
+	save_extensions();
+	save_signals();
+	save_process();
 }
 
 void surus_inventory_save(void)

@@ -15,18 +15,18 @@
 
 extern char **environ;
 
-/* Functions that tell, without arguments, what scripts can change and no ini setting shows. */
-static const char *const tells[] = {"date_default_timezone_get", "get_include_path",
+/* Functions without arguments whose results scripts can change and no ini setting shows. */
+static const char *const getters[] = {"date_default_timezone_get", "get_include_path",
 	    "libxml_use_internal_errors", "locale_get_default", "mb_detect_order", "mb_http_output",
 	    "mb_internal_encoding", "mb_language", "mb_regex_encoding", "mb_substitute_character",
 	    "spl_autoload_extensions", "spl_autoload_functions", "stream_get_filters",
 	    "stream_get_transports", "stream_get_wrappers"};
 
-enum { TELLS = sizeof(tells) / sizeof(*tells) };
+enum { GETTERS = sizeof(getters) / sizeof(*getters) };
 
 static HashTable settings; /* values of ini settings by name */
 static uint32_t constants;
-static zval told[TELLS], error_handler, exception_handler;
+static zval results[GETTERS], error_handler, exception_handler;
 static int handled_errors;
 static zend_string *process;
 static char changed[200];
@@ -43,7 +43,7 @@ static void ask(const char *function, zval *answer)
 	}
 }
 
-/* What is not PHP's: environment, directory, umask, locale. */
+/* The state outside PHP: environment, directory, umask, locale. */
 static zend_string *describe_process(void)
 {
 	char path[4096];
@@ -60,7 +60,7 @@ static zend_string *describe_process(void)
 	return text.s;
 }
 
-/* Counts those of PHP code, and finds the last one. */
+/* Counts the constants that PHP code has defined, and finds the last one. */
 static uint32_t count_constants(const char **last)
 {
 	uint32_t count = 0;
@@ -91,8 +91,8 @@ void surus_settings_save(void)
 		}
 	} ZEND_HASH_FOREACH_END();
 	constants = count_constants(NULL);
-	for (int i = 0; i < TELLS; i++) {
-		ask(tells[i], &told[i]);
+	for (int i = 0; i < GETTERS; i++) {
+		ask(getters[i], &results[i]);
 	}
 	ZVAL_COPY(&error_handler, &EG(user_error_handler));
 	ZVAL_COPY(&exception_handler, &EG(user_exception_handler));
@@ -108,7 +108,7 @@ static bool is_same_text(const zval *then, const zend_string *now)
 static const char *restore_ini(void)
 {
 	zend_ini_entry *entry;
-	const char *stays = NULL;
+	const char *unrestored = NULL;
 
 	ZEND_HASH_FOREACH_PTR(EG(ini_directives), entry) {
 		zval *then = zend_hash_find(&settings, entry->name);
@@ -123,10 +123,10 @@ static const char *restore_ini(void)
 			        PHP_INI_STAGE_DEACTIVATE, true);
 		}
 		if (!is_same_text(then, entry->value)) {
-			stays = ZSTR_VAL(entry->name);
+			unrestored = ZSTR_VAL(entry->name);
 		}
 	} ZEND_HASH_FOREACH_END();
-	return stays;
+	return unrestored;
 }
 
 const char *surus_settings_restore(void)
@@ -145,13 +145,13 @@ const char *surus_settings_restore(void)
 		snprintf(changed, sizeof(changed), "the constant %s", constant);
 		return changed;
 	}
-	for (int i = 0; i < TELLS; i++) {
+	for (int i = 0; i < GETTERS; i++) {
 		zval now;
-		ask(tells[i], &now);
-		bool is_same = Z_TYPE(now) == Z_TYPE(told[i]) && zend_is_identical(&now, &told[i]);
+		ask(getters[i], &now);
+		bool is_same = Z_TYPE(now) == Z_TYPE(results[i]) && zend_is_identical(&now, &results[i]);
 		zval_ptr_dtor(&now);
 		if (!is_same) {
-			snprintf(changed, sizeof(changed), "what %s() returns", tells[i]);
+			snprintf(changed, sizeof(changed), "what %s() returns", getters[i]);
 			return changed;
 		}
 	}
@@ -164,8 +164,8 @@ const char *surus_settings_restore(void)
 void surus_settings_free(void)
 {
 	zend_hash_destroy(&settings);
-	for (int i = 0; i < TELLS; i++) {
-		zval_ptr_dtor(&told[i]);
+	for (int i = 0; i < GETTERS; i++) {
+		zval_ptr_dtor(&results[i]);
 	}
 	zval_ptr_dtor(&error_handler);
 	zval_ptr_dtor(&exception_handler);

@@ -12,8 +12,8 @@ void surus_values_save(zval *slot, zend_property_info *info, zend_class_entry *c
  * must keep the value. */
 void surus_values_save_references(zval *value);
 
-/* Whether two values are the same one. Arrays and objects are compared as pointers: what has saved
- * an array shares it, so that whatever changes it makes another one. */
+/* Whether two values are the same one. Arrays and objects are compared as pointers: a saved array
+ * is shared, so code that changes it separates it first. */
 bool surus_values_are_same(const zval *one, const zval *other);
 
 /* Sets a variable to a copy of a value. surus_values_free_replaced() frees the previous value,
@@ -30,7 +30,7 @@ void surus_values_free_later(zval *value);
 /* Restores all saved variables. */
 void surus_values_restore(void);
 
-/* Frees what was replaced. Whether that was anything. */
+/* Frees the replaced values. Returns whether there were any. */
 bool surus_values_free_replaced(void);
 
 /* Forgets what was saved. */

@@ -119,7 +119,7 @@ static void make_last(void)
 }
 
 /* Notes what the request has left, after the boot script has restored the boot. */
-static void note_left(struct trial *trial)
+static void save_left(struct trial *trial)
 {
 	if (!surus_boot_values_restored()) {
 		snprintf(trial->left, sizeof(trial->left), "%s", "all, because the boot script does not "
@@ -148,7 +148,7 @@ _Noreturn static void try_in_fork(int result, off_t at, uint32_t len, bool is_si
 	if (read_request(at, len)) {
 		make_last();
 		trial.pages[0] = ask(handler, cache);
-		note_left(&trial);
+		save_left(&trial);
 	}
 	if (!is_silent) {
 		dup2(log, STDERR_FILENO);

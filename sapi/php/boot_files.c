@@ -162,7 +162,7 @@ static bool resolve(const char *name, char path[static MAXPATHLEN])
 	       strncmp(path, "/dev/", 5) != 0;
 }
 
-void surus_boot_files_note(const char *name, enum surus_file_use use, const struct stat *known)
+void surus_boot_files_save(const char *name, enum surus_file_use use, const struct stat *known)
 {
 	char path[MAXPATHLEN];
 	struct entry entry = {.use = use};
@@ -255,7 +255,7 @@ static void publish(void)
 
 /* Notes a script that was not opened: OPcache had compiled it for another worker. If the file has
  * changed since OPcache began, that may have been an earlier version. */
-static void note_cached(const char *path)
+static void save_cached(const char *path)
 {
 	struct stat file;
 	struct entry *entry;
@@ -263,7 +263,7 @@ static void note_cached(const char *path)
 	if (zend_hash_str_exists(&entries, path, strlen(path)) || stat(path, &file) != 0) {
 		return;
 	}
-	surus_boot_files_note(path, SURUS_FILE_READ, &file);
+	surus_boot_files_save(path, SURUS_FILE_READ, &file);
 	entry = zend_hash_str_find_ptr(&entries, path, strlen(path));
 	if (entry && (file.st_ctim.tv_sec > created.tv_sec ||
 	        (file.st_ctim.tv_sec == created.tv_sec &&
@@ -282,7 +282,7 @@ bool surus_boot_files_end(void)
 	}
 	ZEND_HASH_FOREACH_STR_KEY(&EG(included_files), path) {
 		if (path && ZSTR_VAL(path)[0] == '/') {
-			note_cached(ZSTR_VAL(path));
+			save_cached(ZSTR_VAL(path));
 		}
 	} ZEND_HASH_FOREACH_END();
 	is_recording = false;

@@ -20,7 +20,7 @@ long surus_boot_files_interval(void);
 /* At the start of a boot. */
 void surus_boot_files_begin(void);
 /* Records a file. `known` is its state when it was opened; NULL: ask now. */
-void surus_boot_files_note(const char *path, enum surus_file_use use, const struct stat *known);
+void surus_boot_files_save(const char *path, enum surus_file_use use, const struct stat *known);
 /* The boot itself has changed this file. */
 void surus_boot_files_forget(const char *path);
 /* At the end of the boot: adds the scripts that it has included. False: files have changed since

@@ -49,7 +49,7 @@ static ZEND_FUNCTION(surus_asked)
 			zval *name = ZEND_CALL_ARG(execute_data, 1);
 			ZVAL_DEREF(name);
 			if (Z_TYPE_P(name) == IS_STRING && strlen(Z_STRVAL_P(name)) == Z_STRLEN_P(name)) {
-				surus_boot_files_note(Z_STRVAL_P(name), question->use, NULL);
+				surus_boot_files_save(Z_STRVAL_P(name), question->use, NULL);
 			}
 		}
 		question->handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
@@ -69,7 +69,7 @@ static php_stream *open_file(php_stream_wrapper *wrapper, const char *name, cons
 	} else if (!scripts_only || options & STREAM_OPEN_FOR_INCLUDE) {
 		bool is_known = stream && php_stream_stat(stream, &state) == 0;
 		if (!is_known || S_ISREG(state.sb.st_mode)) {
-			surus_boot_files_note(name, SURUS_FILE_READ, is_known ? &state.sb : NULL);
+			surus_boot_files_save(name, SURUS_FILE_READ, is_known ? &state.sb : NULL);
 		}
 	}
 	return stream;
@@ -79,7 +79,7 @@ static php_stream *open_directory(php_stream_wrapper *wrapper, const char *name,
         int options, zend_string **opened, php_stream_context *context STREAMS_DC)
 {
 	if (!scripts_only) {
-		surus_boot_files_note(name, SURUS_FILE_READ, NULL);
+		surus_boot_files_save(name, SURUS_FILE_READ, NULL);
 	}
 	return plain->dir_opener(wrapper, name, mode, options, opened, context STREAMS_REL_CC);
 }

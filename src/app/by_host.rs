@@ -10,7 +10,7 @@ use super::host::{self, HostPattern};
 pub struct ByHost<T> {
     all: Vec<T>,
     exact: HashMap<String, usize>,
-    /// What follows the `*`, the longest first.
+    /// The suffix after `*`, the longest first.
     below: Vec<(String, usize)>,
     default: Option<usize>,
 }
@@ -68,7 +68,7 @@ impl<T> ByHost<T> {
         exact.or_else(below).or(self.default)
     }
 
-    /// Whether the same value is for every host.
+    /// Whether all hosts select the same value.
     pub fn is_for_all(&self) -> bool {
         self.exact.is_empty() && self.below.is_empty()
     }

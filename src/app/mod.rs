@@ -81,15 +81,15 @@ impl DocumentTree {
 }
 
 /// How a request is answered, as far as that is known without waiting.
-pub struct Begun {
+pub struct Routed {
     pub dispatch: Dispatch,
     /// What rules do to the response, whatever it is.
     pub headers: HeaderChanges,
 }
 
-impl From<Dispatch> for Begun {
-    fn from(dispatch: Dispatch) -> Begun {
-        Begun {
+impl From<Dispatch> for Routed {
+    fn from(dispatch: Dispatch) -> Routed {
+        Routed {
             dispatch,
             headers: HeaderChanges::default(),
         }
@@ -117,7 +117,7 @@ impl Application {
     ) -> Result<Response, Failure> {
         let is_head = head.method == Method::HEAD;
         let view = self.view(&head.headers, &origin.clone().into());
-        let Begun { dispatch, headers } = match check_relayed(&head) {
+        let Routed { dispatch, headers } = match check_relayed(&head) {
             Ok(()) => self.begin(head, Instant::now(), |_| origin.clone(), event),
             Err(rejection) => Dispatch::Rejected(rejection).into(),
         };
@@ -165,7 +165,7 @@ impl Application {
         now: Instant,
         origin: impl Fn(&HeaderMap) -> Origin,
         event: impl FnOnce(http::request::Parts, Script) -> Event,
-    ) -> Begun {
+    ) -> Routed {
         let path = match normalize(head.uri.path()) {
             Ok(path) => path,
             Err(why) => return Dispatch::Rejected(reject(StatusCode::BAD_REQUEST, why)).into(),
@@ -186,7 +186,7 @@ impl Application {
             Ok(Found::Answer(response)) => Dispatch::Answer(response),
             Err(rejection) => Dispatch::Rejected(rejection),
         };
-        Begun { dispatch, headers }
+        Routed { dispatch, headers }
     }
 
     /// Prepares what the engine gets.

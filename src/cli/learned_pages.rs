@@ -50,7 +50,7 @@ fn read(file: &Path) -> anyhow::Result<Option<Vec<String>>> {
     };
     let found = opened.metadata()?;
     ensure!(
-        found.uid() == process::uid() && found.mode() & 0o022 == 0 && is_ours(file),
+        found.uid() == process::uid() && found.mode() & 0o022 == 0 && is_trusted(file),
         "another user may have written it"
     );
     ensure!(found.len() <= MAX_BYTES, "it is too large");
@@ -60,8 +60,8 @@ fn read(file: &Path) -> anyhow::Result<Option<Vec<String>>> {
     learned::parse(&text).map(Some)
 }
 
-fn is_ours(file: &Path) -> bool {
-    file.parent().is_some_and(trusted_path::is_ours)
+fn is_trusted(file: &Path) -> bool {
+    file.parent().is_some_and(trusted_path::is_protected)
 }
 
 /// Replaces the file as a whole.
@@ -77,7 +77,7 @@ fn write(file: &Path, text: &str) -> anyhow::Result<()> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
         _ => {}
     }
-    if !is_ours(file) {
+    if !is_trusted(file) {
         bail!("another user could replace it");
     }
     let new = file.with_extension("new");

@@ -240,7 +240,7 @@ pub async fn prove_again(
     reloaded
 }
 
-/// Has the next boots of a pool use no learned page, and returns those that they would use.
+/// Makes the next boots of a pool use no learned page, and returns those that they would use.
 pub async fn withdraw(planned: &PlannedPool, keeper: &Keeper) -> Vec<String> {
     let pages = planned.asked.learned.pages();
     if !pages.is_empty() {

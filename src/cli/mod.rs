@@ -106,7 +106,7 @@ Examples:
   surus status /srv/app
   surus status --json /srv/app")]
     Status(status::Args),
-    /// Have this machine's browsers trust the certificates of `serve --https`
+    /// Make this machine's browsers trust the certificates of `serve --https`
     #[command(after_help = "\
 Examples:
   surus trust

@@ -27,7 +27,7 @@ use crate::keeper::Client;
 use crate::observe::metrics::Metrics;
 use crate::observe::status::SiteStatus;
 
-/// What reloads everything.
+/// Reloads all sites.
 pub(super) type ReloadHook = Arc<dyn Fn() -> Pending<'static, anyhow::Result<()>> + Send + Sync>;
 
 /// All sites of the server.
@@ -35,7 +35,7 @@ pub(super) struct Served {
     pub sites: Vec<Arc<ServedSite>>,
 }
 
-/// A site, and where it comes from.
+/// A site, with its plan and the state of its application.
 pub(super) struct ServedSite {
     plans: Arc<Plans>,
     number: u16,
@@ -43,9 +43,9 @@ pub(super) struct ServedSite {
     metrics: Arc<Metrics>,
     hosted: Arc<HostedSite>,
     /// Why there is no application yet.
-    trouble: Mutex<Option<String>>,
+    error: Mutex<Option<String>>,
     learners: Mutex<Vec<Arc<Learner>>>,
-    /// What runs as long as the site is served.
+    /// Tasks that run as long as the site is served.
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// One boot with pages that are not compared yet, or one reload, at a time.
     booting: Arc<tokio::sync::Mutex<()>>,
@@ -80,7 +80,7 @@ impl Served {
                         prefix => format!("{prefix}{STATIC}").leak(),
                     },
                 }),
-                trouble: Mutex::default(),
+                error: Mutex::default(),
                 learners: Mutex::default(),
                 tasks: Mutex::default(),
                 booting: Arc::default(),
@@ -93,7 +93,7 @@ impl Served {
                 Ok(tree) => site.boot(tree).await,
                 Err(error) => Err(error),
             };
-            booted.inspect_err(|error| site.note(error))
+            booted.inspect_err(|error| site.record_failure(error))
         });
         let booted = join_all(boots).await;
         let mut served = 0;
@@ -132,7 +132,7 @@ impl Served {
         self.sites.iter().map(of).collect()
     }
 
-    /// Boots all sites again. Those that fail go on as they are.
+    /// Boots all sites again. Those that fail keep their running version.
     pub async fn reload(&self) -> anyhow::Result<()> {
         let reloads = self.sites.iter().map(|site| site.clone().reload());
         let mut failed = Vec::new();
@@ -153,8 +153,8 @@ impl Served {
         }
     }
 
-    /// Starts what notices changes of the applications and what learns from requests. A changed
-    /// application reloads its own site, or by `reload` if there is one.
+    /// Starts the tasks that notice changes of the applications and those that learn from requests.
+    /// A changed application reloads its own site, or calls `reload` if there is one.
     pub fn watch(&self, reload: Option<ReloadHook>) {
         for site in &self.sites {
             site.watch(reload.clone());
@@ -167,7 +167,7 @@ impl Served {
         join_all(engines.iter().map(|engine| engine.drain())).await;
     }
 
-    /// Stops it.
+    /// Stops what [`Served::watch`] has started.
     pub fn unwatch(&self) {
         for site in &self.sites {
             let mut tasks = site.tasks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -198,17 +198,17 @@ impl ServedSite {
 
     fn status(&self) -> SiteStatus {
         let plan = self.plan();
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         SiteStatus {
             site: plan.name.to_owned(),
             hosts: plan.hosts.iter().map(ToString::to_string).collect(),
             is_default: plan.is_default,
-            error: trouble.clone(),
+            error: error.clone(),
         }
     }
 
-    /// Reports why the site cannot be served.
-    fn note(&self, error: &anyhow::Error) {
+    /// Reports why the site cannot be served: in the log, its metric and its status.
+    fn record_failure(&self, error: &anyhow::Error) {
         let site = self.plan().name;
         if site.is_empty() {
             return; // The server does not start.
@@ -219,10 +219,10 @@ impl ServedSite {
             error, "the site cannot be booted; its hosts get status 503 until a reload succeeds"
         );
         self.metrics.sites.set(site, false);
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
 
-    /// Has the first boot use no page that another front end has learned.
+    /// Makes the first boot use no page that another front end has learned.
     async fn withdraw(&self) {
         for (number, planned) in self.pools().filter(|(_, it)| it.asked.learns()) {
             let keeper = self.keeper.clone().map(|keeper| (keeper, number));
@@ -231,11 +231,11 @@ impl ServedSite {
         }
     }
 
-    /// An error if the site needs a start with another configuration.
+    /// Fails if the site needs a restart with another configuration.
     fn is_planned(&self) -> anyhow::Result<()> {
-        match &self.plan().trouble {
+        match &self.plan().error {
             None => Ok(()),
-            Some(trouble) => bail!("{trouble}; once that is corrected, restart Surus"),
+            Some(error) => bail!("{error}; once that is corrected, restart Surus"),
         }
     }
 
@@ -264,13 +264,13 @@ impl ServedSite {
         if !plan.name.is_empty() {
             self.metrics.sites.set(plan.name, true);
         }
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(())
     }
 
     /// Boots the application again and switches to it. If that fails, the running version goes on.
     pub async fn reload(self: Arc<Self>) -> anyhow::Result<()> {
-        // A task: a failed reload restores the learned pages also if its caller has gone.
+        // A task, so that a failed reload restores the learned pages also if its caller has gone.
         let reload = tokio::spawn(async move {
             let _booting = self.booting.lock().await;
             if self.hosted.application.get().is_none() {
@@ -278,7 +278,9 @@ impl ServedSite {
                     self.is_planned()?;
                     self.boot(self.open().await?).await
                 };
-                booted.await.inspect_err(|error| self.note(error))?;
+                booted
+                    .await
+                    .inspect_err(|error| self.record_failure(error))?;
                 self.watch(None);
             } else {
                 let learners = self.learners.lock();
@@ -337,7 +339,7 @@ impl ServedSite {
         Ok(())
     }
 
-    /// What learns by which pages to warm up, for each pool that does.
+    /// A learner for each pool that learns by which pages to warm up.
     fn learners(&self, application: &Arc<Application>) -> Vec<Arc<Learner>> {
         let plan = self.plan();
         let learner = |(number, planned): (u16, &PlannedPool)| {

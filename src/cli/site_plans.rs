@@ -32,7 +32,7 @@ pub struct SitePlan {
     /// The site's part of [`Plans::pools`].
     pub pools: Range<usize>,
     /// Why the site cannot be served before the next start.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
 }
 
 impl Plans {
@@ -45,9 +45,9 @@ impl Plans {
         for site in all(config) {
             plans.add(site, project)?;
         }
-        let troubles = plans.sites.iter().map(|site| site.trouble.as_ref());
-        if let Some(Some(trouble)) = troubles.min_by_key(|trouble| trouble.is_some()) {
-            return Err(anyhow!("{trouble}")).context("no site can be served");
+        let errors = plans.sites.iter().map(|site| site.error.as_ref());
+        if let Some(Some(error)) = errors.min_by_key(|error| error.is_some()) {
+            return Err(anyhow!("{error}")).context("no site can be served");
         }
         Ok(plans)
     }
@@ -71,7 +71,7 @@ impl Plans {
             config: site.config,
             main: "",
             pools: first..first,
-            trouble: None,
+            error: None,
         };
         match plan.pools() {
             Ok((main, pools)) => {
@@ -83,7 +83,7 @@ impl Plans {
             Err(error) => {
                 let error = format!("{error:#}");
                 error!(site = name, error, "a site cannot be served");
-                plan.trouble = Some(error);
+                plan.error = Some(error);
             }
         }
         self.sites.push(plan);

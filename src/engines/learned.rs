@@ -21,8 +21,8 @@ const LONGEST: usize = 512;
 /// How many answers are counted before the pages are chosen, each time.
 const ROUNDS: [u32; 3] = [200, 2_000, 20_000];
 
-/// A page is chosen if at least one in so many answers is its. A link that only one visitor has
-/// (to reset a password) is not among them.
+/// A page is chosen if at least one answer in this many is its own. A link that only one visitor
+/// has (to reset a password) is not among them.
 const SHARE: u32 = 50;
 
 /// Pages whose answers are counted at the same time.

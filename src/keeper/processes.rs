@@ -31,7 +31,7 @@ pub enum ChildKind {
 
 /// A child that has exited and is reaped.
 #[derive(Debug, Clone, Copy)]
-pub struct Ended {
+pub struct EndedProcess {
     pub pid: u32,
     pub kind: ChildKind,
     pub wait_status: i32,
@@ -53,7 +53,7 @@ impl Processes {
     }
 
     /// Reaps the children that have exited. Their process groups are handled first.
-    pub fn reap(&mut self) -> Vec<Ended> {
+    pub fn reap(&mut self) -> Vec<EndedProcess> {
         self.orphans.retain(|orphan| !orphan.has_ended());
         let mut all = Vec::new();
         for (pid, kind) in &self.children {
@@ -72,7 +72,7 @@ impl Processes {
                 | ChildKind::Request(_) => {}
             }
             let (pid, kind) = (*pid, *kind);
-            all.extend(fork::reap(pid).map(|wait_status| Ended {
+            all.extend(fork::reap(pid).map(|wait_status| EndedProcess {
                 pid,
                 kind,
                 wait_status,
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    fn reap_one(processes: &mut Processes) -> Ended {
+    fn reap_one(processes: &mut Processes) -> EndedProcess {
         loop {
             if let Some(ended) = processes.reap().pop() {
                 return ended;

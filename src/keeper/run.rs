@@ -17,7 +17,7 @@ use surus_sys::socket;
 use tracing::{debug, error, warn};
 
 use super::message::{KeeperReply, KeeperRequest, MAX_BYTES};
-use super::processes::Ended;
+use super::processes::EndedProcess;
 use super::running::Running;
 use super::services::Services;
 use super::{PrivilegedOperations, ServedDirectories};
@@ -259,7 +259,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
         }
         // One SIGCHLD may stand for several children.
         for ended in self.services.processes.reap() {
-            let Ended {
+            let EndedProcess {
                 pid, wait_status, ..
             } = ended;
             self.services.note(ended);

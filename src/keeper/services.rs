@@ -10,7 +10,7 @@ use surus_sys::process;
 use tracing::{debug, warn};
 
 use super::message::{KeeperReply, KeeperRequest};
-use super::processes::{ChildKind, Ended, Processes};
+use super::processes::{ChildKind, EndedProcess, Processes};
 use super::running::Running;
 use super::{Directories, PrivilegedOperations, ServedDirectories};
 use crate::launcher::Role;
@@ -81,8 +81,8 @@ impl<D: PrivilegedOperations> Services<D> {
     }
 
     /// Handles the exit of a child.
-    pub fn note(&mut self, ended: Ended) {
-        let Ended {
+    pub fn note(&mut self, ended: EndedProcess) {
+        let EndedProcess {
             pid,
             kind,
             wait_status,

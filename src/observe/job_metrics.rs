@@ -110,7 +110,7 @@ impl JobMetrics {
         );
     }
 
-    /// Counts a run of a job. Only so many classes have labels of their own.
+    /// Counts a run of a job. The number of classes with labels of their own is limited.
     pub fn ended(&self, queue: &str, class: &str, outcome: &'static str, took: Duration) {
         let mut label = JobClass {
             queue: queue.to_string(),

@@ -60,7 +60,7 @@ pub struct Memory {
     total: u64,
 }
 
-/// Stays free when workers are added: one part in so many.
+/// The share of the memory that stays free when workers are added: one sixteenth.
 const RESERVE: u64 = 16;
 /// The least that a worker needs.
 const LEAST: u64 = 1 << 20;

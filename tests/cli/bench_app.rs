@@ -466,7 +466,7 @@ fn left(started: &HashSet<Process>, project: &Path) -> Option<String> {
     pids.find_map(|pid| {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words = String::from_utf8_lossy(&words).replace('\0', " ");
-        // A process that has exited, and that nobody has waited for yet, has no words.
+        // A process that has exited, and for which no process has waited yet, has no words.
         let is_known = || process(pid).is_some_and(|it| started.contains(&it));
         let stays = !words.is_empty() && (words.contains(project) || is_known());
         stays.then(|| format!("{pid}: {words}"))

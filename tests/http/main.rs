@@ -17,6 +17,7 @@ mod large;
 mod limits;
 mod multiplexed;
 mod overload;
+mod persistence;
 mod proxies;
 mod routes;
 mod sites;

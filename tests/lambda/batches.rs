@@ -143,7 +143,7 @@ impl Workers {
         }
     }
 
-    /// Runs a batch of messages and returns which of them come again.
+    /// Runs a batch of messages and returns which of them are delivered again.
     async fn run(
         &self,
         batches: &Batches,

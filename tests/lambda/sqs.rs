@@ -18,8 +18,8 @@ use elasticmq::{Queue, Server};
 use function::{Consumer, Killer, TIMEOUT};
 use witness::{Seen, Witness};
 
-/// When failed messages come again. Messages in progress come again too if the machine stalls for
-/// this long, as SQS permits. The account judges each delivery by itself, so it stays correct.
+/// When failed messages are delivered again. Messages in progress are, too, if the machine stalls
+/// for this long, as SQS permits. The account judges each delivery by itself, so it stays correct.
 const VISIBILITY: Duration = Duration::from_secs(3);
 /// For messages that must not become dead letters. Those behind a failing one come again with it,
 /// which counts for them, too.

@@ -1,6 +1,7 @@
 //! The contract of engines: each test runs on every engine of the catalogue that it applies to.
 
 mod exceptions;
+pub mod selection;
 pub mod subject;
 
 /// Makes a test of each function that takes an engine.
@@ -9,14 +10,14 @@ macro_rules! engine_contract {
         $(
             #[test]
             fn $name() {
-                $crate::engine_contract::subject::$run(
+                $crate::engine_contract::selection::$run(
                     stringify!($name),
                     |#[allow(unused_mut)] mut $engine| async move { $body },
                 );
             }
         )*
     };
-    (ours: $($tests:tt)*) => { engine_contract!(@by on_our_engines: $($tests)*); };
+    (surus_php: $($tests:tt)*) => { engine_contract!(@by on_surus_php_engines: $($tests)*); };
     (standing: $($tests:tt)*) => { engine_contract!(@by on_standing_engines: $($tests)*); };
     (isolating: $($tests:tt)*) => { engine_contract!(@by on_isolating_engines: $($tests)*); };
     ($($tests:tt)*) => { engine_contract!(@by on_every_engine: $($tests)*); };

@@ -11,7 +11,8 @@ use surus::event::{Body, Failure};
 use surus::observe::status::WorkerState;
 use surus::units::Size;
 
-use crate::engine_contract::subject::{Ask, Subject, bytes, kill, lives, on_engine, until};
+use crate::engine_contract::selection::on_engine;
+use crate::engine_contract::subject::{Ask, Subject, bytes, kill, lives, until};
 
 const SCENES: &str = include_str!("roadrunner/scenes.php");
 

@@ -129,7 +129,7 @@ pub fn replaceable_configuration_that_names_root_or_programs_is_rejected_for_roo
     let log = Surus::spawn(dir.path(), &[], &[]).err().unwrap();
     assert!(log.contains("can replace the file"), "{log}");
     std::fs::remove_file(&file).unwrap();
-    // The environment belongs to who starts Surus.
+    // The environment belongs to the user who starts Surus.
     std::fs::write(&file, "").unwrap();
     let env = [("SURUS_ENGINE_USER", "daemon")];
     chown(dir.path(), Some(0), None).unwrap();

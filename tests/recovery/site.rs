@@ -252,7 +252,7 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    panic!("waited in vain until {what}");
+    panic!("15 seconds have passed without: {what}");
 }
 
 /// The process has stopped when this returns: a sleeping process that has not run since still

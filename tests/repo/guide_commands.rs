@@ -1,12 +1,13 @@
 //! Runs the commands of documents that need nothing but an application and a running Surus.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
 use super::common::{Surus, function_url};
-use super::markdown::pages;
+use super::markdown::{pages, root};
 use super::shell::commands;
 
-/// Subcommands that run here. Others are parsed (`commands.rs`) and run in their own tests.
+/// Subcommands that run here. All commands are parsed (`commands.rs`).
 const RUN: [&str; 7] = [
     "check",
     "engines",
@@ -16,6 +17,66 @@ const RUN: [&str; 7] = [
     "reload",
     "status",
 ];
+
+/// The tests that run the other subcommands. Longer names come before their beginnings.
+const RUN_ELSEWHERE: [(&str, &str); 20] = [
+    ("bench app", "tests/cli/bench_app.rs"),
+    ("bench compare", "tests/cli/bench.rs"),
+    ("bench", "tests/cli/bench.rs"),
+    ("completions", "tests/cli/manual.rs"),
+    ("init", "tests/cli/init.rs"),
+    ("lambda dev", "tests/lambda/emulator/command_line.rs"),
+    ("lambda package", "tests/lambda/package.rs"),
+    ("lambda profile", "tests/lambda/profile.rs"),
+    ("leaks", "tests/rewind/leak_report.rs"),
+    ("manual", "tests/cli/manual.rs"),
+    ("serve", "tests/common/mod.rs"),
+    ("top", "tests/cli/top.rs"),
+    ("trust", "tests/http/tls/local.rs"),
+    ("work failed", "tests/work/operate.rs"),
+    ("work forget", "tests/work/operate.rs"),
+    ("work pause", "tests/work/operate.rs"),
+    ("work resume", "tests/work/operate.rs"),
+    ("work retry", "tests/work/operate.rs"),
+    ("work status", "tests/work/operate.rs"),
+    ("work", "tests/work/work.rs"),
+];
+
+#[test]
+fn every_subcommand_in_documents_runs_in_a_test() {
+    let mut unused: BTreeSet<&str> = RUN_ELSEWHERE.iter().map(|(words, _)| *words).collect();
+    for block in pages().iter().flat_map(|page| page.blocks()) {
+        if block.language != "sh" {
+            continue;
+        }
+        for command in commands(&block.text) {
+            let line = command[1..].join(" ");
+            if !command[0].ends_with("surus") || RUN.iter().any(|words| line.starts_with(words)) {
+                continue;
+            }
+            let elsewhere = RUN_ELSEWHERE
+                .iter()
+                .find(|(words, _)| line.starts_with(words));
+            let (words, _) = elsewhere.unwrap_or_else(|| {
+                panic!(
+                    "{}: `surus {line}`: add its test to RUN_ELSEWHERE",
+                    block.place
+                )
+            });
+            unused.remove(words);
+        }
+    }
+    assert!(unused.is_empty(), "no document has {unused:?}");
+    for (words, file) in RUN_ELSEWHERE {
+        let test = std::fs::read_to_string(root().join(file)).unwrap();
+        for word in words.split(' ') {
+            assert!(
+                test.contains(&format!("\"{word}\"")),
+                "{file} runs no {word}"
+            );
+        }
+    }
+}
 
 #[test]
 fn commands_of_documents_succeed() {

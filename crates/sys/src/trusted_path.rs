@@ -55,7 +55,7 @@ pub fn is_fixed(path: &Path) -> io::Result<bool> {
 
 /// Whether no user but root and this one decides what is at an absolute path: none can replace or
 /// write to what exists, or create what is missing. A device counts as what its driver makes of it.
-pub fn is_ours(path: &Path) -> bool {
+pub fn is_protected(path: &Path) -> bool {
     let is_guarded = |found: &FileStat| {
         let is_file = [libc::S_IFREG, libc::S_IFDIR].contains(&(found.st_mode & libc::S_IFMT));
         is_owner_trusted(found) && !(is_file && found.st_mode & 0o022 != 0)
@@ -229,24 +229,24 @@ mod tests {
             assert!(any(&dir.join("a/b")).is_ok());
             let (_, found) = inode(&dir.join("a/b")).unwrap();
             assert_eq!(found, is_fixed, "{mode:o} {owner}");
-            // Who may create files in a directory decides what is there.
+            // A user who may create files in a directory decides what is there.
             let is_guarded = is_fixed && mode & 0o022 == 0;
             assert_eq!(
-                is_ours(&dir.join("a/none/x")),
+                is_protected(&dir.join("a/none/x")),
                 is_guarded,
                 "{mode:o} {owner}"
             );
-            assert_eq!(is_ours(&dir.join("a/b")), is_fixed, "{mode:o} {owner}");
-            assert_eq!(is_ours(&dir.join("a")), is_guarded, "{mode:o} {owner}");
+            assert_eq!(is_protected(&dir.join("a/b")), is_fixed, "{mode:o} {owner}");
+            assert_eq!(is_protected(&dir.join("a")), is_guarded, "{mode:o} {owner}");
         }
         set(0o755, 0);
         symlink("none", dir.join("a/dangling")).unwrap();
         std::fs::write(dir.join("a/theirs"), "").unwrap();
         std::os::unix::fs::chown(dir.join("a/theirs"), Some(4711), None).unwrap();
         for wrong in ["a/dangling", "a/dangling/x", "a/theirs", "a/theirs/x"] {
-            assert!(!is_ours(&dir.join(wrong)), "{wrong}");
+            assert!(!is_protected(&dir.join(wrong)), "{wrong}");
         }
-        assert!(is_ours(Path::new("/dev/null")) && is_ours(Path::new("/")));
+        assert!(is_protected(Path::new("/dev/null")) && is_protected(Path::new("/")));
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

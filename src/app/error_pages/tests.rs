@@ -1,4 +1,4 @@
-//! Tests of who sees which page, and of the page of a fatal error.
+//! Tests which clients see which page, and what the page of a fatal error shows.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap};

@@ -12,7 +12,6 @@ use super::config_guard::ConfigGuard;
 use super::document_root::{Root, Symlinks};
 use super::hidden_files::Hidden;
 use super::htaccess::Htaccess;
-use super::lookup_cache::Recent;
 use super::settings::{self, Settings, index};
 use super::{Site, file_opener, utf8};
 use crate::event::Script;
@@ -102,21 +101,7 @@ impl Site {
         reader: AccessCheck,
     ) -> Site {
         let path = PathBuf::from(&described.path);
-        Site {
-            document_root: described.path.into(),
-            root: Root::adopt(path, dir, symlinks).read_by(reader),
-            front_controller: None,
-            is_named: false,
-            falls_back: false,
-            has_files: true,
-            index: vec!["index.html".to_owned()],
-            no_php: Vec::new(),
-            scriptless: true,
-            recent: Recent::new(),
-            htaccess: None,
-            secret: None,
-            hidden: None,
-            has_libraries: false,
-        }
+        let root = Root::adopt(path, dir, symlinks).read_by(reader);
+        Site::of_files(described.path.into(), root)
     }
 }

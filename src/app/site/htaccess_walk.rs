@@ -1,20 +1,18 @@
 //! Applies the `.htaccess` files on a request's path as Apache does: access, rewriting, handlers.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
-use std::fs::Metadata;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use surus_sys::openat2::Access;
 
-use super::htaccess::condition::{FileKind, Files};
 use super::htaccess::facts::{Env, Facts};
 use super::htaccess::handler::Handler;
 use super::htaccess::rewrite::{self, Pass, RewriteOutcome};
 use super::htaccess::rules::RedirectOutcome;
 use super::htaccess::{FileRules, Htaccess, MergedRules};
+use super::htaccess_files::{At, FileView};
 use super::lookup::NoScript;
 use super::normalize::{NameKind, NormalizedPath, Stop, kind, normalize};
 use super::opened::{Denial, Opened};
@@ -46,18 +44,6 @@ pub(super) struct Visit<'a> {
     lookups: usize,
     /// `FallbackResource` was followed.
     is_fallback: bool,
-}
-
-/// What exists at a path.
-enum At {
-    Script(Script),
-    File(Found),
-    Directory,
-    /// A private file.
-    Hidden,
-    Missing,
-    Denied(Denial),
-    Failed(super::LookupError),
 }
 
 impl<'a> Visit<'a> {
@@ -140,13 +126,7 @@ impl Site {
         if let Some(rules) = rules.filter(|_| is_rewritten) {
             let mut pass = Pass {
                 facts: visit.facts,
-                files: &FileView {
-                    site: self,
-                    at: &at,
-                    is_whole: end == whole.len(),
-                    path: &whole[..end],
-                    requested: OnceCell::new(),
-                },
+                files: &FileView::new(self, &at, whole, end),
                 document_root: &self.document_root,
                 path: whole,
                 end,
@@ -446,70 +426,4 @@ impl Visit<'_> {
             },
         }
     }
-}
-
-/// The files as seen by conditions.
-struct FileView<'a> {
-    site: &'a Site,
-    at: &'a At,
-    /// Whether the path ends with the name of the file.
-    is_whole: bool,
-    path: &'a str,
-    requested: OnceCell<FileKind>,
-}
-
-impl FileView<'_> {
-    fn look(&self, path: &str) -> Option<Metadata> {
-        if has_parent_component(path) {
-            return None;
-        }
-        let below = path.strip_prefix(&*self.site.document_root);
-        let below = below.filter(|below| below.is_empty() || below.starts_with('/'));
-        match below.map(|below| below.trim_matches('/')) {
-            None | Some("") => std::fs::metadata(path).ok(),
-            Some(below) => match self.site.root.get(Path::new(below), Access::Metadata) {
-                Opened::Regular { metadata, .. } => Some(metadata),
-                // A symbolic link that may not be followed has no target.
-                Opened::Directory => std::fs::metadata(path).ok(),
-                _ => None,
-            },
-        }
-    }
-}
-
-impl Files for FileView<'_> {
-    fn requested(&self) -> FileKind {
-        let name = self.path.rsplit('/').next().unwrap_or_default();
-        match self.at {
-            At::Script(_) | At::File(_) | At::Hidden => FileKind::File,
-            At::Directory => FileKind::Directory,
-            // A file whose name prevented its opening may exist.
-            At::Missing if self.is_whole && kind(name) == NameKind::Plain => FileKind::Missing,
-            _ => *self
-                .requested
-                .get_or_init(|| self.kind(&format!("{}{}", self.site.document_root, self.path))),
-        }
-    }
-
-    fn kind(&self, path: &str) -> FileKind {
-        match self.look(path) {
-            Some(found) if found.is_dir() => FileKind::Directory,
-            Some(found) if found.is_file() => FileKind::File,
-            _ => FileKind::Missing,
-        }
-    }
-
-    fn metadata(&self, path: &str) -> Option<Metadata> {
-        self.look(path)
-    }
-
-    fn is_link(&self, path: &str) -> bool {
-        !has_parent_component(path)
-            && std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
-    }
-}
-
-/// Whether the path contains `..`, which a client could use to reach any file.
-fn has_parent_component(path: &str) -> bool {
-    path.split('/').any(|name| name == "..")
 }

@@ -21,6 +21,7 @@ mod document_root;
 pub mod file_opener;
 mod hidden_files;
 mod htaccess;
+mod htaccess_files;
 mod htaccess_walk;
 mod lookup;
 mod lookup_cache;
@@ -185,8 +186,13 @@ impl Site {
     /// Opens a directory of files in which nothing is PHP.
     pub fn files_only(directory: &Path, symlinks: Symlinks) -> Result<Site> {
         let root = Root::open(directory, symlinks)?;
-        Ok(Site {
-            document_root: utf8(root.path())?.into(),
+        Ok(Site::of_files(utf8(root.path())?.into(), root))
+    }
+
+    /// A site that sends files, and in which nothing is PHP.
+    fn of_files(document_root: Arc<str>, root: Root) -> Site {
+        Site {
+            document_root,
             root,
             front_controller: None,
             is_named: false,
@@ -200,7 +206,7 @@ impl Site {
             secret: None,
             hidden: None,
             has_libraries: false,
-        })
+        }
     }
 
     /// Hides private files as [`open`](Self::open) does, and those that match these patterns.

@@ -31,7 +31,7 @@ const WRITTEN: [&str; 14] = [
 /// Composer writes here whenever it changes a package, so that the packages need no watches.
 const COMPOSER: &str = "vendor/composer";
 
-/// What browsers load and no boot reads.
+/// Extensions of files that browsers load and no boot reads.
 const PAGE: [&str; 21] = [
     "avif", "css", "eot", "gif", "htm", "html", "ico", "jpeg", "jpg", "js", "map", "mjs", "mp4",
     "otf", "png", "svg", "ttf", "webm", "webp", "woff", "woff2",
@@ -68,7 +68,7 @@ impl Files {
         self.configuration.as_deref()
     }
 
-    /// What a change of this path leads to; none if it does not count.
+    /// The effect of a change of this path; None if it does not count.
     pub fn effect(&self, path: &Path) -> Option<Effect> {
         if self.configuration() == Some(path) {
             return Some(Effect::Configuration);

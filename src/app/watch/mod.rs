@@ -1,4 +1,4 @@
-//! Watches the application's files for `surus serve --watch`: by inotify, or by looking at all of
+//! Watches the application's files for `surus serve --watch`: by inotify, or by comparing all of
 //! them each second where inotify cannot.
 
 mod files;
@@ -154,7 +154,7 @@ mod tests {
             std::fs::remove_file(root.join("src/a.php")).unwrap();
             until(&mut changes, Effect::Boot, &root.join("src/a.php")).await;
             std::fs::rename(root.join("new"), root.join("moved")).unwrap();
-            // inotify's watches are made again, which the root's change says.
+            // inotify's watches are made again, and a change of the root reports that.
             let (effect, moved) = match poll {
                 true => (Effect::Boot, root.join("moved/deep/c.php")),
                 false => (Effect::Boot, root.clone()),

@@ -52,7 +52,7 @@ fn names_others(value: &str) -> bool {
         || (value.contains('/') && value.contains(['"', '\\', '*', '?', '[', '{', '~']));
     is_computed
         || (value.contains('/') && value.len() > LONGEST)
-        || !paths(value).iter().all(|path| is_ours(path))
+        || !paths(value).iter().all(|path| is_trusted(path))
 }
 
 /// The absolute paths that a value may name: itself, and parts of a list or of a command line.
@@ -75,7 +75,7 @@ fn paths(value: &str) -> Vec<PathBuf> {
     paths
 }
 
-fn is_ours(path: &Path) -> bool {
+fn is_trusted(path: &Path) -> bool {
     /// The process's own output, whatever file this process has there.
     const OUTPUT: [&str; 4] = [
         "/dev/stderr",
@@ -85,7 +85,8 @@ fn is_ours(path: &Path) -> bool {
     ];
     // PHP resolves `..` before the kernel sees it.
     let is_plain = !path.components().any(|part| part == Component::ParentDir);
-    OUTPUT.iter().any(|own| path == Path::new(own)) || (is_plain && trusted_path::is_ours(path))
+    OUTPUT.iter().any(|own| path == Path::new(own))
+        || (is_plain && trusted_path::is_protected(path))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ const SETTLES: Duration = Duration::from_secs(1);
 /// How long the pool keeps workers that it does not need, at least and at most.
 const MIN_HOLD: Duration = Duration::from_secs(10);
 const MAX_HOLD: Duration = Duration::from_secs(320);
-/// Of the workers that are not needed, one in so many goes at a time.
+/// The share of unneeded workers that exits at a time: a quarter.
 const SHARE: usize = 4;
 
 /// What a pool does at one instant.

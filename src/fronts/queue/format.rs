@@ -58,7 +58,7 @@ pub struct Jobs<'a> {
     pub max_losses: usize,
 }
 
-/// How long PHP may take to record what became of a job that has lost its worker.
+/// How long PHP may take to record the outcome of a job that has lost its worker.
 const RECORD: Duration = Duration::from_secs(30);
 /// The time limit of jobs that have none, for Laravel a timeout of 0.
 const NO_LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -121,7 +121,7 @@ impl Jobs<'_> {
         }
     }
 
-    /// Has the application run a job and decide what becomes of it.
+    /// Runs a job in the application, which decides how to settle it.
     async fn application(&self, job: &Job, runner: &Runner) -> Verdict {
         let Ok(payload) = std::str::from_utf8(&job.payload) else {
             return Verdict::buried("the payload is not UTF-8".into());
@@ -258,7 +258,7 @@ struct Envelope<'a> {
     lost: Option<Lost<'a>>,
 }
 
-/// The job has lost its worker: it does not run, the framework only decides what becomes of it.
+/// The job has lost its worker: it does not run, and the framework only decides how to settle it.
 #[derive(Serialize)]
 struct Lost<'a> {
     why: &'a str,

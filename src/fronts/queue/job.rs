@@ -30,7 +30,7 @@ pub struct Lease {
 /// The jobs of a queue at its broker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Depth {
-    /// They are due, and no worker has them.
+    /// Due jobs that no worker has.
     pub waiting: u64,
     pub delayed: u64,
     pub reserved: u64,
@@ -39,7 +39,7 @@ pub struct Depth {
     pub oldest: Option<u64>,
 }
 
-/// What becomes of a job. Until it is settled, its lease is extended.
+/// How a job is settled. Until it is settled, its lease is extended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Disposition {
     /// It is done, or another component has recorded it as failed: the broker forgets it.

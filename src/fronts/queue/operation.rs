@@ -75,8 +75,8 @@ impl Front {
         Ok(found)
     }
 
-    /// Pauses a queue or lets it go on; without a name, all. Returns the names of those that it
-    /// has found. A paused queue gives back the jobs that have not begun, and takes no others.
+    /// Pauses or resumes a queue; without a name, all. Returns the names of those that it has
+    /// found. A paused queue returns the jobs that have not begun, and takes no others.
     pub fn pause(&self, name: Option<&str>, is_paused: bool) -> Vec<String> {
         let is_meant = |queue: &str| name.is_none_or(|name| name == queue);
         let names = self.consumers.iter().map(|consumer| &consumer.queue.name);

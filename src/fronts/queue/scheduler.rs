@@ -13,7 +13,7 @@ use crate::fronts::records::order::Order;
 /// The credit of one round for all queues together, in seconds. A queue that gets its first job
 /// waits for about that long.
 const ROUND: f64 = 0.1;
-/// How many seconds of work a queue keeps in hand.
+/// How many seconds of work a queue keeps reserved.
 const AHEAD: f64 = 0.1;
 const MAX_AHEAD: usize = 100;
 /// The weight of the newest job in a queue's mean.
@@ -107,7 +107,7 @@ impl<J> Scheduler<J> {
         queue.waiting.insert(number, (group, job));
     }
 
-    /// How many more jobs a queue should take into hand now. It asks for several at once if its
+    /// How many more jobs a queue should reserve now. It asks for several at once if its
     /// jobs are short.
     pub fn room(&self, queue: usize) -> usize {
         let queue = &self.queues[queue];

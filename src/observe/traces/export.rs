@@ -25,7 +25,7 @@ use super::otlp::{
     ExportRequest, ExportResponse, Resource, ResourceSpans, Scope, ScopeSpans, attribute,
 };
 use super::settings::{Limits, Settings, address};
-use super::trace::Ended;
+use super::trace::EndedTrace;
 use crate::observe::metrics::Metrics;
 use crate::observe::rate_limit::RateLimit;
 
@@ -60,7 +60,7 @@ impl Handle {
 pub fn start(
     settings: &Settings,
     uri: Uri,
-    ended: mpsc::Receiver<Box<Ended>>,
+    ended: mpsc::Receiver<Box<EndedTrace>>,
     metrics: Arc<Metrics>,
 ) -> Handle {
     let (flush, flushes) = mpsc::channel(1);
@@ -111,14 +111,14 @@ enum Refusal {
 impl Exporter {
     async fn run(
         self,
-        mut ended: mpsc::Receiver<Box<Ended>>,
+        mut ended: mpsc::Receiver<Box<EndedTrace>>,
         mut flushes: mpsc::Receiver<oneshot::Sender<()>>,
     ) {
         let limit = self.limits.batch;
         loop {
             let mut batch = Vec::new();
             let mut flushed = None;
-            // The first one, and what comes soon after it.
+            // The first trace, and those that end soon after it.
             tokio::select! {
                 first = ended.recv() => match first {
                     Some(first) => batch.push(first),
@@ -168,7 +168,7 @@ impl Exporter {
     }
 
     /// Sends a batch, more than once if that may help.
-    async fn export(&self, batch: &[Box<Ended>], is_last: bool) {
+    async fn export(&self, batch: &[Box<EndedTrace>], is_last: bool) {
         let spans: Vec<_> = batch.iter().flat_map(|ended| ended.to_spans()).collect();
         let count = spans.len() as u64;
         let request = ExportRequest {
@@ -319,7 +319,7 @@ fn tls() -> anyhow::Result<TlsConnector> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// Rarely, because a collector may be away for long.
+/// Logs rarely, because a collector may be away for long.
 fn tell(error: &anyhow::Error) {
     static REPORTED: RateLimit = RateLimit::new();
     if REPORTED.is_time(std::time::Instant::now()) {

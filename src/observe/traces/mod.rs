@@ -26,7 +26,7 @@ pub struct Tracer {
     sampler: Sampler,
     ratio: f64,
     ids: (RandomState, AtomicU64),
-    queue: mpsc::Sender<Box<trace::Ended>>,
+    queue: mpsc::Sender<Box<trace::EndedTrace>>,
     metrics: Arc<Metrics>,
     exporter: export::Handle,
 }
@@ -52,7 +52,7 @@ impl Tracer {
         })))
     }
 
-    /// Where a request belongs, as PHP gets it, and what becomes of it if it is sampled.
+    /// Begins the trace of a request. Returns its context for PHP, and the trace if it is sampled.
     pub fn begin(
         self: &Arc<Self>,
         caller: Option<(Context, Option<String>)>,
@@ -97,7 +97,7 @@ impl Tracer {
     }
 
     /// Never waits.
-    fn send(&self, ended: trace::Ended) {
+    fn send(&self, ended: trace::EndedTrace) {
         let spans = ended.spans();
         if self.queue.try_send(Box::new(ended)).is_err() {
             self.metrics.traces.count("dropped", spans);

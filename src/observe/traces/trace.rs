@@ -37,7 +37,7 @@ const SECRETS: [&str; 19] = [
     "x-goog-signature",
 ];
 
-/// What is known of a request when it arrives.
+/// A request as it is known when it arrives.
 pub struct Request {
     pub began: Instant,
     pub method: String,
@@ -51,7 +51,7 @@ pub struct Request {
     pub user_agent: Option<String>,
 }
 
-/// What becomes known later.
+/// The times and the outcome, which become known later.
 #[derive(Default)]
 struct Later {
     /// When the request began to wait for a worker, and for how long.
@@ -61,15 +61,15 @@ struct Later {
     end: Option<(Instant, StatusCode, u64, &'static str)>,
 }
 
-/// A sampled request. It is exported when nothing knows it any more: a worker may still have work
-/// for it after its response.
+/// A sampled request. It is exported when its last reference is dropped, because a worker may still
+/// have work for it after its response.
 pub struct Trace {
     tracer: Arc<Tracer>,
     began_at: SystemTime,
     trace: [u8; 16],
     parent: Option<[u8; 8]>,
     state: Option<String>,
-    /// Of the request, the queue and the sending.
+    /// The ids of the spans of the request, the queue and the sending.
     spans: [[u8; 8]; 3],
     php: [u8; 8],
     request: Option<Request>,
@@ -129,7 +129,7 @@ impl Drop for Trace {
         let Some(request) = self.request.take() else {
             return;
         };
-        self.tracer.clone().send(Ended {
+        self.tracer.clone().send(EndedTrace {
             began_at: self.began_at,
             trace: self.trace,
             parent: self.parent,
@@ -143,7 +143,7 @@ impl Drop for Trace {
 }
 
 /// A trace that waits for its export.
-pub struct Ended {
+pub struct EndedTrace {
     began_at: SystemTime,
     trace: [u8; 16],
     parent: Option<[u8; 8]>,
@@ -154,7 +154,7 @@ pub struct Ended {
     later: Later,
 }
 
-impl Ended {
+impl EndedTrace {
     /// How many spans it has.
     pub fn spans(&self) -> u64 {
         let Later {

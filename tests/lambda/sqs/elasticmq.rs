@@ -184,7 +184,7 @@ impl Queue {
         format!("000000000000/{}", self.full_name(""))
     }
 
-    /// Sets when failed messages come again.
+    /// Sets when failed messages are delivered again.
     pub fn set_visibility(&self, visibility: Duration) {
         let attributes = json!({"VisibilityTimeout": visibility.as_secs().to_string()});
         let arguments = json!({"QueueUrl": self.url(), "Attributes": attributes});

@@ -313,7 +313,7 @@ engine_contract! {
 }
 
 engine_contract! {
-    ours:
+    surus_php:
     fn early_hints_reach_the_front_end(engine) {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let mut ask = engine.php("header('Link: </a.css>; rel=preload'); headers_send(103); echo \

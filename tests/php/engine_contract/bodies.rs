@@ -10,7 +10,8 @@ use std::time::Duration;
 use surus::engines::external::Address;
 use surus::event::Body;
 
-use super::subject::{Ask, Subject, on_engine};
+use super::selection::on_engine;
+use super::subject::{Ask, Subject};
 
 /// A record of FastCGI (section 3.3 of its specification).
 fn record(kind: u8, content: &[u8]) -> Vec<u8> {

@@ -19,7 +19,7 @@ const ENDS: [(&str, &str); 6] = [
 ];
 
 engine_contract! {
-    ours:
+    surus_php:
     fn output_of_a_child_is_discarded(engine) {
         let engine = engine.workers(3).ini("display_errors", "1");
         let ordinary = engine.file("echo $_GET['n'], ' ', str_repeat($_GET['n'] . ',', 20000);");

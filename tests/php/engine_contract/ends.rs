@@ -141,7 +141,7 @@ engine_contract! {
     }
 
     fn work_after_the_response_has_no_deadline(engine) {
-        if !engine.finishes() || !engine.runs_ours() {
+        if !engine.finishes() || !engine.runs_surus_php() {
             return;
         }
         let engine = engine.workers(1).with(|settings| settings.kill_timeout = time(100));
@@ -298,7 +298,7 @@ engine_contract! {
         let engine = engine.workers(2);
         let idle = engine.pids().await;
         kill(idle[0], "KILL");
-        if !engine.runs_ours() {
+        if !engine.runs_surus_php() {
             // Surus cannot know whether PHP had begun the request, so it does not resend it.
             until("it is gone", || !lives(idle[0])).await;
         }
@@ -365,7 +365,7 @@ engine_contract! {
 }
 
 engine_contract! {
-    ours:
+    surus_php:
     fn request_lost_with_an_idle_worker_is_resent(engine) {
         // If a worker crashes between receiving a request and writing its line of the scoreboard,
         // the request is lost unseen. Here another process takes the message out of the request

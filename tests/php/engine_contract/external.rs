@@ -10,7 +10,8 @@ use surus::engines::external::Address;
 use surus::event::Failure;
 use surus::units::Time;
 
-use super::subject::{kill, lives, on_engine, until};
+use super::selection::on_engine;
+use super::subject::{kill, lives, until};
 
 #[test]
 fn killed_php_fpm_is_restarted() {

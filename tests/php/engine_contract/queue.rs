@@ -257,7 +257,7 @@ engine_contract! {
 }
 
 engine_contract! {
-    ours:
+    surus_php:
     fn recycling_by_max_memory_loses_no_request(engine) {
         let engine = engine
             .workers(1)
@@ -275,7 +275,7 @@ engine_contract! {
 }
 
 engine_contract! {
-    ours:
+    surus_php:
     fn workers_use_batch_scheduling_only_under_concurrency(engine) {
         if engine.entry.serves_one {
             return;

@@ -99,7 +99,7 @@ engine_contract! {
 }
 
 engine_contract! {
-    ours:
+    surus_php:
     fn killed_master_process_is_replaced_without_losing_a_request(engine) {
         let pids = engine.pids().await;
         let template = parent(pids[0]);

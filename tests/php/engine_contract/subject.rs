@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -21,7 +20,6 @@ use surus::units::Time;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::exceptions::is_exempt;
 use crate::common::php::few_extensions;
 
 /// An engine of the catalogue, running or not booted yet.
@@ -269,11 +267,11 @@ impl Subject {
     /// Whether the process of a request serves the next one, even if the request missed its
     /// deadline.
     pub fn process_goes_on(&self) -> bool {
-        self.entry.isolates && !self.entry.serves_one && self.runs_ours()
+        self.entry.isolates && !self.entry.serves_one && self.runs_surus_php()
     }
 
     /// Whether it runs surus-php, which has features that no other PHP has.
-    pub fn runs_ours(&self) -> bool {
+    pub fn runs_surus_php(&self) -> bool {
         self.entry.runs == Runs::SurusPhp
     }
 
@@ -423,7 +421,7 @@ pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("waited in vain until {what}");
+    panic!("a minute has passed without: {what}");
 }
 
 /// Whether the process exists and is not a zombie.
@@ -456,64 +454,6 @@ pub fn bytes(n: usize) -> Bytes {
         .collect::<Vec<u8>>()
         .into()
 }
-
-/// Runs one case on every engine of the catalogue, except those exempt from it.
-pub fn on_every_engine<F: Future<Output = ()>>(name: &str, case: impl Fn(Subject) -> F) {
-    on(|entry| !is_exempt(entry, name), case);
-}
-
-/// The engines that isolate requests.
-pub fn on_isolating_engines<F: Future<Output = ()>>(name: &str, case: impl Fn(Subject) -> F) {
-    on(|entry| entry.isolates && !is_exempt(entry, name), case);
-}
-
-/// The engines that run surus-php.
-pub fn on_our_engines<F: Future<Output = ()>>(name: &str, case: impl Fn(Subject) -> F) {
-    on(
-        |entry| entry.runs == Runs::SurusPhp && !is_exempt(entry, name),
-        case,
-    );
-}
-
-/// The engines whose processes wait for requests.
-pub fn on_standing_engines<F: Future<Output = ()>>(name: &str, case: impl Fn(Subject) -> F) {
-    on(|entry| entry.is_standing() && !is_exempt(entry, name), case);
-}
-
-/// The engine with that name.
-pub fn on_engine<F: Future<Output = ()>>(name: &str, case: impl Fn(Subject) -> F) {
-    on(|entry| entry.name == name, case);
-}
-
-fn on<F: Future<Output = ()>>(chosen: impl Fn(&Entry) -> bool, case: impl Fn(Subject) -> F) {
-    // ENGINES=fork,rewind: only these.
-    let only = std::env::var("ENGINES").ok();
-    let named = |entry: &&Entry| {
-        only.as_ref()
-            .is_none_or(|only| only.split(',').any(|name| name == entry.name))
-    };
-    for entry in engines::CATALOGUE
-        .iter()
-        .filter(|entry| chosen(entry))
-        .filter(named)
-    {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
-        eprintln!("on {}", entry.name);
-        runtime.block_on(async {
-            let case = pin!(case(subject(entry)));
-            tokio::time::timeout(LIMIT, case)
-                .await
-                .expect("the case ends in time");
-        });
-    }
-}
-
-/// The limit for hanging tests; a machine may be slow.
-const LIMIT: Duration = Duration::from_secs(240);
 
 pub fn time(ms: u64) -> Time {
     Time(Duration::from_millis(ms))

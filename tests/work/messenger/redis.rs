@@ -155,7 +155,7 @@ fn sigterm_gives_back_what_has_not_begun_and_messenger_takes_it() {
     let mut work = messenger.start(&["--workers", "1"], &[]);
     messenger.send(&["wait", "second"]);
     work.wait_until(|| messenger.count("wait, ") == 1);
-    // It has the second message in hand.
+    // It has reserved the second message.
     work.wait_until(|| {
         let pending: (usize, Value, Value, Value) = stream.ask("XPENDING messages symfony");
         pending.0 == 2

@@ -27,7 +27,7 @@ impl Rings {
         self.head().idle.0.poll_budget.store(micros, SeqCst);
     }
 
-    /// Has one worker look into the request ring, for an event that has just been put there: one
+    /// Makes one worker look into the request ring, for an event that has just been put there: one
     /// that polls, or else one that blocks. If there is neither, the next worker that becomes idle
     /// takes the event. Returns whether a polling worker was found.
     pub fn notify_one(&self) -> bool {

@@ -31,8 +31,8 @@ final readonly class Kafka implements View, \Countable, \IteratorAggregate
     }
 
     /**
-     * Handles every record, each partition in its order, and returns from where on each must come
-     * again. The event source mapping needs ReportBatchItemFailures.
+     * Handles every record, each partition in its order, and returns from where on each must be
+     * delivered again. The event source mapping needs ReportBatchItemFailures.
      *
      * @param callable(KafkaRecord): void $do
      * @param ?Context                    $context stops before the deadline

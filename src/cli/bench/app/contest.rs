@@ -28,7 +28,7 @@ const BUDGET: Duration = Duration::from_secs(60);
 /// Shortest and longest time of a measurement that is not set.
 const LENGTHS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
 
-/// What all engines have shown. The first is `classic`.
+/// The answers and measurements of all engines. The first is `classic`.
 pub struct Contest {
     pub plan: Plan,
     pub contestants: Vec<Contestant>,

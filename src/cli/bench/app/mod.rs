@@ -62,7 +62,7 @@ pub struct App {
     output: Output,
 }
 
-/// What is run, and how.
+/// The application, the requests and the measurements of a contest.
 #[derive(Debug)]
 pub struct Plan {
     launch: Launch,

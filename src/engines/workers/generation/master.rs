@@ -37,7 +37,7 @@ pub struct Spec {
     /// The dynamic loader that starts `program` with the libraries in its directory. None for the
     /// loader that `program` names.
     pub loader: Option<PathBuf>,
-    /// The most workers. Everything that they share with Surus is large enough for so many.
+    /// The most workers. The memory that they share with Surus is large enough for all.
     pub workers: usize,
     /// The fewest.
     pub min_workers: usize,

@@ -13,7 +13,7 @@ use crate::launcher::{Pid, ProcessSignal};
 /// The interval of checks.
 pub const PAUSE: Duration = Duration::from_millis(250);
 
-/// A master process counts as stopped if so many sweeps in a row find it so. Processes that are
+/// A master process counts as stopped if this many sweeps in a row find it so. Processes that are
 /// frozen by signals, as `surus lambda dev` does it, continue one after the other.
 const SIGHTINGS: u32 = 3;
 

@@ -34,7 +34,7 @@ const IDLE_FOR: Duration = Duration::from_millis(40);
 
 /// From this sweep on, idle workers are told to look at the inbox.
 const SIGNALLED_AT: u32 = 2;
-/// Every so many sweeps, the others are told, too: their scoreboard lines may have been
+/// After each such number of sweeps, the others are told, too: their scoreboard lines may have been
 /// overwritten.
 const ALL_SIGNALLED_AT: u32 = 10;
 

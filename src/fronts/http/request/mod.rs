@@ -37,7 +37,7 @@ use crate::app::forwarded::{self, Peer};
 use crate::app::response::{RETRY_AFTER, class, failed, failure_name, no_content, plain};
 use crate::app::static_files::FileRange;
 use crate::app::validate::{RequestRejection, reject};
-use crate::app::{Begun, Dispatch, fit};
+use crate::app::{Dispatch, Routed, fit};
 use crate::event::{Body, EarlyHints, Event, Failure, Response, ResponseBody};
 use crate::observe::traces::Tracer;
 use crate::spool::Spool;
@@ -100,8 +100,8 @@ impl Service {
             Err(_) => View::Text,
         };
         let server = peer.server.clone();
-        let begun = self.begin(head, site, peer, &connection, early_hints, &guard);
-        let Begun { dispatch, headers } = begun;
+        let routed = self.begin(head, site, peer, &connection, early_hints, &guard);
+        let Routed { dispatch, headers } = routed;
         // Most requests have no body.
         let awaits = matches!(dispatch, Dispatch::Event { .. }) && !incoming.is_end_stream();
         let body = awaits.then_some(incoming);
@@ -209,7 +209,7 @@ impl Service {
             if let Some(trace) = &guard.trace {
                 trace.responded();
             }
-            guard.note_if_slow(took);
+            guard.record_if_slow(took);
             Ok(response.map(|body| TrackedBody::new(body, guard)))
         }
     }
@@ -223,7 +223,7 @@ impl Service {
         connection: &ConnectionContext,
         early_hints: Option<Weak<dyn EarlyHints>>,
         guard: &RequestGuard,
-    ) -> Begun {
+    ) -> Routed {
         let proxies = &self.settings.trusted_proxies;
         let trusted = forwarded::is_trusted(peer, proxies);
         if let Err(rejection) = check(&mut head, &self.settings, trusted || peer.https) {

@@ -138,7 +138,7 @@ impl RequestGuard {
 
     /// Remembers the request if it is one of the slowest. Its target is known if there is an access
     /// log.
-    pub fn note_if_slow(&self, took: Duration) {
+    pub fn record_if_slow(&self, took: Duration) {
         let slowest = &self.accounting.metrics.slowest;
         let ended = self.began + took;
         if !self.runs || !slowest.is_one(ended, took) {
@@ -174,7 +174,7 @@ impl Drop for RequestGuard {
         if self.status.is_none() {
             let (metrics, took) = (&self.accounting.metrics, self.began.elapsed());
             metrics.answered(self.engine, "client_closed", took);
-            self.note_if_slow(took);
+            self.record_if_slow(took);
         }
         if let Some(trace) = &self.trace {
             trace.ended(self.status(), self.bytes, self.engine);

@@ -16,11 +16,11 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 /// Runs until it is cancelled.
 pub async fn run(tls: Arc<Tls>) {
     let mut warned = Instant::now();
-    let mut trouble = Trouble::default();
+    let mut persistent = PersistentError::default();
     loop {
         tokio::time::sleep(INTERVAL).await;
         let error = reload(&tls).await.err().map(|error| format!("{error:#}"));
-        if let Some(error) = trouble.report(error) {
+        if let Some(error) = persistent.report(error) {
             warn!(%error, "the certificates stay as they are");
         }
         if warned.elapsed() > WARNING_INTERVAL {
@@ -41,12 +41,12 @@ pub async fn reload(tls: &Tls) -> anyhow::Result<()> {
 /// Certificate and key are rarely written at the same instant, so an error counts if it is still
 /// there at the next check. It is reported once.
 #[derive(Default)]
-struct Trouble {
+struct PersistentError {
     last: Option<String>,
     is_reported: bool,
 }
 
-impl Trouble {
+impl PersistentError {
     /// The error, if it must be reported now.
     fn report(&mut self, error: Option<String>) -> Option<&str> {
         if error != self.last {
@@ -65,9 +65,9 @@ mod tests {
 
     #[test]
     fn error_is_reported_once_when_it_persists() {
-        let mut trouble = Trouble::default();
+        let mut persistent = PersistentError::default();
         let mut report = |error: Option<&str>| {
-            let reported = trouble.report(error.map(str::to_owned));
+            let reported = persistent.report(error.map(str::to_owned));
             reported.map(str::to_owned)
         };
         for error in [None, Some("a"), None, Some("a"), Some("b")] {

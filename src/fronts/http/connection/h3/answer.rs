@@ -39,7 +39,7 @@ pub struct Arrived {
 type Sender = RequestStream<SendStream, Bytes>;
 type Resolved = (Request<()>, RequestStream<streams::RequestStream, Bytes>);
 
-/// How often it is checked whether the client takes the rest of a response.
+/// How often Surus checks whether the client takes the rest of a response.
 const REST_CHECK: Duration = Duration::from_secs(1);
 
 /// Answers the request. The connection's other requests continue, also if this one panics.
@@ -72,11 +72,11 @@ async fn resolve_and_answer(arrived: Arrived, service: Arc<Service>) -> Result<(
             return Err(error);
         }
         Err(_) => {
-            exchange.answers();
+            exchange.mark_answered();
             return Err(AnswerError::HeaderTimeout);
         }
     };
-    exchange.answers();
+    exchange.mark_answered();
     let (mut sender, receiver) = stream.split();
     let exchanged = exchange_messages(
         (request, receiver),

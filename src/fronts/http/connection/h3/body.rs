@@ -40,7 +40,8 @@ pub enum BodyError {
 }
 
 impl Received {
-    /// The request with its body. Looks whether there is one: HTTP/3 does not announce it.
+    /// The request with its body. Polls once for the first piece, because HTTP/3 does not announce
+    /// whether there is a body.
     pub async fn body_of(
         request: Request<()>,
         stream: RequestStream<ReceiveStream, Bytes>,

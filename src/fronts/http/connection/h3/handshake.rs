@@ -12,7 +12,7 @@ use crate::fronts::http::tls::{Tls, variables};
 use crate::fronts::http::transport::context::ConnectionContext;
 use crate::observe::metrics::Metrics;
 
-/// Encrypts the connection. None if it has ended.
+/// Waits for the handshake. None if it has failed or the server stops.
 pub async fn run(
     connecting: Connecting,
     context: &ConnectionContext,
@@ -22,9 +22,9 @@ pub async fn run(
 ) -> Option<Connection> {
     let client = connecting.remote_address();
     let limit = tls.settings.handshake_timeout.0;
-    let shaken = tokio::select! {
+    let outcome = tokio::select! {
         biased;
-        shaken = tokio::time::timeout(limit, connecting) => match shaken {
+        ended = tokio::time::timeout(limit, connecting) => match ended {
             Ok(Ok(connection)) => Ok(connection),
             Ok(Err(error)) => Err((reason(&error), Some(error))),
             Err(_) => Err(("timeout", None)),
@@ -32,7 +32,7 @@ pub async fn run(
         () = drain_grace(draining) => return None,
         () = context.evict.notified() => Err(("evicted", None)),
     };
-    match shaken {
+    match outcome {
         Ok(connection) => {
             // quinn does not say whether it resumed a session.
             metrics.tls_succeeded("TLSv1.3", "quic");

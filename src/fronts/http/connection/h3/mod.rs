@@ -42,7 +42,7 @@ pub struct Arriving {
 
 type Connection = server::Connection<QuicTransport, Bytes>;
 
-/// A client that does not know yet that the server ends may send this many more requests.
+/// How many more requests a client may send that does not know yet that the server stops.
 const MORE_REQUESTS: usize = 1000;
 
 /// How long a client may take to learn that its connection ends.
@@ -67,9 +67,9 @@ pub async fn serve(
     let settings = &service.settings;
     let metrics = &service.accounting.metrics;
     let client = connecting.remote_address();
-    let shaken = handshake::run(connecting, &context, &tls, &draining, metrics).await;
+    let quic = handshake::run(connecting, &context, &tls, &draining, metrics).await;
     drop(of_handshake);
-    let Some(quic) = shaken else {
+    let Some(quic) = quic else {
         return;
     };
     context.timers.multiplexes();
@@ -80,7 +80,7 @@ pub async fn serve(
         .max_field_section_size(max_header_size)
         .send_grease(false);
     let built = builder.build(transport);
-    // It waits for a client that permits no streams for control.
+    // Building waits for the client to permit control streams.
     let Ok(Ok(connection)) = tokio::time::timeout(settings.header_timeout.0, built).await else {
         debug!(client = %quic.remote_address(), "no HTTP/3 in time");
         return;

@@ -22,7 +22,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// It, and what is to be sent.
+    /// Returns the reply, and the receiver of the responses to send.
     pub fn new() -> (Arc<Reply>, mpsc::Receiver<Response<()>>) {
         let (tell, told) = mpsc::channel(WAITING);
         let hints = Mutex::new(Reservation::none(&MEMORY));

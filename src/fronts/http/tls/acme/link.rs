@@ -35,7 +35,7 @@ pub enum Message {
 pub enum Outcome {
     Issued,
     Failed,
-    /// Nothing was to be done, or it was too early.
+    /// Nothing had to be done, or it was too early.
     NotAttempted,
 }
 

@@ -26,7 +26,7 @@ const fn minutes(number: u64) -> Duration {
     Duration::from_secs(60 * number)
 }
 
-/// The pause after so many failures in a row.
+/// The pause after this many failures in a row.
 pub fn pause(failures: u32) -> Duration {
     let last = PAUSES.len() - 1;
     let index = usize::try_from(failures.saturating_sub(1)).unwrap_or(last);

@@ -1,8 +1,8 @@
 //! QUIC below HTTP/3: gives h3 the streams of a quinn connection.
 //!
 //! The crate h3-quinn does the same without limits: h3 keeps a header section and an unknown frame
-//! in memory until they are complete, however long they are. Here each stream may only have so many
-//! bytes that h3 has not passed on. Also, each stream records whether its client takes the
+//! in memory until they are complete, however long they are. Here the bytes of a stream that h3 has
+//! not passed on are limited. Also, each stream records whether its client takes the
 //! response, and a stream that Surus drops is reset, so that a truncated response does not look
 //! complete.
 
@@ -25,43 +25,44 @@ use super::context::ConnectionContext;
 type Streams<T> = Pin<Box<dyn Stream<Item = Result<T, ConnectionError>> + Send>>;
 type Bidirectional = (quinn::SendStream, quinn::RecvStream);
 
-/// What each read counts in addition to its bytes: the cost of keeping them.
+/// Added to the bytes of each read: the cost of keeping them.
 const OVERHEAD: u64 = 64;
 
-/// What the client's streams of control and their like may have that h3 has not passed on.
-const CONTROL_ROOM: u64 = 64 << 10;
+/// The most bytes of the client's unidirectional streams that h3 has not passed on.
+const CONTROL_BUDGET: u64 = 64 << 10;
 
 /// What each request adds again, because clients send a few bytes about each (RFC 9218).
 const CONTROL_PER_REQUEST: u64 = 4 * OVERHEAD;
 
-/// How many bytes may still be read.
-struct Room {
+/// How many bytes may still be read before h3 passes some on.
+struct ReadBudget {
     left: AtomicU64,
     max: u64,
 }
 
-impl Room {
-    fn new(max: u64) -> Arc<Room> {
-        Arc::new(Room {
+impl ReadBudget {
+    fn new(max: u64) -> Arc<ReadBudget> {
+        Arc::new(ReadBudget {
             left: AtomicU64::new(max),
             max,
         })
     }
 
-    fn take(&self, bytes: u64) {
+    fn spend(&self, bytes: u64) {
         let left = self.left.load(Ordering::Relaxed);
         self.left
             .store(left.saturating_sub(bytes), Ordering::Relaxed);
     }
 
-    /// The connection's one task reads and gives, so that nothing comes in between.
-    fn give(&self, bytes: u64) {
+    /// The connection's one task spends and refunds, so the two steps cannot interleave with
+    /// others.
+    fn refund(&self, bytes: u64) {
         let left = self.left.load(Ordering::Relaxed);
         self.left
             .store((left + bytes).min(self.max), Ordering::Relaxed);
     }
 
-    fn is_used_up(&self) -> bool {
+    fn is_spent(&self) -> bool {
         self.left.load(Ordering::Relaxed) == 0
     }
 }
@@ -73,7 +74,7 @@ pub struct QuicTransport {
     bidirectional: Streams<Bidirectional>,
     unidirectional: Streams<quinn::RecvStream>,
     opened: Streams<quinn::SendStream>,
-    control: Arc<Room>,
+    control: Arc<ReadBudget>,
     max_header_size: u64,
     accepted: Arc<Accepted>,
 }
@@ -94,7 +95,8 @@ impl Accepted {
             .take()
     }
 
-    /// From now on, requests are rejected such that the client may repeat them elsewhere.
+    /// Rejects later requests, so that the client may repeat them elsewhere
+    /// (`H3_REQUEST_REJECTED`).
     pub fn reject_more(&self) {
         self.rejects.store(true, Ordering::Relaxed);
     }
@@ -102,9 +104,9 @@ impl Accepted {
 
 type Stopped = Pin<Box<dyn Future<Output = Result<Option<VarInt>, StoppedError>> + Send>>;
 
-/// What the answering task knows and decides of a request's stream.
+/// A request's stream, as the task that answers it sees and controls it.
 pub struct Exchange {
-    room: Arc<Room>,
+    budget: Arc<ReadBudget>,
     unfinished: Arc<Unfinished>,
     stopped: Stopped,
 }
@@ -130,8 +132,8 @@ impl Unfinished {
 }
 
 impl Exchange {
-    /// Surus answers the request itself. h3 has answered until then, for example with 431.
-    pub fn answers(&self) {
+    /// From now on Surus answers the request; until then h3 does, for example with 431.
+    pub fn mark_answered(&self) {
         self.unfinished.set(Code::H3_INTERNAL_ERROR);
     }
 
@@ -141,8 +143,8 @@ impl Exchange {
 
     /// A piece of the body has been taken.
     pub fn taken(&self) -> impl Fn(usize) + Send + 'static {
-        let room = self.room.clone();
-        move |bytes| room.give(bytes as u64 + 2 * OVERHEAD)
+        let budget = self.budget.clone();
+        move |bytes| budget.refund(bytes as u64 + 2 * OVERHEAD)
     }
 
     /// Waits until the client has the whole response, has given it up, or has gone.
@@ -171,7 +173,7 @@ impl QuicTransport {
             })),
             connection,
             context,
-            control: Room::new(CONTROL_ROOM),
+            control: ReadBudget::new(CONTROL_BUDGET),
             max_header_size,
             accepted: accepted.clone(),
         };
@@ -181,19 +183,19 @@ impl QuicTransport {
     /// A request's stream.
     fn exchange(&self, (send, receive): Bidirectional) -> RequestStream {
         // The encoded section is hardly larger than the decoded one, and the body may follow it.
-        let room = Room::new(2 * self.max_header_size + 4 * streams::PIECE as u64);
-        self.control.give(CONTROL_PER_REQUEST);
+        let budget = ReadBudget::new(2 * self.max_header_size + 4 * streams::PIECE as u64);
+        self.control.refund(CONTROL_PER_REQUEST);
         let unfinished = Arc::<Unfinished>::default();
         *(self.accepted.newest)
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = Some(Exchange {
-            room: room.clone(),
+            budget: budget.clone(),
             unfinished: unfinished.clone(),
             stopped: Box::pin(send.stopped()),
         });
         RequestStream::new(
             SendStream::new(send, self.context.clone(), unfinished),
-            ReceiveStream::new(receive, room),
+            ReceiveStream::new(receive, budget),
         )
     }
 }

@@ -11,7 +11,7 @@ use h3::quic::{self, StreamErrorIncoming, StreamId, WriteBuf};
 use quinn::{ReadError, VarInt, WriteError};
 use tokio::io::ReadBuf;
 
-use super::{OVERHEAD, Room, Unfinished, code, connection_error};
+use super::{OVERHEAD, ReadBudget, Unfinished, code, connection_error};
 use crate::fronts::http::transport::context::ConnectionContext;
 use crate::fronts::http::transport::timeouts::WriteStall;
 
@@ -83,15 +83,15 @@ impl quic::SendStream<Bytes> for RequestStream {
 /// The direction from the client.
 pub struct ReceiveStream {
     stream: quinn::RecvStream,
-    room: Arc<Room>,
+    budget: Arc<ReadBudget>,
     has_ended: bool,
 }
 
 impl ReceiveStream {
-    pub(super) fn new(stream: quinn::RecvStream, room: Arc<Room>) -> ReceiveStream {
+    pub(super) fn new(stream: quinn::RecvStream, budget: Arc<ReadBudget>) -> ReceiveStream {
         ReceiveStream {
             stream,
-            room,
+            budget,
             has_ended: false,
         }
     }
@@ -104,7 +104,7 @@ impl quic::RecvStream for ReceiveStream {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
-        if self.room.is_used_up() {
+        if self.budget.is_spent() {
             self.stop_sending(Code::H3_EXCESSIVE_LOAD.value());
             let why = "too many bytes without a complete header section or frame";
             return Poll::Ready(Err(StreamErrorIncoming::Unknown(why.into())));
@@ -119,7 +119,7 @@ impl quic::RecvStream for ReceiveStream {
             Ok(()) => {
                 // A copy, because a short piece must not keep the memory of a long one.
                 let bytes = Bytes::copy_from_slice(buffer.filled());
-                self.room.take(bytes.len() as u64 + OVERHEAD);
+                self.budget.spend(bytes.len() as u64 + OVERHEAD);
                 Poll::Ready(Ok(Some(bytes)))
             }
             Err(error) => {

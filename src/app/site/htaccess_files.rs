@@ -1,0 +1,102 @@
+//! The files of a site as the conditions of `.htaccess` see them.
+
+use std::cell::OnceCell;
+use std::fs::Metadata;
+use std::path::Path;
+
+use surus_sys::openat2::Access;
+
+use super::htaccess::condition::{FileKind, Files};
+use super::normalize::{NameKind, kind};
+use super::opened::{Denial, Opened};
+use super::{Found, LookupError, Site};
+use crate::event::Script;
+
+/// What exists at a path.
+pub(super) enum At {
+    Script(Script),
+    File(Found),
+    Directory,
+    /// A private file.
+    Hidden,
+    Missing,
+    Denied(Denial),
+    Failed(LookupError),
+}
+
+/// The files as seen by conditions.
+pub(super) struct FileView<'a> {
+    site: &'a Site,
+    at: &'a At,
+    /// Whether the path ends with the name of the file.
+    is_whole: bool,
+    path: &'a str,
+    requested: OnceCell<FileKind>,
+}
+
+impl<'a> FileView<'a> {
+    /// `end` is the end of the part of the path that names a file.
+    pub(super) fn new(site: &'a Site, at: &'a At, path: &'a str, end: usize) -> FileView<'a> {
+        FileView {
+            site,
+            at,
+            is_whole: end == path.len(),
+            path: &path[..end],
+            requested: OnceCell::new(),
+        }
+    }
+
+    fn look(&self, path: &str) -> Option<Metadata> {
+        if has_parent_component(path) {
+            return None;
+        }
+        let below = path.strip_prefix(&*self.site.document_root);
+        let below = below.filter(|below| below.is_empty() || below.starts_with('/'));
+        match below.map(|below| below.trim_matches('/')) {
+            None | Some("") => std::fs::metadata(path).ok(),
+            Some(below) => match self.site.root.get(Path::new(below), Access::Metadata) {
+                Opened::Regular { metadata, .. } => Some(metadata),
+                // A symbolic link that may not be followed has no target.
+                Opened::Directory => std::fs::metadata(path).ok(),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl Files for FileView<'_> {
+    fn requested(&self) -> FileKind {
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        match self.at {
+            At::Script(_) | At::File(_) | At::Hidden => FileKind::File,
+            At::Directory => FileKind::Directory,
+            // A file whose name prevented its opening may exist.
+            At::Missing if self.is_whole && kind(name) == NameKind::Plain => FileKind::Missing,
+            _ => *self
+                .requested
+                .get_or_init(|| self.kind(&format!("{}{}", self.site.document_root, self.path))),
+        }
+    }
+
+    fn kind(&self, path: &str) -> FileKind {
+        match self.look(path) {
+            Some(found) if found.is_dir() => FileKind::Directory,
+            Some(found) if found.is_file() => FileKind::File,
+            _ => FileKind::Missing,
+        }
+    }
+
+    fn metadata(&self, path: &str) -> Option<Metadata> {
+        self.look(path)
+    }
+
+    fn is_link(&self, path: &str) -> bool {
+        !has_parent_component(path)
+            && std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
+    }
+}
+
+/// Whether the path contains `..`, which a client could use to reach any file.
+fn has_parent_component(path: &str) -> bool {
+    path.split('/').any(|name| name == "..")
+}
