@@ -108,6 +108,8 @@ pub struct Load {
     pub keep_alive: bool,
     /// How long a request may take.
     timeout: Option<Length>,
+    /// How long a connection waits after a failed request; not at all if it is left out.
+    back_off: Option<Length>,
     pub warm_up: BySize<Length>,
     pub length: BySize<Length>,
     /// Text that every body must contain.
@@ -239,6 +241,11 @@ impl Load {
         );
         let timeout_is_valid = self.timeout.is_none_or(|it| it.time().is_some());
         ensure!(timeout_is_valid, "timeout must be a time, as in \"10s\"");
+        let back_off_is_valid = self.back_off.is_none_or(|it| it.time().is_some());
+        ensure!(
+            back_off_is_valid && (self.back_off.is_none() || self.rate.is_none()),
+            "back_off must be a time, as in \"1s\", and has no meaning with a rate"
+        );
         let has_rest = self.length.at(Size::Small).time().is_some()
             && self.length.at(Size::Full).time().is_some();
         ensure!(
@@ -268,6 +275,7 @@ impl Load {
         let plan = Plan::new(self.mix(port, &self.path)?);
         Ok(Plan {
             timeout: self.timeout.and_then(Length::time).unwrap_or(plan.timeout),
+            back_off: self.back_off.and_then(Length::time).unwrap_or_default(),
             concurrency: self.connections,
             pace: schedule.map_or(Pace::Closed, Pace::Open),
             stop: self.length.at(size).stop(),
@@ -327,6 +335,10 @@ impl Load {
             .map_or("as fast as responses come".to_string(), |rate| {
                 format!("{rate} requests/s due")
             });
+        let pace = match self.back_off {
+            Some(time) => format!("{pace}, {time} after a failure"),
+            None => pace,
+        };
         let alive = if self.keep_alive {
             "keep-alive"
         } else {

@@ -100,6 +100,12 @@ fn run_prints_rate_latencies_and_the_server() {
 }
 
 #[test]
+fn clients_that_back_off_are_named() {
+    let out = printed(&[&server(), "-n", "8", "--back-off", "1s"]);
+    assert!(out.contains("waits 1 s after a failure"), "{out}");
+}
+
+#[test]
 fn options_of_ab_send_all_requests_without_keep_alive() {
     let url = server();
     let out = printed(&[&url, "-n", "100", "-c", "10", "--no-keepalive", "--json"]);

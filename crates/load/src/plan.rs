@@ -40,6 +40,9 @@ pub struct Plan {
     pub stop: Stop,
     /// How long one request, with its connection, may take from when it is sent.
     pub timeout: Duration,
+    /// How long a connection of a closed loop waits after a failed request, like a client that
+    /// backs off. Zero: it tries again at once, or 10 ms after it could not connect.
+    pub back_off: Duration,
     /// Whether a connection carries many requests.
     pub keeps_alive: bool,
     /// Whether each connection keeps cookies and sends them back.
@@ -62,6 +65,7 @@ impl Plan {
             pace: Pace::Closed,
             stop: Stop::After(Duration::from_secs(10)),
             timeout: Duration::from_secs(10),
+            back_off: Duration::ZERO,
             keeps_alive: true,
             keeps_cookies: false,
             accepts_any_certificate: false,

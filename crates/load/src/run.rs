@@ -171,22 +171,35 @@ impl Run {
             };
             let result = user.ask(prepared, &wanted, now).await;
             now = Instant::now();
-            let refused =
-                matches!(&result, Err((error, _)) if error.failure == RequestFailure::Refused);
-            {
+            let failure = {
                 let mut state = self.state();
                 state.totals.connections += user.opened() - opened;
                 opened = user.opened();
-                self.record(&mut state, &turn, &prepared.name, result, now);
-            }
+                self.record(&mut state, &turn, &prepared.name, result, now)
+            };
             if let Some(watch) = &self.watch {
                 watch.ended.fetch_add(1, Ordering::Relaxed);
             }
-            if refused && self.plan.pace == Pace::Closed {
-                tokio::time::sleep(PAUSE).await;
+            if let Some(until) = failure.and_then(|failure| self.backs_off_until(failure, now)) {
+                tokio::time::sleep_until(until.into()).await;
                 now = Instant::now();
             }
         }
+    }
+
+    /// Until when a connection waits after a failure, at most until the load ends.
+    fn backs_off_until(&self, failure: RequestFailure, now: Instant) -> Option<Instant> {
+        let pause = match failure {
+            RequestFailure::Refused => self.plan.back_off.max(PAUSE),
+            _ => self.plan.back_off,
+        };
+        if pause.is_zero() || self.plan.pace != Pace::Closed {
+            return None;
+        }
+        Some(match self.plan.stop {
+            Stop::After(length) => (now + pause).min(self.started + length),
+            Stop::Requests(_) => now + pause,
+        })
     }
 
     /// The next turn; `None` if the run is over.
@@ -212,6 +225,7 @@ impl Run {
         })
     }
 
+    /// Records how a request ended. Returns its failure.
     fn record(
         &self,
         state: &mut State,
@@ -219,7 +233,7 @@ impl Run {
         request: &str,
         result: Result<Answer, (Error, u64)>,
         now: Instant,
-    ) {
+    ) -> Option<RequestFailure> {
         let at = now - self.started;
         state.last = at;
         let totals = &mut state.totals;
@@ -260,6 +274,7 @@ impl Run {
                 state.recorder.response(at, now - turn.due, received);
             }
         }
+        failure
     }
 
     fn judge(&self, answer: &Answer) -> Option<RequestFailure> {

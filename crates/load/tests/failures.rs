@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use common::{answer, head, ok, plan, plan_of, response, run, serve};
-use surus_load::{Plan, Request, RequestFailure, RunOutcome, StatusSet, Url};
+use surus_load::{Plan, Request, RequestFailure, RunOutcome, StatusSet, Stop, Url};
 
 /// Checks that all requests failed, and in this way.
 fn assert_all(outcome: &RunOutcome, failure: RequestFailure) {
@@ -183,4 +183,17 @@ fn head_with_too_many_headers_says_so() {
     assert_all(&outcome, RequestFailure::Malformed);
     let error = outcome.totals.first_error.unwrap();
     assert!(error.contains("more than 128 headers"), "{error}");
+}
+
+#[test]
+fn client_that_backs_off_sends_no_second_request_in_time() {
+    let address = answer(|_| Some(response(503, "", "")));
+    let mut plan = plan(address, 0);
+    plan.stop = Stop::After(Duration::from_millis(300));
+    plan.back_off = Duration::from_secs(3600);
+    let outcome = run(&plan);
+    assert_all(&outcome, RequestFailure::Status);
+    assert_eq!(outcome.totals.requests, plan.concurrency as u64);
+    plan.back_off = Duration::ZERO;
+    assert!(run(&plan).totals.requests > plan.concurrency as u64);
 }

@@ -60,6 +60,9 @@ pub struct Load {
     /// How long one request may take
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
     timeout: Duration,
+    /// How long a connection waits after a failed request (not with --rps) [default: not at all]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "rps")]
+    back_off: Option<Duration>,
     /// Send requests for this time before measuring
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub warm_up: Option<Duration>,
@@ -129,6 +132,7 @@ impl Load {
             pace,
             stop,
             timeout: self.timeout,
+            back_off: self.back_off.unwrap_or_default(),
             keeps_alive: !self.no_keepalive,
             keeps_cookies: self.cookies,
             accepts_any_certificate: self.insecure,
@@ -162,6 +166,9 @@ impl Load {
         parts.push(if self.http2 { "HTTP/2" } else { "HTTP/1.1" }.into());
         if self.no_keepalive {
             parts.push("no keep-alive".into());
+        }
+        if let Some(time) = self.back_off {
+            parts.push(format!("waits {} s after a failure", time.as_secs_f64()));
         }
         parts.join(", ")
     }
