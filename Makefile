@@ -67,6 +67,12 @@ WORK_JOBS ?= 10000
 test-packages: setup static ## Test what `surus lambda package` makes; three minutes
 	cargo test --test lambda -- package::
 
+.PHONY: test-amqp
+test-amqp: setup ## Test queues in RabbitMQ, which needs the feature amqp; minutes
+	scripts/install rabbitmq
+	scripts/frameworks messenger5 messenger7
+	cargo test --features amqp --test work -- amqp
+
 .PHONY: test-work
 test-work: setup ## Test that 10000 jobs, or WORK_JOBS, survive that their processes are killed all the time; minutes
 	WORK_JOBS=$(WORK_JOBS) cargo test --test work -- --nocapture killed_processes

@@ -4,8 +4,10 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -131,10 +133,16 @@ static void save_left(struct trial *trial)
 
 /* Runs the request twice, the first time without output, because the prototype process will report
  * the same errors; an automatic one both times, because the user has not asked for it. */
-_Noreturn static void try_in_fork(int result, off_t at, uint32_t len, bool is_silent,
+_Noreturn static void try_in_fork(pid_t parent, int result, off_t at, uint32_t len, bool is_silent,
         zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
 	struct trial trial = {0};
+
+	/* A warm-up that does not end must not outlive a boot that is killed. The parent may have ended
+	 * before the call. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
+		_exit(1);
+	}
 	if (!surus_engine_boots_in_prototype()) {
 		surus_process->line = &surus_process->nowhere; /* the worker's line is the worker's */
 	}
@@ -190,10 +198,10 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 	}
 	fflush(NULL);
 	surus_process->forks_workers = true; /* Surus forks, not a script */
-	pid_t pid = fork();
+	pid_t parent = getpid(), pid = fork();
 	surus_process->forks_workers = false;
 	if (pid == 0) {
-		try_in_fork(result[1], at, len, may_fail, handler, cache);
+		try_in_fork(parent, result[1], at, len, may_fail, handler, cache);
 	}
 	close(result[1]);
 	bool is_known = pid > 0 && read(result[0], &trial, sizeof(trial)) == sizeof(trial);

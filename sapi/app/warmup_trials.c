@@ -2,9 +2,11 @@
  *
  * The prototype process tries each, because it rejects boots that leave connections open. On
  * `standby` and `worker`, boots may leave them open, and then nothing is tried: the fork and the
- * worker would write to the same connection. */
+ * worker would write to the same connection or file. */
 #include "app/warmup_trials.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -44,11 +46,24 @@ void surus_warmup_trials_boot_begins(void)
 	}
 }
 
-/* Whether the boot has opened something else than files. */
+/* Whether writes to it, or locks, would be those of the worker, too. */
+static bool is_shared(int fd)
+{
+	struct stat file;
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0 || fstat(fd, &file) != 0) {
+		return false;
+	}
+	return !S_ISDIR(file.st_mode) &&
+	       (!S_ISREG(file.st_mode) || (flags & O_ACCMODE) != O_RDONLY);
+}
+
+/* Whether the boot has opened something else than directories, and files to read. A connection to
+ * SQLite is a file that is open for writing. */
 static bool has_opened(void)
 {
 	static unsigned char now[SURUS_DESCRIPTORS];
-	struct stat file;
 	int last;
 
 	if (!is_listed || !surus_open_descriptors(now, &last) || last >= SURUS_DESCRIPTORS * 8) {
@@ -56,17 +71,25 @@ static bool has_opened(void)
 	}
 	for (int fd = 3; fd <= last; fd++) {
 		bool is_new = now[fd / 8] & ~before[fd / 8] & 1 << fd % 8;
-		if (is_new && fstat(fd, &file) == 0 && !S_ISREG(file.st_mode) && !S_ISDIR(file.st_mode)) {
+		if (is_new && is_shared(fd)) {
 			return true;
 		}
 	}
 	return false;
 }
 
+/* Whether there is a child process, which the application may still wait for. */
+static bool has_children(void)
+{
+	siginfo_t child;
+
+	return waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
+}
+
 bool surus_warmup_may_be_tried(void)
 {
 	return surus_engine_boots_in_prototype() ||
-	       (results && !has_opened() && !surus_has_threads() && waitpid(-1, NULL, WNOHANG) != 0);
+	       (results && !has_opened() && !surus_has_threads() && !has_children());
 }
 
 bool surus_warmup_is_known(int number)

@@ -25,6 +25,7 @@ mod leaks;
 mod learned_pages;
 mod learning;
 mod manual;
+mod memory_trim;
 mod options;
 mod page_diff;
 mod reload;

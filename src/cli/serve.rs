@@ -18,7 +18,8 @@ use super::served::{Served, open_place};
 use super::site_plans::{Plans, SitePlan};
 use super::stop_signals::StopSignals;
 use super::{
-    acme, boot_script, config_trust, keeper_tasks, learned_pages, reloads, spool_access, tls, watch,
+    acme, boot_script, config_trust, keeper_tasks, learned_pages, memory_trim, reloads,
+    spool_access, tls, watch,
 };
 use crate::app::DocumentTree;
 use crate::app::site::file_opener::Opener;
@@ -374,6 +375,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
             Box::new(move || asked())
         },
     });
+    tokio::spawn(memory_trim::run());
     info!(address = admin_listener.name(), "admin listener");
     let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
     listeners.announce(matches!(config.access_log.format, access_log::Format::Json));

@@ -242,6 +242,10 @@ impl Wire {
             // TLS also writes while it reads.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => 0,
             Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+            // The end comes during a TLS handshake; later ones have a text of rustls.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof && error.get_ref().is_none() => {
+                0
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => self.more(),
             Err(error) => {
                 let end = &self.read[self.read.len().saturating_sub(200)..];

@@ -2,6 +2,7 @@
 
 use std::os::unix::net::UnixListener;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::booted::{BOOT, try_booted};
 use crate::common::Surus;
@@ -195,6 +196,54 @@ fn warm_up_that_changes_responses_is_skipped_where_each_worker_boots() {
         assert_eq!(site.get("/").body, "", "{engine}");
         assert_eq!(named(&site.surus.log()), 0, "{engine}");
     }
+}
+
+#[test]
+fn warm_up_without_an_end_leaves_no_process() {
+    for engine in ["standby", "worker", "rewind"] {
+        let place = tempfile::tempdir().unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(place.path(), mode).unwrap();
+        let boot = format!(
+            "surus_serve(function () {{ touch('{}/'.getmypid()); for (;;) usleep(10000); }});",
+            place.path().display()
+        );
+        let limits = [
+            ("SURUS_ENGINE_WARMUP", "/"),
+            ("SURUS_ENGINE_BOOT_TIMEOUT", "2s"),
+        ];
+        let log = try_booted(engine, &boot, &["--workers", "1"], &limits);
+        assert!(log.is_err(), "{engine}");
+        let began: Vec<_> = std::fs::read_dir(place.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        assert!(!began.is_empty(), "{engine}");
+        for pid in began {
+            let process = std::path::PathBuf::from(format!("/proc/{pid}"));
+            let until = Instant::now() + Duration::from_secs(60);
+            while process.exists() {
+                assert!(Instant::now() < until, "{engine}: process {pid} stays");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+}
+
+#[test]
+fn children_of_a_boot_stay_the_applications_after_warm_ups() {
+    let boot = "$p = proc_open(['true'], [], $pipes); usleep(200000);
+        surus_serve(function () use (&$p) {
+            if (str_contains($_SERVER['REQUEST_URI'], 'warm')) { return; }
+            echo $p ? proc_close($p) : 'closed'; $p = null; });";
+    let site = try_booted(
+        "worker",
+        boot,
+        &["--workers", "1"],
+        &[("SURUS_ENGINE_WARMUP", "/warm")],
+    )
+    .unwrap_or_else(|log| panic!("{log}"));
+    assert_eq!(site.get("/").body, "0");
 }
 
 #[test]

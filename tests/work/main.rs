@@ -7,6 +7,7 @@ mod common;
 #[allow(dead_code)]
 mod site;
 
+#[cfg(feature = "amqp")]
 mod amqp;
 mod database;
 #[path = "../lambda/sqs/elasticmq.rs"]

@@ -25,7 +25,7 @@ use self::brokers::Brokers;
 use self::queues::{Group, Weighted};
 use super::options::Project;
 use super::stop_signals::StopSignals;
-use super::{config_trust, engine_setup, events, revalidation, running, stdout};
+use super::{config_trust, engine_setup, events, memory_trim, revalidation, running, stdout};
 use crate::config::Config;
 use crate::engine::{Engine, Pending};
 use crate::engines;
@@ -200,6 +200,7 @@ async fn work(
     });
     info!(address = admin_listener.name(), "admin listener");
     let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
+    tokio::spawn(memory_trim::run());
     let stop = CancellationToken::new();
     let mut fronts = JoinSet::new();
     for front in booted {

@@ -61,6 +61,34 @@ async fn endless_header_section_is_not_kept() {
 }
 
 #[tokio::test]
+async fn incomplete_header_sections_of_a_connection_are_bounded_together() {
+    let dir = site();
+    let secure = serve_h3(dir.path(), &[]);
+    let config = secure.config(&[&rustls::version::TLS13]);
+    let (_endpoint, connection) = quic(&secure, config).await.unwrap();
+    let mut sends = Vec::new();
+    // Each is far below what one request may keep.
+    for _ in 0..30 {
+        let (mut send, receive) = connection.open_bi().await.unwrap();
+        send.write_all(&[1, 0x80, 1, 0, 0]).await.unwrap();
+        send.write_all(&[0; 25_000]).await.unwrap();
+        sends.push((send, receive));
+    }
+    let stopped = sends
+        .iter_mut()
+        .map(|(send, _)| Box::pin(async move { send.stopped().await }));
+    let any = futures_util::future::select_all(stopped);
+    let (code, ..) = tokio::time::timeout(PATIENCE, any).await.unwrap();
+    let excessive_load = h3::error::Code::H3_EXCESSIVE_LOAD.value();
+    assert_eq!(
+        code.unwrap().map(|code| code.into_inner()),
+        Some(excessive_load)
+    );
+    let mut client = Client::connect(&secure).await;
+    assert_eq!(client.get("/index.php").await.status(), 200);
+}
+
+#[tokio::test]
 async fn incomplete_header_section_is_reset_after_the_timeout() {
     let dir = site();
     let secure = serve_h3(dir.path(), &[("SURUS_HTTP_HEADER_TIMEOUT", "300ms")]);

@@ -1,5 +1,6 @@
 //! Symfony Messenger's messages without configuration: sent by Messenger, decided by Messenger.
 
+#[cfg(feature = "amqp")]
 mod amqp;
 mod database;
 mod redis;

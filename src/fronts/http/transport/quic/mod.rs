@@ -10,7 +10,7 @@ pub mod streams;
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use quinn::{ConnectionError, StoppedError, VarInt};
 
 use self::streams::{ReceiveStream, RequestStream, SendStream};
 use super::context::ConnectionContext;
+use crate::budget::{self, Reservation};
 
 type Streams<T> = Pin<Box<dyn Stream<Item = Result<T, ConnectionError>> + Send>>;
 type Bidirectional = (quinn::SendStream, quinn::RecvStream);
@@ -31,39 +32,78 @@ const OVERHEAD: u64 = 64;
 /// The most bytes of the client's unidirectional streams that h3 has not passed on.
 const CONTROL_BUDGET: u64 = 64 << 10;
 
-/// What each request adds again, because clients send a few bytes about each (RFC 9218).
+/// How many requests may have used up their budgets at the same time.
+const INCOMPLETE_REQUESTS: u64 = 4;
+
+/// What each request refunds, because clients send a few bytes about each (RFC 9218).
 const CONTROL_PER_REQUEST: u64 = 4 * OVERHEAD;
 
-/// How many bytes may still be read before h3 passes some on.
+/// Bounds the bytes that h3 reads before it passes some on. They count in [`budget::MEMORY`].
 struct ReadBudget {
-    left: AtomicU64,
     max: u64,
+    spent: Mutex<Spent>,
+    /// The budget of all requests of the connection.
+    shared: Option<Arc<ReadBudget>>,
+}
+
+struct Spent {
+    bytes: u64,
+    memory: Reservation,
+    /// Not all bytes fitted into the memory.
+    is_refused: bool,
 }
 
 impl ReadBudget {
-    fn new(max: u64) -> Arc<ReadBudget> {
+    fn new(max: u64, shared: Option<Arc<ReadBudget>>) -> Arc<ReadBudget> {
         Arc::new(ReadBudget {
-            left: AtomicU64::new(max),
             max,
+            spent: Mutex::new(Spent {
+                bytes: 0,
+                memory: Reservation::none(&budget::MEMORY),
+                is_refused: false,
+            }),
+            shared,
         })
     }
 
-    fn spend(&self, bytes: u64) {
-        let left = self.left.load(Ordering::Relaxed);
-        self.left
-            .store(left.saturating_sub(bytes), Ordering::Relaxed);
+    fn spent(&self) -> MutexGuard<'_, Spent> {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection's one task spends and refunds, so the two steps cannot interleave with
-    /// others.
+    fn spend(&self, bytes: u64) {
+        let mut spent = self.spent();
+        spent.bytes += bytes;
+        spent.is_refused |= !spent.memory.try_grow(bytes);
+        if let Some(shared) = &self.shared {
+            shared.spent().bytes += bytes;
+        }
+    }
+
+    /// Refunds bytes, at most all that are spent.
     fn refund(&self, bytes: u64) {
-        let left = self.left.load(Ordering::Relaxed);
-        self.left
-            .store((left + bytes).min(self.max), Ordering::Relaxed);
+        let mut spent = self.spent();
+        let bytes = bytes.min(spent.bytes);
+        spent.bytes -= bytes;
+        spent.memory.shrink(bytes);
+        if let Some(shared) = &self.shared {
+            shared.spent().bytes -= bytes;
+        }
+    }
+
+    fn refund_all(&self) {
+        self.refund(u64::MAX);
     }
 
     fn is_spent(&self) -> bool {
-        self.left.load(Ordering::Relaxed) == 0
+        let spent = self.spent();
+        let shared = || self.shared.as_ref().is_some_and(|it| it.is_spent());
+        spent.is_refused || spent.bytes >= self.max || shared()
+    }
+}
+
+impl Drop for ReadBudget {
+    fn drop(&mut self) {
+        self.refund_all();
     }
 }
 
@@ -75,7 +115,7 @@ pub struct QuicTransport {
     unidirectional: Streams<quinn::RecvStream>,
     opened: Streams<quinn::SendStream>,
     control: Arc<ReadBudget>,
-    max_header_size: u64,
+    requests: Arc<ReadBudget>,
     accepted: Arc<Accepted>,
 }
 
@@ -135,6 +175,7 @@ impl Exchange {
     /// From now on Surus answers the request; until then h3 does, for example with 431.
     pub fn mark_answered(&self) {
         self.unfinished.set(Code::H3_INTERNAL_ERROR);
+        self.budget.refund_all();
     }
 
     pub fn unfinished(&self) -> Arc<Unfinished> {
@@ -161,6 +202,8 @@ impl QuicTransport {
     ) -> (QuicTransport, Arc<Accepted>) {
         let accepted = Arc::new(Accepted::default());
         let of = || connection.clone();
+        // The encoded section is hardly larger than the decoded one, and the body may follow it.
+        let per_request = 2 * max_header_size + 4 * streams::PIECE as u64;
         let transport = QuicTransport {
             bidirectional: Box::pin(stream::unfold(of(), |connection| async {
                 Some((connection.accept_bi().await, connection))
@@ -173,8 +216,8 @@ impl QuicTransport {
             })),
             connection,
             context,
-            control: ReadBudget::new(CONTROL_BUDGET),
-            max_header_size,
+            control: ReadBudget::new(CONTROL_BUDGET, None),
+            requests: ReadBudget::new(INCOMPLETE_REQUESTS * per_request, None),
             accepted: accepted.clone(),
         };
         (transport, accepted)
@@ -182,8 +225,8 @@ impl QuicTransport {
 
     /// A request's stream.
     fn exchange(&self, (send, receive): Bidirectional) -> RequestStream {
-        // The encoded section is hardly larger than the decoded one, and the body may follow it.
-        let budget = ReadBudget::new(2 * self.max_header_size + 4 * streams::PIECE as u64);
+        let all = &self.requests;
+        let budget = ReadBudget::new(all.max / INCOMPLETE_REQUESTS, Some(all.clone()));
         self.control.refund(CONTROL_PER_REQUEST);
         let unfinished = Arc::<Unfinished>::default();
         *(self.accepted.newest)
@@ -313,5 +356,37 @@ fn connection_error(error: ConnectionError) -> ConnectionErrorIncoming {
         },
         ConnectionError::TimedOut => ConnectionErrorIncoming::Timeout,
         error => ConnectionErrorIncoming::Undefined(Arc::new(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_a_connection_share_a_budget_that_ends_with_them() {
+        let all = ReadBudget::new(100, None);
+        let one = ReadBudget::new(80, Some(all.clone()));
+        let other = ReadBudget::new(80, Some(all.clone()));
+        one.spend(60);
+        other.spend(39);
+        assert!(!one.is_spent() && !other.is_spent());
+        other.spend(1);
+        assert!(one.is_spent() && other.is_spent());
+        other.refund(30);
+        assert!(!one.is_spent());
+        drop(one);
+        assert_eq!(all.spent().bytes, 10);
+        other.refund_all();
+        assert_eq!(all.spent().bytes, 0);
+        other.refund(1);
+        assert!(!all.is_spent());
+    }
+
+    #[test]
+    fn bytes_count_in_the_memory_of_all_requests() {
+        let budget = ReadBudget::new(u64::MAX, None);
+        budget.spend(budget::DEFAULT_MEMORY + 1);
+        assert!(budget.is_spent());
     }
 }

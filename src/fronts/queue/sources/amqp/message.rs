@@ -131,7 +131,8 @@ pub fn burial(properties: &BasicProperties) -> (Option<String>, u64) {
     let headers = object(properties.headers().as_ref());
     let reason = headers.get(REASON).and_then(Value::as_str);
     let at = headers.get(FAILED_AT).and_then(Value::as_u64);
-    (reason.map(Into::into), at.unwrap_or_default())
+    let reason = reason.map(|why| why.chars().take(LONGEST_REASON).collect());
+    (reason, at.unwrap_or_default())
 }
 
 /// The properties of a message that is published again, with its tries.

@@ -68,11 +68,19 @@ struct Held {
     queue: String,
 }
 
+/// The longest name of a queue: with `surus.delay.` and milliseconds it has at most 255 bytes.
+const MAX_NAME: usize = 230;
+
 impl AmqpQueue {
     /// Checks that the queues exist.
     pub async fn open(server: Arc<Server>, names: Names) -> anyhow::Result<AmqpQueue> {
         ensure!(!names.queues.is_empty(), "the transport has no queues");
         for queue in &names.queues {
+            ensure!(
+                queue.len() <= MAX_NAME,
+                "the name of the queue {queue} is longer than {MAX_NAME} bytes: Surus needs the \
+                 rest of AMQP's 255 for its queues of jobs that wait"
+            );
             if server.count(queue).await?.is_none() {
                 bail!(
                     "the server {} has no queue {queue}; declare it (`rabbitmqadmin declare queue \

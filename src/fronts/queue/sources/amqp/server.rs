@@ -257,8 +257,16 @@ pub(super) fn name(queue: &str) -> anyhow::Result<ShortString> {
     })
 }
 
+/// The longest frame, in bytes; RabbitMQ's own default.
+const MAX_FRAME: u32 = 128 << 10;
+
 fn read(url: &str) -> anyhow::Result<AMQPUri> {
     let expected = "expected amqp://USER:PASSWORD@HOST:PORT/VHOST, or amqps:// with TLS";
+    // lapin repeats other texts in its errors, with their passwords.
+    ensure!(
+        url.starts_with("amqp://") || url.starts_with("amqps://"),
+        "queue.source is not the URL of a RabbitMQ server: {expected}"
+    );
     let mut uri: AMQPUri = url.parse().map_err(|error| {
         anyhow!("queue.source is not the URL of a RabbitMQ server: {error}; {expected}")
     })?;
@@ -275,6 +283,12 @@ fn read(url: &str) -> anyhow::Result<AMQPUri> {
         uri.vhost = "/".into();
     }
     uri.query.heartbeat.get_or_insert(HEARTBEAT);
+    // lapin keeps buffers of many frames, and takes 0 for no limit. The server can lower it.
+    let frame = uri
+        .query
+        .frame_max
+        .filter(|max| (1..MAX_FRAME).contains(max));
+    uri.query.frame_max = Some(frame.unwrap_or(MAX_FRAME));
     Ok(uri)
 }
 
@@ -304,10 +318,24 @@ mod tests {
         let uri = read("amqp://u:p%40ss@h?heartbeat=5").unwrap();
         assert_eq!(uri.authority.userinfo.password, "p@ss");
         assert_eq!(uri.query.heartbeat, Some(5));
-        let error = read("amqp://u:secret@h:x/").unwrap_err().to_string();
-        assert!(
-            error.contains("queue.source") && !error.contains("secret"),
-            "{error}"
-        );
+        for broken in [
+            "amqp://u:secret@h:x/",
+            "amqp:u:secret@h/v",
+            "http://u:secret@h",
+        ] {
+            let error = read(broken).unwrap_err().to_string();
+            assert!(
+                error.contains("queue.source") && !error.contains("secret"),
+                "{error}"
+            );
+        }
+        for (query, max) in [
+            ("", MAX_FRAME),
+            ("?frame_max=0", MAX_FRAME),
+            ("?frame_max=8192", 8192),
+        ] {
+            let uri = read(&format!("amqp://h{query}")).unwrap();
+            assert_eq!(uri.query.frame_max, Some(max), "{query}");
+        }
     }
 }

@@ -1,0 +1,119 @@
+//! Returns free memory to the system after a peak: glibc keeps memory that was freed between other
+//! blocks.
+
+use std::time::Duration;
+
+use surus_sys::memory;
+use tokio::time::sleep;
+
+use crate::budget;
+
+/// How soon after a peak memory is returned, and the longest pause if that does not help.
+const OFTEN: Duration = Duration::from_secs(10);
+const RARELY: Duration = Duration::from_secs(320);
+
+/// Growth below this is ignored.
+const GROWTH: u64 = 16 << 20;
+
+/// Returns memory whenever the process has grown, for as long as the future is polled.
+pub async fn run() {
+    let Some(mut least) = resident() else {
+        // Without /proc the size is unknown.
+        return;
+    };
+    let mut pace = Pace::new();
+    loop {
+        sleep(OFTEN).await;
+        let used = budgeted();
+        if !pace.is_due(used) {
+            continue;
+        }
+        let Some(before) = resident() else { return };
+        least = least.min(before);
+        if before <= least + GROWTH {
+            pace.restart(OFTEN, used);
+            continue;
+        }
+        // On a thread without tasks, because it takes milliseconds.
+        let _ = tokio::task::spawn_blocking(memory::trim).await;
+        let after = resident().unwrap_or(before);
+        least = least.min(after);
+        let has_helped = before.saturating_sub(after) > GROWTH / 4;
+        let pause = if has_helped { OFTEN } else { pace.longer() };
+        pace.restart(pause, used);
+    }
+}
+
+/// When to try next. Memory in use cannot be returned, so attempts that do not help become rarer
+/// until requests and logs hold less.
+struct Pace {
+    pause: Duration,
+    waited: Duration,
+    /// The most bytes that the budgets held since the last attempt.
+    max: u64,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace {
+            pause: OFTEN,
+            waited: Duration::ZERO,
+            max: 0,
+        }
+    }
+
+    /// Whether to try now; asked once in [`OFTEN`].
+    fn is_due(&mut self, used: u64) -> bool {
+        self.waited += OFTEN;
+        self.max = self.max.max(used);
+        if used + GROWTH < self.max {
+            self.pause = OFTEN;
+        }
+        self.waited >= self.pause
+    }
+
+    fn longer(&self) -> Duration {
+        (self.pause * 2).min(RARELY)
+    }
+
+    fn restart(&mut self, pause: Duration, used: u64) {
+        (self.pause, self.waited, self.max) = (pause, Duration::ZERO, used);
+    }
+}
+
+/// Bytes in memory that the budgets count.
+fn budgeted() -> u64 {
+    let budgets = [
+        &budget::MEMORY,
+        &budget::LOG,
+        &budget::ACCESS_LOG,
+        &budget::QUEUE,
+    ];
+    budgets.into_iter().map(budget::Budget::used).sum()
+}
+
+/// Resident memory of this process in bytes (proc(5)).
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    let kib: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pause_is_reset_when_the_budgets_fall() {
+        let mut pace = Pace::new();
+        for used in [0, 50 << 20, 50 << 20, 50 << 20] {
+            while !pace.is_due(used) {}
+            pace.restart(pace.longer(), used);
+        }
+        assert_eq!(pace.pause, OFTEN * 16);
+        assert!(!pace.is_due(50 << 20));
+        assert!(!pace.is_due((50 << 20) - 1));
+        assert!(pace.is_due(1 << 20));
+    }
+}
