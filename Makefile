@@ -73,6 +73,11 @@ test-amqp: setup ## Test queues in RabbitMQ, which needs the feature amqp; minut
 	scripts/frameworks messenger5 messenger7
 	cargo test --features amqp --test work -- amqp
 
+.PHONY: test-learned
+test-learned: setup ## Test what pages that warm up a boot by themselves may do to it; two minutes
+	scripts/frameworks laravel10 symfony7
+	cargo test --test apps -- --include-ignored learned
+
 .PHONY: test-work
 test-work: setup ## Test that 10000 jobs, or WORK_JOBS, survive that their processes are killed all the time; minutes
 	WORK_JOBS=$(WORK_JOBS) cargo test --test work -- --nocapture killed_processes

@@ -164,6 +164,7 @@ fn every_engine_answers_as_classic(libraries: &str) {
 }
 
 #[test]
+#[ignore = "make test-learned"]
 fn laravel_visitors_get_answers_of_classic_from_a_learned_boot() {
     let site = unmodified("laravel10");
     let learn = ("SURUS_ENGINE_WARMUP", "learn");

@@ -158,6 +158,7 @@ fn harm(site: &Site) {
 }
 
 #[test]
+#[ignore = "make test-learned"]
 fn learned_page_that_changes_an_answer_since_is_left_out_by_the_next_start() {
     let site = harmless();
     let state = tempfile::tempdir().unwrap();
@@ -181,6 +182,7 @@ fn learned_page_that_changes_an_answer_since_is_left_out_by_the_next_start() {
 }
 
 #[test]
+#[ignore = "make test-learned"]
 fn learned_page_that_changes_an_answer_since_is_left_out_by_a_reload() {
     let site = harmless();
     let state = tempfile::tempdir().unwrap();
@@ -197,6 +199,7 @@ fn learned_page_that_changes_an_answer_since_is_left_out_by_a_reload() {
 }
 
 #[test]
+#[ignore = "make test-learned"]
 fn learned_pages_warm_up_the_boot_again_after_a_reload_and_after_one_that_fails() {
     let site = site();
     let state = tempfile::tempdir().unwrap();
@@ -243,6 +246,7 @@ fn damaged_file_of_learned_pages_is_ignored_with_a_warning() {
 }
 
 #[test]
+#[ignore = "make test-learned"]
 fn learned_page_that_changes_an_answer_is_left_out_and_named() {
     let site = site();
     let state = tempfile::tempdir().unwrap();
@@ -259,6 +263,7 @@ fn learned_page_that_changes_an_answer_is_left_out_and_named() {
 
 /// A boot that leaves a pipe open would fail.
 #[test]
+#[ignore = "make test-learned"]
 fn learned_page_that_leaves_a_pipe_open_is_left_out_and_forgotten() {
     let site = site();
     let state = tempfile::tempdir().unwrap();
@@ -320,6 +325,7 @@ fn learned_page_leaves_nothing_in_statics_objects_and_globals() {
 
 /// What PHP cannot take back, or keeps in objects of its own, is named.
 #[test]
+#[ignore = "make test-learned"]
 fn learned_page_that_leaves_what_cannot_be_restored_is_left_out() {
     let site = site();
     let state = tempfile::tempdir().unwrap();

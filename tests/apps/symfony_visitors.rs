@@ -183,6 +183,7 @@ fn one_word_boots(site: &Site, script: &str) {
 }
 
 #[test]
+#[ignore = "make test-learned"]
 fn symfony_visitors_get_answers_of_classic_from_a_learned_boot() {
     let site = unmodified("symfony7");
     let classic = classic_answers(&site);
