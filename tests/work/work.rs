@@ -84,6 +84,7 @@ impl Work {
 
     /// Shuts down, so that the broker knows what has happened to all jobs.
     #[track_caller]
+    #[cfg_attr(not(feature = "amqp"), allow(dead_code))]
     pub fn end(mut self) {
         self.signal("TERM");
         assert!(self.wait().success(), "{}", self.log());
