@@ -113,13 +113,13 @@ check-templates: setup ## Validate the templates of `surus lambda template` with
 	scripts/check-templates $(TARGET)/debug/surus $(TARGET)/templates
 
 .PHONY: check-tls
-check-tls: ## Have testssl.sh and sslyze judge the TLS of `surus serve`; needs pip, three minutes
+check-tls: ## Check the TLS of `surus serve` with testssl.sh and sslyze; needs pip, three minutes
 	scripts/install serve tls
 	cargo build
 	scripts/check-tls $(TARGET)/debug/surus $(TARGET)/tls
 
 .PHONY: check-http3
-check-http3: ## Have the client of aioquic, another implementation of HTTP/3, ask `surus serve`; needs pip, a minute
+check-http3: ## Test `surus serve` with the client of aioquic, another implementation of HTTP/3; needs pip, a minute
 	scripts/install serve tls
 	cargo build
 	scripts/check-http3 $(TARGET)/debug/surus $(TARGET)/http3
@@ -221,7 +221,8 @@ check-headers: ## Compile sapi/ against PHP 8.4 to 8.6 of Debian's unstable and 
 	scripts/install serve
 	scripts/check-headers $(TARGET)/headers 8.4 8.5 8.6
 
-# The oracle is php-fpm there as well. What needs nothing but PHP is led through; applications and the HTTP front do not care.
+# The oracle is php-fpm there as well. Only tests that depend on the version of PHP run: not those of applications and the
+# HTTP front end.
 OTHER_PHP := --test cli --test php --test recovery --test rewind -p surus -p surus-php -- \
 	$(patsubst %,--skip %::,direct phpt pools random_writes extensions leak_report)
 

@@ -1,5 +1,5 @@
-//! What a command over several experiments has finished, so that the same command, repeated after
-//! an interruption, does not measure it again.
+//! Records what a command over several experiments has finished, so that the same command, repeated
+//! after an interruption, does not measure it again.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What the project wants of its numbers, and whether the published results have it: the section of
+//! The project's goals, and whether the published results reach them: the section of
 //! `docs/performance.md`.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 /* Lists what a request has left in the process, for `surus leaks` on the engine `worker`. */
-#ifndef SURUS_INVENTORY_H
-#define SURUS_INVENTORY_H
+#ifndef SURUS_APP_LEAK_INVENTORY_H
+#define SURUS_APP_LEAK_INVENTORY_H
 
 #include <stdbool.h>
 

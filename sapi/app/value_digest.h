@@ -1,6 +1,6 @@
 /* Describes a PHP value briefly, with a digest of everything in it, so that two can be compared. */
-#ifndef SURUS_VALUE_DIGEST_H
-#define SURUS_VALUE_DIGEST_H
+#ifndef SURUS_APP_VALUE_DIGEST_H
+#define SURUS_APP_VALUE_DIGEST_H
 
 #include <php.h>
 

@@ -212,7 +212,7 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 	bool leaves = learned && !is_bad && trial.left[0];
 	/* A warm-up that fails the first time fails as one, too, and is reported then. */
 	bool changes = leaves || (is_bad ? learned || may_fail : other);
-	if (!surus_warmup_note(number, changes) || !changes) {
+	if (!surus_warmup_record(number, changes) || !changes) {
 		return changes;
 	}
 	if (leaves) {

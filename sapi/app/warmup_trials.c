@@ -102,7 +102,7 @@ bool surus_warmup_is_left_out(int number)
 	return results && number < MOST && atomic_load(&results[number]) == LEFT_OUT;
 }
 
-bool surus_warmup_note(int number, bool is_left_out)
+bool surus_warmup_record(int number, bool is_left_out)
 {
 	return !results || number >= MOST ||
 	       atomic_exchange(&results[number], is_left_out ? LEFT_OUT : FINE) == UNKNOWN;

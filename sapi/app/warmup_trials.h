@@ -16,6 +16,6 @@ bool surus_warmup_may_be_tried(void);
 bool surus_warmup_is_known(int number);
 bool surus_warmup_is_left_out(int number);
 /* Records a result. True: this worker is the first, and reports it. */
-bool surus_warmup_note(int number, bool is_left_out);
+bool surus_warmup_record(int number, bool is_left_out);
 
 #endif

@@ -2,8 +2,8 @@
  * call.
  *
  * crates/sys/src/scoreboard.rs repeats the layout; both assert the sizes. */
-#ifndef SURUS_SCOREBOARD_H
-#define SURUS_SCOREBOARD_H
+#ifndef SURUS_BASE_SCOREBOARD_LAYOUT_H
+#define SURUS_BASE_SCOREBOARD_LAYOUT_H
 
 #include <stdatomic.h>
 #include <stdint.h>

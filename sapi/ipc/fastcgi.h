@@ -1,7 +1,7 @@
 /* FastCGI records (https://fastcgi-archives.github.io/FastCGI_Specification.html, section 3.3) and
  * three record types of Surus. */
-#ifndef SURUS_FASTCGI_H
-#define SURUS_FASTCGI_H
+#ifndef SURUS_IPC_FASTCGI_H
+#define SURUS_IPC_FASTCGI_H
 
 #include <stdint.h>
 

@@ -2,8 +2,8 @@
  *
  * While the receiver is awake, neither side needs a system call. The sockets carry what does not
  * fit. crates/sys/src/rings.rs repeats the layout; both assert the sizes. */
-#ifndef SURUS_RINGS_H
-#define SURUS_RINGS_H
+#ifndef SURUS_IPC_RINGS_H
+#define SURUS_IPC_RINGS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

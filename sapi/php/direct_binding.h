@@ -1,6 +1,6 @@
 /* Binds calls inside PHP's library directly. crates/php/build.rs generates the list of places. */
-#ifndef SURUS_DIRECT_H
-#define SURUS_DIRECT_H
+#ifndef SURUS_PHP_DIRECT_BINDING_H
+#define SURUS_PHP_DIRECT_BINDING_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* Asks OPcache for its state, and sets its time of the request. */
-#ifndef SURUS_OPCACHE_H
-#define SURUS_OPCACHE_H
+#ifndef SURUS_PHP_OPCACHE_H
+#define SURUS_PHP_OPCACHE_H
 
 /* "absent": not loaded. "disabled": by the ini file. "failed": it should work and does not. "on".
  * "file cache only": each process reads compiled files from disk (opcache.file_cache_only). Call

@@ -1,6 +1,6 @@
 /* Writes the report on PHP's start. */
-#ifndef SURUS_REPORT_H
-#define SURUS_REPORT_H
+#ifndef SURUS_PHP_STARTUP_REPORT_H
+#define SURUS_PHP_STARTUP_REPORT_H
 
 #include <stddef.h>
 

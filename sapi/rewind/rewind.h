@@ -1,6 +1,6 @@
 /* The engine `rewind`: takes the snapshot, checkpoints a worker, restores it after each request. */
-#ifndef SURUS_REWIND_H
-#define SURUS_REWIND_H
+#ifndef SURUS_REWIND_REWIND_H
+#define SURUS_REWIND_REWIND_H
 
 #include <stdbool.h>
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tracing::{error, warn};
 
 use crate::config::Config;
-use crate::fronts::http::Address;
+use crate::fronts::address::Address;
 use crate::fronts::http::Tls;
 use crate::fronts::http::tls::acme::attempt::{Attempt, Challenges};
 use crate::fronts::http::tls::acme::link::{Link, Message, Outcome};

@@ -7,7 +7,8 @@ use anyhow::bail;
 use crate::cli::stdout;
 use crate::config::Config;
 use crate::engines;
-use crate::fronts::http::{Address, Admission, Bound, Listener, Mode};
+use crate::fronts::address::Address;
+use crate::fronts::http::{Admission, Bound, Listener, Mode};
 
 /// Sockets in one of two states: [`Bound`], and [`Listener`] in the runtime.
 pub(super) struct Addresses<T> {

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use super::{config_trust, engine_setup};
 use crate::config::{self, Config, IniValue, Loaded};
 use crate::engines;
-use crate::fronts::http::Address;
+use crate::fronts::address::Address;
 use crate::fronts::http::tls::acme::settings::Domain;
 
 /// Selects the project.

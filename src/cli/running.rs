@@ -10,8 +10,8 @@ use http::{Method, StatusCode};
 
 use super::options::Project;
 use crate::config::Config;
+use crate::fronts::address::Address;
 use crate::fronts::admin;
-use crate::fronts::http::Address;
 
 /// The admin listener of `surus work`, and what its socket is named after: `surus serve` may run
 /// for the same project.

@@ -39,7 +39,7 @@ use crate::observe::traces::Tracer;
 pub struct Serve {
     #[command(flatten)]
     args: ServeArgs,
-    /// Boot again when a file changes, and have browsers load the page again; for development
+    /// Boot again when a file changes, and reload the page in browsers; for development
     #[arg(long)]
     watch: bool,
 }

@@ -17,7 +17,7 @@ use self::sites::SiteConfig;
 use crate::app::detect::Application;
 use crate::app::site;
 use crate::engines;
-use crate::fronts::http::Address;
+use crate::fronts::address::Address;
 use crate::fronts::http::tls::acme::settings::Domain;
 use crate::fronts::{admin, http, lambda, queue};
 use crate::observe::{log, traces};

@@ -1,4 +1,4 @@
-//! How many workers a pool has: a number, or a range between which it adapts to the load.
+//! The number of workers of a pool: fixed, or a range within which it adapts to the load.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! What a server does at one instant, for the dashboard and `surus top`.
+//! A server's state at one instant, for the dashboard and `surus top`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant, SystemTime};

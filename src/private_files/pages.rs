@@ -1,4 +1,4 @@
-//! What belongs to pages: extensions that are never private, and libraries in a document root.
+//! Files that belong to pages: extensions that are never private, and libraries in a document root.
 
 use super::{Class, Rule};
 

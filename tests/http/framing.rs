@@ -1,4 +1,4 @@
-//! Where a request's body ends: RFC 9112, sections 6 and 7, as a table.
+//! Tests of the end of a request's body: RFC 9112, sections 6 and 7, as a table.
 
 use crate::hygiene::{Comes::*, check, chunked, post};
 

@@ -1,4 +1,4 @@
-//! Which requests are accepted and how connections continue: RFC 9110 and 9112 as a table.
+//! Tests which requests are accepted and how connections continue: RFC 9110 and 9112 as a table.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};

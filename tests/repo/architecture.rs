@@ -7,6 +7,8 @@ mod sapi;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use self::circles::Modules;
+
 /// The other modules that each module may use. `cli` may use all of them.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("aws", &[]),
@@ -109,23 +111,63 @@ fn allowed_imports_are_used() {
     }
 }
 
-/// The crates of the workspace that each crate may use.
-const CRATES: [(&str, &[&str]); 3] = [
+/// The other modules of `src/fronts` that each may use.
+const FRONTS: [(&str, &[&str]); 6] = [
+    ("address", &[]),
+    ("records", &[]),
+    ("http", &["address"]),
+    ("lambda", &["records"]),
+    ("queue", &["address", "records"]),
+    ("admin", &["address", "http", "queue"]),
+];
+
+#[test]
+fn front_ends_import_only_allowed_front_ends() {
+    let mut used = BTreeSet::new();
+    for (module, uses) in Modules::of(&sources(&["src"])).uses() {
+        let [front, name, ..] = &module[..] else {
+            continue;
+        };
+        if front != "fronts" {
+            continue;
+        }
+        let others = uses.iter().filter(|other| other[0] == "fronts");
+        let others = others.map(|other| other.get(1).map_or("", String::as_str));
+        let others = others.filter(|other| other != name);
+        used.extend(others.map(|other| (name.clone(), other.to_string())));
+        // Also of a module that uses none.
+        used.insert((name.clone(), name.clone()));
+    }
+    let allowed = FRONTS.iter().flat_map(|(name, may_use)| {
+        let others = may_use.iter().chain([name]);
+        others.map(move |other| (name.to_string(), other.to_string()))
+    });
+    let allowed: BTreeSet<_> = allowed.collect();
+    assert_eq!(used, allowed, "FRONTS and the imports differ");
+}
+
+/// The crates of the workspace that each crate uses.
+const CRATES: [(&str, &[&str]); 4] = [
     ("sys", &[]),
     ("measure", &[]),
     ("load", &["surus-measure", "surus-sys"]),
+    ("php", &[]),
 ];
 
 #[test]
 fn crates_use_only_crates_of_lower_layers() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
+    let folders = std::fs::read_dir(&root).unwrap();
+    let folders = folders.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let listed = CRATES.iter().map(|(name, _)| name.to_string());
+    let (folders, listed): (BTreeSet<_>, BTreeSet<_>) = (folders.collect(), listed.collect());
+    assert_eq!(folders, listed, "crates/ and CRATES differ");
     for (name, may_use) in CRATES {
-        let path = format!("{}/crates/{name}/Cargo.toml", env!("CARGO_MANIFEST_DIR"));
-        let text = std::fs::read_to_string(path).unwrap();
-        let inside = text.lines().filter(|line| line.contains("path = "));
-        for line in inside {
-            let used = line.split(' ').next().unwrap();
-            assert!(may_use.contains(&used), "crates/{name} uses {used}");
-        }
+        let text = std::fs::read_to_string(root.join(name).join("Cargo.toml")).unwrap();
+        let inside = text.lines().filter(|line| line.contains("path = \"../"));
+        let used: BTreeSet<_> = inside.map(|line| line.split(' ').next().unwrap()).collect();
+        let listed: BTreeSet<_> = may_use.iter().copied().collect();
+        assert_eq!(used, listed, "crates/{name}");
     }
 }
 
@@ -166,8 +208,8 @@ fn unsafe_code_is_in_crates_sys_only() {
     );
 }
 
-/// Runtime threads record when they park (`src/engines/workers/ipc/doorbell.rs`); a thread that
-/// leaves the runtime would never record it.
+/// Runtime threads record when they park (`src/engines/workers/ipc/response_poller.rs`); a thread
+/// that leaves the runtime would never record it.
 #[test]
 fn runtime_threads_stay_in_the_runtime() {
     for (file, text) in sources(&["src"]) {
@@ -182,15 +224,24 @@ fn every_file_has_a_doc_comment() {
     let all = sources(&["src", "crates", "tests", "fuzz", "lab"]);
     let wrong: Vec<_> = all
         .iter()
-        .filter(|(_, text)| !text.starts_with("//! "))
+        .filter(|(_, text)| {
+            let said = text.strip_prefix("//! ");
+            said.is_none_or(|said| QUESTIONS.contains(&said.split([' ', '\n']).next().unwrap()))
+        })
         .map(|(file, _)| file.as_str())
         .collect();
     assert!(
         wrong.is_empty(),
-        "the first line must begin with `//! `:\n{}\n",
+        "the first line must begin with `//! `, and say what the file is responsible for, not what \
+         it answers (`What …`, `Where …`):\n{}\n",
         wrong.join("\n")
     );
 }
+
+/// The first words of a riddle.
+const QUESTIONS: [&str; 9] = [
+    "How", "What", "When", "Where", "Whether", "Which", "Who", "Whose", "Why",
+];
 
 /// Split, so that this file may be searched too.
 const UNSAFE: &str = concat!("un", "safe");

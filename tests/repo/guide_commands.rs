@@ -42,6 +42,64 @@ const RUN_ELSEWHERE: [(&str, &str); 20] = [
     ("work", "tests/work/work.rs"),
 ];
 
+/// Commands of this repository that no test runs as they stand, and why. `commands.rs` tests that
+/// their files and targets exist.
+const NOT_RUN: [(&str, &str); 16] = [
+    ("cargo build", "builds a release"),
+    ("make check-headers", "downloads headers of PHP"),
+    ("make deb", "builds packages; `make try-deb` installs them"),
+    ("make deny", "asks the database of advisories"),
+    ("make lab", "measures for minutes to hours"),
+    ("make lab-docs", "writes into docs/"),
+    ("make musl", "builds for another target"),
+    ("make serve", "runs until Ctrl-C; `make try-readme` runs it"),
+    ("make soak", "sends a million requests"),
+    ("make test", "runs the tests; `make try-readme` runs it"),
+    ("make test-applications", "needs root and a Debian"),
+    ("make test-leaks", "takes hours"),
+    ("make test-php8.4", "needs root and a Debian"),
+    (
+        "make test-shared-memory",
+        "takes ten minutes; `make test` runs a shorter form",
+    ),
+    ("make try-readme", "needs root and a Debian"),
+    (
+        "php examples/vendor.php",
+        "writes into examples/; tests/apps/site.rs runs it on copies",
+    ),
+];
+
+#[test]
+fn other_commands_of_documents_say_why_no_test_runs_them() {
+    let mut unused: BTreeSet<&str> = NOT_RUN.iter().map(|(words, _)| *words).collect();
+    for block in pages().iter().flat_map(|page| page.blocks()) {
+        if block.language != "sh" {
+            continue;
+        }
+        for command in commands(&block.text) {
+            let is_ours = ["cargo", "make", "php"].contains(&&*command[0])
+                || command[0].starts_with("scripts/");
+            if !is_ours {
+                continue;
+            }
+            let line = command.join(" ");
+            let is_it = |words: &str| {
+                let rest = line.strip_prefix(words);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+            };
+            let found = NOT_RUN.iter().find(|(words, _)| is_it(words));
+            let (words, _) = found.unwrap_or_else(|| {
+                panic!(
+                    "{}: `{line}`: say in NOT_RUN why no test runs it",
+                    block.place
+                )
+            });
+            unused.remove(words);
+        }
+    }
+    assert!(unused.is_empty(), "no document has {unused:?}");
+}
+
 #[test]
 fn every_subcommand_in_documents_runs_in_a_test() {
     let mut unused: BTreeSet<&str> = RUN_ELSEWHERE.iter().map(|(words, _)| *words).collect();

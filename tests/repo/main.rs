@@ -7,6 +7,7 @@ mod common;
 mod alerts;
 mod architecture;
 mod commands;
+mod comparison;
 mod configuration;
 mod engines_page;
 mod guide_commands;

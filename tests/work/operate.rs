@@ -1,4 +1,4 @@
-//! What operators see and ask of a running `surus work`.
+//! Tests of the commands and reports for operators of a running `surus work`.
 
 use std::process::{Command, Output};
 

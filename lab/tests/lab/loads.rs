@@ -1,5 +1,4 @@
-//! What a load can ask for: some contestants only, a body in a file, refusals, other requests
-//! meanwhile.
+//! Options of a load: some contestants only, a body in a file, refusals, other requests meanwhile.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What `lab render` writes of results: pages, README's table and the lists of documents.
+//! Tests of `lab render`: pages of results, README's table and the lists of documents.
 
 use super::Tiny;
 use super::run::results;

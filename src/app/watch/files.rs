@@ -1,4 +1,4 @@
-//! Which files are watched, and what a change of one leads to.
+//! Chooses the files to watch, and the effect that a change of each has.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry};

@@ -1,4 +1,4 @@
-//! What a Laravel application says about its queues.
+//! The queues that a Laravel application reports.
 
 use serde::Deserialize;
 

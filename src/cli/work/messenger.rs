@@ -1,4 +1,4 @@
-//! What a Symfony application says about Messenger's transports, and their queues.
+//! Messenger's transports that a Symfony application reports, and their queues.
 
 use std::path::Path;
 

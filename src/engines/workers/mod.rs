@@ -28,7 +28,7 @@ use crate::event::{Event, Failure, Response};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{EngineStatus, LeftOut};
 use generation::Generation;
-use generation::in_flight::Progress;
+use generation::in_flight::RequestProgress;
 use generation::scale::Scale;
 
 /// Events per worker that may wait in the inbox, which is cheaper than the queue in the front end.
@@ -235,18 +235,18 @@ impl Inner {
                 && match error.progress {
                     // Certain: the ticket was revoked, or the event was never sent. With reloads
                     // this can happen more than once.
-                    Progress::Queued => true,
+                    RequestProgress::Queued => true,
                     // Only the worker says so. Other workers may lack descriptors, too. An event
                     // with side effects is repeated at most once on a worker's word.
-                    Progress::Declined => !declined || is_idempotent,
-                    Progress::Received => !retried && is_idempotent,
-                    Progress::Started => false,
+                    RequestProgress::Declined => !declined || is_idempotent,
+                    RequestProgress::Received => !retried && is_idempotent,
+                    RequestProgress::Started => false,
                 };
             if !again {
                 return Err(error.failure);
             }
-            retried |= error.progress == Progress::Received;
-            declined |= error.progress == Progress::Declined;
+            retried |= error.progress == RequestProgress::Received;
+            declined |= error.progress == RequestProgress::Declined;
             if generation.shared.has_master_exited() || generation.shared.is_inbox_closed() {
                 self.next_generation(generation, event.deadline).await?;
             }

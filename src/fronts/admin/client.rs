@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::PROJECT;
-use crate::fronts::http::Address;
+use crate::fronts::address::Address;
 
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 

@@ -1,4 +1,4 @@
-//! What the admin listener says of the sites of a server.
+//! Reports the sites of a server at the admin listener.
 
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use tracing::info;
 
 pub use listener::quic::QuicListener;
-pub use listener::{Address, Admission, Bound, Listener, Mode};
+pub use listener::{Admission, Bound, Listener, Mode};
 pub use request::access_log::AccessLog;
 pub use request::https::Https;
 pub use request::{Accounting, Service};
@@ -24,6 +24,7 @@ pub use tls::Tls;
 
 use crate::app::forwarded::Proxy;
 use crate::budget;
+use crate::fronts::address::Address;
 use crate::spool::Spool;
 use crate::units::{self, Size, Time};
 use listener::connection_limit::ConnectionLimiter;

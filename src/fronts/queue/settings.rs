@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::fronts::http::Address;
+use crate::fronts::address::Address;
 use crate::units::{self, Size, Time};
 
 /// `[work]`: what all queues share.

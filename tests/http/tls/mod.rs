@@ -157,7 +157,7 @@ impl Secure {
 fn admin(dir: &Path, path: &str) -> String {
     use std::io::{Read, Write};
     let address = surus::fronts::admin::Settings::default().address(dir);
-    let surus::fronts::http::Address::Unix(socket) = address else {
+    let surus::fronts::address::Address::Unix(socket) = address else {
         panic!("{address}");
     };
     let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();

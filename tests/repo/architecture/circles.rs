@@ -45,16 +45,16 @@ fn circles_are_found_through_lists_children_and_reexports() {
     assert_eq!(found(&through), circle(&["c", "c::e", "d"]));
 }
 
-type Path = Vec<String>;
+pub(super) type Path = Vec<String>;
 
-struct Modules {
+pub(super) struct Modules {
     code: BTreeMap<Path, String>,
     /// `pub use`: the path that it makes, and the one that it means.
     reexports: BTreeMap<Path, Path>,
 }
 
 impl Modules {
-    fn of(files: &[(String, String)]) -> Modules {
+    pub(super) fn of(files: &[(String, String)]) -> Modules {
         let comment = Regex::new("//[^\n]*").unwrap();
         let tests = r"(?s)#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*(?:pub[^ ]* )?mod \w+ \{\n.*?\n\}\n";
         let tests = Regex::new(tests).unwrap();
@@ -89,7 +89,7 @@ impl Modules {
     }
 
     /// The modules that each uses, except for those below it.
-    fn uses(&self) -> BTreeMap<Path, BTreeSet<Path>> {
+    pub(super) fn uses(&self) -> BTreeMap<Path, BTreeSet<Path>> {
         let imports = Regex::new(r"(?m)^\s*(pub(?:\([^)]*\))? )?use ([^;]+);").unwrap();
         let inline = Regex::new(r"(?:^|[^\w:.])((?:r#)?[a-z_]\w*(?:::\w+)+)").unwrap();
         let mut uses = BTreeMap::new();

@@ -64,6 +64,27 @@ fn every_folder_of_sapi_is_a_layer() {
             "say in LAYERS of tests/repo/architecture/sapi.rs where {file} belongs"
         );
     }
+    let files = files();
+    for name in LAYERS.concat() {
+        assert!(
+            files.iter().any(|(file, _)| room(file) == name),
+            "LAYERS has {name}, which is not in sapi/"
+        );
+    }
+}
+
+#[test]
+fn include_guards_are_named_after_their_headers() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("sapi");
+    for (file, _) in files() {
+        let Some(name) = file.strip_suffix(".h") else {
+            continue;
+        };
+        let guard = format!("SURUS_{}_H", name.replace('/', "_").to_uppercase());
+        let text = std::fs::read_to_string(root.join(&file)).unwrap();
+        let lines = format!("#ifndef {guard}\n#define {guard}\n");
+        assert!(text.contains(&lines), "{file} lacks {guard}");
+    }
 }
 
 /// `php/opcache.c` → `php`, `run.c` → `run`.

@@ -1,5 +1,5 @@
-//! What the opener and the front end agree on: the kinds of request, and the paths that the front
-//! end may name.
+//! Protocol between the opener and the front end: the kinds of request, and the paths that the
+//! front end may name.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

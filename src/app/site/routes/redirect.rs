@@ -1,4 +1,4 @@
-//! Where the `redirect` of a rule leads.
+//! Computes the target of a rule's `redirect`.
 
 use std::borrow::Cow;
 

@@ -26,8 +26,8 @@ impl GenerationState {
     pub async fn listen(self: Arc<Self>, control: AsyncSeqpacket, mut child: Child) {
         let _ = self.master.set(child.pid());
         loop {
-            let said = tokio::select! {
-                said = master::listen(&control) => said,
+            let message = tokio::select! {
+                message = master::listen(&control) => message,
                 () = self.retire.notified() => {
                     // A failure shows in the next message.
                     let _ = control.send_with(b"drain", &[]).await;
@@ -47,7 +47,7 @@ impl GenerationState {
                 }
                 () = self.dropped.cancelled() => break,
             };
-            match said {
+            match message {
                 Ok(MasterMessage::Ready(report)) => {
                     self.revalidation.every(report.get("revalidate"));
                     drop(self.report.set(report));
@@ -220,11 +220,14 @@ impl GenerationState {
                 .set(process::describe_exit(wait_status));
         }
         // A line per replacement would fill the log.
-        let said = why.remedy.is_some() && {
-            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-            let known = said.contains(&why.label);
+        let is_logged = why.remedy.is_some() && {
+            let mut logged = self
+                .logged_reasons
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let known = logged.contains(&why.label);
             if !known {
-                said.push(why.label);
+                logged.push(why.label);
             }
             known
         };
@@ -234,7 +237,7 @@ impl GenerationState {
             "single_use" | "drained" | "pcre_refresh" | "scaled_down"
         );
         match why.expected {
-            true if said || is_usual => debug!(pid, reason = why.label, "worker exited"),
+            true if is_logged || is_usual => debug!(pid, reason = why.label, "worker exited"),
             true if why.remedy.is_some() => {
                 warn!(
                     pid,

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
 use super::Limits;
-use super::in_flight::{DispatchError, Holder, InFlightRequest, Key, Progress, Sent, Stopping};
+use super::in_flight::{
+    DispatchError, Holder, InFlightRequest, Key, RequestProgress, Sent, Stopping,
+};
 use super::losses::Losses;
 use super::state::GenerationState;
 use super::stopped::Stopped;
@@ -308,7 +310,7 @@ impl Sweeper {
             }
             Finding::RequestTimeout(holder) => {
                 // If no worker has begun it, the one that finds its message drops it.
-                if fail(Failure::TimedOut, Progress::Started) == Some(false)
+                if fail(Failure::TimedOut, RequestProgress::Started) == Some(false)
                     && let Some(holder) = holder
                 {
                     self.stop(key, event, holder);
@@ -348,7 +350,7 @@ impl Sweeper {
                     return;
                 };
                 let why = "the worker that received it has exited or cannot be found".into();
-                if fail(Failure::WorkerCrashed(why), Progress::Received) == Some(false) {
+                if fail(Failure::WorkerCrashed(why), RequestProgress::Received) == Some(false) {
                     warn!(
                         request_id = event,
                         "request lost: a worker was killed while receiving it"

@@ -22,12 +22,12 @@ pub type Answer = Result<Response, DispatchError>;
 #[derive(Debug)]
 pub struct DispatchError {
     pub failure: Failure,
-    pub progress: Progress,
+    pub progress: RequestProgress,
 }
 
 /// How far an event got. Unless PHP has started it, another worker can run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum RequestProgress {
     Queued,
     /// A worker reports that it has not begun the event and cannot.
     Declined,
@@ -36,12 +36,12 @@ pub enum Progress {
     Started,
 }
 
-impl Progress {
+impl RequestProgress {
     /// The progress of an event whose worker is in this state.
-    pub fn with(state: State) -> Progress {
+    pub fn with(state: State) -> RequestProgress {
         match state {
-            State::Running | State::Finishing => Progress::Started,
-            _ => Progress::Received,
+            State::Running | State::Finishing => RequestProgress::Started,
+            _ => RequestProgress::Received,
         }
     }
 }
@@ -168,7 +168,7 @@ impl InFlightRequest {
     }
 
     /// Fails the caller, if one still waits.
-    pub fn fail(&mut self, failure: Failure, progress: Progress) {
+    pub fn fail(&mut self, failure: Failure, progress: RequestProgress) {
         if let Some(answer) = self.answer.take() {
             let _ = answer.send(Err(DispatchError { failure, progress }));
         }

@@ -23,7 +23,7 @@ use surus_sys::scoreboard::{Scoreboard, State};
 use surus_sys::seqpacket::AsyncSeqpacket;
 use tokio::sync::oneshot;
 
-use self::in_flight::{Answer, DispatchError, InFlightRequest, Key, Progress};
+use self::in_flight::{Answer, DispatchError, InFlightRequest, Key, RequestProgress};
 use self::master::{Spec, StartedMaster};
 use self::scale::Scale;
 use self::state::GenerationState;
@@ -213,7 +213,7 @@ impl Generation {
         let Some(key) = self.shared.in_flight.open(&self.shared.board, slot) else {
             return Err(DispatchError {
                 failure: Failure::Busy("all request ids are in use"),
-                progress: Progress::Queued,
+                progress: RequestProgress::Queued,
             });
         };
         self.shared.attention.call();
@@ -249,13 +249,13 @@ impl Generation {
                 self.shared.inbox_was_closed();
                 return Err(DispatchError {
                     failure: Failure::WorkerCrashed("no PHP process is running".into()),
-                    progress: Progress::Queued,
+                    progress: RequestProgress::Queued,
                 });
             }
             Err(SendError::Unsendable(failure)) => {
                 return Err(DispatchError {
                     failure,
-                    progress: Progress::Queued,
+                    progress: RequestProgress::Queued,
                 });
             }
         }
@@ -289,7 +289,7 @@ fn answered(answer: Option<Answer>) -> Answer {
     answer.unwrap_or_else(|| {
         Err(DispatchError {
             failure: Failure::WorkerCrashed("the engine has stopped".into()),
-            progress: Progress::Started,
+            progress: RequestProgress::Started,
         })
     })
 }

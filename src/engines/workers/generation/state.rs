@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::attention::Attention;
-use super::in_flight::{Holder, InFlightRequests, Key, Progress};
+use super::in_flight::{Holder, InFlightRequests, Key, RequestProgress};
 use super::master::Spec;
 use super::revalidation::Revalidation;
 use super::scale::Scale;
@@ -55,7 +55,7 @@ pub struct GenerationState {
     pub(super) more_workers: Notify,
     workers: Mutex<Vec<Option<Worker>>>,
     /// How often the worker of each place has shown a ticket.
-    spoken: Vec<AtomicU64>,
+    tickets_shown: Vec<AtomicU64>,
     /// Each worker boots the application itself.
     boots_in_workers: bool,
     /// Workers whose response ring and socket are still read.
@@ -91,7 +91,7 @@ pub struct GenerationState {
     /// Cancelled when another generation must take this one's place.
     pub replace: CancellationToken,
     /// Reasons for replacing a worker that have been logged.
-    pub(crate) said: Mutex<Vec<&'static str>>,
+    pub(crate) logged_reasons: Mutex<Vec<&'static str>>,
     /// What the processes write to stdout and stderr.
     logs: Mutex<Vec<ProcessLog>>,
     /// Cancelled when the master process has exited and the log has what its processes wrote.
@@ -155,7 +155,7 @@ impl GenerationState {
             serves: AtomicBool::new(false),
             more_workers: Notify::new(),
             workers: Mutex::new((0..spec.workers).map(|_| None).collect()),
-            spoken: (0..spec.workers).map(|_| AtomicU64::new(0)).collect(),
+            tickets_shown: (0..spec.workers).map(|_| AtomicU64::new(0)).collect(),
             boots_in_workers: spec.boots_in_workers(),
             alive: AtomicUsize::new(0),
             report: OnceLock::new(),
@@ -178,7 +178,7 @@ impl GenerationState {
             is_stuck: AtomicBool::new(false),
             hands_over: AtomicBool::new(false),
             replace: CancellationToken::new(),
-            said: Mutex::default(),
+            logged_reasons: Mutex::default(),
             logs: Mutex::default(),
             ended: CancellationToken::new(),
             master: OnceLock::new(),
@@ -412,9 +412,9 @@ impl GenerationState {
             for (request, mut slot) in self.in_flight.close_all() {
                 let failure = Failure::WorkerCrashed("all PHP processes have exited".into());
                 let progress = match slot.revoke(&self.board, request) {
-                    true => Progress::Queued,
+                    true => RequestProgress::Queued,
                     // A worker has claimed it, but the master process could not report it any more.
-                    false => Progress::Started,
+                    false => RequestProgress::Started,
                 };
                 slot.fail(failure, progress);
             }

@@ -16,8 +16,8 @@ struct Suspect {
     worker: usize,
     pid: Arc<Pid>,
     /// How often it had shown a ticket by then. A worker runs one event at a time, so another
-    /// ticket proves it innocent.
-    spoken: u64,
+    /// ticket clears it.
+    tickets_shown: u64,
     why: Killed,
 }
 
@@ -63,10 +63,10 @@ impl Suspects {
             let Some(suspect) = self.due.pop_front() else {
                 return;
             };
-            match suspect.judge(shared) {
-                Judgement::Innocent => {}
-                Judgement::Open => self.due.push_back(suspect),
-                Judgement::Guilty => {
+            match suspect.check(shared) {
+                Suspicion::Cleared => {}
+                Suspicion::Open => self.due.push_back(suspect),
+                Suspicion::Confirmed => {
                     warn!(
                         pid = suspect.pid.get(),
                         "worker takes no requests, or runs one that was given up; killed"
@@ -79,12 +79,12 @@ impl Suspects {
     }
 }
 
-enum Judgement {
-    Innocent,
+enum Suspicion {
+    Cleared,
     /// Its line names an event in flight. Either it is about to show the ticket, or the line is
     /// forged and others will disprove it.
     Open,
-    Guilty,
+    Confirmed,
 }
 
 impl Suspect {
@@ -92,17 +92,17 @@ impl Suspect {
         Suspect {
             worker,
             pid,
-            spoken: shared.spoken(worker),
+            tickets_shown: shared.tickets_shown(worker),
             why,
         }
     }
 
-    fn judge(&self, shared: &GenerationState) -> Judgement {
+    fn check(&self, shared: &GenerationState) -> Suspicion {
         let is_there = shared
             .pid(self.worker)
             .is_some_and(|pid| Arc::ptr_eq(&pid, &self.pid));
-        if !is_there || shared.spoken(self.worker) != self.spoken {
-            return Judgement::Innocent;
+        if !is_there || shared.tickets_shown(self.worker) != self.tickets_shown {
+            return Suspicion::Cleared;
         }
         // The last sweep may be a tick ago.
         let line = shared.line(self.worker);
@@ -115,8 +115,8 @@ impl Suspect {
             shared.in_flight.named(held, of_another) == Some(false)
         });
         match is_named || !shared.held_by(&self.pid).is_empty() {
-            true => Judgement::Open,
-            false => Judgement::Guilty,
+            true => Suspicion::Open,
+            false => Suspicion::Confirmed,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::responses::{Outbox, Reply};
 use crate::engines::cgi::response;
 use crate::engines::cgi::response::{Block, Head, Split, TooLarge};
 use crate::engines::response_spool::{self, ClientClosed, WriteError};
-use crate::engines::workers::generation::in_flight::{InFlightRequest, Key, Progress};
+use crate::engines::workers::generation::in_flight::{InFlightRequest, Key, RequestProgress};
 use crate::engines::workers::response_stream::Stream;
 use crate::event::{Failure, Response, ResponseBody};
 
@@ -71,7 +71,7 @@ impl Outbox {
     }
 
     fn fail(&mut self, key: Key, failure: Failure) {
-        self.shared.fail(key, failure, Progress::Started);
+        self.shared.fail(key, failure, RequestProgress::Started);
         self.reply = Reply::Done;
     }
 

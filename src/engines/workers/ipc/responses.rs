@@ -20,7 +20,7 @@ use crate::engines::cgi::fastcgi::Record;
 use crate::engines::cgi::response::{Block, Head};
 use crate::engines::response_spool::SpoolWriter;
 use crate::engines::workers::exit_reason::Killed;
-use crate::engines::workers::generation::in_flight::{Key, Progress};
+use crate::engines::workers::generation::in_flight::{Key, RequestProgress};
 use crate::engines::workers::generation::state::{Exit, GenerationState};
 use crate::event::Failure;
 use crate::launcher::Pid;
@@ -204,16 +204,16 @@ impl Outbox {
                         // The usual case: the caller has the response.
                     } else if is_overloaded && slot.is_late() {
                         // The deadline passed before the event began.
-                        slot.fail(Failure::TimedOut, Progress::Received);
+                        slot.fail(Failure::TimedOut, RequestProgress::Received);
                     } else if is_overloaded {
                         // The worker could not take the event, and exits.
                         let why = "no worker could open the request's body: too many open \
                             files"
                             .into();
-                        slot.fail(Failure::WorkerCrashed(why), Progress::Declined);
+                        slot.fail(Failure::WorkerCrashed(why), RequestProgress::Declined);
                     } else {
                         let why = "the script ended without a response".into();
-                        slot.fail(Failure::Malformed(why), Progress::Started);
+                        slot.fail(Failure::Malformed(why), RequestProgress::Started);
                     }
                     slot.hold.is_some()
                 }) == Some(true);
@@ -330,8 +330,8 @@ impl Outbox {
         // A worker may have exited while recording its claim, or after answering more than could be
         // read; the sweep finds those cases.
         for key in self.shared.held_by(&self.pid) {
-            let is_spoken_of = self.sequence.is_at(key);
-            if !is_spoken_of && self.shared.is_named_by_another(&self.pid, key) {
+            let is_current = self.sequence.is_at(key);
+            if !is_current && self.shared.is_named_by_another(&self.pid, key) {
                 // One of the two lines is a copy.
                 self.shared.in_flight.with(key, |slot| {
                     (slot.holder, slot.stopping) = (None, None);
@@ -339,15 +339,15 @@ impl Outbox {
                 continue;
             }
             let progress = match named {
-                Some(named) if named == key && !is_spoken_of => Progress::with(exit.state),
-                _ => Progress::Started,
+                Some(named) if named == key && !is_current => RequestProgress::with(exit.state),
+                _ => RequestProgress::Started,
             };
             self.lose(key, exit, progress).await;
         }
     }
 
     /// Fails an event that the worker held when it exited.
-    async fn lose(&mut self, key: Key, exit: Exit, progress: Progress) {
+    async fn lose(&mut self, key: Key, exit: Exit, progress: RequestProgress) {
         let stopped = self
             .shared
             .in_flight

@@ -1,4 +1,4 @@
-//! What HTTP/2 and HTTP/3 do alike with responses.
+//! Handling of responses that HTTP/2 and HTTP/3 share.
 
 use std::time::SystemTime;
 

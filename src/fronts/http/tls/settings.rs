@@ -6,7 +6,7 @@ use anyhow::ensure;
 use http::HeaderValue;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::fronts::http::Address;
+use crate::fronts::address::Address;
 use crate::units::{self, Time};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! What requests and the connection limits need to know of a connection, over whatever transport.
+//! Facts of a connection for its requests and the connection limits, over any transport.
 
 use std::sync::OnceLock;
 

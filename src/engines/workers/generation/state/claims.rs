@@ -11,7 +11,7 @@ use surus_sys::scoreboard::{State, Ticket};
 
 use super::GenerationState;
 use crate::engines::workers::generation::in_flight::{
-    DispatchError, Holder, InFlightRequest, Key, Progress,
+    DispatchError, Holder, InFlightRequest, Key, RequestProgress,
 };
 use crate::event::{Failure, Response};
 use crate::launcher::Pid;
@@ -33,7 +33,7 @@ impl GenerationState {
     }
 
     /// Fails the caller, if one waits.
-    pub fn fail(&self, key: Key, failure: Failure, progress: Progress) {
+    pub fn fail(&self, key: Key, failure: Failure, progress: RequestProgress) {
         self.in_flight
             .with(key, |slot| slot.fail(failure, progress));
     }
@@ -50,7 +50,7 @@ impl GenerationState {
             match error {
                 Some(DispatchError { failure, progress }) => {
                     let progress = if is_revoked {
-                        Progress::Queued
+                        RequestProgress::Queued
                     } else {
                         progress
                     };
@@ -90,7 +90,7 @@ impl GenerationState {
         let is_revoked = self.in_flight.with(key, |slot| {
             let is_revoked = slot.revoke(&self.board, key.request);
             if is_revoked {
-                slot.fail(failure, Progress::Queued);
+                slot.fail(failure, RequestProgress::Queued);
             }
             is_revoked
         });
@@ -122,16 +122,16 @@ impl GenerationState {
         if is_believed && by_socket {
             self.is_socket_read.store(true, Ordering::Relaxed);
         }
-        if is_believed && let Some(spoken) = self.spoken.get(worker) {
-            spoken.fetch_add(1, Ordering::Relaxed);
+        if is_believed && let Some(shown) = self.tickets_shown.get(worker) {
+            shown.fetch_add(1, Ordering::Relaxed);
         }
         is_believed.then_some(key)
     }
 
     /// How often the worker of this place has shown a ticket.
-    pub fn spoken(&self, worker: usize) -> u64 {
-        let spoken = self.spoken.get(worker);
-        spoken.map_or(0, |spoken| spoken.load(Ordering::Relaxed))
+    pub fn tickets_shown(&self, worker: usize) -> u64 {
+        let shown = self.tickets_shown.get(worker);
+        shown.map_or(0, |shown| shown.load(Ordering::Relaxed))
     }
 
     /// Records the holders that the scoreboard names, and forgets those that no line names any more

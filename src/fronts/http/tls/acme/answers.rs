@@ -1,5 +1,5 @@
-//! What the front end answers when an authority checks that it controls a host: by HTTP-01 (RFC
-//! 8555, 8.3) and TLS-ALPN-01 (RFC 8737). It also knows which hosts have no certificate yet.
+//! The front end's answers when an authority checks that it controls a host: by HTTP-01 (RFC 8555,
+//! 8.3) and TLS-ALPN-01 (RFC 8737). Also lists the hosts that have no certificate yet.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! When certificates are renewed, and when an attempt is repeated.
+//! Computes the times at which certificates are renewed and attempts repeated.
 
 use std::time::{Duration, SystemTime};
 

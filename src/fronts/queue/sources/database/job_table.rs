@@ -1,4 +1,4 @@
-//! What the database's thread needs of a table of jobs.
+//! Interface of a table of jobs for the database's thread.
 
 use std::time::{Duration, SystemTime};
 

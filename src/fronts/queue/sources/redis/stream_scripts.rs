@@ -1,4 +1,4 @@
-//! What Redis does in one step with a stream, as scripts in Lua.
+//! Scripts in Lua, by which Redis does several things with a stream in one step.
 //!
 //! KEYS[1] is the stream, ARGV[1] the group of its consumers, ARGV[2] this process's consumer.
 

@@ -1,4 +1,4 @@
-//! When an entry of a schedule is due, whatever clocks do.
+//! Computes the times at which entries of a schedule are due, whatever clocks do.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where a queue is, and the requests to it.
+//! The address of a queue, and the requests to it.
 
 use std::sync::Arc;
 use std::time::Duration;
