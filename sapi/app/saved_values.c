@@ -17,12 +17,12 @@ struct saved {
 static struct saved *saved;
 static size_t saved_count, saved_size;
 
-/* References and arrays that have been looked at, by address: many values may share one. What was
- * saved keeps them, so that no other gets the address. */
+/* References and arrays that were visited, by address: many values may share one. What was saved
+ * keeps them, so that no other gets the address. */
 static HashTable seen;
 static bool is_seen_used;
 
-static zval **pending; /* what is to be looked at */
+static zval **pending; /* still to visit */
 static size_t pending_count, pending_size;
 
 static zval *replaced;

@@ -38,4 +38,5 @@ mod slow;
 mod snapshot;
 mod start;
 mod syscall_watch;
+mod warm_up_trials;
 mod warm_ups;
