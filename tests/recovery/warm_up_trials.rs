@@ -1,0 +1,135 @@
+//! Tests warm-ups: which are left out, and what their trials leave behind.
+
+use std::time::{Duration, Instant};
+
+use crate::booted::try_booted;
+
+#[test]
+fn warm_up_that_changes_responses_is_reported_and_skipped() {
+    // An include_once responds once.
+    let boot = "$warm = 0;
+        surus_serve(function () use (&$warm) {
+            if ($_GET['page'] ?? '' === 'good') { $warm++; echo 'warm-ups: ', $warm, str_repeat(' \
+            ', rand(0, 5)); }
+            elseif (isset($_GET['fails'])) { static $n = 0; if ($n++) no_such_function(); echo \
+            'fine'; }
+            else require_once __DIR__.'/hello.php';
+        });";
+    for engine in ["rewind", "fork"] {
+        let warmup = ("SURUS_ENGINE_WARMUP", "/?page=good,/,/?fails=1");
+        let site = try_booted(engine, boot, &["--workers", "2"], &[warmup])
+            .unwrap_or_else(|log| panic!("{log}"));
+        for _ in 0..4 {
+            assert_eq!(site.get("/").body, "hello", "{engine}");
+            assert_eq!(site.get("/?fails=1").body, "fine", "{engine}");
+            let good = site.get("/?page=good").body;
+            assert_eq!(good.trim(), "warm-ups: 2", "{engine}");
+        }
+        let log = site.surus.log();
+        let named = |text: &str| log.matches(text).count();
+        let first = "the warm-up / is left out: asked again after it, the application answers with \
+                     status 200 and 0 bytes instead of 200 and 5";
+        assert_eq!(named(first), 1, "{engine}\n{log}");
+        assert_eq!(named("the warm-up /?fails=1 is left out"), 1, "{log}");
+        assert_eq!(named("is left out"), 2, "{engine}\n{log}");
+        assert!(log.contains("no_such_function"), "{engine}\n{log}");
+    }
+}
+
+#[test]
+fn warm_up_that_changes_responses_is_skipped_where_each_worker_boots() {
+    let boot = "surus_serve(function () { require_once __DIR__.'/hello.php'; });";
+    let open = format!("$c = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0); {boot}");
+    for engine in ["standby", "worker"] {
+        let warmup = [("SURUS_ENGINE_WARMUP", "/")];
+        let named = |log: &str| log.matches("the warm-up / is left out").count();
+        let site = try_booted(engine, boot, &["--workers", "2"], &warmup)
+            .unwrap_or_else(|log| panic!("{log}"));
+        assert_eq!(site.get("/").body, "hello", "{engine}");
+        site.surus.wait_for_log(|log| named(log) == 1);
+        if engine == "standby" {
+            for _ in 0..4 {
+                assert_eq!(site.get("/").body, "hello");
+            }
+        }
+        assert_eq!(named(&site.surus.log()), 1, "{engine}");
+        // A fork would use the boot's connections, too.
+        let site = try_booted(engine, &open, &["--workers", "1"], &warmup)
+            .unwrap_or_else(|log| panic!("{log}"));
+        assert_eq!(site.get("/").body, "", "{engine}");
+        assert_eq!(named(&site.surus.log()), 0, "{engine}");
+    }
+}
+
+#[test]
+fn warm_up_without_an_end_leaves_no_process() {
+    for engine in ["standby", "worker", "rewind"] {
+        let place = tempfile::tempdir().unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(place.path(), mode).unwrap();
+        let boot = format!(
+            "surus_serve(function () {{ touch('{}/'.getmypid()); for (;;) usleep(10000); }});",
+            place.path().display()
+        );
+        let limits = [
+            ("SURUS_ENGINE_WARMUP", "/"),
+            ("SURUS_ENGINE_BOOT_TIMEOUT", "2s"),
+        ];
+        let log = try_booted(engine, &boot, &["--workers", "1"], &limits);
+        assert!(log.is_err(), "{engine}");
+        let began: Vec<_> = std::fs::read_dir(place.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        assert!(!began.is_empty(), "{engine}");
+        for pid in began {
+            let process = std::path::PathBuf::from(format!("/proc/{pid}"));
+            let until = Instant::now() + Duration::from_secs(60);
+            while process.exists() {
+                assert!(Instant::now() < until, "{engine}: process {pid} stays");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+}
+
+#[test]
+fn children_of_a_boot_stay_the_applications_after_warm_ups() {
+    let boot = "$p = proc_open(['true'], [], $pipes); usleep(200000);
+        surus_serve(function () use (&$p) {
+            if (str_contains($_SERVER['REQUEST_URI'], 'warm')) { return; }
+            echo $p ? proc_close($p) : 'closed'; $p = null; });";
+    let site = try_booted(
+        "worker",
+        boot,
+        &["--workers", "1"],
+        &[("SURUS_ENGINE_WARMUP", "/warm")],
+    )
+    .unwrap_or_else(|log| panic!("{log}"));
+    assert_eq!(site.get("/").body, "0");
+}
+
+#[test]
+fn worker_is_ready_after_its_warm_ups() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(
+        place.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o777),
+    )
+    .unwrap();
+    let boot = format!(
+        "surus_serve(function () {{ fastcgi_finish_request(); usleep(300000); \
+            touch('{}/'.getmypid()); }});",
+        place.path().display()
+    );
+    for engine in ["worker", "standby"] {
+        let warmup = [("SURUS_ENGINE_WARMUP", "/hello.php")];
+        let site = try_booted(engine, &boot, &["--workers", "2"], &warmup);
+        let _site = site.unwrap_or_else(|log| panic!("{log}"));
+        let warm = std::fs::read_dir(place.path()).unwrap().count();
+        assert!(warm >= 2, "{engine}: {warm} of 2");
+        for file in std::fs::read_dir(place.path()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+    }
+}
