@@ -233,7 +233,7 @@ mod tests {
             php: &php,
             workers: 4,
             memory: 1 << 30,
-            open_files: 1 << 14,
+            open_files: 1 << 16,
         };
         contradictions(&input).join("\n")
     }
@@ -282,10 +282,10 @@ mod tests {
     #[test]
     fn more_connections_than_open_files_are_found() {
         let mut config = Config::default();
-        config.http.max_connections = 1 << 14;
+        config.http.max_connections = 1 << 16;
         let found = found_with(&config, &[]);
         assert!(
-            found.contains("http.max_connections is 16384, but surus may open only 16384 files"),
+            found.contains("http.max_connections is 65536, but surus may open only 65536 files"),
             "{found}"
         );
     }

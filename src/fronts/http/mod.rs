@@ -121,7 +121,7 @@ impl Default for Settings {
             body_timeout: Time::seconds(30),
             send_timeout: Time::seconds(60),
             keep_alive_timeout: Time::seconds(75),
-            max_connections: 10_000,
+            max_connections: 32_768,
             h3: false,
             trusted_proxies: Vec::new(),
             proxy_protocol: false,
