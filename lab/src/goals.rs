@@ -12,6 +12,7 @@ use surus_measure::{MARK, Measured, Ratio};
 use crate::experiment::{Experiment, Load};
 use crate::length::Size;
 use crate::quantity::Quantity;
+use crate::render::tables::Under;
 use crate::render::{newest_results, tables};
 use crate::results::Results;
 
@@ -27,6 +28,8 @@ pub struct Goal {
     quantity: Quantity,
     contestant: String,
     to: String,
+    /// The load of `to`, if it is another one.
+    to_load: Option<String>,
     at_most: Option<f64>,
     at_least: Option<f64>,
     /// What is in the way if it is not met.
@@ -40,11 +43,12 @@ impl Goal {
 
     pub fn check(&self, loads: &[Load]) -> anyhow::Result<()> {
         let title = &self.title;
-        ensure!(
-            loads.iter().any(|load| load.name == self.load),
-            "the goal `{title}` names the load `{}`, which is none",
-            self.load
-        );
+        for named in [&self.load, self.to_load()] {
+            ensure!(
+                loads.iter().any(|load| load.name == *named),
+                "the goal `{title}` names the load `{named}`, which is none"
+            );
+        }
         ensure!(
             self.at_most.is_some() != self.at_least.is_some(),
             "the goal `{title}` needs one of at_most and at_least"
@@ -52,21 +56,25 @@ impl Goal {
         Ok(())
     }
 
+    fn to_load(&self) -> &String {
+        self.to_load.as_ref().unwrap_or(&self.load)
+    }
+
     /// The ratio, and whether its whole interval keeps the bound. Without a ratio, why.
-    fn judge(&self, experiment: &Experiment, results: &Results) -> (String, Verdict) {
-        let load = experiment.loads.iter().find(|load| load.name == self.load);
-        let is_limited = self.quantity.depends_on_generator()
-            && self
-                .contestants()
-                .iter()
-                .any(|name| results.is_generator_limited(name, &self.load));
-        if is_limited {
+    fn judge(&self, results: &Results) -> (String, Verdict) {
+        let of = Under {
+            contestant: &self.contestant,
+            load: &self.load,
+        };
+        let to = Under {
+            contestant: &self.to,
+            load: self.to_load(),
+        };
+        let is_limited = |it: Under<'_>| results.is_generator_limited(it.contestant, it.load);
+        if self.quantity.depends_on_generator() && [of, to].into_iter().any(is_limited) {
             return (MARK.into(), Verdict::Unknown);
         }
-        let ratio = load.and_then(|load| {
-            tables::ratio(results, load, self.quantity, &self.contestant, &self.to)
-        });
-        let Some(ratio) = ratio else {
+        let Some(ratio) = tables::ratio(results, self.quantity, [of, to]) else {
             return ("–".into(), Verdict::NotMeasured);
         };
         let text = surus_measure::Number::Measured(Measured::ratio(ratio)).to_string();
@@ -128,7 +136,7 @@ pub fn section(experiments: &[Experiment], directory: &Path) -> anyhow::Result<S
         let results = newest_results(experiment, directory)?.map(|(_, results)| results);
         for goal in &experiment.goals {
             let (measured, verdict) = match &results {
-                Some(results) => goal.judge(experiment, results),
+                Some(results) => goal.judge(results),
                 None => ("–".into(), Verdict::NotMeasured),
             };
             let (title, wanted, name) = (&goal.title, goal.wanted(), &experiment.name);
@@ -211,6 +219,7 @@ mod tests {
             quantity: Quantity::Rate,
             contestant: String::new(),
             to: String::new(),
+            to_load: None,
             at_most,
             at_least,
             bound: String::new(),

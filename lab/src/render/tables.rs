@@ -138,7 +138,13 @@ pub fn ratios(experiment: &Experiment, results: &Results) -> Vec<Table> {
                 {
                     return Cell::missing(MARK);
                 }
-                match ratio(results, load, quantity, name, reference) {
+                match {
+                    let under = |contestant| Under {
+                        contestant,
+                        load: &load.name,
+                    };
+                    ratio(results, quantity, [name, reference].map(under))
+                } {
                     None => Cell::missing("–"),
                     Some(ratio) if ratio.shows_difference() => {
                         Cell::measured(Measured::ratio(ratio))
@@ -166,20 +172,18 @@ pub fn ratios(experiment: &Experiment, results: &Results) -> Vec<Table> {
     tables
 }
 
+/// A contestant under a load.
+#[derive(Clone, Copy)]
+pub struct Under<'a> {
+    pub contestant: &'a str,
+    pub load: &'a str,
+}
+
 /// The ratio of two contestants, from the rounds that measured both.
-pub fn ratio(
-    results: &Results,
-    load: &Load,
-    quantity: Quantity,
-    of: &str,
-    to: &str,
-) -> Option<Ratio> {
+pub fn ratio(results: &Results, quantity: Quantity, [of, to]: [Under<'_>; 2]) -> Option<Ratio> {
     let mut rounds = Rounds::new(2);
-    let of = results.samples(of, &load.name, quantity);
-    for pair in of
-        .into_iter()
-        .zip(results.samples(to, &load.name, quantity))
-    {
+    let samples = |it: Under<'_>| results.samples(it.contestant, it.load, quantity);
+    for pair in samples(of).into_iter().zip(samples(to)) {
         if let (Some(of), Some(to)) = pair {
             rounds.push(0, of);
             rounds.push(1, to);
