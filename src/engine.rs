@@ -100,6 +100,11 @@ pub trait Engine: Send + Sync {
     /// Runs one request. Waits in the engine's queue while all workers are busy.
     fn handle(&self, event: Box<Event>) -> Pending<'_, Result<Response, Failure>>;
 
+    /// Whether requests may have a body that is still arriving ([`Body::Streamed`]).
+    fn takes_streamed_bodies(&self) -> bool {
+        false
+    }
+
     /// Boots the application while the running version goes on, until the [change
     /// over](Prepared::change_over). The error has PHP's message.
     fn prepare(&self) -> Pending<'_, anyhow::Result<Prepared>>;

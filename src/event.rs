@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -48,7 +49,8 @@ pub struct Event {
     pub early_hints: Option<Weak<dyn EarlyHints>>,
 }
 
-/// A completely received request body, so that an uploading client never occupies a worker.
+/// A request's body. It has been received completely, so that an uploading client does not occupy
+/// a worker, unless the configuration wants it to be streamed.
 #[derive(Debug, Clone, Default)]
 pub enum Body {
     #[default]
@@ -59,6 +61,12 @@ pub enum Body {
         file: Arc<TempFile>,
         len: u64,
     },
+    /// Still arriving: a pipe with `len` bytes, or fewer if the client sends no more. It can be
+    /// read once.
+    Streamed {
+        reader: Arc<OwnedFd>,
+        len: u64,
+    },
 }
 
 impl Body {
@@ -67,7 +75,7 @@ impl Body {
         match self {
             Body::Empty => 0,
             Body::Memory(bytes) => bytes.len() as u64,
-            Body::Spooled { len, .. } => *len,
+            Body::Spooled { len, .. } | Body::Streamed { len, .. } => *len,
         }
     }
 

@@ -23,6 +23,7 @@
 #include "php/boot_files.h"
 #include "php/form_parser.h"
 #include "php/frankenphp.h"
+#include "php/request_body.h"
 #include "php/sapi_module.h"
 #include "php/server_variables.h"
 
@@ -228,6 +229,13 @@ static PHP_MSHUTDOWN_FUNCTION(surus)
 	return SUCCESS;
 }
 
+static PHP_RSHUTDOWN_FUNCTION(surus)
+{
+	(void)type;
+	surus_body_leave_rest();
+	return SUCCESS;
+}
+
 static PHP_MINFO_FUNCTION(surus)
 {
 	php_info_print_table_start();
@@ -243,7 +251,7 @@ zend_module_entry surus_module_entry = {
 	PHP_MINIT(surus),
 	PHP_MSHUTDOWN(surus),
 	NULL,
-	NULL,
+	PHP_RSHUTDOWN(surus),
 	PHP_MINFO(surus),
 	SURUS_VERSION,
 	STANDARD_MODULE_PROPERTIES,

@@ -89,7 +89,7 @@ void surus_app_request_begin(void)
 bool surus_app_request_prepend(void)
 {
 	surus_process->runs_script = true;
-	bool goes_on = surus_auto_prepend();
+	bool goes_on = !surus_request->is_body_cut && surus_auto_prepend();
 	surus_process->runs_script = false;
 	return goes_on;
 }
@@ -99,7 +99,7 @@ static void call(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {
 	zval result;
 
-	if (!surus_auto_prepend()) {
+	if (surus_request->is_body_cut || !surus_auto_prepend()) {
 		return;
 	}
 	ZVAL_UNDEF(&result);

@@ -160,6 +160,7 @@ void surus_request_clear(struct surus_request *request)
 	request->deadline = 0;
 	request->body_len = 0;
 	request->body_read = 0;
+	request->is_body_cut = false;
 	request->body = NULL;
 	request->body_fd = -1;
 	request->var_count = 0;
@@ -207,10 +208,15 @@ size_t surus_request_read_body(struct surus_request *request, char *buffer, size
 		 * retried. */
 		ssize_t got = pread(request->body_fd, buffer + done, count - done,
 		        (off_t)(request->body_read + done));
+		if (got < 0 && errno == ESPIPE) {
+			/* A pipe: the body is still arriving. */
+			got = read(request->body_fd, buffer + done, count - done);
+		}
 		if (got < 0 && errno == EINTR) {
 			continue;
 		}
 		if (got <= 0) {
+			request->is_body_cut = true;
 			break;
 		}
 		done += (size_t)got;

@@ -26,7 +26,8 @@ struct surus_request {
 	uint64_t body_len;
 	uint64_t body_read;
 	const char *body; /* the body, if it came in the message */
-	int body_fd; /* the body, if it came as a file; else -1 */
+	int body_fd; /* the body, if it came as a file, or a pipe that it arrives by; else -1 */
+	bool is_body_cut; /* the client has not sent all of it */
 	bool batches; /* requests arrive together; see inbox.c */
 	uint32_t var_count;
 	struct surus_var vars[SURUS_MAX_VARS];

@@ -5,6 +5,7 @@
  * came in. */
 #include "php/request_body.h"
 
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -107,10 +108,22 @@ static void close_readers(zend_long first)
 	}
 }
 
+void surus_body_leave_rest(void)
+{
+	int fd = surus_request->body_fd;
+
+	/* Otherwise PHP reads all of it at the end of the request (sapi_deactivate()), for which it
+	 * would wait for the client. */
+	if (fd >= 0 && lseek(fd, 0, SEEK_CUR) < 0 && errno == ESPIPE) {
+		SG(post_read) = 1;
+	}
+}
+
 void surus_body_close(void)
 {
 	php_stream *body = SG(request_info).request_body;
 
+	surus_body_leave_rest();
 	if (body) {
 		SG(post_read) = 1; /* the rest will not be read */
 		SG(request_info).request_body = NULL;

@@ -8,4 +8,7 @@ void surus_body_install(void);
  * at the end of its own request. */
 void surus_body_close(void);
 
+/* Before the end of a request whose body may still be arriving: PHP does not wait for the rest. */
+void surus_body_leave_rest(void);
+
 #endif

@@ -226,7 +226,13 @@ static void log_message(const char *message, int syslog_type)
 
 static size_t read_post(char *buffer, size_t count)
 {
-	return surus_request_read_body(surus_request, buffer, count);
+	size_t done = surus_request_read_body(surus_request, buffer, count);
+
+	/* While forms are parsed, the script has not begun, and does not begin. */
+	if (surus_request->is_body_cut && !PG(during_request_startup)) {
+		surus_abort();
+	}
+	return done;
 }
 
 static char *read_cookies(void)
@@ -430,7 +436,7 @@ void surus_php_serve(void)
 	surus_outbox_begin(surus_request);
 	zend_first_try {
 		surus_php_fill_request_info();
-		if (php_request_startup() == SUCCESS) {
+		if (php_request_startup() == SUCCESS && !surus_request->is_body_cut) {
 			surus_set_state(SURUS_RUNNING);
 			zend_try {
 				execute(SG(request_info).path_translated);

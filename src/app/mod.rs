@@ -101,6 +101,8 @@ pub enum Dispatch {
         engine: &'static str,
         preferences: ResponsePreferences,
         event: Box<Event>,
+        /// Whether PHP begins before the body has arrived; none if no rule says so.
+        streams_body: Option<bool>,
     },
     Answer(Response),
     Rejected(RequestRejection),
@@ -128,6 +130,7 @@ impl Application {
                 engine,
                 preferences,
                 event,
+                streams_body: _,
             } => match self.dispatch(engine, event) {
                 Ok(pending) => Ok(self.finalize(&preferences, view, pending.await?).await),
                 Err(rejection) => Err(rejection),
@@ -180,8 +183,8 @@ impl Application {
         let headers = std::mem::take(&mut choice.headers);
         let found = self.find(&tree, choice, &head, &path, now, &|| origin(&head.headers));
         let dispatch = match found {
-            Ok(Found::Script(engine, script, compress)) => {
-                self.event(head, engine, script, compress, event)
+            Ok(Found::Script(engine, script, wishes)) => {
+                self.event(head, engine, script, wishes, event)
             }
             Ok(Found::Answer(response)) => Dispatch::Answer(response),
             Err(rejection) => Dispatch::Rejected(rejection),
@@ -195,7 +198,7 @@ impl Application {
         mut head: http::request::Parts,
         engine: &'static str,
         script: Script,
-        compress: bool,
+        wishes: Wishes,
         event: impl FnOnce(http::request::Parts, Script) -> Event,
     ) -> Dispatch {
         if head
@@ -210,14 +213,21 @@ impl Application {
         let preferences = ResponsePreferences {
             method: head.method.clone(),
             headers: preferences(&head.headers),
-            compress,
+            compress: wishes.compress,
         };
         entity_tag::unmark(&mut head.headers);
         Dispatch::Event {
             engine,
             preferences,
             event: Box::new(event(head, script)),
+            streams_body: wishes.streams_body,
         }
+    }
+
+    /// Whether an engine takes bodies that are still arriving.
+    pub fn takes_streamed_bodies(&self, engine: &str) -> bool {
+        let engine = self.engines.get(engine);
+        engine.is_some_and(|engine| engine.takes_streamed_bodies())
     }
 
     pub fn dispatch(
@@ -275,7 +285,10 @@ impl Application {
     ) -> Result<Found, RequestRejection> {
         let mut engine = self.engine;
         let mut site: &Site = &tree.site;
-        let compress = choice.compress.unwrap_or(self.compress.enabled);
+        let wishes = Wishes {
+            compress: choice.compress.unwrap_or(self.compress.enabled),
+            streams_body: choice.stream_body,
+        };
         match choice.action {
             Some(Action::Deny) => return Err(reject(StatusCode::FORBIDDEN, "denied by a route")),
             Some(Action::Redirect(redirect)) => {
@@ -309,7 +322,7 @@ impl Application {
             origin,
         };
         match site.find_for(&facts, path, now) {
-            Resolution::Script(script) => Ok(Found::Script(engine, script, compress)),
+            Resolution::Script(script) => Ok(Found::Script(engine, script, wishes)),
             Resolution::File(file) if tree.site.is_secret(&file) => {
                 Err(reject(StatusCode::NOT_FOUND, "no such file"))
             }
@@ -355,9 +368,15 @@ pub fn fit(mut response: Response, is_head: bool) -> Response {
 }
 
 enum Found {
-    /// The engine, the script, and whether to compress the script's responses.
-    Script(&'static str, Script, bool),
+    /// The engine, and the script.
+    Script(&'static str, Script, Wishes),
     Answer(Response),
+}
+
+/// What the configuration says about a script's request.
+struct Wishes {
+    compress: bool,
+    streams_body: Option<bool>,
 }
 
 /// What is kept of a request to decide how its response is sent.

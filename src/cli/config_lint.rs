@@ -7,6 +7,7 @@ use surus_sys::regular_file;
 
 use crate::config::Config;
 use crate::engine::{Engine, Report};
+use crate::engines;
 use crate::units::Size;
 
 /// The configuration, and what is known once PHP has started.
@@ -28,6 +29,7 @@ pub(super) fn contradictions(input: &LintInput<'_>) -> Vec<String> {
     found.extend(memory(input));
     found.extend(times(input));
     found.extend(connections(input));
+    found.extend(streamed_bodies(input.config));
     let php = |name: &str| (input.php)(name);
     if is_displayed(&php("display_errors")) {
         found.push(
@@ -162,6 +164,20 @@ fn connections(input: &LintInput<'_>) -> Option<String> {
     })
 }
 
+/// Engines that run PHP as it is installed receive whole bodies.
+fn streamed_bodies(config: &Config) -> Option<String> {
+    let is_wanted =
+        config.http.stream_body || (config.route.iter()).any(|rule| rule.stream_body == Some(true));
+    let name = config.engine.name.as_deref()?;
+    let engine = engines::find(name).ok()?;
+    (is_wanted && engine.is_external()).then(|| {
+        format!(
+            "stream_body has no effect with the engine `{name}`, which receives whole bodies; use \
+             one of surus-php, such as classic"
+        )
+    })
+}
+
 /// A size as php.ini writes it; none if it means "no limit" or cannot be parsed.
 fn php_size(text: &str) -> Option<Size> {
     text.trim().parse().ok().filter(|size| *size != Size(0))
@@ -288,6 +304,21 @@ mod tests {
             found.contains("http.max_connections is 65536, but surus may open only 65536 files"),
             "{found}"
         );
+    }
+
+    #[test]
+    fn streamed_bodies_of_external_engines_are_found() {
+        let mut config = Config::default();
+        config.engine.name = Some("fpm".into());
+        assert!(!found_with(&config, &[]).contains("stream_body"));
+        config.http.stream_body = true;
+        let found = found_with(&config, &[]);
+        assert!(
+            found.contains("stream_body has no effect with the engine `fpm`"),
+            "{found}"
+        );
+        config.engine.name = Some("classic".into());
+        assert!(!found_with(&config, &[]).contains("stream_body"));
     }
 
     #[test]

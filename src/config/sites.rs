@@ -68,7 +68,12 @@ const SECTIONS: [&str; 8] = [
 ];
 
 /// What a site can set of `[http]`.
-const HTTP: [&str; 3] = ["body_timeout", "max_body_size", "request_timeout"];
+const HTTP: [&str; 4] = [
+    "body_timeout",
+    "max_body_size",
+    "request_timeout",
+    "stream_body",
+];
 
 /// Sections for all sites.
 const COMMON: [&str; 12] = [

@@ -53,6 +53,11 @@ impl Entry {
         self.runs != Runs::External(ProgramKind::RoadRunner)
     }
 
+    /// Whether it runs PHP as it is installed, without surus-php.
+    pub fn is_external(&self) -> bool {
+        matches!(self.runs, Runs::External(_))
+    }
+
     /// Whether its processes wait for events instead of being started for each.
     pub fn is_standing(&self) -> bool {
         !matches!(self.runs, Runs::External(way) if way.starts_per_request())

@@ -21,6 +21,7 @@ mod persistence;
 mod proxies;
 mod routes;
 mod sites;
+mod streamed_bodies;
 mod tags;
 mod timeouts;
 mod tls;

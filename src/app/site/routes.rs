@@ -23,7 +23,8 @@ use crate::units::{checked, checked_if_set, one_or_more};
 
 /// One `[[route]]`: `host`, or one of `prefix`, `suffix` and `regex`, or both; at most one of
 /// `engine`, `root`, `redirect` and `deny`; and any number of conditions, all of which must hold. A
-/// rule with only `compress` or `headers` leaves the action to the rules below it.
+/// rule with only `compress`, `stream_body` or
+/// `headers` leaves the action to the rules below it.
 ///
 /// The path is decoded and has no `.`, `..` or doubled slashes, but the client chooses it: a rule
 /// for `/admin` does not cover `/index.php/admin`, which may lead to the same page.
@@ -71,6 +72,8 @@ pub struct Rule {
     pub headers: BTreeMap<String, String>,
     /// Overrides `compress.enabled` for PHP's pages.
     pub compress: Option<bool>,
+    /// Overrides `http.stream_body`.
+    pub stream_body: Option<bool>,
 }
 
 /// What rules look at.
@@ -89,6 +92,8 @@ pub struct Choice<'a> {
     pub action: Option<&'a Action>,
     /// None if the default applies.
     pub compress: Option<bool>,
+    /// None if the default applies.
+    pub stream_body: Option<bool>,
     pub headers: HeaderChanges,
 }
 
@@ -115,6 +120,7 @@ struct Route {
     query: Option<String>,
     action: Option<Action>,
     compress: Option<bool>,
+    stream_body: Option<bool>,
     headers: Option<HeaderRule>,
 }
 
@@ -143,13 +149,14 @@ impl Routes {
         Ok(Routes(routes))
     }
 
-    /// Returns the first matching rule's action, and the first matching `compress` and all
-    /// `headers` that are not below it.
+    /// Returns the first matching rule's action, and the first matching `compress` and
+    /// `stream_body`, and all `headers` that are not below it.
     pub fn choose(&self, request: &RequestFacts<'_>) -> Choice<'_> {
         let mut choice = Choice::default();
         for route in &self.0 {
             if route.matches(request) {
                 choice.compress = choice.compress.or(route.compress);
+                choice.stream_body = choice.stream_body.or(route.stream_body);
                 choice.headers.0.extend(route.headers.clone());
                 choice.action = route.action.as_ref();
                 if choice.action.is_some() {
@@ -228,6 +235,7 @@ impl Route {
             action: action(rule, &path, files)?,
             path,
             compress: rule.compress,
+            stream_body: rule.stream_body,
             headers: headers::parse(&rule.headers)?,
         })
     }
@@ -352,15 +360,22 @@ fn action(
     path: &Pattern,
     files: &mut dyn FnMut(&Path) -> Result<Site>,
 ) -> Result<Option<Action>> {
-    ensure!(
-        rule.compress.is_none() || rule.root.is_none() && rule.redirect.is_none() && !rule.deny,
-        "`compress` applies only to PHP; a rule with `root`, `redirect` or `deny` does not run it"
-    );
+    let runs_php = rule.root.is_none() && rule.redirect.is_none() && !rule.deny;
+    for (name, is_set) in [
+        ("compress", rule.compress.is_some()),
+        ("stream_body", rule.stream_body.is_some()),
+    ] {
+        ensure!(
+            !is_set || runs_php,
+            "`{name}` applies only to PHP; a rule with `root`, `redirect` or `deny` does not run it"
+        );
+    }
     ensure!(
         rule.status.is_none() || rule.redirect.is_some(),
         "`status` is the status of a `redirect`, which the rule does not have"
     );
-    let has_more = rule.compress.is_some() || !rule.headers.is_empty();
+    let has_more =
+        rule.compress.is_some() || rule.stream_body.is_some() || !rule.headers.is_empty();
     let action = match (&rule.engine, &rule.root, &rule.redirect, rule.deny) {
         (Some(engine), None, None, false) => Action::Engine(engine.clone()),
         (None, Some(root), None, false) => Action::Files(Box::new(files(root)?)),
@@ -375,7 +390,7 @@ fn action(
         (None, None, None, false) if has_more => return Ok(None),
         _ => bail!(
             "a rule needs exactly one of `engine`, `root`, `redirect` and `deny = true`, or \
-             `compress` or `headers`"
+             `compress`, `stream_body` or `headers`"
         ),
     };
     Ok(Some(action))

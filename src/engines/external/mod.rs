@@ -377,6 +377,10 @@ fn question(script: PathBuf, spec: &Spec) -> anyhow::Result<Event> {
 
 impl Engine for ExternalEngine {
     fn handle(&self, event: Box<Event>) -> Pending<'_, Result<Response, Failure>> {
+        if matches!(event.request.body(), Body::Streamed { .. }) {
+            let why = "the engine takes no body that is still arriving";
+            return Box::pin(std::future::ready(Err(Failure::TooLarge(why))));
+        }
         Box::pin(self.0.handle(event))
     }
 

@@ -204,5 +204,6 @@ fn stdin(body: &Body) -> std::io::Result<OwnedFd> {
         Body::Spooled { file, .. } => {
             File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?.into()
         }
+        Body::Streamed { .. } => return Err(std::io::ErrorKind::Unsupported.into()),
     })
 }

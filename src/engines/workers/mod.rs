@@ -24,7 +24,7 @@ pub use ipc::response_poller::observe_parking;
 use crate::engine::{Change, Engine, Pending, Prepared, Report};
 use crate::engines::learned;
 use crate::engines::queue::{Bounds, Permit, Queue};
-use crate::event::{Event, Failure, Response};
+use crate::event::{Body, Event, Failure, Response};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{EngineStatus, LeftOut};
 use generation::Generation;
@@ -231,6 +231,7 @@ impl Inner {
                 Err(error) => error,
             };
             let is_idempotent = event.request.method().is_idempotent();
+            let is_streamed = matches!(event.request.body(), Body::Streamed { .. });
             let again = matches!(error.failure, Failure::WorkerCrashed(_))
                 && match error.progress {
                     // Certain: the ticket was revoked, or the event was never sent. With reloads
@@ -239,7 +240,7 @@ impl Inner {
                     // Only the worker says so. Other workers may lack descriptors, too. An event
                     // with side effects is repeated at most once on a worker's word.
                     RequestProgress::Declined => !declined || is_idempotent,
-                    RequestProgress::Received => !retried && is_idempotent,
+                    RequestProgress::Received => !retried && is_idempotent && !is_streamed,
                     RequestProgress::Started => false,
                 };
             if !again {
@@ -315,6 +316,10 @@ impl Booted {
 impl Engine for Pool {
     fn handle(&self, event: Box<Event>) -> Pending<'_, Result<Response, Failure>> {
         Box::pin(async move { self.0.handle(&event).await })
+    }
+
+    fn takes_streamed_bodies(&self) -> bool {
+        true
     }
 
     fn prepare(&self) -> Pending<'_, anyhow::Result<Prepared>> {

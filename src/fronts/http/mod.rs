@@ -55,6 +55,9 @@ pub struct Settings {
     pub request_timeout: Time,
     /// Larger request bodies: 413.
     pub max_body_size: Size,
+    /// Starts PHP before the body of a request has arrived, and gives it to PHP as it arrives; only
+    /// engines of surus-php, and only bodies of known length above 64 KiB.
+    pub stream_body: bool,
     /// Larger header sections: 431.
     #[serde(deserialize_with = "max_header_size")]
     pub max_header_size: Size,
@@ -114,6 +117,7 @@ impl Default for Settings {
             seccomp: true,
             request_timeout: Time::seconds(60),
             max_body_size: Size(64 << 20),
+            stream_body: false,
             max_header_size: Size(32 << 10),
             max_headers: 100,
             max_uri: Size(8 << 10),

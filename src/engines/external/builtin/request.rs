@@ -59,7 +59,8 @@ impl Inner {
             None => event.request.uri().query().unwrap_or_default().to_owned(),
         };
         let body = match event.request.body() {
-            Body::Empty => Either::Left(Full::default()),
+            // The engine has rejected what is still arriving.
+            Body::Empty | Body::Streamed { .. } => Either::Left(Full::default()),
             Body::Memory(bytes) => Either::Left(Full::new(bytes.clone())),
             Body::Spooled { file, len } => Either::Right(spooled(file.clone(), *len)),
         };

@@ -259,7 +259,8 @@ pub(super) async fn feed(to: &Stream, body: &Body) -> io::Result<()> {
     let mut at = 0;
     while at < body.len() {
         let piece = match body {
-            Body::Empty => &[],
+            // The engine has rejected what is still arriving.
+            Body::Empty | Body::Streamed { .. } => &[],
             Body::Memory(bytes) => {
                 let rest = &bytes[at as usize..];
                 &rest[..rest.len().min(fastcgi::MAX_CONTENT)]

@@ -276,7 +276,8 @@ enum Source {
 impl Content {
     pub fn new(body: &Body) -> Content {
         let body = match body {
-            Body::Empty => Source::Memory(bytes::Bytes::new()),
+            // The engine has rejected what is still arriving.
+            Body::Empty | Body::Streamed { .. } => Source::Memory(bytes::Bytes::new()),
             Body::Memory(bytes) => Source::Memory(bytes.clone()),
             Body::Spooled { file, len } => Source::Spooled(file.clone(), *len),
         };

@@ -109,6 +109,7 @@ impl Inbox {
         };
         let fd = match event.request.body() {
             Body::Spooled { file, .. } => Some(file.as_fd()),
+            Body::Streamed { reader, .. } => Some(reader.as_fd()),
             _ => beside.as_ref().map(OwnedFd::as_fd),
         };
         // At most two records: the inline limit exceeds a record's by one byte.

@@ -17,7 +17,7 @@ use crate::event::Body;
 use crate::spool::TempFile;
 
 /// A body above this many bytes goes to a file.
-const IN_MEMORY: u64 = 64 * 1024;
+pub const IN_MEMORY: u64 = 64 * 1024;
 
 /// Limits of a request body.
 #[derive(Debug, Clone, Copy)]
@@ -153,7 +153,7 @@ impl Writing {
     }
 }
 
-async fn next<B>(
+pub async fn next<B>(
     mut body: std::pin::Pin<&mut B>,
     trailers: &mut bool,
 ) -> Result<Option<Bytes>, BodyError>
@@ -173,7 +173,7 @@ where
     }
 }
 
-async fn within<T>(
+pub async fn within<T>(
     idle: Duration,
     next: impl Future<Output = Result<T, BodyError>>,
 ) -> Result<T, BodyError> {

@@ -9,6 +9,7 @@ pub mod live_reload;
 pub(crate) mod response_body;
 pub(crate) mod response_memory;
 mod traced;
+mod upload;
 mod validate;
 
 use std::convert::Infallible;
@@ -28,6 +29,7 @@ use self::hosted::Hosted;
 use self::https::Https;
 use self::live_reload::LiveReload;
 use self::response_body::{RequestGuard, TrackedBody};
+use self::upload::Upload;
 use self::validate::{check, ends_connection};
 use super::Settings;
 use super::transport::context::ConnectionContext;
@@ -66,7 +68,7 @@ impl Service {
         early_hints: Option<Weak<dyn EarlyHints>>,
     ) -> impl Future<Output = Result<http::Response<TrackedBody>, Infallible>> + use<B>
     where
-        B: http_body::Body<Data = Bytes, Error: Display>,
+        B: http_body::Body<Data = Bytes, Error: Display> + Send + 'static,
     {
         connection.timers.request_begins();
         connection.body_framing.begins(length(request.body()));
@@ -120,14 +122,28 @@ impl Service {
                         engine,
                         preferences,
                         mut event,
+                        streams_body,
                     },
                     Ok((site, application)),
                 ) => {
+                    let settings = &site.settings;
+                    let mut upload = None;
                     let arrived = match body {
+                        Some(body)
+                            if streams_body.unwrap_or(settings.stream_body)
+                                && Upload::is_worth(&body)
+                                && application.takes_streamed_bodies(engine) =>
+                        {
+                            let begun = Upload::begin(body, self.body_limits(settings));
+                            let begun = begun.map_err(body_rejection);
+                            begun.map(|(body, begun)| {
+                                *event.request.body_mut() = body;
+                                upload = Some(begun);
+                            })
+                        }
                         Some(body) => {
-                            let limits = &site.settings;
                             let taken_in = self
-                                .receive_body(body, limits, &mut event, &mut is_last)
+                                .receive_body(body, settings, &mut event, &mut is_last)
                                 .await;
                             if taken_in.is_ok() && !is_last {
                                 connection.body_framing.is_received();
@@ -139,11 +155,20 @@ impl Service {
                     match arrived.and_then(|()| application.dispatch(engine, event)) {
                         Ok(pending) => {
                             guard.runs(engine);
-                            match pending.await {
-                                Ok(response) => {
+                            let answered = upload::unless_cut(&mut upload, pending).await;
+                            if let Some(upload) = &upload {
+                                match upload.has_arrived() {
+                                    true => connection.body_framing.is_received(),
+                                    false => is_last = true,
+                                }
+                            }
+                            match answered {
+                                Ok(Ok(response)) => {
+                                    let response = upload::bind(upload, response);
                                     Ok(application.finalize(&preferences, view, response).await)
                                 }
-                                Err(failure) => Err(Problem::Failed(failure)),
+                                Ok(Err(failure)) => Err(Problem::Failed(failure)),
+                                Err(error) => Err(body_rejection(error).into()),
                             }
                         }
                         Err(rejection) => Err(rejection.into()),
@@ -281,6 +306,14 @@ impl Service {
         })
     }
 
+    fn body_limits(&self, settings: &Settings) -> body::BodyLimits<'_> {
+        body::BodyLimits {
+            max: settings.max_body_size.0,
+            idle: settings.body_timeout.0,
+            spool: self.settings.temp_dir.as_deref(),
+        }
+    }
+
     /// Receives the event's body, within the limits of its site.
     async fn receive_body<B>(
         &self,
@@ -292,13 +325,8 @@ impl Service {
     where
         B: http_body::Body<Data = Bytes, Error: Display>,
     {
-        let limits = body::BodyLimits {
-            max: settings.max_body_size.0,
-            idle: settings.body_timeout.0,
-            spool: self.settings.temp_dir.as_deref(),
-        };
         // Boxed, because it is large and most requests have no body.
-        let collected = Box::pin(body::collect(body, limits))
+        let collected = Box::pin(body::collect(body, self.body_limits(settings)))
             .await
             .map_err(body_rejection)?;
         // At the end of trailers hyper takes a bare LF for a part of them, and then the next
