@@ -43,7 +43,7 @@ pub fn body(event: &HttpEvent) -> &[u8] {
     match event.request.body() {
         Body::Empty => b"",
         Body::Memory(bytes) => bytes,
-        Body::Spooled { .. } => panic!("a file"),
+        Body::Spooled { .. } | Body::Streamed { .. } => panic!("not in memory"),
     }
 }
 
