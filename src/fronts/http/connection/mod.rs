@@ -9,6 +9,7 @@ mod parse_error;
 mod protocol;
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -150,6 +151,13 @@ pub(super) async fn serve(
     let mut interruption = Box::pin(interrupted(limits.look(), Some(&draining), &shared));
     let (mut drained, mut told, mut is_evicted) = (false, false, false);
     loop {
+        // Until then, its only timeout was the one of idle connections.
+        let was_resting = shared.timers.is_resting();
+        let bytes_arrive =
+            std::future::poll_fn(|_| match was_resting && !shared.timers.is_resting() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            });
         tokio::select! {
             biased;
             ended = connection.as_mut() => {
@@ -172,7 +180,10 @@ pub(super) async fn serve(
                             debug!(client = ?peer.client, reason = ?why, "connection closed");
                             return;
                         }
-                        None if shared.is_between_requests() => connection.as_mut().rest(),
+                        None if shared.is_between_requests() => {
+                            shared.timers.rest();
+                            connection.as_mut().rest();
+                        }
                         None => {}
                     }
                     Interruption::Evict if shared.timers.idle_since().is_some() => {
@@ -193,6 +204,12 @@ pub(super) async fn serve(
                     told = true;
                     connection.as_mut().graceful_shutdown();
                 }
+                let draining = (!drained).then_some(&draining);
+                let check = shared.timers.until_check(limits);
+                interruption.set(self::interrupted(check, draining, &shared));
+                alarm.ring();
+            }
+            () = bytes_arrive => {
                 let draining = (!drained).then_some(&draining);
                 interruption.set(self::interrupted(limits.look(), draining, &shared));
                 alarm.ring();
@@ -238,7 +255,7 @@ enum Interruption {
 }
 
 async fn interrupted(
-    look: Duration,
+    check: Duration,
     draining: Option<&CancellationToken>,
     connection: &ConnectionContext,
 ) -> Interruption {
@@ -252,6 +269,6 @@ async fn interrupted(
         biased;
         () = drain => Interruption::Drain,
         () = connection.evict.notified() => Interruption::Evict,
-        () = tokio::time::sleep(look) => Interruption::CheckTimeouts,
+        () = tokio::time::sleep(check) => Interruption::CheckTimeouts,
     }
 }

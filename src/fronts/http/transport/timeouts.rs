@@ -28,6 +28,8 @@ pub struct ConnectionTimers {
     draining: AtomicBool,
     /// Until when no request is read, because one was rejected.
     paused_until: AtomicU64,
+    /// Nothing has arrived since the connection gave its buffers back.
+    resting: AtomicBool,
 }
 
 /// The limits of a connection.
@@ -39,8 +41,7 @@ pub struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// The interval of checks: timeouts are nearly exact, but thousands of idle connections do not
-    /// wake all the time.
+    /// The interval of checks while something may happen: timeouts are nearly exact.
     pub fn look(&self) -> Duration {
         const LEAST: Duration = Duration::from_millis(50);
         const MAX: Duration = Duration::from_secs(5);
@@ -77,6 +78,7 @@ impl ConnectionTimers {
             multiplexed: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             paused_until: AtomicU64::new(0),
+            resting: AtomicBool::new(false),
         }
     }
 
@@ -123,8 +125,20 @@ impl ConnectionTimers {
         self.opened.elapsed().as_millis() as u64 + 1
     }
 
+    /// The connection has given its buffers back until bytes arrive.
+    pub fn rest(&self) {
+        self.resting.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_resting(&self) -> bool {
+        self.resting.load(Ordering::Relaxed)
+    }
+
     /// Bytes have arrived.
     pub fn read(&self) {
+        if self.is_resting() {
+            self.resting.store(false, Ordering::Relaxed);
+        }
         if self.in_flight.load(Ordering::Relaxed) == 0
             && self.head_since.load(Ordering::Relaxed) == 0
         {
@@ -200,6 +214,17 @@ impl ConnectionTimers {
         let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
         let since = waits.iter().filter_map(Weak::upgrade);
         since.map(|since| *since).min().unwrap_or(0)
+    }
+
+    /// The time until the next check. A connection that rests has a single timeout, so thousands of
+    /// them do not wake all the time.
+    pub fn until_check(&self, limits: ConnectionLimits) -> Duration {
+        match self.idle_since().filter(|_| self.is_resting()) {
+            // Counted in milliseconds, of which one has begun.
+            Some(since) => (since + limits.keep_alive + Duration::from_millis(1))
+                .saturating_duration_since(Instant::now()),
+            None => limits.look(),
+        }
     }
 
     /// Why the connection must be closed, if it must.
