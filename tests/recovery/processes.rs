@@ -193,7 +193,7 @@ fn stopped_worker_is_replaced_after_its_deadline() {
     let held = site.begun("/nap.php?ms=4000");
     kill(worker, "STOP");
     assert_eq!(held.join().unwrap().unwrap().status, 504);
-    assert_eq!(site.get("/hello.php").body, "hello");
+    assert_eq!(site.get_in_time("/hello.php").body, "hello");
     assert!(!site.workers().contains(&worker));
 }
 

@@ -156,7 +156,7 @@ pub fn counted(site: &Site, n: usize) -> usize {
 pub fn answers_within(site: &Site, limit: Duration, what: &str) {
     let began = Instant::now();
     for n in 0..8 {
-        let answer = site.get("/hello.php");
+        let answer = site.get_in_time("/hello.php");
         assert_eq!(
             (answer.status, &answer.body[..]),
             (200, "hello"),
