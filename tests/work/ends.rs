@@ -58,10 +58,11 @@ fn job_that_outlasts_the_grace_period_is_released_at_once(kind: Kind) {
 }
 
 fn lease_is_extended_while_a_job_runs(kind: Kind) {
-    let plain = Plain::new(kind, "lease = '3s'\n");
+    // Long enough to be extended in time on a busy machine.
+    let plain = Plain::new(kind, "lease = '10s'\n");
     plain
         .table
-        .push("default", r#"{"n": 0, "do": "sleep", "ms": 6000}"#);
+        .push("default", r#"{"n": 0, "do": "sleep", "ms": 15000}"#);
     let work = plain.start(&["--workers", "1"]);
     work.wait_until(|| plain.count("begins 0") == 1);
     // Another process with the same queue would take an expired reservation.
