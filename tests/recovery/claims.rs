@@ -183,7 +183,9 @@ fn costs_no_other_request(engine: &str, deadline: &str) -> bool {
         ("SURUS_ENGINE_KILL_TIMEOUT", "1s"),
     ];
     let site = site(engine, &[("lie.php", code)], &limits);
-    let lie = site.begun("/lie.php?");
+    let Ok(lie) = site.try_begun("/lie.php?") else {
+        return false;
+    };
     let workers = site.workers();
     let began = Instant::now();
     let mut number = 0;

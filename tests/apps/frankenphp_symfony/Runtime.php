@@ -17,7 +17,8 @@ class Runtime extends SymfonyRuntime
 
     public function __construct(array $options = [])
     {
-        $this->max = (int) ($options['frankenphp_loop_max'] ?? $_SERVER['FRANKENPHP_LOOP_MAX'] ?? 500);
+        $max = $options['frankenphp_loop_max'] ?? $_SERVER['FRANKENPHP_LOOP_MAX'] ?? 500;
+        $this->max = (int) $max;
         parent::__construct($options);
     }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::fake::{attached, error, invoke};
-use super::runtimes::{function, written};
+use super::runtimes::function;
 use surus::emulator::fault_injection::{Faults, Injection};
 use surus::emulator::{Emulator, Function, Status};
 
@@ -176,15 +176,18 @@ async fn fault_kill_worker_leaves_the_runtime_running() {
         .await
         .unwrap();
     emulator.invoke("{}").await.result.unwrap();
-    let invocation = emulator.invoke(r#"{"sleep":1000}"#).await;
-    assert!(invocation.result.is_ok());
-    let lines = written(&invocation.log);
-    assert!(
-        lines
-            .iter()
-            .any(|line| line.starts_with("the worker ended: signal: 9")),
-        "{lines:?}"
-    );
+    // On a busy machine, an event may be over before the worker is killed.
+    let mut log = Vec::new();
+    for _ in 0..40 {
+        let invocation = emulator.invoke(r#"{"sleep":1000}"#).await;
+        assert!(invocation.result.is_ok());
+        log.extend(invocation.log);
+        if log.concat().contains("the worker ended: signal: 9") {
+            break;
+        }
+    }
+    let log = log.concat();
+    assert!(log.contains("the worker ended: signal: 9"), "{log}");
     emulator.stop().await;
 }
 
