@@ -88,6 +88,12 @@ ROUNDS ?= 10000
 test-leaks: setup ## Test that requests leave nothing behind in 10000 rounds, or ROUNDS, on all that isolate, or ENGINES; hours
 	LEAK_ROUNDS=$(ROUNDS) cargo test --release --test rewind -- --nocapture after_rounds
 
+HELD ?= 10000
+
+.PHONY: test-held
+test-held: setup ## Test that workers hold nothing of 10000 mixed requests, or HELD, on worker and classic; minutes
+	HELD_REQUESTS=$(HELD) cargo test --test recovery -- --nocapture worker_does_not_grow
+
 RANDOM ?= 10000
 
 .PHONY: test-random

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 
 use super::entry_script::{LARAVEL, Runtime, front, has_own_boot, runtime, script, serves};
-use super::{boot_script, warm_ups};
+use super::{boot_script, entry_script, warm_ups};
 use crate::app::detect::{self, Application, Framework};
 use crate::app::site::Site;
 use crate::app::site::routes;
@@ -20,6 +20,7 @@ use crate::observe::metrics::Metrics;
 /// Looks at the application, and adds what its boot script needs to the configuration. What the
 /// user has configured wins.
 pub fn look_at_application(project: &Path, config: &mut Config) {
+    entry_script::set_runtime_of_composer(project, config);
     config.application = match has_own_boot(project, config) {
         true => Application::Own,
         false => match front(project, config) {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use surus_sys::regular_file;
 
 use super::stub;
+use crate::app::detect;
 use crate::app::site::Site;
 use crate::config::Config;
 use crate::engines;
@@ -44,7 +45,10 @@ pub enum Runtime {
 
 /// The runtime that `[env]` names, or the environment if PHP gets all of it, as on AWS Lambda.
 pub fn runtime(config: &Config) -> Option<Runtime> {
-    let class = runtime_name(config)?;
+    runtime_of(&runtime_name(config)?)
+}
+
+fn runtime_of(class: &str) -> Option<Runtime> {
     match class.trim_start_matches('\\') {
         r"Surus\Symfony\Runtime" => Some(Runtime::Symfony),
         r"Surus\Laravel\Runtime" => Some(Runtime::Laravel),
@@ -59,6 +63,20 @@ fn runtime_name(config: &Config) -> Option<String> {
         false => std::env::var(APP_RUNTIME).ok(),
     };
     config.env.get(APP_RUNTIME).cloned().or_else(inherited)
+}
+
+/// Names the runtime that composer.json chooses by `extra.runtime.class`, as the variable would, if
+/// it boots. PHP sees the same class in both cases.
+pub fn set_runtime_of_composer(project: &Path, config: &mut Config) {
+    if runtime_name(config).is_some() {
+        return;
+    }
+    let class = front(project, config).and_then(|front| detect::default_runtime(project, &front));
+    if let Some(class) = class
+        && runtime_of(&class).is_some()
+    {
+        config.env.insert(APP_RUNTIME.into(), class);
+    }
 }
 
 /// The variable from which Symfony's Runtime component takes the name of its class.

@@ -38,6 +38,7 @@ mod state;
 mod variables;
 
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -242,6 +243,19 @@ impl Emulator {
         }
         drop(permit);
         let _ = end.send((report, log));
+    }
+
+    /// Starts all environments again from the function's files. Running events end first, and later
+    /// ones wait.
+    pub async fn renew(&self) -> anyhow::Result<()> {
+        let all = u32::try_from(self.0.max).unwrap_or(u32::MAX);
+        let _over = self.0.permits.acquire_many(all).await?;
+        let all = self.lock().all.clone();
+        for environment in all {
+            environment.close().await;
+            environment.is_fresh.store(true, Ordering::Relaxed);
+        }
+        self.prepare().await
     }
 
     /// Shuts down all environments as Lambda does when they are no longer needed. Running events

@@ -115,6 +115,18 @@ pub fn teach(surus: &Surus, pages: &[&str]) {
 const LEARNED: &str = "the boot is warmed up by the pages that clients ask for most";
 
 #[test]
+fn learned_pages_that_cannot_be_stored_are_used_and_reported() {
+    // No one can make a directory there.
+    let state = Path::new("/proc/surus-tests");
+    let site = site();
+    let surus = serve(&site, state, "rewind");
+    teach(&surus, &["/page", "/who"]);
+    surus.wait_for_log(|log| {
+        log.contains("the next start will not be warm") && log.contains("/proc/surus-tests")
+    });
+}
+
+#[test]
 fn pages_asked_for_often_warm_up_the_boot_and_the_next_start() {
     let site = site();
     let state = tempfile::tempdir().unwrap();

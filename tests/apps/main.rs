@@ -16,6 +16,7 @@ mod events;
 mod examples;
 mod frankenphp;
 mod frankenphp_requests;
+mod frankenphp_symfony;
 mod guides;
 mod jobs;
 mod laravel;

@@ -6,7 +6,7 @@ use super::examples::{on_every_engine, symfony};
 use super::site::{BOOTING, Site};
 use crate::common::Surus;
 
-fn serve(site: &Site, args: &[&str], env: &[(&str, &str)]) -> Surus {
+pub fn serve(site: &Site, args: &[&str], env: &[(&str, &str)]) -> Surus {
     let cache = site.tmp().join("cache");
     let cache = ("SURUS_ENV_APP_CACHE_DIR", cache.to_str().unwrap());
     site.serve_with(args, &[&[cache], env].concat())
@@ -88,7 +88,7 @@ foreach ([
 }
 
 /// The engine that the log names.
-fn engine(surus: &Surus) -> String {
+pub fn engine(surus: &Surus) -> String {
     surus.wait_for_log(|log| log.contains("PHP is ready"));
     let log = surus.log();
     let (_, engine) = log.split_once("engine=").unwrap();
@@ -96,7 +96,7 @@ fn engine(surus: &Surus) -> String {
 }
 
 /// Requests every page, without a browser.
-fn visit(surus: &Surus) {
+pub fn visit(surus: &Surus) {
     let visitor = Client::new(&surus.url);
     let hello = visitor.get("/api/hello").ok();
     assert_eq!(

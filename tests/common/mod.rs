@@ -65,7 +65,7 @@ impl Surus {
         let (said, listening) = mpsc::channel();
         follow(child.stdout.take().unwrap(), log.clone(), said.clone());
         follow(child.stderr.take().unwrap(), log.clone(), said);
-        match listening.recv_timeout(Duration::from_secs(30)) {
+        match listening.recv_timeout(Duration::from_secs(120)) {
             Ok(url) => {
                 let address = url.trim_start_matches("http://").to_string();
                 Ok(Surus {

@@ -3,6 +3,7 @@
 mod callers;
 mod code;
 mod settings;
+mod templates;
 
 use std::path::Path;
 use std::process::{Command, Output};

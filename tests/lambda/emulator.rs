@@ -13,5 +13,6 @@ mod protocol;
 mod queue;
 mod round_trip;
 mod runtimes;
+mod signals;
 mod sqs;
 mod streams;

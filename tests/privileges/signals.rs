@@ -17,9 +17,11 @@ fn sleeping() -> tempfile::TempDir {
     app(&[
         ("index.php", "<?php echo 'hello';"),
         ("a.txt", "static"),
-        ("nap.php", "<?php usleep(1500000); echo 'rested';"),
+        ("nap.php", NAP),
     ])
 }
+
+const NAP: &str = "<?php error_log('lies down'); usleep(1500000); echo 'rested';";
 
 pub fn quit_drains() {
     let dir = sleeping();
@@ -87,11 +89,13 @@ pub fn stray_signals_end_nothing() {
 /// A request in flight.
 fn nap(surus: &Surus) -> std::thread::JoinHandle<String> {
     let url = surus.url.clone();
+    let begun = || surus.log().matches("lies down").count();
+    let before = begun();
     let nap = std::thread::spawn(move || {
         let mut answer = ureq::get(format!("{url}/nap.php")).call().unwrap();
         answer.body_mut().read_to_string().unwrap()
     });
-    std::thread::sleep(Duration::from_millis(500));
+    until("it runs", || begun() > before);
     nap
 }
 
@@ -154,7 +158,11 @@ pub fn usr1_reopens_renamed_logs() {
         ask("/?after").unwrap();
         read(&access).contains("/?after")
     });
-    assert!(!read(&old).contains("/?after ") || read(&access).contains("/?after"));
+    until("a later request is in the new file", || {
+        ask("/?last").unwrap();
+        read(&access).contains("/?last")
+    });
+    assert!(!read(&old).contains("/?last"));
     let elsewhere = logs.path().join("elsewhere");
     std::fs::remove_file(&access).unwrap();
     symlink(&elsewhere, &access).unwrap();
@@ -192,6 +200,7 @@ fn process_1(by: &[&str], env: &[(&str, &str)]) {
     let dir = app(&[
         ("index.php", "<?php echo 'hello';"),
         ("a.txt", "static"),
+        ("nap.php", NAP),
         (
             "orphan.php",
             "<?php shell_exec('(sleep 0.1 &) > /dev/null 2>&1'); echo 'left';",
@@ -230,7 +239,11 @@ fn process_1(by: &[&str], env: &[(&str, &str)]) {
     send("USR2");
     surus.wait_for_log(|log| log.contains("reloaded"));
     assert_serves(&surus);
+    send("USR1");
+    surus.wait_for_log(|log| log.contains("logs reopened"));
+    let nap = nap(&surus);
     send("QUIT");
+    assert_eq!(nap.join().unwrap(), "rested");
     until("process 1 has ended", || !lives(init));
 }
 

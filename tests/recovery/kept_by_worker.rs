@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::booted::{BOOT, boot_in};
-use crate::common::Surus;
+use crate::common::{Surus, spool};
 use crate::site::{Site, app, ask, descriptors, kill, request, until};
 
 /// What a request does, and its body.
@@ -43,6 +43,10 @@ const KINDS: &[(&str, &str)] = &[
     (
         "temp",
         "fwrite(fopen('php://temp', 'w+'), str_repeat('x', 3 << 20));",
+    ),
+    (
+        "temp_file",
+        "$GLOBALS['t'] = tmpfile(); fwrite($GLOBALS['t'], 'x'); echo count($_FILES);",
     ),
     ("finish", "echo 'x'; fastcgi_finish_request(); echo 'y';"),
     (
@@ -146,12 +150,28 @@ fn send(site: &Site, path: &str, with: &Body) {
     ask(&site.surus.address, text.as_bytes()).expect("an answer");
 }
 
-/// Process, bytes of PHP's memory, resources and descriptors.
-fn held(site: &Site) -> (u32, u64, u64, usize) {
+#[derive(Debug)]
+struct Held {
+    pid: u32,
+    /// Of PHP.
+    memory: u64,
+    resources: u64,
+    descriptors: usize,
+    /// Files in the directory for temporary ones.
+    files: Vec<String>,
+}
+
+fn held(site: &Site, temporary: &Path) -> Held {
     let answer = site.get("/probe.php").body;
     let numbers: Vec<u64> = serde_json::from_str(&answer).unwrap_or_else(|_| panic!("{answer}"));
     let pid = numbers[0] as u32;
-    (pid, numbers[1], numbers[2], descriptors(pid))
+    Held {
+        pid,
+        memory: numbers[1],
+        resources: numbers[2],
+        descriptors: descriptors(pid),
+        files: files(temporary),
+    }
 }
 
 fn started(engine: &str, env: &[(&str, &str)]) -> Site {
@@ -179,10 +199,17 @@ fn started(engine: &str, env: &[(&str, &str)]) -> Site {
 
 #[test]
 fn worker_does_not_grow_with_the_number_of_requests() {
-    // HELD_ROUNDS=140 sends ten thousand requests.
-    let rounds = std::env::var("HELD_ROUNDS").map_or(5, |n| n.parse().unwrap());
+    let requests = std::env::var("HELD_REQUESTS").map_or(600, |n| n.parse().unwrap());
+    let rounds = usize::div_ceil(requests, KINDS.len() * BODIES.len());
     for engine in ["worker", "classic"] {
-        let site = started(engine, &[]);
+        let temporary = spool();
+        let place = temporary.path().to_str().unwrap();
+        let env = [
+            ("SURUS_HTTP_TEMP_DIR", place),
+            ("SURUS_PHP_SYS_TEMP_DIR", place),
+            ("SURUS_PHP_UPLOAD_TMP_DIR", place),
+        ];
+        let site = started(engine, &env);
         let ask_all = |times: usize| {
             for _ in 0..times {
                 for (name, _) in KINDS {
@@ -194,17 +221,17 @@ fn worker_does_not_grow_with_the_number_of_requests() {
         };
         // Fills PHP's caches and the handlers that it keeps.
         ask_all(4);
-        held(&site);
-        let before = held(&site);
+        held(&site, temporary.path());
+        let before = held(&site, temporary.path());
         ask_all(rounds);
-        let after = held(&site);
+        let after = held(&site, temporary.path());
         println!("{engine}: {before:?} and then {after:?}");
-        assert_eq!(before.0, after.0, "{engine}: another worker");
-        assert_eq!((before.2, before.3), (after.2, after.3), "{engine}");
-        assert!(
-            after.1 < before.1 + 4096,
-            "{engine}: {before:?} became {after:?}"
-        );
+        let growth = format!("{engine}: {before:?} became {after:?}");
+        assert_eq!(before.pid, after.pid, "another worker, {growth}");
+        assert_eq!(before.resources, after.resources, "{growth}");
+        assert_eq!(before.descriptors, after.descriptors, "{growth}");
+        assert!(after.memory < before.memory + 4096, "{growth}");
+        assert_eq!(after.files, [""; 0], "{growth}");
     }
 }
 

@@ -73,6 +73,28 @@ fn master_process_without_opcache_exits_with_its_heap_intact() {
     }
 }
 
+/// Their last request is the end of their PHP, too.
+#[test]
+fn worker_without_opcache_exits_after_its_requests_with_its_heap_intact() {
+    for engine in ["classic", "worker", "rewind", "fork", "standby"] {
+        let args = ["--workers", "1", "-d", "opcache.enable=0"];
+        let env = [("SURUS_ENGINE_MAX_REQUESTS", "2")];
+        let mut site = match engine {
+            "classic" => Site::start(&args, &env),
+            _ => boot_in(app(), engine, BOOT, &args, &env).unwrap(),
+        };
+        let pids: std::collections::BTreeSet<_> =
+            (0..9).map(|_| site.get("/pid.php").body).collect();
+        assert!(pids.len() >= 4, "{engine}: {pids:?}");
+        kill(site.surus.pid(), "TERM");
+        assert!(site.surus.wait().success(), "{engine}");
+        let log = site.surus.log();
+        for trouble in ["corrupted", "SIGABRT", "SIGSEGV"] {
+            assert!(!log.contains(trouble), "{engine}: {log}");
+        }
+    }
+}
+
 #[test]
 fn full_opcache_is_reported_once_per_boot() {
     for engine in ["rewind", "fork"] {

@@ -1,6 +1,7 @@
 //! Tests workers that cannot be rewound.
 
 use crate::booted::{BOOT, try_booted};
+use crate::preload::Preload;
 use crate::site::{metrics, until};
 
 /// Reasons are counted, reported once each, and every request has its response.
@@ -93,4 +94,26 @@ fn unrestorable_worker_is_replaced_counted_and_reported_once() {
         .count();
     assert_eq!(said, 1, "{log}");
     assert!(!log.contains("differs"), "{log}");
+}
+
+#[test]
+fn thread_of_a_request_replaces_its_worker_and_names_profilers() {
+    let profiler = Preload::compile("profiler.c");
+    let env = [("LD_PRELOAD", profiler.path())];
+    let site =
+        try_booted("rewind", BOOT, &["--workers", "1"], &env).unwrap_or_else(|log| panic!("{log}"));
+    let code = "<?php echo json_encode(getservbyname('profiled', 'tcp')), ' ', getmypid();";
+    std::fs::write(site.dir.path().join("profiled.php"), code).unwrap();
+    let mut pids = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        let answer = site.get("/profiled.php").body;
+        assert!(answer.starts_with("false "), "{answer}");
+        pids.insert(answer);
+        assert_eq!(site.get("/hello.php").body, "hello");
+    }
+    assert_eq!(pids.len(), 3, "{pids:?}");
+    site.surus.wait_for_log(|log| {
+        log.contains("reason=\"replaced_thread\"") && log.contains("a profiler or tracer belongs")
+    });
+    assert_eq!(site.surus.log().matches("replaced_thread").count(), 1);
 }

@@ -357,7 +357,7 @@ fn is_cpu_wanted() -> bool {
 
 fn connect(site: &Site) -> BufReader<TcpStream> {
     let stream = TcpStream::connect(&site.surus.address).unwrap();
-    let limit = Some(Duration::from_secs(5));
+    let limit = Some(Duration::from_secs(40));
     stream.set_read_timeout(limit).unwrap();
     BufReader::new(stream)
 }

@@ -156,7 +156,7 @@ pub fn counted(site: &Site, n: usize) -> usize {
 pub fn answers_within(site: &Site, limit: Duration, what: &str) {
     let began = Instant::now();
     for n in 0..8 {
-        let answer = site.get("/hello.php");
+        let answer = site.get_in_time("/hello.php");
         assert_eq!(
             (answer.status, &answer.body[..]),
             (200, "hello"),
@@ -305,7 +305,9 @@ fn worker_that_hides_its_request_is_killed_after_its_deadline() {
             ("SURUS_ENGINE_KILL_TIMEOUT", "1s"),
         ];
         let site = site(engine, &[("lie.php", code)], &limits);
-        let lie = site.begun("/lie.php?");
+        // On a busy machine, it may not begin by its deadline.
+        let lie = (0..20).find_map(|_| site.try_begun("/lie.php?").ok());
+        let lie = lie.expect("it begins");
         let before = site.workers();
         let status = lie.join().unwrap().unwrap().status;
         assert!([502, 504].contains(&status), "{engine}: {status}");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::Surus;
 
@@ -100,6 +100,19 @@ impl Site {
         self.ask(&request("GET", path, "")).expect("an answer")
     }
 
+    /// Like `get`, where a short timeout ends other requests: on a busy machine, this one may miss
+    /// it, too. Then it is sent again.
+    pub fn get_in_time(&self, path: &str) -> Answer {
+        let began = Instant::now();
+        loop {
+            let answer = self.get(path);
+            let is_late = [503, 504].contains(&answer.status);
+            if !is_late || began.elapsed() > Duration::from_secs(60) {
+                return answer;
+            }
+        }
+    }
+
     pub fn ask(&self, request: &str) -> std::io::Result<Answer> {
         ask(&self.surus.address, request.as_bytes())
     }
@@ -112,19 +125,33 @@ impl Site {
 
     /// The same, for a script that touches `began`; returns when it has.
     pub fn begun(&self, path: &str) -> std::thread::JoinHandle<std::io::Result<Answer>> {
+        self.try_begun(path).unwrap_or_else(|answer| {
+            panic!("{path} did not begin: {answer:?}\n{}", self.surus.log())
+        })
+    }
+
+    /// The same; the error is the answer to a script that was not begun by its deadline, None if
+    /// there is no answer for a minute.
+    pub fn try_begun(
+        &self,
+        path: &str,
+    ) -> Result<std::thread::JoinHandle<std::io::Result<Answer>>, Option<Answer>> {
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let name = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
         let began = self.dir.path().join("writable").join(name);
         let separator = if path.contains('?') { '&' } else { '?' };
         let task = self.begin(&format!("{path}{separator}began={}", began.display()));
-        for _ in 0..3000 {
+        for _ in 0..12_000 {
+            let is_answered = task.is_finished();
             if began.exists() {
-                return task;
+                return Ok(task);
+            }
+            if is_answered {
+                return Err(task.join().unwrap().ok());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        let answer = task.is_finished().then(|| task.join().unwrap());
-        panic!("{path} did not begin: {answer:?}\n{}", self.surus.log());
+        Err(None)
     }
 
     pub fn template(&self) -> u32 {

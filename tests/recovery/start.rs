@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::Surus;
 use crate::site::{Site, app, is_root, kill, lives, until};
 
 #[test]
@@ -188,6 +189,38 @@ fn admin_socket_is_accessible_to_its_owner_only() {
         |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&socket), 0o600);
     assert_eq!(mode(socket.parent().unwrap()), 0o700);
+}
+
+#[test]
+fn admin_socket_in_use_stops_the_start_and_names_the_setting() {
+    let place = tempfile::tempdir().unwrap();
+    let socket = place.path().join("surus.sock");
+    let listen = format!("unix:{}", socket.display());
+    let env = [("SURUS_ADMIN_LISTEN", listen.as_str())];
+    let site = Site::start(&["--workers", "1"], &env);
+    let other = app();
+    let log = Surus::spawn(other.path(), &["--workers", "1"], &env);
+    let log = log.err().unwrap();
+    for words in [
+        socket.to_str().unwrap(),
+        "admin.listen",
+        "for `surus status`",
+    ] {
+        assert!(log.contains(words), "{words}: {log}");
+    }
+    assert_eq!(site.get("/hello.php").body, "hello");
+    assert!(socket.exists());
+}
+
+#[test]
+fn second_server_of_a_project_is_told_of_the_first() {
+    let runtime = tempfile::tempdir().unwrap();
+    let env = [("XDG_RUNTIME_DIR", runtime.path().to_str().unwrap())];
+    let site = Site::start(&["--workers", "1"], &env);
+    let second = Surus::spawn(site.dir.path(), &["--workers", "1"], &env);
+    let log = second.err().unwrap();
+    assert!(log.contains("surus serves this project already"), "{log}");
+    assert_eq!(site.get("/hello.php").body, "hello");
 }
 
 /// Sends a request through a unix socket.

@@ -44,7 +44,7 @@ const RUN_ELSEWHERE: [(&str, &str); 20] = [
 
 /// Commands of this repository that no test runs as they stand, and why. `commands.rs` tests that
 /// their files and targets exist.
-const NOT_RUN: [(&str, &str); 16] = [
+const NOT_RUN: [(&str, &str); 17] = [
     ("cargo build", "builds a release"),
     ("make check-headers", "downloads headers of PHP"),
     ("make deb", "builds packages; `make try-deb` installs them"),
@@ -56,6 +56,10 @@ const NOT_RUN: [(&str, &str); 16] = [
     ("make soak", "sends a million requests"),
     ("make test", "runs the tests; `make try-readme` runs it"),
     ("make test-applications", "needs root and a Debian"),
+    (
+        "make test-held",
+        "takes minutes; `make test` runs a shorter form",
+    ),
     ("make test-leaks", "takes hours"),
     ("make test-php8.4", "needs root and a Debian"),
     (

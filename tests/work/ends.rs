@@ -17,13 +17,23 @@ in_each_database! {
 }
 
 fn sigterm_finishes_the_running_job_and_gives_back_the_others(kind: Kind) {
+    ends_in_order(kind, "TERM");
+}
+
+#[test]
+fn sigquit_and_sigint_finish_the_running_job_and_give_back_the_others() {
+    ends_in_order(Kind::Sqlite, "QUIT");
+    ends_in_order(Kind::Sqlite, "INT");
+}
+
+fn ends_in_order(kind: Kind, name: &str) {
     let plain = Plain::new(kind, "");
     for number in 0..6 {
         plain.push(number, "sleep");
     }
     let mut work = plain.start(&["--workers", "1"]);
     work.wait_until(|| plain.count("begins 0") == 1);
-    work.signal("TERM");
+    work.signal(name);
     assert!(work.wait().success(), "{}", work.log());
     assert_eq!(plain.count("done 0"), 1);
     let rows = plain.table.rows();
@@ -48,10 +58,11 @@ fn job_that_outlasts_the_grace_period_is_released_at_once(kind: Kind) {
 }
 
 fn lease_is_extended_while_a_job_runs(kind: Kind) {
-    let plain = Plain::new(kind, "lease = '3s'\n");
+    // Long enough to be extended in time on a busy machine.
+    let plain = Plain::new(kind, "lease = '10s'\n");
     plain
         .table
-        .push("default", r#"{"n": 0, "do": "sleep", "ms": 6000}"#);
+        .push("default", r#"{"n": 0, "do": "sleep", "ms": 15000}"#);
     let work = plain.start(&["--workers", "1"]);
     work.wait_until(|| plain.count("begins 0") == 1);
     // Another process with the same queue would take an expired reservation.
@@ -78,18 +89,33 @@ fn locked_database_is_waited_for() {
 
 #[test]
 fn reload_runs_later_jobs_with_the_new_code() {
+    for name in ["HUP", "USR2"] {
+        let plain = Plain::new(Kind::Sqlite, "");
+        let work = plain.start(&["--workers", "1"]);
+        plain.push(0, "sleep");
+        work.wait_until(|| plain.count("begins 0") == 1);
+        let handler = plain.site.www().join("jobs.php");
+        let code = std::fs::read_to_string(&handler).unwrap();
+        std::fs::write(&handler, code.replace("'done'", "'newly done'")).unwrap();
+        work.signal(name);
+        work.wait_for_log(|log| log.contains("reloaded"));
+        plain.push(1, "");
+        work.wait_until(|| plain.table.is_empty());
+        let done = (plain.count("done 0"), plain.count("newly done 1"));
+        assert_eq!(done, (1, 1), "{name}");
+    }
+}
+
+#[test]
+fn usr1_reopens_the_log_and_disturbs_no_job() {
     let plain = Plain::new(Kind::Sqlite, "");
     let work = plain.start(&["--workers", "1"]);
     plain.push(0, "sleep");
     work.wait_until(|| plain.count("begins 0") == 1);
-    let handler = plain.site.www().join("jobs.php");
-    let code = std::fs::read_to_string(&handler).unwrap();
-    std::fs::write(&handler, code.replace("'done'", "'newly done'")).unwrap();
-    work.signal("HUP");
-    work.wait_for_log(|log| log.contains("reloaded"));
-    plain.push(1, "");
+    work.signal("USR1");
+    work.wait_for_log(|log| log.contains("logs reopened"));
     work.wait_until(|| plain.table.is_empty());
-    assert_eq!((plain.count("done 0"), plain.count("newly done 1")), (1, 1));
+    assert_eq!((plain.count("begins 0"), plain.count("done 0")), (1, 1));
 }
 
 /// `make test-work` has more jobs.

@@ -123,6 +123,17 @@ pub fn look(project: &Path, front: &Path) -> Application {
     }
 }
 
+/// The class that the application's runtime loader creates if `APP_RUNTIME` is not set:
+/// `extra.runtime.class` of composer.json. None without a loader.
+pub fn default_runtime(project: &Path, front: &Path) -> Option<String> {
+    if !front_controller::without_comments(&read(front)?).contains("vendor/autoload_runtime.php") {
+        return None;
+    }
+    let loader = read(&project.join("vendor/autoload_runtime.php"))?;
+    let (_, rest) = loader.split_once("['APP_RUNTIME'] ?? '")?;
+    Some(rest.split_once('\'')?.0.replace(r"\\", r"\"))
+}
+
 /// Why WordPress cannot be booted.
 fn wordpress(root: &Path) -> Option<String> {
     if !root.join("wp-load.php").is_file() {
@@ -236,6 +247,28 @@ require __DIR__.'/../vendor/autoload.php';
             $kernel->terminate($request, $response);";
         let files = [("public/index.php", without), AUTOLOAD];
         assert_eq!(look_at(&files), known(FrameworkKind::Symfony, None));
+    }
+
+    #[test]
+    fn default_runtime_is_that_of_a_loader_in_use() {
+        let of = |front: &str, loader: &str| {
+            let project = tempfile::tempdir().unwrap();
+            std::fs::create_dir(project.path().join("vendor")).unwrap();
+            let loads = project.path().join("vendor/autoload_runtime.php");
+            std::fs::write(loads, loader).unwrap();
+            let index = project.path().join("index.php");
+            std::fs::write(&index, front).unwrap();
+            default_runtime(project.path(), &index)
+        };
+        let uses = "<?php require 'vendor/autoload_runtime.php'; return fn () => new Kernel;";
+        let loader = r"<?php $runtime = $_SERVER['APP_RUNTIME'] ?? $_ENV['APP_RUNTIME'] ??
+            'Runtime\\FrankenPhpSymfony\\Runtime';";
+        let loader = loader.replace("\n           ", "");
+        let class = r"Runtime\FrankenPhpSymfony\Runtime";
+        assert_eq!(of(uses, &loader), Some(class.into()));
+        assert_eq!(of(uses, "<?php $runtime = new Other;"), None);
+        let unused = "<?php // require 'vendor/autoload_runtime.php';";
+        assert_eq!(of(unused, &loader), None);
     }
 
     #[test]

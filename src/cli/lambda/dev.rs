@@ -11,11 +11,13 @@ use tokio::task::JoinSet;
 
 use super::emulated::Options;
 use crate::cli::stdout;
+use crate::cli::stop_signals::StopSignals;
 use crate::emulator::Emulator;
 use crate::emulator::http::{BinaryMediaTypes, Gateway, HttpService, invoke_api};
 use crate::emulator::schedule::Schedule;
 use crate::emulator::sqs::{Mapping, Poller};
 use crate::observe::log;
+use crate::observe::reopen::Logs;
 use crate::units::Time;
 
 #[derive(Debug, clap::Args)]
@@ -74,8 +76,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let served = runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut stop = StopSignals::listen()?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let mut usr1 = signal(SignalKind::user_defined1())?;
+        let mut usr2 = signal(SignalKind::user_defined2())?;
+        let logs = Logs::remember();
         let listener = TcpListener::bind(args.listen)
             .await
             .with_context(|| format!("cannot listen on {} (--listen)", args.listen))?;
@@ -117,12 +122,35 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             sources.spawn(invoke_api::serve(api, emulator.clone()));
         }
         stdout::announce(format_args!("listening on http://{address}"));
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                () = stop.recv() => break,
+                // The terminal has closed.
+                _ = hangup.recv() => break,
+                _ = usr1.recv() => {
+                    if let Err(error) = logs.reopen() {
+                        tell(&format!("cannot reopen the logs: {error}"));
+                    }
+                }
+                _ = usr2.recv() => {
+                    let (emulator, tell) = (emulator.clone(), tell.clone());
+                    tokio::spawn(async move {
+                        match emulator.renew().await {
+                            Ok(()) => tell("the function starts again from its files"),
+                            Err(error) => tell(&format!("{error:#}")),
+                        }
+                    });
+                }
+            }
         }
-        sources.shutdown().await;
-        emulator.stop().await;
+        let ended = async {
+            sources.shutdown().await;
+            emulator.stop().await;
+        };
+        tokio::select! {
+            () = ended => {}
+            () = stop.recv() => {}
+        }
         Ok(())
     });
     runtime.shutdown_background();

@@ -20,6 +20,7 @@ use crate::cli::engine_setup::PoolConfig;
 use crate::cli::events;
 use crate::cli::options::Project;
 use crate::cli::served::open_place;
+use crate::cli::stop_signals::StopSignals;
 use crate::config::{Config, Loaded};
 use crate::engine::Engine;
 use crate::engines::{self, Warmup};
@@ -81,7 +82,13 @@ pub fn run(which: AppLocation) -> anyhow::Result<()> {
 
 /// Runs the function. Errors from here on are reported to Lambda, too.
 async fn live(environment: &Environment, project: &Project) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut stop = StopSignals::listen()?;
+    // Lambda reads the log and replaces functions, so these have nothing to do, but would kill.
+    let _ignored = [
+        signal(SignalKind::hangup())?,
+        signal(SignalKind::user_defined1())?,
+        signal(SignalKind::user_defined2())?,
+    ];
     let names = Names::default();
     let prepared = prepare(project, &names);
     let mut compiled = None;
@@ -101,9 +108,7 @@ async fn live(environment: &Environment, project: &Project) -> anyhow::Result<()
         super::secrets::resolve(&mut config, variables()).await?;
         function(&directory, config, environment.concurrency, names).await
     };
-    let shutdown = async move {
-        terminate.recv().await;
-    };
+    let shutdown = async move { stop.recv().await };
     let ended = lambda::run(environment, &settings, boot, shutdown).await;
     drop(compiled);
     ended

@@ -69,6 +69,21 @@ async fn malformed_requests_are_rejected() {
 }
 
 #[tokio::test]
+async fn header_value_with_space_at_an_end_is_rejected() {
+    let dir = site();
+    let secure = serve_h3(dir.path(), &[]);
+    let mut client = Client::connect(&secure).await;
+    for padded in [" x", "x ", "\tx", "x\t", " "] {
+        let wrong = request("GET", "/index.php").header("x-padded", padded);
+        let answer = client.ask(wrong.body(()).unwrap(), b"").await.unwrap();
+        assert_eq!(answer.status(), 400, "{padded:?}");
+    }
+    let inner = request("GET", "/index.php").header("x-inner", "a b\tc");
+    let answer = client.ask(inner.body(()).unwrap(), b"").await.unwrap();
+    assert_eq!(answer.seen("HTTP_X_INNER"), "a b\tc");
+}
+
+#[tokio::test]
 async fn cancelled_request_releases_its_worker() {
     let dir = site();
     let secure = serve_h3(dir.path(), &[("SURUS_HTTP_MAX_RESPONSE_BUFFER", "0")]);

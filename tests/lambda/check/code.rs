@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{findings, function};
 
 /// A zip with these files and a `bootstrap` whose ELF header names this machine (`e_machine`).
-fn zip(path: &Path, machine: u8, files: &[(&str, &str)]) {
+pub fn zip(path: &Path, machine: u8, files: &[(&str, &str)]) {
     use std::io::Write;
     let mut header = [0; 64];
     header[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -21,7 +21,7 @@ fn zip(path: &Path, machine: u8, files: &[(&str, &str)]) {
     zip.finish().unwrap();
 }
 
-const X86_64: u8 = 62;
+pub const X86_64: u8 = 62;
 const ARM64: u8 = 183;
 
 #[test]

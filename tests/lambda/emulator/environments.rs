@@ -130,8 +130,14 @@ async fn timeout_ends_the_environment() {
         .try_call(http::Method::POST, &path, &[], "late")
         .await;
     assert!(late.is_none(), "the connection is closed: {late:?}");
-    Fake::connect(emulator.address().unwrap()).await.echo();
-    let second = invoke(&emulator, "2").await.unwrap();
+    // On a busy machine, the time may be too short for the next event.
+    let second = loop {
+        Fake::connect(emulator.address().unwrap()).await.echo();
+        let second = invoke(&emulator, "2").await.unwrap();
+        if second.report.status != Status::Timeout {
+            break second;
+        }
+    };
     assert_eq!(second.result.unwrap(), "2");
     assert!(second.report.init.is_none());
 }
@@ -229,10 +235,17 @@ async fn late_answer_on_managed_instance_gets_410_and_others_continue() {
     assert_eq!(failed.report.status, Status::Timeout);
     let late = runtime.respond(event.id(), "late").await;
     assert_eq!(late.refusal(), "410 InvokeTimeout: Invoke timeout");
-    let invoking = invoke(&emulator, "2");
-    let event = runtime.next().await;
-    runtime.respond(event.id(), "in time").await;
-    assert_eq!(invoking.await.unwrap().result.unwrap(), "in time");
+    // On a busy machine, the time may be too short for the next event.
+    let next = loop {
+        let invoking = invoke(&emulator, "2");
+        let event = runtime.next().await;
+        runtime.respond(event.id(), "in time").await;
+        let next = invoking.await.unwrap();
+        if next.report.status != Status::Timeout {
+            break next;
+        }
+    };
+    assert_eq!(next.result.unwrap(), "in time");
 }
 
 #[tokio::test]

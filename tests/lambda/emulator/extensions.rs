@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::fake::{Fake, Said, attached, invoke};
+use super::fake::{Fake, LONG, Said, attached, invoke};
 
 const REGISTER: &str = "/2020-01-01/extension/register";
 const NEXT: &str = "/2020-01-01/extension/event/next";
@@ -166,7 +166,7 @@ async fn extension_init_error_fails_the_initialization() {
 
 #[tokio::test]
 async fn extension_exit_error_fails_the_event() {
-    let (emulator, mut runtime) = attached(|f| f.timeout = Duration::from_millis(500)).await;
+    let (emulator, mut runtime) = attached(|f| f.timeout = LONG).await;
     let mut extension = runtime.another().await;
     let said = register(&mut extension, "leaving", "").await;
     let id = said.header("lambda-extension-identifier").to_string();

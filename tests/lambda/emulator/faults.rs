@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::fake::{attached, error, invoke};
-use super::runtimes::{function, written};
+use super::runtimes::function;
 use surus::emulator::fault_injection::{Faults, Injection};
 use surus::emulator::{Emulator, Function, Status};
 
@@ -63,7 +63,7 @@ async fn fault_413_is_the_callers_error() {
 async fn fault_500_fails_every_call_until_the_runtime_exits() {
     let (emulator, mut runtime) = attached(|function| {
         function.faults = faults(&["500"]);
-        function.timeout = Duration::from_secs(1);
+        function.timeout = Duration::from_secs(5);
     })
     .await;
     let invoking = invoke(&emulator, "1");
@@ -79,7 +79,11 @@ async fn fault_500_fails_every_call_until_the_runtime_exits() {
 
 #[tokio::test]
 async fn fault_timeout_fires_when_the_runtime_responds() {
-    let (emulator, mut runtime) = attached(|f| f.faults = faults(&["timeout"])).await;
+    let (emulator, mut runtime) = attached(|function| {
+        function.faults = faults(&["timeout"]);
+        function.timeout = Duration::from_secs(20);
+    })
+    .await;
     let invoking = invoke(&emulator, "1");
     let event = runtime.next().await;
     let path = format!("/2018-06-01/runtime/invocation/{}/response", event.id());
@@ -88,9 +92,9 @@ async fn fault_timeout_fires_when_the_runtime_responds() {
     let failed = invoking.await.unwrap();
     assert_eq!(
         error(&failed),
-        "Sandbox.Timedout: RequestId: ID Error: Task timed out after 3.00 seconds"
+        "Sandbox.Timedout: RequestId: ID Error: Task timed out after 20.00 seconds"
     );
-    assert!(failed.report.duration < Duration::from_secs(3));
+    assert!(failed.report.duration < Duration::from_secs(20));
 }
 
 #[tokio::test]
@@ -172,15 +176,18 @@ async fn fault_kill_worker_leaves_the_runtime_running() {
         .await
         .unwrap();
     emulator.invoke("{}").await.result.unwrap();
-    let invocation = emulator.invoke(r#"{"sleep":1000}"#).await;
-    assert!(invocation.result.is_ok());
-    let lines = written(&invocation.log);
-    assert!(
-        lines
-            .iter()
-            .any(|line| line.starts_with("the worker ended: signal: 9")),
-        "{lines:?}"
-    );
+    // On a busy machine, an event may be over before the worker is killed.
+    let mut log = Vec::new();
+    for _ in 0..40 {
+        let invocation = emulator.invoke(r#"{"sleep":1000}"#).await;
+        assert!(invocation.result.is_ok());
+        log.extend(invocation.log);
+        if log.concat().contains("the worker ended: signal: 9") {
+            break;
+        }
+    }
+    let log = log.concat();
+    assert!(log.contains("the worker ended: signal: 9"), "{log}");
     emulator.stop().await;
 }
 

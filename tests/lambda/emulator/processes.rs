@@ -108,7 +108,8 @@ async fn timeout_kills_all_processes_of_the_runtime() {
     function.timeout = Duration::from_secs(3);
     function.init_limit = LONG;
     let emulator = Emulator::start(function).await.unwrap();
-    emulator.invoke("{}").await.result.unwrap();
+    // On a busy machine, the time may be too short for this event.
+    while emulator.invoke("{}").await.report.status == Status::Timeout {}
     let mark = format!("AWS_LAMBDA_RUNTIME_API={}", emulator.address().unwrap());
     assert_eq!(marked(&mark), 2);
     let failed = emulator.invoke(r#"{"sleep":600000}"#).await;

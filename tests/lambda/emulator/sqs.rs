@@ -13,6 +13,9 @@ use surus::emulator::sqs::{Mapping, Poller};
 use super::fake::{Fake, LONG, attached};
 use super::queue::Queue;
 
+/// Longer than a batch takes on a busy machine; failures return after it.
+const IN_TIME: Duration = Duration::from_secs(5);
+
 fn mapping(queue: &Queue) -> Mapping {
     Mapping {
         queue: queue.url(),
@@ -66,9 +69,9 @@ fn consume(runtime: Fake) -> Batches {
 
 #[tokio::test]
 async fn successes_are_deleted_and_failures_reach_the_dead_letter_queue() {
-    let (emulator, runtime) = attached(|f| f.timeout = Duration::from_secs(1)).await;
+    let (emulator, runtime) = attached(|f| f.timeout = IN_TIME).await;
     let batches = consume(runtime);
-    let queue = Queue::start(false, Duration::from_secs(1)).await;
+    let queue = Queue::start(false, IN_TIME).await;
     for body in ["one", "bad", "three"] {
         queue.send(body, None);
     }
@@ -82,7 +85,7 @@ async fn successes_are_deleted_and_failures_reach_the_dead_letter_queue() {
 
 #[tokio::test]
 async fn batch_without_failure_reports_succeeds_as_a_whole() {
-    let (emulator, runtime) = attached(|f| f.timeout = Duration::from_secs(1)).await;
+    let (emulator, runtime) = attached(|f| f.timeout = IN_TIME).await;
     consume(runtime);
     let queue = Queue::start(false, Duration::from_secs(30)).await;
     queue.send("one", None);
@@ -99,14 +102,14 @@ async fn batch_without_failure_reports_succeeds_as_a_whole() {
 
 #[tokio::test]
 async fn function_error_fails_the_batch() {
-    let (emulator, mut runtime) = attached(|f| f.timeout = Duration::from_secs(1)).await;
+    let (emulator, mut runtime) = attached(|f| f.timeout = IN_TIME).await;
     tokio::spawn(async move {
         loop {
             let event = runtime.next().await;
             runtime.fail(event.id(), &[], "{}").await;
         }
     });
-    let queue = Queue::start(false, Duration::from_secs(1)).await;
+    let queue = Queue::start(false, IN_TIME).await;
     queue.send("one", None);
     queue.send("two", None);
     let poller = poll(&emulator, mapping(&queue)).await;
@@ -116,9 +119,9 @@ async fn function_error_fails_the_batch() {
 
 #[tokio::test]
 async fn fifo_groups_keep_their_order() {
-    let (emulator, runtime) = attached(|f| f.timeout = Duration::from_secs(1)).await;
+    let (emulator, runtime) = attached(|f| f.timeout = IN_TIME).await;
     let batches = consume(runtime);
-    let queue = Queue::start(true, Duration::from_secs(5)).await;
+    let queue = Queue::start(true, Duration::from_secs(30)).await;
     for number in 0..30 {
         let group = format!("g{}", number % 3);
         queue.send(&format!("{group} {number:02}"), Some(&group));
@@ -142,7 +145,7 @@ async fn fifo_groups_keep_their_order() {
 
 #[tokio::test]
 async fn batching_window_joins_several_calls() {
-    let (emulator, runtime) = attached(|f| f.timeout = Duration::from_secs(1)).await;
+    let (emulator, runtime) = attached(|f| f.timeout = IN_TIME).await;
     let batches = consume(runtime);
     let queue = Queue::start(false, Duration::from_secs(30)).await;
     for number in 0..25 {

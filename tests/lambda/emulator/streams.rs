@@ -163,7 +163,7 @@ async fn interrupted_answer_is_truncated_for_the_caller() {
 
 #[tokio::test]
 async fn stream_ends_at_the_deadline() {
-    let (emulator, mut runtime) = attached(|f| f.timeout = Duration::from_secs(1)).await;
+    let (emulator, mut runtime) = attached(|f| f.timeout = Duration::from_secs(5)).await;
     let begun = tokio::spawn({
         let emulator = emulator.clone();
         async move { emulator.begin(streamed("1")).await }

@@ -32,6 +32,13 @@ struct State {
     max: Option<usize>,
 }
 
+impl State {
+    fn has_seen(&self, text: &str) -> bool {
+        let text = text.as_bytes();
+        self.seen.windows(text.len()).any(|piece| piece == text)
+    }
+}
+
 struct Rule {
     path: String,
     reply: Reply,
@@ -117,6 +124,11 @@ impl Call {
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.body)))
     }
 
+    /// Whether it reports that the event ran into its deadline.
+    pub fn is_timeout(&self) -> bool {
+        self.header("Lambda-Runtime-Function-Error-Type") == Some("Function.Timeout")
+    }
+
     /// The body of an HTTP response in format 2.0.
     pub fn text(&self) -> String {
         let json = self.json();
@@ -200,11 +212,11 @@ impl Api {
 
     /// Waits for a piece of a body that is still arriving.
     pub fn until_seen(&self, text: &str) {
-        self.wait(text, |state| {
-            let text = text.as_bytes();
-            let mut pieces = state.seen.windows(text.len());
-            pieces.any(|piece| piece == text).then_some(())
-        });
+        self.wait(text, |state| state.has_seen(text).then_some(()));
+    }
+
+    pub fn has_seen(&self, text: &str) -> bool {
+        self.lock().has_seen(text)
     }
 
     /// Limits how much is read of chunked bodies; None lifts the limit.

@@ -137,7 +137,8 @@ fn console_output_is_logged_while_the_command_runs() {
 #[test]
 fn console_output_is_logged_after_a_timeout() {
     each(|function, kind| {
-        let call = function.ask(command("h", "hang").within(Duration::from_secs(2)));
+        let hang = |id: &str| command(id, "hang");
+        let call = function.ask_in_time(hang, |_| function.soon_logs("half a line", 0));
         assert_eq!(error(&call).0["errorType"], "Function.Timeout", "{kind}");
         function.wait_for_log("begun hang");
         function.wait_for_log("half a line");

@@ -40,8 +40,9 @@ fn work_after_the_response_ends_at_the_deadline() {
         fastcgi_finish_request();
         while (isset($_GET['stay'])) {}";
     let function = Function::start(&[("index.php", code)], &[]);
-    let event = Event::new("o-1", &get("/?stay")).within(Duration::from_secs(2));
-    assert_eq!(function.ask(event).text(), "answer");
+    let stay = |id: &str| Event::new(id, &get("/?stay"));
+    let answer = function.ask_in_time(stay, |call| call.path.ends_with("/response"));
+    assert_eq!(answer.text(), "answer");
     assert_eq!(function.get("o-2", "/").text(), "answer");
     function.wait_for_log("Stopped at its deadline");
     assert!(
@@ -49,7 +50,7 @@ fn work_after_the_response_ends_at_the_deadline() {
             .api
             .calls()
             .iter()
-            .all(|call| !call.path.ends_with("/error"))
+            .all(|call| !call.path.ends_with("/error") || call.is_timeout())
     );
 }
 
@@ -100,7 +101,6 @@ fn lambda_log_level_filters_the_applications_records() {
     let env = [
         ("AWS_LAMBDA_LOG_FORMAT", "JSON"),
         ("AWS_LAMBDA_LOG_LEVEL", "ERROR"),
-        ("SURUS_HTTP_REQUEST_TIMEOUT", "1s"),
     ];
     let function = Function::start(&[("index.php", code)], &env);
     function.get("l-1", "/");
@@ -111,9 +111,9 @@ fn lambda_log_level_filters_the_applications_records() {
         assert!(log.contains(&format!("{word} is kept")), "{log}");
     }
     assert!(!log.contains("left out"), "{log}");
-    let late = Event::new("l-2", &get("/?late=1")).within(Duration::from_secs(10));
-    function.ask(late);
-    function.wait_for_log("Stopped at its deadline");
+    // If PHP does not run between deadline and end, on a busy machine, the log has no such line.
+    let late = |id: &str| Event::new(id, &get("/?late=1"));
+    function.ask_in_time(late, |_| function.soon_logs("Stopped at its deadline", 0));
 }
 
 #[test]
@@ -204,6 +204,19 @@ fn sigterm_that_the_starter_ignored_or_blocked_ends_the_function() {
         assert_eq!(function.get("i-1", "/").text(), "x", "{left}");
         function.signal("TERM");
         assert!(function.end().success(), "{left}");
+    }
+}
+
+#[test]
+fn sigint_and_sigquit_end_the_function_and_other_signals_do_not() {
+    for name in ["INT", "QUIT"] {
+        let mut function = Function::start(&[("index.php", "<?php echo 'x';")], &[]);
+        for harmless in ["HUP", "USR1", "USR2"] {
+            function.signal(harmless);
+            assert_eq!(function.get(harmless, "/").text(), "x", "{harmless}");
+        }
+        function.signal(name);
+        assert!(function.end().success(), "{name}");
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -119,6 +120,22 @@ impl Function {
         call
     }
 
+    /// The answer to an event with a deadline that something must reach, while the rest must be
+    /// done by then: on a busy machine, it is sent again with a later one until `is` holds.
+    pub fn ask_in_time(&self, event: impl Fn(&str) -> Event, is: impl Fn(&Call) -> bool) -> Call {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let mut last = None;
+        for seconds in [2, 10, 60] {
+            let event = event(&format!("until-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+            let call = self.ask(event.within(Duration::from_secs(seconds)));
+            if is(&call) {
+                return call;
+            }
+            last = Some(call);
+        }
+        panic!("{last:?}\n{}", self.log())
+    }
+
     /// The response to GET.
     pub fn get(&self, id: &str, url: &str) -> Call {
         self.ask(Event::new(id, &get(url)))
@@ -136,6 +153,14 @@ impl Function {
 
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// Whether the log soon has the text more than `times` times.
+    pub fn soon_logs(&self, text: &str, times: usize) -> bool {
+        (0..600).any(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            self.log().matches(text).count() > times
+        })
     }
 
     pub fn wait_for_log(&self, text: &str) {

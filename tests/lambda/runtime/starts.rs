@@ -210,10 +210,10 @@ fn timeout_of_a_concurrent_event_kills_only_its_worker() {
     function.api.until_waiting(2);
     function.api.send(Event::new("o-1", &get("/?n=1")));
     let goes_on = function.dir.read("pid-1");
-    let event = Event::new("o-0", &get("/?n=0"));
-    function.api.send(event.within(Duration::from_secs(2)));
+    let event = |id: &str| Event::new(id, &get("/?n=0"));
+    let begun = function.dir.path("pid-0");
+    let late = function.ask_in_time(event, |_| begun.exists());
     let hangs = function.dir.read("pid-0");
-    let late = function.api.answer("o-0");
     assert!(late.path.ends_with("/error"), "{}", late.path);
     assert_eq!(
         late.header("Lambda-Runtime-Function-Error-Type"),

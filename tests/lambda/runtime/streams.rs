@@ -128,12 +128,13 @@ fn failed_stream_reports_its_error_in_trailers() {
         if (isset($_GET['loop'])) { while (true) { echo '.'; flush(); usleep(10000); } }
         echo ' ended';";
     let function = Function::start(&[("index.php", code)], STREAM);
-    for (id, url, kind) in [
-        ("t-1", "/?die", "Runtime.ExitError"),
-        ("t-2", "/?loop", "Function.Timeout"),
+    for (url, kind) in [
+        ("/?die", "Runtime.ExitError"),
+        ("/?loop", "Function.Timeout"),
     ] {
-        let event = Event::new(id, &get(url));
-        let answer = function.ask(event.within(std::time::Duration::from_secs(2)));
+        let event = |id: &str| Event::new(id, &get(url));
+        let named = "Lambda-Runtime-Function-Error-Type";
+        let answer = function.ask_in_time(event, |call| call.trailer(named) == Some(kind));
         let (_, body) = parts(&answer);
         assert!(body.starts_with(b"begun"));
         assert!(
@@ -201,13 +202,17 @@ fn caller_that_never_reads_is_dropped_at_the_deadline() {
         echo 'next';";
     let function = Function::start(&[("index.php", code)], STREAM);
     function.api.read_no_more_than(Some(1));
-    let event = Event::new("h-1", &get("/?n"));
-    function
-        .api
-        .send(event.within(std::time::Duration::from_secs(2)));
-    function.api.until_seen("statusCode");
-    function.api.until_waiting(1);
+    // On a busy machine, the response may not begin in time.
+    let dropped = [2, 20, 60].iter().any(|seconds| {
+        let event = Event::new(&format!("h-{seconds}"), &get("/?n"));
+        let event = event.within(std::time::Duration::from_secs(*seconds));
+        function.api.send(event);
+        function.api.wait_taken();
+        function.api.until_waiting(1);
+        function.api.has_seen("statusCode")
+    });
+    assert!(dropped, "{}", function.log());
     function.wait_for_log("did not accept the response in time");
     function.api.read_no_more_than(None);
-    assert_eq!(parts(&function.get("h-2", "/")).1, b"next");
+    assert_eq!(parts(&function.get("next", "/")).1, b"next");
 }

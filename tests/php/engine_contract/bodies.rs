@@ -56,7 +56,7 @@ fn put(mut ask: Ask, body: &[u8]) -> Ask {
 async fn goes_on(engine: &Subject) {
     for _ in 0..3 {
         let next = engine.text("echo 'next';");
-        let next = tokio::time::timeout(Duration::from_secs(15), next).await;
+        let next = tokio::time::timeout(Duration::from_secs(60), next).await;
         assert_eq!(next.expect("an answer"), "next");
     }
 }

@@ -50,7 +50,14 @@ engine_contract! {
         for task in running {
             task.await.unwrap().unwrap();
         }
-        assert_eq!(engine.text("echo 'next';").await, "next");
+        // The limit holds for this one, too: on a busy machine it may have to ask again.
+        let next = loop {
+            match engine.answer(engine.php("echo 'next';")).await {
+                Err(Failure::QueueTimeout(_)) => {}
+                next => break next.unwrap().text(),
+            }
+        };
+        assert_eq!(next, "next");
         assert!(!trace.exists());
     }
 
@@ -135,7 +142,7 @@ engine_contract! {
         tokio::join!(edge, quick);
         assert!(over_at_all.load(Ordering::Relaxed));
         let pool = engine.pool().await;
-        tokio::time::timeout(Duration::from_secs(10), pool.drain())
+        tokio::time::timeout(Duration::from_secs(60), pool.drain())
             .await
             .expect(
                 "every place was \

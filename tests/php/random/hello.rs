@@ -41,7 +41,7 @@ impl Listener {
 
 fn listen(mut stream: &TcpStream, name: &str) -> Vec<(String, String)> {
     stream
-        .set_read_timeout(Some(Duration::from_secs(5)))
+        .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
     let mut start = [0; 5];
     if stream.read_exact(&mut start).is_err() {

@@ -41,7 +41,7 @@ final class Handler
             'exit' => exit(3),
             'kill' => posix_kill(getmypid(), \SIGKILL),
             'hang' => sleep(600),
-            'sleep' => sleep(6),
+            'sleep' => sleep(15),
             default => str_starts_with($order->do, 'wait') && self::wait(),
         };
         self::note("$order->do is done");

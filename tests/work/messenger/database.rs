@@ -137,7 +137,7 @@ fn message_longer_than_the_limit_is_kept_unread_until_the_limit_is_raised(kind: 
 
 #[test]
 fn lease_is_extended_and_what_others_have_left_is_taken() {
-    let dsn = "doctrine://default?redeliver_timeout=3";
+    let dsn = "doctrine://default?redeliver_timeout=10";
     // Its times are those of PHP's time zone.
     let messenger = Messenger::new(Kind::Sqlite, "messenger5", dsn);
     messenger.send(&["sleep"]);

@@ -127,7 +127,7 @@ fn message_longer_than_the_limit_is_kept_unread_in_a_stream_of_its_own() {
 
 #[test]
 fn lease_is_extended_and_what_others_have_left_is_claimed() {
-    let stream = Stream::new("messenger7", "redeliver_timeout=3");
+    let stream = Stream::new("messenger7", "redeliver_timeout=10");
     let messenger = &stream.messenger;
     messenger.send(&["sleep"]);
     let work = messenger.start(&["--workers", "1"], &[]);

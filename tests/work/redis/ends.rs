@@ -54,8 +54,9 @@ fn job_that_outlasts_the_grace_period_is_released_at_once() {
 
 #[test]
 fn lease_is_extended_while_a_job_runs() {
-    let site = Site::new("lease = '3s'\n");
-    site.push_json(r#"{"n": 0, "do": "sleep", "ms": 6000}"#);
+    // Long enough to be extended in time on a busy machine.
+    let site = Site::new("lease = '10s'\n");
+    site.push_json(r#"{"n": 0, "do": "sleep", "ms": 15000}"#);
     let work = site.plain.start(&["--workers", "1"]);
     work.wait_until(|| site.plain.count("begins 0") == 1);
     // Another process with the same queue would take an expired reservation.
