@@ -132,7 +132,8 @@ async fn check_site(
             site(project, config, &place.site, findings);
             file_access::report(config, &place.site, findings);
             if config.site.htaccess {
-                for problem in htaccess::problems(place.site.root()) {
+                let roots = std::iter::once(place.site.root()).chain(place.routes.roots());
+                for problem in htaccess::problems_below(roots) {
                     findings.note(problem);
                 }
             }
