@@ -337,6 +337,13 @@ async fn engine(pool: PoolConfig, project: &Path, compares_boots: bool, findings
         ),
         _ => {}
     }
+    for (setting, file) in user_ini::unrun(project, &one, report.get("user_ini.filename")) {
+        findings.note(format_args!(
+            "{setting} ({file}) in a .user.ini does not run on `{}`: command-line PHP reads no \
+             such file; call it in the application for each request, or use another engine",
+            one.name
+        ));
+    }
     if one.entry.boots_script() && one.entry.runs_scripts() {
         unread_settings(project, &one, report.get("user_ini.filename"), findings);
         auto_files(project, &one, &report, findings);

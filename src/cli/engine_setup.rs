@@ -199,6 +199,7 @@ fn named_hosts(config: &Config) -> Vec<String> {
 /// A pool and its plan.
 #[derive(Clone)]
 pub struct PlannedPool {
+    pub project: PathBuf,
     pub asked: PoolConfig,
     pub plan: Plan,
     /// The number of the plan to follow if this one's application cannot be booted.
@@ -214,6 +215,7 @@ pub fn plan_all(asked: Vec<PoolConfig>, project: &Path) -> anyhow::Result<Vec<Pl
             let unbooted = plans[index].asked.unbooted()?;
             plans[index].otherwise = Some(plans.len());
             plans.push(PlannedPool {
+                project: project.to_path_buf(),
                 asked: unbooted,
                 plan: plans[index].plan.unbooted(),
                 otherwise: None,
@@ -247,6 +249,7 @@ pub fn plan(asked: PoolConfig, project: &Path) -> anyhow::Result<PlannedPool> {
     )
     .with_context(|| format!("engine `{}`", asked.name))?;
     Ok(PlannedPool {
+        project: project.to_path_buf(),
         asked,
         plan,
         otherwise: None,
