@@ -23,6 +23,7 @@ mod preload;
 mod process_interference;
 mod processes;
 mod random_writes;
+mod records;
 mod regex;
 mod replaced;
 mod restore_failures;
