@@ -3,7 +3,9 @@
 #include "ipc/inbox.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -79,6 +81,30 @@ static void close_pidfds(struct msghdr *msg)
 	}
 }
 
+/* Any worker can make each message signal all of them (F_SETOWN, F_SETSIG). Fatal signals show in
+ * the master process, which undoes it; this tells it about others. */
+static void report_signals(void)
+{
+	int flags = fcntl(SURUS_FD_INBOX, F_GETFL);
+
+	if (flags >= 0 && flags & O_ASYNC) {
+		kill(getppid(), SIGCHLD);
+	}
+}
+
+bool surus_inbox_silence(void)
+{
+	int flags = fcntl(SURUS_FD_INBOX, F_GETFL);
+
+	if (flags < 0 || !(flags & O_ASYNC)) {
+		return false;
+	}
+	fcntl(SURUS_FD_INBOX, F_SETFL, flags & ~O_ASYNC);
+	fcntl(SURUS_FD_INBOX, F_SETSIG, 0);
+	fcntl(SURUS_FD_INBOX, F_SETOWN, 0);
+	return true;
+}
+
 /* As recvmsg(), without waiting. Ignores messages by which Surus tests the socket. */
 static ssize_t take_from_socket(struct msghdr *msg, size_t control)
 {
@@ -89,6 +115,7 @@ static ssize_t take_from_socket(struct msghdr *msg, size_t control)
 		len = recvmsg(SURUS_FD_INBOX, msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 		if (len > 0) {
 			close_pidfds(msg);
+			report_signals();
 		}
 	} while (len > 0 && len < FCGI_HEADER_LEN);
 	return len;

@@ -18,6 +18,9 @@ void surus_inbox_open(void);
  * 0: the socket is closed, no request will come. -1: interrupted by a signal, or released.
  * -2: malformed; said on stderr. */
 int surus_inbox_receive(struct surus_request *request);
+/* In the master process: undoes that each message in the request socket signals processes, which a
+ * script has set. False: none has. */
+bool surus_inbox_silence(void);
 /* Whether there should be fewer workers, so that this one exits. */
 bool surus_inbox_is_released(void);
 

@@ -29,6 +29,7 @@
 #include "base/scoreboard.h"
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
+#include "ipc/inbox.h"
 #include "ipc/rings.h"
 #include "master/inherited.h"
 #include "master/pcre_refresh.h"
@@ -292,6 +293,25 @@ static void check_files(int *wait)
 	}
 }
 
+/* Undoes what a script has set on the request socket, which all workers share. False: it happened
+ * before. Then a process that outlives its request may do it again and again, and only another
+ * socket helps. */
+static bool silence_inbox(void)
+{
+	static bool was_set;
+	bool is_again = was_set;
+
+	if (!surus_inbox_silence()) {
+		return true;
+	}
+	was_set = true;
+	fprintf(stderr,
+	        "surus-php: a script had each message in the request socket signal workers (F_SETOWN, "
+	        "O_ASYNC); %s\n",
+	        is_again ? "the master process exits and is replaced" : "undone");
+	return !is_again;
+}
+
 static void kill_workers(void)
 {
 	for (uint32_t i = 0; i < surus_settings.workers; i++) {
@@ -344,6 +364,9 @@ static bool run(void)
 		if (polled[1].revents & POLLIN) {
 			struct signalfd_siginfo info;
 			while (read(signals, &info, sizeof(info)) == sizeof(info)) {
+			}
+			if (!silence_inbox()) {
+				break;
 			}
 		}
 		reap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tracing::{info, warn};
 
 use super::engine_setup::PlannedPool;
-use super::{boot_script, config_lint, engine_setup};
+use super::{boot_script, config_lint, engine_setup, user_ini};
 use crate::engine::Engine;
 use crate::engines::unbooted::{Boot, Unbooted};
 use crate::keeper::Client;
@@ -70,6 +70,16 @@ pub async fn boot(
                 opcache = state,
                 "PHP runs without OPcache, so every request compiles its files"
             ),
+        }
+        let user_ini = report.get("user_ini.filename");
+        for (setting, file) in user_ini::unrun(&planned.project, asked, user_ini) {
+            warn!(
+                engine = name,
+                setting,
+                file,
+                "a file that .user.ini names does not run: command-line PHP reads no .user.ini; \
+                 call it in the application for each request, or use another engine"
+            );
         }
         for setting in config_lint::unknown_settings(&report, &asked.config) {
             warn!(

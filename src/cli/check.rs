@@ -132,7 +132,8 @@ async fn check_site(
             site(project, config, &place.site, findings);
             file_access::report(config, &place.site, findings);
             if config.site.htaccess {
-                for problem in htaccess::problems(place.site.root()) {
+                let roots = std::iter::once(place.site.root()).chain(place.routes.roots());
+                for problem in htaccess::problems_below(roots) {
                     findings.note(problem);
                 }
             }
@@ -335,6 +336,13 @@ async fn engine(pool: PoolConfig, project: &Path, compares_boots: bool, findings
             format_args!("none: `{}` runs the script in each request", one.entry.name),
         ),
         _ => {}
+    }
+    for (setting, file) in user_ini::unrun(project, &one, report.get("user_ini.filename")) {
+        findings.note(format_args!(
+            "{setting} ({file}) in a .user.ini does not run on `{}`: command-line PHP reads no \
+             such file; call it in the application for each request, or use another engine",
+            one.name
+        ));
     }
     if one.entry.boots_script() && one.entry.runs_scripts() {
         unread_settings(project, &one, report.get("user_ini.filename"), findings);

@@ -200,6 +200,7 @@ fn named_hosts(config: &Config) -> Vec<String> {
 /// A pool and its plan.
 #[derive(Clone)]
 pub struct PlannedPool {
+    pub project: PathBuf,
     pub asked: PoolConfig,
     pub plan: Plan,
     /// The number of the plan to follow if this one's application cannot be booted.
@@ -215,6 +216,7 @@ pub fn plan_all(asked: Vec<PoolConfig>, project: &Path) -> anyhow::Result<Vec<Pl
             let unbooted = plans[index].asked.unbooted()?;
             plans[index].otherwise = Some(plans.len());
             plans.push(PlannedPool {
+                project: project.to_path_buf(),
                 asked: unbooted,
                 plan: plans[index].plan.unbooted(),
                 otherwise: None,
@@ -248,6 +250,7 @@ pub fn plan(asked: PoolConfig, project: &Path) -> anyhow::Result<PlannedPool> {
     )
     .with_context(|| format!("engine `{}`", asked.name))?;
     Ok(PlannedPool {
+        project: project.to_path_buf(),
         asked,
         plan,
         otherwise: None,

@@ -12,8 +12,20 @@ use crate::app::site::{MAX_HTACCESS, Problem, Scope, read_htaccess};
 /// The limit of examined entries, so that `surus check` ends.
 const ENTRIES: usize = 100_000;
 
-/// A sentence for each such line below the document root.
-pub(super) fn problems(root: &Path) -> Vec<String> {
+/// A sentence for each such line below these directories, which may be within each other.
+pub(super) fn problems_below<'a>(roots: impl Iterator<Item = &'a Path>) -> Vec<String> {
+    let mut seen: Vec<&Path> = Vec::new();
+    let mut sentences = Vec::new();
+    for root in roots {
+        if !seen.iter().any(|other| root.starts_with(other)) {
+            sentences.extend(problems(root));
+            seen.push(root);
+        }
+    }
+    sentences
+}
+
+fn problems(root: &Path) -> Vec<String> {
     let (mut files, is_complete) = files(root, ENTRIES);
     files.sort();
     let mut sentences = Vec::new();

@@ -371,7 +371,7 @@ pub fn adopt(
     };
     let send_file = SendFile::open_by(site.clone(), &config.x_sendfile, &mut files)?;
     let routes = Routes::open(&config.route, &mut |root| {
-        files(root)?.hiding(&config.site.hidden)
+        files(root)?.protected(&config.site)
     })?;
     let mut adopted = BTreeMap::new();
     for name in pool_sites {

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use ignore::WalkBuilder;
 use surus_sys::regular_file;
 
+use super::engine_setup::{self, PoolConfig};
+
 /// The files below the document root that are not on the path from there to the booted script. PHP
 /// reads such files at the start of a request; in a booted engine that is the boot. `name` is
 /// `user_ini.filename`; if it is empty, PHP reads no such file.
@@ -51,6 +53,23 @@ pub(super) fn value(root: &Path, script: &Path, name: &str, setting: &str) -> Op
         });
         values.next_back()
     })
+}
+
+/// What `.user.ini` in the document root names to be run around each request, if the pool's PHP
+/// does not read it: command-line PHP, which runs workers of RoadRunner.
+pub(super) fn unrun(project: &Path, pool: &PoolConfig, name: &str) -> Vec<(&'static str, String)> {
+    if pool.entry.runs_scripts() {
+        return Vec::new();
+    }
+    let Ok(site) = engine_setup::open_site(project, &pool.config) else {
+        return Vec::new();
+    };
+    let value = |setting| {
+        let value = value(site.root(), &site.root().join("index.php"), name, setting)?;
+        (!value.is_empty()).then_some((setting, value))
+    };
+    let settings = ["auto_prepend_file", "auto_append_file"].into_iter();
+    settings.filter_map(value).collect()
 }
 
 /// A value without quotes and comment; PHP writes an empty one as `none`.

@@ -17,6 +17,7 @@ use super::options::ServeArgs;
 use crate::app::watch::{self, Change, Effect};
 use crate::config::Config;
 use crate::engine::Pending;
+use crate::fronts::address::Address;
 use crate::fronts::http::request::live_reload::LiveReload;
 
 /// For how long no further file must change: an editor or a checkout changes one after the other.
@@ -42,12 +43,26 @@ pub fn check(config: &Config, is_kept: bool) -> anyhow::Result<()> {
     } else if !config.sites.is_empty() {
         "the configuration has several sites; serve one of them: surus serve --watch DIR"
     } else {
+        if let Some(address) = public_address(config) {
+            warn!(%address, "--watch is for development, and other machines may reach this \
+                address; listen on 127.0.0.1");
+        }
         return Ok(());
     };
     bail!(
         "--watch is for development, and {why}; servers see changes without it, or at once by \
          `surus reload`"
     );
+}
+
+/// An address that other machines may reach.
+fn public_address(config: &Config) -> Option<&Address> {
+    let is_public = |address: &&Address| match address {
+        Address::Tcp(address) => !address.ip().to_canonical().is_loopback(),
+        Address::Unix(_) => false,
+    };
+    let addresses = config.http.listen.iter().chain(&config.tls.listen);
+    addresses.into_iter().find(is_public)
 }
 
 /// What happens when files change.
@@ -229,6 +244,19 @@ mod tests {
         }
         assert_eq!(pace.next(false), None);
         assert_eq!(pace.next(true), None);
+    }
+
+    #[test]
+    fn addresses_that_others_may_reach_are_named() {
+        let mut config = Config::default();
+        for own in ["127.0.0.1:8080", "[::1]:8080", "unix:/run/app.sock"] {
+            config.http.listen = vec![own.parse().unwrap()];
+            assert_eq!(public_address(&config), None);
+        }
+        config.tls.listen = vec!["[::]:8443".parse().unwrap()];
+        assert_eq!(public_address(&config), Some(&config.tls.listen[0]));
+        config.http.listen = vec![":8080".parse().unwrap()];
+        assert_eq!(public_address(&config), Some(&config.http.listen[0]));
     }
 
     #[tokio::test(start_paused = true)]

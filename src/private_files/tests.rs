@@ -32,6 +32,8 @@ fn private_name_in_any_directory_belongs_to_a_class() {
         ("prod.tfvars", "infrastructure state"),
         ("samconfig.toml", "infrastructure state"),
         ("template.yaml", "deployment files"),
+        ("template.json", "deployment files"),
+        ("packaged.json", "deployment files"),
         ("function.zip", "deployment files"),
         ("dump.sql", "dumps and databases"),
         ("a/dump.sql.gz", "dumps and databases"),

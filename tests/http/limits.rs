@@ -7,4 +7,6 @@ mod idle;
 mod log;
 mod memory;
 mod stalled;
+mod stalled_http3;
 mod tight;
+mod unread_http2;

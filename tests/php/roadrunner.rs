@@ -448,6 +448,24 @@ fn script_that_is_no_worker_stops_the_boot_with_its_words() {
     });
 }
 
+#[test]
+fn file_that_php_would_run_once_per_worker_stops_the_boot() {
+    on_engine("roadrunner", |engine| async move {
+        for setting in ["auto_prepend_file", "auto_append_file"] {
+            let engine = engine_again(&engine).boots(SCENES);
+            let file = engine.write("guard.php", "<?php echo 'said by the guard';");
+            let engine = engine.ini(setting, file.to_str().unwrap());
+            let error = engine.try_boot().await.err().expect("it cannot boot");
+            let error = format!("{error:#}");
+            for words in [setting, "cannot run for every request", "guard.php"] {
+                assert!(error.contains(words), "{error}");
+            }
+        }
+        let unset = engine.boots(SCENES).ini("auto_prepend_file", "");
+        unset.try_boot().await.map(drop).unwrap();
+    });
+}
+
 /// The same engine, not booted yet.
 fn engine_again(engine: &Subject) -> Subject {
     crate::engine_contract::subject::subject(engine.entry)

@@ -20,6 +20,7 @@ pub fn compromised_front_end_cannot_change_the_disabled_functions() {
     let keeper = Command::new(std::env::current_exe().unwrap())
         .env("HOSTILE_SURUS_FRONT", dir.path())
         .env("HOSTILE_SURUS_FOREIGN", "0")
+        .env("HOSTILE_SURUS_SIBLING", "0")
         .env("SURUS_ENGINE", "cli")
         .output();
     let keeper = keeper.unwrap();
@@ -43,6 +44,7 @@ pub fn compromised_front_end_cannot_start_probes_without_end() {
     let keeper = Command::new(std::env::current_exe().unwrap())
         .env("HOSTILE_SURUS_FRONT", dir.path())
         .env("HOSTILE_SURUS_FOREIGN", "0")
+        .env("HOSTILE_SURUS_SIBLING", "0")
         .env("SURUS_ENGINE_NAME", "cli")
         .env("SURUS_ENGINE_PHP_CLI", &php)
         .output();

@@ -4,6 +4,7 @@
 use std::fs::{Permissions, set_permissions};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -22,6 +23,9 @@ mod own_rights;
 
 /// A user other than the front end's, PHP's and root.
 const STRANGER: u32 = 47_111;
+
+/// The front end's user, unless the test configures another.
+const FRONT: &str = "nobody";
 
 /// The content of every secret file.
 const SECRET: &str = "secret-4711";
@@ -84,10 +88,18 @@ fn attack(env: &[(&str, &str)]) {
     symlink("project", &current).unwrap();
     let project = current;
 
-    let mut foreign = Command::new("sleep").arg("600").spawn().unwrap();
+    let foreign = Command::new("sleep").arg("600").spawn().unwrap();
+    // The kernel alone would let a process of the same user signal it.
+    let sibling = Command::new("sleep")
+        .arg("600")
+        .uid(crate::server::id_of(FRONT))
+        .spawn()
+        .unwrap();
     let keeper = Command::new(std::env::current_exe().unwrap())
+        .env("SURUS_HTTP_USER", FRONT)
         .env("HOSTILE_SURUS_FRONT", &project)
         .env("HOSTILE_SURUS_FOREIGN", foreign.id().to_string())
+        .env("HOSTILE_SURUS_SIBLING", sibling.id().to_string())
         .env("TMPDIR", &temporary)
         .envs(env.iter().copied())
         .stdout(Stdio::piped())
@@ -111,22 +123,19 @@ fn attack(env: &[(&str, &str)]) {
         output.status.success() && said.contains("the keeper still answers"),
         "{said}"
     );
-    assert!(
-        foreign.try_wait().unwrap().is_none(),
-        "a foreign process was ended"
-    );
-    foreign.kill().unwrap();
-    foreign.wait().unwrap();
+    for (mut other, what) in [(foreign, "a foreign process"), (sibling, "one of its user")] {
+        assert!(other.try_wait().unwrap().is_none(), "{what} was ended");
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
 }
 
 /// In the process that the test has started.
 pub fn be_keeper(project: &Path) -> ExitCode {
-    let foreign = std::env::var("HOSTILE_SURUS_FOREIGN")
-        .unwrap()
-        .parse()
-        .unwrap();
+    let pid = |name: &str| std::env::var(name).unwrap().parse().unwrap();
+    let others = [pid("HOSTILE_SURUS_FOREIGN"), pid("HOSTILE_SURUS_SIBLING")];
     let kept = surus::cli::keep_other(project, |front| {
-        let mut attacker = Attacker::new(project, front, foreign);
+        let mut attacker = Attacker::new(project, front, others);
         if std::env::vars_os().any(|(name, _)| name.to_string_lossy().starts_with("SURUS_ENGINE")) {
             match std::env::var_os("SURUS_ENGINE_PHP_CLI") {
                 Some(_) => attacker.attack_with_probes(),
@@ -160,6 +169,8 @@ struct Attacker<'a> {
     keeper_pid: u32,
     opener: Seqpacket,
     foreign: u32,
+    /// A process of the front end's user.
+    sibling: u32,
     next: u32,
     succeeded: usize,
     has_landlock: bool,
@@ -168,7 +179,11 @@ struct Attacker<'a> {
 }
 
 impl<'a> Attacker<'a> {
-    fn new(project: &'a Path, mut front: ForkedFrontEnd, foreign: u32) -> Attacker<'a> {
+    fn new(
+        project: &'a Path,
+        mut front: ForkedFrontEnd,
+        [foreign, sibling]: [u32; 2],
+    ) -> Attacker<'a> {
         let mut fds = front.places.remove(0).unwrap().fds;
         let keeper = Seqpacket::from(front.socket);
         let opener = Seqpacket::from(fds.remove(0));
@@ -180,6 +195,7 @@ impl<'a> Attacker<'a> {
             keeper_pid: front.keeper,
             opener,
             foreign,
+            sibling,
             next: 1,
             succeeded: 0,
             held: Vec::new(),

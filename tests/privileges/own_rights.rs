@@ -64,7 +64,11 @@ impl Attacker<'_> {
             "become root",
             surus_sys::privileges::give_up(&root).is_err(),
         );
-        for pid in [1, keeper, self.foreign] {
+        let mut others = vec![1, keeper, self.foreign];
+        if self.has_landlock {
+            others.push(self.sibling);
+        }
+        for pid in others {
             self.refused(
                 &format!("kill {pid}"),
                 surus_sys::process::kill(pid).is_err(),

@@ -61,7 +61,15 @@ pub fn front_end_started_by_root_has_no_privileges() {
         "{core}"
     );
 
-    // The keeper has no connection to the network: it has never accepted one.
+    // The keeper has no connection to the network: it has never accepted one. The front end has one
+    // here, so that the look finds connections.
+    let client = std::net::TcpStream::connect(&surus.address).unwrap();
+    let port = client.local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    until("the connection is accepted", || {
+        connections(front).contains(&address)
+    });
+    assert_eq!(connections(surus.pid()), Vec::<String>::new());
     assert_eq!(status(surus.pid(), "Threads"), "1");
     let log = surus.log();
     for step in [
@@ -81,6 +89,32 @@ pub fn front_end_started_by_root_has_no_privileges() {
     assert!(status(opener, "Uid").starts_with(&id_of("www-data").to_string()));
     assert_eq!(status(opener, "CapEff"), NO_CAPABILITIES);
     assert_eq!(status(opener, "NoNewPrivs"), "1");
+}
+
+/// The clients' addresses of a process's connections by TCP (proc_net_tcp(5)).
+fn connections(pid: u32) -> Vec<String> {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let links = open.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
+    let links: Vec<_> = links.map(|link| link.display().to_string()).collect();
+    let table = ["tcp", "tcp6"].map(|name| std::fs::read_to_string(format!("/proc/net/{name}")));
+    let mut found = Vec::new();
+    for line in table
+        .iter()
+        .flatten()
+        .flat_map(|table| table.lines().skip(1))
+    {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let (remote, state, inode) = (fields[2], fields[3], fields[9]);
+        const LISTENS: &str = "0A";
+        if state != LISTENS && links.contains(&format!("socket:[{inode}]")) {
+            let (_, port) = remote.split_once(':').unwrap();
+            found.push(format!(
+                "127.0.0.1:{}",
+                u16::from_str_radix(port, 16).unwrap()
+            ));
+        }
+    }
+    found
 }
 
 pub fn disabled_restrictions_are_off_and_logged() {

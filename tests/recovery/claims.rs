@@ -286,3 +286,47 @@ fn request_socket_filtered_by_a_script_is_replaced() {
         until("it is ready", || ready(&site));
     }
 }
+
+#[test]
+fn signals_of_the_request_socket_set_by_a_script_are_undone() {
+    // F_SETSIG, F_SETOWN for the process group of all workers, F_SETFL with O_ASYNC.
+    let signals = |signal: i32| {
+        format!(
+            "$c = FFI::cdef('int fcntl(int fd, int command, ...); int getpgrp();', 'libc.so.6');
+            $c->fcntl(4, 10, {signal}); $c->fcntl(4, 8, -$c->getpgrp());
+            $c->fcntl(4, 4, $c->fcntl(4, 3) | 0x2000);
+            echo 'done';"
+        )
+    };
+    // SIGPROF ends scripts, and neither workers nor the master process; SIGSTOP stops all of them.
+    let files = [
+        ("prof.php", signals(27)),
+        ("stop.php", signals(19)),
+        ("length.php", LENGTH.to_string()),
+    ];
+    let files = files.each_ref().map(|(name, code)| (*name, code.as_str()));
+    for engine in ENGINES {
+        let site = site(engine, &files, &[]);
+        for script in ["/prof.php", "/prof.php", "/stop.php"] {
+            assert_eq!(site.get(script).body, "done", "{engine}");
+            // The first message may cost its request.
+            let _ = post_large(&site);
+            answers_within(&site, SOON, engine);
+            for n in 0..4 {
+                let log = || site.surus.log();
+                assert_eq!(
+                    post_large(&site),
+                    (200, "200000".into()),
+                    "{engine} {script} {n}: {}",
+                    log()
+                );
+            }
+        }
+        let log = site.surus.log();
+        assert!(
+            log.contains("signal workers (F_SETOWN, O_ASYNC); undone"),
+            "{log}"
+        );
+        until("it is ready", || ready(&site));
+    }
+}

@@ -24,6 +24,7 @@ mod process_interference;
 mod processes;
 mod random_writes;
 mod read_only;
+mod records;
 mod regex;
 mod replaced;
 mod restore_failures;

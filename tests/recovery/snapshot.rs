@@ -28,11 +28,18 @@ fn snapshot_is_sealed() {
     let site =
         try_booted("rewind", BOOT, &["--workers", "1"], &[]).unwrap_or_else(|log| panic!("{log}"));
     let worker = site.workers()[0];
+    // What all workers share, and what this one has written before its checkpoint.
+    for name in ["surus-snapshot", "surus-own"] {
+        cannot_be_changed(worker, name);
+    }
+}
+
+fn cannot_be_changed(worker: u32, name: &str) {
     let maps = std::fs::read_to_string(format!("/proc/{worker}/maps")).unwrap();
     let shared = maps
         .lines()
-        .find(|line| line.contains("r--s") && line.contains("surus-snapshot"))
-        .expect("a shared mapping");
+        .find(|line| line.contains("r--s") && line.contains(name))
+        .unwrap_or_else(|| panic!("no shared mapping of {name} in\n{maps}"));
     let (range, _) = shared.split_once(' ').unwrap();
     let path = format!("/proc/{worker}/map_files/{range}");
     let file = std::fs::OpenOptions::new()
@@ -47,7 +54,8 @@ fn snapshot_is_sealed() {
     assert_eq!(
         written.map_err(|error| error.raw_os_error()),
         Err(Some(1)),
-        "EPERM"
+        "{name}: EPERM"
     );
-    assert!(file.set_len(0).is_err(), "it can be made smaller");
+    assert!(file.set_len(0).is_err(), "{name} can be made smaller");
+    assert!(file.set_len(1 << 40).is_err(), "{name} can be made larger");
 }

@@ -49,6 +49,7 @@ const NOT_RUN: [(&str, &str); 17] = [
     ("make check-headers", "downloads headers of PHP"),
     ("make deb", "builds packages; `make try-deb` installs them"),
     ("make deny", "asks the database of advisories"),
+    ("make fuzz", "takes minutes"),
     ("make lab", "measures for minutes to hours"),
     ("make lab-docs", "writes into docs/"),
     ("make musl", "builds for another target"),
@@ -62,6 +63,12 @@ const NOT_RUN: [(&str, &str); 17] = [
     ),
     ("make test-leaks", "takes hours"),
     ("make test-php8.4", "needs root and a Debian"),
+    ("make test-learned", "takes minutes; CI runs a few of these"),
+    ("make test-packages", "builds for another target"),
+    (
+        "make test-sanitized",
+        "runs tests with another build of sapi/",
+    ),
     (
         "make test-shared-memory",
         "takes ten minutes; `make test` runs a shorter form",

@@ -33,6 +33,16 @@ fn security_page_says_what_is_promised_to_whom_and_what_is_not() {
     }
 }
 
+/// What a table row promises without exceptions is not taken back below.
+#[test]
+fn longer_stops_of_workers_are_exceptions_of_their_promise() {
+    let page = read("SECURITY.md");
+    let parties = section(&page, "## What each part is trusted with");
+    let exceptions = section(&page, "## What is not promised");
+    assert!(exceptions.contains("last longer than a second"));
+    assert!(parties.contains("a second (with exceptions [below](#what-is-not-promised))"));
+}
+
 #[test]
 fn attack_on_compression_is_described_with_the_setting_of_a_route() {
     let page = read("docs/reference/configuration.md");

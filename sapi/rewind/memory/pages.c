@@ -5,6 +5,7 @@
  * docs/internals/rewind-memory.md has more. */
 #include "rewind/memory/pages.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -192,12 +193,14 @@ static void mark_free(uintptr_t page)
 static bool keep_own(void)
 {
 	size_t size = p->hot_count * PAGE;
-	int file = (int)syscall(SYS_memfd_create, "surus-own", 1 /* MFD_CLOEXEC */);
+	int file = (int)syscall(SYS_memfd_create, "surus-own", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	bool complete = file >= 0 && ftruncate(file, (off_t)size) == 0;
 
 	for (size_t i = 0; complete && i < p->hot_count; i++) {
 		complete = pwrite(file, p->hot[i].page, PAGE, (off_t)(i * PAGE)) == PAGE;
 	}
+	/* As in snapshot.c. */
+	fcntl(file, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	if (complete && size > 0) {
 		p->own = mmap(NULL, size, PROT_READ, MAP_SHARED, file, 0);
 		complete = p->own != MAP_FAILED;

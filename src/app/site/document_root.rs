@@ -228,7 +228,11 @@ impl Root {
                     }
                     links += 1;
                     if links > MAX_LINKS {
-                        return Err(WalkError::Missing);
+                        return Err(match is_htaccess(relative) {
+                            // As in Apache: what the link was meant for may deny access.
+                            true => WalkError::Denied(Denial::Unreadable),
+                            false => WalkError::Missing,
+                        });
                     }
                     let target =
                         std::fs::read_link(&real).map_err(|error| explain(error.into(), &real))?;
@@ -260,7 +264,7 @@ impl Root {
     /// Whether the target is a dot file, or PHP source whose requested name does not show it.
     fn conceals(&self, asked: &Path, real: &Path) -> bool {
         // Clients cannot request `.htaccess`; Surus opens it to apply its rules.
-        if asked.file_name().is_some_and(|name| name == ".htaccess") {
+        if is_htaccess(asked) {
             return false;
         }
         // Directories above the site, or common to both, do not count: the whole project may be
@@ -310,6 +314,10 @@ fn push_steps(todo: &mut Vec<Step>, path: &Path) {
         Component::Normal(name) => Some(Step::Down(name.to_owned())),
         Component::CurDir | Component::Prefix(_) => None,
     }));
+}
+
+fn is_htaccess(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == ".htaccess")
 }
 
 fn metadata(path: &Path) -> Result<Metadata, WalkError> {

@@ -209,9 +209,10 @@ impl Site {
         }
     }
 
-    /// Hides private files as [`open`](Self::open) does, and those that match these patterns.
-    pub fn hiding(mut self, patterns: &[String]) -> Result<Site> {
-        self.hidden = Some(Hidden::new(patterns, false)?);
+    /// Hides private files and applies `.htaccess` files as [`open`](Self::open) does.
+    pub fn protected(mut self, settings: &Settings) -> Result<Site> {
+        self.hidden = Some(Hidden::new(&settings.hidden, false)?);
+        self.htaccess = settings.htaccess.then(Htaccess::new);
         Ok(self)
     }
 

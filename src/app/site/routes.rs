@@ -167,6 +167,14 @@ impl Routes {
         choice
     }
 
+    /// The directories of files of the rules.
+    pub fn roots(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().filter_map(|route| match &route.action {
+            Some(Action::Files(site)) => Some(site.root()),
+            _ => None,
+        })
+    }
+
     /// The numbers, from 1 on, of rules whose redirect leads a browser back to the same rule, as
     /// far as an example shows it.
     pub fn endless_redirects(&self) -> Vec<usize> {
@@ -403,7 +411,7 @@ pub fn files(root: &Path, settings: &Settings) -> Result<Site> {
         "`root` is {}; it must be an absolute path",
         root.display()
     );
-    Site::files_only(root, settings.symlinks)?.hiding(&settings.hidden)
+    Site::files_only(root, settings.symlinks)?.protected(settings)
 }
 
 fn methods(names: &[String]) -> Result<Vec<Method>> {

@@ -17,10 +17,12 @@ $lines = [
 foreach ([
 	'post_max_size', 'upload_max_filesize', 'memory_limit', 'max_execution_time', 'max_input_time', 'display_errors',
 	'upload_tmp_dir', 'open_basedir', 'opcache.preload', 'opcache.jit_buffer_size', 'opcache.validate_timestamps', 'extension_dir',
-	'user_ini.filename', 'error_reporting', 'date.timezone',
+	'user_ini.filename', 'auto_prepend_file', 'auto_append_file', 'error_reporting', 'date.timezone',
 ] as $name) {
 	$lines[$name] = (string) ini_get($name);
 }
+// Ends a line that an auto_prepend_file has begun.
+echo "\n";
 foreach ($lines as $name => $value) {
 	echo $name, '=', $value, "\n";
 }

@@ -80,7 +80,14 @@ impl Client {
         secure: &Secure,
         config: rustls::ClientConfig,
     ) -> Result<Client, String> {
-        let connected = quic(secure, config).await;
+        Client::connect_at(secure.address.parse().unwrap(), config).await
+    }
+
+    pub async fn connect_at(
+        address: SocketAddr,
+        config: rustls::ClientConfig,
+    ) -> Result<Client, String> {
+        let connected = quic_at(address, config).await;
         let (endpoint, quic) = connected.map_err(|error| error.to_string())?;
         let (mut driver, requests) = h3::client::new(h3_quinn::Connection::new(quic.clone()))
             .await

@@ -200,6 +200,41 @@ async fn addresses_are_validated_when_many_handshakes_are_open() {
     begun.abort();
 }
 
+#[tokio::test]
+async fn forged_address_does_not_close_an_idle_connection() {
+    let dir = site();
+    let env = [
+        ("SURUS_HTTP_MAX_CONNECTIONS", "2"),
+        ("SURUS_LOG_LEVEL", "debug"),
+    ];
+    let secure = serve_h3(dir.path(), &env);
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let mut client = Client::connect(&secure).await;
+        assert_eq!(client.get("/index.php").await.status(), 200);
+        clients.push(client);
+    }
+    // Idle for so long that a new connection could replace one.
+    tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+    // A first packet whose sender never gets the answer.
+    let relay = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let config = secure.config(&[&rustls::version::TLS13]);
+    let begun = tokio::spawn(quic_at(relay.local_addr().unwrap(), config));
+    let mut packet = [0; 2000];
+    let size = relay.recv(&mut packet).await.unwrap();
+    relay
+        .send_to(&packet[..size], &secure.address)
+        .await
+        .unwrap();
+    secure
+        .surus
+        .wait_for_log(|log| log.contains("its address is not forged"));
+    for client in &mut clients {
+        assert_eq!(client.get("/index.php").await.status(), 200);
+    }
+    begun.abort();
+}
+
 /// How much early data (0-RTT) each session ticket permits.
 #[derive(Debug, Default)]
 struct Tickets(Mutex<Vec<u32>>);

@@ -1,7 +1,7 @@
 //! HTTP/3 as clients see it.
 
 mod certificates;
-mod client;
+pub mod client;
 mod faults;
 mod limits;
 mod shutdown;

@@ -102,4 +102,6 @@ async fn endless_early_hints_to_a_stalled_client_use_bounded_memory() {
     assert_eq!(answer.unwrap().status(), 200);
     let grown = sampler.peak() / MIB;
     assert!(grown < 16, "grew by {grown} MiB");
+    let dropped = crate::tls::metric(dir.path(), "surus_early_hints_dropped_total ");
+    assert!(dropped > 99_000, "{dropped}");
 }

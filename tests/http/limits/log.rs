@@ -8,6 +8,7 @@ use surus::engines::{CATALOGUE, Entry};
 
 use super::memory::{MIB, Sampler, resident, settles_at};
 use crate::common::Surus;
+use crate::tls::metric;
 
 const LOG: &str = "error_log(str_repeat('x', (int) ($_GET['mib'] ?? 0) << 20).'end');";
 
@@ -82,6 +83,13 @@ fn messages_of_100_mib_are_cut_and_memory_stays_bounded() {
             _ => " [cut: 10479",
         };
         surus.wait_for_log(|log| log.matches(cut).count() == 4);
+        let counted = metric(dir.path(), "surus_log_messages_cut_total ");
+        assert_eq!(
+            counted,
+            if entry.name == "fpm" { 0 } else { 4 },
+            "{}",
+            entry.name
+        );
         let longest = surus.log().lines().map(str::len).max();
         assert!(longest < Some(66_500), "{}: {longest:?}", entry.name);
     }

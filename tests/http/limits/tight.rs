@@ -2,9 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 
 use super::log::get_with;
 use crate::common::Surus;
+use crate::tls::metric;
 
 const PAGE: &str = "<?php
 if ($_SERVER['REQUEST_METHOD'] === 'POST') exit('got '.strlen(file_get_contents('php://input')));
@@ -35,6 +37,14 @@ fn letters(answer: &[u8]) -> Vec<usize> {
     (b'g'..=b't').map(count).collect()
 }
 
+/// How often bytes did not fit into a budget.
+fn refusals(dir: &Path, buffer: &str) -> u64 {
+    metric(
+        dir,
+        &format!("surus_buffer_refusals_total{{buffer=\"{buffer}\"}} "),
+    )
+}
+
 fn post(surus: &Surus, len: usize) -> String {
     let mut stream = TcpStream::connect(&surus.address).unwrap();
     let head =
@@ -48,7 +58,7 @@ fn post(surus: &Surus, len: usize) -> String {
 
 #[test]
 fn without_memory_bodies_pass_through_files_and_streams_stay_plain() {
-    let (_dir, surus) = serve(&[("SURUS_HTTP_BUFFER_MEMORY", "0")]);
+    let (dir, surus) = serve(&[("SURUS_HTTP_BUFFER_MEMORY", "0")]);
     for path in ["/", "/?streams"] {
         let answer = get_with(&surus.address, path, "Accept-Encoding: identity\r\n");
         assert_eq!(letters(&answer), [10_000; 14], "{path}");
@@ -61,11 +71,13 @@ fn without_memory_bodies_pass_through_files_and_streams_stay_plain() {
         let answer = post(&surus, len);
         assert!(answer.contains(&format!("got {len}")), "{answer}");
     }
+    assert!(refusals(dir.path(), "memory") > 0);
+    assert_eq!(refusals(dir.path(), "spool"), 0);
 }
 
 #[test]
 fn without_memory_and_disk_bodies_are_rejected_and_streams_wait_for_their_client() {
-    let (_dir, surus) = serve(&[
+    let (dir, surus) = serve(&[
         ("SURUS_HTTP_BUFFER_MEMORY", "0"),
         ("SURUS_HTTP_MAX_TEMP_SIZE", "0"),
     ]);
@@ -76,4 +88,6 @@ fn without_memory_and_disk_bodies_are_rejected_and_streams_wait_for_their_client
     let answer = post(&surus, 10);
     assert!(answer.starts_with("HTTP/1.1 507 "), "{answer}");
     surus.wait_for_log(|log| log.contains("http.buffer_memory"));
+    assert!(refusals(dir.path(), "memory") > 0);
+    assert!(refusals(dir.path(), "spool") > 0);
 }

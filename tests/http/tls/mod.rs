@@ -146,11 +146,16 @@ impl Secure {
 
     /// The counter in the metrics.
     pub fn metric(&self, dir: &Path, name: &str) -> u64 {
-        let text = super::tls::admin(dir, "/-/metrics");
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        let line = line.unwrap_or_else(|| panic!("no {name} in\n{text}"));
-        line.trim().parse().unwrap()
+        metric(dir, name)
     }
+}
+
+/// The counter in the metrics of the server of a project.
+pub fn metric(dir: &Path, name: &str) -> u64 {
+    let text = admin(dir, "/-/metrics");
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let line = line.unwrap_or_else(|| panic!("no {name} in\n{text}"));
+    line.trim().parse().unwrap()
 }
 
 /// The admin listener's answer.

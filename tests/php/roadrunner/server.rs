@@ -115,3 +115,22 @@ fn output_of_workers_is_logged_with_the_reason_of_a_failure() {
         surus.wait_for_log(|log| reason.split('|').any(|reason| log.contains(reason)));
     }
 }
+
+#[test]
+fn firewall_of_user_ini_that_no_worker_runs_is_named() {
+    let project = project(&[
+        (".rr.yaml", YAML),
+        ("bin/worker.php", WORKER),
+        (".user.ini", "auto_prepend_file = 'waf.php'\n"),
+    ]);
+    let surus = Surus::spawn(project.path(), &["--engine", "roadrunner"], &[]).unwrap();
+    surus.wait_for_log(|log| log.contains(".user.ini") && log.contains("waf.php"));
+    let mut check = Command::new(env!("CARGO_BIN_EXE_surus"));
+    let said = check.arg("check").arg(project.path());
+    let said = said.args(["--engine", "roadrunner", "--listen", "127.0.0.1:0"]);
+    let said = String::from_utf8(said.output().unwrap().stdout).unwrap();
+    assert!(
+        said.contains("! auto_prepend_file (waf.php) in a .user.ini does not run"),
+        "{said}"
+    );
+}

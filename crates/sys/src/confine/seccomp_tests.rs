@@ -94,9 +94,19 @@ fn calls_that_reach_other_processes_are_denied() {
         libc::SYS_semop,
         libc::SYS_msgrcv,
         libc::SYS_mq_open,
+        libc::SYS_tkill,
+        libc::SYS_rt_sigqueueinfo,
+        libc::SYS_rt_tgsigqueueinfo,
+        libc::SYS_pidfd_open,
+        libc::SYS_pidfd_getfd,
+        libc::SYS_pidfd_send_signal,
     ] {
         assert_eq!(error_of(call, [-1, -1, -1, -1]), libc::EPERM, "{call}");
     }
+    // Threads of its own process may be signalled; this one is the parent.
+    let parent = i64::from(std::process::id());
+    let signal = [parent, parent, 0, 0];
+    assert_eq!(error_of(libc::SYS_tgkill, signal), libc::EPERM);
     let (socket, linger) = (libc::SOL_SOCKET.into(), libc::SO_LINGER.into());
     let set = |level, name| error_of(libc::SYS_setsockopt, [-1, level, name, 0]);
     assert_eq!(set(socket, linger), libc::EPERM);

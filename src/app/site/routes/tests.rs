@@ -253,6 +253,44 @@ fn files_directory_runs_no_php() {
 }
 
 #[test]
+fn htaccess_files_apply_below_a_files_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["open", "closed"] {
+        std::fs::create_dir_all(dir.path().join("s").join(name)).unwrap();
+        std::fs::write(dir.path().join(format!("s/{name}/a.txt")), name).unwrap();
+    }
+    let rules = "Require all denied\nRewriteEngine On\nRewriteRule . /s/open/a.txt\n";
+    std::fs::write(dir.path().join("s/closed/.htaccess"), rules).unwrap();
+    let index = "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . index.php\n";
+    std::fs::write(dir.path().join("s/.htaccess"), index).unwrap();
+    std::fs::write(dir.path().join("s/index.php"), "").unwrap();
+    let rule = Rule {
+        prefix: Some("/s/".into()),
+        root: Some(dir.path().into()),
+        ..Rule::default()
+    };
+    use super::super::Resolution::{Denied, File, NotFound};
+    for applies in [true, false] {
+        let settings = Settings {
+            htaccess: applies,
+            ..Settings::default()
+        };
+        let routes = Routes::new(std::slice::from_ref(&rule), &settings).unwrap();
+        assert!(routes.roots().eq([dir.path()]));
+        let none = HeaderMap::new();
+        let choice = routes.choose(&facts("/s/a.css", &none));
+        let Some(Action::Files(site)) = choice.action else {
+            panic!("no rule")
+        };
+        assert!(matches!(site.resolve("/s/open/a.txt"), File(_)));
+        let closed = site.resolve("/s/closed/a.txt");
+        assert_eq!(matches!(closed, Denied(_)), applies, "{closed:?}");
+        // No rule makes it run PHP.
+        assert!(matches!(site.resolve("/s/none"), NotFound));
+    }
+}
+
+#[test]
 fn invalid_rule_is_named_with_the_allowed_values() {
     for (rule, says) in [
         (

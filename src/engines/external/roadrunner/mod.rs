@@ -89,6 +89,7 @@ impl RoadRunner {
         }
         let launch = Launch::new(spec, &home)?;
         let report = report(&launch).await?;
+        refuse_auto_files(&report)?;
         let uploads = Directory {
             path: home.path(file_names::UPLOADS),
             is_shared: spec.user.is_some(),
@@ -140,6 +141,22 @@ async fn report(launch: &Launch) -> anyhow::Result<Report> {
         bail!("{program} does not work: {status}\n{complained}");
     }
     Ok(Report::read(&String::from_utf8_lossy(&said)))
+}
+
+/// Refuses files that PHP would run once, in the boot of each worker. Firewalls are installed so,
+/// and would see no request.
+fn refuse_auto_files(report: &Report) -> anyhow::Result<()> {
+    for name in ["auto_prepend_file", "auto_append_file"] {
+        let file = report.get(name);
+        if !file.is_empty() {
+            bail!(
+                "{name} cannot run for every request on the engine `roadrunner`: {file} would run \
+                 once in each worker; call it in the application for each request, or choose \
+                 another engine (engine.name), and unset it here ({name} = \"\" under [php])"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// A worker that dies sooner after its start is not replaced at once.

@@ -16,6 +16,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::header::{self, HeaderMap};
 use http::{Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
+use tokio::sync::oneshot;
 use tracing::debug;
 
 use super::multiplexed::{Outgoing, expects_continue, informational, links, outgoing};
@@ -99,6 +100,9 @@ impl H2Connection {
     }
 }
 
+/// The most bytes of a stream that h2 keeps until they are written.
+const SEND_BUFFER: usize = 64 * 1024;
+
 fn builder(settings: &Settings) -> server::Builder {
     let mut builder = server::Builder::new();
     builder
@@ -106,7 +110,7 @@ fn builder(settings: &Settings) -> server::Builder {
         .max_header_list_size(u32::try_from(settings.max_header_size.0).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(20)
         // Per stream: what its client has not taken yet.
-        .max_send_buffer_size(64 * 1024)
+        .max_send_buffer_size(SEND_BUFFER)
         .initial_window_size(256 * 1024)
         .initial_connection_window_size(1024 * 1024);
     builder
@@ -242,13 +246,45 @@ async fn send_body(
                     }
                     let part = piece.split_to(stream.capacity().min(piece.len()));
                     let is_last = piece.is_empty() && body.is_end_stream();
-                    stream.send_data(part, is_last)?;
                     if is_last {
-                        return Ok(());
+                        return stream.send_data(part, true);
+                    }
+                    if MEMORY.has_room(SEND_BUFFER as u64) {
+                        stream.send_data(part, false)?;
+                    } else {
+                        let _wait = body.wait();
+                        send_until_written(part, stream).await?;
                     }
                 }
             }
         }
+    }
+}
+
+/// Sends a part of the body, and waits until it is in the socket: while memory is short, h2 keeps
+/// one part of a stream.
+async fn send_until_written(part: Bytes, stream: &mut SendStream<Bytes>) -> Result<(), h2::Error> {
+    let (end, mut written) = oneshot::channel();
+    let part = Unwritten { part, _end: end };
+    stream.send_data(Bytes::from_owner(part), false)?;
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(reset) = stream.poll_reset(cx) {
+            return Poll::Ready(Err(reset?.into()));
+        }
+        Pin::new(&mut written).poll(cx).map(|_| Ok(()))
+    })
+    .await
+}
+
+/// Dropped by h2 once it is written.
+struct Unwritten {
+    part: Bytes,
+    _end: oneshot::Sender<()>,
+}
+
+impl AsRef<[u8]> for Unwritten {
+    fn as_ref(&self) -> &[u8] {
+        &self.part
     }
 }
 

@@ -18,6 +18,7 @@ use crate::fronts::http::connection::h3::{Arriving, serve};
 use crate::fronts::http::request::Service;
 use crate::fronts::http::tls::Tls;
 use crate::fronts::http::transport::context::ConnectionContext;
+use crate::fronts::http::transport::quic::SEND_WINDOW;
 
 /// A port of HTTP/3.
 pub struct QuicListener {
@@ -27,8 +28,8 @@ pub struct QuicListener {
     config: ServerConfig,
 }
 
-/// If this part of the permits for handshakes is in use, clients must first prove that their
-/// address is not forged, which takes a round trip (RFC 9000, 8.1.2).
+/// If this part of the permits for handshakes is in use, or every connection, clients must first
+/// prove that their address is not forged, which takes a round trip (RFC 9000, 8.1.2).
 const PROVEN_FROM: usize = 4;
 
 /// The version of QUIC (RFC 9000).
@@ -78,10 +79,12 @@ impl QuicListener {
                 break;
             };
             let is_proven = incoming.remote_address_validated();
-            if !is_proven && self.tls.handshakes.is_used_to(PROVEN_FROM) {
+            // Nobody closes another's connection by a forged address.
+            let is_crowded = self.tls.handshakes.is_used_to(PROVEN_FROM) || limiter.is_used_to(1);
+            if !is_proven && is_crowded {
                 let client = incoming.remote_address();
-                debug!(%client, "many handshakes are open; a client must show that its address is \
-                    not forged");
+                debug!(%client, "many connections or handshakes are open; a client must show that \
+                    its address is not forged");
                 let _ = incoming.retry();
                 continue;
             }
@@ -152,7 +155,7 @@ fn transport(settings: &Settings) -> anyhow::Result<TransportConfig> {
         .max_concurrent_uni_streams(VarInt::from_u32(8))
         .stream_receive_window(VarInt::from_u32(256 << 10))
         .receive_window(VarInt::from_u32(1 << 20))
-        .send_window(1 << 20)
+        .send_window(SEND_WINDOW)
         .datagram_receive_buffer_size(None)
         .max_idle_timeout(Some(IdleTimeout::try_from(gone)?))
         // Keeps a connection whose request takes long, also for clients with shorter limits.

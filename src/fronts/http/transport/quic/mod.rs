@@ -7,6 +7,7 @@
 //! complete.
 
 pub mod streams;
+mod unacknowledged;
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,8 +21,11 @@ use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming};
 use quinn::{ConnectionError, StoppedError, VarInt};
 
 use self::streams::{ReceiveStream, RequestStream, SendStream};
+use self::unacknowledged::Unacknowledged;
 use super::context::ConnectionContext;
 use crate::budget::{self, Reservation};
+
+pub use self::unacknowledged::WINDOW as SEND_WINDOW;
 
 type Streams<T> = Pin<Box<dyn Stream<Item = Result<T, ConnectionError>> + Send>>;
 type Bidirectional = (quinn::SendStream, quinn::RecvStream);
@@ -110,6 +114,7 @@ impl Drop for ReadBudget {
 /// A connection as h3 needs it.
 pub struct QuicTransport {
     connection: quinn::Connection,
+    unacknowledged: Arc<Unacknowledged>,
     context: Arc<ConnectionContext>,
     bidirectional: Streams<Bidirectional>,
     unidirectional: Streams<quinn::RecvStream>,
@@ -214,6 +219,7 @@ impl QuicTransport {
             opened: Box::pin(stream::unfold(of(), |connection| async {
                 Some((connection.open_uni().await, connection))
             })),
+            unacknowledged: Arc::new(Unacknowledged::new(connection.clone())),
             connection,
             context,
             control: ReadBudget::new(CONTROL_BUDGET, None),
@@ -221,6 +227,11 @@ impl QuicTransport {
             accepted: accepted.clone(),
         };
         (transport, accepted)
+    }
+
+    fn send_stream(&self, stream: quinn::SendStream, unfinished: Arc<Unfinished>) -> SendStream {
+        let unacknowledged = self.unacknowledged.clone();
+        SendStream::new(stream, unacknowledged, self.context.clone(), unfinished)
     }
 
     /// A request's stream.
@@ -237,7 +248,7 @@ impl QuicTransport {
             stopped: Box::pin(send.stopped()),
         });
         RequestStream::new(
-            SendStream::new(send, self.context.clone(), unfinished),
+            self.send_stream(send, unfinished),
             ReceiveStream::new(receive, budget),
         )
     }
@@ -305,8 +316,7 @@ impl quic::OpenStreams<Bytes> for QuicTransport {
                     connection_error,
                 },
             )?;
-        let stream = SendStream::new(opened, self.context.clone(), Arc::default());
-        Poll::Ready(Ok(stream))
+        Poll::Ready(Ok(self.send_stream(opened, Arc::default())))
     }
 
     fn close(&mut self, why: Code, reason: &[u8]) {

@@ -1,7 +1,7 @@
 //! The streams of a QUIC connection, with limits for what h3 keeps of them.
 
 use std::mem::MaybeUninit;
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -11,6 +11,7 @@ use h3::quic::{self, StreamErrorIncoming, StreamId, WriteBuf};
 use quinn::{ReadError, VarInt, WriteError};
 use tokio::io::ReadBuf;
 
+use super::unacknowledged::Unacknowledged;
 use super::{OVERHEAD, ReadBudget, Unfinished, code, connection_error};
 use crate::fronts::http::transport::context::ConnectionContext;
 use crate::fronts::http::transport::timeouts::WriteStall;
@@ -153,6 +154,9 @@ impl Drop for ReceiveStream {
 pub struct SendStream {
     stream: quinn::SendStream,
     writing: Option<WriteBuf<Bytes>>,
+    /// The bytes of `writing` that are counted and that quinn has not taken yet.
+    counted: Bytes,
+    unacknowledged: Arc<Unacknowledged>,
     context: Arc<ConnectionContext>,
     /// The client takes nothing at the moment.
     stall: Option<WriteStall>,
@@ -164,12 +168,15 @@ pub struct SendStream {
 impl SendStream {
     pub(super) fn new(
         stream: quinn::SendStream,
+        unacknowledged: Arc<Unacknowledged>,
         context: Arc<ConnectionContext>,
         unfinished: Arc<Unfinished>,
     ) -> SendStream {
         SendStream {
             stream,
             writing: None,
+            counted: Bytes::new(),
+            unacknowledged,
             context,
             stall: None,
             unfinished,
@@ -180,17 +187,25 @@ impl SendStream {
 
 impl quic::SendStream<Bytes> for SendStream {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
-        while let Some(data) = self.writing.as_mut().filter(|data| data.has_remaining()) {
-            let written = Pin::new(&mut self.stream).poll_write(cx, data.chunk());
+        loop {
+            if self.counted.is_empty() {
+                let Some(data) = self.writing.as_mut().filter(|data| data.has_remaining()) else {
+                    self.writing = None;
+                    return Poll::Ready(Ok(()));
+                };
+                self.counted = self.unacknowledged.count(data);
+            }
+            // quinn keeps a reference to them until the client has acknowledged them. The future
+            // has no state of its own.
+            let mut pieces = [std::mem::take(&mut self.counted)];
+            let written = pin!(self.stream.write_chunks(&mut pieces)).poll(cx);
+            [self.counted] = pieces;
             if written.is_pending() {
                 self.stall.get_or_insert_with(|| self.context.timers.wait());
             }
-            let written = ready!(written).map_err(write_error)?;
-            data.advance(written);
+            ready!(written).map_err(write_error)?;
             self.stall = None;
         }
-        self.writing = None;
-        Poll::Ready(Ok(()))
     }
 
     fn send_data<T: Into<WriteBuf<Bytes>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
