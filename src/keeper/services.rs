@@ -254,7 +254,10 @@ impl<D: PrivilegedOperations> Services<D> {
     }
 
     fn opener(&mut self, place: u32) -> anyhow::Result<OwnedFd> {
-        let mut opened = self.places.remove(&place).context("unknown place")?;
+        let mut opened = self
+            .places
+            .remove(&place)
+            .with_context(|| format!("no site has an opener with the number {place}"))?;
         if let Some(pid) = opened.opener.take() {
             debug!(pid, "the opener does not answer; it is killed");
             self.processes.kill(pid);

@@ -14,14 +14,14 @@ use super::status::{
 };
 use crate::budget;
 
-/// Percentiles are of the requests of this many looks.
+/// Percentiles are of the requests of this many samples.
 const WINDOW: usize = 10;
 
 /// Workers that are listed for each pool, and characters of their requests.
 const MAX_WORKERS: usize = 200;
 const MAX_REQUEST: usize = 200;
 
-/// One instant. Rates are per second since the look before, None at the first.
+/// One instant. Rates are per second since the sample before, None at the first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Snapshot {
     pub version: String,
@@ -90,15 +90,15 @@ pub struct SlowRequest {
     pub backtrace: Option<String>,
 }
 
-/// Looks at a server again and again, and computes rates from the looks before.
+/// Samples a server periodically, and computes rates from earlier samples.
 #[derive(Debug, Default)]
 pub struct Observer {
-    before: VecDeque<Look>,
+    before: VecDeque<Sample>,
 }
 
-/// What is kept of a look.
+/// What is kept of a sample.
 #[derive(Debug)]
-struct Look {
+struct Sample {
     at: Instant,
     outcomes: Vec<OutcomeCount>,
     latencies: Counts,
@@ -125,7 +125,7 @@ impl Observer {
         let requests_per_second = last.map(|_| rates.fold(0.0, |sum, rate| sum + rate));
         let oldest = self.before.front();
         let latency = oldest.and_then(|oldest| percentiles(&counts.since(&oldest.latencies)));
-        self.before.push_back(Look {
+        self.before.push_back(Sample {
             at: now,
             outcomes: outcomes.clone(),
             latencies: counts,

@@ -1,4 +1,4 @@
-//! Tests `surus serve --watch`: changed files boot the application again, and pages hear of it.
+//! Tests `surus serve --watch`: changed files boot the application again, and pages are told.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -376,7 +376,7 @@ fn responses_of_a_successor_are_read_if_its_predecessor_was_never_seen() {
     std::thread::sleep(Duration::from_millis(100));
     let first = site.workers();
     kill(site.surus.front(), "STOP");
-    until("a successor has died", || site.workers() != first);
+    until("a successor has exited", || site.workers() != first);
     std::thread::sleep(Duration::from_secs(1));
     kill(site.surus.front(), "CONT");
     assert_eq!(nap.join().unwrap().unwrap().body, "rested");

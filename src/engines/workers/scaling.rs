@@ -43,7 +43,7 @@ pub struct Scaling {
     peak: usize,
     grew: Option<Instant>,
     shrank: Option<Instant>,
-    /// The last growth was refused for lack of memory.
+    /// The last growth was limited for lack of memory.
     is_limited: bool,
 }
 

@@ -359,8 +359,8 @@ engine_contract! {
         let (died, kills) = tokio::join!(load, killer);
         assert!(died <= kills, "{died} events died of {kills} kills");
         let pool = engine.pool().await;
-        tokio::time::timeout(Duration::from_secs(15), pool.drain()).await.expect("every place was \
-            given back");
+        tokio::time::timeout(Duration::from_secs(15), pool.drain()).await.expect("every permit was \
+            returned");
     }
 }
 
@@ -403,6 +403,6 @@ engine_contract! {
         assert_eq!(answer.unwrap().unwrap().text(), "done by another");
         let pool = engine.pool().await;
         tokio::time::timeout(Duration::from_secs(10), pool.drain()).await.expect("its place was \
-            given back");
+            returned");
     }
 }

@@ -138,8 +138,8 @@ engine_contract! {
         tokio::time::timeout(Duration::from_secs(10), pool.drain())
             .await
             .expect(
-                "every place was \
-            given back",
+                "every permit was \
+            returned",
             );
     }
 

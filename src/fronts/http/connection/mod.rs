@@ -199,7 +199,7 @@ pub(super) async fn serve(
             }
         }
     }
-    // Drops what the connection was still doing. A lingering connection must hear of its eviction,
+    // Drops what the connection was still doing. A lingering connection must receive its eviction,
     // which the other future would consume.
     drop(connection);
     drop(interruption);

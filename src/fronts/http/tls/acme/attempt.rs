@@ -1,4 +1,4 @@
-//! One attempt for one domain: looks whether its certificate must be renewed, and if so asks the
+//! One attempt for one domain: checks whether its certificate must be renewed, and if so asks the
 //! authorities in their order.
 //!
 //! The owner of the [`Store`] prepares an attempt, runs it in a process without privileges, and

@@ -32,7 +32,7 @@ const DIALECT: Dialect = Dialect {
 
 /// The first version with SKIP LOCKED.
 const OLDEST: [u32; 3] = [9, 5, 0];
-/// How long to wait before listening again after the server has gone.
+/// How long to wait before listening again after the server has closed the connection.
 const AGAIN: Duration = Duration::from_secs(5);
 
 pub struct Postgres {

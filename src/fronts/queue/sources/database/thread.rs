@@ -162,7 +162,7 @@ fn receive(tables: &mut dyn JobTable, mut asked: Vec<Waiting>) -> Vec<Waiting> {
             Ok(jobs) if jobs.is_empty() => still.push(one),
             received => {
                 broken = received.as_ref().err().map(|error| format!("{error:#}"));
-                // The front end has ended, so they are given back.
+                // The front end has ended, so they are returned.
                 if let Err(Ok(jobs)) = one.reply.send(received) {
                     for job in jobs {
                         if let Err(error) =
@@ -171,7 +171,7 @@ fn receive(tables: &mut dyn JobTable, mut asked: Vec<Waiting>) -> Vec<Waiting> {
                             warn!(
                                 job = job.lease.id,
                                 error = format!("{error:#}"),
-                                "cannot give back a job"
+                                "cannot return a job"
                             );
                         }
                     }

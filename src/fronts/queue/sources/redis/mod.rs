@@ -36,7 +36,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 pub struct RedisQueue {
     keys: Keys,
     lease: Duration,
-    /// Whose JSON the jobs are: Laravel's counts its own attempts.
+    /// The jobs have Laravel's JSON, which counts its own attempts.
     is_laravel: bool,
     connection: String,
     name: String,

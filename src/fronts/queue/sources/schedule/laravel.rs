@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn event_of_seconds_comes_again_within_its_minute() {
+    fn event_of_seconds_is_due_again_within_its_minute() {
         for (second, count) in [(0, 6), (1, 6), (35, 3), (59, 1)] {
             let mut state = State::new(0);
             state.add(vec![event("a", Some(10))], START * 60 + second);
