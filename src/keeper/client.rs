@@ -185,7 +185,7 @@ impl Client {
             Err(_) => {
                 // A process or descriptor from a late reply is released on arrival.
                 self.lock().waiting.remove(&id);
-                Err(anyhow!("the keeper has not answered for {TIMEOUT:?}"))
+                Err(anyhow!("no answer from the keeper within {TIMEOUT:?}"))
             }
         }
     }
