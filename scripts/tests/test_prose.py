@@ -57,6 +57,12 @@ class Idioms(unittest.TestCase):
             "The jobs in hand.": "in hand",
             "A buffer is given back.": "given back",
             "In so many minutes.": "so many",
+            "A worker that dies.": "a process that dies",
+            "The server is already dead.": "a process that dies",
+            "The client has gone.": "gone",
+            "Pages hear of it.": "hear of",
+            "A worker retires.": "retire",
+            "It polls again and again.": "again and again",
         }.items():
             self.assertEqual(said(text), [name], text)
             examples.add(name)
@@ -73,6 +79,7 @@ class Idioms(unittest.TestCase):
             "See [the page](beside.md).",
             "```\nWho am I, beside nobody?\n```",
             "The house style.",
+            "Dead letters go to another queue, before the deadline.",
         ]:
             self.assertEqual(said(text), [], text)
 
@@ -86,10 +93,16 @@ class Idioms(unittest.TestCase):
         self.assertEqual(found("src/a.rs", '\nerror!("the file is opened anew");'), [(2, "anew")])
         self.assertEqual(found("tests/a.rs", '\nassert!(said.contains("the file is opened anew"));'), [])
         self.assertEqual(found("src/a.rs", 'run("<?php echo $anew;"); get("anew");'), [])
+        self.assertEqual(found("src/a.rs", 'error!("opened anew");'), [(1, "anew")])
+
+    def test_names_of_tests_are_read(self):
+        self.assertEqual(found("tests/a.rs", "\nfn job_comes_again_later() {}"), [(2, "comes again")])
+        self.assertEqual(found("tests/a.rs", "fn comes_again(a: u8) {}"), [])
 
     def test_comments_of_other_languages_are_read(self):
         self.assertEqual(found("a.c", 'int a; /* one\n * anew */\nchar *x = "/* anew */";'), [(2, "anew")])
         self.assertEqual(found("a.php", "<?php\n# anew\n/** anew */ $a = '// anew';\n"), [(2, "anew"), (3, "anew")])
+        self.assertEqual(found("a.php", '<?php\nfail("$file opened anew");'), [(2, "anew")])
         self.assertEqual(found("a.py", '"""Begins\nanew."""\nx = "anew"  # anew\n'), [(3, "anew"), (2, "anew")])
         self.assertEqual(found("run", "#!/bin/sh\n# anew\necho anew\n"), [(2, "anew")])
         self.assertEqual(found("a.toml", "# anew\na = 1\n"), [(1, "anew")])

@@ -14,7 +14,7 @@ use crate::site::{Site, kill, until};
 /// Sends requests on one connection until `done`; calls `seen` with each status, None for a
 /// truncated response, and whether the body is the requested one. The lengths alternate between
 /// those for the ring and those for the socket.
-fn ask_again_and_again(
+fn ask_repeatedly(
     site: &Site,
     client: usize,
     done: &AtomicBool,
@@ -150,7 +150,7 @@ fn load(site: &Site, clients: usize, least: usize, meanwhile: impl FnOnce()) -> 
         for client in 0..clients {
             let (done, right, failed) = (&done, &right, &failed);
             scope.spawn(move || {
-                ask_again_and_again(site, client, done, |status, is_right| match status {
+                ask_repeatedly(site, client, done, |status, is_right| match status {
                     Some(200) => {
                         assert!(is_right, "somebody else's answer, or not all of it");
                         right.fetch_add(1, Ordering::Relaxed);

@@ -63,7 +63,7 @@ final class Messages
         try {
             $serializer = $this->transports->serializer($event['queue']);
         } catch (\Throwable $thrown) {
-            // Its broker or database may be gone for a while.
+            // Its broker or database may be unreachable for a while.
             return self::decision($thrown, release: self::PAUSE);
         }
         try {

@@ -34,7 +34,7 @@ pub(super) struct FastCgi {
     pub(super) slot: ProcessSlot,
     pub(super) pid: u32,
     pub(super) event: u64,
-    /// None if the connection failed or the client is gone.
+    /// None if the connection failed or the client has closed the request.
     pub(super) stream: Option<Arc<Stream>>,
     /// Whether PHP keeps the connection open after the event.
     pub(super) keeps: bool,

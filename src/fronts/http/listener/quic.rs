@@ -23,7 +23,7 @@ use crate::fronts::http::transport::context::ConnectionContext;
 pub struct QuicListener {
     pub endpoint: Endpoint,
     tls: Arc<Tls>,
-    /// For new connections, but for their certificates.
+    /// For new connections, except for their certificates.
     config: ServerConfig,
 }
 
