@@ -229,9 +229,7 @@ namespace {
             same(true, in_array('getUsersId', $ids, true) && in_array('getUsersId2', $ids, true));
         },
         'paths that differ only in the names of their parameters are one' =>
-        static function () use (
-        $document
-        ): void {
+        static function () use ($document): void {
             $app = (new App())->openApi('Merged');
             $app->get('/o/{id:int}/x', fn (int $id) => 1);
             $app->get('/o/{name}/x', fn (string $name) => 1);

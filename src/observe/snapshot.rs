@@ -105,7 +105,7 @@ struct Sample {
 }
 
 impl Observer {
-    pub fn look(&mut self, metrics: &Metrics, engines: Vec<EngineStatus>) -> Snapshot {
+    pub fn sample(&mut self, metrics: &Metrics, engines: Vec<EngineStatus>) -> Snapshot {
         let now = Instant::now();
         let counts = metrics.latencies.counts();
         let mut outcomes = metrics.outcomes();
@@ -247,27 +247,27 @@ mod tests {
         let metrics = Metrics::default();
         let mut observer = Observer::default();
         metrics.answered("classic", "2xx", Duration::from_secs(9));
-        let first = observer.look(&metrics, Vec::new());
+        let first = observer.sample(&metrics, Vec::new());
         assert!(first.requests_per_second.is_none() && first.latency.is_none());
         assert_eq!(first.outcomes[0].total, 1);
         metrics.answered("classic", "2xx", Duration::from_millis(10));
         metrics.answered("static", "4xx", Duration::from_millis(10));
-        let second = observer.look(&metrics, Vec::new());
+        let second = observer.sample(&metrics, Vec::new());
         assert!(second.requests_per_second.unwrap() > 0.0);
         let p99 = second.latency.unwrap().p99;
         assert!((8.0..12.0).contains(&p99), "{p99}");
         let totals: Vec<_> = second.outcomes.iter().map(|count| count.total).collect();
         assert_eq!(totals, [2, 1]);
         for _ in 0..2 * WINDOW {
-            observer.look(&metrics, Vec::new());
+            observer.sample(&metrics, Vec::new());
         }
         assert_eq!(observer.before.len(), WINDOW);
-        assert!(observer.look(&metrics, Vec::new()).latency.is_none());
+        assert!(observer.sample(&metrics, Vec::new()).latency.is_none());
     }
 
     #[test]
     fn workers_with_requests_come_first_and_the_list_is_bounded() {
-        let snapshot = Observer::default().look(&Metrics::default(), vec![engine(4096)]);
+        let snapshot = Observer::default().sample(&Metrics::default(), vec![engine(4096)]);
         let pool = &snapshot.pools[0];
         assert_eq!(pool.workers.len(), MAX_WORKERS);
         assert_eq!(pool.workers[0].pid, 7);

@@ -19,7 +19,7 @@ use self::files::Files;
 pub struct Settings {
     /// Paths relative to the project whose changes do not count, such as `public/uploads`.
     pub ignore: Vec<PathBuf>,
-    /// Looks at all files each second, for file systems that do not report changes.
+    /// Polls all files each second, for file systems that do not report changes.
     pub poll: bool,
 }
 

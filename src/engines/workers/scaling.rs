@@ -88,7 +88,7 @@ impl Scaling {
         }
     }
 
-    /// When to look again even if nothing happens. None at the smallest size.
+    /// When to check again even if nothing happens. None at the smallest size.
     pub fn due(&self) -> Option<Instant> {
         (self.target > *self.range.start()).then(|| self.since + self.hold)
     }

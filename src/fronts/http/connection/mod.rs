@@ -147,7 +147,11 @@ pub(super) async fn serve(
     // Polled only when it wakes, not whenever the connection is polled, which happens several times
     // per request.
     let alarm = Alarm::new();
-    let mut interruption = Box::pin(interrupted(limits.look(), Some(&draining), &shared));
+    let mut interruption = Box::pin(interrupted(
+        limits.check_interval(),
+        Some(&draining),
+        &shared,
+    ));
     let (mut drained, mut told, mut is_evicted) = (false, false, false);
     loop {
         tokio::select! {
@@ -194,7 +198,7 @@ pub(super) async fn serve(
                     connection.as_mut().graceful_shutdown();
                 }
                 let draining = (!drained).then_some(&draining);
-                interruption.set(self::interrupted(limits.look(), draining, &shared));
+                interruption.set(self::interrupted(limits.check_interval(), draining, &shared));
                 alarm.ring();
             }
         }
@@ -238,7 +242,7 @@ enum Interruption {
 }
 
 async fn interrupted(
-    look: Duration,
+    check_interval: Duration,
     draining: Option<&CancellationToken>,
     connection: &ConnectionContext,
 ) -> Interruption {
@@ -252,6 +256,6 @@ async fn interrupted(
         biased;
         () = drain => Interruption::Drain,
         () = connection.evict.notified() => Interruption::Evict,
-        () = tokio::time::sleep(look) => Interruption::CheckTimeouts,
+        () = tokio::time::sleep(check_interval) => Interruption::CheckTimeouts,
     }
 }

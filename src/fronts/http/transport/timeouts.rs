@@ -41,7 +41,7 @@ pub struct ConnectionLimits {
 impl ConnectionLimits {
     /// The interval of checks: timeouts are nearly exact, but thousands of idle connections do not
     /// wake all the time.
-    pub fn look(&self) -> Duration {
+    pub fn check_interval(&self) -> Duration {
         const LEAST: Duration = Duration::from_millis(50);
         const MAX: Duration = Duration::from_secs(5);
         let shortest = self.head.min(self.keep_alive).min(self.write);

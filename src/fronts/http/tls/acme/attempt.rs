@@ -276,7 +276,7 @@ impl Attempt {
         all.max_by_key(|current| current.served.ends())
     }
 
-    /// The time until the certificate must be renewed, or looked at again. Zero for now.
+    /// The time until the certificate must be renewed, or checked again. Zero for now.
     async fn until_renewal(&self, current: &Current, https: &Https) -> Duration {
         let now = SystemTime::now();
         let by_age = until(renew_at(&current.served), now);

@@ -142,7 +142,7 @@ async fn drive<S, T>(
 }
 
 /// Listens for notifications of new jobs, in a thread and on a connection of its own. Without, the
-/// database is looked at more rarely.
+/// database is polled more rarely.
 pub fn watch(url: &str, channel: &str, changes: Sender<Request>) {
     let Ok(config) = read(url) else { return };
     // Messenger's channel has its table's name, also with a schema.
@@ -163,7 +163,7 @@ pub fn watch(url: &str, channel: &str, changes: Sender<Request>) {
             std::thread::sleep(AGAIN);
         }
     };
-    // Without this thread, the database is looked at four times a second.
+    // Without this thread, the database is polled four times a second.
     let _ = std::thread::Builder::new()
         .name("postgresql watch".into())
         .spawn(run);

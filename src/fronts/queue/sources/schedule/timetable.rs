@@ -99,7 +99,7 @@ mod tests {
         due.iter().map(|due| timetable.text(*due)).collect()
     }
 
-    /// A clock that is looked at every twenty seconds.
+    /// A clock that is read every twenty seconds.
     fn clock(from: &str, hours: i64) -> impl Iterator<Item = Timestamp> {
         let from = at(from);
         (0..hours * 180).map(move |step| from + SignedDuration::from_secs(20 * step))
