@@ -1,4 +1,4 @@
-//! What comes back for a request: a response, or why there is none.
+//! The outcome of one request: a response, or why there is none.
 
 use std::io;
 
