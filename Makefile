@@ -1,4 +1,5 @@
-# `make serve` and `make test` are complete on a fresh Debian 12 or 13 with cargo and make; both install what is missing.
+# `make serve` and `make test` are complete on a fresh Debian 12 or 13 with cargo and make; both
+# install what is missing.
 
 .DEFAULT_GOAL := help
 # The application that `make serve` serves, and where.
@@ -33,17 +34,20 @@ $(TARGET)/tools/h2spec: tests/http/h2spec/go.mod
 # An authority for certificates.
 $(TARGET)/tools/pebble: tests/http/tls/acme/pebble/go.mod
 	command -v go >/dev/null || scripts/install go
-	go=$$(scripts/new-go 1.24.2) && cd tests/http/tls/acme/pebble && "$$go" build -o $@ github.com/letsencrypt/pebble/v2/cmd/pebble
+	go=$$(scripts/new-go 1.24.2) && cd tests/http/tls/acme/pebble && \
+	"$$go" build -o $@ github.com/letsencrypt/pebble/v2/cmd/pebble
 
 .PHONY: build
 build: ## Build surus and surus-php for production
 	scripts/install serve
 	cargo build --release
 
-# Started as root, PHP runs as the owner of the application here and not as www-data, who may not enter a home directory.
+# Started as root, PHP runs as the owner of the application here and not as www-data, who may not
+# enter a home directory.
 .PHONY: serve
 serve: build ## Serve the demo application at http://127.0.0.1:8080
-	@test -d $(APP) || { echo "there is no $(APP); name an application: make serve APP=/srv/app" >&2; exit 1; }
+	@test -d $(APP) || \
+		{ echo "there is no $(APP); name an application: make serve APP=/srv/app" >&2; exit 1; }
 	@echo "Serving $(APP) at http://$(LISTEN). Ctrl-C ends it."
 	@if [ "$$(id -u)" -eq 0 ]; then export SURUS_ENGINE_USER="$$(stat -c %U $(APP))"; fi; \
 	exec $(TARGET)/release/surus serve $(APP) --listen $(LISTEN)
@@ -79,42 +83,44 @@ test-learned: setup ## Test what pages that warm up a boot by themselves may do 
 	cargo test --test apps -- --include-ignored learned
 
 .PHONY: test-work
-test-work: setup ## Test that 10000 jobs, or WORK_JOBS, survive that their processes are killed all the time; minutes
+test-work: setup ## Test that 10000 jobs (WORK_JOBS) survive kills of their processes; minutes
 	WORK_JOBS=$(WORK_JOBS) cargo test --test work -- --nocapture killed_processes
 
 ROUNDS ?= 10000
 
 .PHONY: test-leaks
-test-leaks: setup ## Test that requests leave nothing behind in 10000 rounds, or ROUNDS, on all that isolate, or ENGINES; hours
+test-leaks: setup ## Test what requests leave behind, 10000 rounds (ROUNDS, ENGINES); hours
 	LEAK_ROUNDS=$(ROUNDS) cargo test --release --test rewind -- --nocapture after_rounds
 
 HELD ?= 10000
 
 .PHONY: test-held
-test-held: setup ## Test that workers hold nothing of 10000 mixed requests, or HELD, on worker and classic; minutes
+test-held: setup ## Test that workers hold nothing of 10000 mixed requests (HELD); minutes
 	HELD_REQUESTS=$(HELD) cargo test --test recovery -- --nocapture worker_does_not_grow
 
 RANDOM ?= 10000
 
 .PHONY: test-random
-test-random: setup ## Test that no random number repeats in 10000 requests, or RANDOM, on every engine; minutes
+test-random: setup ## Test that no random number repeats in 10000 requests (RANDOM); minutes
 	RANDOM_REQUESTS=$(RANDOM) cargo test --release --test php -- --nocapture random::
 
 SHARED_MEMORY_SECONDS ?= 600
 
 .PHONY: test-shared-memory
-test-shared-memory: setup ## Write random bytes to what workers share for 10 minutes, or SHARED_MEMORY_SECONDS, on classic and on rewind
-	SHARED_MEMORY_SECONDS=$(SHARED_MEMORY_SECONDS) cargo test --test recovery -- --nocapture --test-threads 1 random_writes::
+test-shared-memory: setup ## Write random bytes to shared memory; SHARED_MEMORY_SECONDS=600
+	SHARED_MEMORY_SECONDS=$(SHARED_MEMORY_SECONDS) cargo test --test recovery -- \
+		--nocapture --test-threads 1 random_writes::
 
 REQUESTS ?= 1000000
 
 .PHONY: soak
-soak: setup ## Test that rewind answers a million requests of a Symfony application right, or REQUESTS, in memory that stays flat; minutes
-	SOAK_REQUESTS=$(REQUESTS) cargo test --release --test rewind -- --ignored --nocapture --test-threads 1 soak::
+soak: setup ## Test a million requests (REQUESTS) of Symfony on rewind, and its memory; minutes
+	SOAK_REQUESTS=$(REQUESTS) cargo test --release --test rewind -- \
+		--ignored --nocapture --test-threads 1 soak::
 
 # Too large for every change: AWS SAM is 400 MB in Python, the CDK 220 MB in JavaScript.
 .PHONY: check-templates
-check-templates: setup ## Validate the templates of `surus lambda template` with AWS SAM, the CDK and osls; needs npm
+check-templates: setup ## Validate templates with AWS SAM, the CDK and osls; needs npm
 	cargo build
 	scripts/check-templates $(TARGET)/debug/surus $(TARGET)/templates
 
@@ -125,26 +131,27 @@ check-tls: ## Check the TLS of `surus serve` with testssl.sh and sslyze; needs p
 	scripts/check-tls $(TARGET)/debug/surus $(TARGET)/tls
 
 .PHONY: check-http3
-check-http3: ## Test `surus serve` with the client of aioquic, another implementation of HTTP/3; needs pip, a minute
+check-http3: ## Test HTTP/3 with the client of aioquic; needs pip, a minute
 	scripts/install serve tls
 	cargo build
 	scripts/check-http3 $(TARGET)/debug/surus $(TARGET)/http3
 
 .PHONY: check-image
-check-image: ## Build the Dockerfile of `surus lambda package` with buildah, on a base by debootstrap, and ask it; needs root, 1 GB
+check-image: ## Build the image of `surus lambda package`, and test it; needs root, 1 GB
 	scripts/install serve image
 	cargo build --workspace
 	scripts/check-image $(TARGET)/debug/surus $(TARGET)/debug/surus-php8.? $(TARGET)/image
 
 # Needs root, because servers change their user, and a machine on which nothing else runs.
 .PHONY: lab
-lab: build ## Measure Surus and others as published tables did, in about 9 minutes; in full: make lab EXPERIMENT=spdy FULL=1
+lab: build ## Measure Surus and others, 9 minutes; in full: EXPERIMENT=spdy FULL=1
 	scripts/install bench test
 	cargo build --release -p surus-lab
-	$(TARGET)/release/lab run $(EXPERIMENT) $(if $(FULL),--full) --work $(TARGET)/lab --surus $(TARGET)/release/surus
+	$(TARGET)/release/lab run $(EXPERIMENT) $(if $(FULL),--full) \
+		--work $(TARGET)/lab --surus $(TARGET)/release/surus
 
 .PHONY: lab-docs
-lab-docs: ## Write docs/results, README's table and the list in docs/performance.md again from what `make lab FULL=1` has measured
+lab-docs: ## Write docs/results and the tables of README from `make lab FULL=1`
 	cargo build --release -p surus-lab
 	$(TARGET)/release/lab render --work $(TARGET)/lab
 
@@ -170,23 +177,27 @@ deny: $(LINT)/cargo-deny ## Check licences and advisories of dependencies
 FEATURES := $(shell sed -n '/^\[features\]/,/^\[dep/s/^\([a-z-]*\) = .*/\1/p' Cargo.toml)
 
 .PHONY: check-features
-check-features: ## Check that surus compiles without warnings without its optional features, and with each alone; minutes
+check-features: ## Compile surus without optional features, and with each alone; minutes
 	scripts/install serve
 	set -e; for feature in none $(filter-out default,$(FEATURES)); do echo "feature: $$feature"; \
-		cargo clippy --quiet -p surus -p surus-load --no-default-features $$([ $$feature = none ] || echo "--features surus/$$feature") \
+		cargo clippy --quiet -p surus -p surus-load --no-default-features \
+			$$([ $$feature = none ] || echo "--features surus/$$feature") \
 		-- -D warnings; done
 
-# The tests that lead through all of sapi/. Without leak detection: PHP leaves its memory to the end of the process.
+# The tests that lead through all of sapi/. Without leak detection: PHP leaves its memory to the end
+# of the process.
 
 .PHONY: test-sanitized
 test-sanitized: ## Test with surus-php under AddressSanitizer and UBSan; minutes
 	scripts/install serve
 	SURUS_SANITIZE=address,undefined CARGO_TARGET_DIR=$(TARGET)/sanitized cargo build -p surus-php
-	export SURUS_ENGINE_SURUS_PHP="$$(echo $(TARGET)/sanitized/debug/surus-php8.?)" ASAN_OPTIONS=detect_leaks=0 \
+	export SURUS_ENGINE_SURUS_PHP="$$(echo $(TARGET)/sanitized/debug/surus-php8.?)" \
+		ASAN_OPTIONS=detect_leaks=0 \
 		UBSAN_OPTIONS=print_stacktrace=1 ENGINES=classic,fork && cargo test --test cli && \
 		cargo test --test php -- oracle:: engine_contract:: --skip booted
 
-# cargo-fuzz asks for unstable flags, which the toolchain that is there takes as well as a nightly would.
+# cargo-fuzz asks for unstable flags, which the toolchain that is there takes as well as a nightly
+# would.
 FUZZ_SECONDS ?= 20
 FUZZ_TARGETS ?= $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 
@@ -197,11 +208,11 @@ fuzz: $(LINT)/cargo-fuzz ## Fuzz each parser for 20 seconds, or FUZZ_SECONDS; or
 		$< run $$target -- -max_total_time=$(FUZZ_SECONDS); done
 
 .PHONY: deb
-deb: build ## Build Debian packages of surus and surus-php in target/deb, for the release and the PHP of this system
+deb: build ## Build Debian packages for this system in target/deb
 	scripts/deb $(TARGET)/release/surus $(TARGET)/release/surus-php8.? $(TARGET)/deb
 
 .PHONY: try-deb
-try-deb: ## Install packages of the debug build in a Debian of this release below target/, serve, and purge them; needs root, 1 GB
+try-deb: ## Install, use and purge the packages in a Debian below target/; needs root, 1 GB
 	scripts/install serve debootstrap
 	cargo build --workspace
 	scripts/deb $(TARGET)/debug/surus $(TARGET)/debug/surus-php8.? $(TARGET)/deb-debug
@@ -223,12 +234,12 @@ static: ## Build the same for the tests of packages, in a minute
 	CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_STRIP=true cargo build --target $(MUSL) -p surus
 
 .PHONY: check-headers
-check-headers: ## Compile sapi/ against PHP 8.4 to 8.6 of Debian's unstable and experimental; half a minute
+check-headers: ## Compile sapi/ against Debian's PHP 8.4 to 8.6; half a minute
 	scripts/install serve
 	scripts/check-headers $(TARGET)/headers 8.4 8.5 8.6
 
-# The oracle is php-fpm there as well. Only tests that depend on the version of PHP run: not those of applications and the
-# HTTP front end.
+# The oracle is php-fpm there as well. Only tests that depend on the version of PHP run: not those
+# of applications and the HTTP front end.
 OTHER_PHP := --test cli --test php --test recovery --test rewind -p surus -p surus-php -- \
 	$(patsubst %,--skip %::,direct phpt pools random_writes extensions leak_report)
 
@@ -243,12 +254,12 @@ test-php8.5: ## The same with PHP 8.5, from Debian's experimental
 	scripts/test-php 8.5 $(OTHER_PHP)
 
 .PHONY: test-applications
-test-applications: ## Compare eight applications of Debian 12 with Apache and nginx, below target/; needs root, 4 GB, 20 minutes
+test-applications: ## Compare applications with Apache and nginx; needs root, 4 GB, 20 minutes
 	scripts/install serve debootstrap
 	scripts/test-applications
 
 .PHONY: try-readme
-try-readme: ## Do what README.md says on a fresh Debian 12 and 13 below target/; needs root, 12 GB, an hour
+try-readme: ## Follow README.md on a fresh Debian 12 and 13; needs root, 12 GB, an hour
 	scripts/install serve debootstrap
 	scripts/try-readme bookworm serve test
 	scripts/try-readme trixie serve test

@@ -40,7 +40,9 @@ class Client(QuicConnectionProtocol):
 
     def quic_event_received(self, event):
         if isinstance(event, StreamReset) and event.stream_id in self.answers:
-            self.answers[event.stream_id][2].set_exception(RuntimeError(f"reset: {event.error_code}"))
+            self.answers[event.stream_id][2].set_exception(
+                RuntimeError(f"reset: {event.error_code}")
+            )
         for got in self.http.handle_event(event):
             headers, body, ended = self.answers[got.stream_id]
             if isinstance(got, HeadersReceived):
@@ -55,7 +57,9 @@ async def main(port, authority):
     configuration = QuicConfiguration(alpn_protocols=H3_ALPN, is_client=True)
     configuration.load_verify_locations(authority)
     configuration.server_name = "localhost"
-    async with connect("127.0.0.1", port, configuration=configuration, create_protocol=Client) as client:
+    async with connect(
+        "127.0.0.1", port, configuration=configuration, create_protocol=Client
+    ) as client:
         head, body = await client.ask("GET", "/index.php?a=b")
         seen = json.loads(body)
         assert head[b":status"] == b"200", head
@@ -67,8 +71,12 @@ async def main(port, authority):
         _, body = await client.ask("GET", "/index.php?mib=8")
         assert len(body) == 8 << 20
         print("a response of 8 MiB: ok")
-        answers = await asyncio.gather(*(client.ask("GET", f"/index.php?n={n}") for n in range(100)))
-        assert [json.loads(body)["QUERY_STRING"] for _, body in answers] == [f"n={n}" for n in range(100)]
+        answers = await asyncio.gather(
+            *(client.ask("GET", f"/index.php?n={n}") for n in range(100))
+        )
+        assert [json.loads(body)["QUERY_STRING"] for _, body in answers] == [
+            f"n={n}" for n in range(100)
+        ]
         print("100 requests at a time: ok")
         # aioquic does not encode a header section as large as the limit.
         head, _ = await client.ask("GET", "/index.php", [(b"x", b"y")] * 101)

@@ -82,13 +82,13 @@ impl Budget {
         self.fits(self.used(), bytes)
     }
 
-    /// Takes bytes if they fit or nothing else is taken. [`give_back`](Self::give_back) returns
+    /// Takes bytes if they fit or nothing else is taken. [`release`](Self::release) returns
     /// them.
     pub fn try_take_or_first(&self, bytes: u64) -> bool {
         self.add_if(|used| used == 0 || self.fits(used, bytes), bytes)
     }
 
-    pub fn give_back(&self, bytes: u64) {
+    pub fn release(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::AcqRel);
     }
 
@@ -135,17 +135,17 @@ impl Reservation {
         self.shrink(self.bytes.saturating_sub(bytes));
     }
 
-    /// Gives back some of the bytes.
+    /// Releases some of the bytes.
     pub fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         if bytes > 0 {
             self.bytes -= bytes;
-            self.budget.give_back(bytes);
+            self.budget.release(bytes);
         }
     }
 }
 
-/// Charges bytes: they keep their part of [`MEMORY`] until the last reference to them is gone.
+/// Charges bytes: they keep their part of [`MEMORY`] until the last reference to them is dropped.
 pub fn charge(bytes: Bytes, taken: Reservation) -> Bytes {
     match bytes.is_empty() {
         true => bytes,
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_beyond_the_limit_are_refused_until_others_are_given_back() {
+    fn bytes_beyond_the_limit_are_rejected_until_others_are_released() {
         static BUDGET: Budget = Budget::new("test", 100);
         let mut first = BUDGET.try_take(60).unwrap();
         assert!(BUDGET.try_take(41).is_none());
@@ -213,7 +213,7 @@ mod tests {
         static BUDGET: Budget = Budget::new("test", 10);
         assert!(BUDGET.try_take_or_first(100));
         assert!(!BUDGET.try_take_or_first(1));
-        BUDGET.give_back(100);
+        BUDGET.release(100);
         assert!(BUDGET.try_take_or_first(1));
     }
 }

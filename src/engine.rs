@@ -128,8 +128,8 @@ pub trait Engine: Send + Sync {
         self.reload()
     }
 
-    /// Takes no new request. Returns when every in-flight request has ended and the processes are
-    /// gone. Cancelling the future leaves the engine draining; dropping the engine ends its
+    /// Takes no new request. Returns when every in-flight request has ended and the processes
+    /// have exited. Cancelling the future leaves the engine draining; dropping the engine ends its
     /// processes at once.
     fn drain(&self) -> Pending<'_, ()>;
 

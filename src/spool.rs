@@ -17,7 +17,7 @@ pub struct Spool {
     pub max: u64,
 }
 
-/// An unlinked file: gone with its last descriptor, even if this process crashes. Its bytes count
+/// An unlinked file: freed with its last descriptor, even if this process crashes. Its bytes count
 /// against the budget of all such files.
 #[derive(Debug)]
 pub struct TempFile {

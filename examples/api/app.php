@@ -13,10 +13,18 @@ $app = new App();
 $app->openApi('Orders', '1.0.0');
 
 // Around everything, errors included.
-$app->use(static fn (Request $request, callable $next) => $next($request)->with('X-Content-Type-Options', 'nosniff'));
+$app->use(
+    static fn (Request $request, callable $next) => $next($request)->with(
+        'X-Content-Type-Options',
+        'nosniff'
+    )
+);
 
 $app->get('/', fn () => ['message' => 'Hello World!']);
-$app->get('/hello/{name}', fn (string $name, bool $loud = false) => ['hello' => $loud ? strtoupper($name) : $name]);
+$app->get(
+    '/hello/{name}',
+    fn (string $name, bool $loud = false) => ['hello' => $loud ? strtoupper($name) : $name]
+);
 $app->post('/echo', fn (array $body) => $body);
 
 $app->group('/orders', static function (Group $orders): void {
@@ -27,7 +35,9 @@ $app->group('/orders', static function (Group $orders): void {
     $orders->get('/{id:int}', /** Shows an order. */ fn (int $id): Order => $id < 1000
         ? new Order($id, Status::Open, 'Gisgo')
         : throw new Problem(404, "there is no order $id"));
-    $orders->post('', /** Places an order. */ fn (NewOrder $order): Response => Response::created('/orders/1', [
+    $orders->post('', /** Places an order. */ fn (
+        NewOrder $order
+    ): Response => Response::created('/orders/1', [
         'customer' => $order->customer,
         'total' => $order->total(),
         'due' => $order->due?->format(DATE_RFC3339),

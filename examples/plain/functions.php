@@ -15,10 +15,14 @@ function receive(array $fields, ?array $file): array
             'size' => $file['size'],
             'type' => $type,
             'sha256' => hash_file('sha256', $file['tmp_name']),
-            'picture' => $shown ? "data:$type;base64,".base64_encode(file_get_contents($file['tmp_name'])) : null,
+            'picture' => $shown
+                ? "data:$type;base64,".base64_encode(file_get_contents($file['tmp_name']))
+                : null,
         ];
     } elseif ($error === UPLOAD_ERR_INI_SIZE) {
-        $sent['problem'] = 'That file is larger than PHP accepts here: '.ini_get('upload_max_filesize').'.';
+        $sent['problem'] = 'That file is larger than PHP accepts here: '
+            .ini_get('upload_max_filesize')
+            .'.';
     } elseif ($error !== UPLOAD_ERR_NO_FILE) {
         $sent['problem'] = "The upload failed with PHP's error $error.";
     }

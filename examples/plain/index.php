@@ -15,7 +15,13 @@ $server = [
 
 if ($path === '/api/hello') {
     header('Content-Type: application/json');
-    echo json_encode(['hello' => 'world', 'method' => $_SERVER['REQUEST_METHOD']] + array_change_key_case($server), JSON_UNESCAPED_SLASHES), "\n";
+    echo json_encode(
+        [
+            'hello' => 'world',
+            'method' => $_SERVER['REQUEST_METHOD']
+        ] + array_change_key_case($server),
+        JSON_UNESCAPED_SLASHES
+    ), "\n";
 
     return;
 }

@@ -1,6 +1,7 @@
 <?php
 
-// What APP_RUNTIME='Surus\Symfony\Runtime' makes of public/index.php, written out: for applications without the Runtime component.
+// What APP_RUNTIME='Surus\Symfony\Runtime' makes of public/index.php, written out: for applications
+// without the Runtime component.
 
 use App\Kernel;
 use Surus\Symfony\Server;

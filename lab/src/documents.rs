@@ -4,25 +4,16 @@
 use std::path::Path;
 
 use anyhow::Context;
-use serde::Deserialize;
 use surus_measure::{MARK, Measured};
 
 use crate::chart;
-use crate::experiment::{Experiment, Load};
+use crate::experiment::{Experiment, Load, Readme};
 use crate::files::Places;
 use crate::goals;
 use crate::length::Size;
 use crate::quantity::Quantity;
 use crate::render::newest_results;
 use crate::results::Results;
-
-/// What README shows of an experiment.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Readme {
-    loads: Vec<String>,
-    contestants: Vec<String>,
-}
 
 /// Writes what has results in `directory`, and names the experiments that have none. A document
 /// without the comments stays as it is.

@@ -7,9 +7,8 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 use surus_load::{Expectations, Mix, Pace, Plan, Request, Schedule, StatusSet, Stop, Url};
 
-use crate::documents::Readme;
 use crate::files::{Places, read};
-use crate::goals::Goal;
+use crate::goal::Goal;
 use crate::length::{BySize, Length, Size};
 use crate::quantity::Quantity;
 
@@ -49,6 +48,14 @@ pub struct Experiment {
     pub contestants: Vec<Entry>,
     #[serde(rename = "load")]
     pub loads: Vec<Load>,
+}
+
+/// What README shows of an experiment.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Readme {
+    pub loads: Vec<String>,
+    pub contestants: Vec<String>,
 }
 
 /// A contestant of an experiment.
@@ -190,7 +197,7 @@ impl Experiment {
             );
         }
         for goal in &self.goals {
-            goal.check(&self.loads)?;
+            goal.check(|name| self.loads.iter().any(|load| load.name == name))?;
         }
         for (index, name) in names.iter().enumerate() {
             let is_new = !names[..index].contains(name);

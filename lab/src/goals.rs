@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use anyhow::ensure;
-use serde::Deserialize;
 use surus_measure::{MARK, Measured, Ratio};
 
-use crate::experiment::{Experiment, Load};
+use crate::experiment::Experiment;
+use crate::goal::Goal;
 use crate::length::Size;
-use crate::quantity::Quantity;
 use crate::render::tables::Under;
 use crate::render::{newest_results, tables};
 use crate::results::Results;
@@ -19,47 +17,7 @@ use crate::results::Results;
 /// Most minutes that the small form of all experiments may take.
 const SMALL_MINUTES: f64 = 15.0;
 
-/// A bound on the ratio of two contestants.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Goal {
-    title: String,
-    load: String,
-    quantity: Quantity,
-    contestant: String,
-    to: String,
-    /// The load of `to`, if it is another one.
-    to_load: Option<String>,
-    at_most: Option<f64>,
-    at_least: Option<f64>,
-    /// What is in the way if it is not met.
-    bound: String,
-}
-
 impl Goal {
-    pub fn contestants(&self) -> [&str; 2] {
-        [&self.contestant, &self.to]
-    }
-
-    pub fn check(&self, loads: &[Load]) -> anyhow::Result<()> {
-        let title = &self.title;
-        for named in [&self.load, self.to_load()] {
-            ensure!(
-                loads.iter().any(|load| load.name == *named),
-                "the goal `{title}` names the load `{named}`, which is none"
-            );
-        }
-        ensure!(
-            self.at_most.is_some() != self.at_least.is_some(),
-            "the goal `{title}` needs one of at_most and at_least"
-        );
-        Ok(())
-    }
-
-    fn to_load(&self) -> &String {
-        self.to_load.as_ref().unwrap_or(&self.load)
-    }
-
     /// The ratio, and whether its whole interval keeps the bound. Without a ratio, why.
     fn judge(&self, results: &Results) -> (String, Verdict) {
         let of = Under {
@@ -211,6 +169,7 @@ pub fn section(experiments: &[Experiment], directory: &Path) -> anyhow::Result<S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quantity::Quantity;
 
     fn verdict(at_most: Option<f64>, at_least: Option<f64>, low: f64, high: f64) -> Verdict {
         let goal = Goal {

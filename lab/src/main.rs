@@ -12,6 +12,7 @@ mod documents;
 mod experiment;
 mod files;
 mod fingerprint;
+mod goal;
 mod goals;
 mod interrupt;
 mod lambda_reports;

@@ -6,7 +6,12 @@
 use Surus\Api\App;
 use Surus\Api\Request;
 
-spl_autoload_register(static fn (string $class) => require dirname(__DIR__).'/src/'.strtr(substr($class, 6), '\\', '/').'.php');
+spl_autoload_register(
+    static fn (string $class) => require dirname(__DIR__)
+        .'/src/'
+        .strtr(substr($class, 6), '\\', '/')
+        .'.php'
+);
 
 final class NewUser
 {
@@ -24,7 +29,12 @@ for ($number = 0; $number < 100; ++$number) {
     $app->get("/static$number", fn () => ['message' => 'Hello World!']);
     $app->get("/users$number/{id:int}", fn (int $id) => ['id' => $id]);
 }
-$app->get('/middleware', fn () => ['message' => 'Hello World!'], fn ($request, $next) => $next($request), fn ($request, $next) => $next($request));
+$app->get(
+    '/middleware',
+    fn () => ['message' => 'Hello World!'],
+    fn ($request, $next) => $next($request),
+    fn ($request, $next) => $next($request)
+);
 $app->post('/users', fn (NewUser $user) => ['name' => $user->name]);
 
 // What run() does for each request.
@@ -46,13 +56,19 @@ $cases = [
     'two middlewares' => $get('/middleware'),
     '404' => $get('/none'),
     // The CLI has no body, so that this one creates its request, too.
-    'body of a class with 3 parameters' => static fn () => $app->handle(Request::json('POST', '/users', ['name' => 'Gisgo', 'age' => 30]))->send(),
+    'body of a class with 3 parameters' => static fn () => $app->handle(
+        Request::json('POST', '/users', ['name' => 'Gisgo', 'age' => 30])
+    )->send(),
 ];
 
 $cpu = static function (): float {
     $usage = getrusage();
 
-    return $usage['ru_utime.tv_sec'] * 1e6 + $usage['ru_utime.tv_usec'] + $usage['ru_stime.tv_sec'] * 1e6 + $usage['ru_stime.tv_usec'];
+    return $usage['ru_utime.tv_sec'] * 1e6 + $usage[
+        'ru_utime.tv_usec'
+    ] + $usage['ru_stime.tv_sec'] * 1e6 + $usage[
+        'ru_stime.tv_usec'
+    ];
 };
 ob_start();
 $best = array_fill_keys(array_keys($cases), INF);
@@ -69,5 +85,9 @@ for ($round = 0; $round < ROUNDS; ++$round) {
 }
 ob_end_clean();
 foreach ($best as $name => $time) {
-    printf("%-42s %5.2f µs\n", $name, $time - ($name === array_key_first($best) ? 0 : reset($best)));
+    printf(
+        "%-42s %5.2f µs\n",
+        $name,
+        $time - ($name === array_key_first($best) ? 0 : reset($best))
+    );
 }

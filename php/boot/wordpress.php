@@ -1,18 +1,29 @@
 <?php
 
 /*
- * WordPress, booted once: core, plugins and theme are loaded, up to where WordPress looks at the visitor, and a little further. README.md says what that means.
+ * WordPress, booted once: core, plugins and theme are loaded, up to where WordPress looks at the
+ * visitor, and a little further. README.md says what that means.
  */
 
-/** Entry scripts that say what they are before they load WordPress: they need a process that has not loaded it. */
+/**
+ * Entry scripts that say what they are before they load WordPress: they need a process that has not
+ * loaded it.
+ */
 const SURUS_CLASSIC = '#^/(wp-admin/|wp-(activate|cron|mail|signup)\.php|xmlrpc\.php)#';
 
 $surus_options = new Surus_Options();
 
-// WordPress takes over hooks that are there before it is. The second is the last before the visitor is looked at.
+// WordPress takes over hooks that are there before it is. The second is the last before the visitor
+// is looked at.
 $wp_filter = [
-	'all'               => [ Surus_Options::PRIORITY => [ [ 'function' => $surus_options, 'accepted_args' => 1 ] ] ],
-	'after_setup_theme' => [ PHP_INT_MAX => [ [ 'function' => new Surus_Checkpoint( $_SERVER, $surus_options ), 'accepted_args' => 0 ] ] ],
+	'all'               => [
+		Surus_Options::PRIORITY => [ [ 'function' => $surus_options, 'accepted_args' => 1 ] ]
+	],
+	'after_setup_theme' => [
+		PHP_INT_MAX => [
+			[ 'function' => new Surus_Checkpoint( $_SERVER, $surus_options ), 'accepted_args' => 0 ]
+		]
+	],
 ];
 unset( $surus_options );
 
@@ -25,12 +36,17 @@ require $_SERVER['SCRIPT_FILENAME'];
 /** The end of the boot, and what of it has to be done again for a request. */
 final class Surus_Checkpoint {
 
-	public function __construct( private readonly array $server, private readonly Surus_Options $options ) {
+	public function __construct(
+		private readonly array $server,
+		private readonly Surus_Options $options
+	) {
 	}
 
 	public function __invoke(): void {
 		if ( is_multisite() ) {
-			throw new Error( 'A network of sites looks at the request before it loads plugins. It belongs to the engine `classic`.' );
+			throw new Error(
+				'A network of sites looks at the request before it loads plugins. It belongs to the engine `classic`.'
+			);
 		}
 		$this->options->save();
 		$locale = determine_locale();
@@ -84,26 +100,41 @@ final class Surus_Checkpoint {
 	private static function refuse(): void {
 		if ( preg_match( SURUS_CLASSIC, $_SERVER['SCRIPT_NAME'] ) ) {
 			http_response_code( 500 );
-			error_log( $_SERVER['SCRIPT_NAME'] . ' needs a process that has not loaded WordPress; a [[route]] with engine = "classic" must cover this URL' );
+			error_log(
+				$_SERVER['SCRIPT_NAME']
+					. ' needs a process that has not loaded WordPress; a [[route]] with engine = "classic" must cover this URL'
+			);
 			exit;
 		}
 	}
 
-	/** Of wp-includes/vars.php the part that looks at the request; it cannot be included twice, as it declares functions. */
+	/**
+	 * Of wp-includes/vars.php the part that looks at the request; it cannot be included twice, as
+	 * it declares functions.
+	 */
 	private static function vars(): callable {
 		$code = file_get_contents( ABSPATH . WPINC . '/vars.php' );
 		$end  = strrpos( substr( $code, 0, strpos( $code, "\nfunction " ) ), '/**' );
 
-		return eval( 'return static function () {' . substr( $code, strlen( '<?php' ), $end - strlen( '<?php' ) ) . '};' );
+		return eval(
+			'return static function () {'
+				. substr( $code, strlen( '<?php' ), $end - strlen( '<?php' ) )
+				. '};'
+		);
 	}
 }
 
-/** The options that the boot reads: theme, active plugins, addresses, and what plugins read while they load. */
+/**
+ * The options that the boot reads: theme, active plugins, addresses, and what plugins read while
+ * they load.
+ */
 final class Surus_Options {
 
 	public const PRIORITY = 0;
 
-	/** Before WordPress looks for an option, this hook may answer. Its name ends with the option's. */
+	/**
+	 * Before WordPress looks for an option, this hook may answer. Its name ends with the option's.
+	 */
 	private const HOOK = 'pre_option_';
 
 	/** Options that change while nothing is configured. */
@@ -123,17 +154,29 @@ final class Surus_Options {
 
 	public function save(): void {
 		remove_filter( 'all', $this, self::PRIORITY );
-		$this->names  = array_diff_key( $this->names, array_flip( preg_grep( self::VOLATILE, array_keys( $this->names ) ) ) );
+		$this->names  = array_diff_key(
+			$this->names,
+			array_flip( preg_grep( self::VOLATILE, array_keys( $this->names ) ) )
+		);
 		$this->values = $this->now();
 	}
 
-	/** Has WordPress booted again if they are others. The request goes on with the options of now and the code of then. */
+	/**
+	 * Has WordPress booted again if they are others. The request goes on with the options of now
+	 * and the code of then.
+	 */
 	public function compare(): void {
 		$now = $this->now();
 		if ( $now === $this->values ) {
 			return;
 		}
-		$changed = array_keys( array_filter( $now + $this->values, fn ( $name ) => ( $now[ $name ] ?? null ) !== ( $this->values[ $name ] ?? null ), ARRAY_FILTER_USE_KEY ) );
+		$changed = array_keys(
+			array_filter(
+				$now + $this->values,
+				fn ( $name ) => ( $now[ $name ] ?? null ) !== ( $this->values[ $name ] ?? null ),
+				ARRAY_FILTER_USE_KEY
+			)
+		);
 		surus_boot_outdated( 'option ' . implode( ', ', $changed ), md5( serialize( $now ) ) );
 	}
 
@@ -144,17 +187,22 @@ final class Surus_Options {
 }
 
 /**
- * What WordPress's own callbacks do on `init` that depends on neither visitor nor content, done at the boot: it makes the built-in types of
- * posts, taxonomies and blocks. Nothing of it is done where a plugin or the theme might have a say in it before or meanwhile.
+ * What WordPress's own callbacks do on `init` that depends on neither visitor nor content, done at
+ * the boot: it makes the built-in types of posts, taxonomies and blocks. Nothing of it is done
+ * where a plugin or the theme might have a say in it before or meanwhile.
  */
 final class Surus_Ahead {
 
-	private const CALLBACKS = '/^(create_initial_(post_types|taxonomies)|register_core_block_(style_handles|types_from_metadata)|wp_register_core_block_metadata_collection|register_(block_core_\w+(?<!_post_meta)|legacy_post_comments_block))$/';
+	private const CALLBACKS =
+		'/^(create_initial_(post_types|taxonomies)|register_core_block_(style_handles|types_from_metadata)|wp_register_core_block_metadata_collection|register_(block_core_\w+(?<!_post_meta)|legacy_post_comments_block))$/';
 
 	/** Through these others may change what is made, as the visitor has it. */
-	private const FILTERS = '/^(all|register(ed)?_(\w+_)?(post_type|taxonomy)(_\w+)?|register_\w+_args|(post_type|taxonomy)_labels_.+|block_type_metadata\w*|n?gettext\w*|(includes|site|plugins)_url|should_load_separate_core_block_assets)$/';
+	private const FILTERS =
+		'/^(all|register(ed)?_(\w+_)?(post_type|taxonomy)(_\w+)?|register_\w+_args|(post_type|taxonomy)_labels_.+|block_type_metadata\w*|n?gettext\w*|(includes|site|plugins)_url|should_load_separate_core_block_assets)$/';
 
-	/** Through these, what themes build on: WordPress's own theme.json, and styles of its blocks. */
+	/**
+	 * Through these, what themes build on: WordPress's own theme.json, and styles of its blocks.
+	 */
 	private const STYLES = [ 'wp_theme_json_data_default', 'wp_theme_json_data_blocks' ];
 
 	/** What makes the block that shows parts of templates. */
@@ -174,9 +222,14 @@ final class Surus_Ahead {
 	/** The callbacks of `init` as WordPress had them. */
 	private readonly WP_Hook $init;
 
-	/** Scripts and styles that blocks have registered. WordPress also registers its own, as the visitor has them, so that is left to
-	 * the request. */
-	private array $registered = [ 'wp_scripts' => WP_Scripts::class, 'wp_styles' => WP_Styles::class ];
+	/**
+	 * Scripts and styles that blocks have registered. WordPress also registers its own, as the
+	 * visitor has them, so that is left to the request.
+	 */
+	private array $registered = [
+		'wp_scripts' => WP_Scripts::class,
+		'wp_styles' => WP_Styles::class
+	];
 
 	/** Those that were made, by name. */
 	private array $blocks = [];
@@ -198,7 +251,9 @@ final class Surus_Ahead {
 			if ( isset( $GLOBALS[ $global ] ) ) {
 				unset( $this->registered[ $global ] );
 			} else {
-				$this->registered[ $global ] = $GLOBALS[ $global ] = ( new ReflectionClass( $class ) )->newInstanceWithoutConstructor();
+				$this->registered[ $global ] = $GLOBALS[ $global ] = (
+					new ReflectionClass( $class )
+				)->newInstanceWithoutConstructor();
 			}
 		}
 		// WordPress's own look whether it is time.
@@ -207,7 +262,10 @@ final class Surus_Ahead {
 		$this->run();
 		$this->blocks = array_diff_key( self::blocks(), $before );
 		// Before 6.1, what it has noted of the blocks cannot be noted again.
-		if ( method_exists( WP_Theme_JSON_Resolver::class, 'get_block_data' ) && ! self::others_style() ) {
+		if (
+			method_exists( WP_Theme_JSON_Resolver::class, 'get_block_data' )
+				&& ! self::others_style()
+		) {
 			self::styles();
 			add_action( 'init', $this->renew_styles( ... ), PHP_INT_MAX );
 		}
@@ -267,14 +325,19 @@ final class Surus_Ahead {
 		}
 	}
 
-	/** Has the block made as for a theme without templates; the request adds those that there are then. */
+	/**
+	 * Has the block made as for a theme without templates; the request adds those that there are
+	 * then.
+	 */
 	private function run_without_templates( string $function, int $priority ): void {
 		$supported = $GLOBALS['_wp_theme_features'];
 		$GLOBALS['_wp_theme_features'] = array_diff_key( $supported, array_flip( self::SUPPORTS ) );
 		$function();
 		$GLOBALS['_wp_theme_features'] = $supported;
 		// At its place, and under its name, by which others remove it.
-		$GLOBALS['wp_filter']['init']->callbacks[ $priority ][ $function ]['function'] = static function () {
+		$GLOBALS['wp_filter']['init']->callbacks[ $priority ][
+			$function
+		]['function'] = static function () {
 			$block = WP_Block_Type_Registry::get_instance()->get_registered( 'core/template-part' );
 			if ( $block ) {
 				$block->variations = build_template_part_block_variations();
@@ -282,7 +345,10 @@ final class Surus_Ahead {
 		};
 	}
 
-	/** Reads them for the blocks that there are. Which those were, WordPress notes at the second call only, and reads again where it finds others. */
+	/**
+	 * Reads them for the blocks that there are. Which those were, WordPress notes at the second
+	 * call only, and reads again where it finds others.
+	 */
 	private static function styles(): void {
 		for ( $call = 1; $call <= 2; $call++ ) {
 			WP_Theme_JSON_Resolver::get_core_data();
@@ -294,7 +360,11 @@ final class Surus_Ahead {
 	private function renew_styles(): void {
 		$are_there = array_intersect_key( self::blocks(), $this->blocks ) === $this->blocks;
 		if ( ! $are_there ) {
-			Closure::bind( static fn () => WP_Theme_JSON::$blocks_metadata = [], null, WP_Theme_JSON::class )();
+			Closure::bind(
+				static fn () => WP_Theme_JSON::$blocks_metadata = [],
+				null,
+				WP_Theme_JSON::class
+			)();
 		}
 		if ( ! $are_there || self::others_style() ) {
 			WP_Theme_JSON_Resolver::clean_cached_data();
@@ -309,7 +379,9 @@ final class Surus_Ahead {
 	/** What is added to `init` while it runs is not called where that place has passed. */
 	private function forget_what_came_too_late( int $now ): void {
 		foreach ( $GLOBALS['wp_filter']['init']->callbacks as $priority => $callbacks ) {
-			foreach ( array_diff_key( $callbacks, $this->init->callbacks[ $priority ] ?? [] ) as $callback ) {
+			foreach (
+				array_diff_key( $callbacks, $this->init->callbacks[ $priority ] ?? [] ) as $callback
+			) {
 				if ( $priority < $now ) {
 					remove_action( 'init', $callback['function'], $priority );
 				}
@@ -348,9 +420,13 @@ final class Surus_Ahead {
 		return [ is_ssl(), ...array_map( 'get_option', self::OPTIONS ) ];
 	}
 
-	/** Parts of templates are content. From 5.9 to 6.4 WordPress looks for them when it makes the block that shows them. */
+	/**
+	 * Parts of templates are content. From 5.9 to 6.4 WordPress looks for them when it makes the
+	 * block that shows them.
+	 */
 	private static function looks_at_templates(): bool {
-		return function_exists( 'build_template_part_block_variations' ) && ! property_exists( WP_Block_Type::class, 'variation_callback' )
+		return function_exists( 'build_template_part_block_variations' )
+			&& ! property_exists( WP_Block_Type::class, 'variation_callback' )
 			&& array_filter( self::SUPPORTS, current_theme_supports( ... ) );
 	}
 }

@@ -19,7 +19,12 @@
     }
     // Registered last, so that the application's version of this package wins.
     spl_autoload_register(static function (string $class): void {
-        if (str_starts_with($class, 'Surus\\') && is_file($file = dirname(__DIR__).'/src/'.strtr(substr($class, 6), '\\', '/').'.php')) {
+        if (
+            str_starts_with($class, 'Surus\\')
+                && is_file(
+                    $file = dirname(__DIR__).'/src/'.strtr(substr($class, 6), '\\', '/').'.php'
+                )
+        ) {
             require $file;
         }
     });

@@ -11,6 +11,12 @@ $app->openApi('NAME');
 
 $app->get('/', fn () => ['message' => 'Hello World!']);
 $app->get('/greetings/{id:int}', fn (int $id) => ['id' => $id]);
-$app->post('/greetings', fn (NewGreeting $greeting) => Response::created('/greetings/1', ['message' => "Hello, $greeting->name!"]));
+$app->post(
+    '/greetings',
+    fn (NewGreeting $greeting) => Response::created(
+        '/greetings/1',
+        ['message' => "Hello, $greeting->name!"]
+    )
+);
 
 return $app;

@@ -9,13 +9,19 @@ namespace Surus;
  */
 final class Checkpoint
 {
-    /** @var list<array{object, array<string, mixed>, list<string>}> objects, their properties, kept ones */
+    /**
+     * @var list<array{object, array<string, mixed>, list<string>}> objects, their properties, kept
+     * ones
+     */
     private array $objects = [];
 
     /** @var array<int, object> by object id; held so that PHP does not reuse an id */
     private array $seen = [];
 
-    /** @var list<array{\Closure, array<string, mixed>}> restorers of static properties, and the values */
+    /**
+     * @var list<array{\Closure, array<string, mixed>}> restorers of static properties, and the
+     * values
+     */
     private array $statics = [];
 
     /** @var list<\ReflectionProperty> static properties that PHP cannot make uninitialized again */
@@ -27,12 +33,14 @@ final class Checkpoint
     private static array $writers = [];
 
     /**
-     * @param \Closure(\ReflectionClass<object>): bool $hasStatics selects the classes with static properties to restore
-     * @param array<class-string, list<string>>        $keeps      properties that keep what requests change
-     * @param list<class-string>                       $leaves     objects that keep what requests change, with all
-     *                                                             that is only reached through them
-     * @param ?\Closure(\ReflectionClass<object>): bool $tells    selects the classes of which restore() tells what it
-     *                                                             could not restore; by default all
+     * @param \Closure(\ReflectionClass<object>): bool $hasStatics selects the classes with static
+     * properties to restore
+     * @param array<class-string, list<string>>        $keeps      properties that keep what
+     * requests change
+     * @param list<class-string>                       $leaves     objects that keep what requests
+     * change, with all that is only reached through them
+     * @param ?\Closure(\ReflectionClass<object>): bool $tells    selects the classes of which
+     * restore() tells what it could not restore; by default all
      */
     public function __construct(
         private readonly \Closure $hasStatics,
@@ -58,7 +66,9 @@ final class Checkpoint
                     continue;
                 }
                 $this->seen[spl_object_id($value)] = $value;
-                $value = $value instanceof \Closure ? self::captured($value) : $this->noteOne($value);
+                $value = $value instanceof \Closure
+                    ? self::captured($value)
+                    : $this->noteOne($value);
             }
             foreach ($value as $element) {
                 if (\is_object($element) || \is_array($element)) {
@@ -95,7 +105,9 @@ final class Checkpoint
         $left = [];
         foreach ($this->objects as $at => [$object, $then, $kept]) {
             if (get_mangled_object_vars($object) !== $then) {
-                foreach (self::putBack($object, $then, $kept) as $name => [$class, $short, $value]) {
+                foreach (
+                    self::putBack($object, $then, $kept) as $name => [$class, $short, $value]
+                ) {
                     $this->objects[$at][1][$name] = $value;
                     if ($this->tellsOf(new \ReflectionClass($class))) {
                         $left[] = "$class->$short";
@@ -142,7 +154,9 @@ final class Checkpoint
     {
         // The values of an enumeration do not change, and looking at a lazy object would initialize
         // it.
-        if ($object instanceof \UnitEnum || $object instanceof \Throwable || self::isLazy($object)) {
+        if (
+            $object instanceof \UnitEnum || $object instanceof \Throwable || self::isLazy($object)
+        ) {
             return true;
         }
         foreach ($this->leaves as $class) {
@@ -213,7 +227,8 @@ final class Checkpoint
      * @param array<string, mixed> $then
      * @param list<string>         $kept
      *
-     * @return array<string, array{class-string, string, mixed}> read-only ones that stay: class, name, value
+     * @return array<string, array{class-string, string, mixed}> read-only ones that stay: class,
+     * name, value
      */
     private static function putBack(object $object, array $then, array $kept): array
     {
@@ -266,6 +281,7 @@ final class Checkpoint
 
     private static function isLazy(object $object): bool
     {
-        return \PHP_VERSION_ID >= 80400 && (new \ReflectionClass($object))->isUninitializedLazyObject($object);
+        return \PHP_VERSION_ID >= 80400
+            && (new \ReflectionClass($object))->isUninitializedLazyObject($object);
     }
 }

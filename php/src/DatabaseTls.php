@@ -2,18 +2,30 @@
 
 namespace Surus;
 
-/** What the TLS settings of a connection to MySQL mean for `surus work`, which connects by itself. */
+/**
+ * What the TLS settings of a connection to MySQL mean for `surus work`, which connects by itself.
+ */
 final class DatabaseTls
 {
     /** Settings of PDO and mysqli that ask for TLS, by the end of their names. */
-    private const SETTINGS = ['ssl_ca', 'ssl_capath', 'ssl_cipher', 'ssl_cert', 'ssl_key', 'ssl_verify_server_cert'];
+    private const SETTINGS = [
+        'ssl_ca',
+        'ssl_capath',
+        'ssl_cipher',
+        'ssl_cert',
+        'ssl_key',
+        'ssl_verify_server_cert'
+    ];
     /** A certificate of the client, which Surus does not send. */
     private const OF_THE_CLIENT = ['ssl_cert', 'ssl_key'];
     /** MYSQLI_CLIENT_SSL; mysqli may be missing here. */
     private const MYSQLI_FLAG = 2048;
 
     /** @param list<string> $unsupported the names of settings that Surus cannot keep */
-    private function __construct(public readonly bool $isRequired, public readonly array $unsupported)
+    private function __construct(
+        public readonly bool $isRequired,
+        public readonly array $unsupported
+    )
     {
     }
 
@@ -47,10 +59,17 @@ final class DatabaseTls
      */
     public static function unsupportedOfPostgres(array $connection): array
     {
-        return array_values(array_filter(['sslcert', 'sslkey', 'sslcrl'], static fn (string $name) => (bool) ($connection[$name] ?? null)));
+        return array_values(
+            array_filter(
+                ['sslcert', 'sslkey', 'sslcrl'],
+                static fn (string $name) => (bool) ($connection[$name] ?? null)
+            )
+        );
     }
 
-    /** The numbers differ between versions, the names since PHP 8.4; the extension may be missing. */
+    /**
+     * The numbers differ between versions, the names since PHP 8.4; the extension may be missing.
+     */
     private static function constantOfPdo(string $name): ?string
     {
         foreach (['Pdo\Mysql::ATTR_', 'PDO::MYSQL_ATTR_'] as $prefix) {

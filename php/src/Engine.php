@@ -20,7 +20,10 @@ final class Engine
         return !\in_array(self::name(), [null, 'classic'], true);
     }
 
-    /** Whether a warm-up is tried in a copy of the process, and left out if it spoils the next answer. */
+    /**
+     * Whether a warm-up is tried in a copy of the process, and left out if it spoils the next
+     * answer.
+     */
     public static function triesWarmups(): bool
     {
         return \in_array(self::name(), ['rewind', 'fork'], true);

@@ -71,7 +71,10 @@ final class Fingerprint
     {
         $text = '[';
         foreach ($values as $key => $value) {
-            $text .= $this->value($key, $above, $depth + 1).'=>'.$this->value($value, $above, $depth + 1).',';
+            $text .= $this->value($key, $above, $depth + 1)
+                .'=>'
+                .$this->value($value, $above, $depth + 1)
+                .',';
         }
 
         return $text.']';
@@ -90,7 +93,8 @@ final class Fingerprint
             return $object->format('c u').($this->isTime($time) ? self::TIME : '');
         }
 
-        return $object::class.$this->list(get_mangled_object_vars($object), [$id => true] + $above, $depth);
+        return $object::class
+            .$this->list(get_mangled_object_vars($object), [$id => true] + $above, $depth);
     }
 
     private function isTime(mixed $value): bool

@@ -19,7 +19,9 @@ final class Process
         $this->intl = class_exists(\Locale::class, false) ? \Locale::getDefault() : null;
         // PHP has LC_MESSAGES only if it was built with libintl.
         $messages = \defined('LC_MESSAGES') ? [\LC_MESSAGES] : [];
-        foreach ([\LC_CTYPE, \LC_COLLATE, \LC_MONETARY, \LC_NUMERIC, \LC_TIME, ...$messages] as $category) {
+        foreach (
+            [\LC_CTYPE, \LC_COLLATE, \LC_MONETARY, \LC_NUMERIC, \LC_TIME, ...$messages] as $category
+        ) {
             $this->locale[$category] = (string) setlocale($category, '0');
         }
     }

@@ -13,8 +13,8 @@ final class Psr15
     private const PIECE = 65536;
 
     /**
-     * @param callable(): ServerRequestInterface $request creates a request from the superglobals, as
-     *                                                    Slim\Psr7\Factory\ServerRequestFactory::createFromGlobals(...) does
+     * @param callable(): ServerRequestInterface $request creates a request from the superglobals,
+     * as Slim\Psr7\Factory\ServerRequestFactory::createFromGlobals(...) does
      */
     public static function serve(RequestHandlerInterface $handler, callable $request): void
     {
@@ -26,12 +26,23 @@ final class Psr15
 
     private static function send(ResponseInterface $response): void
     {
-        header(sprintf('HTTP/%s %d %s', $response->getProtocolVersion(), $response->getStatusCode(), $response->getReasonPhrase()));
+        header(
+            sprintf(
+                'HTTP/%s %d %s',
+                $response->getProtocolVersion(),
+                $response->getStatusCode(),
+                $response->getReasonPhrase()
+            )
+        );
         foreach ($response->getHeaders() as $name => $values) {
             foreach ($values as $number => $value) {
                 // The first value of a name replaces PHP's own, such as Content-Type; the others
                 // are added.
-                header("$name: $value", 0 === $number && 0 !== strcasecmp($name, 'set-cookie'), $response->getStatusCode());
+                header(
+                    "$name: $value",
+                    0 === $number && 0 !== strcasecmp($name, 'set-cookie'),
+                    $response->getStatusCode()
+                );
             }
         }
         $body = $response->getBody();

@@ -20,12 +20,13 @@ final class Retained
     private int $suspicions = 0;
 
     /**
-     * @param \Closure(): iterable<string, mixed>      $roots         roots of the search, besides statics
-     * @param \Closure(\ReflectionClass<object>): bool $isApplication whether a class is the application's and not
-     *                                                                a library's
+     * @param \Closure(): iterable<string, mixed>      $roots         roots of the search, besides
+     * statics
+     * @param \Closure(\ReflectionClass<object>): bool $isApplication whether a class is the
+     * application's and not a library's
      * @param \Closure(string): void                   $log
-     * @param list<string>                             $harmless      namespaces of classes that replace what they keep
-     *                                                                before they use it
+     * @param list<string>                             $harmless      namespaces of classes that
+     * replace what they keep before they use it
      */
     public function __construct(
         private readonly \Closure $roots,
@@ -97,7 +98,11 @@ final class Retained
                 }
                 continue;
             }
-            if (!\is_object($value) || isset($seen[spl_object_id($value)]) || $value instanceof \WeakReference) {
+            if (
+                !\is_object($value)
+                    || isset($seen[spl_object_id($value)])
+                    || $value instanceof \WeakReference
+            ) {
                 continue;
             }
             $seen[spl_object_id($value)] = $value;
@@ -144,12 +149,19 @@ final class Retained
         return false;
     }
 
-    /** @return iterable<array{mixed, string, ?\ReflectionClass<object>}> an object's parts: value, place, class */
+    /**
+     * @return iterable<array{mixed, string, ?\ReflectionClass<object>}> an object's parts: value,
+     * place, class
+     */
     private function parts(object $object): iterable
     {
         if ($object instanceof \Closure) {
             $function = new \ReflectionFunction($object);
-            $at = \sprintf('a closure in %s:%d', $function->getFileName(), $function->getStartLine());
+            $at = \sprintf(
+                'a closure in %s:%d',
+                $function->getFileName(),
+                $function->getStartLine()
+            );
             yield [$function->getClosureThis(), $at, null];
             yield [$function->getStaticVariables(), $at, $function->getClosureScopeClass()];
 
@@ -171,7 +183,10 @@ final class Retained
         }
     }
 
-    /** @return iterable<string, mixed> static properties, and static variables of the application's functions */
+    /**
+     * @return iterable<string, mixed> static properties, and static variables of the application's
+     * functions
+     */
     private function statics(): iterable
     {
         foreach (get_declared_classes() as $name) {
@@ -186,13 +201,16 @@ final class Retained
             if ($applications) {
                 foreach ($class->getMethods() as $method) {
                     if ($method->class === $name) {
-                        yield "$name::$method->name() (a static variable)" => $method->getStaticVariables();
+                        yield "$name::$method->name() (a static variable)" =>
+                            $method->getStaticVariables();
                     }
                 }
             }
         }
         foreach (get_defined_functions()['user'] as $name) {
-            yield "$name() (a static variable)" => (new \ReflectionFunction($name))->getStaticVariables();
+            yield "$name() (a static variable)" => (
+                new \ReflectionFunction($name)
+            )->getStaticVariables();
         }
     }
 
@@ -203,6 +221,8 @@ final class Retained
      */
     private static function alive(array $references): array
     {
-        return array_values(array_filter(array_map(static fn (\WeakReference $one) => $one->get(), $references)));
+        return array_values(
+            array_filter(array_map(static fn (\WeakReference $one) => $one->get(), $references))
+        );
     }
 }

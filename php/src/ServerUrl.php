@@ -6,26 +6,70 @@ namespace Surus;
 final class ServerUrl
 {
     /** @param array<string, string> $options */
-    public static function database(string $scheme, string $host, int $port, string $user, string $password, string $database, array $options = []): string
+    public static function database(
+        string $scheme,
+        string $host,
+        int $port,
+        string $user,
+        string $password,
+        string $database,
+        array $options = []
+    ): string
     {
-        return \sprintf('%s://%s%s:%d/%s%s', $scheme, self::access($user, $password), self::host($host), $port,
-            rawurlencode($database), $options ? '?'.http_build_query($options, '', '&', \PHP_QUERY_RFC3986) : '');
+        return \sprintf('%s://%s%s:%d/%s%s', $scheme, self::access(
+            $user,
+            $password
+        ), self::host($host), $port,
+            rawurlencode($database), $options
+                ? '?'.http_build_query($options, '', '&', \PHP_QUERY_RFC3986)
+                : '');
     }
 
-    public static function redis(bool $tls, string $host, int $port, string $user, string $password, int $database): string
+    public static function redis(
+        bool $tls,
+        string $host,
+        int $port,
+        string $user,
+        string $password,
+        int $database
+    ): string
     {
-        return \sprintf('%s://%s%s:%d/%d', $tls ? 'rediss' : 'redis', self::access($user, $password), self::host($host), $port, $database);
+        return \sprintf(
+            '%s://%s%s:%d/%d',
+            $tls ? 'rediss' : 'redis',
+            self::access($user, $password),
+            self::host($host),
+            $port,
+            $database
+        );
     }
 
-    public static function amqp(bool $tls, string $host, int $port, string $user, string $password, string $vhost): string
+    public static function amqp(
+        bool $tls,
+        string $host,
+        int $port,
+        string $user,
+        string $password,
+        string $vhost
+    ): string
     {
-        return \sprintf('%s://%s%s:%d/%s', $tls ? 'amqps' : 'amqp', self::access($user, $password), self::host($host), $port,
+        return \sprintf('%s://%s%s:%d/%s', $tls ? 'amqps' : 'amqp', self::access(
+            $user,
+            $password
+        ), self::host($host), $port,
             rawurlencode('' !== $vhost ? $vhost : '/'));
     }
 
-    public static function redisSocket(string $socket, string $user, string $password, int $database): string
+    public static function redisSocket(
+        string $socket,
+        string $user,
+        string $password,
+        int $database
+    ): string
     {
-        return "redis+unix://$socket?db=$database".('' !== $user ? '&user='.rawurlencode($user) : '').('' !== $password ? '&pass='.rawurlencode($password) : '');
+        return "redis+unix://$socket?db=$database"
+            .('' !== $user ? '&user='.rawurlencode($user) : '')
+            .('' !== $password ? '&pass='.rawurlencode($password) : '');
     }
 
     private static function access(string $user, string $password): string

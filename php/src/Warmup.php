@@ -16,7 +16,9 @@ final class Warmup
     {
         $said = $_SERVER['SURUS_WARMUP'] ?? null;
 
-        return \is_string($said) && 2 === sscanf($said, '%d/%d', $number, $of) ? new self($number, $of) : null;
+        return \is_string($said) && 2 === sscanf($said, '%d/%d', $number, $of)
+            ? new self($number, $of)
+            : null;
     }
 
     public function isLast(): bool
@@ -33,7 +35,10 @@ final class Warmup
         register_shutdown_function(static fn () => register_shutdown_function($do));
     }
 
-    /** Saves what PHP code can see of the boot, if there will be warm-ups: all variables and objects. */
+    /**
+     * Saves what PHP code can see of the boot, if there will be warm-ups: all variables and
+     * objects.
+     */
     public static function saveBoot(): void
     {
         if (\function_exists('surus_save_boot')) {
@@ -42,8 +47,8 @@ final class Warmup
     }
 
     /**
-     * Restores all that, except objects of Surus's own classes, so that nothing of a warm-up is left
-     * but what it has loaded. False: nothing was saved.
+     * Restores all that, except objects of Surus's own classes, so that nothing of a warm-up is
+     * left but what it has loaded. False: nothing was saved.
      */
     public static function restoreBoot(): bool
     {

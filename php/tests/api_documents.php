@@ -59,7 +59,12 @@ namespace Surus\Tests\Documents {
         public static int $made = 0;
         protected int $hidden = 1;
 
-        public function __construct(private \PDO $db, private int $secret, public readonly string $name, public ?self $parent = null)
+        public function __construct(
+            private \PDO $db,
+            private int $secret,
+            public readonly string $name,
+            public ?self $parent = null
+        )
         {
         }
     }
@@ -67,7 +72,11 @@ namespace Surus\Tests\Documents {
     /** As a body, it has one more member than as a result. */
     final class Login
     {
-        public function __construct(public string $user, private string $password, public ?Login $next = null)
+        public function __construct(
+            public string $user,
+            private string $password,
+            public ?Login $next = null
+        )
         {
         }
     }
@@ -114,10 +123,20 @@ namespace {
     };
 
     return [
-        'document has the parameters, bodies and results of the routes' => static function () use ($document): void {
+        'document has the parameters, bodies and results of the routes' => static function () use (
+            $document
+        ): void {
             $app = (new App())->openApi('Trees', '2.1');
             $app->group('/trees', function (Group $trees): void {
-                $trees->get('/{id:int}', /** Shows a tree. */ fn (int $id, int $depth, ?string $q = null, Size $size = Size::Large): Tree => new Tree('x'));
+                $trees->get(
+                    '/{id:int}',
+                    /** Shows a tree. */ fn (
+                        int $id,
+                        int $depth,
+                        ?string $q = null,
+                        Size $size = Size::Large
+                    ): Tree => new Tree('x')
+                );
                 /*
                  * The comment must be the closure's own.
                  */
@@ -125,28 +144,77 @@ namespace {
                 $trees->delete('/{id:int}', function (int $id): void {});
             });
             $found = $document($app);
-            same(['3.1.0', 'Trees', '2.1', ['/trees/{id}']], [$found['openapi'], $found['info']['title'], $found['info']['version'], array_keys($found['paths'])]);
+            same(
+                ['3.1.0', 'Trees', '2.1', ['/trees/{id}']],
+                [
+                    $found['openapi'],
+                    $found['info']['title'],
+                    $found['info']['version'],
+                    array_keys($found['paths'])
+                ]
+            );
             ['get' => $get, 'put' => $put, 'delete' => $delete] = $found['paths']['/trees/{id}'];
             same(['getTreesId', 'Shows a tree.'], [$get['operationId'], $get['summary']]);
             same([
-                ['name' => 'id', 'in' => 'path', 'required' => true, 'schema' => ['type' => 'integer']],
-                ['name' => 'depth', 'in' => 'query', 'required' => true, 'schema' => ['type' => 'integer']],
-                ['name' => 'q', 'in' => 'query', 'required' => false, 'schema' => ['type' => 'string']],
-                ['name' => 'size', 'in' => 'query', 'required' => false, 'schema' => ['enum' => [1, 2], 'default' => 2]],
+                [
+                    'name' => 'id',
+                    'in' => 'path',
+                    'required' => true,
+                    'schema' => ['type' => 'integer']
+                ],
+                [
+                    'name' => 'depth',
+                    'in' => 'query',
+                    'required' => true,
+                    'schema' => ['type' => 'integer']
+                ],
+                [
+                    'name' => 'q',
+                    'in' => 'query',
+                    'required' => false,
+                    'schema' => ['type' => 'string']
+                ],
+                [
+                    'name' => 'size',
+                    'in' => 'query',
+                    'required' => false,
+                    'schema' => ['enum' => [1, 2], 'default' => 2]
+                ],
             ], $get['parameters']);
-            same('#/components/schemas/Tree', $get['responses']['200']['content']['application/json']['schema']['$ref']);
-            same([true, '#/components/schemas/Tree'], [$put['requestBody']['required'], $put['requestBody']['content']['application/json']['schema']['$ref']]);
-            same('#/components/schemas/Surus.Tests.Documents.Other.Tree', $put['responses']['200']['content']['application/json']['schema']['$ref']);
+            same(
+                '#/components/schemas/Tree',
+                $get['responses']['200']['content']['application/json']['schema']['$ref']
+            );
+            same(
+                [true, '#/components/schemas/Tree'],
+                [
+                    $put['requestBody']['required'],
+                    $put['requestBody']['content']['application/json']['schema']['$ref']
+                ]
+            );
+            same(
+                '#/components/schemas/Surus.Tests.Documents.Other.Tree',
+                $put['responses']['200']['content']['application/json']['schema']['$ref']
+            );
             same([204, 'default'], array_keys($delete['responses']));
             $schemas = $found['components']['schemas'];
             same(['type' => 'object', 'properties' => [
                 'name' => ['type' => 'string'],
-                'branches' => ['type' => 'array', 'items' => ['$ref' => '#/components/schemas/Tree'], 'default' => []],
+                'branches' => [
+                    'type' => 'array',
+                    'items' => ['$ref' => '#/components/schemas/Tree'],
+                    'default' => []
+                ],
                 'size' => ['anyOf' => [['enum' => [1, 2]], ['type' => 'null']], 'default' => 1],
-                'planted' => ['anyOf' => [['type' => 'string', 'format' => 'date-time'], ['type' => 'null']]],
+                'planted' => [
+                    'anyOf' => [['type' => 'string', 'format' => 'date-time'], ['type' => 'null']]
+                ],
                 'note' => [], // {}
             ], 'required' => ['name']], $schemas['Tree']);
-            same(['anyOf' => [['type' => 'integer'], ['type' => 'number']]], $schemas['Surus.Tests.Documents.Other.Tree']['properties']['height']);
+            same(
+                ['anyOf' => [['type' => 'integer'], ['type' => 'number']]],
+                $schemas['Surus.Tests.Documents.Other.Tree']['properties']['height']
+            );
         },
         'each operation has an id of its own' => static function () use ($document): void {
             $app = (new App())->openApi('Ids');
@@ -160,7 +228,8 @@ namespace {
             same([6, 6], [count($ids), count(array_unique($ids))]);
             same(true, in_array('getUsersId', $ids, true) && in_array('getUsersId2', $ids, true));
         },
-        'paths that differ only in the names of their parameters are one' => static function () use ($document): void {
+        'paths that differ only in the names of their parameters are one' =>
+        static function () use ($document): void {
             $app = (new App())->openApi('Merged');
             $app->get('/o/{id:int}/x', fn (int $id) => 1);
             $app->get('/o/{name}/x', fn (string $name) => 1);
@@ -168,9 +237,20 @@ namespace {
             $paths = $document($app)['paths'];
             same(['/o/{id}/x'], array_keys($paths));
             same(['get', 'put'], array_keys($paths['/o/{id}/x']));
-            same([['id', 'integer'], ['id', 'string']], array_map(static fn (array $one) => [$one['parameters'][0]['name'], $one['parameters'][0]['schema']['type']], array_values($paths['/o/{id}/x'])));
+            same(
+                [['id', 'integer'], ['id', 'string']],
+                array_map(
+                    static fn (array $one) => [
+                        $one['parameters'][0]['name'],
+                        $one['parameters'][0]['schema']['type']
+                    ],
+                    array_values($paths['/o/{id}/x'])
+                )
+            );
         },
-        'method that OpenAPI does not know is left out' => static function () use ($document): void {
+        'method that OpenAPI does not know is left out' => static function () use (
+            $document
+        ): void {
             $app = (new App())->openApi('Purge');
             $app->map(['GET', 'PURGE', 'TRACE'], '/cache', fn () => 1);
             $app->map(['PURGE'], '/all', fn () => 1);
@@ -191,14 +271,25 @@ namespace {
             $app = (new App())->openApi('Any');
             $app->post('/', fn (Tree $tree, mixed $x): mixed => $x);
             $json = $app->handle(Request::of('GET', '/openapi.json'))->body;
-            same([true, true], [str_contains($json, '"note":{}'), str_contains($json, '{"name":"x","in":"query","required":false,"schema":{}}')]);
+            same(
+                [true, true],
+                [
+                    str_contains($json, '"note":{}'),
+                    str_contains($json, '{"name":"x","in":"query","required":false,"schema":{}}')
+                ]
+            );
         },
         'document of an API without routes is valid' => static function () use ($document): void {
             $app = (new App())->openApi('None');
-            same('{"openapi":"3.1.0","info":{"title":"None","version":"1.0.0"},"paths":{},"components":{"schemas":{},', substr($app->handle(Request::of('GET', '/openapi.json'))->body, 0, 99));
+            same(
+                '{"openapi":"3.1.0","info":{"title":"None","version":"1.0.0"},"paths":{},"components":{"schemas":{},',
+                substr($app->handle(Request::of('GET', '/openapi.json'))->body, 0, 99)
+            );
             same(404, (new App())->handle(Request::of('GET', '/openapi.json'))->status);
         },
-        'OpenAPI describes results by what JSON has of them' => static function () use ($document): void {
+        'OpenAPI describes results by what JSON has of them' => static function () use (
+            $document
+        ): void {
             $app = (new App())->openApi('Test');
             $app->get('/account', fn (): Account => throw new Exception());
             $app->get('/priced', fn (): Priced => throw new Exception());
@@ -207,8 +298,14 @@ namespace {
             $app->post('/login', fn (Login $login): Login => $login);
             $app->prepare();
             $got = $document($app);
-            $responses = static fn (string $path, string $method = 'get') => $got['paths'][$path][$method]['responses'];
-            $schema = static fn (string $path, string $method = 'get') => $responses($path, $method)['200']['content']['application/json']['schema'];
+            $responses = static fn (
+                string $path,
+                string $method = 'get'
+            ) => $got['paths'][$path][$method]['responses'];
+            $schema = static fn (
+                string $path,
+                string $method = 'get'
+            ) => $responses($path, $method)['200']['content']['application/json']['schema'];
             $schemas = $got['components']['schemas'];
             $point = ['$ref' => '#/components/schemas/Point'];
             same(['$ref' => '#/components/schemas/Account'], $schema('/account'));
@@ -220,7 +317,9 @@ namespace {
                     'path' => ['type' => 'array', 'items' => $point],
                     'both' => [],
                     'name' => ['type' => 'string'],
-                    'parent' => ['anyOf' => [['$ref' => '#/components/schemas/Account'], ['type' => 'null']]],
+                    'parent' => [
+                        'anyOf' => [['$ref' => '#/components/schemas/Account'], ['type' => 'null']]
+                    ],
                 ],
                 'required' => ['total', 'place', 'path', 'name', 'parent'],
             ], $schemas['Account']);
@@ -232,7 +331,10 @@ namespace {
             same(['user', 'password'], $schemas['Login']['required']);
             same(['$ref' => '#/components/schemas/LoginResult'], $schema('/login', 'post'));
             same(['user', 'next'], array_keys($schemas['LoginResult']['properties']));
-            same('#/components/schemas/LoginResult', $schemas['LoginResult']['properties']['next']['anyOf'][0]['$ref']);
+            same(
+                '#/components/schemas/LoginResult',
+                $schemas['LoginResult']['properties']['next']['anyOf'][0]['$ref']
+            );
         },
     ];
 }

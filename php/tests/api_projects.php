@@ -3,7 +3,13 @@
 // Tests that surus-api creates a project that runs.
 
 $run = static function (string ...$command): array {
-    $process = proc_open([PHP_BINARY, ...$command], [1 => ['pipe', 'w'], 2 => ['redirect', 1]], $pipes, null, ['PATH' => '/none']);
+    $process = proc_open(
+        [PHP_BINARY, ...$command],
+        [1 => ['pipe', 'w'], 2 => ['redirect', 1]],
+        $pipes,
+        null,
+        ['PATH' => '/none']
+    );
     $output = stream_get_contents($pipes[1]);
 
     return [proc_close($process), $output];
@@ -17,21 +23,40 @@ $remove = static function (string $directory) use (&$remove): void {
 };
 
 return [
-    'new project passes its tests without Composer' => static function () use ($run, $program, $remove): void {
+    'new project passes its tests without Composer' => static function () use (
+        $run,
+        $program,
+        $remove
+    ): void {
         $base = sys_get_temp_dir().'/surus-api-'.getmypid();
         try {
             [$status, $output] = $run($program, 'new', "$base/My Über_API");
             same([0, true], [$status, str_contains($output, 'Composer is not installed')]);
             [$status, $output] = $run("$base/My Über_API/tests/run.php");
             same([0, 3], [$status, substr_count($output, 'ok ')]);
-            same('app/my-ber-api', json_decode(file_get_contents("$base/My Über_API/composer.json"), true, flags: JSON_THROW_ON_ERROR)['name']);
+            same(
+                'app/my-ber-api',
+                json_decode(
+                    file_get_contents("$base/My Über_API/composer.json"),
+                    true,
+                    flags: JSON_THROW_ON_ERROR
+                )['name']
+            );
             // Composer finds the package, which no registry has.
             $composer = json_decode(file_get_contents("$base/My Über_API/composer.json"), true);
             [$repository] = $composer['repositories'] ?? [[]];
-            same(['path', '@dev'], [$repository['type'] ?? '', $composer['require']['surus/surus']]);
-            $package = json_decode(file_get_contents("$base/My Über_API/$repository[url]/composer.json"), true);
+            same(
+                ['path', '@dev'],
+                [$repository['type'] ?? '', $composer['require']['surus/surus']]
+            );
+            $package = json_decode(
+                file_get_contents("$base/My Über_API/$repository[url]/composer.json"),
+                true
+            );
             same('surus/surus', $package['name']);
-            foreach ([...array_values($package['autoload']['psr-4']), ...$package['bin']] as $part) {
+            foreach (
+                [...array_values($package['autoload']['psr-4']), ...$package['bin']] as $part
+            ) {
                 same(true, file_exists("$base/My Über_API/$repository[url]/$part"));
             }
             same("/vendor\n", file_get_contents("$base/My Über_API/.gitignore"));

@@ -28,9 +28,15 @@ return [
             '[1,2]' => function () { yield 'x' => 1; yield 'x' => 2; },
             '{"a":1}' => fn () => (object) ['a' => 1],
             '[]' => fn () => new ArrayIterator([]),
-            '{"a":["2020-01-01T00:00:00+02:00"],"o":{"at":"2020-01-01T00:00:00.010000+00:00"},"e":{},"z":"Europe/Berlin"}' => fn () => [
+            '{"a":["2020-01-01T00:00:00+02:00"],"o":{"at":"2020-01-01T00:00:00.010000+00:00"},"e":{},"z":"Europe/Berlin"}' =>
+                fn () =>
+                [
                 'a' => [new DateTime('2020-01-01T00:00:00+02:00')],
-                'o' => new class implements JsonSerializable { function jsonSerialize(): object { return (object) ['at' => new DateTimeImmutable('2020-01-01T00:00:00.01Z')]; } },
+                'o' => new class implements JsonSerializable {
+                    function jsonSerialize(): object {
+                        return (object) ['at' => new DateTimeImmutable('2020-01-01T00:00:00.01Z')];
+                    }
+                },
                 'e' => new stdClass(),
                 'z' => new DateTimeZone('Europe/Berlin'),
             ],
@@ -38,45 +44,127 @@ return [
             '{"timezone_type":{"x":1.0}}' => fn () => ['timezone_type' => ['x' => 1.0]],
         ] as $expected => $handler) {
             [$response] = $ask($handler);
-            same([$expected, 200, 'application/json'], [$response->body, $response->status, $response->header('Content-Type')]);
+            same(
+                [$expected, 200, 'application/json'],
+                [$response->body, $response->status, $response->header('Content-Type')]
+            );
         }
         [$nothing] = $ask(function (): void {});
         same([204, '', null], [$nothing->status, $nothing->body, $nothing->header('Content-Type')]);
     },
     'responses carry status and headers' => static function () use ($ask): void {
-        [$created] = $ask(fn () => Response::created('/x/1', ['id' => 1])->with('Set-Cookie', 'a=1', 'b=2')->with('location', '/x/2'));
-        same([201, '/x/2', 'a=1, b=2', '{"id":1}'], [$created->status, $created->header('Location'), $created->header('set-cookie'), $created->body]);
-        same(['text/csv', 'a;b'], [($raw = Response::raw('a;b', 'text/csv'))->header('content-type'), $raw->body]);
+        [$created] = $ask(
+            fn () => Response::created('/x/1', ['id' => 1])->with(
+                'Set-Cookie',
+                'a=1',
+                'b=2'
+            )->with('location', '/x/2')
+        );
+        same(
+            [201, '/x/2', 'a=1, b=2', '{"id":1}'],
+            [
+                $created->status,
+                $created->header('Location'),
+                $created->header('set-cookie'),
+                $created->body
+            ]
+        );
+        same(
+            ['text/csv', 'a;b'],
+            [($raw = Response::raw('a;b', 'text/csv'))->header('content-type'), $raw->body]
+        );
         foreach (["a\r\nX-Evil: 1", "a\nb", "a\0"] as $value) {
-            throws(InvalidArgumentException::class, 'line break or NUL', fn () => Response::empty(204, ['X' => $value]));
-            throws(InvalidArgumentException::class, 'line break or NUL', fn () => Response::empty()->with('X', 'fine', $value));
+            throws(
+                InvalidArgumentException::class,
+                'line break or NUL',
+                fn () => Response::empty(204, ['X' => $value])
+            );
+            throws(
+                InvalidArgumentException::class,
+                'line break or NUL',
+                fn () => Response::empty()->with('X', 'fine', $value)
+            );
         }
         foreach (["a\r\nX-Evil: 1", "a\0", 'Bad Name', 'X:', 'Ü', ''] as $name) {
-            throws(InvalidArgumentException::class, 'is no name of a header', fn () => Response::empty(204, [$name => 'x']));
+            throws(
+                InvalidArgumentException::class,
+                'is no name of a header',
+                fn () => Response::empty(204, [$name => 'x'])
+            );
         }
-        foreach (['json' => Response::json(...), 'raw' => fn (...$rest) => Response::raw('{}', 'text/plain', 200, ...$rest)] as $form => $make) {
-            $own = 'raw' === $form ? $make(headers: ['content-type' => 'application/hal+json']) : $make([], headers: ['content-type' => 'application/hal+json']);
+        foreach (
+            [
+                'json' => Response::json(...),
+                'raw' => fn (...$rest) => Response::raw('{}', 'text/plain', 200, ...$rest)
+            ] as $form => $make
+        ) {
+            $own = 'raw' === $form
+                ? $make(headers: ['content-type' => 'application/hal+json'])
+                : $make([], headers: ['content-type' => 'application/hal+json']);
             same([$form, 'application/hal+json'], [$form, $own->header('Content-Type')]);
         }
         throws(InvalidArgumentException::class, 'no status', fn () => Response::empty(101));
     },
     'problems follow RFC 9457' => static function () use ($ask): void {
-        [$response, $logged] = $ask(fn () => throw new Problem(409, 'sold', [['detail' => 'x', 'pointer' => '#/a']], ['Retry-After' => '5'], 'https://example.com/sold', 'Sold out'));
-        same([409, 'application/problem+json', '5', ''], [$response->status, $response->header('Content-Type'), $response->header('Retry-After'), $logged]);
-        same(['type' => 'https://example.com/sold', 'title' => 'Sold out', 'status' => 409, 'detail' => 'sold', 'errors' => [['detail' => 'x', 'pointer' => '#/a']]], $response->data());
+        [$response, $logged] = $ask(
+            fn () => throw new Problem(
+                409,
+                'sold',
+                [['detail' => 'x', 'pointer' => '#/a']],
+                ['Retry-After' => '5'],
+                'https://example.com/sold',
+                'Sold out'
+            )
+        );
+        same(
+            [409, 'application/problem+json', '5', ''],
+            [
+                $response->status,
+                $response->header('Content-Type'),
+                $response->header('Retry-After'),
+                $logged
+            ]
+        );
+        same(
+            [
+                'type' => 'https://example.com/sold',
+                'title' => 'Sold out',
+                'status' => 409,
+                'detail' => 'sold',
+                'errors' => [['detail' => 'x', 'pointer' => '#/a']]
+            ],
+            $response->data()
+        );
         [$other] = $ask(fn () => throw new Problem(418, "not UTF-8: \xff"));
-        same(['Status 418', "not UTF-8: \u{fffd}"], [$other->data()['title'], $other->data()['detail']]);
+        same(
+            ['Status 418', "not UTF-8: \u{fffd}"],
+            [$other->data()['title'], $other->data()['detail']]
+        );
     },
-    'exceptions show a trace in development only, and are logged' => static function () use ($ask): void {
+    'exceptions show a trace in development only, and are logged' =>
+    static function () use ($ask): void {
         $secret = fn () => throw new RuntimeException("password \xff");
         [$response, $logged] = $ask($secret);
-        same([500, '{"type":"about:blank","title":"Internal Server Error","status":500}'], [$response->status, $response->body]);
+        same(
+            [500, '{"type":"about:blank","title":"Internal Server Error","status":500}'],
+            [$response->status, $response->body]
+        );
         same(true, str_contains($logged, 'RuntimeException: password'));
         [$response] = $ask($secret, true);
         $data = $response->data();
-        same([500, "password \u{fffd}", 'RuntimeException', __FILE__.':'.(__LINE__ - 6), true], [$response->status, $data['detail'], $data['exception'], $data['at'], [] !== $data['trace']]);
+        same(
+            [500, "password \u{fffd}", 'RuntimeException', __FILE__.':'.(__LINE__ - 10), true],
+            [
+                $response->status,
+                $data['detail'],
+                $data['exception'],
+                $data['at'],
+                [] !== $data['trace']
+            ]
+        );
     },
-    'data that JSON cannot express is 500 with its place in the log' => static function () use ($ask): void {
+    'data that JSON cannot express is 500 with its place in the log' =>
+    static function () use ($ask): void {
         $cycle = new stdClass();
         $cycle->self = $cycle;
         foreach ([
@@ -92,15 +180,30 @@ return [
             same(500, $response->data()['status']);
         }
     },
-    'middleware of the application sees errors, and its own are answered' => static function (): void {
+    'middleware of the application sees errors, and its own are answered' =>
+    static function (): void {
         ini_set('error_log', '/dev/null');
         $app = new App(false);
         $app->use(fn (Request $request, callable $next) => $next($request)->with('X-Seen', '1'));
-        $app->use(fn (Request $request, callable $next) => '/mine' === $request->path ? throw new Problem(403) : $next($request));
-        $app->use(fn (Request $request, callable $next) => '/wrong' === $request->path ? 'no response' : $next($request));
+        $app->use(
+            fn (Request $request, callable $next) => '/mine' === $request->path
+                ? throw new Problem(403)
+                : $next($request)
+        );
+        $app->use(
+            fn (Request $request, callable $next) => '/wrong' === $request->path
+                ? 'no response'
+                : $next($request)
+        );
         $app->get('/bug', fn () => throw new Exception('bug'));
-        $ask = static fn (string $path): array => [($r = $app->handle(Request::of('GET', $path)))->status, $r->header('X-Seen')];
-        same([[404, '1'], [500, '1'], [403, null], [500, null]], array_map($ask, ['/no', '/bug', '/mine', '/wrong']));
+        $ask = static fn (string $path): array => [
+            ($r = $app->handle(Request::of('GET', $path)))->status,
+            $r->header('X-Seen')
+        ];
+        same(
+            [[404, '1'], [500, '1'], [403, null], [500, null]],
+            array_map($ask, ['/no', '/bug', '/mine', '/wrong'])
+        );
     },
     'printed output is logged and not sent' => static function (): void {
         ini_set('error_log', $log = tempnam(sys_get_temp_dir(), 'log'));
@@ -111,18 +214,48 @@ return [
         ob_start();
         echo 'two', str_repeat("\xff", 100_000);
         $output->discard();
-        same([$level, true, true], [ob_get_level(), str_contains($said = file_get_contents($log), '100006 bytes'), str_contains($said, '"onetwo')]);
+        same(
+            [$level, true, true],
+            [
+                ob_get_level(),
+                str_contains($said = file_get_contents($log), '100006 bytes'),
+                str_contains($said, '"onetwo')
+            ]
+        );
         unlink($log);
         ini_set('error_log', '/dev/null');
     },
     'a request without a server has headers, query and body' => static function (): void {
-        $request = Request::of('PUT', '/a%20b?x[]=1&y=2', ['X-Some-Name' => 'v', 'content-type' => 'text/plain'], 'body');
-        same(['PUT', '/a%20b', ['x' => ['1'], 'y' => '2'], 'v', 'text/plain', null, 'body'], [$request->method, $request->path, $request->query, $request->header('x-some-name'), $request->header('Content-Type'), $request->header('X-None'), $request->body()]);
+        $request = Request::of(
+            'PUT',
+            '/a%20b?x[]=1&y=2',
+            ['X-Some-Name' => 'v', 'content-type' => 'text/plain'],
+            'body'
+        );
+        same(
+            ['PUT', '/a%20b', ['x' => ['1'], 'y' => '2'], 'v', 'text/plain', null, 'body'],
+            [
+                $request->method,
+                $request->path,
+                $request->query,
+                $request->header('x-some-name'),
+                $request->header('Content-Type'),
+                $request->header('X-None'),
+                $request->body()
+            ]
+        );
         $before = [$_SERVER, $_GET];
-        $_SERVER = ['REQUEST_METHOD' => 'GET', 'REQUEST_URI' => 'http://user@host:80/path?x=1', 'HTTP_X_A' => 'b'];
+        $_SERVER = [
+            'REQUEST_METHOD' => 'GET',
+            'REQUEST_URI' => 'http://user@host:80/path?x=1',
+            'HTTP_X_A' => 'b'
+        ];
         $_GET = ['x' => '1'];
         $request = Request::fromGlobals();
         [$_SERVER, $_GET] = $before;
-        same(['/path', ['x' => '1'], 'b'], [$request->path, $request->query, $request->header('x-a')]);
+        same(
+            ['/path', ['x' => '1'], 'b'],
+            [$request->path, $request->query, $request->header('x-a')]
+        );
     },
 ];

@@ -33,7 +33,14 @@ class Held
 
     public function seen(): array
     {
-        return [$this->part, $this->list, $this->name, self::$all, $this->unset, isset($this->dynamic)];
+        return [
+            $this->part,
+            $this->list,
+            $this->name,
+            self::$all,
+            $this->unset,
+            isset($this->dynamic)
+        ];
     }
 
     public static function keep(object $object): void
@@ -60,9 +67,19 @@ final class Basket
 }
 
 $noStatics = static fn (): bool => false;
-$ours = static fn (ReflectionClass $class): bool => \in_array($class->name, [Held::class, Basket::class], true);
-$search = static function (array $roots, object $wanted, array $harmless = []) use ($ours): ?string {
-    return (new Retained(static fn () => $roots, $ours, static fn () => null, $harmless))->holder($wanted);
+$ours = static fn (ReflectionClass $class): bool => \in_array(
+    $class->name,
+    [Held::class, Basket::class],
+    true
+);
+$search = static function (
+    array $roots,
+    object $wanted,
+    array $harmless = []
+) use ($ours): ?string {
+    return (
+        new Retained(static fn () => $roots, $ours, static fn () => null, $harmless)
+    )->holder($wanted);
 };
 
 return [
@@ -85,7 +102,9 @@ return [
             same('boot, too', $held->ownName());
         }
     },
-    'objects reachable only through a closure or an array are restored' => static function () use ($noStatics): void {
+    'objects reachable only through a closure or an array are restored' => static function () use (
+        $noStatics
+    ): void {
         $hidden = new Held();
         $deep = new Held();
         $root = new stdClass();
@@ -114,9 +133,13 @@ return [
         same([true, false], [$checkpoint->has($basket), $checkpoint->has($leaf)]);
     },
     'statics of a class loaded later get their defaults' => static function (): void {
-        $checkpoint = new Checkpoint(static fn (ReflectionClass $class): bool => 'Later' === $class->name);
+        $checkpoint = new Checkpoint(
+            static fn (ReflectionClass $class): bool => 'Later' === $class->name
+        );
         $checkpoint->noteStatics();
-        eval('class Later { public static $list = ["default"]; private static ?object $user = null; static function set($u) { self::$user = $u; self::$list[] = $u; } static function get() { return self::$user; } }');
+        eval(
+            'class Later { public static $list = ["default"]; private static ?object $user = null; static function set($u) { self::$user = $u; self::$list[] = $u; } static function get() { return self::$user; } }'
+        );
         Later::set(new stdClass());
         $checkpoint->restore();
         same([['default'], null], [Later::$list, Later::get()]);
@@ -125,9 +148,16 @@ return [
         same([['default'], null], [Later::$list, Later::get()]);
     },
     'properties that stay initialized are told once' => static function (): void {
-        eval('final class Typed { private static string $name; public readonly string $once; function set($to) { self::$name = $to; $this->once ??= $to; } }');
+        eval(
+            'final class Typed { private static string $name; public readonly string $once; function set($to) { self::$name = $to; $this->once ??= $to; } }'
+        );
         foreach ([null, static fn (ReflectionClass $class): bool => false] as $tells) {
-            $checkpoint = new Checkpoint(static fn (ReflectionClass $class): bool => str_starts_with($class->name, 'Typed'), [], [], $tells);
+            $checkpoint = new Checkpoint(
+                static fn (ReflectionClass $class): bool => str_starts_with($class->name, 'Typed'),
+                [],
+                [],
+                $tells
+            );
             $typed = new Typed();
             $checkpoint->note($typed);
             $checkpoint->noteStatics();
@@ -137,7 +167,9 @@ return [
             same([], $checkpoint->restore());
         }
         eval('final class TypedLater { public static string $name; }');
-        $checkpoint = new Checkpoint(static fn (ReflectionClass $class): bool => 'TypedLater' === $class->name);
+        $checkpoint = new Checkpoint(
+            static fn (ReflectionClass $class): bool => 'TypedLater' === $class->name
+        );
         TypedLater::$name = 'ada';
         same(['TypedLater::$name'], $checkpoint->restore());
     },
@@ -153,9 +185,18 @@ return [
         $other = new stdClass();
         Held::keep($other);
         same('Held::keep() (a static variable)', $search([], $other));
-        same('', $search(['root' => new ArrayObject([(object) ['request' => $request]])], $request, ['stdClass', 'ArrayObject']));
+        same(
+            '',
+            $search(
+                ['root' => new ArrayObject([(object) ['request' => $request]])],
+                $request,
+                ['stdClass', 'ArrayObject']
+            )
+        );
     },
-    'only an object that outlives its request is named, once' => static function () use ($ours): void {
+    'only an object that outlives its request is named, once' => static function () use (
+        $ours
+    ): void {
         $said = [];
         $basket = new Basket();
         $retained = new Retained(
@@ -180,6 +221,12 @@ return [
             $retained->check();
         }
         same(1, count($said));
-        same(true, str_starts_with($said[0], 'surus: Basket->request keeps the stdClass of a request that has ended'));
+        same(
+            true,
+            str_starts_with(
+                $said[0],
+                'surus: Basket->request keeps the stdClass of a request that has ended'
+            )
+        );
     },
 ];

@@ -19,10 +19,16 @@ return [
     'certificate of the client is named' => static function (): void {
         $tls = DatabaseTls::ofMySql([], ['ssl_ca' => 'a', 'ssl_cert' => 'c', 'ssl_key' => 'k']);
         same([true, ['ssl_cert', 'ssl_key']], [$tls->isRequired, $tls->unsupported]);
-        same(['sslcert', 'sslkey'], DatabaseTls::unsupportedOfPostgres(['sslmode' => 'require', 'sslkey' => 'k', 'sslcert' => 'c']));
+        same(
+            ['sslcert', 'sslkey'],
+            DatabaseTls::unsupportedOfPostgres(
+                ['sslmode' => 'require', 'sslkey' => 'k', 'sslcert' => 'c']
+            )
+        );
         same([], DatabaseTls::unsupportedOfPostgres(['sslmode' => 'require', 'sslkey' => '']));
     },
-    'options of PDO ask for TLS, and its certificate of the client is named' => static function (): void {
+    'options of PDO ask for TLS, and its certificate of the client is named' =>
+    static function (): void {
         $prefix = match (true) {
             defined('Pdo\Mysql::ATTR_SSL_CA') => 'Pdo\Mysql::ATTR_',
             defined('PDO::MYSQL_ATTR_SSL_CA') => 'PDO::MYSQL_ATTR_',
@@ -35,6 +41,9 @@ return [
         same([true, []], [$tls->isRequired, $tls->unsupported]);
         $tls = DatabaseTls::ofMySql([constant($prefix.'SSL_KEY') => '/key.pem']);
         same([true, [$prefix.'SSL_KEY']], [$tls->isRequired, $tls->unsupported]);
-        same(false, DatabaseTls::ofMySql([constant($prefix.'SSL_VERIFY_SERVER_CERT') => false])->isRequired);
+        same(
+            false,
+            DatabaseTls::ofMySql([constant($prefix.'SSL_VERIFY_SERVER_CERT') => false])->isRequired
+        );
     },
 ];

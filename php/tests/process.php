@@ -7,7 +7,9 @@ use Surus\Process;
 return [
     'every category of the locale is restored' => static function (): void {
         $before = [];
-        foreach ([LC_CTYPE, LC_COLLATE, LC_MONETARY, LC_NUMERIC, LC_TIME, LC_MESSAGES] as $category) {
+        foreach (
+            [LC_CTYPE, LC_COLLATE, LC_MONETARY, LC_NUMERIC, LC_TIME, LC_MESSAGES] as $category
+        ) {
             $before[$category] = setlocale($category, '0');
         }
         $process = new Process();

@@ -4,7 +4,10 @@
 
 namespace GuzzleHttp\Psr7 {
     require_once '/usr/share/php/Slim/Psr7/autoload.php';
-    interface_exists(\Psr\Http\Server\RequestHandlerInterface::class) || eval('namespace Psr\Http\Server; interface RequestHandlerInterface { public function handle(\Psr\Http\Message\ServerRequestInterface $request): \Psr\Http\Message\ResponseInterface; }');
+    interface_exists(\Psr\Http\Server\RequestHandlerInterface::class)
+        || eval(
+            'namespace Psr\Http\Server; interface RequestHandlerInterface { public function handle(\Psr\Http\Message\ServerRequestInterface $request): \Psr\Http\Message\ResponseInterface; }'
+        );
 
     // Stands in for a library that creates requests.
     final class ServerRequest
@@ -23,13 +26,23 @@ namespace {
     use Surus\Lambda\Context;
     use Surus\Lambda\Handler;
 
-    const HEADERS = ['Set-Cookie' => ['a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT', 'b=2'], 'Vary' => ['Accept', 'Cookie'], 'X-One' => ['1']];
+    const HEADERS = [
+        'Set-Cookie' => ['a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT', 'b=2'],
+        'Vary' => ['Accept', 'Cookie'],
+        'X-One' => ['1']
+    ];
 
     final class Answers implements Psr\Http\Server\RequestHandlerInterface
     {
-        public function handle(Psr\Http\Message\ServerRequestInterface $request): Psr\Http\Message\ResponseInterface
+        public function handle(
+            Psr\Http\Message\ServerRequestInterface $request
+        ): Psr\Http\Message\ResponseInterface
         {
-            return new Response(201, new Headers(HEADERS), (new StreamFactory())->createStream('body'));
+            return new Response(
+                201,
+                new Headers(HEADERS),
+                (new StreamFactory())->createStream('body')
+            );
         }
     }
 
@@ -48,7 +61,10 @@ namespace {
         'only a PSR-15 handler takes requests' => static function () use ($load) {
             same(true, $load('<?php return new Answers();')->takesRequests);
             same(false, $load('<?php return fn ($event) => $event;')->takesRequests);
-            same(false, $load('<?php return new class { function handle($event) {} };')->takesRequests);
+            same(
+                false,
+                $load('<?php return new class { function handle($event) {} };')->takesRequests
+            );
         },
         'header values, especially cookies, are not joined' => static function () use ($load) {
             $answer = $load('<?php return new Answers();')->handle(null, new Context());

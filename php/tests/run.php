@@ -2,7 +2,12 @@
 
 // Runs the tests of this package: php php/tests/run.php. The other files here return tests by name.
 
-spl_autoload_register(static fn (string $class) => is_file($file = dirname(__DIR__).'/src/'.strtr(substr($class, 6), '\\', '/').'.php') && require $file);
+spl_autoload_register(
+    static fn (string $class) => is_file(
+        $file = dirname(__DIR__).'/src/'.strtr(substr($class, 6), '\\', '/').'.php'
+    )
+        && require $file
+);
 set_error_handler(static function (int $level, string $message, string $file, int $line): never {
     throw new ErrorException($message, 0, $level, $file, $line);
 });
@@ -10,7 +15,13 @@ set_error_handler(static function (int $level, string $message, string $file, in
 function same(mixed $expected, mixed $actual): void
 {
     if ($expected !== $actual) {
-        throw new RuntimeException(sprintf("expected %s\n     got %s", var_export($expected, true), var_export($actual, true)));
+        throw new RuntimeException(
+            sprintf(
+                "expected %s\n     got %s",
+                var_export($expected, true),
+                var_export($actual, true)
+            )
+        );
     }
 }
 

@@ -21,12 +21,16 @@ namespace {
     use Surus\Laravel\Source;
 
     return [
-        'classes of an application that is deployed as a link are its own' => static function (): void {
+        'classes of an application that is deployed as a link are its own' =>
+        static function (): void {
             $base = sys_get_temp_dir().'/surus-source-'.getmypid();
             mkdir("$base/release/vendor", 0777, true);
             symlink("$base/release", "$base/current");
             file_put_contents("$base/release/Own.php", '<?php final class OwnClass {}');
-            file_put_contents("$base/release/vendor/Other.php", '<?php final class LibraryClass {}');
+            file_put_contents(
+                "$base/release/vendor/Other.php",
+                '<?php final class LibraryClass {}'
+            );
             require "$base/current/Own.php";
             require "$base/current/vendor/Other.php";
             foreach (['current', 'release'] as $name) {

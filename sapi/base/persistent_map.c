@@ -7,9 +7,9 @@
 
 static struct {
 	uintptr_t start, end;
-} exempt[16];
+} mappings[16];
 
-static size_t exempt_count;
+static size_t mapping_count;
 
 void *surus_persistent_map(size_t size)
 {
@@ -19,13 +19,13 @@ void *surus_persistent_map(size_t size)
 	char *memory = mmap(NULL, rounded + 2 * GUARD, PROT_NONE,
 	        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	if (memory == MAP_FAILED || exempt_count == sizeof(exempt) / sizeof(*exempt) ||
+	if (memory == MAP_FAILED || mapping_count == sizeof(mappings) / sizeof(*mappings) ||
 	    mprotect(memory + GUARD, rounded, PROT_READ | PROT_WRITE) != 0) {
 		return NULL;
 	}
-	exempt[exempt_count].start = (uintptr_t)memory;
-	exempt[exempt_count].end = (uintptr_t)memory + rounded + 2 * GUARD;
-	exempt_count++;
+	mappings[mapping_count].start = (uintptr_t)memory;
+	mappings[mapping_count].end = (uintptr_t)memory + rounded + 2 * GUARD;
+	mapping_count++;
 	return memory + GUARD;
 }
 
@@ -50,10 +50,10 @@ void *surus_persistent_alloc(size_t size)
 
 void surus_persistent_unmap(void *memory)
 {
-	for (size_t i = 0; i < exempt_count; i++) {
-		if ((uintptr_t)memory > exempt[i].start && (uintptr_t)memory < exempt[i].end) {
-			munmap((void *)exempt[i].start, exempt[i].end - exempt[i].start);
-			exempt[i] = exempt[--exempt_count];
+	for (size_t i = 0; i < mapping_count; i++) {
+		if ((uintptr_t)memory > mappings[i].start && (uintptr_t)memory < mappings[i].end) {
+			munmap((void *)mappings[i].start, mappings[i].end - mappings[i].start);
+			mappings[i] = mappings[--mapping_count];
 			return;
 		}
 	}
@@ -62,12 +62,12 @@ void surus_persistent_unmap(void *memory)
 uintptr_t surus_persistent_until(uintptr_t start, uintptr_t end, uintptr_t *next)
 {
 	*next = end;
-	for (size_t i = 0; i < exempt_count; i++) {
-		if (start >= exempt[i].start && start < exempt[i].end) {
-			return exempt[i].end < end ? exempt[i].end : end;
+	for (size_t i = 0; i < mapping_count; i++) {
+		if (start >= mappings[i].start && start < mappings[i].end) {
+			return mappings[i].end < end ? mappings[i].end : end;
 		}
-		if (exempt[i].start > start && exempt[i].start < *next) {
-			*next = exempt[i].start;
+		if (mappings[i].start > start && mappings[i].start < *next) {
+			*next = mappings[i].start;
 		}
 	}
 	return 0;

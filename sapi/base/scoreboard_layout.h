@@ -45,9 +45,9 @@ _Static_assert(sizeof(struct surus_line) == 64, "one cache line per worker");
  * line contain the lower half only, and the holder sends Surus the upper half with its response. */
 enum { SURUS_CLAIMED = 0 };
 
-/* Returns what Surus writes to make the holder end a request: into the word if the client has gone,
- * into the holder's line at the deadline. The secret half of the ticket cannot be derived from it
- * (`Ticket::end` in scoreboard.rs). */
+/* Returns what Surus writes to make the holder end a request: into the word if the client has
+ * closed it, into the holder's line at the deadline. The secret half of the ticket cannot be
+ * derived from it (`Ticket::end` in scoreboard.rs). */
 static inline uint64_t surus_ticket_end(uint64_t ticket)
 {
 	uint64_t mixed = ticket;

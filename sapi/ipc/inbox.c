@@ -150,7 +150,7 @@ static ssize_t poll_ring(struct msghdr *msg, size_t control)
 			/* Other runnable threads of this CPU go first. */
 			sched_yield();
 		} while (!surus_rings_has_entry() && surus_now() - since < surus_rings_poll_budget());
-		surus_rings_set_doorbell(SURUS_AWAKE);
+		surus_rings_set_doorbell(SURUS_WORKING);
 		len = take(msg, control);
 	}
 	return len;
@@ -183,7 +183,7 @@ static ssize_t receive(struct msghdr *msg, size_t control)
 			is_interrupted = len < 0 && !is_closed &&
 			        (surus_inbox_is_released() || !surus_rings_wait());
 		}
-		surus_rings_set_doorbell(SURUS_AWAKE);
+		surus_rings_set_doorbell(SURUS_WORKING);
 		if (len <= 0) {
 			len = take(msg, control);
 		}

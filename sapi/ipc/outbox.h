@@ -9,7 +9,7 @@
 
 enum surus_outcome {
 	SURUS_COMPLETE = 0, /* FCGI_REQUEST_COMPLETE */
-	/* FCGI_OVERLOADED: dropped before its script started, because the client had gone or this
+	/* FCGI_OVERLOADED: dropped before its script started, because the client had closed it or this
 	 * worker could not take it */
 	SURUS_NOT_BEGUN = 2,
 };
@@ -28,7 +28,7 @@ void surus_outbox_discard(bool on);
 /* Begins the response to the current request. */
 void surus_outbox_begin(const struct surus_request *request);
 
-/* Appends to the response. False: it could not be sent, and the client counts as gone. */
+/* Appends to the response. False: it could not be sent, and the client counts as closed. */
 bool surus_outbox_write(const char *data, size_t len);
 
 /* Sends what is buffered. */

@@ -1,4 +1,5 @@
-/* Tells whether the client of the current request has gone or Surus wants to stop the request. */
+/* Tells whether the client of the current request has closed it, or Surus wants to stop the
+ * request. */
 #include "ipc/request_status.h"
 
 #include <errno.h>
@@ -34,7 +35,7 @@
 #include "base/scoreboard_layout.h"
 #include "ipc/request_decode.h"
 
-bool surus_client_gone(void)
+bool surus_client_closed(void)
 {
 	if (surus_process->has_no_client) {
 		return false;

@@ -1,11 +1,12 @@
-/* Tells whether the client of the current request has gone or Surus wants to stop the request. */
+/* Tells whether the client of the current request has closed it, or Surus wants to stop the
+ * request. */
 #ifndef SURUS_IPC_REQUEST_STATUS_H
 #define SURUS_IPC_REQUEST_STATUS_H
 
 #include <stdbool.h>
 
-/* Whether the client of the current request has gone. */
-bool surus_client_gone(void);
+/* Whether the client has closed the current request. */
+bool surus_client_closed(void);
 /* Whether Surus wants to stop the current request. */
 bool surus_stop_requested(void);
 /* Writes this worker's line of the scoreboard again, in case a script has overwritten it. Safe in a

@@ -69,7 +69,7 @@ bool surus_rings_open(int fd)
 void surus_rings_begin(void)
 {
 	/* The previous worker with this index may have exited at any point. */
-	surus_rings_set_doorbell(SURUS_AWAKE);
+	surus_rings_set_doorbell(SURUS_WORKING);
 	surus_process->ring_claimed = false;
 }
 

@@ -30,8 +30,8 @@ enum surus_wakeup {
 /* What a worker does about the request ring; the worker's doorbell. For a request Surus resets the
  * doorbell of one worker that polls, or else of one that blocks, which it then wakes. */
 enum surus_doorbell {
-	SURUS_AWAKE = 0, /* serves a request, or looks into the ring before it does anything else */
-	SURUS_POLLING = 1, /* looks into the ring again and again */
+	SURUS_WORKING = 0, /* serves a request, or takes from the ring before it does anything else */
+	SURUS_POLLING = 1, /* busy-polls the ring */
 	SURUS_BLOCKED = 2, /* waits by futex(2) until its doorbell changes, or is about to */
 };
 
@@ -86,7 +86,7 @@ size_t surus_rings_take(unsigned char *to, size_t room);
 /* Whether the request ring has an entry. */
 bool surus_rings_has_entry(void);
 /* Sets this worker's doorbell. After SURUS_POLLING and SURUS_BLOCKED, Surus may count on this
- * worker for a request. So the worker sets SURUS_AWAKE and takes what is in the ring before it
+ * worker for a request. So the worker sets SURUS_WORKING and takes what is in the ring before it
  * polls, blocks or does anything else. */
 void surus_rings_set_doorbell(enum surus_doorbell state);
 /* Waits until the doorbell is not SURUS_BLOCKED. False: interrupted by a signal. */

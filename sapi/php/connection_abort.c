@@ -1,4 +1,4 @@
-/* Ends a script whose client has gone: at its next write, unless it has called
+/* Ends a script whose client has closed the connection: at its next write, unless it has called
  * ignore_user_abort(). */
 #include "php/connection_abort.h"
 

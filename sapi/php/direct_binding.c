@@ -226,7 +226,7 @@ static const char *put(const struct library *library, unsigned char *copy, size_
 #endif
 	if (mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)library->code) ==
 	        MAP_FAILED) {
-		/* The old code may be gone already. */
+		/* The old code may have been unmapped already. */
 		perror("The code of PHP's library cannot be replaced (engine.direct_binding): mremap");
 		_exit(1);
 	}

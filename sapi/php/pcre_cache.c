@@ -47,7 +47,7 @@ enum {
 
 enum { FREE, WRITING, WRITTEN };
 
-/* An expression. If a process dies while it writes, the slot stays unread. */
+/* An expression. If a process exits while it writes, the slot stays unread. */
 struct slot {
 	_Atomic uint32_t state, requests;
 	_Atomic uint32_t len;

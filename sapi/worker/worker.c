@@ -49,7 +49,7 @@ static uint64_t resident(void)
 	return pages > shared ? (uint64_t)(pages - shared) * page : 0;
 }
 
-static bool retire(int status)
+static bool exit_with(int status)
 {
 	surus_set_state(SURUS_EXITING);
 	surus_process->exit_status = status;
@@ -105,29 +105,29 @@ static bool is_session_changed(void)
 }
 
 /* Whether this worker must exit before it takes another request. */
-static bool retires(void)
+static bool must_exit(void)
 {
 	uint64_t taken = surus_process->taken;
 
 	if ((surus_process->served > 0 && surus_engine_serves_one()) || surus_process->is_spent) {
-		return retire(SURUS_EXIT_SINGLE_USE);
+		return exit_with(SURUS_EXIT_SINGLE_USE);
 	}
 	/* Reading the memory costs about 2 us, so only every sixteenth request does. */
 	if (taken % 16 == 1) {
 		uint64_t memory = resident();
 		atomic_store_explicit(&surus_process->line->memory, memory, memory_order_relaxed);
 		if (surus_settings.max_memory && memory > surus_settings.max_memory) {
-			return retire(SURUS_EXIT_MAX_MEMORY);
+			return exit_with(SURUS_EXIT_MAX_MEMORY);
 		}
 	}
 	if (is_session_changed()) {
-		return retire(SURUS_EXIT_PRIORITY_CHANGED);
+		return exit_with(SURUS_EXIT_PRIORITY_CHANGED);
 	}
 	if (lacks_descriptors()) {
-		return retire(SURUS_EXIT_NO_DESCRIPTORS);
+		return exit_with(SURUS_EXIT_NO_DESCRIPTORS);
 	}
 	return surus_settings.max_requests && taken >= surus_settings.max_requests &&
-	        retire(SURUS_EXIT_MAX_REQUESTS);
+	        exit_with(SURUS_EXIT_MAX_REQUESTS);
 }
 
 /* While Surus boots, it reads the scoreboard after this message. Later it does not read such
@@ -159,17 +159,17 @@ bool surus_worker_take(void)
 {
 	struct surus_request *request = surus_request;
 
-	while (!retires()) {
+	while (!must_exit()) {
 		surus_set_state(SURUS_IDLE);
 		say_waiting();
 		int received = surus_inbox_receive(request);
 		if (received == 0) {
-			retire(SURUS_EXIT_DRAINED);
+			exit_with(SURUS_EXIT_DRAINED);
 			break;
 		}
 		if (received < 0) {
 			if (surus_inbox_is_released()) {
-				retire(SURUS_EXIT_SCALED_DOWN);
+				exit_with(SURUS_EXIT_SCALED_DOWN);
 				break;
 			}
 			continue;
@@ -185,7 +185,7 @@ bool surus_worker_take(void)
 		/* If this worker crashes from here on, Surus knows which request is lost. */
 		surus_set_state(SURUS_RECEIVED);
 		surus_process->taken_at = surus_process->since;
-		if (received == 1 && !surus_client_gone() &&
+		if (received == 1 && !surus_client_closed() &&
 		        !(request->deadline && surus_now() >= request->deadline)) {
 			surus_process->served++;
 			return true;
@@ -194,7 +194,7 @@ bool surus_worker_take(void)
 		surus_outbox_end(SURUS_NOT_BEGUN, 0);
 		surus_request_close(request);
 		if (received == 2) {
-			retire(SURUS_EXIT_NO_DESCRIPTORS);
+			exit_with(SURUS_EXIT_NO_DESCRIPTORS);
 			break;
 		}
 	}

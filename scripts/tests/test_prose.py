@@ -57,6 +57,12 @@ class Idioms(unittest.TestCase):
             "The jobs in hand.": "in hand",
             "A buffer is given back.": "given back",
             "In so many minutes.": "so many",
+            "A worker that dies.": "a process that dies",
+            "The server is already dead.": "a process that dies",
+            "The client has gone.": "gone",
+            "Pages hear of it.": "hear of",
+            "A worker retires.": "retire",
+            "It polls again and again.": "again and again",
         }.items():
             self.assertEqual(said(text), [name], text)
             examples.add(name)
@@ -73,6 +79,7 @@ class Idioms(unittest.TestCase):
             "See [the page](beside.md).",
             "```\nWho am I, beside nobody?\n```",
             "The house style.",
+            "Dead letters go to another queue, before the deadline.",
         ]:
             self.assertEqual(said(text), [], text)
 
@@ -81,21 +88,43 @@ class Idioms(unittest.TestCase):
         self.assertEqual(found("a.rs", "// It looked in\n\n// vain.\n"), [])
 
     def test_only_comments_and_messages_of_rust_are_read(self):
-        self.assertEqual(found("src/a.rs", "fn beside() { let anew = r#\"// anew\"#; }\n"), [])
-        self.assertEqual(found("src/a.rs", "let c = '\"'; // anew\nlet x = '\\''; /// anew"), [(1, "anew"), (2, "anew")])
+        self.assertEqual(found("src/a.rs", 'fn beside() { let anew = r#"// anew"#; }\n'), [])
+        self.assertEqual(
+            found("src/a.rs", "let c = '\"'; // anew\nlet x = '\\''; /// anew"),
+            [(1, "anew"), (2, "anew")],
+        )
         self.assertEqual(found("src/a.rs", '\nerror!("the file is opened anew");'), [(2, "anew")])
-        self.assertEqual(found("tests/a.rs", '\nassert!(said.contains("the file is opened anew"));'), [])
+        self.assertEqual(
+            found("tests/a.rs", '\nassert!(said.contains("the file is opened anew"));'), []
+        )
         self.assertEqual(found("src/a.rs", 'run("<?php echo $anew;"); get("anew");'), [])
+        self.assertEqual(found("src/a.rs", 'error!("opened anew");'), [(1, "anew")])
+
+    def test_names_of_tests_are_read(self):
+        self.assertEqual(
+            found("tests/a.rs", "\nfn job_comes_again_later() {}"), [(2, "comes again")]
+        )
+        self.assertEqual(found("tests/a.rs", "fn comes_again(a: u8) {}"), [])
 
     def test_comments_of_other_languages_are_read(self):
-        self.assertEqual(found("a.c", 'int a; /* one\n * anew */\nchar *x = "/* anew */";'), [(2, "anew")])
-        self.assertEqual(found("a.php", "<?php\n# anew\n/** anew */ $a = '// anew';\n"), [(2, "anew"), (3, "anew")])
-        self.assertEqual(found("a.py", '"""Begins\nanew."""\nx = "anew"  # anew\n'), [(3, "anew"), (2, "anew")])
+        self.assertEqual(
+            found("a.c", 'int a; /* one\n * anew */\nchar *x = "/* anew */";'), [(2, "anew")]
+        )
+        self.assertEqual(
+            found("a.php", "<?php\n# anew\n/** anew */ $a = '// anew';\n"),
+            [(2, "anew"), (3, "anew")],
+        )
+        self.assertEqual(found("a.php", '<?php\nfail("$file opened anew");'), [(2, "anew")])
+        self.assertEqual(
+            found("a.py", '"""Begins\nanew."""\nx = "anew"  # anew\n'), [(3, "anew"), (2, "anew")]
+        )
         self.assertEqual(found("run", "#!/bin/sh\n# anew\necho anew\n"), [(2, "anew")])
         self.assertEqual(found("a.toml", "# anew\na = 1\n"), [(1, "anew")])
 
     def test_words_are_counted_once(self):
-        self.assertEqual(prose.words(prose.prose("a.md", "Two words\nand three more `code not`.\n")), 6)
+        self.assertEqual(
+            prose.words(prose.prose("a.md", "Two words\nand three more `code not`.\n")), 6
+        )
 
 
 class Columns(unittest.TestCase):
@@ -107,12 +136,30 @@ class Columns(unittest.TestCase):
     def test_prose_and_every_line_of_rust_and_c_are_checked(self):
         self.assertEqual(self.long("a.md", f"short\n{self.LONG}"), [2])
         self.assertEqual(self.long("a.rs", f"// {self.LONG}\n    /// {self.LONG}\n"), [1, 2])
-        self.assertEqual(self.long("a.c", f"int a; /* {self.LONG} */\nint {'b' * 99} = 1;\n"), [1, 2])
-        self.assertEqual(self.long("a.rs", f'let a = "{self.LONG}";\nlet b = r"\n{self.LONG}";\n'), [1, 3])
-        self.assertEqual(self.long("a.rs", f'call("{"x" * 100}");\nlet a = "`{self.LONG}`";\n'), [1, 2])
+        self.assertEqual(
+            self.long("a.c", f"int a; /* {self.LONG} */\nint {'b' * 99} = 1;\n"), [1, 2]
+        )
+        self.assertEqual(
+            self.long("a.rs", f'let a = "{self.LONG}";\nlet b = r"\n{self.LONG}";\n'), [1, 3]
+        )
+        self.assertEqual(
+            self.long("a.rs", f'call("{"x" * 100}");\nlet a = "`{self.LONG}`";\n'), [1, 2]
+        )
+
+    def test_lines_of_scripts_are_checked(self):
+        for path in ["a.py", "Makefile"]:
+            self.assertEqual(self.long(path, f"# {self.LONG}\nrun {self.LONG}\n"), [1, 2], path)
+            self.assertEqual(self.long(path, f"# https://{'x' * 100}\n"), [], path)
+        self.assertEqual(self.long("a.php", f"<?php\n// {self.LONG}\nrun({'1, ' * 40});\n"), [2, 3])
+        self.assertEqual(
+            self.long("a.php", f"{self.LONG}\n<?php\nrun('{self.LONG}');\n?>\n{self.LONG}"), []
+        )
+        self.assertEqual(self.long("tests/a.php", f"<?php // {self.LONG}\n"), [])
 
     def test_what_cannot_be_wrapped_is_allowed(self):
-        self.assertEqual(self.long("a.md", f"| {self.LONG} |\n\n```\n{self.LONG}\n```\n# {self.LONG}\n"), [])
+        self.assertEqual(
+            self.long("a.md", f"| {self.LONG} |\n\n```\n{self.LONG}\n```\n# {self.LONG}\n"), []
+        )
         self.assertEqual(self.long("a.md", f"- `{self.LONG}`\nhttps://{'x' * 100}\n"), [])
         self.assertEqual(self.long("a.md", f"<!-- table -->\n{self.LONG}\n<!-- /table -->\n"), [])
         self.assertEqual(self.long("a.rs", f"/// <https://{'x' * 100}>\n// `{self.LONG}`\n"), [])
@@ -136,6 +183,13 @@ class Wrap(unittest.TestCase):
             ("a.rs", f"    /// {long}\n", wrap.rust),
             ("a.c", f"\t/* {long}*/\n", wrap.c),
             ("a.c", f"\tint a; /* {long}*/\n", wrap.c),
+            ("a.py", f"    # {long}\n", wrap.hashes),
+            ("a.php", f"<?php\n    // {long}\n", wrap.php),
+            (
+                "a.php",
+                f"<?php\n    /** {long} */\n/**\n * {long}\n * @param {long}\n */\n",
+                wrap.php,
+            ),
         ]:
             self.assertEqual(list(prose.long_lines(path, by(source))), [], source)
 

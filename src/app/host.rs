@@ -55,17 +55,17 @@ impl FromStr for HostPattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<HostPattern, String> {
-        let refuse = |why: &str| Err(format!("`host` is {text:?}, which {why}"));
+        let reject = |why: &str| Err(format!("`host` is {text:?}, which {why}"));
         let lower = text.to_ascii_lowercase();
         let (name, is_wildcard) = match lower.strip_prefix("*.") {
             Some(rest) => (rest, true),
             None => (&*lower, false),
         };
         if !name.is_ascii() {
-            return refuse("has letters beyond ASCII; write it in Punycode (xn--…)");
+            return reject("has letters beyond ASCII; write it in Punycode (xn--…)");
         }
         if name.contains('*') {
-            return refuse("has `*` elsewhere than in a first `*.`");
+            return reject("has `*` elsewhere than in a first `*.`");
         }
         let is_v6 = name
             .strip_prefix('[')
@@ -73,10 +73,10 @@ impl FromStr for HostPattern {
             .is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
         let is_address = is_v6 || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv4());
         if is_address && is_wildcard {
-            return refuse("is a wildcard below an address");
+            return reject("is a wildcard below an address");
         }
         if !is_address && !is_dns_name(name) {
-            return refuse(
+            return reject(
                 "is not the name of a host; write `example.org`, `*.example.org` or an address, \
                  without scheme, port and path",
             );

@@ -349,8 +349,12 @@ impl Application {
             }
             Resolution::NotFound => Err(reject(StatusCode::NOT_FOUND, "no such file")),
             Resolution::Denied(denial) => {
-                warn!(path = path.path(), reason = denial.why(), "not served");
-                Err(reject(StatusCode::FORBIDDEN, "not served"))
+                warn!(
+                    path = path.path(),
+                    reason = denial.why(),
+                    "access to a file denied"
+                );
+                Err(reject(StatusCode::FORBIDDEN, "access denied"))
             }
             Resolution::Malformed(why) => Err(reject(StatusCode::BAD_REQUEST, why)),
             Resolution::Failed(error) => Err(error.into()),

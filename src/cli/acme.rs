@@ -119,7 +119,7 @@ impl Host {
         if let Err(error) = watch::reload(&self.tls).await {
             warn!(
                 error = format!("{error:#}"),
-                "the certificates stay as they are"
+                "cannot reload the certificates; the current ones stay in use"
             );
         }
         match done.as_ref().map_or(Outcome::Failed, |end| end.outcome) {

@@ -212,7 +212,7 @@ fn certificates(project: &Path, config: &Config, findings: &mut Findings) {
             ),
         }
     }
-    for warning in loaded.troubles() {
+    for warning in loaded.problems() {
         findings.note(warning);
     }
 }

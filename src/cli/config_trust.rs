@@ -63,14 +63,14 @@ fn check_for(loaded: &Loaded, config: &Config, project: &Path) -> anyhow::Result
             opened => Some(opened.with_context(|| format!("cannot read {}", path.display()))?),
         };
         if let Some(file) = opened {
-            refuse(&path, &file, &users, danger)?;
-            refuse_directories(&path, &users, danger)?;
+            check_file(&path, &file, &users, danger)?;
+            check_directories(&path, &users, danger)?;
         }
     }
     for (path, file) in files(loaded) {
-        refuse(path, file, &users, RUN)?;
+        check_file(path, file, &users, RUN)?;
         if !is_roots(path, file) {
-            refuse_what_root_runs(path, config)?;
+            check_what_root_runs(path, config)?;
         }
     }
     Ok(())
@@ -154,7 +154,7 @@ fn keys(config: &Config) -> impl Iterator<Item = (&'static str, &PathBuf)> {
 
 /// An error if a configuration that another user than root can replace names root, or what root
 /// runs. The environment may name it.
-fn refuse_what_root_runs(path: &Path, config: &Config) -> anyhow::Result<()> {
+fn check_what_root_runs(path: &Path, config: &Config) -> anyhow::Result<()> {
     let is_named = |setting: &&str| {
         let variable = setting.to_uppercase().replace('.', "_");
         std::env::var_os(format!("SURUS_{variable}")).is_none()
@@ -207,7 +207,7 @@ fn is_member(user: &User) -> bool {
 }
 
 /// An error if one of the users can exchange a directory on the way to a file.
-fn refuse_directories(path: &Path, users: &[User], danger: &str) -> anyhow::Result<()> {
+fn check_directories(path: &Path, users: &[User], danger: &str) -> anyhow::Result<()> {
     let path = std::path::absolute(path)?;
     let real = path.canonicalize()?;
     let ways = [&path, &real];
@@ -230,7 +230,7 @@ fn refuse_directories(path: &Path, users: &[User], danger: &str) -> anyhow::Resu
     Ok(())
 }
 
-fn refuse(path: &Path, file: &File, users: &[User], danger: &str) -> anyhow::Result<()> {
+fn check_file(path: &Path, file: &File, users: &[User], danger: &str) -> anyhow::Result<()> {
     for user in users {
         if may_change(file, user)? {
             bail!(
@@ -279,3 +279,7 @@ fn as_user<T>(user: &User, look: impl FnOnce() -> T) -> anyhow::Result<T> {
         )
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -24,7 +24,7 @@ pub fn look_at_application(project: &Path, config: &mut Config) {
     config.application = match has_own_boot(project, config) {
         true => Application::Own,
         false => match front(project, config) {
-            Some(front) => detect::look(project, &front),
+            Some(front) => detect::detect(project, &front),
             None => Application::Unknown,
         },
     };

@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn unreadable_directory_is_named() {
         let stranger = User {
-            name: "nobody-of-this-name".into(),
+            name: "no-user-of-this-name".into(),
             uid: 4_000_000,
             gid: 4_000_000,
             home: "/".into(),

@@ -310,11 +310,11 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// In the front end: asks the keeper to replace the opener of a document root that has exited or
 /// does not answer.
 pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
-    let (keeper, trouble) = (keeper.clone(), opener.trouble());
+    let (keeper, failures) = (keeper.clone(), opener.failures());
     let opener = Arc::downgrade(&opener);
     tokio::spawn(async move {
         loop {
-            trouble.notified().await;
+            failures.notified().await;
             let Some(opener) = opener.upgrade() else {
                 return;
             };
@@ -327,7 +327,7 @@ pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
                     error = format!("{error:#}"),
                     "cannot replace the process that opens files"
                 );
-                trouble.notify_one();
+                failures.notify_one();
             }
             tokio::time::sleep(PAUSE).await;
         }

@@ -15,7 +15,7 @@ use crate::fronts::http::request::live_reload::LiveReload;
 pub struct Reload {
     pub served: Arc<Served>,
     pub tls: Option<Arc<Tls>>,
-    /// The pages that hear of it, with `--watch`.
+    /// The pages that are told, with `--watch`.
     pub pages: Option<Arc<LiveReload>>,
 }
 
@@ -23,7 +23,7 @@ impl Reload {
     /// Starts a reload now; the future returns its result.
     pub fn start(self) -> Pending<'static, anyhow::Result<()>> {
         let pages = self.pages.clone();
-        // A task: the pages hear of it also if its caller has gone.
+        // A task: the pages are told also if its caller was dropped.
         let reload = tokio::spawn(async move {
             let result = self.run().await;
             if let Some(pages) = pages {

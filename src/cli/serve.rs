@@ -286,7 +286,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         None => None,
         Some(kept) => {
             // Where this process can take them now, and in this thread alone.
-            kept.signals.give_back();
+            kept.signals.release();
             let keeper = Client::new(kept.socket)?;
             for opener in kept.openers {
                 keeper_tasks::attend(&keeper, opener);
@@ -303,8 +303,8 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
             }
         }
     };
-    if let Some(trouble) = spool_access::check_this_process(&config)? {
-        warn!(reason = trouble, "request bodies above 64 KiB are rejected");
+    if let Some(problem) = spool_access::check_this_process(&config)? {
+        warn!(reason = problem, "request bodies above 64 KiB are rejected");
     }
     let metrics = Arc::new(Metrics::default());
     // Before PHP boots, which takes longer.

@@ -270,7 +270,8 @@ impl ServedSite {
 
     /// Boots the application again and switches to it. If that fails, the running version goes on.
     pub async fn reload(self: Arc<Self>) -> anyhow::Result<()> {
-        // A task, so that a failed reload restores the learned pages also if its caller has gone.
+        // A task, so that a failed reload restores the learned pages also if its caller was
+        // dropped.
         let reload = tokio::spawn(async move {
             let _booting = self.booting.lock().await;
             if self.hosted.application.get().is_none() {

@@ -44,7 +44,7 @@ pub fn check_front_end(config: &Config) -> anyhow::Result<Option<String>> {
         let given_up = privileges::give_up(&front).map_err(anyhow::Error::from);
         let (status, text) = match given_up.and_then(|_| check_this_process(config)) {
             Ok(None) => return 0,
-            Ok(Some(trouble)) => (1, trouble),
+            Ok(Some(problem)) => (1, problem),
             Err(error) => (2, format!("{error:#}")),
         };
         let written = report.write_all(text.as_bytes());

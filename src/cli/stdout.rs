@@ -1,5 +1,5 @@
-//! Prints the output of commands. Unlike `println!`, it does not panic if the reader has gone or
-//! the disk is full. Messages on stderr belong to `observe::log`.
+//! Prints the output of commands. Unlike `println!`, it does not panic if the reader has closed the
+//! pipe or the disk is full. Messages on stderr belong to `observe::log`.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
@@ -32,7 +32,7 @@ pub fn announce(line: impl Display) {
     let _ = write(format_args!("{line}\n"));
 }
 
-/// Whether the reader has gone, or the disk is full.
+/// Whether the reader has closed the pipe, or the disk is full.
 #[cfg(feature = "top")]
 pub fn has_failed() -> bool {
     FAILED.get().is_some()

@@ -232,7 +232,7 @@ impl State {
         while let Some(parked) = self.parked.pop_front() {
             match parked.send(delivery) {
                 Ok(()) => return,
-                // The waiting call is gone.
+                // The waiting call was dropped.
                 Err(back) => delivery = back,
             }
         }

@@ -329,7 +329,7 @@ impl Admin {
                 let (sites, metrics) = (self.sites.clone(), self.metrics.clone());
                 return self
                     .dashboard
-                    .stream(move |observer| observer.look(&metrics, sites::engines(&sites())));
+                    .stream(move |observer| observer.sample(&metrics, sites::engines(&sites())));
             }
             _ => self.answer(request).await,
         };

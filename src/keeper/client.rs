@@ -29,7 +29,7 @@ pub struct Client {
     to_send: mpsc::UnboundedSender<(KeeperRequest, Vec<OwnedFd>)>,
     next: AtomicU32,
     state: Mutex<State>,
-    /// Cancelled when the keeper is gone.
+    /// Cancelled when the keeper has exited.
     lost: CancellationToken,
     /// A reference to itself, for the children that it starts.
     this: std::sync::Weak<Client>,
@@ -72,7 +72,7 @@ impl Client {
             while let Some((request, fds)) = sent.recv().await {
                 let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
                 if let Err(error) = sender.send_with(&request.encode(), &fds).await {
-                    // The reading task notices that the keeper is gone.
+                    // The reading task notices that the keeper has exited.
                     warn!(%error, ?request, "cannot ask the keeper");
                 }
             }
@@ -80,7 +80,7 @@ impl Client {
         let reader = client.clone();
         tokio::spawn(async move {
             let error = reader.read(&socket).await;
-            error!(%error, "the keeper is gone");
+            error!(%error, "the keeper has exited");
             reader.lost.cancel();
             // Waiting callers get no reply, and children count as exited.
             *reader.lock() = State::default();
@@ -88,7 +88,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Returns when the keeper is gone. The front end cannot continue without it.
+    /// Returns when the keeper has exited. The front end cannot continue without it.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
     }
@@ -181,11 +181,11 @@ impl Client {
         match tokio::time::timeout(TIMEOUT, answered).await {
             Ok(Ok(Answer::Failed(why))) => Err(anyhow!(why)),
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(_)) => Err(anyhow!("the keeper is gone")),
+            Ok(Err(_)) => Err(anyhow!("the keeper has exited")),
             Err(_) => {
                 // A process or descriptor from a late reply is released on arrival.
                 self.lock().waiting.remove(&id);
-                Err(anyhow!("the keeper has not answered for {TIMEOUT:?}"))
+                Err(anyhow!("no answer from the keeper within {TIMEOUT:?}"))
             }
         }
     }

@@ -19,7 +19,7 @@ pub fn run() -> anyhow::Result<Option<u8>> {
     let mut signals = Signals::take().context("cannot receive signals")?;
     let server = match fork::fork().context("cannot fork the server")? {
         Forked::Child => {
-            signals.give_back();
+            signals.release();
             privileges::leave_terminal().context("cannot leave the group of process 1")?;
             return Ok(None);
         }

@@ -35,7 +35,7 @@ pub enum KeeperRequest {
     Opener { id: u32, place: u32 },
     /// Read the configured certificates and keys.
     Certificates { id: u32 },
-    /// Start a process that looks whether the certificate of a configured domain must be renewed,
+    /// Start a process that checks whether the certificate of a configured domain must be renewed,
     /// and does it. `is_asked` if an operator has asked for it. Carries its socket.
     Acme {
         id: u32,

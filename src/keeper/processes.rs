@@ -247,7 +247,7 @@ mod tests {
         );
         reap_one(&mut processes);
         assert!(child.wait().is_err(), "the child is reaped");
-        // Its parent is gone; it was in the master process's group.
+        // Its parent has exited; it was in the master process's group.
         let orphans = processes.orphans.iter().map(Pid::get);
         assert_eq!(orphans.collect::<Vec<_>>(), [below]);
         assert!(processes.signal(below, None, ProcessSignal::Kill).is_ok());

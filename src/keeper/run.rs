@@ -1,5 +1,5 @@
 //! The keeper's main loop: starts the front end, serves its requests, forwards signals, reaps
-//! children, and replaces a front end that dies.
+//! children, and replaces a front end that exits.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -121,7 +121,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
                     error!(
                         pid,
                         exit = process::describe_exit(status.into_raw()),
-                        "the front end has died; another one is started"
+                        "the front end exited; starting another"
                     );
                     if began.elapsed() > SETTLED {
                         pause = PAUSES.0;
@@ -183,7 +183,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
                 );
                 if let Err(error) = process::kill(front.pid) {
                     // It ends when its socket is closed.
-                    error!(pid, %error, "cannot kill the front end; it is left alone");
+                    error!(pid, %error, "cannot kill the front end; closing its socket");
                     break ExitStatus::from_raw(SIGKILL);
                 }
                 self.end = Some(Instant::now() + AT_ONCE);

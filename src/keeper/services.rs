@@ -254,9 +254,12 @@ impl<D: PrivilegedOperations> Services<D> {
     }
 
     fn opener(&mut self, place: u32) -> anyhow::Result<OwnedFd> {
-        let mut opened = self.places.remove(&place).context("unknown place")?;
+        let mut opened = self
+            .places
+            .remove(&place)
+            .with_context(|| format!("no site has an opener with the number {place}"))?;
         if let Some(pid) = opened.opener.take() {
-            debug!(pid, "the opener does not answer; it is killed");
+            debug!(pid, "no answer from the opener; killing it");
             self.processes.kill(pid);
         }
         let started = self.start_opener(opened.site, &opened.trees);

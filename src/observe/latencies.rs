@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_of_what_came_since() {
+    fn percentiles_are_of_the_requests_since_the_last_sample() {
         let latencies = Latencies::default();
         assert_eq!(latencies.counts().percentile(0.5), None);
         latencies.observe(Duration::from_secs(60));

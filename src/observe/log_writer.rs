@@ -127,7 +127,7 @@ fn write<T>(
             let is_all = text.len() < PIECE;
             text.clear();
             text.shrink_to(PIECE);
-            account.waiting.give_back(sizes as u64);
+            account.waiting.release(sizes as u64);
             let before = std::mem::replace(&mut written, Instant::now());
             if is_all && next.is_none() && written - before < 2 * PAUSE {
                 std::thread::park_timeout(PAUSE);

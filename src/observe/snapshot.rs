@@ -14,14 +14,14 @@ use super::status::{
 };
 use crate::budget;
 
-/// Percentiles are of the requests of this many looks.
+/// Percentiles are of the requests of this many samples.
 const WINDOW: usize = 10;
 
 /// Workers that are listed for each pool, and characters of their requests.
 const MAX_WORKERS: usize = 200;
 const MAX_REQUEST: usize = 200;
 
-/// One instant. Rates are per second since the look before, None at the first.
+/// One instant. Rates are per second since the sample before, None at the first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Snapshot {
     pub version: String,
@@ -90,22 +90,22 @@ pub struct SlowRequest {
     pub backtrace: Option<String>,
 }
 
-/// Looks at a server again and again, and computes rates from the looks before.
+/// Samples a server periodically, and computes rates from earlier samples.
 #[derive(Debug, Default)]
 pub struct Observer {
-    before: VecDeque<Look>,
+    before: VecDeque<Sample>,
 }
 
-/// What is kept of a look.
+/// What is kept of a sample.
 #[derive(Debug)]
-struct Look {
+struct Sample {
     at: Instant,
     outcomes: Vec<OutcomeCount>,
     latencies: Counts,
 }
 
 impl Observer {
-    pub fn look(&mut self, metrics: &Metrics, engines: Vec<EngineStatus>) -> Snapshot {
+    pub fn sample(&mut self, metrics: &Metrics, engines: Vec<EngineStatus>) -> Snapshot {
         let now = Instant::now();
         let counts = metrics.latencies.counts();
         let mut outcomes = metrics.outcomes();
@@ -125,7 +125,7 @@ impl Observer {
         let requests_per_second = last.map(|_| rates.fold(0.0, |sum, rate| sum + rate));
         let oldest = self.before.front();
         let latency = oldest.and_then(|oldest| percentiles(&counts.since(&oldest.latencies)));
-        self.before.push_back(Look {
+        self.before.push_back(Sample {
             at: now,
             outcomes: outcomes.clone(),
             latencies: counts,
@@ -247,27 +247,27 @@ mod tests {
         let metrics = Metrics::default();
         let mut observer = Observer::default();
         metrics.answered("classic", "2xx", Duration::from_secs(9));
-        let first = observer.look(&metrics, Vec::new());
+        let first = observer.sample(&metrics, Vec::new());
         assert!(first.requests_per_second.is_none() && first.latency.is_none());
         assert_eq!(first.outcomes[0].total, 1);
         metrics.answered("classic", "2xx", Duration::from_millis(10));
         metrics.answered("static", "4xx", Duration::from_millis(10));
-        let second = observer.look(&metrics, Vec::new());
+        let second = observer.sample(&metrics, Vec::new());
         assert!(second.requests_per_second.unwrap() > 0.0);
         let p99 = second.latency.unwrap().p99;
         assert!((8.0..12.0).contains(&p99), "{p99}");
         let totals: Vec<_> = second.outcomes.iter().map(|count| count.total).collect();
         assert_eq!(totals, [2, 1]);
         for _ in 0..2 * WINDOW {
-            observer.look(&metrics, Vec::new());
+            observer.sample(&metrics, Vec::new());
         }
         assert_eq!(observer.before.len(), WINDOW);
-        assert!(observer.look(&metrics, Vec::new()).latency.is_none());
+        assert!(observer.sample(&metrics, Vec::new()).latency.is_none());
     }
 
     #[test]
     fn workers_with_requests_come_first_and_the_list_is_bounded() {
-        let snapshot = Observer::default().look(&Metrics::default(), vec![engine(4096)]);
+        let snapshot = Observer::default().sample(&Metrics::default(), vec![engine(4096)]);
         let pool = &snapshot.pools[0];
         assert_eq!(pool.workers.len(), MAX_WORKERS);
         assert_eq!(pool.workers[0].pid, 7);

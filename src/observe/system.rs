@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_for_more_workers_is_what_the_tightest_limit_leaves() {
+    fn memory_for_more_workers_is_the_rest_of_the_tightest_limit() {
         let meminfo = "MemTotal: 16777216 kB\nMemFree: 9 kB\nMemAvailable: 8388608 kB\n";
         let machine = root(&[("proc/meminfo", meminfo)]);
         let memory = Memory::below(machine.path()).unwrap();

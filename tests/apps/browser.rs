@@ -266,7 +266,7 @@ fn start_driver(home: &Path) -> (Child, String) {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // Chromium outlives a driver that dies, so the process group is killed.
+            // Chromium outlives a driver that crashes, so the process group is killed.
             .process_group(0)
             .spawn()
             .unwrap();

@@ -338,7 +338,7 @@ fn learned_page_leaves_nothing_in_statics_objects_and_globals() {
 /// What PHP cannot take back, or keeps in objects of its own, is named.
 #[test]
 #[ignore = "make test-learned"]
-fn learned_page_that_leaves_what_cannot_be_restored_is_left_out() {
+fn learned_page_that_leaves_unrestorable_state_is_left_out() {
     let site = site();
     let state = tempfile::tempdir().unwrap();
     let surus = serve(&site, state.path(), "rewind");

@@ -174,7 +174,7 @@ fn port_without_a_server_fails() {
 }
 
 #[test]
-fn formats_print_what_their_names_say() {
+fn each_format_prints_in_its_own_format() {
     let url = server();
     let run = |format| printed(&[&url, "-n", "50", "-c", "2", format]);
     assert!(run("--csv").starts_with("second,responses,failures,bytes,p50_us,p99_us,max_us\n0,"));
@@ -288,7 +288,7 @@ fn interrupt_ends_each_kind_of_run_with_status_1() {
 }
 
 #[test]
-fn interrupt_keeps_what_was_measured_before() {
+fn interrupt_keeps_the_measurements_before_it() {
     for (kind, marker, key) in [
         (&["--find-max", "--p99", "1s"][..], "/s: p99 ", "attempts"),
         (&["compare"], "round 2/1000  ", "comparison"),

@@ -359,7 +359,7 @@ fn interrupt_ends_every_server() {
 }
 
 #[test]
-fn interrupt_after_a_round_reports_what_was_measured() {
+fn interrupt_after_a_round_reports_its_measurements() {
     let project = project(&[("index.php", "<?php echo 'hello';")]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
     command.args(["bench", "app"]).arg(project.path());

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::{Said, is_root, project, run, says, surus};
 
 #[test]
-fn check_reports_what_would_run() {
+fn check_reports_the_engine_and_script_that_would_run() {
     let configuration = "[engine]\nworkers = 3\n[php]\npost_max_size = \"64M\"\n\
                          upload_max_filesize = \"60M\"\ndisplay_errors = false\n\
                          \"opcache.validate_timestamps\" = 0\n\

@@ -1,4 +1,4 @@
-//! Tests `surus serve --watch`: changed files boot the application again, and pages hear of it.
+//! Tests `surus serve --watch`: changed files boot the application again, and pages are told.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -141,7 +141,7 @@ impl Events {
 }
 
 #[test]
-fn changed_file_boots_the_application_and_pages_hear_of_it() {
+fn changed_file_boots_the_application_and_pages_are_told() {
     let user = User::new(&[("boot.php", BOOT), ("said.php", "<?php return 'one';")]);
     let script = user.project.path().join("boot.php");
     let script = script.to_str().unwrap();

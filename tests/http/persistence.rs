@@ -99,7 +99,7 @@ fn responses_match_their_requests_after_an_error() {
 }
 
 #[test]
-fn half_closed_client_counts_as_gone() {
+fn half_closed_client_counts_as_closed() {
     let dir = site();
     let surus = serve(dir.path(), &[]);
     let mut wire = Wire::connect(&surus);

@@ -214,7 +214,7 @@ fn malformed_context_begins_a_trace_and_an_unsampled_one_is_passed_on_without_sp
 }
 
 #[test]
-fn without_a_collector_php_gets_what_the_client_has_sent() {
+fn without_a_collector_php_gets_the_headers_of_the_client() {
     let dir = site();
     let surus = serve(&dir, "", &[]);
     let answer = ask(&surus, "/", &format!("traceparent: {PARENT}\r\n"));

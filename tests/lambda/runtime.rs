@@ -1,9 +1,9 @@
 //! Tests of `surus lambda` against a stand-in for Lambda's Runtime API.
 
+mod after_response;
 pub mod api;
 mod console;
 mod copies;
-mod ends;
 mod events;
 mod faults;
 mod function;

@@ -21,8 +21,8 @@ use witness::{Seen, Witness};
 /// When failed messages are delivered again. Messages in progress are, too, if the machine stalls
 /// for this long, as SQS permits. The account judges each delivery by itself, so it stays correct.
 const VISIBILITY: Duration = Duration::from_secs(3);
-/// For messages that must not become dead letters. Those behind a failing one come again with it,
-/// which counts for them, too.
+/// For messages that must not become dead letters. Those behind a failing one are delivered again
+/// with it, which counts for them, too.
 const MANY: u32 = 100;
 /// Longer than a run without failures takes.
 const LONG: Duration = Duration::from_secs(180);
@@ -266,7 +266,7 @@ async fn run_poison(name: &'static str, is_fifo: bool) -> Vec<String> {
     for message in &messages {
         let is_dead = outcome.dead.contains(&message.name());
         let times = account.times(message.name());
-        // A good message may be dead if it was behind a failing one and came as often.
+        // A good message may be a dead letter if it was behind a failing one and came as often.
         let may_be_dead = is_fifo && message.group < 3 && message.number > 2;
         let is_right = match message.fails {
             0 => !is_dead || may_be_dead,

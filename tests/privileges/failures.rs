@@ -117,7 +117,7 @@ pub fn reload_signals_during_the_start_do_not_end_the_front_end() {
         get(&surus, "/") == Some((200, "hello".into()))
     });
     let log = surus.log();
-    assert_eq!(log.matches("the front end has died").count(), 1, "{log}");
+    assert_eq!(log.matches("the front end exited").count(), 1, "{log}");
 }
 
 pub fn inherited_descriptors_do_not_reach_the_front_end() {

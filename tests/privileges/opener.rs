@@ -95,6 +95,10 @@ impl Attacker<'_> {
         }
         // The opener still works.
         let answer = self.ask_opener(1, 0, b"php.txt");
-        assert_eq!(answer, Some((2, SECRET.to_string())), "the opener has died");
+        assert_eq!(
+            answer,
+            Some((2, SECRET.to_string())),
+            "the opener has exited"
+        );
     }
 }

@@ -184,7 +184,7 @@ pub fn exited_front_end_is_replaced_and_its_php_exits() {
     }
     assert_serves(&surus);
     assert!(
-        surus.log().contains("the front end has died"),
+        surus.log().contains("the front end exited"),
         "{}",
         surus.log()
     );

@@ -47,9 +47,9 @@ fn ticket_written_back_runs_no_request_twice() {
     }
 }
 
-/// The request id of the gone client belongs to another, and the worker still responds.
+/// The request id of the closed client belongs to another, and the worker still responds.
 #[test]
-fn response_to_a_gone_client_reaches_no_other_when_its_ticket_is_written_back() {
+fn response_to_a_closed_client_reaches_no_other_when_its_ticket_is_written_back() {
     for engine in ENGINES {
         let streams = "ignore_user_abort(true); echo 'begun'; flush(); touch($_GET['streams']); \
                        while (!file_exists($_GET['go'])) { usleep(1000); clearstatcache(); } echo \

@@ -1,6 +1,6 @@
-/* Preloaded into processes that rewind: strikes once, in the call of a function that only putting
- * back uses, when a file says where and how. `fchdir kill`: where descriptors and directory have
- * been put back, dies by SIGKILL; `fchdir segv`; `fchdir fail`: returns an error. */
+/* Preloaded into processes that rewind: strikes once, in the call of a function that only a
+ * restore uses, when a file says where and how. `fchdir kill`: where descriptors and directory have
+ * been restored, kills itself by SIGKILL; `fchdir segv`; `fchdir fail`: returns an error. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

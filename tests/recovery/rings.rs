@@ -14,7 +14,7 @@ use crate::site::{Site, kill, until};
 /// Sends requests on one connection until `done`; calls `seen` with each status, None for a
 /// truncated response, and whether the body is the requested one. The lengths alternate between
 /// those for the ring and those for the socket.
-fn ask_again_and_again(
+fn ask_repeatedly(
     site: &Site,
     client: usize,
     done: &AtomicBool,
@@ -150,7 +150,7 @@ fn load(site: &Site, clients: usize, least: usize, meanwhile: impl FnOnce()) -> 
         for client in 0..clients {
             let (done, right, failed) = (&done, &right, &failed);
             scope.spawn(move || {
-                ask_again_and_again(site, client, done, |status, is_right| match status {
+                ask_repeatedly(site, client, done, |status, is_right| match status {
                     Some(200) => {
                         assert!(is_right, "somebody else's answer, or not all of it");
                         right.fetch_add(1, Ordering::Relaxed);
@@ -376,7 +376,7 @@ fn responses_of_a_successor_are_read_if_its_predecessor_was_never_seen() {
     std::thread::sleep(Duration::from_millis(100));
     let first = site.workers();
     kill(site.surus.front(), "STOP");
-    until("a successor has died", || site.workers() != first);
+    until("a successor has exited", || site.workers() != first);
     std::thread::sleep(Duration::from_secs(1));
     kill(site.surus.front(), "CONT");
     assert_eq!(nap.join().unwrap().unwrap().body, "rested");

@@ -181,7 +181,7 @@ fn flushed_output_is_sent_immediately_without_the_disk() {
 }
 
 #[test]
-fn script_of_a_gone_slow_client_is_aborted() {
+fn script_of_a_slow_client_that_closes_is_aborted() {
     let spool = crate::common::spool();
     let site = with_long(&["--workers", "1"], spool.path(), &[]);
     let seen = site.dir.path().join("writable/seen");

@@ -11,7 +11,7 @@ fn warmed_up(engine: &str, script: &str, warmup: &str) -> Site {
 
 /// References keep what they refer to in every array that has them.
 #[test]
-fn boot_script_restores_what_references_in_arrays_refer_to() {
+fn boot_script_restores_values_behind_references_in_arrays() {
     let script = "
         #[AllowDynamicProperties] final class Box { public static $static; }
         function refer(&$to): array { return [0, ['deep' => &$to]]; }

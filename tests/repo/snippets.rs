@@ -108,7 +108,7 @@ fn nginx_accepts_the_blocks_if_it_is_installed() {
 
 /// A header that a proxy passes on lets clients choose host, scheme and address.
 #[test]
-fn nginx_blocks_overwrite_what_trusted_proxies_say() {
+fn nginx_blocks_overwrite_headers_of_trusted_proxies() {
     let headers = ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"];
     let mut checked = 0;
     for block in blocks(|language| language == "nginx") {

@@ -90,7 +90,7 @@ fn isolates(asks: impl Fn(&Subject) -> bool, settings: &[(&str, &str)]) {
 }
 
 #[test]
-fn non_isolating_worker_leaks_what_the_corpus_expects() {
+fn non_isolating_worker_leaks_as_the_corpus_expects() {
     let mut failures = Vec::new();
     for subject in subjects().into_iter().filter(|subject| !subject.isolates) {
         let home = TestDir::of("rewind/leaks");

@@ -118,7 +118,7 @@ where
     );
     let log = surus.log();
     assert!(
-        !log.contains("replaced instead") && !log.contains("died"),
+        !log.contains("replaced instead") && !log.contains("worker crashed"),
         "{log}"
     );
     // Compare only after every kind of request has been served.

@@ -13,7 +13,6 @@ mod database;
 #[path = "../lambda/sqs/elasticmq.rs"]
 #[allow(dead_code)]
 mod elasticmq;
-mod ends;
 mod laravel;
 mod messenger;
 mod operate;
@@ -21,6 +20,7 @@ mod plain;
 mod proxy;
 mod redis;
 mod schedule;
+mod shutdowns_and_crashes;
 mod sqs;
 mod table;
 mod work;

@@ -44,7 +44,7 @@ fn metrics(work: &Work) -> String {
 }
 
 #[test]
-fn paused_queue_gives_back_what_has_not_begun_and_goes_on_when_it_is_resumed() {
+fn paused_queue_returns_jobs_that_have_not_begun_and_continues_when_resumed() {
     let plain = Plain::new(Kind::Sqlite, "");
     let work = plain.start(&["--workers", "1"]);
     plain.push(0, "wait");

@@ -289,7 +289,7 @@ fn delayed_job_and_expired_reservation_run_when_they_are_due(kind: Kind) {
     plain.table.push_at("default", r#"{"n": 1}"#, due);
     plain.push(2, "");
     plain.push(3, "");
-    // Another worker has died with one, and works on the other.
+    // Another worker has crashed with one, and works on the other.
     plain.table.run(&format!(
         "update jobs set reserved_at = {}, attempts = 1 where id = 2; \
          update jobs set reserved_at = {}, attempts = 1 where id = 3;",

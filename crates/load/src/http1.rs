@@ -6,10 +6,10 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::answer::{Answer, Error, Retention};
 use crate::connect::Stream;
 use crate::requests::Prepared;
 use crate::response::{Head, Progress, Reader};
-use crate::user::{Answer, Error, Retention};
 
 /// Bytes that one read takes. Pages that small responses do not reach are never touched.
 const BUFFER: usize = 32 << 10;

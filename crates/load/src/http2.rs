@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use h2::client::SendRequest;
 
+use crate::answer::{Answer, Error, Retention};
 use crate::connect::Stream;
 use crate::outcome::RequestFailure;
 use crate::requests::Prepared;
-use crate::user::{Answer, Error, Retention};
 
 /// Flow-control windows, so large that the server never waits for the generator.
 const WINDOW: u32 = 16 << 20;

@@ -172,12 +172,14 @@ impl Reader {
         let parsed = httparse::ParserConfig::default()
             .parse_response_with_uninit_headers(&mut response, bytes, &mut headers)
             .map_err(|error| match error {
-                httparse::Error::TooManyHeaders => Malformed("the head has more than 128 headers"),
-                _ => Malformed("not an HTTP/1.1 head"),
+                httparse::Error::TooManyHeaders => {
+                    Malformed("the response has more than 128 headers")
+                }
+                _ => Malformed("not an HTTP/1.1 response"),
             })?;
         let httparse::Status::Complete(used) = parsed else {
             if bytes.len() > MAX_HEAD {
-                return Err(Malformed("the head exceeds 64 KiB"));
+                return Err(Malformed("the headers exceed 64 KiB"));
             }
             self.partial = bytes.to_vec();
             return Ok((bytes.len(), Some(Progress::More)));

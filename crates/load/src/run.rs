@@ -13,11 +13,12 @@ use surus_measure::{Latencies, Recorder, Second};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use crate::answer::{Answer, Error, Retention};
 use crate::connect::Connector;
 use crate::outcome::{Offered, RequestFailure, RunOutcome, Totals, Unexpected};
 use crate::pace::{Pace, Pacer, Schedule};
 use crate::plan::{Plan, Stop};
-use crate::user::{Answer, Error, Retention, User};
+use crate::user::User;
 
 /// How long a connection of a closed loop waits after a failure to connect.
 const PAUSE: Duration = Duration::from_millis(10);

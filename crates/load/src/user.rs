@@ -1,7 +1,6 @@
 //! One simulated user: a connection per origin, cookies, and one request at a time.
 
 use std::future::poll_fn;
-use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -9,77 +8,13 @@ use std::time::Instant;
 
 use tokio::time::Sleep;
 
+use crate::answer::{Answer, Error, Retention};
 use crate::connect::Connector;
 use crate::cookies::Jar;
-use crate::expect::StatusSet;
 use crate::outcome::RequestFailure;
 use crate::plan::{Plan, Protocol};
 use crate::requests::Prepared;
-use crate::response::Malformed;
 use crate::{http1, http2};
-
-/// A complete response, whether or not it was expected.
-#[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub received: u64,
-    pub sent: u64,
-    /// Empty unless it was wanted.
-    pub body: Vec<u8>,
-    pub cookies: Vec<String>,
-}
-
-/// What of a response is kept.
-pub struct Retention<'a> {
-    pub keeps_body: bool,
-    /// Keeps the body of a response with another status.
-    pub sample_unless: Option<&'a StatusSet>,
-}
-
-impl Retention<'_> {
-    pub fn is_sample(&self, status: u16) -> bool {
-        self.sample_unless
-            .is_some_and(|expected| !expected.has(status))
-    }
-}
-
-/// Why there is no response.
-#[derive(Debug)]
-pub struct Error {
-    pub failure: RequestFailure,
-    pub text: Option<String>,
-}
-
-impl Error {
-    pub fn closed() -> Error {
-        Error {
-            failure: RequestFailure::Closed,
-            text: None,
-        }
-    }
-
-    pub fn malformed(why: &str) -> Error {
-        Error {
-            failure: RequestFailure::Malformed,
-            text: Some(why.to_string()),
-        }
-    }
-}
-
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Error {
-        Error {
-            failure: RequestFailure::from_io(&error),
-            text: Some(error.to_string()),
-        }
-    }
-}
-
-impl From<Malformed> for Error {
-    fn from(error: Malformed) -> Error {
-        Error::malformed(error.0)
-    }
-}
 
 enum Connection {
     Http1(http1::Connection),

@@ -122,7 +122,7 @@ fn unexpected_body_fails_and_expected_one_does_not() {
 }
 
 #[test]
-fn invalid_statuses_are_refused() {
+fn invalid_statuses_are_rejected() {
     for text in ["", "abc", "20", "2xx,", "200-", "299-200"] {
         assert!(StatusSet::parse(text).is_err(), "{text}");
     }

@@ -140,7 +140,7 @@ fn requests_that_were_never_sent_count_with_the_time_that_they_waited() {
 }
 
 #[test]
-fn rate_far_above_what_is_sent_is_counted_without_a_loop() {
+fn rate_far_above_the_sent_one_is_counted_without_a_loop() {
     let length = Duration::from_secs(3600);
     let schedule = Schedule::constant(10_000_000.0);
     assert_eq!(schedule.due_before(length), 36_000_000_000);

@@ -203,7 +203,7 @@ fn file_of_requests_has_json_curl_and_bare_lines() {
 }
 
 #[test]
-fn header_with_a_line_break_is_refused() {
+fn header_with_a_line_break_is_rejected() {
     let mut request = Request::get(Url::parse("http://a/").unwrap());
     request.headers.push(("X".into(), "a\r\nEvil: b".into()));
     assert!(Mix::new(&[request.clone()], true).is_err());

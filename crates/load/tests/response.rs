@@ -115,7 +115,7 @@ fn connection_header_and_version_say_whether_the_connection_stays() {
 }
 
 #[test]
-fn invalid_responses_are_refused() {
+fn invalid_responses_are_rejected() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     for text in [
         "hello".to_string(),

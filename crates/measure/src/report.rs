@@ -2,6 +2,7 @@
 //! or an HTML page.
 
 mod bars;
+mod escape;
 mod html;
 mod plain;
 mod svg;

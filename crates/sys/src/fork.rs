@@ -50,7 +50,7 @@ pub fn fork_into(keep: &[BorrowedFd<'_>], run: impl FnOnce() -> i32) -> io::Resu
 }
 
 /// Runs `run` in a process of its own, and waits for it. Returns its exit status, if it has one,
-/// and what it has written, read from its beginning. What else is in its memory dies with it.
+/// and what it has written, read from its beginning. Its other memory is freed with it.
 pub fn ask(run: impl FnOnce(&File) -> i32) -> io::Result<(Option<i32>, File)> {
     let mut said = File::from(crate::process::writable_memory_file()?);
     let pid = fork_into(&[said.as_fd()], || run(&said))?;

@@ -118,7 +118,7 @@ impl Signals {
     }
 
     /// Unblocks the signals again, for a forked process.
-    pub fn give_back(self) {
+    pub fn release(self) {
         let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None);
     }
 }

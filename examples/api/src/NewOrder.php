@@ -18,6 +18,8 @@ final class NewOrder
 
     public function total(): float
     {
-        return array_sum(array_map(static fn (Item $item) => $item->price * $item->quantity, $this->items));
+        return array_sum(
+            array_map(static fn (Item $item) => $item->price * $item->quantity, $this->items)
+        );
     }
 }

@@ -11,7 +11,8 @@ if ($storage = getenv('APP_STORAGE')) {
     $app->useStoragePath($storage);
 }
 foreach (['framework/views', 'framework/sessions', 'logs'] as $directory) {
-    is_dir($app->storagePath()."/$directory") || mkdir($app->storagePath()."/$directory", 0777, true);
+    is_dir($app->storagePath()."/$directory")
+        || mkdir($app->storagePath()."/$directory", 0777, true);
 }
 $app->singleton(KernelContract::class, Kernel::class);
 $app->singleton(ExceptionHandlerContract::class, ExceptionHandler::class);

@@ -58,19 +58,32 @@ final class Kernel extends HttpKernel
         $container->extension('twig', ['default_path' => '%kernel.project_dir%/templates']);
 
         $services = $container->services()->defaults()->autowire()->autoconfigure();
-        $services->load('App\\Controller\\', __DIR__.'/Controller/')->tag('controller.service_arguments');
+        $services->load(
+            'App\\Controller\\',
+            __DIR__.'/Controller/'
+        )->tag('controller.service_arguments');
         $services->load('App\\Form\\', __DIR__.'/Form/');
     }
 
     private function configureRoutes(RoutingConfigurator $routes): void
     {
         $routes->add('home', '/')->controller([Pages::class, 'home'])->methods(['GET']);
-        $routes->add('hello', '/hello/{name}')->controller([Pages::class, 'hello'])->methods(['GET']);
+        $routes->add('hello', '/hello/{name}')
+            ->controller([Pages::class, 'hello'])
+            ->methods(['GET']);
         $routes->add('visits', '/visits')->controller([Pages::class, 'visits'])->methods(['GET']);
-        $routes->add('guestbook', '/guestbook')->controller([Guestbook::class, 'page'])->methods(['GET', 'POST']);
-        $routes->add('api_hello', '/api/hello')->controller([Api::class, 'hello'])->methods(['GET']);
-        $routes->add('api_echo', '/api/echo')->controller([Api::class, 'echo'])->methods(['POST', 'PUT']);
-        $routes->add('api_rows', '/api/rows/{count}')->controller([Api::class, 'rows'])->methods(['GET'])
+        $routes->add('guestbook', '/guestbook')
+            ->controller([Guestbook::class, 'page'])
+            ->methods(['GET', 'POST']);
+        $routes->add('api_hello', '/api/hello')
+            ->controller([Api::class, 'hello'])
+            ->methods(['GET']);
+        $routes->add('api_echo', '/api/echo')
+            ->controller([Api::class, 'echo'])
+            ->methods(['POST', 'PUT']);
+        $routes->add('api_rows', '/api/rows/{count}')
+            ->controller([Api::class, 'rows'])
+            ->methods(['GET'])
             ->requirements(['count' => '\d{1,6}']);
     }
 }

@@ -120,7 +120,7 @@ body = "hello"
 }
 
 #[test]
-fn goals_say_what_was_measured_whether_they_are_met_and_what_bounds_them() {
+fn goals_have_their_measurement_their_verdict_and_their_bound() {
     let tiny = rendered_with_generator(20.0);
     let goals = tiny.read("docs/performance.md");
     let ratio = "2.000 × (2.000 to 2.000)";
@@ -161,7 +161,7 @@ fn experiment_without_results_is_listed_with_its_command_and_its_goals() {
 }
 
 #[test]
-fn ratios_are_to_each_reference_and_of_what_is_billed() {
+fn ratios_are_to_each_reference_and_of_the_billed_quantity() {
     let tiny = rendered_with_generator(20.0);
     let page = tiny.read("docs/results/tiny.md");
     let (to_first, to_second) = (

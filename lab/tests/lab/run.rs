@@ -191,7 +191,7 @@ fn run_begins_again_if_anything_that_it_measures_has_changed() {
 }
 
 #[test]
-fn contestant_with_another_response_is_a_row_that_says_what_came() {
+fn contestant_with_another_response_is_a_row_with_that_response() {
     let tiny = Tiny::new();
     tiny.change(
         "lab/experiments/tiny.toml",
@@ -239,7 +239,7 @@ fn contestant_that_fails_in_the_first_round_only_is_measured_in_the_others() {
 }
 
 #[test]
-fn contestant_that_does_not_start_is_a_row_with_what_it_said() {
+fn contestant_that_does_not_start_is_a_row_with_its_output() {
     let tiny = Tiny::new();
     let manifest = "lab/contestants/nowhere/manifest.toml";
     tiny.change(

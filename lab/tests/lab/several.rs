@@ -6,7 +6,7 @@ use super::Tiny;
 use super::run::wait_for;
 
 #[test]
-fn repeated_command_skips_what_it_finished_before_an_interruption() {
+fn repeated_command_skips_samples_finished_before_an_interruption() {
     let tiny = Tiny::new();
     let text = tiny.read("lab/experiments/tiny.toml");
     let long = text.replace("rounds = { small = 3", "rounds = { small = 100000");

@@ -46,7 +46,7 @@ fn unknown_key_is_reported_with_its_line_and_the_known_keys() {
 }
 
 #[test]
-fn length_without_a_unit_says_what_to_write() {
+fn length_without_a_unit_is_rejected_with_an_example() {
     let said = after(
         EXPERIMENT,
         "length = { small = 3",

@@ -20,17 +20,26 @@ final class App extends Group
     public function __construct(?bool $development = null, private readonly int $maxBody = 1 << 20)
     {
         $this->routes = new Router();
-        $this->failure = new Failure($development ?? \in_array(getenv('APP_ENV'), ['dev', 'development', 'local'], true));
+        $this->failure = new Failure(
+            $development ?? \in_array(getenv('APP_ENV'), ['dev', 'development', 'local'], true)
+        );
         parent::__construct('', $this->routes, null);
     }
 
     /** Serves the OpenAPI document of the routes. */
-    public function openApi(string $title, string $version = '1.0.0', string $path = '/openapi.json'): static
+    public function openApi(
+        string $title,
+        string $version = '1.0.0',
+        string $path = '/openapi.json'
+    ): static
     {
         $routes = $this->routes;
 
         // Created by the request, because few ask for it.
-        return $this->get($path, static fn (): array => (new OpenApi($routes, $title, $version, $path))->document());
+        return $this->get(
+            $path,
+            static fn (): array => (new OpenApi($routes, $title, $version, $path))->document()
+        );
     }
 
     /** Answers requests: on an engine that boots all that come, elsewhere the current one. */
@@ -73,7 +82,9 @@ final class App extends Group
     {
         $this->routes->close();
         try {
-            $response = $this->middleware ? self::through($this->middleware, $request, $this->dispatch(...)) : $this->dispatch($request);
+            $response = $this->middleware
+                ? self::through($this->middleware, $request, $this->dispatch(...))
+                : $this->dispatch($request);
         } catch (\Throwable $thrown) {
             $response = $this->failure->response($thrown);
         }
@@ -86,7 +97,10 @@ final class App extends Group
         // Caught here, so that the application's middleware sees the response to an error.
         try {
             $path = Pattern::normal($request->path);
-            $found = $this->routes->find('HEAD' === $request->method ? 'GET' : $request->method, $path);
+            $found = $this->routes->find(
+                'HEAD' === $request->method ? 'GET' : $request->method,
+                $path
+            );
             if (null === $found) {
                 return $this->withoutRoute($request->method, $path);
             }
@@ -94,7 +108,11 @@ final class App extends Group
             $middleware = $route->middleware();
 
             return $middleware
-                ? self::through($middleware, $request, fn (Request $request) => $this->call($route, $request, $values))
+                ? self::through(
+                    $middleware,
+                    $request,
+                    fn (Request $request) => $this->call($route, $request, $values)
+                )
                 : $this->call($route, $request, $values);
         } catch (\Throwable $thrown) {
             return $this->failure->response($thrown);
@@ -104,7 +122,16 @@ final class App extends Group
     /** @param list<string> $values */
     private function call(Route $route, Request $request, array $values): Response
     {
-        return Response::of(($route->handler)(...$route->signature()->arguments($request, $route->pattern, $values, $this->maxBody)));
+        return Response::of(
+            ($route->handler)(
+                ...$route->signature()->arguments(
+                    $request,
+                    $route->pattern,
+                    $values,
+                    $this->maxBody
+                )
+            )
+        );
     }
 
     private function withoutRoute(string $method, string $path): Response
@@ -112,7 +139,9 @@ final class App extends Group
         $allowed = $this->routes->methods($path) ?: throw new Problem(404);
         $allow = ['Allow' => implode(', ', $allowed)];
 
-        return 'OPTIONS' === $method ? Response::empty(204, $allow) : throw new Problem(405, headers: $allow);
+        return 'OPTIONS' === $method
+            ? Response::empty(204, $allow)
+            : throw new Problem(405, headers: $allow);
     }
 
     /**

@@ -22,7 +22,9 @@ final class Field
     public static function of(string $class): array
     {
         $fields = [];
-        foreach ((new \ReflectionClass($class))->getConstructor()?->getParameters() ?? [] as $parameter) {
+        foreach (
+            (new \ReflectionClass($class))->getConstructor()?->getParameters() ?? [] as $parameter
+        ) {
             $where = "the parameter \${$parameter->name} of $class";
             if ($parameter->isVariadic() || $parameter->isPassedByReference()) {
                 throw new \LogicException("$where must not be variadic, and not by reference");
@@ -38,11 +40,19 @@ final class Field
             foreach (\count($type->names) > 1 ? $type->names : [] as $name) {
                 // Nothing in JSON says which of them an object is.
                 if (null !== Type::named($name)->dto()) {
-                    throw new \LogicException("$where has $name and other types, which JSON does not tell apart");
+                    throw new \LogicException(
+                        "$where has $name and other types, which JSON does not tell apart"
+                    );
                 }
             }
             $optional = $parameter->isDefaultValueAvailable();
-            $fields[] = new self($parameter->name, $type, $items, !$optional, $optional ? $parameter->getDefaultValue() : null);
+            $fields[] = new self(
+                $parameter->name,
+                $type,
+                $items,
+                !$optional,
+                $optional ? $parameter->getDefaultValue() : null
+            );
         }
 
         return $fields;

@@ -42,7 +42,12 @@ class Group
     }
 
     /** @param list<string> $methods */
-    public function map(array $methods, string $path, callable $handler, callable ...$middleware): static
+    public function map(
+        array $methods,
+        string $path,
+        callable $handler,
+        callable ...$middleware
+    ): static
     {
         $pattern = new Pattern($this->prefix.$path);
         $middleware = array_map(static fn (callable $one) => $one(...), array_values($middleware));
@@ -60,7 +65,9 @@ class Group
     public function group(string $prefix, callable $declare): static
     {
         if ('/' !== ($prefix[0] ?? '') || str_ends_with($prefix, '/')) {
-            throw new \InvalidArgumentException("the prefix \"$prefix\" of a group must begin with / and not end with it");
+            throw new \InvalidArgumentException(
+                "the prefix \"$prefix\" of a group must begin with / and not end with it"
+            );
         }
         $declare(new self($this->prefix.$prefix, $this->router, $this));
 

@@ -5,7 +5,9 @@ namespace Surus\Api;
 /** Decodes JSON that a client sent, and encodes JSON for it. */
 final class Json
 {
-    public const FLAGS = \JSON_UNESCAPED_SLASHES | \JSON_UNESCAPED_UNICODE | \JSON_PRESERVE_ZERO_FRACTION;
+    public const FLAGS = \JSON_UNESCAPED_SLASHES
+        | \JSON_UNESCAPED_UNICODE
+        | \JSON_PRESERVE_ZERO_FRACTION;
 
     /** How deep a request's JSON may nest. */
     public const DEPTH = 64;
@@ -16,9 +18,18 @@ final class Json
             $json = json_encode($value, self::FLAGS | \JSON_THROW_ON_ERROR);
 
             // PHP writes the parts of a date, of which this one is always there.
-            return str_contains($json, '"timezone_type":') ? json_encode(self::withDates($value), self::FLAGS | \JSON_THROW_ON_ERROR) : $json;
+            return str_contains($json, '"timezone_type":')
+                ? json_encode(self::withDates($value), self::FLAGS | \JSON_THROW_ON_ERROR)
+                : $json;
         } catch (\JsonException $error) {
-            throw new \UnexpectedValueException(\sprintf('cannot encode the response (%s) as JSON: %s%s', get_debug_type($value), $error->getMessage(), self::culprit($value)));
+            throw new \UnexpectedValueException(
+                \sprintf(
+                    'cannot encode the response (%s) as JSON: %s%s',
+                    get_debug_type($value),
+                    $error->getMessage(),
+                    self::culprit($value)
+                )
+            );
         }
     }
 
@@ -29,11 +40,16 @@ final class Json
             $value = json_decode($text, false, self::DEPTH, \JSON_THROW_ON_ERROR);
         } catch (\JsonException $error) {
             throw new Problem(400, match ($error->getCode()) {
-                \JSON_ERROR_DEPTH => 'the JSON of the body nests deeper than '.self::DEPTH.' levels',
+                \JSON_ERROR_DEPTH => 'the JSON of the body nests deeper than '
+                    .self::DEPTH
+                    .' levels',
                 \JSON_ERROR_UTF8 => 'the JSON of the body is not valid UTF-8',
                 \JSON_ERROR_UTF16 => 'the JSON of the body has a half of a surrogate pair',
-                \JSON_ERROR_INVALID_PROPERTY_NAME => 'a name in the JSON of the body begins with NUL',
-                default => '' === trim($text) ? 'the request has no body, and needs JSON' : 'the body is not JSON',
+                \JSON_ERROR_INVALID_PROPERTY_NAME =>
+                    'a name in the JSON of the body begins with NUL',
+                default => '' === trim($text)
+                    ? 'the request has no body, and needs JSON'
+                    : 'the body is not JSON',
             });
         }
         // PHP takes the last of equal names, other programs on the way the first. RFC 7493 forbids
@@ -49,7 +65,9 @@ final class Json
     /** With arrays instead of objects. */
     public static function arrays(mixed $value): mixed
     {
-        return \is_object($value) || \is_array($value) ? array_map(self::arrays(...), (array) $value) : $value;
+        return \is_object($value) || \is_array($value)
+            ? array_map(self::arrays(...), (array) $value)
+            : $value;
     }
 
     /** How many members the objects have. Also refuses 1e999, which PHP decodes as INF. */
@@ -73,7 +91,10 @@ final class Json
     /** How many members the objects of valid JSON have: every colon outside strings is one. */
     private static function colons(string $json): int
     {
-        return substr_count((string) preg_replace('/"[^"]*+"/', '', str_replace(['\\\\', '\\"'], '', $json)), ':');
+        return substr_count(
+            (string) preg_replace('/"[^"]*+"/', '', str_replace(['\\\\', '\\"'], '', $json)),
+            ':'
+        );
     }
 
     /** The public data of a value that json_encode() accepts, with dates as texts of RFC 3339. */
@@ -82,9 +103,15 @@ final class Json
         return match (true) {
             \is_array($value) => array_map(self::withDates(...), $value),
             $value instanceof \JsonSerializable => self::withDates($value->jsonSerialize()),
-            $value instanceof \DateTimeInterface => $value->format(0 === (int) $value->format('u') ? \DATE_RFC3339 : 'Y-m-d\TH:i:s.uP'),
+            $value instanceof \DateTimeInterface => $value->format(
+                0 === (int) $value->format('u') ? \DATE_RFC3339 : 'Y-m-d\TH:i:s.uP'
+            ),
             $value instanceof \DateTimeZone => $value->getName(),
-            \is_object($value) && !$value instanceof \UnitEnum => (object) array_map(self::withDates(...), get_object_vars($value)),
+            \is_object($value)
+                && !$value instanceof \UnitEnum => (object) array_map(
+                    self::withDates(...),
+                    get_object_vars($value)
+                ),
             default => $value,
         };
     }
@@ -97,12 +124,20 @@ final class Json
                 if (\is_string($key) && !preg_match('//u', $key)) {
                     return "; a key of $at is not UTF-8";
                 }
-                if ('' !== $found = self::culprit($part, \is_int($key) ? "{$at}[$key]" : "$at.$key", $depth + 1)) {
+                if (
+                    '' !== $found = self::culprit(
+                        $part,
+                        \is_int($key) ? "{$at}[$key]" : "$at.$key",
+                        $depth + 1
+                    )
+                ) {
                     return $found;
                 }
             }
         }
-        $bad = \is_string($value) && !preg_match('//u', $value) || \is_float($value) && !is_finite($value) || \is_resource($value);
+        $bad = \is_string($value) && !preg_match('//u', $value)
+            || \is_float($value) && !is_finite($value)
+            || \is_resource($value);
 
         return $bad ? "; the value is at $at" : '';
     }

@@ -14,7 +14,11 @@ final class OpenApi
             'detail' => ['type' => 'string'],
             'errors' => ['type' => 'array', 'items' => [
                 'type' => 'object',
-                'properties' => ['detail' => ['type' => 'string'], 'pointer' => ['type' => 'string'], 'parameter' => ['type' => 'string']],
+                'properties' => [
+                    'detail' => ['type' => 'string'],
+                    'pointer' => ['type' => 'string'],
+                    'parameter' => ['type' => 'string']
+                ],
             ]],
         ],
         'required' => ['type', 'title', 'status'],
@@ -43,7 +47,10 @@ final class OpenApi
         $this->ids = [];
         $paths = $templates = [];
         foreach ($this->router->routes() as $route) {
-            if ($this->path === $route->pattern->path || !\in_array($route->method, self::METHODS, true)) {
+            if (
+                $this->path === $route->pattern->path
+                    || !\in_array($route->method, self::METHODS, true)
+            ) {
                 continue;
             }
             // Paths that differ only in the names of their parameters are the same to OpenAPI.
@@ -75,7 +82,12 @@ final class OpenApi
     private function operation(Route $route, string $template): array
     {
         $signature = $route->signature();
-        $operation = ['operationId' => $this->id(strtolower($route->method).preg_replace('/[^A-Za-z0-9]/', '', ucwords($template, '/{-_')))];
+        $operation = [
+            'operationId' => $this->id(
+                strtolower($route->method)
+                    .preg_replace('/[^A-Za-z0-9]/', '', ucwords($template, '/{-_'))
+            )
+        ];
         if ('' !== $signature->summary) {
             $operation['summary'] = $signature->summary;
         }
@@ -88,14 +100,36 @@ final class OpenApi
             if (Source::Path === $parameter->source) {
                 $types[$parameter->name] = $parameter->type;
             } elseif (Source::Query === $parameter->source) {
-                $schema = Schema::withDefault($this->schema->of($parameter->type->withoutNull()), $parameter->default);
-                $query[] = ['name' => $parameter->name, 'in' => 'query', 'required' => $parameter->required, 'schema' => $schema];
+                $schema = Schema::withDefault(
+                    $this->schema->of($parameter->type->withoutNull()),
+                    $parameter->default
+                );
+                $query[] = [
+                    'name' => $parameter->name,
+                    'in' => 'query',
+                    'required' => $parameter->required,
+                    'schema' => $schema
+                ];
             } elseif (Source::Body === $parameter->source) {
-                $operation['requestBody'] = ['required' => $parameter->required, 'content' => ['application/json' => ['schema' => $this->schema->of($parameter->type)]]];
+                $operation['requestBody'] = [
+                    'required' => $parameter->required,
+                    'content' => [
+                        'application/json' => ['schema' => $this->schema->of($parameter->type)]
+                    ]
+                ];
             }
         }
         preg_match_all('/\{(\w+)\}/', $template, $names);
-        $path = array_map(fn (string $name, Type $type) => ['name' => $name, 'in' => 'path', 'required' => true, 'schema' => $this->schema->of($type)], $names[1], $types);
+        $path = array_map(
+            fn (string $name, Type $type) => [
+                'name' => $name,
+                'in' => 'path',
+                'required' => true,
+                'schema' => $this->schema->of($type)
+            ],
+            $names[1],
+            $types
+        );
         if ($path || $query) {
             $operation['parameters'] = [...$path, ...$query];
         }
@@ -124,9 +158,13 @@ final class OpenApi
         }
         $known = !array_intersect([Response::class, Type::ANY, 'never'], $returns->names);
         $schema = $known ? $this->schema->of($returns->withoutNull(), null, true) : null;
-        $ok = ['description' => 'OK'] + ($known ? ['content' => ['application/json' => ['schema' => $schema]]] : []);
+        $ok = ['description' => 'OK'] + (
+            $known ? ['content' => ['application/json' => ['schema' => $schema]]] : []
+        );
         // Null is an empty response.
-        $done = $returns->nullable && [Type::ANY] !== $returns->names ? ['204' => ['description' => 'Done']] : [];
+        $done = $returns->nullable && [Type::ANY] !== $returns->names
+            ? ['204' => ['description' => 'Done']]
+            : [];
 
         return ['200' => $ok] + $done + ['default' => $problem];
     }

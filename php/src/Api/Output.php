@@ -23,7 +23,13 @@ final class Output
     {
         while (ob_get_level() >= $this->level && ob_end_flush());
         if ($this->bytes > 0) {
-            error_log(\sprintf('surus: %d bytes that a handler printed are not part of its response: %s', $this->bytes, json_encode($this->start, Json::FLAGS | \JSON_INVALID_UTF8_SUBSTITUTE)));
+            error_log(
+                \sprintf(
+                    'surus: %d bytes that a handler printed are not part of its response: %s',
+                    $this->bytes,
+                    json_encode($this->start, Json::FLAGS | \JSON_INVALID_UTF8_SUBSTITUTE)
+                )
+            );
         }
     }
 

@@ -34,16 +34,26 @@ final class Pattern
         }
         $regex = '';
         $parameters = [];
-        foreach (preg_split('/(\{[^{}]*\})/', $path, -1, \PREG_SPLIT_DELIM_CAPTURE) as $number => $part) {
+        foreach (
+            preg_split('/(\{[^{}]*\})/', $path, -1, \PREG_SPLIT_DELIM_CAPTURE) as $number => $part
+        ) {
             if (0 === $number % 2 && !strpbrk($part, '{}')) {
                 $regex .= preg_quote(self::normal($part), '~');
                 continue;
             }
-            if (!preg_match('/^\{([A-Za-z_]\w*)(?::(\w+))?\}$/', $part, $found) || !isset(self::TYPES[$type = $found[2] ?? 'string'])) {
-                throw new \InvalidArgumentException("\"$part\" in the path $path must be {name} or {name:type}, and the type one of ".implode(', ', array_keys(self::TYPES)));
+            if (
+                !preg_match('/^\{([A-Za-z_]\w*)(?::(\w+))?\}$/', $part, $found)
+                    || !isset(self::TYPES[$type = $found[2] ?? 'string'])
+            ) {
+                throw new \InvalidArgumentException(
+                    "\"$part\" in the path $path must be {name} or {name:type}, and the type one of "
+                        .implode(', ', array_keys(self::TYPES))
+                );
             }
             if (isset($parameters[$found[1]])) {
-                throw new \InvalidArgumentException("the path $path has the parameter $found[1] twice");
+                throw new \InvalidArgumentException(
+                    "the path $path has the parameter $found[1] twice"
+                );
             }
             $parameters[$found[1]] = $type;
             $regex .= '('.self::TYPES[$type].')';
@@ -66,7 +76,13 @@ final class Pattern
         }
 
         // %2F stays part of a segment.
-        return implode('/', array_map(static fn (string $segment) => rawurlencode(rawurldecode($segment)), explode('/', $path)));
+        return implode(
+            '/',
+            array_map(
+                static fn (string $segment) => rawurlencode(rawurldecode($segment)),
+                explode('/', $path)
+            )
+        );
     }
 
     /** As OpenAPI writes it: `/users/{id}`. */

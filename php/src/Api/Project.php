@@ -15,7 +15,14 @@ final class Project
         if (file_exists($directory) && (!is_dir($directory) || 2 !== \count(scandir($directory)))) {
             throw new \RuntimeException("$directory exists already and is not an empty directory");
         }
-        self::copy("$package/skeleton", $directory, trim(strtolower(preg_replace('/[^A-Za-z0-9]+/', '-', basename($directory))), '-') ?: 'api');
+        self::copy(
+            "$package/skeleton",
+            $directory,
+            trim(
+                strtolower(preg_replace('/[^A-Za-z0-9]+/', '-', basename($directory))),
+                '-'
+            ) ?: 'api'
+        );
         self::rename("$directory/gitignore", "$directory/.gitignore");
         foreach (self::PACKAGE as $part) {
             self::copy("$package/$part", "$directory/packages/surus/$part");
@@ -30,7 +37,10 @@ final class Project
 
         // Written by surus-api; `composer install` replaces it.
         spl_autoload_register(static function (string $class): void {
-            foreach (['App\\' => __DIR__.'/../src/', 'Surus\\' => __DIR__.'/../packages/surus/src/'] as $prefix => $directory) {
+            foreach ([
+                'App\\' => __DIR__.'/../src/',
+                'Surus\\' => __DIR__.'/../packages/surus/src/'
+            ] as $prefix => $directory) {
                 $file = $directory.strtr(substr($class, strlen($prefix)), '\\', '/').'.php';
                 if (str_starts_with($class, $prefix) && is_file($file)) {
                     require $file;
@@ -87,8 +97,13 @@ final class Project
 
     private static function write(string $file, string $text): void
     {
-        if ((!is_dir($parent = \dirname($file)) && !@mkdir($parent, 0777, true)) || false === @file_put_contents($file, $text)) {
-            throw new \RuntimeException("cannot write $file: ".(error_get_last()['message'] ?? 'unknown error'));
+        if (
+            (!is_dir($parent = \dirname($file)) && !@mkdir($parent, 0777, true))
+                || false === @file_put_contents($file, $text)
+        ) {
+            throw new \RuntimeException(
+                "cannot write $file: ".(error_get_last()['message'] ?? 'unknown error')
+            );
         }
     }
 

@@ -27,9 +27,14 @@ final class Psr15Middleware
     {
         // The next PSR-15 middleware gets what this one passes on.
         $psr = $request->attribute(ServerRequestInterface::class) ?? ($this->requests)();
-        $next = static fn (ServerRequestInterface $changed): Response => $next(self::changed($request, $psr, $changed));
+        $next = static fn (ServerRequestInterface $changed): Response => $next(
+            self::changed($request, $psr, $changed)
+        );
         $handler = new class($next, $this->responses) implements RequestHandlerInterface {
-            public function __construct(private \Closure $next, private ResponseFactoryInterface $responses)
+            public function __construct(
+                private \Closure $next,
+                private ResponseFactoryInterface $responses
+            )
             {
             }
 
@@ -61,7 +66,11 @@ final class Psr15Middleware
      * The request with the attributes of a PSR-7 request, and with what a middleware has changed.
      * The rest stays as Surus\Api has read it.
      */
-    private static function changed(Request $request, ServerRequestInterface $before, ServerRequestInterface $after): Request
+    private static function changed(
+        Request $request,
+        ServerRequestInterface $before,
+        ServerRequestInterface $after
+    ): Request
     {
         [$headers, $body] = [[], null];
         foreach ($before->getHeaders() + $after->getHeaders() as $name => $_) {
@@ -72,14 +81,25 @@ final class Psr15Middleware
         }
         $parsed = $after->getParsedBody();
         // A library may clone the stream with its request.
-        if ($after->getBody() !== $before->getBody() && (string) $after->getBody() !== (string) $before->getBody()) {
+        if (
+            $after->getBody() !== $before->getBody()
+                && (string) $after->getBody() !== (string) $before->getBody()
+        ) {
             $body = (string) $after->getBody();
-        } elseif (null !== $parsed && $parsed !== $before->getParsedBody() && $parsed !== json_decode($request->body(), true)) {
-            // Handlers read bodies as JSON. What a middleware only decodes keeps its form: {} and [].
+        } elseif (null !== $parsed
+            && $parsed !== $before->getParsedBody()
+            && $parsed !== json_decode($request->body(), true)) {
+            // Handlers read bodies as JSON. What a middleware only decodes keeps its form: {} and
+            // [].
             $body = Json::encode($parsed);
-            $headers = ['Content-Type' => 'application/json', 'Content-Encoding' => null] + $headers;
+            $headers = [
+                'Content-Type' => 'application/json',
+                'Content-Encoding' => null
+            ] + $headers;
         }
-        $different = static fn (string|array $new, string|array $old) => $new === $old ? null : $new;
+        $different = static fn (string|array $new, string|array $old) => $new === $old
+            ? null
+            : $new;
         $request = $request->replaced(
             $different($after->getMethod(), $before->getMethod()),
             $different($after->getUri()->getPath(), $before->getUri()->getPath()),

@@ -65,7 +65,12 @@ final class Reader
             }
         }
 
-        return $this->error('must be '.($items ? 'a list' : Text::describe($type)).($type->nullable ? ' or null' : ''), $pointer);
+        return $this->error(
+            'must be '
+                .($items ? 'a list' : Text::describe($type))
+                .($type->nullable ? ' or null' : ''),
+            $pointer
+        );
     }
 
     /** Null if the value is not of this type. */
@@ -91,7 +96,13 @@ final class Reader
     /** JSON has one type of number: 1.0 is an integer. */
     private static function integer(mixed $json): ?int
     {
-        return \is_int($json) ? $json : (\is_float($json) && floor($json) === $json && abs($json) < 2 ** 53 ? (int) $json : null);
+        return \is_int($json)
+            ? $json
+            : (
+                \is_float($json) && floor($json) === $json && abs($json) < 2 ** 53
+                    ? (int) $json
+                    : null
+            );
     }
 
     /** @param class-string<\BackedEnum> $enum */
@@ -132,7 +143,12 @@ final class Reader
         foreach (self::fields($class) as $field) {
             $at = "$pointer/$field->name";
             if (property_exists($json, $field->name)) {
-                $arguments[$field->name] = $this->value($json->{$field->name}, $field->type, $field->items, $at);
+                $arguments[$field->name] = $this->value(
+                    $json->{$field->name},
+                    $field->type,
+                    $field->items,
+                    $at
+                );
             } elseif ($field->required) {
                 $this->error('is missing', $at);
             }

@@ -31,7 +31,12 @@ final class Request
             $target = preg_replace('~^[a-z][a-z0-9+.-]*://[^/?]*~i', '', $target);
         }
 
-        return new self($_SERVER['REQUEST_METHOD'] ?? 'GET', strstr($target, '?', true) ?: $target, $_GET, $_SERVER);
+        return new self(
+            $_SERVER['REQUEST_METHOD'] ?? 'GET',
+            strstr($target, '?', true) ?: $target,
+            $_GET,
+            $_SERVER
+        );
     }
 
     /**
@@ -40,7 +45,12 @@ final class Request
      * @param string                $target  path and query
      * @param array<string, string> $headers
      */
-    public static function of(string $method, string $target, array $headers = [], string $body = ''): self
+    public static function of(
+        string $method,
+        string $target,
+        array $headers = [],
+        string $body = ''
+    ): self
     {
         [$path, $text] = explode('?', $target, 2) + [1 => ''];
         parse_str($text, $query);
@@ -57,9 +67,19 @@ final class Request
      *
      * @param array<string, string> $headers
      */
-    public static function json(string $method, string $target, mixed $data, array $headers = []): self
+    public static function json(
+        string $method,
+        string $target,
+        mixed $data,
+        array $headers = []
+    ): self
     {
-        return self::of($method, $target, $headers + ['Content-Type' => 'application/json'], Json::encode($data));
+        return self::of(
+            $method,
+            $target,
+            $headers + ['Content-Type' => 'application/json'],
+            Json::encode($data)
+        );
     }
 
     public function header(string $name): ?string
@@ -97,13 +117,25 @@ final class Request
      * @param ?array<string, mixed>   $query
      * @param array<string, ?string>  $headers null: without this header
      */
-    public function replaced(?string $method = null, ?string $path = null, ?array $query = null, array $headers = [], ?string $body = null): self
+    public function replaced(
+        ?string $method = null,
+        ?string $path = null,
+        ?array $query = null,
+        array $headers = [],
+        ?string $body = null
+    ): self
     {
         $server = $this->server;
         foreach ($headers as $name => $value) {
             $server[self::key((string) $name)] = $value;
         }
-        $copy = new self($method ?? $this->method, $path ?? $this->path, $query ?? $this->query, $server, $body ?? $this->body);
+        $copy = new self(
+            $method ?? $this->method,
+            $path ?? $this->path,
+            $query ?? $this->query,
+            $server,
+            $body ?? $this->body
+        );
         $copy->attributes = $this->attributes;
 
         return $copy;
@@ -133,11 +165,19 @@ final class Request
         $isJson = preg_match('~^application/(?:[^/+]+\+)?json$~', trim(array_shift($parameters)));
         foreach ($parameters as $parameter) {
             [$name, $value] = explode('=', $parameter, 2) + [1 => ''];
-            $isJson = $isJson && ('charset' !== trim($name) || \in_array(trim($value, " \t\""), ['utf-8', 'utf8', 'us-ascii'], true));
+            $isJson = $isJson
+                && (
+                    'charset' !== trim($name)
+                        || \in_array(trim($value, " \t\""), ['utf-8', 'utf8', 'us-ascii'], true)
+                );
         }
         $coding = strtolower($this->header('Content-Encoding') ?? 'identity');
         if (!$isJson || 'identity' !== $coding) {
-            throw new Problem(415, 'send application/json in UTF-8 and without Content-Encoding', headers: ['Accept' => 'application/json', 'Accept-Encoding' => 'identity']);
+            throw new Problem(
+                415,
+                'send application/json in UTF-8 and without Content-Encoding',
+                headers: ['Accept' => 'application/json', 'Accept-Encoding' => 'identity']
+            );
         }
     }
 

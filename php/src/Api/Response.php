@@ -6,7 +6,8 @@ namespace Surus\Api;
 final class Response
 {
     /** What names of headers consist of (RFC 9110, token). */
-    private const NAME = '!#$%&\'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+    private const NAME =
+        '!#$%&\'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
     /** @param array<string, string|list<string>> $headers */
     private function __construct(
@@ -15,17 +16,26 @@ final class Response
         public readonly array $headers,
     ) {
         if ($status < 200 || $status > 599) {
-            throw new \InvalidArgumentException("$status is no status of a final response; use 200 to 599");
+            throw new \InvalidArgumentException(
+                "$status is no status of a final response; use 200 to 599"
+            );
         }
         foreach ($headers as $name => $values) {
             $name = (string) $name;
             if ('' === $name || \strlen($name) !== strspn($name, self::NAME)) {
-                throw new \InvalidArgumentException(\sprintf('%s is no name of a header', json_encode($name, \JSON_INVALID_UTF8_SUBSTITUTE)));
+                throw new \InvalidArgumentException(
+                    \sprintf(
+                        '%s is no name of a header',
+                        json_encode($name, \JSON_INVALID_UTF8_SUBSTITUTE)
+                    )
+                );
             }
             foreach ((array) $values as $value) {
                 // PHP would drop the header with no more than a warning.
                 if (\strlen((string) $value) !== strcspn((string) $value, "\r\n\0")) {
-                    throw new \InvalidArgumentException("the header $name has a line break or NUL in its value");
+                    throw new \InvalidArgumentException(
+                        "the header $name has a line break or NUL in its value"
+                    );
                 }
             }
         }
@@ -49,7 +59,12 @@ final class Response
     }
 
     /** @param array<string, string|list<string>> $headers */
-    public static function raw(string $body, string $type, int $status = 200, array $headers = []): self
+    public static function raw(
+        string $body,
+        string $type,
+        int $status = 200,
+        array $headers = []
+    ): self
     {
         return new self($status, $body, self::typed($type, $headers));
     }
@@ -61,7 +76,10 @@ final class Response
     public static function problem(array $body, int $status, array $headers = []): self
     {
         // A message that is not UTF-8 must not hide the problem that it describes.
-        $json = json_encode($body, Json::FLAGS | \JSON_INVALID_UTF8_SUBSTITUTE | \JSON_PARTIAL_OUTPUT_ON_ERROR);
+        $json = json_encode(
+            $body,
+            Json::FLAGS | \JSON_INVALID_UTF8_SUBSTITUTE | \JSON_PARTIAL_OUTPUT_ON_ERROR
+        );
 
         return new self($status, (string) $json, self::typed('application/problem+json', $headers));
     }
@@ -88,7 +106,10 @@ final class Response
         return match (true) {
             $returned instanceof self => $returned,
             null === $returned => self::empty(),
-            $returned instanceof \Traversable && !$returned instanceof \JsonSerializable => self::json(iterator_to_array($returned, false)),
+            $returned instanceof \Traversable
+                && !$returned instanceof \JsonSerializable => self::json(
+                    iterator_to_array($returned, false)
+                ),
             default => self::json($returned),
         };
     }
@@ -96,7 +117,11 @@ final class Response
     /** A copy with a header instead of those of the same name. */
     public function with(string $name, string ...$values): self
     {
-        $others = array_filter($this->headers, static fn (string $other) => 0 !== strcasecmp($other, $name), \ARRAY_FILTER_USE_KEY);
+        $others = array_filter(
+            $this->headers,
+            static fn (string $other) => 0 !== strcasecmp($other, $name),
+            \ARRAY_FILTER_USE_KEY
+        );
 
         return new self($this->status, $this->body, $others + [$name => array_values($values)]);
     }
@@ -126,7 +151,9 @@ final class Response
     public function send(): void
     {
         if (headers_sent($file, $line)) {
-            error_log("surus: cannot send the response, because output was sent before it ($file:$line); do not call flush() or ob_end_flush() in a handler");
+            error_log(
+                "surus: cannot send the response, because output was sent before it ($file:$line); do not call flush() or ob_end_flush() in a handler"
+            );
 
             return;
         }
@@ -135,7 +162,11 @@ final class Response
             foreach ((array) $values as $number => $value) {
                 // The first value of a name replaces PHP's own, such as Content-Type; the cookie of
                 // a session stays.
-                header("$name: $value", 0 === $number && 0 !== strcasecmp($name, 'set-cookie'), $this->status);
+                header(
+                    "$name: $value",
+                    0 === $number && 0 !== strcasecmp($name, 'set-cookie'),
+                    $this->status
+                );
             }
         }
         if ('' === $this->body && null === $this->header('Content-Type')) {

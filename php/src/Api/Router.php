@@ -26,7 +26,9 @@ final class Router
         $this->mustBeOpen();
         $method = $route->method;
         if (!preg_match('/^[A-Z]+$/', $method) || \in_array($method, ['HEAD', 'OPTIONS'], true)) {
-            throw new \InvalidArgumentException("\"$method\" is no method of a route; HEAD and OPTIONS are answered for every path");
+            throw new \InvalidArgumentException(
+                "\"$method\" is no method of a route; HEAD and OPTIONS are answered for every path"
+            );
         }
         $regex = $route->pattern->regex;
         if ($route->pattern->parameters) {
@@ -35,7 +37,9 @@ final class Router
             $known = &$this->static[$method][$regex];
         }
         if ($known) {
-            throw new \LogicException("$method {$route->pattern->path} is declared already, as {$known->pattern->path}");
+            throw new \LogicException(
+                "$method {$route->pattern->path} is declared already, as {$known->pattern->path}"
+            );
         }
         $known = $route;
     }

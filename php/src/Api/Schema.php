@@ -42,18 +42,29 @@ final class Schema
             'string' === $name => ['type' => 'string'],
             'true' === $name, 'false' === $name, 'bool' === $name => ['type' => 'boolean'],
             'array' === $name => ['type' => ['array', 'object']],
-            is_a($name, \DateTimeInterface::class, true) => ['type' => 'string', 'format' => 'date-time'],
-            is_subclass_of($name, \BackedEnum::class) => ['enum' => array_column($name::cases(), 'value')],
+            is_a($name, \DateTimeInterface::class, true) => [
+                'type' => 'string',
+                'format' => 'date-time'
+            ],
+            is_subclass_of($name, \BackedEnum::class) => [
+                'enum' => array_column($name::cases(), 'value')
+            ],
             !self::isDescribed($name) => [],
-            default => ['$ref' => '#/components/schemas/'.$this->component($name, $result && !self::isSame($name))],
+            default => [
+                '$ref' => '#/components/schemas/'
+                    .$this->component($name, $result && !self::isSame($name))
+            ],
         };
     }
 
     /** Whether declarations tell what JSON has of this class. */
     private static function isDescribed(string $name): bool
     {
-        return class_exists($name) && !enum_exists($name) && !(new \ReflectionClass($name))->isInternal()
-            && !is_subclass_of($name, \JsonSerializable::class) && !is_subclass_of($name, \Traversable::class);
+        return class_exists($name)
+            && !enum_exists($name)
+            && !(new \ReflectionClass($name))->isInternal()
+            && !is_subclass_of($name, \JsonSerializable::class)
+                && !is_subclass_of($name, \Traversable::class);
     }
 
     /**
@@ -67,17 +78,31 @@ final class Schema
     {
         $seen[$class] = true;
         $parameters = [];
-        foreach ((new \ReflectionClass($class))->getConstructor()?->getParameters() ?? [] as $parameter) {
+        foreach (
+            (new \ReflectionClass($class))->getConstructor()?->getParameters() ?? [] as $parameter
+        ) {
             $parameters[] = $parameter->name;
         }
         $properties = self::properties($class);
-        if ($parameters !== array_keys(array_filter($properties, static fn (\ReflectionProperty $one) => $one->isPromoted())) || \count($parameters) !== \count($properties)) {
+        if (
+            $parameters !== array_keys(
+                array_filter(
+                    $properties,
+                    static fn (\ReflectionProperty $one) => $one->isPromoted()
+                )
+            )
+                || \count($parameters) !== \count($properties)
+        ) {
             return false;
         }
         foreach ($properties as $property) {
             foreach (array_filter(self::types($property)) as $type) {
                 foreach ($type->names as $name) {
-                    if (!isset($seen[$name]) && self::isDescribed($name) && !self::isSame($name, $seen)) {
+                    if (
+                        !isset($seen[$name])
+                            && self::isDescribed($name)
+                            && !self::isSame($name, $seen)
+                    ) {
                         return false;
                     }
                 }
@@ -97,7 +122,11 @@ final class Schema
     private static function properties(string $class): array
     {
         $properties = [];
-        foreach ((new \ReflectionClass($class))->getProperties(\ReflectionProperty::IS_PUBLIC) as $property) {
+        foreach (
+            (new \ReflectionClass($class))->getProperties(
+                \ReflectionProperty::IS_PUBLIC
+            ) as $property
+        ) {
             if (!$property->isStatic()) {
                 $properties[$property->name] = $property;
             }
@@ -111,8 +140,12 @@ final class Schema
     {
         $list = ($property->getAttributes(ListOf::class)[0] ?? null)?->newInstance();
         $type = $property->getType();
-        $isIntersection = static fn (?\ReflectionType $one) => $one instanceof \ReflectionIntersectionType;
-        $hasOne = $isIntersection($type) || $type instanceof \ReflectionUnionType && array_filter($type->getTypes(), $isIntersection);
+        $isIntersection = static fn (
+            ?\ReflectionType $one
+        ) => $one instanceof \ReflectionIntersectionType;
+        $hasOne = $isIntersection($type)
+            || $type instanceof \ReflectionUnionType
+                && array_filter($type->getTypes(), $isIntersection);
 
         return [
             $hasOne ? Type::named(Type::ANY) : Type::of($type, '', $property->class),
@@ -127,8 +160,12 @@ final class Schema
         if (!isset($this->names[$key])) {
             $short = self::label(substr((string) strrchr("\\$class", '\\'), 1));
             // A class whose bodies and results differ has two.
-            $other = isset($this->names[$result ? $class : "{$class}Result"]) ? ($result ? 'Result' : 'Body') : '';
-            $name = $this->names[$key] = \in_array($short.$other, $this->names, true) ? self::label($class).$other : $short.$other;
+            $other = isset($this->names[$result ? $class : "{$class}Result"])
+                ? ($result ? 'Result' : 'Body')
+                : '';
+            $name = $this->names[$key] = \in_array($short.$other, $this->names, true)
+                ? self::label($class).$other
+                : $short.$other;
             // A class may contain itself.
             $this->components[$name] = [];
             $this->components[$name] = $result ? $this->result($class) : $this->body($class);
@@ -152,7 +189,9 @@ final class Schema
         $properties = $required = [];
         foreach (Reader::fields($class) as $field) {
             $schema = $this->of($field->type, $field->items);
-            $properties[$field->name] = $field->required ? $schema : self::withDefault($schema, $field->default);
+            $properties[$field->name] = $field->required
+                ? $schema
+                : self::withDefault($schema, $field->default);
             if ($field->required) {
                 $required[] = $field->name;
             }
@@ -188,7 +227,10 @@ final class Schema
      */
     private static function object(array $properties, array $required): array
     {
-        return ['type' => 'object', 'properties' => $properties ?: new \stdClass()] + ($required ? ['required' => $required] : []);
+        return [
+            'type' => 'object',
+            'properties' => $properties ?: new \stdClass()
+        ] + ($required ? ['required' => $required] : []);
     }
 
     /**
@@ -200,6 +242,8 @@ final class Schema
     {
         $default = $default instanceof \BackedEnum ? $default->value : $default;
 
-        return \is_scalar($default) || [] === $default ? (array) $schema + ['default' => $default] : $schema;
+        return \is_scalar($default) || [] === $default
+            ? (array) $schema + ['default' => $default]
+            : $schema;
     }
 }

@@ -19,9 +19,16 @@ final class Signature
         $where = "the handler of $route->method {$route->pattern->path}";
         $parameters = [];
         foreach ($function->getParameters() as $parameter) {
-            $parameters[] = self::parameter($parameter, $route->pattern, "the parameter \$$parameter->name of $where");
+            $parameters[] = self::parameter(
+                $parameter,
+                $route->pattern,
+                "the parameter \$$parameter->name of $where"
+            );
         }
-        $bodies = array_filter($parameters, static fn (Parameter $one) => Source::Body === $one->source);
+        $bodies = array_filter(
+            $parameters,
+            static fn (Parameter $one) => Source::Body === $one->source
+        );
         if (\count($bodies) > 1) {
             throw new \LogicException("$where takes the body twice");
         }
@@ -30,7 +37,11 @@ final class Signature
         }
         $this->parameters = $parameters;
         $this->returns = Type::of($function->getReturnType(), "the result of $where");
-        preg_match('~^/\*\*[\s*]*+([^\n*@][^\n]*?)\s*(?:\*/)?$~m', (string) $function->getDocComment(), $found);
+        preg_match(
+            '~^/\*\*[\s*]*+([^\n*@][^\n]*?)\s*(?:\*/)?$~m',
+            (string) $function->getDocComment(),
+            $found
+        );
         $this->summary = $found[1] ?? '';
     }
 
@@ -46,7 +57,8 @@ final class Signature
         foreach ($this->parameters as $parameter) {
             $arguments[] = match ($parameter->source) {
                 Source::Request => $request,
-                Source::Path => Text::read(rawurldecode($texts[$parameter->name]), $parameter->type) ?? throw new Problem(404),
+                Source::Path => Text::read(rawurldecode($texts[$parameter->name]), $parameter->type)
+                    ?? throw new Problem(404),
                 Source::Query => self::query($request, $parameter, $errors),
                 Source::Body => $parameter->required || '' !== $request->body($limit)
                     ? Reader::read($request->decoded($limit), $parameter->type)
@@ -60,7 +72,11 @@ final class Signature
         return $arguments;
     }
 
-    private static function parameter(\ReflectionParameter $parameter, Pattern $pattern, string $where): Parameter
+    private static function parameter(
+        \ReflectionParameter $parameter,
+        Pattern $pattern,
+        string $where
+    ): Parameter
     {
         if ($parameter->isVariadic() || $parameter->isPassedByReference()) {
             throw new \LogicException("$where must not be variadic, and not by reference");
@@ -75,8 +91,14 @@ final class Signature
         };
         foreach (Source::Request === $source ? [] : $type->names as $name) {
             $refusal = Type::refusal($name);
-            if (Source::Body !== $source && ('array' === $name || null === $refusal && null !== Type::named($name)->dto())) {
-                $refusal = "$name is no type of a text in a ".(Source::Path === $source ? 'path' : 'URL');
+            if (
+                Source::Body !== $source
+                    && (
+                        'array' === $name || null === $refusal && null !== Type::named($name)->dto()
+                    )
+            ) {
+                $refusal = "$name is no type of a text in a "
+                    .(Source::Path === $source ? 'path' : 'URL');
             }
             if (null !== $refusal) {
                 throw new \LogicException("$where: $refusal");
@@ -87,7 +109,13 @@ final class Signature
         }
         $default = $parameter->isDefaultValueAvailable() ? $parameter->getDefaultValue() : null;
 
-        return new Parameter($parameter->name, $source, $type, !$parameter->isDefaultValueAvailable() && !$type->nullable, $default);
+        return new Parameter(
+            $parameter->name,
+            $source,
+            $type,
+            !$parameter->isDefaultValueAvailable() && !$type->nullable,
+            $default
+        );
     }
 
     /** @param list<array<string, string>> $errors */
@@ -101,9 +129,14 @@ final class Signature
 
             return $parameter->default;
         }
-        $value = \is_string($text) && preg_match('//u', $text) ? Text::read($text, $parameter->type) : null;
+        $value = \is_string($text) && preg_match('//u', $text)
+            ? Text::read($text, $parameter->type)
+            : null;
         if (null === $value) {
-            $errors[] = ['detail' => 'must be '.Text::describe($parameter->type), 'parameter' => $parameter->name];
+            $errors[] = [
+                'detail' => 'must be '.Text::describe($parameter->type),
+                'parameter' => $parameter->name
+            ];
         }
 
         return $value;

@@ -25,14 +25,21 @@ final class Type
             return new self([self::ANY], true);
         }
         $names = array_map(
-            static fn (\ReflectionType $one) => $one instanceof \ReflectionNamedType ? $one->getName() : null,
-            $type instanceof \ReflectionNamedType ? [$type] : ($type instanceof \ReflectionUnionType ? $type->getTypes() : [$type]),
+            static fn (\ReflectionType $one) => $one instanceof \ReflectionNamedType
+                ? $one->getName()
+                : null,
+            $type instanceof \ReflectionNamedType
+                ? [$type]
+                : ($type instanceof \ReflectionUnionType ? $type->getTypes() : [$type]),
         );
         if (\in_array(null, $names, true)) {
             throw new \LogicException("$where has an intersection type, which has no form in JSON");
         }
 
-        $names = array_map(static fn (string $name) => 'self' === $name ? $self : $name, array_diff($names, ['null', 'void']));
+        $names = array_map(
+            static fn (string $name) => 'self' === $name ? $self : $name,
+            array_diff($names, ['null', 'void'])
+        );
 
         return new self(array_values($names), $type->allowsNull());
     }
@@ -52,7 +59,12 @@ final class Type
     {
         $class = 1 === \count($this->names) ? $this->names[0] : '';
 
-        return !\in_array($class, self::PLAIN, true) && class_exists($class) && !enum_exists($class) && !self::isTime($class) ? $class : null;
+        return !\in_array($class, self::PLAIN, true)
+            && class_exists($class)
+            && !enum_exists($class)
+            && !self::isTime($class)
+            ? $class
+            : null;
     }
 
     public function isBody(): bool
@@ -69,11 +81,18 @@ final class Type
     public static function refusal(string $name): ?string
     {
         return match (true) {
-            \in_array($name, self::PLAIN, true), self::isTime($name), is_subclass_of($name, \BackedEnum::class) => null,
+            \in_array($name, self::PLAIN, true), self::isTime($name), is_subclass_of(
+                $name,
+                \BackedEnum::class
+            ) => null,
             enum_exists($name) => "$name is an enum without values; give its cases values",
-            !class_exists($name) => "$name cannot be created from JSON; use a class, a backed enum or a type of PHP",
+            !class_exists(
+                $name
+            ) => "$name cannot be created from JSON; use a class, a backed enum or a type of PHP",
             !(new \ReflectionClass($name))->isInstantiable() => "$name cannot be instantiated",
-            (new \ReflectionClass($name))->isInternal() => "$name is a class of PHP, which JSON does not describe",
+            (
+                new \ReflectionClass($name)
+            )->isInternal() => "$name is a class of PHP, which JSON does not describe",
             default => null,
         };
     }

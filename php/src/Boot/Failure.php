@@ -12,7 +12,14 @@ final class Failure
             $boot();
         } catch (\Throwable $e) {
             for ($text = '', $one = $e; $one; $one = $one->getPrevious()) {
-                $text .= \sprintf('%s%s: %s in %s:%d', $text ? '; caused by ' : '', $one::class, $one->getMessage(), $one->getFile(), $one->getLine());
+                $text .= \sprintf(
+                    '%s%s: %s in %s:%d',
+                    $text ? '; caused by ' : '',
+                    $one::class,
+                    $one->getMessage(),
+                    $one->getFile(),
+                    $one->getLine()
+                );
             }
             error_log("the application failed to boot: $text");
             exit(255);

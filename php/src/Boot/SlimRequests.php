@@ -48,11 +48,17 @@ final class SlimRequests implements ServerRequestCreatorInterface
     private static function creator(): ServerRequestCreatorInterface
     {
         $find = static function (): ServerRequestCreatorInterface {
-            $kept = [self::$serverRequestCreator, self::$slimHttpDecoratorsAutomaticDetectionEnabled];
+            $kept = [
+                self::$serverRequestCreator,
+                self::$slimHttpDecoratorsAutomaticDetectionEnabled
+            ];
             self::$serverRequestCreator = null;
             self::$slimHttpDecoratorsAutomaticDetectionEnabled = false;
             $found = self::determineServerRequestCreator();
-            [self::$serverRequestCreator, self::$slimHttpDecoratorsAutomaticDetectionEnabled] = $kept;
+            [
+                self::$serverRequestCreator,
+                self::$slimHttpDecoratorsAutomaticDetectionEnabled
+            ] = $kept;
 
             return $found;
         };

@@ -26,21 +26,41 @@ final readonly class Answer
             array_push($stack, ...explode("\n", $e->getTraceAsString()));
         }
 
-        return self::failure(self::short($thrown), get_debug_type($thrown), $thrown->getMessage(), $stack);
+        return self::failure(
+            self::short($thrown),
+            get_debug_type($thrown),
+            $thrown->getMessage(),
+            $stack
+        );
     }
 
     /**
      * @param list<string>         $stack
      * @param array<string, mixed> $more  in addition to the fields of Lambda's error object
      */
-    public static function failure(string $name, string $type, string $message, array $stack, array $more = []): self
+    public static function failure(
+        string $name,
+        string $type,
+        string $message,
+        array $stack,
+        array $more = []
+    ): self
     {
         $error = ['errorMessage' => $message, 'errorType' => $type, 'stackTrace' => $stack] + $more;
 
         return new self(
-            json_encode($error, \JSON_UNESCAPED_SLASHES | \JSON_UNESCAPED_UNICODE | \JSON_INVALID_UTF8_SUBSTITUTE | \JSON_PARTIAL_OUTPUT_ON_ERROR),
+            json_encode(
+                $error,
+                \JSON_UNESCAPED_SLASHES
+                    | \JSON_UNESCAPED_UNICODE
+                    | \JSON_INVALID_UTF8_SUBSTITUTE
+                    | \JSON_PARTIAL_OUTPUT_ON_ERROR
+            ),
             500,
-            ['Content-Type' => 'application/json', 'Lambda-Runtime-Function-Error-Type' => "Function.$name"],
+            [
+                'Content-Type' => 'application/json',
+                'Lambda-Runtime-Function-Error-Type' => "Function.$name"
+            ],
         );
     }
 

@@ -48,12 +48,18 @@ final class CommandOutput
         }
         $kept = self::last($this->kept, self::KEPT);
 
-        return \sprintf("… (%d bytes left out; see the log)\n%s", $this->size - \strlen($kept), $kept);
+        return \sprintf(
+            "… (%d bytes left out; see the log)\n%s",
+            $this->size - \strlen($kept),
+            $kept
+        );
     }
 
     /** The end of a text, at most $most bytes of whole UTF-8 characters. */
     public static function last(string $text, int $most): string
     {
-        return \strlen($text) <= $most ? $text : preg_replace('/^[\x80-\xbf]{1,3}/', '', substr($text, -$most));
+        return \strlen($text) <= $most
+            ? $text
+            : preg_replace('/^[\x80-\xbf]{1,3}/', '', substr($text, -$most));
     }
 }

@@ -27,11 +27,16 @@ final readonly class Console
             $application->setAutoExit(false);
         }
 
-        return new self(static function (string $command, CommandOutput $output) use ($application): array {
+        return new self(static function (
+            string $command,
+            CommandOutput $output
+        ) use ($application): array {
             $output = new SymfonyOutput($output);
             $input = new StringInput($command);
             $input->setInteractive(false);
-            $code = $application instanceof Application ? $application->run($input, $output) : $application->handle($input, $output);
+            $code = $application instanceof Application
+                ? $application->run($input, $output)
+                : $application->handle($input, $output);
             if ($application instanceof Kernel) {
                 $application->terminate($input, $code);
             }
@@ -43,11 +48,18 @@ final readonly class Console
     /** Runs commands of a script such as bin/console or artisan, each in its own PHP process. */
     public static function script(string $file): self
     {
-        return new self(static function (string $command, CommandOutput $output) use ($file): array {
+        return new self(static function (
+            string $command,
+            CommandOutput $output
+        ) use ($file): array {
             $streams = [['file', '/dev/null', 'r'], ['pipe', 'w'], ['redirect', 1]];
             $process = proc_open([self::php(), $file, ...self::words($command)], $streams, $pipes);
             if (!$process) {
-                throw new \RuntimeException("cannot run $file with ".self::php().'; set the environment variable PHP_BINARY to the path of a command-line PHP');
+                throw new \RuntimeException(
+                    "cannot run $file with "
+                        .self::php()
+                        .'; set the environment variable PHP_BINARY to the path of a command-line PHP'
+                );
             }
             $ended = false;
             // If this process is stopped at the deadline, the command ends, too.
@@ -67,12 +79,16 @@ final readonly class Console
     {
         $command = \is_array($event) ? $event['command'] ?? $event['cli'] ?? null : $event;
         if (!\is_string($command) && self::isScheduleWithoutInput($event)) {
-            Log::line('surus: a schedule names no command, so nothing runs; set its input to "name --option" or {"command": "name --option"}');
+            Log::line(
+                'surus: a schedule names no command, so nothing runs; set its input to "name --option" or {"command": "name --option"}'
+            );
 
             return new Answer('{"warm":true}');
         }
         if (!\is_string($command)) {
-            throw new \InvalidArgumentException('this function runs commands; send an event "name --option" or {"command": "name --option"}');
+            throw new \InvalidArgumentException(
+                'this function runs commands; send an event "name --option" or {"command": "name --option"}'
+            );
         }
         $output = new CommandOutput();
         // Also after exit() and at the deadline.
@@ -81,14 +97,30 @@ final readonly class Console
         $output->end();
         $answer = ['exitCode' => $code, 'output' => $output->text()];
         if (0 !== $code) {
-            $how = null === $signal ? "failed with exit code $code" : "was killed by signal $signal (exit code $code)";
+            $how = null === $signal
+                ? "failed with exit code $code"
+                : "was killed by signal $signal (exit code $code)";
             // All callers show the message, not all of them the other fields.
             $said = CommandOutput::last(rtrim($answer['output']), self::QUOTED);
 
-            return Answer::failure('CommandFailed', 'CommandFailed', "`$command` $how".('' === $said ? '' : ": $said"), [], $answer);
+            return Answer::failure(
+                'CommandFailed',
+                'CommandFailed',
+                "`$command` $how".('' === $said ? '' : ": $said"),
+                [],
+                $answer
+            );
         }
 
-        return new Answer(json_encode($answer, \JSON_UNESCAPED_SLASHES | \JSON_UNESCAPED_UNICODE | \JSON_INVALID_UTF8_SUBSTITUTE | \JSON_THROW_ON_ERROR));
+        return new Answer(
+            json_encode(
+                $answer,
+                \JSON_UNESCAPED_SLASHES
+                    | \JSON_UNESCAPED_UNICODE
+                    | \JSON_INVALID_UTF8_SUBSTITUTE
+                    | \JSON_THROW_ON_ERROR
+            )
+        );
     }
 
     /** Whether the event is what EventBridge sends if no input is configured. */
@@ -138,7 +170,10 @@ final readonly class Console
         $signal = $status['signaled'] ? $status['termsig'] : null;
 
         // The exit code that shells report after a signal.
-        return ['code' => null === $signal ? $status['exitcode'] : 128 + $signal, 'signal' => $signal];
+        return [
+            'code' => null === $signal ? $status['exitcode'] : 128 + $signal,
+            'signal' => $signal
+        ];
     }
 
     private static function php(): string
@@ -153,13 +188,24 @@ final readonly class Console
      */
     private static function words(string $command): array
     {
-        preg_match_all('/(?:[^\s"\'\\\\]|\\\\.|"(?:[^"\\\\]|\\\\.)*"|\'[^\']*\')+/s', $command, $found);
+        preg_match_all(
+            '/(?:[^\s"\'\\\\]|\\\\.|"(?:[^"\\\\]|\\\\.)*"|\'[^\']*\')+/s',
+            $command,
+            $found
+        );
         $piece = static fn (array $piece) => match ($piece[0][0]) {
             '\'' => substr($piece[0], 1, -1),
             '"' => preg_replace('/\\\\(["\\\\$`])/', '$1', substr($piece[0], 1, -1)),
             '\\' => substr($piece[0], 1),
         };
 
-        return array_map(static fn (string $word) => preg_replace_callback('/"(?:[^"\\\\]|\\\\.)*"|\'[^\']*\'|\\\\./s', $piece, $word), $found[0]);
+        return array_map(
+            static fn (string $word) => preg_replace_callback(
+                '/"(?:[^"\\\\]|\\\\.)*"|\'[^\']*\'|\\\\./s',
+                $piece,
+                $word
+            ),
+            $found[0]
+        );
     }
 }

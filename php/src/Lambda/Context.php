@@ -29,7 +29,10 @@ final readonly class Context
     /** The context of the current event. */
     public static function current(): self
     {
-        $said = json_decode((string) ($_SERVER['LAMBDA_INVOCATION_CONTEXT'] ?? getenv('LAMBDA_INVOCATION_CONTEXT')), true);
+        $said = json_decode(
+            (string) ($_SERVER['LAMBDA_INVOCATION_CONTEXT'] ?? getenv('LAMBDA_INVOCATION_CONTEXT')),
+            true
+        );
         $said = \is_array($said) ? $said : [];
 
         return new self(
@@ -53,7 +56,9 @@ final readonly class Context
     /** Milliseconds until the deadline; null if unknown. */
     public function remainingMs(): ?int
     {
-        return $this->deadlineMs ? max(0, $this->deadlineMs - (int) (microtime(true) * 1000)) : null;
+        return $this->deadlineMs
+            ? max(0, $this->deadlineMs - (int) (microtime(true) * 1000))
+            : null;
     }
 
     // The names that other PHP runtimes use.

@@ -16,21 +16,33 @@ final class Failures
      *
      * @param list<T>                       $records
      * @param callable(T): (string|array)   $id
-     * @param callable(T): ?string          $group   records of a group are in order: after a failure none of them runs
+     * @param callable(T): ?string          $group   records of a group are in order: after a
+     * failure none of them runs
      * @param callable(T): void             $do
-     * @param ?Context                      $context if the time left is shorter than the longest record so far has
-     *                                               taken, the rest are delivered again; otherwise Lambda ends the call and all are delivered again
+     * @param ?Context                      $context if the time left is shorter than the longest
+     * record so far has taken, the rest are delivered again; otherwise Lambda ends the call and all
+     * are delivered again
      *
      * @return ?array Lambda's list of failures; null if there are none
      */
-    public static function of(array $records, callable $id, callable $group, callable $do, ?Context $context): ?array
+    public static function of(
+        array $records,
+        callable $id,
+        callable $group,
+        callable $do,
+        ?Context $context
+    ): ?array
     {
         $failed = $groups = [];
         $longest = 0;
         foreach ($records as $number => $record) {
             $left = $context?->remainingMs();
             if ($number > 0 && null !== $left && $left < $longest + self::RESERVE_MS) {
-                Log::line('surus: no time left for '.(\count($records) - $number).' records; they will come again');
+                Log::line(
+                    'surus: no time left for '
+                        .(\count($records) - $number)
+                        .' records; they will come again'
+                );
                 foreach (\array_slice($records, $number) as $unrun) {
                     $failed[] = ['itemIdentifier' => $id($unrun)];
                 }
@@ -49,7 +61,11 @@ final class Failures
                 if (1 === \count($records)) {
                     throw $thrown;
                 }
-                Log::line('surus: '.json_encode($id($record), \JSON_UNESCAPED_SLASHES)." failed and will come again: $thrown");
+                Log::line(
+                    'surus: '
+                        .json_encode($id($record), \JSON_UNESCAPED_SLASHES)
+                        ." failed and will come again: $thrown"
+                );
                 $failed[] = ['itemIdentifier' => $id($record)];
                 $groups[$of ?? ''] = true;
             }

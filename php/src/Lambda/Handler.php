@@ -23,10 +23,16 @@ final readonly class Handler
     public static function load(string $file): self
     {
         if ('' === $file) {
-            throw new \RuntimeException('no handler is configured; name a PHP file that returns `function (array $event, Surus\Lambda\Context $context) {…}`: handler = "…" in [lambda] of surus.toml, or SURUS_LAMBDA_HANDLER');
+            throw new \RuntimeException(
+                'no handler is configured; name a PHP file that returns `function (array $event, Surus\Lambda\Context $context) {…}`: handler = "…" in [lambda] of surus.toml, or SURUS_LAMBDA_HANDLER'
+            );
         }
         if (!is_file($file)) {
-            throw new \RuntimeException("the handler $file does not exist in ".getcwd().'; `handler` in [lambda] or the environment variable _HANDLER names it');
+            throw new \RuntimeException(
+                "the handler $file does not exist in "
+                    .getcwd()
+                    .'; `handler` in [lambda] or the environment variable _HANDLER names it'
+            );
         }
         if ('#!' === file_get_contents($file, false, null, 0, 2)) {
             return self::of(Console::script($file), $file);
@@ -51,7 +57,9 @@ final readonly class Handler
             return new self(self::prepare($returned->handle(...)));
         }
         $what = 1 === $returned ? 'nothing' : get_debug_type($returned);
-        throw new \UnexpectedValueException("the handler $file returned $what, expected a function (array \$event, Surus\\Lambda\\Context \$context) or an object with `handle`");
+        throw new \UnexpectedValueException(
+            "the handler $file returned $what, expected a function (array \$event, Surus\\Lambda\\Context \$context) or an object with `handle`"
+        );
     }
 
     public function handle(mixed $event, Context $context): mixed
@@ -63,16 +71,31 @@ final readonly class Handler
     private static function prepare(\Closure $handle): \Closure
     {
         $parameters = (new \ReflectionFunction($handle))->getParameters();
-        $class = static fn (int $number) => ($parameters[$number] ?? null)?->getType() instanceof \ReflectionNamedType && !$parameters[$number]->getType()->isBuiltin()
+        $class = static fn (int $number) => (
+            $parameters[$number] ?? null
+        )?->getType() instanceof \ReflectionNamedType
+            && !$parameters[$number]->getType()->isBuiltin()
             ? $parameters[$number]->getType()->getName() : null;
         $view = is_subclass_of($class(0) ?? '', Event\View::class) ? $class(0) : null;
         $other = 'Bref\Context\Context' === $class(1) ? $class(1) : null;
         // PHP's internal functions reject more arguments than they have parameters.
         $count = (new \ReflectionFunction($handle))->isVariadic() ? 2 : \count($parameters);
 
-        return static function (mixed $event, Context $context) use ($handle, $view, $other, $count): mixed {
+        return static function (mixed $event, Context $context) use (
+            $handle,
+            $view,
+            $other,
+            $count
+        ): mixed {
             $event = $view ? new $view($event) : $event;
-            $context = $other ? new $other($context->awsRequestId, $context->deadlineMs, $context->invokedFunctionArn, $context->traceId) : $context;
+            $context = $other
+                ? new $other(
+                    $context->awsRequestId,
+                    $context->deadlineMs,
+                    $context->invokedFunctionArn,
+                    $context->traceId
+                )
+                : $context;
 
             return $handle(...\array_slice([$event, $context], 0, $count));
         };

@@ -15,7 +15,10 @@ final class Hook
     /** SnapStart: before the snapshot; the last one registered runs first. For handlers. */
     public static function beforeSnapshot(callable $do): void
     {
-        self::$registered['before_snapshot'] = [$do(...), ...self::$registered['before_snapshot'] ?? []];
+        self::$registered['before_snapshot'] = [
+            $do(...),
+            ...self::$registered['before_snapshot'] ?? []
+        ];
     }
 
     /** SnapStart: after a restore, before the first event. For handlers. */

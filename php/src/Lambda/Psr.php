@@ -26,10 +26,16 @@ final class Psr
         }
         $request = self::request();
         // Some libraries use $_POST only for POST.
-        $request = $form && !$request->getParsedBody() ? $request->withParsedBody($_POST) : $request;
+        $request = $form && !$request->getParsedBody()
+            ? $request->withParsedBody($_POST)
+            : $request;
         $response = $handler->handle($request);
 
-        return new Answer((string) $response->getBody(), $response->getStatusCode(), array_map(array_values(...), $response->getHeaders()));
+        return new Answer(
+            (string) $response->getBody(),
+            $response->getStatusCode(),
+            array_map(array_values(...), $response->getHeaders())
+        );
     }
 
     /**
@@ -53,12 +59,17 @@ final class Psr
         }
 
         // Without surus_form() (external engines), PHP 8.4 and later parse forms.
-        return \function_exists('surus_form') ? surus_form() : (\function_exists('request_parse_body') ? request_parse_body() : null);
+        return \function_exists('surus_form')
+            ? surus_form()
+            : (\function_exists('request_parse_body') ? request_parse_body() : null);
     }
 
     private static function request(): ServerRequestInterface
     {
-        if (class_exists($creator = 'Nyholm\Psr7Server\ServerRequestCreator') && class_exists($factory = 'Nyholm\Psr7\Factory\Psr17Factory')) {
+        if (
+            class_exists($creator = 'Nyholm\Psr7Server\ServerRequestCreator')
+                && class_exists($factory = 'Nyholm\Psr7\Factory\Psr17Factory')
+        ) {
             $factory = new $factory();
 
             return (new $creator($factory, $factory, $factory, $factory))->fromGlobals();
@@ -68,6 +79,8 @@ final class Psr
                 return $class::$method();
             }
         }
-        throw new \LogicException('a PSR-15 handler needs a library that creates requests; run composer require with guzzlehttp/psr7, nyholm/psr7-server, laminas/laminas-diactoros or slim/psr7');
+        throw new \LogicException(
+            'a PSR-15 handler needs a library that creates requests; run composer require with guzzlehttp/psr7, nyholm/psr7-server, laminas/laminas-diactoros or slim/psr7'
+        );
     }
 }

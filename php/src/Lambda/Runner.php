@@ -7,7 +7,10 @@ use Surus\Engine;
 /** Serves events with a handler: reads the event's JSON and sends the result's JSON. */
 final class Runner
 {
-    private const JSON = \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES | \JSON_UNESCAPED_UNICODE | \JSON_PRESERVE_ZERO_FRACTION;
+    private const JSON = \JSON_THROW_ON_ERROR
+        | \JSON_UNESCAPED_SLASHES
+        | \JSON_UNESCAPED_UNICODE
+        | \JSON_PRESERVE_ZERO_FRACTION;
 
     public static function serve(string $file): void
     {
@@ -65,13 +68,17 @@ final class Runner
             return new Answer('', 204);
         }
         if ('url' === $kind && !$handler->takesRequests) {
-            throw new \LogicException("$_SERVER[REQUEST_URI] is a URL, but this function has none: its handler is not a PSR-15 handler, and there is no application; instead of before_snapshot and after_restore in [lambda], use Surus\Lambda\Hook::beforeSnapshot(…) and Surus\Lambda\Hook::afterRestore(…) in the handler's file");
+            throw new \LogicException(
+                "$_SERVER[REQUEST_URI] is a URL, but this function has none: its handler is not a PSR-15 handler, and there is no application; instead of before_snapshot and after_restore in [lambda], use Surus\Lambda\Hook::beforeSnapshot(…) and Surus\Lambda\Hook::afterRestore(…) in the handler's file"
+            );
         }
         Hook::begin();
         if ('http' === $kind && $handler->takesRequests) {
             return new Answer('', 204, ['Surus-Takes' => 'requests']);
         }
-        $event = \in_array($kind, ['request', 'url'], true) && $handler->takesRequests ? null : self::event();
+        $event = \in_array($kind, ['request', 'url'], true) && $handler->takesRequests
+            ? null
+            : self::event();
         $answer = $handler->handle($event, Context::current());
 
         return $answer instanceof Answer ? $answer : new Answer(self::encode($answer));
@@ -84,7 +91,15 @@ final class Runner
             // Integers too large for PHP stay strings.
             return json_decode($event, true, 512, \JSON_THROW_ON_ERROR | \JSON_BIGINT_AS_STRING);
         } catch (\JsonException $e) {
-            throw new \UnexpectedValueException(\sprintf('the event is not JSON (%s): %s', $e->getMessage(), substr($event, 0, 100)), 0, $e);
+            throw new \UnexpectedValueException(
+                \sprintf(
+                    'the event is not JSON (%s): %s',
+                    $e->getMessage(),
+                    substr($event, 0, 100)
+                ),
+                0,
+                $e
+            );
         }
     }
 
@@ -93,7 +108,15 @@ final class Runner
         try {
             return json_encode($result, self::JSON);
         } catch (\JsonException $e) {
-            throw new \UnexpectedValueException(\sprintf('cannot encode the result of the handler (%s) as JSON: %s; encode binary data first, for example with base64_encode()', get_debug_type($result), $e->getMessage()), 0, $e);
+            throw new \UnexpectedValueException(
+                \sprintf(
+                    'cannot encode the result of the handler (%s) as JSON: %s; encode binary data first, for example with base64_encode()',
+                    get_debug_type($result),
+                    $e->getMessage()
+                ),
+                0,
+                $e
+            );
         }
     }
 
@@ -101,18 +124,35 @@ final class Runner
     private static function unfinished(): Answer
     {
         $error = error_get_last();
-        $fatal = \E_ERROR | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_USER_ERROR | \E_RECOVERABLE_ERROR | \E_PARSE;
+        $fatal = \E_ERROR
+            | \E_CORE_ERROR
+            | \E_COMPILE_ERROR
+            | \E_USER_ERROR
+            | \E_RECOVERABLE_ERROR
+            | \E_PARSE;
         if ($error && $error['type'] & $fatal) {
-            return Answer::failure('FatalError', 'FatalError', $error['message'], ["$error[file]:$error[line]"]);
+            return Answer::failure(
+                'FatalError',
+                'FatalError',
+                $error['message'],
+                ["$error[file]:$error[line]"]
+            );
         }
 
-        return Answer::failure('Exit', 'Exit', 'the handler called exit() and returned nothing', []);
+        return Answer::failure(
+            'Exit',
+            'Exit',
+            'the handler called exit() and returned nothing',
+            []
+        );
     }
 
     private static function send(Answer $answer): void
     {
         if (headers_sent($file, $line)) {
-            Log::line("surus: the event failed because output was sent before its result ($file:$line); do not call fastcgi_finish_request(), nor flush() on PHP 8.4, nor ob_end_clean() or ob_end_flush() on buffers of others");
+            Log::line(
+                "surus: the event failed because output was sent before its result ($file:$line); do not call fastcgi_finish_request(), nor flush() on PHP 8.4, nor ob_end_clean() or ob_end_flush() on buffers of others"
+            );
 
             return;
         }
@@ -121,7 +161,11 @@ final class Runner
             foreach ((array) $values as $number => $value) {
                 // The first value of a name replaces PHP's own, such as Content-Type; a session's
                 // cookie stays.
-                header("$name: $value", 0 === $number && 0 !== strcasecmp($name, 'set-cookie'), $answer->status);
+                header(
+                    "$name: $value",
+                    0 === $number && 0 !== strcasecmp($name, 'set-cookie'),
+                    $answer->status
+                );
             }
         }
         echo $answer->body;

@@ -15,9 +15,18 @@ use Surus\Retained;
 final class BootRequest
 {
     /** @param \Closure(string): void $log */
-    public static function release(Application $app, Request $request, Retained $retained, \Closure $log): void
+    public static function release(
+        Application $app,
+        Request $request,
+        Retained $retained,
+        \Closure $log
+    ): void
     {
-        $instances = \Closure::bind(static fn (Container $app) => $app->instances, null, Container::class)($app);
+        $instances = \Closure::bind(
+            static fn (Container $app) => $app->instances,
+            null,
+            Container::class
+        )($app);
         foreach ($instances as $name => $instance) {
             if (\is_object($instance)
                 && Source::isApplication($app, new \ReflectionObject($instance))

@@ -18,7 +18,9 @@ final class FailedJobs
     public function handle(array $asked): array
     {
         $failer = $this->app->make('queue.failer');
-        $jobs = 'list' === $asked['verb'] ? $failer->all() : array_filter([$failer->find($asked['id'])]);
+        $jobs = 'list' === $asked['verb']
+            ? $failer->all()
+            : array_filter([$failer->find($asked['id'])]);
         if ($jobs && 'retry' === $asked['verb']) {
             $command = new RetryCommand();
             $command->setLaravel($this->app);

@@ -26,7 +26,8 @@ final class Isolation
      * Most requests need these services, and they are cheap to restore, so they are created once.
      */
     private const SERVICES = [
-        'auth', 'cache', 'cookie', 'db', 'encrypter', 'files', 'hash', 'redis', 'router', 'session', 'translator',
+        'auth', 'cache', 'cookie', 'db', 'encrypter', 'files', 'hash', 'redis', 'router', 'session',
+        'translator',
         'url', 'view', 'view.engine.resolver', 'blade.compiler',
     ];
 
@@ -70,7 +71,9 @@ final class Isolation
                 self::attempt(static fn () => $app->make($service));
             }
         }
-        $databases = $app->bound('db') ? $app->make('config')->get('database.connections') ?? [] : [];
+        $databases = $app->bound('db')
+            ? $app->make('config')->get('database.connections') ?? []
+            : [];
         foreach (array_keys($databases) as $name) {
             self::attempt(static fn () => $app->make('db')->connection($name));
         }
@@ -95,7 +98,10 @@ final class Isolation
         }
     }
 
-    /** Call this where a request begins. A request that ended by exit() may have run functions since. */
+    /**
+     * Call this where a request begins. A request that ended by exit() may have run functions
+     * since.
+     */
     public function begin(): void
     {
         if ($this->unfinished) {

@@ -25,9 +25,16 @@ final class JobProcessor
             $app->make(Kernel::class)->bootstrap();
         }
         // As `queue:work` does; the worker leaves this to its callers.
-        $app->make('events')->listen(JobFailed::class, function (JobFailed $failed) use ($app): void {
+        $app->make('events')->listen(JobFailed::class, function (
+            JobFailed $failed
+        ) use ($app): void {
             try {
-                $app->make('queue.failer')->log($failed->connectionName, $failed->job->getQueue(), $failed->job->getRawBody(), $failed->exception);
+                $app->make('queue.failer')->log(
+                    $failed->connectionName,
+                    $failed->job->getQueue(),
+                    $failed->job->getRawBody(),
+                    $failed->exception
+                );
             } catch (\Throwable $thrown) {
                 $this->unrecorded = $thrown;
                 $app->make(ExceptionHandler::class)->report($thrown);

@@ -35,7 +35,14 @@ final class Jobs
 
             return $failures;
         }
-        $job = new WorkJob($this->app, $event['connection'], $event['queue'], $event['id'], $event['payload'], $event['attempts']);
+        $job = new WorkJob(
+            $this->app,
+            $event['connection'],
+            $event['queue'],
+            $event['id'],
+            $event['payload'],
+            $event['attempts']
+        );
         $options = new WorkerOptions();
         $options->maxTries = $event['tries'] ?? 1;
         $options->timeout = $event['timeout'];
@@ -51,7 +58,8 @@ final class Jobs
             default => $this->backoff($job, $options),
         };
 
-        return ['release' => $release, 'unrecorded' => null !== $this->processor->unrecorded, 'error' => match (true) {
+        return ['release' => $release,
+            'unrecorded' => null !== $this->processor->unrecorded, 'error' => match (true) {
             null !== $thrown => get_debug_type($thrown).': '.$thrown->getMessage(),
             $job->hasFailed() => 'the job has called fail()',
             default => null,
@@ -62,18 +70,38 @@ final class Jobs
      * What Laravel decides about a job whose worker was lost. `queue:work` itself decides this only
      * after a timeout, and otherwise when the job runs again.
      */
-    private function lost(string $connection, WorkJob $job, WorkerOptions $options, array $lost): \Throwable
+    private function lost(
+        string $connection,
+        WorkJob $job,
+        WorkerOptions $options,
+        array $lost
+    ): \Throwable
     {
         $this->processor->begin();
         $why = new MaxAttemptsExceededException($job->resolveName().': '.$lost['why']);
-        $decide = static function (Worker $worker) use ($connection, $job, $options, $lost, $why): void {
+        $decide = static function (Worker $worker) use (
+            $connection,
+            $job,
+            $options,
+            $lost,
+            $why
+        ): void {
             if ($lost['fail']) {
                 $worker->failJob($job, $why);
 
                 return;
             }
-            $worker->markJobAsFailedIfWillExceedMaxAttempts($connection, $job, (int) $options->maxTries, $why);
-            if ($lost['timed_out'] && !$job->hasFailed() && method_exists($worker, 'markJobAsFailedIfItShouldFailOnTimeout')) {
+            $worker->markJobAsFailedIfWillExceedMaxAttempts(
+                $connection,
+                $job,
+                (int) $options->maxTries,
+                $why
+            );
+            if (
+                $lost['timed_out']
+                    && !$job->hasFailed()
+                    && method_exists($worker, 'markJobAsFailedIfItShouldFailOnTimeout')
+            ) {
                 $worker->markJobAsFailedIfItShouldFailOnTimeout($connection, $job, $why);
             }
         };

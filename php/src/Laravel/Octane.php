@@ -56,7 +56,12 @@ final class Octane implements Client
         $response->response->send();
     }
 
-    public function error(\Throwable $e, Application $app, Request $request, RequestContext $context): void
+    public function error(
+        \Throwable $e,
+        Application $app,
+        Request $request,
+        RequestContext $context
+    ): void
     {
         $this->failed = $e;
     }

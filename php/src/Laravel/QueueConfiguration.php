@@ -25,8 +25,13 @@ final class QueueConfiguration
             // As in the connectors.
             'retry_after' => (int) ($queue['retry_after'] ?? 60),
             'failed_table' => $config->get('queue.failed.table'),
-            'database' => self::database($app, $queue['connection'] ?? $config->get('database.default')),
-            'redis' => 'redis' === $driver ? self::redis($app, $queue['connection'] ?? 'default') : null,
+            'database' => self::database(
+                $app,
+                $queue['connection'] ?? $config->get('database.default')
+            ),
+            'redis' => 'redis' === $driver
+                ? self::redis($app, $queue['connection'] ?? 'default')
+                : null,
             'sqs' => 'sqs' === $driver ? self::sqs($queue) : null,
         ];
     }
@@ -34,13 +39,17 @@ final class QueueConfiguration
     /** Where the queues are, as in SqsConnector and SqsQueue. */
     private static function sqs(array $queue): array
     {
-        $text = static fn (string $name) => '' === (string) ($queue[$name] ?? '') ? null : (string) $queue[$name];
+        $text = static fn (string $name) => '' === (string) ($queue[$name] ?? '')
+            ? null
+            : (string) $queue[$name];
 
         return [
             'prefix' => rtrim($text('prefix') ?? '', '/'),
             'suffix' => $text('suffix') ?? '',
             'region' => $text('region'),
-            'credentials' => $text('key') && $text('secret') ? [$text('key'), $text('secret'), $text('token')] : null,
+            'credentials' => $text('key') && $text('secret')
+                ? [$text('key'), $text('secret'), $text('token')]
+                : null,
         ];
     }
 
@@ -57,19 +66,32 @@ final class QueueConfiguration
         if (preg_match('~^(tcp|tls|unix)://(.*)$~', $host, $parts)) {
             [, $scheme, $host] = $parts;
         }
-        $socket = 'unix' === $scheme ? (string) ($server['path'] ?? $host) : (str_starts_with($host, '/') ? $host : null);
+        $socket = 'unix' === $scheme
+            ? (string) ($server['path'] ?? $host)
+            : (str_starts_with($host, '/') ? $host : null);
         $user = (string) ($server['username'] ?? '');
         $password = (string) ($server['password'] ?? '');
         $database = (int) ($server['database'] ?? 0);
         $url = null !== $socket
             ? ServerUrl::redisSocket($socket, $user, $password, $database)
-            : ServerUrl::redis('tls' === $scheme, $host, (int) ($server['port'] ?? 6379), $user, $password, $database);
+            : ServerUrl::redis(
+                'tls' === $scheme,
+                $host,
+                (int) ($server['port'] ?? 6379),
+                $user,
+                $password,
+                $database
+            );
         // Which of several prefixes counts differs by client and version.
         $client = $app->make('redis')->connection($name)->client();
         $prefix = match (true) {
             $client instanceof \Redis => (string) $client->getOption(\Redis::OPT_PREFIX),
-            $client instanceof \Predis\Client => (string) $client->getOptions()->prefix?->getPrefix(),
-            default => throw new \LogicException("the Redis connection $name is neither phpredis nor Predis"),
+            $client instanceof \Predis\Client => (string) $client->getOptions()
+                ->prefix
+                ?->getPrefix(),
+            default => throw new \LogicException(
+                "the Redis connection $name is neither phpredis nor Predis"
+            ),
         };
 
         return ['url' => $url, 'prefix' => $prefix];
@@ -146,8 +168,12 @@ final class QueueConfiguration
         $host = (string) (\is_array($host) ? reset($host) : $host);
 
         return ServerUrl::database(
-            $scheme, $host, (int) ($database['port'] ?? $port), (string) ($database['username'] ?? ''),
-            (string) ($database['password'] ?? ''), (string) ($database['database'] ?? ''), $options,
+            $scheme, $host, (int) ($database['port'] ?? $port), (string) (
+                $database['username'] ?? ''
+            ),
+            (string) ($database['password'] ?? ''), (string) (
+                $database['database'] ?? ''
+            ), $options,
         );
     }
 }

@@ -55,7 +55,12 @@ final class Scheduler
                 foreach ($schedule->events() as $place => $event) {
                     if ($event->isDue($this->app)) {
                         $every = ($event->repeatSeconds ?? null) ?: null;
-                        $found[] = ['run' => $place, 'name' => self::name($place, $event), 'due' => $minute, 'every' => $every];
+                        $found[] = [
+                            'run' => $place,
+                            'name' => self::name($place, $event),
+                            'due' => $minute,
+                            'every' => $every
+                        ];
                     }
                 }
             } finally {
@@ -91,7 +96,12 @@ final class Scheduler
             if (0 !== $code && false !== $code) {
                 throw new \RuntimeException("{$asked['name']} has failed with exit code $code");
             }
-            self::tell($events, ScheduledTaskFinished::class, $event, round(microtime(true) - $began, 2));
+            self::tell(
+                $events,
+                ScheduledTaskFinished::class,
+                $event,
+                round(microtime(true) - $began, 2)
+            );
         } catch (\Throwable $thrown) {
             self::tell($events, ScheduledTaskFailed::class, $event, $thrown);
             $this->app->make(ExceptionHandler::class)->report($thrown);

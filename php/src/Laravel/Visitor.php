@@ -21,7 +21,11 @@ final class Visitor
         }
         $auth = $app->resolved('auth') ? $app->make('auth') : null;
         if ($auth instanceof AuthManager) {
-            $guards = \Closure::bind(static fn (AuthManager $auth) => $auth->guards, null, AuthManager::class)($auth);
+            $guards = \Closure::bind(
+                static fn (AuthManager $auth) => $auth->guards,
+                null,
+                AuthManager::class
+            )($auth);
             foreach ($guards as $guard) {
                 // Only a user who is known already, since a look-up may query a database.
                 if (method_exists($guard, 'hasUser') && $guard->hasUser()) {

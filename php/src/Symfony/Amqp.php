@@ -25,7 +25,9 @@ final class Amqp
         return [
             'driver' => 'amqp',
             'url' => ServerUrl::amqp(
-                $tls, (string) $options['host'], (int) $options['port'], (string) ($options['login'] ?? $options['user'] ?? 'guest'),
+                $tls, (string) $options['host'], (int) $options['port'], (string) (
+                    $options['login'] ?? $options['user'] ?? 'guest'
+                ),
                 (string) ($options['password'] ?? 'guest'), (string) $options['vhost'],
             ),
             'queues' => array_map(strval(...), $connection->getQueueNames()),
@@ -47,7 +49,11 @@ final class Amqp
         $from = $message['amqp'];
         $envelope = new \AMQPEnvelope();
         $properties = array_filter($from['properties'], static fn ($value) => null !== $value);
-        self::write($envelope, \AMQPBasicProperties::class, $properties + ['headers' => $message['headers']]);
+        self::write(
+            $envelope,
+            \AMQPBasicProperties::class,
+            $properties + ['headers' => $message['headers']]
+        );
         self::write($envelope, \AMQPEnvelope::class, [
             'body' => $message['body'],
             'exchange_name' => $from['exchange'],
@@ -58,11 +64,16 @@ final class Amqp
         return new AmqpReceivedStamp($envelope, $from['queue']);
     }
 
-    /** Sets properties for which php-amqp has no methods. Their names in its version 2 have no underscores. */
+    /**
+     * Sets properties for which php-amqp has no methods. Their names in its version 2 have no
+     * underscores.
+     */
     private static function write(\AMQPEnvelope $envelope, string $class, array $values): void
     {
         foreach ($values as $name => $value) {
-            $name = property_exists($class, $name) ? $name : lcfirst(str_replace('_', '', ucwords($name, '_')));
+            $name = property_exists($class, $name)
+                ? $name
+                : lcfirst(str_replace('_', '', ucwords($name, '_')));
             (new \ReflectionProperty($class, $name))->setValue($envelope, $value);
         }
     }

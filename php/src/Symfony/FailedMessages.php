@@ -35,7 +35,9 @@ final class FailedMessages
                 }
                 continue;
             }
-            $envelope = str_starts_with($asked['id'], "$name/") ? $receiver->find(substr($asked['id'], \strlen($name) + 1)) : null;
+            $envelope = str_starts_with($asked['id'], "$name/")
+                ? $receiver->find(substr($asked['id'], \strlen($name) + 1))
+                : null;
             if (!$envelope) {
                 continue;
             }
@@ -65,9 +67,14 @@ final class FailedMessages
 
         return [
             'id' => "$transport/$id",
-            'queue' => (string) $envelope->last(SentToFailureTransportStamp::class)?->getOriginalReceiverName(),
+            'queue' => (string) $envelope->last(
+                SentToFailureTransportStamp::class
+            )?->getOriginalReceiverName(),
             'class' => get_debug_type($envelope->getMessage()),
-            'why' => strtok((string) $envelope->last(ErrorDetailsStamp::class)?->getExceptionMessage(), "\n"),
+            'why' => strtok(
+                (string) $envelope->last(ErrorDetailsStamp::class)?->getExceptionMessage(),
+                "\n"
+            ),
             'failed_at' => (string) $failed?->format(\DATE_RFC3339),
         ];
     }

@@ -23,7 +23,8 @@ final class Listeners
      * Creates the services that listen, except those that are left out. Dispatchers stay as they
      * are.
      *
-     * @param \Closure(): array<string, object>            $services of the container, at this moment
+     * @param \Closure(): array<string, object>            $services of the container, at this
+     * moment
      * @param \Closure(): array<string, string>            $leftOut  why, by service
      * @param \Closure(string, \Closure(): ?string): void  $try      calls a function that creates a
      *                                                               service and may return its name
@@ -52,7 +53,11 @@ final class Listeners
      */
     public function replace(array $services, array $leftOut): void
     {
-        $set = \Closure::bind(static function (EventDispatcher $of, array $at, array $listener): void {
+        $set = \Closure::bind(static function (
+            EventDispatcher $of,
+            array $at,
+            array $listener
+        ): void {
             [$event, $priority, $index] = $at;
             $of->listeners[$event][$priority][$index] = $listener;
         }, null, EventDispatcher::class);
@@ -67,7 +72,8 @@ final class Listeners
     /**
      * @param array<string, object> $services
      *
-     * @return array<string, array{EventDispatcher, array{0: \Closure, 1?: string}, array{string, int, int}}>
+     * @return array<string, array{EventDispatcher, array{0: \Closure, 1?: string}, array{string,
+     * int, int}}>
      */
     private function lazy(array $services): array
     {
@@ -83,8 +89,16 @@ final class Listeners
                 foreach ($read($dispatcher, $event) as $priority => $listeners) {
                     foreach ($listeners as $index => $listener) {
                         // The condition of EventDispatcher::optimizeListeners().
-                        if (\is_array($listener) && ($listener[0] ?? null) instanceof \Closure && \count($listener) <= 2) {
-                            $lazy["$id: $event ($priority, $index)"] = [$dispatcher, $listener, [$event, $priority, $index]];
+                        if (
+                            \is_array($listener)
+                                && ($listener[0] ?? null) instanceof \Closure
+                                && \count($listener) <= 2
+                        ) {
+                            $lazy["$id: $event ($priority, $index)"] = [
+                                $dispatcher,
+                                $listener,
+                                [$event, $priority, $index]
+                            ];
                         }
                     }
                 }

@@ -37,10 +37,14 @@ final class Messages
             (new Dotenv())->bootEnv("$project/.env");
         }
         if (!class_exists('App\Kernel')) {
-            throw new \LogicException('the application has no class App\Kernel, which `surus work` boots');
+            throw new \LogicException(
+                'the application has no class App\Kernel, which `surus work` boots'
+            );
         }
         $environment = $_SERVER['APP_ENV'] ?? $_ENV['APP_ENV'] ?? (getenv('APP_ENV') ?: 'dev');
-        $debug = $_SERVER['APP_DEBUG'] ?? $_ENV['APP_DEBUG'] ?? (false !== getenv('APP_DEBUG') ? getenv('APP_DEBUG') : 'prod' !== $environment);
+        $debug = $_SERVER['APP_DEBUG']
+            ?? $_ENV['APP_DEBUG']
+            ?? (false !== getenv('APP_DEBUG') ? getenv('APP_DEBUG') : 'prod' !== $environment);
 
         return new self(new \App\Kernel($environment, (bool) $debug));
     }
@@ -50,7 +54,9 @@ final class Messages
         try {
             return match (true) {
                 $event['describe'] ?? false => $this->transports->describe(),
-                isset($event['failures']) => (new FailedMessages($this->messenger))->handle($event['failures']),
+                isset($event['failures']) => (
+                    new FailedMessages($this->messenger)
+                )->handle($event['failures']),
                 default => $this->decide($event),
             };
         } finally {
@@ -63,12 +69,14 @@ final class Messages
         try {
             $serializer = $this->transports->serializer($event['queue']);
         } catch (\Throwable $thrown) {
-            // Its broker or database may be gone for a while.
+            // Its broker or database may be unreachable for a while.
             return self::decision($thrown, release: self::PAUSE);
         }
         try {
             $encoded = json_decode($event['payload'], true, 512, \JSON_THROW_ON_ERROR);
-            $envelope = $serializer->decode(['body' => $encoded['body'], 'headers' => $encoded['headers'] ?? []])
+            $envelope = $serializer->decode(
+                ['body' => $encoded['body'], 'headers' => $encoded['headers'] ?? []]
+            )
                 ->with(new TransportMessageIdStamp($event['id']));
             if (isset($encoded['amqp'])) {
                 $envelope = $envelope->with(Amqp::received($encoded));
@@ -116,7 +124,9 @@ final class Messages
     /** What Messenger decides about a message whose worker was lost; alone it would never know. */
     private function lost(string $transport, Envelope $envelope, array $lost): array
     {
-        $why = $lost['fail'] ? new UnrecoverableMessageHandlingException($lost['why']) : new \RuntimeException($lost['why']);
+        $why = $lost['fail']
+            ? new UnrecoverableMessageHandlingException($lost['why'])
+            : new \RuntimeException($lost['why']);
         $failed = new WorkerMessageFailedEvent($envelope, $transport, $why);
         try {
             $this->messenger->events->dispatch($failed);
@@ -132,7 +142,12 @@ final class Messages
         );
     }
 
-    private static function decision(?\Throwable $thrown, ?int $release = null, bool $unrecorded = false, bool $resent = false): array
+    private static function decision(
+        ?\Throwable $thrown,
+        ?int $release = null,
+        bool $unrecorded = false,
+        bool $resent = false
+    ): array
     {
         return [
             'release' => $release,
@@ -142,7 +157,9 @@ final class Messages
         ];
     }
 
-    /** The engine forgets everything after a message, so nothing may stay connected to be cut off. */
+    /**
+     * The engine forgets everything after a message, so nothing may stay connected to be cut off.
+     */
     private function disconnect(): void
     {
         if (!Engine::forgets()) {

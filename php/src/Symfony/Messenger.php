@@ -37,8 +37,14 @@ final readonly class Messenger
     public static function of(KernelInterface $kernel): self
     {
         $consume = self::command($kernel, 'messenger:consume')
-            ?? throw new \LogicException('the application has no command messenger:consume; install symfony/messenger and symfony/console, and configure framework.messenger');
-        $read = \Closure::bind(static fn (object $of, string $name) => $of->$name ?? null, null, ConsumeMessagesCommand::class);
+            ?? throw new \LogicException(
+                'the application has no command messenger:consume; install symfony/messenger and symfony/console, and configure framework.messenger'
+            );
+        $read = \Closure::bind(
+            static fn (object $of, string $name) => $of->$name ?? null,
+            null,
+            ConsumeMessagesCommand::class
+        );
         $events = $read($consume, 'eventDispatcher');
         // The command adds it when it runs.
         if ($reset = $read($consume, 'resetServicesListener')) {
@@ -53,14 +59,22 @@ final readonly class Messenger
             $read($consume, 'logger'),
             $read($consume, 'rateLimiterLocator'),
             $read($consume, 'receiverNames') ?? [],
-            $failed ? \Closure::bind(static fn () => $failed->failureTransports, null, AbstractFailedMessagesCommand::class)() : null,
+            $failed
+                ? \Closure::bind(
+                    static fn () => $failed->failureTransports,
+                    null,
+                    AbstractFailedMessagesCommand::class
+                )()
+                : null,
         );
     }
 
     private static function command(KernelInterface $kernel, string $name): ?object
     {
         $container = $kernel->getContainer();
-        $loader = $container->has('console.command_loader') ? $container->get('console.command_loader') : null;
+        $loader = $container->has('console.command_loader')
+            ? $container->get('console.command_loader')
+            : null;
         $command = $loader?->has($name) ? $loader->get($name) : null;
 
         return $command instanceof LazyCommand ? $command->getCommand() : $command;
@@ -80,9 +94,16 @@ final readonly class Messenger
     /** Whether messages of a transport that have failed for good are sent to another one. */
     public function keepsFailures(string $transport): bool
     {
-        $senders = \Closure::bind(static fn (object $of) => $of->failureSenders, null, SendFailedMessageToFailureTransportListener::class);
+        $senders = \Closure::bind(
+            static fn (object $of) => $of->failureSenders,
+            null,
+            SendFailedMessageToFailureTransportListener::class
+        );
         foreach ($this->events->getListeners(WorkerMessageFailedEvent::class) as $listener) {
-            if (\is_array($listener) && $listener[0] instanceof SendFailedMessageToFailureTransportListener) {
+            if (
+                \is_array($listener)
+                    && $listener[0] instanceof SendFailedMessageToFailureTransportListener
+            ) {
                 return $senders($listener[0])->has($transport);
             }
         }
@@ -92,8 +113,16 @@ final readonly class Messenger
 
     public function worker(string $transport, ReceiverInterface $receiver): Worker
     {
-        $limiter = $this->limiters?->has($transport) ? [[$transport => $this->limiters->get($transport)]] : [];
+        $limiter = $this->limiters?->has($transport)
+            ? [[$transport => $this->limiters->get($transport)]]
+            : [];
 
-        return new Worker([$transport => $receiver], $this->bus, $this->events, $this->logger, ...$limiter);
+        return new Worker(
+            [$transport => $receiver],
+            $this->bus,
+            $this->events,
+            $this->logger,
+            ...$limiter
+        );
     }
 }

@@ -65,7 +65,9 @@ final class Priming
         return new self($names);
     }
 
-    /** Creates the services in a kernel that has handled no request. It is booted again for that. */
+    /**
+     * Creates the services in a kernel that has handled no request. It is booted again for that.
+     */
     public function apply(Kernel $kernel): void
     {
         $begun = hrtime(true);
@@ -87,7 +89,9 @@ final class Priming
         }
         $kernel->shutdown();
         $kernel->boot();
-        error_log('warm-up: no service is created ahead, because they depend on each other and on the request');
+        error_log(
+            'warm-up: no service is created ahead, because they depend on each other and on the request'
+        );
     }
 
     /**
@@ -104,7 +108,12 @@ final class Priming
         $container = $probe->getContainer();
         $secret = $visitor.bin2hex(random_bytes(8));
         $_GET = $_POST = $_COOKIE = $_REQUEST = ['surus' => $secret, session_name() => $secret];
-        $request = Request::create("http://$secret.test/$secret?surus=$secret", 'a' === $visitor ? 'GET' : 'POST', [], $_COOKIE);
+        $request = Request::create(
+            "http://$secret.test/$secret?surus=$secret",
+            'a' === $visitor ? 'GET' : 'POST',
+            [],
+            $_COOKIE
+        );
         $_SERVER = $request->server->all() + $kept[0];
         try {
             $requests = $container->has('request_stack') ? $container->get('request_stack') : null;
@@ -182,13 +191,16 @@ final class Priming
             return null;
         }
         $name = strrpos($id, '\\');
-        $name = Container::camelize(false !== $name && isset($id[1 + $name]) ? substr($id, 1 + $name) : $id);
+        $name = Container::camelize(
+            false !== $name && isset($id[1 + $name]) ? substr($id, 1 + $name) : $id
+        );
         $method = 'get'.preg_replace('/[^a-zA-Z0-9_\x7f-\xff]/', '', $name).'Service';
         $create = static function (Container $container) use ($method): void {
             if (method_exists($container, $method)) {
                 $function = new \ReflectionMethod($container, $method);
                 $function->isStatic() ? $container::$method($container) : $container->$method();
-            } elseif (isset($container->containerDir) && is_file("$container->containerDir/$method.php")) {
+            } elseif (isset($container->containerDir)
+                && is_file("$container->containerDir/$method.php")) {
                 $container->load($method);
             }
         };
@@ -225,9 +237,17 @@ final class Priming
         $create = [
             'matcher' => static fn (Router $router) => $router->getMatcher(),
             'generator' => static fn (Router $router) => $router->getGenerator(),
-            'catalogues' => static fn (Translator $translator, string $locale) => $translator->getCatalogue($locale),
-            'optimized' => \Closure::bind(static function (EventDispatcher $dispatcher, string $event): void {
-                if (!isset($dispatcher->optimized[$event]) && !empty($dispatcher->listeners[$event])) {
+            'catalogues' => static fn (
+                Translator $translator,
+                string $locale
+            ) => $translator->getCatalogue($locale),
+            'optimized' => \Closure::bind(static function (
+                EventDispatcher $dispatcher,
+                string $event
+            ): void {
+                if (
+                    !isset($dispatcher->optimized[$event]) && !empty($dispatcher->listeners[$event])
+                ) {
                     $dispatcher->optimizeListeners($event);
                 }
             }, null, EventDispatcher::class),
@@ -248,13 +268,21 @@ final class Priming
     /** @return list<string> */
     private static function namesOf(mixed $part): array
     {
-        return array_map('strval', \is_array($part) ? array_keys($part) : array_filter([\is_object($part) ? 'it' : '']));
+        return array_map(
+            'strval',
+            \is_array($part) ? array_keys($part) : array_filter([\is_object($part) ? 'it' : ''])
+        );
     }
 
     private function log(Kernel $kernel, float $milliseconds): void
     {
-        $created = array_intersect_key(self::services($kernel->getContainer()), array_flip($this->names['services']));
-        error_log(\sprintf('warm-up: %d services created ahead in %d ms', \count($created), $milliseconds));
+        $created = array_intersect_key(
+            self::services($kernel->getContainer()),
+            array_flip($this->names['services'])
+        );
+        error_log(
+            \sprintf('warm-up: %d services created ahead in %d ms', \count($created), $milliseconds)
+        );
         foreach ($this->leftOut as $id => $why) {
             error_log("warm-up: the service $id is created by each request: $why");
         }
@@ -267,7 +295,10 @@ final class Priming
         if (!$descriptors) {
             return null;
         }
-        $open = array_map(static fn (string $number) => (string) @readlink("/proc/self/fd/$number"), $descriptors);
+        $open = array_map(
+            static fn (string $number) => (string) @readlink("/proc/self/fd/$number"),
+            $descriptors
+        );
 
         return array_values(preg_grep('/^(socket|pipe):/', $open));
     }
@@ -277,19 +308,28 @@ final class Priming
     {
         $container = $kernel->getContainer();
 
-        return Fingerprint::ofServices(self::services($container), ['service_container' => $container, 'kernel' => $kernel]);
+        return Fingerprint::ofServices(
+            self::services($container),
+            ['service_container' => $container, 'kernel' => $kernel]
+        );
     }
 
     /** @return array<string, object> */
     private static function services(object $container): array
     {
-        $all = static fn (Container $container): array => $container->services + $container->privates;
+        $all = static fn (
+            Container $container
+        ): array => $container->services + $container->privates;
 
         return array_filter(\Closure::bind($all, null, Container::class)($container), 'is_object');
     }
 
     private static function read(object $object, string $class, string $property): mixed
     {
-        return \Closure::bind(static fn (object $object) => $object->$property ?? null, null, $class)($object);
+        return \Closure::bind(
+            static fn (object $object) => $object->$property ?? null,
+            null,
+            $class
+        )($object);
     }
 }

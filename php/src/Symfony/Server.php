@@ -55,8 +55,14 @@ final class Server
      */
     public static function find(array $variables): HttpKernelInterface
     {
-        $kernels = array_filter($variables, static fn (mixed $value) => $value instanceof HttpKernelInterface);
-        $caches = array_filter($kernels, static fn (HttpKernelInterface $kernel) => $kernel instanceof HttpCache);
+        $kernels = array_filter(
+            $variables,
+            static fn (mixed $value) => $value instanceof HttpKernelInterface
+        );
+        $caches = array_filter(
+            $kernels,
+            static fn (HttpKernelInterface $kernel) => $kernel instanceof HttpCache
+        );
 
         return end($caches) ?: end($kernels) ?: throw new \LogicException(
             'the front controller has no kernel in a variable when it creates the request',

@@ -14,7 +14,10 @@ final class SingleMessage implements ReceiverInterface
     public bool $rejected = false;
 
     /** @param ?ReceiverInterface $keeper where the message ends; null if Surus ends it */
-    public function __construct(private readonly Envelope $envelope, private readonly ?ReceiverInterface $keeper = null)
+    public function __construct(
+        private readonly Envelope $envelope,
+        private readonly ?ReceiverInterface $keeper = null
+    )
     {
     }
 

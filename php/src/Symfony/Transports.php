@@ -27,13 +27,23 @@ final class Transports
     public function describe(): array
     {
         $transports = [];
-        foreach (array_diff($this->messenger->names, $this->messenger->failureTransports()) as $name) {
+        foreach (
+            array_diff($this->messenger->names, $this->messenger->failureTransports()) as $name
+        ) {
             $transport = $this->get($name);
             $transports[] = ['name' => $name] + match (true) {
-                $transport instanceof DoctrineTransport => self::doctrine(self::read($transport, 'connection')),
-                $transport instanceof RedisTransport => self::redis(self::read($transport, 'connection')),
-                $transport instanceof AmqpTransport => Amqp::describe(self::read($transport, 'connection')),
-                $transport instanceof AmazonSqsTransport => self::sqs(self::read($transport, 'connection')),
+                $transport instanceof DoctrineTransport => self::doctrine(
+                    self::read($transport, 'connection')
+                ),
+                $transport instanceof RedisTransport => self::redis(
+                    self::read($transport, 'connection')
+                ),
+                $transport instanceof AmqpTransport => Amqp::describe(
+                    self::read($transport, 'connection')
+                ),
+                $transport instanceof AmazonSqsTransport => self::sqs(
+                    self::read($transport, 'connection')
+                ),
                 default => ['driver' => get_debug_type($transport)],
             };
         }
@@ -53,7 +63,9 @@ final class Transports
     public function pauseOfRejected(string $name): ?int
     {
         $transport = $this->get($name);
-        $configuration = $transport instanceof AmazonSqsTransport ? self::read(self::read($transport, 'connection'), 'configuration') : [];
+        $configuration = $transport instanceof AmazonSqsTransport
+            ? self::read(self::read($transport, 'connection'), 'configuration')
+            : [];
 
         return $configuration['delete_on_rejection'] ?? true ? null : $configuration['retry_delay'];
     }
@@ -63,7 +75,8 @@ final class Transports
         foreach ($this->used as $transport) {
             if ($transport instanceof DoctrineTransport) {
                 self::read(self::read($transport, 'connection'), 'driverConnection')->close();
-            } elseif ($transport instanceof RedisTransport && ($client = self::opened(self::read($transport, 'connection')))) {
+            } elseif ($transport instanceof RedisTransport
+                && ($client = self::opened(self::read($transport, 'connection')))) {
                 $client->close();
             } elseif ($transport instanceof AmqpTransport) {
                 Amqp::disconnect(self::read($transport, 'connection'));
@@ -84,14 +97,21 @@ final class Transports
         $configuration = $connection->getConfiguration();
         $database = self::read($connection, 'driverConnection')->getParams();
         $database = $database['primary'] ?? $database['master'] ?? [] ?: $database;
-        $driver = str_replace(['pdo_', 'sqlite3', 'mysqli'], ['', 'sqlite', 'mysql'], (string) ($database['driver'] ?? ''));
+        $driver = str_replace(
+            ['pdo_', 'sqlite3', 'mysqli'],
+            ['', 'sqlite', 'mysql'],
+            (string) ($database['driver'] ?? '')
+        );
         $unsupported = match ($driver) {
             'mysql' => self::tls($database)->unsupported,
             'pgsql' => DatabaseTls::unsupportedOfPostgres($database),
             default => [],
         };
         if ($unsupported) {
-            return ['driver' => 'a database with settings that surus work cannot keep: '.implode(', ', $unsupported)];
+            return [
+                'driver' => 'a database with settings that surus work cannot keep: '
+                    .implode(', ', $unsupported)
+            ];
         }
 
         return [
@@ -101,7 +121,9 @@ final class Transports
             'lease' => (int) $configuration['redeliver_timeout'],
             'timezone' => self::zone(),
             'file' => 'sqlite' === $driver ? (string) ($database['path'] ?? '') : null,
-            'url' => \in_array($driver, ['mysql', 'pgsql'], true) ? self::url($driver, $database) : null,
+            'url' => \in_array($driver, ['mysql', 'pgsql'], true)
+                ? self::url($driver, $database)
+                : null,
         ];
     }
 
@@ -110,7 +132,9 @@ final class Transports
     {
         $code = file_get_contents((new \ReflectionClass(DoctrineConnection::class))->getFileName());
 
-        return str_contains($code, "DateTimeImmutable('UTC')") ? 'UTC' : date_default_timezone_get();
+        return str_contains($code, "DateTimeImmutable('UTC')")
+            ? 'UTC'
+            : date_default_timezone_get();
     }
 
     private static function url(string $driver, array $database): string
@@ -127,8 +151,12 @@ final class Transports
         }
 
         return ServerUrl::database(
-            $driver, (string) ($database['host'] ?? '127.0.0.1'), (int) ($database['port'] ?? ('mysql' === $driver ? 3306 : 5432)),
-            (string) ($database['user'] ?? ''), (string) ($database['password'] ?? ''), (string) ($database['dbname'] ?? ''), $options,
+            $driver, (string) ($database['host'] ?? '127.0.0.1'), (int) (
+                $database['port'] ?? ('mysql' === $driver ? 3306 : 5432)
+            ),
+            (string) ($database['user'] ?? ''), (string) (
+                $database['password'] ?? ''
+            ), (string) ($database['dbname'] ?? ''), $options,
         );
     }
 
@@ -145,11 +173,20 @@ final class Transports
         }
         $host = (string) $client->getHost();
         $auth = $client->getAuth();
-        [$user, $password] = \is_array($auth) && \count($auth) > 1 ? array_values($auth) : ['', \is_array($auth) ? (string) reset($auth) : (string) $auth];
+        [$user, $password] = \is_array($auth) && \count($auth) > 1
+            ? array_values($auth)
+            : ['', \is_array($auth) ? (string) reset($auth) : (string) $auth];
         $tls = str_starts_with($host, 'tls://') || str_starts_with($host, 'rediss://');
         $url = str_starts_with($host, '/')
             ? ServerUrl::redisSocket($host, $user, $password, $client->getDbNum())
-            : ServerUrl::redis($tls, preg_replace('~^\w+://~', '', $host), $client->getPort(), $user, $password, $client->getDbNum());
+            : ServerUrl::redis(
+                $tls,
+                preg_replace('~^\w+://~', '', $host),
+                $client->getPort(),
+                $user,
+                $password,
+                $client->getDbNum()
+            );
 
         return [
             'driver' => 'redis',
@@ -181,11 +218,18 @@ final class Transports
         if ($hasKeys && null !== $client->get('roleArn')) {
             return ['driver' => 'SQS with a role that keys assume'];
         }
-        $endpoint = strtr((string) $client->get('endpoint'), ['%service%' => 'sqs', '%region%' => (string) $client->get('region')]);
+        $endpoint = strtr(
+            (string) $client->get('endpoint'),
+            ['%service%' => 'sqs', '%region%' => (string) $client->get('region')]
+        );
 
         return [
             'driver' => 'sqs',
-            'url' => \Closure::bind(fn () => $this->getQueueUrl(), $connection, $connection::class)(),
+            'url' => \Closure::bind(
+                fn () => $this->getQueueUrl(),
+                $connection,
+                $connection::class
+            )(),
             'endpoint' => $client->isDefault('endpoint') ? null : $endpoint,
             'region' => $client->get('region'),
             // Others are those of the environment, which Surus reads itself.

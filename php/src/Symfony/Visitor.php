@@ -25,13 +25,20 @@ final class Visitor
             )($container)
             : [];
         // In Symfony 5 a service creates sessions, and resets itself.
-        if ($request->hasSession(true) && !\in_array($session = $request->getSession(), $services, true)) {
+        if (
+            $request->hasSession(true)
+                && !\in_array($session = $request->getSession(), $services, true)
+        ) {
             $found[] = $session;
         }
         // Asking the storage might load a user that nothing has requested.
         $storage = $services['security.untracked_token_storage'] ?? null;
         if ($storage instanceof TokenStorage) {
-            $token = \Closure::bind(static fn (TokenStorage $of) => $of->token, null, TokenStorage::class)($storage);
+            $token = \Closure::bind(
+                static fn (TokenStorage $of) => $of->token,
+                null,
+                TokenStorage::class
+            )($storage);
             array_push($found, ...array_filter([$token, $token?->getUser()]));
         }
 

@@ -350,5 +350,5 @@ const char *surus_kernel_restore(bool no_calls)
 		return why;
 	}
 	umask(k->umask);
-	return fchdir(k->directory) == 0 ? NULL : "directory: the working directory has gone";
+	return fchdir(k->directory) == 0 ? NULL : "directory: the working directory no longer exists";
 }

@@ -137,7 +137,7 @@ static const char *match(void)
 		}
 		const struct end *other = other_end(&ends[i]);
 		if (!other) {
-			return reject(ends[i].fd, "whose other end is not its own any more");
+			return reject(ends[i].fd, "the other end of which is no longer its own");
 		}
 		put(&ends[i], pairs, 0);
 		put(other, pairs, 1);

@@ -52,8 +52,8 @@ impl Display for Framework {
     }
 }
 
-/// Looks at the application in `project` whose front controller is `front`.
-pub fn look(project: &Path, front: &Path) -> Application {
+/// Detects the application in `project` whose front controller is `front`.
+pub fn detect(project: &Path, front: &Path) -> Application {
     let Some(text) = read(front) else {
         return Application::Unknown;
     };
@@ -171,7 +171,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        look(project.path(), &project.path().join("public/index.php"))
+        detect(project.path(), &project.path().join("public/index.php"))
     }
 
     fn known(kind: FrameworkKind, version: Option<&str>) -> Application {

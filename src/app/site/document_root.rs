@@ -180,7 +180,7 @@ impl Root {
             Err(OpenError::Link)
         };
         match first {
-            Ok(file) => look(file, relative, None),
+            Ok(file) => examine(file, relative, None),
             Err(OpenError::Link) => match self.walk(relative) {
                 Ok(real) => self.get_real(relative, real, access),
                 Err(end) => end.into(),
@@ -202,7 +202,7 @@ impl Root {
         match opened {
             Ok(file) => {
                 let path = real.clone();
-                look(file, &path, Some(real))
+                examine(file, &path, Some(real))
             }
             Err(error) => explain(error, &real).into(),
         }
@@ -324,7 +324,7 @@ fn metadata(path: &Path) -> Result<Metadata, WalkError> {
     std::fs::symlink_metadata(path).map_err(|error| explain(error.into(), path))
 }
 
-fn look(file: File, path: &Path, real: Option<PathBuf>) -> Opened {
+fn examine(file: File, path: &Path, real: Option<PathBuf>) -> Opened {
     match file.metadata() {
         Ok(metadata) if metadata.is_file() => Opened::Regular {
             file,

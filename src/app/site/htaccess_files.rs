@@ -46,7 +46,7 @@ impl<'a> FileView<'a> {
         }
     }
 
-    fn look(&self, path: &str) -> Option<Metadata> {
+    fn entry(&self, path: &str) -> Option<Metadata> {
         if has_parent_component(path) {
             return None;
         }
@@ -79,7 +79,7 @@ impl Files for FileView<'_> {
     }
 
     fn kind(&self, path: &str) -> FileKind {
-        match self.look(path) {
+        match self.entry(path) {
             Some(found) if found.is_dir() => FileKind::Directory,
             Some(found) if found.is_file() => FileKind::File,
             _ => FileKind::Missing,
@@ -87,7 +87,7 @@ impl Files for FileView<'_> {
     }
 
     fn metadata(&self, path: &str) -> Option<Metadata> {
-        self.look(path)
+        self.entry(path)
     }
 
     fn is_link(&self, path: &str) -> bool {

@@ -128,7 +128,7 @@ impl Files {
                 continue;
             }
             directory(&path)?;
-            // It may be gone again, or forbidden.
+            // It may have been removed again, or forbidden.
             for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
                 let path = entry.path();
                 match entry.file_type() {
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_boot_assets_load_the_page_and_what_is_written_does_not_count() {
+    fn changed_sources_boot_changed_assets_reload_and_written_files_are_ignored() {
         let files = Files::new("/srv".into(), Some("/etc/a.toml".into()), &["up".into()]);
         let effect = |path: &str| files.effect(&Path::new("/srv").join(path));
         for path in [

@@ -92,7 +92,7 @@ impl<'a> Watches<'a> {
                 self.paths.insert(descriptor, directory.to_path_buf());
                 Ok(())
             }
-            // It may be gone again.
+            // It may have been removed again.
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
             {

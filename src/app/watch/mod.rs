@@ -19,7 +19,7 @@ use self::files::Files;
 pub struct Settings {
     /// Paths relative to the project whose changes do not count, such as `public/uploads`.
     pub ignore: Vec<PathBuf>,
-    /// Looks at all files each second, for file systems that do not report changes.
+    /// Polls all files each second, for file systems that do not report changes.
     pub poll: bool,
 }
 
@@ -73,12 +73,12 @@ fn run(files: &Files, polls: bool, changes: &mpsc::Sender<Change>) {
             Ok(()) => return,
             Err(error) => warn!(
                 error = format!("{error:#}"),
-                "changed files are looked for every second; [watch] ignore lists directories to \
-                 leave out"
+                "cannot watch the files by inotify; polling them every second instead; leave \
+                 directories out (watch.ignore)"
             ),
         }
     }
-    info!(%root, "watching files by looking at them every second");
+    info!(%root, "watching files by polling them every second");
     poll::run(files, changes);
 }
 

@@ -21,7 +21,7 @@ type State = (u64, u64, i64, i64);
 
 /// Runs until nothing receives changes.
 pub fn run(files: &Files, changes: &mpsc::Sender<Change>) {
-    let mut known = look(files);
+    let mut known = scan(files);
     if known.len() >= MAX_FILES {
         warn!(
             limit = MAX_FILES,
@@ -30,7 +30,7 @@ pub fn run(files: &Files, changes: &mpsc::Sender<Change>) {
     }
     while !changes.is_closed() {
         std::thread::sleep(INTERVAL);
-        let now = look(files);
+        let now = scan(files);
         for (path, effect) in difference(&known, &now) {
             let path = path.to_path_buf();
             if changes.blocking_send(Change { effect, path }).is_err() {
@@ -43,7 +43,7 @@ pub fn run(files: &Files, changes: &mpsc::Sender<Change>) {
 
 type Known = HashMap<PathBuf, (State, Effect)>;
 
-fn look(files: &Files) -> Known {
+fn scan(files: &Files) -> Known {
     let mut known = Known::new();
     let state =
         |found: std::fs::Metadata| (found.ino(), found.size(), found.mtime(), found.mtime_nsec());

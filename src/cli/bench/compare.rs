@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_generator_has_limited_has_no_verdict() {
+    fn rate_limited_by_the_generator_has_no_verdict() {
         for key in ["rate", "p50", "p99"] {
             assert_eq!(verdict(key, false), "A is higher");
             assert_eq!(verdict(key, true), "the generator was the limit");

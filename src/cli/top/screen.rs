@@ -59,7 +59,7 @@ async fn show(terminal: &mut DefaultTerminal, mut snapshots: Snapshots) -> anyho
                     }
                 }
                 Some(_) => {}
-                // The terminal is gone.
+                // The terminal was closed.
                 None => return Ok(()),
             },
         }

@@ -49,7 +49,7 @@ impl Snapshots {
             }
             ensure!(
                 self.read.len() <= MAX_EVENT,
-                "the server's answer is too long"
+                "the server's response is too long"
             );
         }
     }

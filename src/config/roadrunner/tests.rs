@@ -101,7 +101,7 @@ fn proxies_are_trusted_only_by_their_middleware() {
 }
 
 #[test]
-fn unsupported_command_is_refused_with_its_place() {
+fn unsupported_command_is_rejected_with_its_place() {
     for (command, error) in [
         ("node worker.js", "server.command: `node` is not supported"),
         ("php -r 'x();'", "server.command: the option `-r`"),

@@ -390,7 +390,7 @@ http:
 
     proptest! {
         #[test]
-        fn arbitrary_file_is_read_or_refused(yaml in "[a-c:\\-\\[\\]{},\"'# \n\\\\]{0,80}") {
+        fn arbitrary_file_is_read_or_rejected(yaml in "[a-c:\\-\\[\\]{},\"'# \n\\\\]{0,80}") {
             let _ = parse(&yaml);
         }
     }

@@ -13,14 +13,17 @@ if (!isset($_SERVER['HTTP_SURUS_VARIABLES'])) {
 }
 $_SERVER = (static function (): array {
 	$made = array_intersect_key($_SERVER, ['REQUEST_TIME' => 0, 'REQUEST_TIME_FLOAT' => 0]);
-	$basic = array_intersect_key($_SERVER, ['PHP_AUTH_USER' => 0, 'PHP_AUTH_PW' => 0, 'PHP_AUTH_DIGEST' => 0]);
+	$basic = array_intersect_key(
+		$_SERVER,
+		['PHP_AUTH_USER' => 0, 'PHP_AUTH_PW' => 0, 'PHP_AUTH_DIGEST' => 0]
+	);
 	$variables = [];
 	$file = __DIR__.'/variables.'.(int) $_SERVER['HTTP_SURUS_VARIABLES'];
 	foreach (explode("\0", file_get_contents($file), -1) as $pair) {
 		[$name, $value] = explode('=', $pair, 2);
 		$variables[$name] = $value;
-		// Make getenv() work as in php-fpm and php-cgi; PHP restores the environment after the request. A
-		// php.ini may disable putenv().
+		// Make getenv() work as in php-fpm and php-cgi; PHP restores the environment after the
+		// request. A php.ini may disable putenv().
 		if (function_exists('putenv')) {
 			putenv($pair);
 		}
@@ -36,7 +39,8 @@ if (!is_file($_SERVER['SCRIPT_FILENAME'])) {
 	echo "Access denied.\n";
 } else {
 	chdir(dirname($_SERVER['SCRIPT_FILENAME']));
-	// The development server reads no .user.ini. Options that only an ini file can set do not apply.
+	// The development server reads no .user.ini. Options that only an ini file can set do not
+	// apply.
 	define('SURUS_AUTO_FILES', (static function (): array {
 		$settings = [];
 		$name = ini_get('user_ini.filename');
@@ -62,8 +66,8 @@ if (!is_file($_SERVER['SCRIPT_FILENAME'])) {
 		foreach (['auto_prepend_file', 'auto_append_file'] as $setting) {
 			$file = (string) ($settings[$setting] ?? ini_get($setting));
 			$files[] = strtolower($file) === 'none' ? '' : $file;
-			// Before PHP 8.4 the server applies these settings only without a router. From 8.4 on, it includes
-			// those of php.ini by itself.
+			// Before PHP 8.4 the server applies these settings only without a router. From 8.4 on,
+			// it includes those of php.ini by itself.
 			$files[] = PHP_VERSION_ID < 80400 || $file !== ini_get($setting);
 		}
 		return $files;

@@ -240,14 +240,14 @@ impl Php for Builtin {
             let variables = variables::from_event(event)?;
             let slot = self.0.slots.take(event).ok_or_else(no_slot)?;
             let request = self.0.request(event, variables, slot.index)?;
-            let died = |error: &dyn std::fmt::Display| Failure::WorkerCrashed(error.to_string());
+            let crashed = |error: &dyn std::fmt::Display| Failure::WorkerCrashed(error.to_string());
             let stream = self.0.connect(slot.index).await;
-            let stream = stream.map_err(|error| died(&format!("{error:#}")))?;
+            let stream = stream.map_err(|error| crashed(&format!("{error:#}")))?;
             let (mut send, connection) = http1::Builder::new()
                 .max_headers(1024)
                 .handshake::<_, Outbound>(TokioIo::new(stream))
                 .await
-                .map_err(|error| died(&error))?;
+                .map_err(|error| crashed(&error))?;
             Ok(Box::new(Http {
                 inner: self.0.clone(),
                 slot,
@@ -279,7 +279,7 @@ impl Php for Builtin {
 enum Answer {
     Waiting(Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>),
     Arriving(Incoming),
-    Gone,
+    Closed,
 }
 
 /// A request in progress at one server.
@@ -295,7 +295,7 @@ struct Http {
 
 impl Http {
     fn close(&mut self) {
-        self.answer = Answer::Gone;
+        self.answer = Answer::Closed;
         self.connection.abort();
     }
 
@@ -352,7 +352,7 @@ impl Exchange for Http {
                         },
                     }
                 },
-                Answer::Gone => Err(Failure::WorkerCrashed("the connection is closed".into())),
+                Answer::Closed => Err(Failure::WorkerCrashed("the connection is closed".into())),
             }
         })
     }

@@ -1,29 +1,31 @@
 <?php
 /**
- * Runs a script under `php`, which has no HTTP support, with the behaviour of php-cgi. It is one file
- * because `php -f` takes one, and scripts would see each further one in get_included_files():
+ * Runs a script under `php`, which has no HTTP support, with the behaviour of php-cgi. It is one
+ * file because `php -f` takes one, and scripts would see each further one in get_included_files():
  *
  *     php -d auto_prepend_file= -d auto_append_file= -d session.auto_start=0 -f cli.php
  *
- * The functions of cli.functions are disabled, so that those below replace them. Descriptor 0 is the request
- * body, a file at its beginning; 3 has the CGI variables as `NAME=VALUE\0`; 4 takes the response headers, and 1
- * the body.
+ * The functions of cli.functions are disabled, so that those below replace them. Descriptor 0 is
+ * the request body, a file at its beginning; 3 has the CGI variables as `NAME=VALUE\0`; 4 takes the
+ * response headers, and 1 the body.
  *
- * The driver writes the headers when PHP would send them: at the first unbuffered output, or after shutdown
- * functions, destructors and output buffers at exit. A process that exits without headers has crashed.
+ * The driver writes the headers when PHP would send them: at the first unbuffered output, or after
+ * shutdown functions, destructors and output buffers at exit. A process that exits without headers
+ * has crashed.
  *
  * Unavoidable differences from php-cgi:
- * - PHP_SAPI is `cli`, phpinfo() prints text, STDIN (at its end), STDOUT and STDERR exist, and backtraces and
- *   get_included_files() begin with this file.
- * - filter_input() and filter_has_var() find nothing, because PHP's own copy of the variables is read-only.
+ * - PHP_SAPI is `cli`, phpinfo() prints text, STDIN (at its end), STDOUT and STDERR exist, and
+ *   backtraces and get_included_files() begin with this file.
+ * - filter_input() and filter_has_var() find nothing, because PHP's own copy of the variables is
+ *   read-only.
  * - Errors in a header or the body are an E_USER_WARNING that names a line of this file.
- * - ob_gzhandler() and zlib.output_compression do not compress, so no header is missing. The header of
- *   mb_output_handler() is missing.
+ * - ob_gzhandler() and zlib.output_compression do not compress, so no header is missing. The header
+ *   of mb_output_handler() is missing.
  * - The body of a response to HEAD is not suppressed.
- * - ini_get() of output_buffering, register_argc_argv and max_input_time returns the CLI's values. .user.ini
- *   cannot set max_input_vars, max_input_nesting_level and short_open_tag.
- * - A session that is destroyed before any header is set or listed leaves no cookie. A session that is opened
- *   again does not set its cache headers again.
+ * - ini_get() of output_buffering, register_argc_argv and max_input_time returns the CLI's values.
+ *   .user.ini cannot set max_input_vars, max_input_nesting_level and short_open_tag.
+ * - A session that is destroyed before any header is set or listed leaves no cookie. A session that
+ *   is opened again does not set its cache headers again.
  * - http_response_code() in a shutdown function also takes effect after a fatal error.
  * - exit() in a shutdown function prevents the later ones, including the one that deletes uploads.
  */
@@ -59,7 +61,9 @@ namespace Surus\Cli {
 
         $script = Request::script();
         if (!\is_file($script) || !\is_readable($script)) {
-            [$status, $reason] = \is_file($script) ? [403, 'Access denied.'] : [404, 'File not found.'];
+            [$status, $reason] = \is_file($script)
+                ? [403, 'Access denied.']
+                : [404, 'File not found.'];
             \http_response_code($status);
             exit("$reason\n");
         }
@@ -111,12 +115,18 @@ namespace Surus\Cli {
 
         public static function apply(): void
         {
-            $files = [(string) \php_ini_loaded_file(), ...\explode(',', (string) \php_ini_scanned_files())];
+            $files = [
+                (string) \php_ini_loaded_file(),
+                ...\explode(',', (string) \php_ini_scanned_files())
+            ];
             self::$files = self::read(\array_map('trim', $files));
             self::$user = self::read(self::userFiles());
             // A php.ini may disable ini_set().
             if (\function_exists('ini_set')) {
-                $now = \array_fill_keys(['html_errors', 'implicit_flush', 'max_execution_time'], null);
+                $now = \array_fill_keys(
+                    ['html_errors', 'implicit_flush', 'max_execution_time'],
+                    null
+                );
                 foreach ($now + self::$user as $name => $_) {
                     \ini_set($name, self::get($name));
                 }
@@ -199,7 +209,10 @@ namespace Surus\Cli {
 
         public static function fill(): void
         {
-            $started = ['REQUEST_TIME_FLOAT' => $_SERVER['REQUEST_TIME_FLOAT'], 'REQUEST_TIME' => $_SERVER['REQUEST_TIME']];
+            $started = [
+                'REQUEST_TIME_FLOAT' => $_SERVER['REQUEST_TIME_FLOAT'],
+                'REQUEST_TIME' => $_SERVER['REQUEST_TIME']
+            ];
             // In CGI the variables are also the environment. A php.ini may disable putenv().
             foreach (\function_exists('putenv') ? self::$variables : [] as $name => $value) {
                 // Other programs would use this header as their proxy (CVE-2016-5385).
@@ -213,14 +226,18 @@ namespace Surus\Cli {
             $_ENV = \str_contains($order, 'E') ? $environment : [];
             $_GET = \str_contains($order, 'G') ? Fields::query(self::variable('QUERY_STRING')) : [];
             $_POST = \str_contains($order, 'P') ? $form['post'] : [];
-            $_COOKIE = \str_contains($order, 'C') ? Fields::cookies(self::variable('HTTP_COOKIE')) : [];
+            $_COOKIE = \str_contains($order, 'C')
+                ? Fields::cookies(self::variable('HTTP_COOKIE'))
+                : [];
             $_FILES = $form['files'];
             $_REQUEST = [];
             $of = ['G' => $_GET, 'P' => $_POST, 'C' => $_COOKIE];
             foreach (\str_split(\strtoupper(Settings::get('request_order')) ?: $order) as $source) {
                 $_REQUEST = \array_replace_recursive($_REQUEST, $of[$source] ?? []);
             }
-            $_SERVER = ['PHP_SELF' => self::variable('SCRIPT_NAME') . self::variable('PATH_INFO')] + $started;
+            $_SERVER = [
+                'PHP_SELF' => self::variable('SCRIPT_NAME') . self::variable('PATH_INFO')
+            ] + $started;
             $_SERVER = \array_replace($environment, $_SERVER, self::credentials());
             unset($GLOBALS['argv'], $GLOBALS['argc']);
             if (Settings::get('register_argc_argv')) {
@@ -241,14 +258,26 @@ namespace Surus\Cli {
                 return ['PHP_AUTH_DIGEST' => $rest];
             }
             $basic = $scheme === 'basic' ? \explode(':', (string) \base64_decode($rest), 2) : [];
-            return isset($basic[1]) ? ['PHP_AUTH_USER' => $basic[0]] + \array_filter(['PHP_AUTH_PW' => $basic[1]], 'strlen') : [];
+            return isset($basic[1])
+                ? ['PHP_AUTH_USER' => $basic[0]] + \array_filter(
+                    ['PHP_AUTH_PW' => $basic[1]],
+                    'strlen'
+                )
+                : [];
         }
 
-        /** Reads a form body before the script runs, as PHP does; other bodies stay in php://input. */
+        /**
+         * Reads a form body before the script runs, as PHP does; other bodies stay in php://input.
+         */
         private static function form(): array
         {
-            if (self::variable('REQUEST_METHOD') === 'POST' && \ini_get('enable_post_data_reading')) {
-                [$length, $limit] = [(int) self::variable('CONTENT_LENGTH'), Settings::size('post_max_size')];
+            if (
+                self::variable('REQUEST_METHOD') === 'POST' && \ini_get('enable_post_data_reading')
+            ) {
+                [$length, $limit] = [
+                    (int) self::variable('CONTENT_LENGTH'),
+                    Settings::size('post_max_size')
+                ];
                 if ($limit > 0 && $length > $limit) {
                     warn("POST Content-Length of $length bytes exceeds the limit of $limit bytes");
                 } else {
@@ -262,7 +291,10 @@ namespace Surus\Cli {
             return ($form ?? []) + ['post' => [], 'files' => []];
         }
 
-        /** Fills php://input: PHP keeps its content in a temporary stream, which only the list of all streams shows. */
+        /**
+         * Fills php://input: PHP keeps its content in a temporary stream, which only the list of
+         * all streams shows.
+         */
         private static function offerBody(): void
         {
             $input = \fopen('php://input', 'r');
@@ -292,7 +324,10 @@ namespace Surus\Cli {
                 foreach (\str_split($own) as $separator) {
                     $escaped[$separator] = \rawurlencode($separator);
                 }
-                $text = \strtr($text, \array_fill_keys(\str_split($separators), $own[0]) + $escaped);
+                $text = \strtr(
+                    $text,
+                    \array_fill_keys(\str_split($separators), $own[0]) + $escaped
+                );
             }
             \parse_str($text, $fields);
             return $fields;
@@ -348,19 +383,29 @@ namespace Surus\Cli {
             // Unknown to PHP before 8.2.3.
             $limit = (int) (Settings::get('max_multipart_body_parts') ?: -1);
             if ($limit < 0) {
-                $limit = (int) Settings::get('max_input_vars') + (int) Settings::get('max_file_uploads');
+                $limit = (int) Settings::get('max_input_vars') + (int) Settings::get(
+                    'max_file_uploads'
+                );
             }
             for ($count = 1; $headers = $parts->next(); $count++) {
                 if ($count > $limit) {
-                    warn("Multipart body parts limit exceeded $limit. To increase the limit change max_multipart_body_parts.");
+                    warn(
+                        "Multipart body parts limit exceeded $limit. To increase the limit change max_multipart_body_parts."
+                    );
                     break;
                 }
-                ['name' => $name, 'filename' => $filename] = self::disposition($headers['content-disposition'] ?? '');
+                [
+                    'name' => $name,
+                    'filename' => $filename
+                ] = self::disposition($headers['content-disposition'] ?? '');
                 if ($filename !== null) {
                     $name ??= (string) $nameless++;
                     Uploads::take($parts, $name, $filename, $headers['content-type'] ?? '');
                 } elseif ($name !== null) {
-                    $fields[] = [$name, $value = \implode('', \iterator_to_array($parts->content(), false))];
+                    $fields[] = [
+                        $name,
+                        $value = \implode('', \iterator_to_array($parts->content(), false))
+                    ];
                     if (!\strcasecmp($name, 'MAX_FILE_SIZE')) {
                         Uploads::$formLimit = (int) $value;
                     }
@@ -376,7 +421,12 @@ namespace Surus\Cli {
         {
             $parameters = ['name' => null, 'filename' => null];
             $value = '"((?:\\\\.|[^"\\\\])*+)"?|\'((?:\\\\.|[^\'\\\\])*+)\'?|([^;\s]*)';
-            \preg_match_all("/;\s*(name|filename)\s*=\s*(?|$value)/is", $header, $found, \PREG_SET_ORDER);
+            \preg_match_all(
+                "/;\s*(name|filename)\s*=\s*(?|$value)/is",
+                $header,
+                $found,
+                \PREG_SET_ORDER
+            );
             foreach ($found as [, $name, $text]) {
                 // Other backslashes belong to a path.
                 $parameters[\strtolower($name)] = \preg_replace('/\\\\([\\\\"\'])/', '$1', $text);
@@ -397,7 +447,10 @@ namespace Surus\Cli {
             $this->boundary = "\n--$boundary";
         }
 
-        /** Moves to the next part. Returns its headers by lower-case name, with '' for the blank line, or [] at the end. */
+        /**
+         * Moves to the next part. Returns its headers by lower-case name, with '' for the blank
+         * line, or [] at the end.
+         */
         public function next(): array
         {
             do {
@@ -435,7 +488,10 @@ namespace Surus\Cli {
             return $line;
         }
 
-        /** Reads up to `$mark`, which stays in the buffer, or to the end, which leaves the buffer empty. */
+        /**
+         * Reads up to `$mark`, which stays in the buffer, or to the end, which leaves the buffer
+         * empty.
+         */
         private function before(string $mark): \Generator
         {
             while (($at = \strpos($this->buffer, $mark)) === false) {
@@ -476,7 +532,12 @@ namespace Surus\Cli {
         private static ?int $left = null;
 
         /** Stores a part as a file unless the limit is reached. */
-        public static function take(Parts $parts, string $field, string $filename, string $type): void
+        public static function take(
+            Parts $parts,
+            string $field,
+            string $filename,
+            string $type
+        ): void
         {
             self::$left ??= \ini_get('file_uploads') ? (int) Settings::get('max_file_uploads') : -1;
             if (self::$left <= 0) {
@@ -588,7 +649,10 @@ namespace Surus\Cli {
         }
     }
 
-    /** The status and headers, by the rules of PHP's SAPI.c. PHP holds the code itself; see http_response_code(). */
+    /**
+     * The status and headers, by the rules of PHP's SAPI.c. PHP holds the code itself; see
+     * http_response_code().
+     */
     final class Head
     {
         private static array $lines = [];
@@ -606,7 +670,8 @@ namespace Surus\Cli {
             if (\ini_get('expose_php')) {
                 self::$lines[] = 'X-Powered-By: PHP/' . \PHP_VERSION;
             }
-            // The CLI has no status. PHP changes 200 to 500 after a fatal error, as on a web server.
+            // The CLI has no status. PHP changes 200 to 500 after a fatal error, as on a web
+            // server.
             \http_response_code(200);
             \header_register_callback(new Sender());
         }
@@ -654,7 +719,11 @@ namespace Surus\Cli {
                     self::$defaultType = false;
                     $type = \ltrim($value, ' ');
                     $charset = \ini_get('default_charset');
-                    if ($charset !== '' && \str_starts_with($type, 'text/') && !\str_contains($type, 'charset=')) {
+                    if (
+                        $charset !== ''
+                            && \str_starts_with($type, 'text/')
+                            && !\str_contains($type, 'charset=')
+                    ) {
                         return "Content-type: $type;charset=$charset";
                     }
                     break;
@@ -692,7 +761,10 @@ namespace Surus\Cli {
 
         private static function without(string $start): array
         {
-            return \array_filter(self::$lines, static fn ($line) => \strncasecmp($line, $start, \strlen($start)) !== 0);
+            return \array_filter(
+                self::$lines,
+                static fn ($line) => \strncasecmp($line, $start, \strlen($start)) !== 0
+            );
         }
 
         public static function lines(): array
@@ -739,8 +811,9 @@ namespace Surus\Cli {
             if ($code === 304) {
                 $lines = \array_intersect_key($lines, self::without('Content-Type:'));
             }
-            // As in php-cgi, the script's own status line overrides a code that was set later. However, it does not
-            // override the 500 of a fatal error if it is 200. Surus adds the standard reason phrases.
+            // As in php-cgi, the script's own status line overrides a code that was set later.
+            // However, it does not override the 500 of a fatal error if it is 200. Surus adds the
+            // standard reason phrases.
             if (self::$statusLine !== '' && self::$statusCode !== 200 && $code !== 200) {
                 \array_unshift($lines, 'Status:' . \strstr(self::$statusLine, ' '));
             } else {
@@ -750,10 +823,14 @@ namespace Surus\Cli {
             self::$to = null;
         }
 
-        /** Runs as the last shutdown function. Destructors and output buffers still follow and may set headers. */
+        /**
+         * Runs as the last shutdown function. Destructors and output buffers still follow and may
+         * set headers.
+         */
         public static function end(): void
         {
-            // PHP runs the callback when output begins, and does not reveal which of several callbacks it runs.
+            // PHP runs the callback when output begins, and does not reveal which of several
+            // callbacks it runs.
             while (self::$callback && \ob_get_level() > 0 && \ob_end_flush());
             if (\headers_sent()) {
                 self::send();
@@ -769,7 +846,8 @@ namespace Surus\Cli {
     /**
      * The header callback, which PHP calls as the last step before it sends the headers.
      *
-     * PHP has only one callback. If the script registers another, PHP destroys this one during that call.
+     * PHP has only one callback. If the script registers another, PHP destroys this one during that
+     * call.
      */
     final class Sender
     {
@@ -827,10 +905,18 @@ namespace Surus\Cli {
             $long_ago = 'Expires: Thu, 19 Nov 1981 08:52:00 GMT';
             $private = ["Cache-Control: private, max-age=$age", $modified];
             return match (\session_cache_limiter()) {
-                'nocache' => [$long_ago, 'Cache-Control: no-store, no-cache, must-revalidate', 'Pragma: no-cache'],
+                'nocache' => [
+                    $long_ago,
+                    'Cache-Control: no-store, no-cache, must-revalidate',
+                    'Pragma: no-cache'
+                ],
                 'private' => [$long_ago, ...$private],
                 'private_no_expire' => $private,
-                'public' => ['Expires: ' . $date(\time() + $age), "Cache-Control: public, max-age=$age", $modified],
+                'public' => [
+                    'Expires: ' . $date(\time() + $age),
+                    "Cache-Control: public, max-age=$age",
+                    $modified
+                ],
                 default => [],
             };
         }
@@ -850,18 +936,33 @@ namespace Surus\Cli {
         private const WRONG = ",; \t\r\n\v\f";
         private const WRONG_SHOWN = '",", ";", " ", "\t", "\r", "\n", "\013", or "\014"';
 
-        /** Implements setcookie() and setrawcookie(); `$function` names the one called with these arguments. */
-        public static function set(string $function, string $name, string $value, array $options, int $count): bool
+        /**
+         * Implements setcookie() and setrawcookie(); `$function` names the one called with these
+         * arguments.
+         */
+        public static function set(
+            string $function,
+            string $name,
+            string $value,
+            array $options,
+            int $count
+        ): bool
         {
             if (\is_array($options['expires'])) {
                 if ($count > 3) {
                     $third = 'argument #3 ($expires_or_options)';
-                    throw new \ArgumentCountError("$function(): Expects exactly 3 arguments when $third is an array");
+                    throw new \ArgumentCountError(
+                        "$function(): Expects exactly 3 arguments when $third is an array"
+                    );
                 }
                 $options = self::options($function, $options['expires']);
             }
             self::check($function, $name, $value, $options);
-            return self::put($name, $function === 'setcookie' ? \rawurlencode($value) : $value, $options);
+            return self::put(
+                $name,
+                $function === 'setcookie' ? \rawurlencode($value) : $value,
+                $options
+            );
         }
 
         private static function options(string $function, array $given): array
@@ -875,7 +976,9 @@ namespace Surus\Cli {
                     'expires' => (int) $value,
                     'path', 'domain', 'samesite' => (string) $value,
                     'secure', 'httponly' => (bool) $value,
-                    'partitioned' => \PHP_VERSION_ID >= 80500 ? (bool) $value : throw self::unknown($function, $key),
+                    'partitioned' => \PHP_VERSION_ID >= 80500
+                        ? (bool) $value
+                        : throw self::unknown($function, $key),
                     default => throw self::unknown($function, $key),
                 };
             }
@@ -887,10 +990,18 @@ namespace Surus\Cli {
             return new \ValueError("$function(): option \"$key\" is invalid");
         }
 
-        private static function check(string $function, string $name, string $value, array $options): void
+        private static function check(
+            string $function,
+            string $name,
+            string $value,
+            array $options
+        ): void
         {
             $must = \PHP_VERSION_ID >= 80400 ? 'must not' : 'cannot';
-            $has = static fn (?string $text, string $more = '') => \strpbrk((string) $text, self::WRONG . $more) !== false;
+            $has = static fn (?string $text, string $more = '') => \strpbrk(
+                (string) $text,
+                self::WRONG . $more
+            ) !== false;
             $raw = $function === 'setrawcookie';
             $late = $value !== '' && ($options['expires'] ?? 0) >= 253402300800;
             $unsafe = ($options['partitioned'] ?? false) && !($options['secure'] ?? false);
@@ -899,7 +1010,8 @@ namespace Surus\Cli {
                 $has($name, '=') => 'Argument #1 ($name) cannot contain "=", ' . self::WRONG_SHOWN,
                 $raw && $has($value) => 'Argument #2 ($value) cannot contain ' . self::WRONG_SHOWN,
                 $has($options['path'] ?? '') => '"path" option cannot contain ' . self::WRONG_SHOWN,
-                $has($options['domain'] ?? '') => '"domain" option cannot contain ' . self::WRONG_SHOWN,
+                $has($options['domain'] ?? '') => '"domain" option cannot contain '
+                    . self::WRONG_SHOWN,
                 $late => '"expires" option cannot have a year greater than 9999',
                 $unsafe => '"partitioned" option cannot be used without "secure" option',
                 default => null,
@@ -912,7 +1024,9 @@ namespace Surus\Cli {
         public static function put(string $name, string $value, array $options): bool
         {
             // An empty value deletes the cookie.
-            [$value, $expires] = $value === '' ? ['deleted', 1] : [$value, $options['expires'] ?? 0];
+            [$value, $expires] = $value === ''
+                ? ['deleted', 1]
+                : [$value, $options['expires'] ?? 0];
             $line = "Set-Cookie: $name=$value";
             if ($expires > 0) {
                 $line .= \gmdate('; \e\x\p\i\r\e\s=D, d M Y H:i:s \G\M\T', $expires);
@@ -957,7 +1071,12 @@ namespace {
         ?bool $secure = false,
         ?bool $httponly = false,
     ): bool {
-        $options = compact('path', 'domain', 'secure', 'httponly') + ['expires' => $expires_or_options];
+        $options = compact(
+            'path',
+            'domain',
+            'secure',
+            'httponly'
+        ) + ['expires' => $expires_or_options];
         return Cookie::set(__FUNCTION__, $name, (string) $value, $options, func_num_args());
     }
 
@@ -970,7 +1089,12 @@ namespace {
         ?bool $secure = false,
         ?bool $httponly = false,
     ): bool {
-        $options = compact('path', 'domain', 'secure', 'httponly') + ['expires' => $expires_or_options];
+        $options = compact(
+            'path',
+            'domain',
+            'secure',
+            'httponly'
+        ) + ['expires' => $expires_or_options];
         return Cookie::set(__FUNCTION__, $name, (string) $value, $options, func_num_args());
     }
 
@@ -991,7 +1115,9 @@ namespace {
             rewind(STDIN);
             $form = Fields::body(Request::variable('CONTENT_TYPE'));
             if ($form === []) {
-                throw new RequestParseBodyException('The request has no form of a type that is known');
+                throw new RequestParseBodyException(
+                    'The request has no form of a type that is known'
+                );
             }
             return [$form['post'], $form['files'] ?? []];
         }

@@ -34,7 +34,7 @@ pub trait Exchange: Send {
     /// The next part; None at the end of a complete response. Dropping the future loses no data.
     fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>>;
 
-    /// The client is gone: PHP's next write must fail.
+    /// The client has closed the request: PHP's next write must fail.
     fn leave(&mut self);
 
     /// Kills the process that runs the event.

@@ -23,7 +23,7 @@ use crate::observe::php_log::ProcessLog;
 /// A started process; its response arrives on stdout.
 pub struct OneEvent {
     child: Child,
-    /// None after its end, or if the client is gone.
+    /// None after its end, or if the client has closed the request.
     stdout: Option<pipe::Receiver>,
     reply: Reply,
     /// The source of the header section if it is not stdout; stdout is the body then.
@@ -46,7 +46,7 @@ impl OneEvent {
         head: Option<pipe::Receiver>,
     ) -> Result<OneEvent, Failure> {
         let program = launch.program.display();
-        let died = |error: &dyn std::fmt::Display| {
+        let not_started = |error: &dyn std::fmt::Display| {
             Failure::WorkerCrashed(format!("cannot start {program}: {error}"))
         };
         let prepare = || -> std::io::Result<_> {
@@ -57,9 +57,9 @@ impl OneEvent {
             let theirs = [stdin(body)?, their_stdout.into(), their_stderr.into()];
             Ok((stdout, stderr, theirs))
         };
-        let (stdout, stderr, theirs) = prepare().map_err(|error| died(&error))?;
+        let (stdout, stderr, theirs) = prepare().map_err(|error| not_started(&error))?;
         let started = launch.start(Role::Request, inputs, theirs).await;
-        let child = started.map_err(|error| died(&format_args!("{error:#}")))?;
+        let child = started.map_err(|error| not_started(&format_args!("{error:#}")))?;
         let pid = child.pid();
         slot.set_pid(pid);
         let words = FirstLines::default();

@@ -15,9 +15,11 @@ $lines = [
 	'extensions' => implode(',', get_loaded_extensions()).',',
 ];
 foreach ([
-	'post_max_size', 'upload_max_filesize', 'memory_limit', 'max_execution_time', 'max_input_time', 'display_errors',
-	'upload_tmp_dir', 'open_basedir', 'opcache.preload', 'opcache.jit_buffer_size', 'opcache.validate_timestamps', 'extension_dir',
-	'user_ini.filename', 'auto_prepend_file', 'auto_append_file', 'error_reporting', 'date.timezone',
+	'post_max_size', 'upload_max_filesize', 'memory_limit', 'max_execution_time', 'max_input_time',
+	'display_errors', 'upload_tmp_dir', 'open_basedir', 'opcache.preload',
+	'opcache.jit_buffer_size', 'opcache.validate_timestamps', 'extension_dir',
+	'user_ini.filename', 'auto_prepend_file', 'auto_append_file',
+	'error_reporting', 'date.timezone',
 ] as $name) {
 	$lines[$name] = (string) ini_get($name);
 }

@@ -106,7 +106,7 @@ impl Inner {
         let shared = generation.shared.clone();
         let number = shared.number;
         if let Some(old) = self.current.swap(Some(generation)) {
-            old.retire();
+            old.drain();
         }
         shared.begin_scaling();
         self.generations.send_replace(number);
@@ -187,7 +187,7 @@ impl Inner {
     fn change_over(self: &Arc<Self>, next: Arc<Generation>) -> anyhow::Result<()> {
         self.clone().install(next);
         if self.queue.is_draining() {
-            // The drain may already have retired the previous generation, and would miss this one.
+            // The drain may already have drained the previous generation, and would miss this one.
             self.current.store(None);
             bail!("shutting down");
         }
@@ -293,7 +293,7 @@ impl Inner {
         let Some(last) = self.current.swap(None) else {
             return;
         };
-        let shared = last.retire();
+        let shared = last.drain();
         drop(last);
         shared.ended.cancelled().await;
     }

@@ -43,7 +43,7 @@ pub struct Scaling {
     peak: usize,
     grew: Option<Instant>,
     shrank: Option<Instant>,
-    /// The last growth was refused for lack of memory.
+    /// The last growth was limited for lack of memory.
     is_limited: bool,
 }
 
@@ -88,7 +88,7 @@ impl Scaling {
         }
     }
 
-    /// When to look again even if nothing happens. None at the smallest size.
+    /// When to check again even if nothing happens. None at the smallest size.
     pub fn due(&self) -> Option<Instant> {
         (self.target > *self.range.start()).then(|| self.since + self.hold)
     }

@@ -28,7 +28,7 @@ pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// The readers of snapshots.
 pub struct Dashboard {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// The last event.
     events: watch::Sender<Bytes>,
     /// Whether a task takes snapshots.
@@ -38,7 +38,7 @@ pub struct Dashboard {
 impl Default for Dashboard {
     fn default() -> Self {
         Dashboard {
-            places: Arc::new(Semaphore::new(MAX_READERS)),
+            permits: Arc::new(Semaphore::new(MAX_READERS)),
             events: watch::Sender::default(),
             is_watched: Mutex::new(false),
         }
@@ -46,20 +46,20 @@ impl Default for Dashboard {
 }
 
 impl Dashboard {
-    /// Adds a reader. The first one starts the task that calls `look`, which ends after the last.
+    /// Adds a reader. The first one starts the task that calls `sample`, which ends after the last.
     pub fn stream(
         self: &Arc<Self>,
-        look: impl FnMut(&mut Observer) -> Snapshot + Send + 'static,
+        sample: impl FnMut(&mut Observer) -> Snapshot + Send + 'static,
     ) -> Response<Body> {
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
+        let Ok(permit) = self.permits.clone().try_acquire_owned() else {
             let why = format!("{MAX_READERS} dashboards are open already; close one\n");
             return text(StatusCode::SERVICE_UNAVAILABLE, why).map(BodyExt::boxed_unsync);
         };
         let reader = Reader {
             events: self.events.subscribe(),
-            _place: place,
+            _permit: permit,
         };
-        self.watch(look);
+        self.watch(sample);
         let events = stream::unfold(reader, |mut reader| async {
             reader.events.changed().await.ok()?;
             let event = reader.events.borrow_and_update().clone();
@@ -77,7 +77,7 @@ impl Dashboard {
         response
     }
 
-    fn watch(self: &Arc<Self>, mut look: impl FnMut(&mut Observer) -> Snapshot + Send + 'static) {
+    fn watch(self: &Arc<Self>, mut sample: impl FnMut(&mut Observer) -> Snapshot + Send + 'static) {
         let is_watched = std::mem::replace(&mut *self.lock(), true);
         if is_watched {
             return;
@@ -97,7 +97,7 @@ impl Dashboard {
                     return;
                 }
                 drop(is_watched);
-                let json = serde_json::to_string(&look(&mut observer)).unwrap_or_default();
+                let json = serde_json::to_string(&sample(&mut observer)).unwrap_or_default();
                 dashboard
                     .events
                     .send_replace(format!("data: {json}\n\n").into());
@@ -115,7 +115,7 @@ impl Dashboard {
 /// One open stream. A reader that is too slow misses snapshots.
 struct Reader {
     events: watch::Receiver<Bytes>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// The page. What clients have sent comes from the stream only, and the page shows it as text;
@@ -152,12 +152,12 @@ mod tests {
 
     use super::*;
 
-    type Looks = Arc<AtomicUsize>;
+    type Samples = Arc<AtomicUsize>;
 
-    fn open(dashboard: &Arc<Dashboard>, looks: &Looks) -> Response<Body> {
-        let looks = looks.clone();
+    fn open(dashboard: &Arc<Dashboard>, samples: &Samples) -> Response<Body> {
+        let samples = samples.clone();
         dashboard.stream(move |_| {
-            looks.fetch_add(1, Ordering::SeqCst);
+            samples.fetch_add(1, Ordering::SeqCst);
             Snapshot::default()
         })
     }
@@ -169,8 +169,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_snapshot_a_second_is_for_all_readers_and_none_without() {
-        let (dashboard, looks) = (Arc::new(Dashboard::default()), Looks::default());
-        let mut streams: Vec<_> = (0..3).map(|_| open(&dashboard, &looks)).collect();
+        let (dashboard, samples) = (Arc::new(Dashboard::default()), Samples::default());
+        let mut streams: Vec<_> = (0..3).map(|_| open(&dashboard, &samples)).collect();
         for round in 1..=3 {
             for stream in &mut streams {
                 let event = event(stream).await;
@@ -179,24 +179,26 @@ mod tests {
                     "{event}"
                 );
             }
-            assert_eq!(looks.load(Ordering::SeqCst), round);
+            assert_eq!(samples.load(Ordering::SeqCst), round);
         }
         drop(streams);
         tokio::time::sleep(INTERVAL * 10).await;
-        assert_eq!(looks.load(Ordering::SeqCst), 3);
-        let mut again = open(&dashboard, &looks);
+        assert_eq!(samples.load(Ordering::SeqCst), 3);
+        let mut again = open(&dashboard, &samples);
         event(&mut again).await;
-        assert_eq!(looks.load(Ordering::SeqCst), 4);
+        assert_eq!(samples.load(Ordering::SeqCst), 4);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn readers_are_bounded_and_a_place_is_free_when_one_leaves() {
-        let (dashboard, looks) = (Arc::new(Dashboard::default()), Looks::default());
-        let mut streams: Vec<_> = (0..MAX_READERS).map(|_| open(&dashboard, &looks)).collect();
+    async fn readers_are_bounded_and_a_permit_is_free_when_one_leaves() {
+        let (dashboard, samples) = (Arc::new(Dashboard::default()), Samples::default());
+        let mut streams: Vec<_> = (0..MAX_READERS)
+            .map(|_| open(&dashboard, &samples))
+            .collect();
         assert!(streams.iter().all(|stream| stream.status() == 200));
-        assert_eq!(open(&dashboard, &looks).status(), 503);
+        assert_eq!(open(&dashboard, &samples).status(), 503);
         streams.pop();
-        assert_eq!(open(&dashboard, &looks).status(), 200);
+        assert_eq!(open(&dashboard, &samples).status(), 200);
     }
 
     #[test]

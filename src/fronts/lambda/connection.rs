@@ -25,7 +25,7 @@ pub struct Unreachable {
     why: String,
 }
 
-/// A request to Lambda that can be repeated if the connection turns out to be dead.
+/// A request to Lambda that can be repeated if the connection turns out to be broken.
 pub struct ApiRequest {
     pub method: Method,
     pub uri: Uri,
@@ -89,7 +89,7 @@ impl Connection {
         }
     }
 
-    /// Sends a request and waits for the response's header. A kept connection may have died since
+    /// Sends a request and waits for the response's header. A kept connection may have broken since
     /// its last use, so a request that fails is sent once more on a new connection.
     pub async fn ask(&mut self, ask: &ApiRequest) -> Result<http::Response<Incoming>, Unreachable> {
         let was_kept = self.sender.is_some();

@@ -39,7 +39,7 @@ impl FunctionError {
         match failure {
             Failure::Thrown(what) => FunctionError::new(THROWN, what.clone()),
             Failure::WorkerCrashed(_) => {
-                FunctionError::new(DIED, format!("{failure}; see the log for the cause"))
+                FunctionError::new(EXITED, format!("{failure}; see the log for the cause"))
             }
             Failure::TimedOut => FunctionError::new(
                 TIMED_OUT,
@@ -188,7 +188,7 @@ impl FunctionError {
 impl From<FunctionError> for Failure {
     fn from(fault: FunctionError) -> Failure {
         match &*fault.kind {
-            DIED => Failure::WorkerCrashed(fault.message),
+            EXITED => Failure::WorkerCrashed(fault.message),
             TIMED_OUT => Failure::TimedOut,
             _ => Failure::Thrown(fault.message),
         }
@@ -200,7 +200,7 @@ pub const TIMED_OUT: &str = "Function.Timeout";
 pub const TOO_LARGE: &str = "Function.ResponseSizeTooLarge";
 pub const MALFORMED_ANSWER: &str = "Function.MalformedResponse";
 /// Lambda's own kind for a runtime that has crashed, so that the same alarms match.
-pub const DIED: &str = "Runtime.ExitError";
+pub const EXITED: &str = "Runtime.ExitError";
 pub const BUSY: &str = "Runtime.Unavailable";
 pub const MALFORMED_EVENT: &str = "Runtime.MalformedEvent";
 pub const BUG: &str = "Runtime.InternalError";
@@ -299,7 +299,7 @@ mod tests {
             TIMED_OUT,
             TOO_LARGE,
             MALFORMED_ANSWER,
-            DIED,
+            EXITED,
             BUSY,
             MALFORMED_EVENT,
             BUG,

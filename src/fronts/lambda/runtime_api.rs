@@ -229,7 +229,7 @@ async fn settle(
     let body = match response.into_body().collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) => {
-            debug!(request_id, what, %error, "cannot read Lambda's reply");
+            debug!(request_id, what, %error, "cannot read Lambda's response");
             return Ok(());
         }
     };

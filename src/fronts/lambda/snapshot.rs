@@ -30,7 +30,7 @@ pub async fn take(api: &mut RuntimeApi, function: &Function) -> anyhow::Result<(
 }
 
 /// All copies of a snapshot begin with the same memory: random numbers and seeds in it would repeat
-/// in every copy, and its connections are dead. So every engine restarts its workers.
+/// in every copy, and its connections are broken. So every engine restarts its workers.
 async fn restored(function: &Function) -> anyhow::Result<()> {
     for engine in function.engines() {
         engine.restart_workers().await?;

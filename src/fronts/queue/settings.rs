@@ -70,7 +70,7 @@ pub struct Queue {
     /// Time limit of a job that has none of its own.
     #[serde(deserialize_with = "timeout")]
     pub timeout: Time,
-    /// How long a job stays reserved if this process dies; it is extended while the job waits or
+    /// How long a job stays reserved if this process crashes; it is extended while the job waits or
     /// runs. Not set: Laravel's `retry_after`, Messenger's `redeliver_timeout` or
     /// `visibility_timeout`, else 90 s.
     #[serde(deserialize_with = "lease")]

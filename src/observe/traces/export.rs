@@ -189,7 +189,7 @@ impl Exporter {
             let sent = tokio::time::timeout(self.limits.timeout, self.send(body.clone())).await;
             let sent = sent.unwrap_or_else(|_| {
                 Err(Refusal::Later(
-                    anyhow!("the collector did not answer in time"),
+                    anyhow!("no response from the collector in time"),
                     None,
                 ))
             });

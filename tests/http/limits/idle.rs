@@ -23,7 +23,7 @@ fn ask(stream: &mut BufReader<TcpStream>, head: &str) {
 }
 
 #[test]
-fn idle_connection_gives_back_the_memory_of_its_last_request() {
+fn idle_connection_releases_the_memory_of_its_last_request() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("index.php"), "<?php").unwrap();
     std::fs::write(dir.path().join("file.txt"), "text").unwrap();

@@ -77,7 +77,7 @@ foreach (range(1, 20) as $n) {
 }";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stalled_responses_stay_within_the_budget_and_memory_is_given_back() {
+async fn stalled_responses_stay_within_the_budget_and_memory_is_released() {
     for page in [WHOLE, STREAMED] {
         let (peak, after) = stall(page, &[("SURUS_HTTP_BUFFER_MEMORY", "32M")]).await;
         eprintln!("grew by {peak} MiB, {after} stayed");

@@ -69,7 +69,7 @@ fn plain_http_is_answered_with_400() {
 }
 
 #[test]
-fn malformed_handshakes_are_refused_with_an_alert() {
+fn malformed_handshakes_are_rejected_with_an_alert() {
     let dir = site();
     let secure = serve(dir.path(), &[]);
     let mut truncated = hello(&mut secure.client());
@@ -206,7 +206,7 @@ fn s_client(secure: &Secure, arguments: &[&str], input: &str) -> String {
 }
 
 #[test]
-fn renegotiation_is_refused() {
+fn renegotiation_is_rejected() {
     let dir = site();
     let secure = serve(dir.path(), &[]);
     // A line with an R makes the program renegotiate.
@@ -216,7 +216,7 @@ fn renegotiation_is_refused() {
 }
 
 #[test]
-fn old_versions_are_refused() {
+fn old_versions_are_rejected() {
     let dir = site();
     let secure = serve(dir.path(), &[("SURUS_TLS_MIN_VERSION", "1.3")]);
     let said = s_client(&secure, &["-tls1_2"], "");

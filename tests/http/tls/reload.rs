@@ -76,7 +76,8 @@ fn changed_files_are_noticed_and_bad_ones_reported() {
     let next = Authority::new("Next");
     std::fs::write(dir.path().join("server.crt"), "nothing").unwrap();
     secure.surus.wait_for_log_within(60, |log| {
-        log.contains("the certificates stay as they are") && log.contains("is not a PEM file")
+        log.contains("cannot reload the certificates; the current ones stay in use")
+            && log.contains("is not a PEM file")
     });
     assert!(is_by(&secure, &secure.authority));
     next.issue(&["localhost"]).write(dir.path(), "server");

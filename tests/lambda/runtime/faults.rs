@@ -179,7 +179,7 @@ fn failed_next_request_is_retried() {
 fn dead_connection_fails_no_event() {
     let function = function();
     for number in 0..4 {
-        // It dies while idle, as a connection does that was frozen for long.
+        // It breaks while idle, as a connection does that was frozen for long.
         function.api.reply("/response", 1, Reply::Last);
         says_hello(&function, &format!("x-{number}"));
     }

@@ -15,9 +15,9 @@ pub struct Message {
     pub number: usize,
     /// How often it throws before it succeeds.
     pub fails: usize,
-    /// How often its worker dies before it is done.
+    /// How often its worker crashes before it is done.
     pub dies: usize,
-    /// How often its worker dies after it is done.
+    /// How often its worker crashes after it is done.
     pub late: usize,
 }
 
@@ -181,8 +181,8 @@ impl Account {
         self.attempts.len()
     }
 
-    /// Messages that came again although their deletion was requested: the queue had delivered them
-    /// again before, because the machine stalled.
+    /// Messages that were delivered again although their deletion was requested: the queue had
+    /// delivered them again before, because the machine stalled.
     pub fn late(&self, deleted: &BTreeSet<String>) -> usize {
         let all = self.of_message.values();
         all.map(|all| all[..all.len() - 1].iter())
@@ -272,8 +272,8 @@ impl Account {
     }
 
     /// No message of a group begins before the earlier ones are done. A failed message begins again
-    /// before later ones; with `whole`, messages done after it come again, too, since the whole
-    /// event does.
+    /// before later ones; with `whole`, messages done after it are delivered again, too, since the
+    /// whole event does.
     pub fn out_of_order(
         &self,
         dead: &BTreeSet<Name>,
@@ -298,7 +298,7 @@ impl Account {
                     if let Some(missing) = (0..number).find(is_missing) {
                         wrong.push(format!("{note:?} before {missing} was done"));
                     }
-                    // A message that was done and comes again was delivered again by the queue.
+                    // A message that was done and is there again was delivered again by the queue.
                     let earlier = last_receipt.insert(note.name, &note.receipt);
                     let had_failed = earlier.is_none_or(|receipt| !deleted.contains(receipt));
                     if number < group.last && had_failed && !whole {

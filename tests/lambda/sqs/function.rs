@@ -13,9 +13,9 @@ use tokio::task::AbortHandle;
 
 use crate::common::tree;
 
-/// A message says how it fails the first times: it throws (`fails`), dies before it is done
-/// (`dies`), or after it has noted that it is (`late`). Files count the times, since they survive a
-/// process.
+/// A message says how it fails the first times: it throws (`fails`), kills its process before it is
+/// done (`dies`), or after it has noted that it is (`late`). Files count the times, since they
+/// survive a process.
 const HANDLER: &str = r#"<?php
 return static function (array $event, Surus\Lambda\Context $context): void {
     $note = static fn (string $line) => file_put_contents(__DIR__.'/notes', "$line\n", FILE_APPEND);

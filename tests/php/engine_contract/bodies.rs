@@ -144,7 +144,7 @@ engine_contract! {
         }
     }
 
-    fn client_gone_during_a_body_does_not_affect_the_next_request(engine) {
+    fn client_that_closes_during_a_body_does_not_affect_the_next_request(engine) {
         let engine = engine.workers(1);
         let traced = engine.writable().join("traced");
         let code = format!(

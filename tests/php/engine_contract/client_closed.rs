@@ -69,7 +69,7 @@ async fn process(engine: &Subject) -> String {
 }
 
 engine_contract! {
-    fn script_of_a_gone_client_ends_at_its_next_write(engine) {
+    fn script_of_a_closed_client_ends_at_its_next_write(engine) {
         let engine = engine.workers(1);
         for code in [
             "$write(); $trace('ran on');",
@@ -100,21 +100,21 @@ engine_contract! {
         }
     }
 
-    fn exception_handler_of_a_gone_client_ends(engine) {
+    fn exception_handler_of_a_closed_client_ends(engine) {
         let engine = engine.workers(1).ini("display_errors", "0");
         let traced = leave_whole(&engine, "set_exception_handler(function () use ($write, $trace) \
             { $trace('handled'); $write(); }); throw new Exception('x');").await;
         assert_eq!(traced, "handled status 1 end");
     }
 
-    fn shutdown_function_of_a_gone_client_ends_and_later_ones_are_skipped(engine) {
+    fn shutdown_function_of_a_closed_client_ends_and_later_ones_are_skipped(engine) {
         let engine = engine.workers(1);
         let code = "register_shutdown_function(function () use (&$write, &$trace) { \
             $trace('first'); $write(); }); BEGIN;";
         assert_eq!(leave_whole(&engine, code).await, "first");
     }
 
-    fn destructors_run_when_the_client_has_gone(engine) {
+    fn destructors_run_when_the_client_has_closed(engine) {
         let engine = engine.workers(1);
         let code = "class Thing { function __construct(public $trace) {} function __destruct() { \
             echo 'to nobody'; ($this->trace)('destructed'); } }
@@ -132,7 +132,7 @@ engine_contract! {
         assert_eq!(leave_whole(&engine, code).await, "ran on status 1 end");
     }
 
-    fn session_of_a_gone_client_is_written(engine) {
+    fn session_of_a_closed_client_is_written(engine) {
         let engine = engine.workers(1);
         let (id, path) = ("a1b2c3d4e5f6a7b8c9d0", engine.writable().display().to_string());
         let code = format!("session_save_path('{path}'); session_id('{id}'); session_start(); \
@@ -168,7 +168,7 @@ engine_contract! {
         }
     }
 
-    fn clients_gone_during_responses_cost_no_process(engine) {
+    fn clients_that_close_during_responses_cost_no_process(engine) {
         let engine = engine.workers(4);
         let pool = engine.pool().await;
         engine.text("echo 1;").await;

@@ -12,17 +12,17 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
     ("dropped_body_aborts_the_script_at_its_next_write", ABORT),
     ("ignore_user_abort_lets_the_script_finish", ABORT),
-    ("script_of_a_gone_client_ends_at_its_next_write", ABORT),
-    ("exception_handler_of_a_gone_client_ends", ABORT),
+    ("script_of_a_closed_client_ends_at_its_next_write", ABORT),
+    ("exception_handler_of_a_closed_client_ends", ABORT),
     (
-        "shutdown_function_of_a_gone_client_ends_and_later_ones_are_skipped",
+        "shutdown_function_of_a_closed_client_ends_and_later_ones_are_skipped",
         ABORT,
     ),
-    ("destructors_run_when_the_client_has_gone", ABORT),
+    ("destructors_run_when_the_client_has_closed", ABORT),
     ("script_with_ignore_user_abort_continues", ABORT),
-    ("session_of_a_gone_client_is_written", ABORT),
+    ("session_of_a_closed_client_is_written", ABORT),
     ("endless_internal_function_is_aborted", ABORT),
-    ("clients_gone_during_responses_cost_no_process", ABORT),
+    ("clients_that_close_during_responses_cost_no_process", ABORT),
     (
         "failed_reload_reports_php_error_and_keeps_the_old_generation",
         PRELOAD,
@@ -32,7 +32,8 @@ const EXCEPTIONS: &[(&str, &str)] = &[
 
 const CODE: &str = "OPcache of command-line PHP looks for changed files once per process";
 const EXIT: &str = "exit() and fatal errors end the process: the script is the worker's loop";
-const ABORT: &str = "a stop frame tells the worker that its client has gone; PHP does not know";
+const ABORT: &str =
+    "a stop frame tells the worker that its client has closed the request; PHP does not know";
 const PRELOAD: &str = "command-line PHP preloads only with opcache.enable_cli";
 
 pub fn is_exempt(entry: &Entry, name: &str) -> bool {

@@ -145,8 +145,8 @@ engine_contract! {
         tokio::time::timeout(Duration::from_secs(60), pool.drain())
             .await
             .expect(
-                "every place was \
-            given back",
+                "every permit was \
+            returned",
             );
     }
 

@@ -1,7 +1,7 @@
 //! Real servers of MariaDB and PostgreSQL, each on a free port of 127.0.0.1.
 
+mod broker_outages;
 mod client;
-mod ends;
 
 pub use client::Client;
 

@@ -136,7 +136,7 @@ fn message_longer_than_the_limit_is_kept_unread_until_the_limit_is_raised(kind: 
 }
 
 #[test]
-fn lease_is_extended_and_what_others_have_left_is_taken() {
+fn lease_is_extended_and_abandoned_messages_are_taken() {
     let dsn = "doctrine://default?redeliver_timeout=10";
     // Its times are those of PHP's time zone.
     let messenger = Messenger::new(Kind::Sqlite, "messenger5", dsn);
@@ -160,7 +160,7 @@ fn lease_is_extended_and_what_others_have_left_is_taken() {
 }
 
 #[test]
-fn sigterm_gives_back_what_has_not_begun_and_messenger_takes_it() {
+fn sigterm_returns_messages_that_have_not_begun_and_messenger_takes_them() {
     let messenger = Messenger::new(Kind::Sqlite, "messenger7", DSN);
     let mut work = messenger.start(&["--workers", "1"], &[]);
     messenger.send(&["wait", "second"]);

@@ -126,7 +126,7 @@ fn message_longer_than_the_limit_is_kept_unread_in_a_stream_of_its_own() {
 }
 
 #[test]
-fn lease_is_extended_and_what_others_have_left_is_claimed() {
+fn lease_is_extended_and_abandoned_messages_are_claimed() {
     let stream = Stream::new("messenger7", "redeliver_timeout=10");
     let messenger = &stream.messenger;
     messenger.send(&["sleep"]);
@@ -149,7 +149,7 @@ fn lease_is_extended_and_what_others_have_left_is_claimed() {
 }
 
 #[test]
-fn sigterm_gives_back_what_has_not_begun_and_messenger_takes_it() {
+fn sigterm_returns_messages_that_have_not_begun_and_messenger_takes_them() {
     let stream = Stream::new("messenger7", "");
     let messenger = &stream.messenger;
     let mut work = messenger.start(&["--workers", "1"], &[]);

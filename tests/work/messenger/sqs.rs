@@ -124,7 +124,7 @@ fn messages_of_a_fifo_queue_run_in_order() {
 }
 
 #[test]
-fn rejected_message_comes_again_if_the_transport_does_not_delete_it() {
+fn rejected_message_is_delivered_again_if_the_transport_does_not_delete_it() {
     let options = "delete_on_rejection=false&retry_delay=1";
     let Some(sqs) = Sqs::new("messenger7", options, false) else {
         return;

@@ -143,7 +143,7 @@ fn reserved_and_released_jobs_are_those_of_laravel_byte_for_byte() {
 }
 
 #[test]
-fn job_that_surus_gives_back_is_popped_by_laravel_as_its_first_try() {
+fn job_that_surus_returns_is_popped_by_laravel_as_its_first_try() {
     let redis = Redis::start();
     let laravel = Laravel::on_redis(&debian(), redis.port);
     laravel.push(&["sleep", "well"]);

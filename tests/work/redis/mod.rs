@@ -1,8 +1,8 @@
 //! Queues in a real Redis server.
 
-mod ends;
 mod laravel;
 mod plain;
+mod shutdowns_and_crashes;
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};

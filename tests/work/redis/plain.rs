@@ -81,7 +81,7 @@ fn delayed_job_and_expired_reservation_run_when_they_are_due() {
         let _: i64 = redis.zadd(format!("{DEFAULT}:{end}"), job, at).unwrap();
     };
     add(&mut redis, "delayed", r#"{"n": 1}"#, due);
-    // Another worker has died with one, and works on the other.
+    // Another worker has crashed with one, and works on the other.
     add(
         &mut redis,
         "reserved",

@@ -69,7 +69,7 @@ fn job_that_ends_its_process_is_tried_again_and_failed_by_laravel() {
 }
 
 #[test]
-fn released_job_comes_again_after_its_backoff_as_a_second_attempt() {
+fn released_job_is_delivered_after_its_backoff_as_a_second_attempt() {
     let Some((laravel, queue, _)) = application(&debian()) else {
         return;
     };

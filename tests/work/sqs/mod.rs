@@ -1,9 +1,9 @@
 //! Queues in ElasticMQ, which speaks SQS's protocol. Without it the tests print why they test
 //! nothing.
 
-mod ends;
 mod laravel;
 mod plain;
+mod shutdowns_and_crashes;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::html::escape;
+use super::escape::escape;
 use crate::number::{Measured, Number, Published};
 
 const WIDTH: f64 = 420.0;

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use super::escape::escape;
 use super::{Advice, Report, Table, svg};
 
 const STYLE: &str = include_str!("page.css");
@@ -110,20 +111,6 @@ fn prose(text: &str) -> String {
             (true, false) => write!(out, "`{part}"),
             (false, _) => write!(out, "{part}"),
         };
-    }
-    out
-}
-
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            character => out.push(character),
-        }
     }
     out
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::html::escape;
+use super::escape::escape;
 use super::{Chart, Line, Scale};
 use crate::number::Unit;
 

@@ -67,7 +67,7 @@ fn exit_status_and_signal_are_described() {
 fn user_is_found_by_name_and_number() {
     assert_eq!(find_user("root", None).unwrap().unwrap().uid, 0);
     assert_eq!(find_user("0", Some("root")).unwrap().unwrap().name, "root");
-    assert!(find_user("nobody-has-this-name", None).unwrap().is_none());
+    assert!(find_user("no-user-has-this-name", None).unwrap().is_none());
     assert!(find_user("root", Some("no-such-group")).unwrap().is_none());
     let root = find_user("root", None).unwrap().unwrap();
     assert!(groups(&root).unwrap().contains(&root.gid));

@@ -14,9 +14,9 @@ pub const MAX_EVENT: usize = 16 * 1024;
 pub(super) const IN_SOCKET: usize = 1;
 /// Bytes before each event: its length, and half of its position.
 pub(super) const EVENT_HEADER: usize = 8;
-/// What a worker does about the request ring (`enum surus_doorbell`): it looks into it before it
-/// does anything else, looks there again and again, or waits by futex(2) until this changes.
-pub(super) const AWAKE: u32 = 0;
+/// What a worker does about the request ring (`enum surus_doorbell`): it takes from it
+/// before it does anything else, busy-polls it, or waits by futex(2) until this changes.
+pub(super) const WORKING: u32 = 0;
 pub(super) const POLLING: u32 = 1;
 pub(super) const BLOCKED: u32 = 2;
 
@@ -27,7 +27,7 @@ impl Rings {
         self.head().idle.0.poll_budget.store(micros, SeqCst);
     }
 
-    /// Makes one worker look into the request ring, for an event that has just been put there: one
+    /// Makes one worker take from the request ring, for an event that has just been put there: one
     /// that polls, or else one that blocks. If there is neither, the next worker that becomes idle
     /// takes the event. Returns whether a polling worker was found.
     pub fn notify_one(&self) -> bool {
@@ -36,7 +36,7 @@ impl Rings {
             doorbells.find(|doorbell| {
                 doorbell.load(SeqCst) == state
                     && doorbell
-                        .compare_exchange(state, AWAKE, SeqCst, SeqCst)
+                        .compare_exchange(state, WORKING, SeqCst, SeqCst)
                         .is_ok()
             })
         };
@@ -52,7 +52,7 @@ impl Rings {
     /// Wakes a worker if it blocks.
     pub fn wake(&self, worker: usize) {
         let doorbell = self.doorbell(worker);
-        doorbell.store(AWAKE, SeqCst);
+        doorbell.store(WORKING, SeqCst);
         futex::wake(doorbell);
     }
 

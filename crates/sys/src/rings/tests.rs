@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 
 use proptest::prelude::*;
 
-use super::requests::{AWAKE, BLOCKED, EVENT_HEADER, IN_SOCKET, MAX_EVENT, POLLING};
+use super::requests::{BLOCKED, EVENT_HEADER, IN_SOCKET, MAX_EVENT, POLLING, WORKING};
 use super::responses::size_of_frame;
 use super::*;
 use crate::futex;
@@ -131,11 +131,11 @@ fn event_claims_one_polling_worker_before_a_blocked_one() {
         rings.doorbell(worker).store(state, SeqCst);
     }
     assert!(rings.notify_one() && rings.notify_one());
-    assert_eq!(doorbells(&rings), [BLOCKED, AWAKE, BLOCKED, AWAKE]);
+    assert_eq!(doorbells(&rings), [BLOCKED, WORKING, BLOCKED, WORKING]);
     assert!(!rings.notify_one());
-    assert_eq!(doorbells(&rings), [AWAKE, AWAKE, BLOCKED, AWAKE]);
+    assert_eq!(doorbells(&rings), [WORKING, WORKING, BLOCKED, WORKING]);
     assert!(!rings.notify_one() && !rings.notify_one());
-    assert_eq!(doorbells(&rings), [AWAKE; 4]);
+    assert_eq!(doorbells(&rings), [WORKING; 4]);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn blocked_worker_wakes_when_its_doorbell_is_rung() {
         }
         assert!(!rings.notify_one());
         first.join().unwrap();
-        assert_eq!(doorbells(rings), [AWAKE, BLOCKED]);
+        assert_eq!(doorbells(rings), [WORKING, BLOCKED]);
         rings.wake_all();
         second.join().unwrap();
     });

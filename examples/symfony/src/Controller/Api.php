@@ -15,7 +15,13 @@ final class Api
 
     public function echo(Request $request): JsonResponse
     {
-        return new JsonResponse(['method' => $request->getMethod(), 'query' => $request->query->all(), 'body' => $request->toArray()]);
+        return new JsonResponse(
+            [
+                'method' => $request->getMethod(),
+                'query' => $request->query->all(),
+                'body' => $request->toArray()
+            ]
+        );
     }
 
     /** Sends line after line, as exports do. */

@@ -24,7 +24,10 @@ final class Guestbook extends AbstractController
         return $this->render(
             'guestbook.html.twig',
             ['form' => $form->createView(), 'entries' => $session->get('entries', [])],
-            new Response(null, $form->isSubmitted() ? Response::HTTP_UNPROCESSABLE_ENTITY : Response::HTTP_OK),
+            new Response(
+                null,
+                $form->isSubmitted() ? Response::HTTP_UNPROCESSABLE_ENTITY : Response::HTTP_OK
+            ),
         );
     }
 }

@@ -19,7 +19,9 @@ final readonly class DynamoDbRecord
     public function __construct(public array $record)
     {
         $change = $record['dynamodb'] ?? [];
-        $item = static fn (?array $image) => null === $image ? null : array_map(self::value(...), $image);
+        $item = static fn (?array $image) => null === $image
+            ? null
+            : array_map(self::value(...), $image);
         $this->name = $record['eventName'] ?? '';
         $this->sequenceNumber = $change['SequenceNumber'] ?? '';
         $this->keys = $item($change['Keys'] ?? []);

@@ -17,7 +17,8 @@ final readonly class Kafka implements View, \Countable, \IteratorAggregate
 
     public function __construct(mixed $event)
     {
-        $is = \is_array($event) && \in_array($event['eventSource'] ?? null, ['aws:kafka', 'SelfManagedKafka'], true);
+        $is = \is_array($event)
+            && \in_array($event['eventSource'] ?? null, ['aws:kafka', 'SelfManagedKafka'], true);
         if (!$is || !\is_array($event['records'] ?? null)) {
             throw new NotThisEvent('Kafka', $event);
         }
@@ -41,6 +42,15 @@ final readonly class Kafka implements View, \Countable, \IteratorAggregate
     {
         $partition = static fn (KafkaRecord $record) => "$record->topic-$record->partition";
 
-        return Failures::of($this->records, static fn (KafkaRecord $record) => ['partition' => $partition($record), 'offset' => $record->offset], $partition, $do, $context);
+        return Failures::of(
+            $this->records,
+            static fn (KafkaRecord $record) => [
+                'partition' => $partition($record),
+                'offset' => $record->offset
+            ],
+            $partition,
+            $do,
+            $context
+        );
     }
 }

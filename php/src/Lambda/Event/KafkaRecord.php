@@ -26,16 +26,27 @@ final readonly class KafkaRecord
         foreach ($record['headers'] ?? [] as $header) {
             foreach ($header as $name => $bytes) {
                 // A list of bytes, which Java sends signed.
-                $headers[] = [$name, implode('', array_map(static fn (int $byte) => \chr($byte & 255), $bytes))];
+                $headers[] = [
+                    $name,
+                    implode('', array_map(static fn (int $byte) => \chr($byte & 255), $bytes))
+                ];
             }
         }
         $this->headers = $headers;
-        $this->time = \DateTimeImmutable::createFromFormat('U.u', \sprintf('%.6F', ($record['timestamp'] ?? 0) / 1000));
+        $this->time = \DateTimeImmutable::createFromFormat(
+            'U.u',
+            \sprintf('%.6F', ($record['timestamp'] ?? 0) / 1000)
+        );
     }
 
     /** Decodes the value as JSON. */
     public function json(): mixed
     {
-        return json_decode((string) $this->value, true, 512, \JSON_THROW_ON_ERROR | \JSON_BIGINT_AS_STRING);
+        return json_decode(
+            (string) $this->value,
+            true,
+            512,
+            \JSON_THROW_ON_ERROR | \JSON_BIGINT_AS_STRING
+        );
     }
 }

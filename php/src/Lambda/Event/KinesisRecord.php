@@ -18,7 +18,10 @@ final readonly class KinesisRecord
         $this->data = base64_decode($kinesis['data'] ?? '');
         $this->partitionKey = $kinesis['partitionKey'] ?? '';
         $this->sequenceNumber = $kinesis['sequenceNumber'] ?? '';
-        $this->arrival = \DateTimeImmutable::createFromFormat('U.u', \sprintf('%.6F', $kinesis['approximateArrivalTimestamp'] ?? 0));
+        $this->arrival = \DateTimeImmutable::createFromFormat(
+            'U.u',
+            \sprintf('%.6F', $kinesis['approximateArrivalTimestamp'] ?? 0)
+        );
     }
 
     /** Decodes the data as JSON. */

@@ -27,7 +27,13 @@ trait Records
      *
      * @return list<T>
      */
-    private static function read(mixed $event, string $name, string $key, string $source, callable $make): array
+    private static function read(
+        mixed $event,
+        string $name,
+        string $key,
+        string $source,
+        callable $make
+    ): array
     {
         $records = \is_array($event) ? $event['Records'] ?? null : null;
         if (!\is_array($records) || !array_is_list($records)) {

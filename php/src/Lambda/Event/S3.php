@@ -14,6 +14,12 @@ final readonly class S3 implements View, \Countable, \IteratorAggregate
 
     public function __construct(mixed $event)
     {
-        $this->records = self::read($event, 'S3', 'eventSource', 'aws:s3', static fn (array $record) => new S3Record($record));
+        $this->records = self::read(
+            $event,
+            'S3',
+            'eventSource',
+            'aws:s3',
+            static fn (array $record) => new S3Record($record)
+        );
     }
 }

@@ -14,6 +14,12 @@ final readonly class Sns implements View, \Countable, \IteratorAggregate
 
     public function __construct(mixed $event)
     {
-        $this->records = self::read($event, 'SNS', 'EventSource', 'aws:sns', static fn (array $record) => new SnsRecord($record));
+        $this->records = self::read(
+            $event,
+            'SNS',
+            'EventSource',
+            'aws:sns',
+            static fn (array $record) => new SnsRecord($record)
+        );
     }
 }

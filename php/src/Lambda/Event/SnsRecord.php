@@ -25,14 +25,21 @@ final readonly class SnsRecord
     /** Decodes the message as JSON. */
     public function json(): mixed
     {
-        return json_decode($this->message, true, 512, \JSON_THROW_ON_ERROR | \JSON_BIGINT_AS_STRING);
+        return json_decode(
+            $this->message,
+            true,
+            512,
+            \JSON_THROW_ON_ERROR | \JSON_BIGINT_AS_STRING
+        );
     }
 
     /** @return array<string, string> the sender's attributes, binary ones decoded */
     public function attributes(): array
     {
         return array_map(
-            static fn (array $attribute) => 'Binary' === $attribute['Type'] ? base64_decode($attribute['Value']) : $attribute['Value'],
+            static fn (array $attribute) => 'Binary' === $attribute['Type']
+                ? base64_decode($attribute['Value'])
+                : $attribute['Value'],
             $this->record['Sns']['MessageAttributes'] ?? [],
         );
     }

@@ -17,23 +17,34 @@ final readonly class Sqs implements View, \Countable, \IteratorAggregate
 
     public function __construct(mixed $event)
     {
-        $this->records = self::read($event, 'SQS', 'eventSource', 'aws:sqs', static fn (array $record) => new SqsRecord($record));
+        $this->records = self::read(
+            $event,
+            'SQS',
+            'eventSource',
+            'aws:sqs',
+            static fn (array $record) => new SqsRecord($record)
+        );
     }
 
     /**
-     * Handles every message in order and returns those that must be delivered again: those whose handling
-     * threw,
-     * and in a FIFO queue the later ones of their group, which do not run. The event source mapping
-     * needs
-     * ReportBatchItemFailures.
+     * Handles every message in order and returns those that must be delivered again: those whose
+     * handling threw, and in a FIFO queue the later ones of their group, which do not run. The
+     * event source mapping needs ReportBatchItemFailures.
      *
      * @param callable(SqsRecord): void $do
      * @param ?Context                  $context stops before the deadline
-     * @param bool                      $goOn    whether later messages of a failed one's group run before it succeeds
+     * @param bool                      $goOn    whether later messages of a failed one's group run
+     * before it succeeds
      */
     public function each(callable $do, ?Context $context = null, bool $goOn = false): ?array
     {
-        return Failures::of($this->inTurn(), static fn (SqsRecord $record) => $record->messageId, static fn (SqsRecord $record) => $goOn ? null : $record->group, $do, $context);
+        return Failures::of(
+            $this->inTurn(),
+            static fn (SqsRecord $record) => $record->messageId,
+            static fn (SqsRecord $record) => $goOn ? null : $record->group,
+            $do,
+            $context
+        );
     }
 
     /**

@@ -38,7 +38,8 @@ final readonly class SqsRecord
     public function attributes(): array
     {
         return array_map(
-            static fn (array $attribute) => $attribute['stringValue'] ?? base64_decode($attribute['binaryValue'] ?? ''),
+            static fn (array $attribute) => $attribute['stringValue']
+                ?? base64_decode($attribute['binaryValue'] ?? ''),
             $this->record['messageAttributes'] ?? [],
         );
     }

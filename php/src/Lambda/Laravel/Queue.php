@@ -23,8 +23,15 @@ final class Queue
     private readonly WorkerOptions $options;
     private readonly JobProcessor $processor;
 
-    /** @param ?WorkerOptions $options tries and backoff for jobs without their own; default: only the queue's limit, and no backoff */
-    public function __construct(private readonly Application $app, private readonly string $connection = 'sqs', ?WorkerOptions $options = null)
+    /**
+     * @param ?WorkerOptions $options tries and backoff for jobs without their own; default: only
+     * the queue's limit, and no backoff
+     */
+    public function __construct(
+        private readonly Application $app,
+        private readonly string $connection = 'sqs',
+        ?WorkerOptions $options = null
+    )
     {
         $this->options = $options ?? new WorkerOptions();
         if (null === $options) {
@@ -50,7 +57,16 @@ final class Queue
             throw $thrown;
         }
         if (!$job->isDeleted()) {
-            throw new Released(\sprintf('%s (%s) %s', $job->resolveName(), $record->messageId, $job->isReleased() ? 'has been released' : 'has neither been deleted nor released'));
+            throw new Released(
+                \sprintf(
+                    '%s (%s) %s',
+                    $job->resolveName(),
+                    $record->messageId,
+                    $job->isReleased()
+                        ? 'has been released'
+                        : 'has neither been deleted nor released'
+                )
+            );
         }
     }
 }

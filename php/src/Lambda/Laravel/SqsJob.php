@@ -21,7 +21,11 @@ final class SqsJob extends Job implements JobContract
     /** @var \Illuminate\Container\Container */
     protected $container;
 
-    public function __construct(Container $container, private readonly SqsRecord $record, string $connectionName)
+    public function __construct(
+        Container $container,
+        private readonly SqsRecord $record,
+        string $connectionName
+    )
     {
         $this->container = $container;
         $this->connectionName = $connectionName;
@@ -61,7 +65,16 @@ final class SqsJob extends Job implements JobContract
         try {
             $this->delay((int) $delay);
         } catch (\Throwable $thrown) {
-            Log::line(\sprintf('surus: cannot delay %s (%s) by %d s, so it comes again after the visibility timeout of its queue: %s; check: a connection "%s" of the driver sqs in config/queue.php, whose prefix is the queue\'s, with aws/aws-sdk-php, and a role that may sqs:ChangeMessageVisibility.', $this->resolveName(), $this->record->messageId, $delay, $thrown->getMessage(), $this->connectionName));
+            Log::line(
+                \sprintf(
+                    'surus: cannot delay %s (%s) by %d s, so it comes again after the visibility timeout of its queue: %s; check: a connection "%s" of the driver sqs in config/queue.php, whose prefix is the queue\'s, with aws/aws-sdk-php, and a role that may sqs:ChangeMessageVisibility.',
+                    $this->resolveName(),
+                    $this->record->messageId,
+                    $delay,
+                    $thrown->getMessage(),
+                    $this->connectionName
+                )
+            );
         }
     }
 
@@ -69,7 +82,12 @@ final class SqsJob extends Job implements JobContract
     {
         $connection = $this->container->make('queue')->connection($this->connectionName);
         if (!method_exists($connection, 'getSqs')) {
-            throw new \LogicException(\sprintf('the connection is a %s without an SQS client', get_debug_type($connection)));
+            throw new \LogicException(
+                \sprintf(
+                    'the connection is a %s without an SQS client',
+                    get_debug_type($connection)
+                )
+            );
         }
         $connection->getSqs()->changeMessageVisibility([
             'QueueUrl' => $connection->getQueue($this->queue),

@@ -63,20 +63,26 @@ final readonly class Consumer
     {
         $envelope = $this->envelope($record);
         if ($this->events) {
-            $this->events->dispatch($received = new WorkerMessageReceivedEvent($envelope, $this->transport));
+            $this->events->dispatch(
+                $received = new WorkerMessageReceivedEvent($envelope, $this->transport)
+            );
             if (!$received->shouldHandle()) {
                 return;
             }
             $envelope = $received->getEnvelope();
         }
         try {
-            $envelope = $this->bus->dispatch($envelope->with(new ReceivedStamp($this->transport), new ConsumedByWorkerStamp()));
+            $envelope = $this->bus->dispatch(
+                $envelope->with(new ReceivedStamp($this->transport), new ConsumedByWorkerStamp())
+            );
         } catch (\Throwable $thrown) {
             if (!self::isFinal($thrown)) {
                 throw $thrown;
             }
             Log::line("surus: $record->messageId failed for good: $thrown");
-            $this->failureTransport?->send($envelope->with(new SentToFailureTransportStamp($this->transport)));
+            $this->failureTransport?->send(
+                $envelope->with(new SentToFailureTransportStamp($this->transport))
+            );
 
             return;
         }
@@ -85,11 +91,22 @@ final readonly class Consumer
 
     private function envelope(SqsRecord $record): Envelope
     {
-        $attributes = array_filter($record->record['messageAttributes'] ?? [], static fn (array $attribute) => 'String' === $attribute['dataType']);
-        $headers = array_map(static fn (array $attribute) => $attribute['stringValue'], $attributes);
+        $attributes = array_filter(
+            $record->record['messageAttributes'] ?? [],
+            static fn (array $attribute) => 'String' === $attribute['dataType']
+        );
+        $headers = array_map(
+            static fn (array $attribute) => $attribute['stringValue'],
+            $attributes
+        );
         if (isset($headers[self::HEADERS])) {
             // Headers with names that SQS does not accept.
-            $headers = json_decode($headers[self::HEADERS], true, 512, \JSON_THROW_ON_ERROR) + $headers;
+            $headers = json_decode(
+                $headers[self::HEADERS],
+                true,
+                512,
+                \JSON_THROW_ON_ERROR
+            ) + $headers;
             unset($headers[self::HEADERS]);
         }
         $envelope = $this->serializer->decode(['body' => $record->body, 'headers' => $headers]);
@@ -110,9 +127,14 @@ final readonly class Consumer
             return $thrown instanceof UnrecoverableExceptionInterface;
         }
         // Versions differ in the method's name.
-        $nested = method_exists($thrown, 'getWrappedExceptions') ? $thrown->getWrappedExceptions() : $thrown->getNestedExceptions();
+        $nested = method_exists($thrown, 'getWrappedExceptions')
+            ? $thrown->getWrappedExceptions()
+            : $thrown->getNestedExceptions();
         foreach ($nested as $one) {
-            if ($one instanceof RecoverableExceptionInterface || !$one instanceof UnrecoverableExceptionInterface) {
+            if (
+                $one instanceof RecoverableExceptionInterface
+                    || !$one instanceof UnrecoverableExceptionInterface
+            ) {
                 return false;
             }
         }

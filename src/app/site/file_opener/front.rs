@@ -30,7 +30,7 @@ use crate::observe::rate_limit::RateLimit;
 pub struct Opener {
     link: Mutex<Link>,
     /// Notified when the opener must be recovered.
-    trouble: Arc<Notify>,
+    failures: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Opener {
                 next: 0,
                 pid: None,
             }),
-            trouble: Arc::default(),
+            failures: Arc::default(),
         }))
     }
 
@@ -70,8 +70,8 @@ impl Opener {
     }
 
     /// Notified when the opener must be recovered, and when this is dropped.
-    pub fn trouble(&self) -> Arc<Notify> {
-        self.trouble.clone()
+    pub fn failures(&self) -> Arc<Notify> {
+        self.failures.clone()
     }
 
     /// Waits for a late reply. Returns false if none arrives; the caller then
@@ -138,7 +138,7 @@ impl Opener {
                     ErrorKind::WouldBlock => link.late = Some(number),
                     _ => link.socket = None,
                 }
-                self.trouble.notify_one();
+                self.failures.notify_one();
             }
         }
         answered
@@ -204,7 +204,7 @@ impl Opener {
 
 impl Drop for Opener {
     fn drop(&mut self) {
-        self.trouble.notify_one();
+        self.failures.notify_one();
     }
 }
 
@@ -299,7 +299,7 @@ mod tests {
         let open = || opener.open(0, Path::new("a"), Access::Read);
         // It returns although the only other thread never replies.
         assert!(matches!(open(), Opened::Failed(LookupError::Scarce)));
-        opener.trouble().notified().await;
+        opener.failures().notified().await;
         let theirs = Seqpacket::from(theirs);
         let mut buffer = [0; 64];
         assert!(theirs.receive(&mut buffer).unwrap().len > 4);
@@ -320,13 +320,13 @@ mod tests {
         drop(theirs);
         let open = || opener.open(0, Path::new("a"), Access::Read);
         assert!(matches!(open(), Opened::Failed(LookupError::Scarce)));
-        opener.trouble().notified().await;
+        opener.failures().notified().await;
         assert!(!opener.recover().await);
         opener.replace(start(dir.path())).unwrap();
         assert!(opener.link().socket.is_some() && opener.recover().await);
-        let trouble = opener.trouble();
+        let failures = opener.failures();
         drop(opener);
-        trouble.notified().await;
+        failures.notified().await;
     }
 
     #[test]

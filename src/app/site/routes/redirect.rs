@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn location_is_made_of_what_the_client_has_sent() {
+    fn location_is_made_of_the_host_and_path_that_the_client_sent() {
         for (to, regex, target, expected) in [
             ("/new", "", "/old?a=1", "/new"),
             ("/new{query}", "", "/old?a=1", "/new?a=1"),

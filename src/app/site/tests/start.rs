@@ -45,7 +45,7 @@ fn other_directories_that_could_be_the_root_are_listed() {
 }
 
 #[test]
-fn fallback_set_to_false_answers_404_for_what_is_missing() {
+fn fallback_set_to_false_returns_404_for_missing_files() {
     let settings = Settings {
         fallback: false,
         ..Settings::default()

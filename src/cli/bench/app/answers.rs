@@ -59,7 +59,7 @@ impl Requests {
             tokio::select! {
                 answer = tokio::time::timeout(TIMEOUT, self.request(port, path)) => match answer {
                     Ok(answer) => answer,
-                    Err(_) => bail!("no answer within {} s", TIMEOUT.as_secs()),
+                    Err(_) => bail!("no response within {} s", TIMEOUT.as_secs()),
                 },
                 () = interrupt::received() => bail!("interrupted"),
             }

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::cli::bench::interrupt;
 
-/// How often a waiting loop looks.
+/// How often a waiting loop polls.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long a server may take to end before it is killed with all its processes. It aborts requests
 /// after a second.

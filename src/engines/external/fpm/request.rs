@@ -34,7 +34,7 @@ pub(super) struct FastCgi {
     pub(super) slot: ProcessSlot,
     pub(super) pid: u32,
     pub(super) event: u64,
-    /// None if the connection failed or the client is gone.
+    /// None if the connection failed or the client has closed the request.
     pub(super) stream: Option<Arc<Stream>>,
     /// Whether PHP keeps the connection open after the event.
     pub(super) keeps: bool,
@@ -136,7 +136,7 @@ impl FastCgi {
     }
 
     /// Whether the event's process has exited. php-fpm reaps it only while it is not stopped.
-    fn is_gone(&self) -> bool {
+    fn has_client_closed(&self) -> bool {
         let is_known = self.fpm.daemon.is_some() && self.pid != 0;
         is_known && matches!(process::state(self.pid), None | Some('Z' | 'X'))
     }
@@ -145,7 +145,7 @@ impl FastCgi {
 impl Exchange for FastCgi {
     fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>> {
         Box::pin(async {
-            let mut was_gone = false;
+            let mut was_closed = false;
             loop {
                 match self.take()? {
                     Some(part) => return Ok(Some(part)),
@@ -163,7 +163,7 @@ impl Exchange for FastCgi {
                     read = stream.read(&mut self.input) => read,
                     // Read once more: data may have arrived before the exit.
                     () = tokio::time::sleep(ALIVE) => {
-                        match std::mem::replace(&mut was_gone, self.is_gone()) {
+                        match std::mem::replace(&mut was_closed, self.has_client_closed()) {
                             true => Ok(0),
                             false => continue,
                         }

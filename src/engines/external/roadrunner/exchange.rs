@@ -116,7 +116,7 @@ impl Running {
     /// Sends the request to a new worker, if the one before cannot have run it.
     async fn retry(&mut self) -> Result<(), Failure> {
         if let Some(worker) = self.worker.take() {
-            self.inner.retire(worker);
+            self.inner.end_later(worker);
         }
         let worker = self.inner.start_worker(self.slot.index).await;
         let worker = worker.map_err(|error| Failure::WorkerCrashed(format!("{error:#}")))?;
@@ -184,7 +184,7 @@ impl Running {
                 Failure::Malformed(wrong.to_string())
             }
         };
-        // A worker that died without the request, such as an idle one, costs nothing.
+        // A worker that exited without the request, such as an idle one, costs nothing.
         let is_untouched = matches!(failure, Failure::WorkerCrashed(_)) && !self.is_taken;
         if is_untouched && self.retries < MAX_RETRIES {
             self.retries += 1;
@@ -385,7 +385,7 @@ impl Exchange for Running {
                     *place = Some(worker);
                     return;
                 }
-                Some(worker) if self.is_finished && !self.is_spoilt => self.inner.retire(worker),
+                Some(worker) if self.is_finished && !self.is_spoilt => self.inner.end_later(worker),
                 Some(worker) => {
                     worker.daemon.kill();
                     worker.daemon.ended().await;

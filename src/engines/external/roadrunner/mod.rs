@@ -159,7 +159,7 @@ fn refuse_auto_files(report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A worker that dies sooner after its start is not replaced at once.
+/// A worker that exits sooner after its start is not replaced at once.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
 
 impl Inner {
@@ -191,12 +191,12 @@ impl Inner {
     }
 
     /// Ends a worker in the background.
-    fn retire(&self, worker: Worker) {
+    fn end_later(&self, worker: Worker) {
         self.ending.spawn(worker.end());
     }
 }
 
-/// Replaces a worker if it dies while it is idle.
+/// Replaces a worker if it exits while it is idle.
 async fn watch(inner: Weak<Inner>, index: usize, pid: u32, end: ExitHandle) {
     let began = Instant::now();
     let how = end.wait().await;
@@ -246,7 +246,7 @@ impl Php for RoadRunner {
         Box::pin(async {
             for place in &self.0.workers {
                 if let Some(worker) = place.lock().await.take() {
-                    self.0.retire(worker);
+                    self.0.end_later(worker);
                 }
             }
             self.0.ending.close();

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_context_is_refused_with_its_reason() {
+    fn invalid_context_is_rejected_with_its_reason() {
         for (text, reason) in [
             ("", "invalid JSON"),
             ("[]", "invalid JSON"),
@@ -266,7 +266,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_context_is_read_or_refused(flags: u8, context: Vec<u8>) {
+        fn arbitrary_context_is_read_or_rejected(flags: u8, context: Vec<u8>) {
             if let Ok(context) = parse(flags, &context.into()) {
                 prop_assert!((100..600).contains(&context.head.status.as_u16()));
             }

@@ -175,7 +175,7 @@ impl Worker {
                     let answer = serde_json::from_slice::<Answer>(&json);
                     return answer
                         .map(|answer| answer.pid)
-                        .map_err(|_| "it did not answer with its process id".into());
+                        .map_err(|_| "no answer with its process id in time".into());
                 }
                 Ok(Some(Item::Noise(noise))) => {
                     for line in String::from_utf8_lossy(&noise).lines() {

@@ -36,12 +36,12 @@ impl GenerationState {
             waiting,
             longest_wait: oldest.map_or(Duration::ZERO, |since| now.duration_since(since)),
         };
-        let mut is_refused = false;
+        let mut is_limited = false;
         let mut scaling = scale.lock();
         let before = scaling.target();
         scaling.observe(now, load, |added| {
             let fits = self.fits(added);
-            is_refused = fits < added;
+            is_limited = fits < added;
             fits
         });
         let after = scaling.target();
@@ -52,7 +52,7 @@ impl GenerationState {
             *known = capacity;
             is_news
         });
-        if is_refused {
+        if is_limited {
             self.metrics.scaling.scaled(self.engine, Direction::Limited);
             if !scale.has_said_limit.swap(true, Ordering::Relaxed) {
                 warn!(
@@ -84,7 +84,7 @@ impl GenerationState {
     }
 
     fn deciding(&self) -> Option<&Scale> {
-        let decides = self.serves.load(Ordering::SeqCst) && !self.is_retiring();
+        let decides = self.serves.load(Ordering::SeqCst) && !self.is_draining();
         self.scale.as_deref().filter(|_| decides)
     }
 

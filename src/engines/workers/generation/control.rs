@@ -28,7 +28,7 @@ impl GenerationState {
         loop {
             let message = tokio::select! {
                 message = master::listen(&control) => message,
-                () = self.retire.notified() => {
+                () = self.drain.notified() => {
                     // A failure shows in the next message.
                     let _ = control.send_with(b"drain", &[]).await;
                     continue;
@@ -106,7 +106,7 @@ impl GenerationState {
             worker.exit = None;
         }
         if let Some(how) = how
-            && !self.retiring.load(Ordering::Acquire)
+            && !self.draining.load(Ordering::Acquire)
             && !self.dropped.is_cancelled()
             && self.report.get().is_some()
         {

@@ -173,7 +173,7 @@ impl Sweeper {
             && self.suspects.is_empty()
             && !self.stopped.has_found_any()
             && !shared.is_inbox_suspect.load(Ordering::SeqCst)
-            && !shared.is_retiring()
+            && !shared.is_draining()
             && !shared.is_over()
     }
 
@@ -196,7 +196,7 @@ impl Sweeper {
         if let Some(inbox) = inbox {
             self.wake();
             if shared.is_inbox_suspect.swap(false, Ordering::SeqCst)
-                && !shared.is_retiring()
+                && !shared.is_draining()
                 && inbox.is_shut_down()
             {
                 shared.inbox_was_closed();

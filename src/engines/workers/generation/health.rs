@@ -24,7 +24,7 @@ impl GenerationState {
     /// Replaces the generation as soon as another has booted. Returns whether this is the first
     /// request to do so.
     pub fn request_replacement(&self, why: &'static str) -> bool {
-        let is_news = !self.replace.is_cancelled() && !self.is_retiring();
+        let is_news = !self.replace.is_cancelled() && !self.is_draining();
         if is_news {
             error!(
                 engine = self.engine,
@@ -36,7 +36,8 @@ impl GenerationState {
         is_news
     }
 
-    /// The workers' socket is closed: a script has shut it down for all of them, or they are gone.
+    /// The workers' socket is closed: a script has shut it down for all of them, or they have
+    /// exited.
     pub fn inbox_was_closed(&self) {
         self.abandon_inbox("a script has shut down the socket by which workers get requests");
     }
@@ -52,7 +53,7 @@ impl GenerationState {
     /// No worker takes any event: those that wait go to the next generation, once there is one.
     pub fn hand_over(&self, why: &'static str) {
         self.hands_over.store(true, Ordering::SeqCst);
-        if self.is_retiring() {
+        if self.is_draining() {
             self.send_to_next_generation();
         } else if self.request_replacement(why) {
             self.repaired("stuck");
@@ -67,8 +68,8 @@ impl GenerationState {
         self.is_inbox_closed.load(Ordering::Acquire)
     }
 
-    pub fn is_retiring(&self) -> bool {
-        self.retiring.load(Ordering::Acquire) || self.dropped.is_cancelled()
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire) || self.dropped.is_cancelled()
     }
 
     /// Counts a repair.

@@ -275,7 +275,7 @@ fn encode(
             put("code_name", &code.name)?;
         }
         put("document_root", &boot.document_root)?;
-        // Only a path in UTF-8 can be passed; without it, links are not looked at.
+        // Only a path in UTF-8 can be passed; without it, links are not checked.
         let linked = boot.project.as_ref();
         let linked = linked.and_then(|linked| linked.path.to_str().zip(linked.target.to_str()));
         if let Some((path, target)) = linked {
@@ -359,7 +359,7 @@ pub enum MasterMessage {
     },
     /// It ends all workers that it has announced, so that others take their places.
     Restarting,
-    /// It has looked at what the boot depends on: the number and the name of a change.
+    /// It has checked what the boot depends on: the number and the name of a change.
     Checked(Option<(u64, String)>),
     /// OPcache takes no new files until a reload.
     OpcacheBlocked(OpcacheBlocked),

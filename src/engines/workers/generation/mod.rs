@@ -50,7 +50,7 @@ pub struct Limits {
 }
 
 /// A running generation. Dropping it lets the workers finish what they hold and what is in the
-/// inbox if it was [retired](Generation::retire) before; otherwise they are killed.
+/// inbox if it was [drained](Generation::drain) before; otherwise they are killed.
 pub struct Generation {
     inbox: Arc<Inbox>,
     pub shared: Arc<GenerationState>,
@@ -272,8 +272,8 @@ impl Generation {
 
     /// Lets the workers exit once the inbox is empty. The caller can wait for
     /// [`GenerationState::ended`].
-    pub fn retire(&self) -> Arc<GenerationState> {
-        self.shared.retire();
+    pub fn drain(&self) -> Arc<GenerationState> {
+        self.shared.drain();
         if self.shared.is_inbox_closed() || self.shared.hands_over() {
             // The workers exit when they have nothing to do, or take nothing.
             self.shared.send_to_next_generation();
@@ -296,7 +296,7 @@ fn answered(answer: Option<Answer>) -> Answer {
 
 impl Drop for Generation {
     fn drop(&mut self) {
-        self.shared.end_unless_retiring();
+        self.shared.end_unless_draining();
     }
 }
 

@@ -113,7 +113,7 @@ impl Revalidation {
         found.ok().flatten()
     }
 
-    /// What the next look finds.
+    /// What the next check finds.
     async fn next(&self, checks: &mut watch::Receiver<Option<(u64, String)>>) -> Option<Change> {
         // It cannot fail, because `self` has the sender.
         let _ = checks.changed().await;
@@ -131,30 +131,30 @@ impl Revalidation {
 mod tests {
     use super::*;
 
-    /// Whether a request after `millis` makes the master process look.
-    async fn looks_after(revalidation: &Revalidation, millis: u64) -> bool {
+    /// Whether a request after `millis` makes the master process check.
+    async fn checks_after(revalidation: &Revalidation, millis: u64) -> bool {
         revalidation.request(revalidation.began + Duration::from_millis(millis));
         let due = revalidation.due.notified();
         tokio::time::timeout(Duration::ZERO, due).await.is_ok()
     }
 
     #[tokio::test]
-    async fn first_request_after_the_interval_causes_one_look() {
+    async fn first_request_after_the_interval_causes_one_check() {
         let revalidation = Revalidation::new();
         let receiver = revalidation.checks.subscribe();
-        assert!(!looks_after(&revalidation, 5000).await, "no interval");
+        assert!(!checks_after(&revalidation, 5000).await, "no interval");
         revalidation.every("0");
-        assert!(!looks_after(&revalidation, 5000).await, "switched off");
+        assert!(!checks_after(&revalidation, 5000).await, "switched off");
         revalidation.every("2");
-        assert!(!looks_after(&revalidation, 1999).await);
-        assert!(looks_after(&revalidation, 2000).await);
-        assert!(!looks_after(&revalidation, 3999).await);
-        assert!(looks_after(&revalidation, 9000).await);
+        assert!(!checks_after(&revalidation, 1999).await);
+        assert!(checks_after(&revalidation, 2000).await);
+        assert!(!checks_after(&revalidation, 3999).await);
+        assert!(checks_after(&revalidation, 9000).await);
         drop(receiver);
-        assert!(!looks_after(&revalidation, 20_000).await, "nothing waits");
+        assert!(!checks_after(&revalidation, 20_000).await, "nothing waits");
     }
 
-    /// The changes that the looks of the master process find, one after the other.
+    /// The changes that the checks of the master process find, one after the other.
     async fn outdated(known: Option<u64>, found: &[Option<u64>]) -> Option<Change> {
         let revalidation = Revalidation::new();
         revalidation.every("1");

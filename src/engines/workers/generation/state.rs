@@ -69,8 +69,8 @@ pub struct GenerationState {
     /// How the first worker exited that never waited for events; the others would exit the same
     /// way.
     pub(crate) failed_before_ready: OnceLock<String>,
-    pub(crate) retire: Notify,
-    pub(crate) retiring: AtomicBool,
+    pub(crate) drain: Notify,
+    pub(crate) draining: AtomicBool,
     pub(crate) restart_workers: Notify,
     /// The workers that the master process ended for the last refresh. None until it has said
     /// which.
@@ -166,8 +166,8 @@ impl GenerationState {
                 .unwrap_or_default(),
             changed: Notify::new(),
             failed_before_ready: OnceLock::new(),
-            retire: Notify::new(),
-            retiring: AtomicBool::new(false),
+            drain: Notify::new(),
+            draining: AtomicBool::new(false),
             restart_workers: Notify::new(),
             restarting: Mutex::default(),
             dropped: CancellationToken::new(),
@@ -202,9 +202,9 @@ impl GenerationState {
     }
 
     /// Lets the workers exit once the inbox is empty.
-    pub fn retire(&self) {
-        self.retiring.store(true, Ordering::Release);
-        self.retire.notify_one();
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+        self.drain.notify_one();
     }
 
     /// Makes the master process replace all workers. Returns when the old ones have exited.
@@ -255,8 +255,8 @@ impl GenerationState {
 
     /// Called when no caller needs the generation any more. Ends its processes, unless they are
     /// about to exit anyway.
-    pub fn end_unless_retiring(&self) {
-        if !self.retiring.load(Ordering::Acquire) {
+    pub fn end_unless_draining(&self) {
+        if !self.draining.load(Ordering::Acquire) {
             self.dropped.cancel();
         }
     }

@@ -81,7 +81,7 @@ impl Stopped {
         }
         self.sightings = self.sightings.saturating_add(1);
         if self.sightings < SIGHTINGS {
-            // The next sweep looks again.
+            // The next sweep checks again.
             self.master_checked = None;
             return;
         }

@@ -32,7 +32,7 @@ const STUCK_FOR_GOOD: Duration = Duration::from_secs(3);
 /// How long a worker must have been idle before it is signalled.
 const IDLE_FOR: Duration = Duration::from_millis(40);
 
-/// From this sweep on, idle workers are told to look at the inbox.
+/// From this sweep on, idle workers are told to check the inbox.
 const SIGNALLED_AT: u32 = 2;
 /// After each such number of sweeps, the others are told, too: their scoreboard lines may have been
 /// overwritten.
@@ -146,7 +146,7 @@ impl StallDetector {
     }
 }
 
-/// Tells workers to look at the inbox.
+/// Tells workers to check the inbox.
 fn signal<'a>(shared: &GenerationState, workers: impl Iterator<Item = &'a (usize, Arc<Pid>)>) {
     let mut count = 0;
     for (worker, pid) in workers {

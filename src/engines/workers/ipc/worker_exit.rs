@@ -39,7 +39,7 @@ struct Unreported;
 /// Waits for the report. None if none will come, because the master process has exited.
 async fn watch<T>(pid: u32, exited: &mut oneshot::Receiver<T>) -> Result<Option<T>, Unreported> {
     let mut checks = tokio::time::interval(UNREPORTED / 6);
-    let mut died = None;
+    let mut zombie_since = None;
     loop {
         tokio::select! {
             biased;
@@ -49,7 +49,7 @@ async fn watch<T>(pid: u32, exited: &mut oneshot::Receiver<T>) -> Result<Option<
         if process::state(pid) != Some('Z') {
             continue;
         }
-        if died.get_or_insert_with(Instant::now).elapsed() > UNREPORTED {
+        if zombie_since.get_or_insert_with(Instant::now).elapsed() > UNREPORTED {
             return Err(Unreported);
         }
     }

@@ -148,7 +148,11 @@ pub(super) async fn serve(
     // Polled only when it wakes, not whenever the connection is polled, which happens several times
     // per request.
     let alarm = Alarm::new();
-    let mut interruption = Box::pin(interrupted(limits.look(), Some(&draining), &shared));
+    let mut interruption = Box::pin(interrupted(
+        limits.check_interval(),
+        Some(&draining),
+        &shared,
+    ));
     let (mut drained, mut told, mut is_evicted) = (false, false, false);
     loop {
         // Until then, its only timeout was the one of idle connections.
@@ -211,12 +215,12 @@ pub(super) async fn serve(
             }
             () = bytes_arrive => {
                 let draining = (!drained).then_some(&draining);
-                interruption.set(self::interrupted(limits.look(), draining, &shared));
+                interruption.set(self::interrupted(limits.check_interval(), draining, &shared));
                 alarm.ring();
             }
         }
     }
-    // Drops what the connection was still doing. A lingering connection must hear of its eviction,
+    // Drops what the connection was still doing. A lingering connection must receive its eviction,
     // which the other future would consume.
     drop(connection);
     drop(interruption);

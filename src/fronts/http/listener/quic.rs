@@ -24,7 +24,7 @@ use crate::fronts::http::transport::quic::SEND_WINDOW;
 pub struct QuicListener {
     pub endpoint: Endpoint,
     tls: Arc<Tls>,
-    /// For new connections, but for their certificates.
+    /// For new connections, except for their certificates.
     config: ServerConfig,
 }
 
@@ -142,9 +142,9 @@ fn crypto(tls: &Tls) -> anyhow::Result<Arc<QuicServerConfig>> {
 
 /// The limits of a connection, like those of HTTP/2 over TCP.
 fn transport(settings: &Settings) -> anyhow::Result<TransportConfig> {
-    // A client that answers nothing for so long has gone. The setting of idle connections is a
+    // A client that answers nothing for so long has left. The setting of idle connections is a
     // timer of its own, because PHP may take longer.
-    let gone = settings
+    let idle_limit = settings
         .keep_alive_timeout
         .0
         .clamp(Duration::from_secs(10), Duration::from_secs(60));
@@ -157,8 +157,8 @@ fn transport(settings: &Settings) -> anyhow::Result<TransportConfig> {
         .receive_window(VarInt::from_u32(1 << 20))
         .send_window(SEND_WINDOW)
         .datagram_receive_buffer_size(None)
-        .max_idle_timeout(Some(IdleTimeout::try_from(gone)?))
+        .max_idle_timeout(Some(IdleTimeout::try_from(idle_limit)?))
         // Keeps a connection whose request takes long, also for clients with shorter limits.
-        .keep_alive_interval(Some(gone / 4));
+        .keep_alive_interval(Some(idle_limit / 4));
     Ok(transport)
 }

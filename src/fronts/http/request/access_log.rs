@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_entry_keeps_no_read_buffer_and_counts_what_it_keeps() {
+    fn waiting_entry_keeps_no_read_buffer_and_counts_its_bytes() {
         let buffer = Bytes::from([b"/a?b Mozilla".as_slice(), &[b'c'; 28 << 10]].concat());
         let value = HeaderValue::from_maybe_shared(buffer.slice(5..12)).unwrap();
         let request = Request::builder()

@@ -24,7 +24,7 @@ use crate::event::{Failure, Response, ResponseBody};
 /// Pages that listen at a time.
 const MAX_LISTENERS: usize = 64;
 
-/// How often a silent stream gets a comment, so that nothing between takes it for dead.
+/// How often a silent stream gets a comment, so that no proxy closes it as idle.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 const EVENTS: &str = "/-/watch";

@@ -85,13 +85,13 @@ impl Served {
 
     /// What is wrong with the certificate, with its name.
     pub fn warning(&self) -> Option<String> {
-        let trouble = self.trouble(SystemTime::now())?;
+        let problem = self.problem(SystemTime::now())?;
         let ends = httpdate::fmt_http_date(self.ends());
-        Some(format!("{} (until {ends}): {trouble}", self.path.display()))
+        Some(format!("{} (until {ends}): {problem}", self.path.display()))
     }
 
     /// What is wrong with the certificate, though it can be served.
-    fn trouble(&self, now: SystemTime) -> Option<&'static str> {
+    fn problem(&self, now: SystemTime) -> Option<&'static str> {
         if self.ends() <= now {
             Some("the certificate has expired; renew it")
         } else if self.begins() > now {

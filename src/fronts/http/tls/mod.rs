@@ -223,13 +223,13 @@ impl Loaded {
     }
 
     fn warn(&self) {
-        for trouble in self.troubles() {
-            warn!(reason = trouble, "a certificate or its key needs attention");
+        for problem in self.problems() {
+            warn!(reason = problem, "a certificate or its key needs attention");
         }
     }
 
     /// What is wrong with the files, though they can be served.
-    pub fn troubles(&self) -> impl Iterator<Item = String> {
+    pub fn problems(&self) -> impl Iterator<Item = String> {
         let keys = self.files.pairs.iter().map(|pair| &pair.key);
         let public = keys.filter(|key| key.is_public).map(|key| {
             format!(

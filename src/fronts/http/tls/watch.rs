@@ -21,7 +21,7 @@ pub async fn run(tls: Arc<Tls>) {
         tokio::time::sleep(INTERVAL).await;
         let error = reload(&tls).await.err().map(|error| format!("{error:#}"));
         if let Some(error) = persistent.report(error) {
-            warn!(%error, "the certificates stay as they are");
+            warn!(%error, "cannot reload the certificates; the current ones stay in use");
         }
         if warned.elapsed() > WARNING_INTERVAL {
             warned = Instant::now();

@@ -42,7 +42,7 @@ pub struct ConnectionLimits {
 
 impl ConnectionLimits {
     /// The interval of checks while something may happen: timeouts are nearly exact.
-    pub fn look(&self) -> Duration {
+    pub fn check_interval(&self) -> Duration {
         const LEAST: Duration = Duration::from_millis(50);
         const MAX: Duration = Duration::from_secs(5);
         let shortest = self.head.min(self.keep_alive).min(self.write);
@@ -223,7 +223,7 @@ impl ConnectionTimers {
             // Counted in milliseconds, of which one has begun.
             Some(since) => (since + limits.keep_alive + Duration::from_millis(1))
                 .saturating_duration_since(Instant::now()),
-            None => limits.look(),
+            None => limits.check_interval(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Takes jobs from their sources and runs them.
 
-mod give_back;
+mod return_jobs;
 mod settle;
 #[cfg(test)]
 mod tests;
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-pub use self::give_back::Interrupted;
+pub use self::return_jobs::Interrupted;
 use crate::engine::Engine;
 use crate::fronts::queue::backoff;
 use crate::fronts::queue::format::{self, Jobs, Outcome, Verdict};
@@ -83,7 +83,7 @@ struct Ended {
     verdict: Verdict,
 }
 
-/// The state of a front at work.
+/// The state of a running front end.
 struct Drive {
     front: Arc<Front>,
     stop: CancellationToken,
@@ -93,7 +93,7 @@ struct Drive {
     /// Ends the receiving of each queue while it is paused or all stop.
     stops: Vec<CancellationToken>,
     scheduler: Scheduler<Job>,
-    /// The leases of all jobs in hand, by queue and job id.
+    /// The leases of all jobs that this process holds, by queue and job id.
     leases: Vec<HashMap<String, Lease>>,
     running: Work<Ended>,
     /// Running jobs by number, for the end of the grace period.
@@ -182,7 +182,7 @@ impl Drive {
                 Some((queue, extended)) = self.extending.next() => self.extended(queue, extended),
                 Some((begun, job, left)) = self.pausing.next() => self.resume(begun, job, left),
                 _ = extend.tick() => self.extend(),
-                // Its sender lives as long as the front.
+                // Its sender lives as long as the front end.
                 Ok(()) = self.paused.changed() => self.pause(),
                 () = changed(&mut self.capacity) => {}
                 () = stop.cancelled(), if !self.is_draining => {
@@ -276,7 +276,7 @@ impl Drive {
         jobs.extend(received);
         if self.stops[queue].is_cancelled() {
             self.returned[queue] = jobs;
-            self.give_back(queue);
+            self.return_jobs(queue);
             return;
         }
         for job in jobs {
@@ -342,13 +342,13 @@ impl Drive {
                     queue = consumer.name,
                     job = id,
                     reason = why,
-                    "job given back"
+                    "job returned to its queue"
                 );
             }
         }
         let has_group = self.front.consumers[queue].group(&job).is_some();
         match verdict.disposition {
-            // Its group waits for it, so it stays in hand.
+            // Its group waits for it, so this process keeps it.
             Disposition::Release(pause) if has_group && !self.stops[queue].is_cancelled() => {
                 self.scheduler.paused(&begun, took);
                 let stop = self.stops[queue].clone();

@@ -1,4 +1,4 @@
-//! Settles jobs with their sources, and extends the leases of those in hand.
+//! Settles jobs with their sources, and extends the leases of those that this process holds.
 
 use tracing::warn;
 

@@ -14,6 +14,12 @@ final class Api
 
     public function echo(Request $request): JsonResponse
     {
-        return new JsonResponse(['method' => $request->method(), 'query' => $request->query(), 'body' => $request->json()->all()]);
+        return new JsonResponse(
+            [
+                'method' => $request->method(),
+                'query' => $request->query(),
+                'body' => $request->json()->all()
+            ]
+        );
     }
 }

@@ -22,7 +22,10 @@ final class Pages
 
     public function sign(Request $request): RedirectResponse
     {
-        $request->session()->put('name', $request->validate(['name' => 'required|string|min:2|max:40'])['name']);
+        $request->session()->put(
+            'name',
+            $request->validate(['name' => 'required|string|min:2|max:40'])['name']
+        );
 
         return redirect('/visits', 303);
     }

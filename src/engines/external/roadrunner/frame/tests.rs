@@ -132,7 +132,7 @@ fn body_is_passed_on_as_it_arrives() {
 }
 
 #[test]
-fn longest_frame_is_refused_before_it_is_written() {
+fn longest_frame_is_rejected_before_it_is_written() {
     let mut into = Vec::new();
     let max = u64::from(u32::MAX);
     assert!(put_payload(&mut into, 0, b"c", b"", max).is_none());

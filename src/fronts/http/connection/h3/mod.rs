@@ -128,8 +128,8 @@ impl ServedConnection {
         // This task drives all responses, so that their output shares packets.
         let mut answers = FuturesUnordered::new();
         let mut drained = false;
-        let look = self.limits.look();
-        let mut interruption = Box::pin(interrupted(look, Some(draining), &context));
+        let interval = self.limits.check_interval();
+        let mut interruption = Box::pin(interrupted(interval, Some(draining), &context));
         loop {
             let interrupted = tokio::select! {
                 biased;
@@ -191,7 +191,11 @@ impl ServedConnection {
                 return self.ended(&error);
             }
             let draining = (!drained).then_some(draining);
-            interruption.set(super::interrupted(self.limits.look(), draining, &context));
+            interruption.set(super::interrupted(
+                self.limits.check_interval(),
+                draining,
+                &context,
+            ));
         }
     }
 

@@ -70,7 +70,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// An integer that begins with so many bits of a byte (RFC 7541, 5.1).
+    /// An integer that begins with this number of bits of a byte (RFC 7541, 5.1).
     fn integer(&mut self, bits: u32) -> Option<u64> {
         let (first, mut rest) = self.0.split_first()?;
         let most = (1 << bits) - 1;
@@ -96,8 +96,8 @@ impl<'a> Lines<'a> {
         Some(value)
     }
 
-    /// A text whose length has so many bits of the first byte, and whether it is Huffman-coded,
-    /// which the bit before them says.
+    /// A text whose length has this number of bits of the first byte, and whether it is
+    /// Huffman-coded, which the bit before them says.
     fn string(&mut self, bits: u32) -> Option<(bool, &'a [u8])> {
         let is_coded = self.0.first()? >> bits & 1 == 1;
         let length = self.integer(bits)?;

@@ -1,4 +1,4 @@
-//! Tests which responses get the script, and what pages hear.
+//! Tests which responses get the script, and what pages are told.
 #![allow(clippy::unwrap_used)]
 
 use http_body_util::BodyExt;

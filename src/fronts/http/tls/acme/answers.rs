@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn host_without_certificate_is_pending_in_any_case_of_letters() {
+    fn host_without_certificate_is_pending_whatever_its_case() {
         let answers = Answers::default();
         answers.set_pending(BTreeSet::from(["example.org".to_string()]));
         assert!(answers.is_pending("Example.org"));

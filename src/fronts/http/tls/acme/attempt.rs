@@ -1,4 +1,4 @@
-//! One attempt for one domain: looks whether its certificate must be renewed, and if so asks the
+//! One attempt for one domain: checks whether its certificate must be renewed, and if so asks the
 //! authorities in their order.
 //!
 //! The owner of the [`Store`] prepares an attempt, runs it in a process without privileges, and
@@ -276,7 +276,7 @@ impl Attempt {
         all.max_by_key(|current| current.served.ends())
     }
 
-    /// The time until the certificate must be renewed, or looked at again. Zero for now.
+    /// The time until the certificate must be renewed, or checked again. Zero for now.
     async fn until_renewal(&self, current: &Current, https: &Https) -> Duration {
         let now = SystemTime::now();
         let by_age = until(renew_at(&current.served), now);

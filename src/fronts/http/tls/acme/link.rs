@@ -70,7 +70,7 @@ impl Link {
         Ok(self.0.send_with(&serde_json::to_vec(message)?, &[]).await?)
     }
 
-    /// In the front end: the next message. None if the attempt is gone.
+    /// In the front end: the next message. None if the attempt has exited.
     pub async fn next(&self) -> anyhow::Result<Option<Message>> {
         let mut buffer = vec![0; MAX_BYTES];
         let received = self.0.receive(&mut buffer).await?;

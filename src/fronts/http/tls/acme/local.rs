@@ -361,7 +361,7 @@ mod tests {
 
     /// The name alone says nothing: any user can write it into a certificate.
     #[test]
-    fn only_a_certificate_without_other_names_is_to_be_trusted() {
+    fn certificate_with_other_names_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("root.crt");
         let key = KeyPair::generate().unwrap();

@@ -48,7 +48,7 @@ pub async fn obtain(
             order => order,
         },
     };
-    let mut order = order.context("the order was refused")?;
+    let mut order = order.context("the order was rejected")?;
     let validated = validate(&mut order, challenge, link).await;
     if let Err(error) = validated {
         return Err(match reason(&mut order).await {
@@ -56,7 +56,7 @@ pub async fn obtain(
             None => error,
         });
     }
-    let key = order.finalize().await.context("the key was refused")?;
+    let key = order.finalize().await.context("the key was rejected")?;
     let chain = order.poll_certificate(&POLLING).await;
     Ok(Issued {
         chain: chain.context("no certificate was issued")?,

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn look_comes_at_the_renewal_or_before_but_not_at_once() {
+    fn check_is_at_the_renewal_or_before_but_not_at_once() {
         let days = |number: u64| minutes(number * 24 * 60);
         assert_eq!(wait(Duration::ZERO, minutes(9)), Duration::ZERO);
         assert_eq!(wait(days(30), minutes(9)), minutes(9));

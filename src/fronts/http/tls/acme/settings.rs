@@ -70,18 +70,18 @@ impl FromStr for Domain {
 
     fn from_str(text: &str) -> Result<Domain, String> {
         let name = text.to_ascii_lowercase();
-        let refuse = |why: &str| Err(format!("`{text}` (acme.domains) {why}"));
+        let reject = |why: &str| Err(format!("`{text}` (acme.domains) {why}"));
         if name.starts_with("*.") {
-            return refuse(
+            return reject(
                 "is a wildcard, which authorities certify by DNS only; get that certificate with \
                  another client, and name it in tls.certificate",
             );
         }
         if !name.is_ascii() {
-            return refuse("has letters beyond ASCII; write it in Punycode (xn--…)");
+            return reject("has letters beyond ASCII; write it in Punycode (xn--…)");
         }
         if name.parse::<std::net::IpAddr>().is_ok() {
-            return refuse("is an address; name a host");
+            return reject("is an address; name a host");
         }
         let is_label = |label: &str| {
             (1..=63).contains(&label.len())
@@ -93,7 +93,7 @@ impl FromStr for Domain {
         };
         match name.len() <= 253 && name.split('.').all(is_label) {
             true => Ok(Domain(name)),
-            false => refuse("is not a host name; write `example.org`, without https:// and path"),
+            false => reject("is not a host name; write `example.org`, without https:// and path"),
         }
     }
 }

@@ -193,7 +193,7 @@ impl Exchange {
         move |bytes| budget.refund(bytes as u64 + 2 * OVERHEAD)
     }
 
-    /// Waits until the client has the whole response, has given it up, or has gone.
+    /// Waits until the client has the whole response, has given it up, or has left.
     pub fn stopped(&mut self) -> &mut Stopped {
         &mut self.stopped
     }

@@ -59,14 +59,14 @@ pub struct Dialect {
     /// The time of a failed job.
     pub utc: &'static str,
     pub quoted: fn(table: &str) -> String,
-    /// Whether changes are reported. Otherwise the database is looked at more often.
+    /// Whether changes are reported. Otherwise the database is polled more often.
     pub is_watched: bool,
 }
 
 impl Dialect {
-    /// How often a database is looked at without a sign of a change. A watch does not see other
+    /// How often a database is polled without a sign of a change. A watch does not see other
     /// machines, and clocks may jump.
-    pub fn look_every(&self) -> Duration {
+    pub fn poll_interval(&self) -> Duration {
         match self.is_watched {
             true => Duration::from_secs(1),
             false => Duration::from_millis(250),

@@ -3,7 +3,7 @@
 //!
 //! One thread owns the connection. It runs all requests that have arrived in one transaction, and
 //! wakes those that wait for jobs when it has found some: soon after the database reports a change,
-//! otherwise by looking from time to time.
+//! otherwise by polling.
 
 mod connection;
 mod failed;

@@ -32,7 +32,7 @@ const DIALECT: Dialect = Dialect {
 
 /// The first version with SKIP LOCKED.
 const OLDEST: [u32; 3] = [9, 5, 0];
-/// How long to wait before listening again after the server has gone.
+/// How long to wait before listening again after the server has closed the connection.
 const AGAIN: Duration = Duration::from_secs(5);
 
 pub struct Postgres {
@@ -142,7 +142,7 @@ async fn drive<S, T>(
 }
 
 /// Listens for notifications of new jobs, in a thread and on a connection of its own. Without, the
-/// database is looked at more rarely.
+/// database is polled more rarely.
 pub fn watch(url: &str, channel: &str, changes: Sender<Request>) {
     let Ok(config) = read(url) else { return };
     // Messenger's channel has its table's name, also with a schema.
@@ -163,7 +163,7 @@ pub fn watch(url: &str, channel: &str, changes: Sender<Request>) {
             std::thread::sleep(AGAIN);
         }
     };
-    // Without this thread, the database is looked at four times a second.
+    // Without this thread, the database is polled four times a second.
     let _ = std::thread::Builder::new()
         .name("postgresql watch".into())
         .spawn(run);

@@ -31,7 +31,7 @@ impl Calls {
         let limited = async { tokio::time::timeout(ANSWER, call).await };
         match self.0.block_on(limited) {
             Ok(answer) => answer.map_err(|error| whole(&error)),
-            Err(_) => bail!("the server does not answer within {} s", ANSWER.as_secs()),
+            Err(_) => bail!("no answer from the server within {} s", ANSWER.as_secs()),
         }
     }
 }

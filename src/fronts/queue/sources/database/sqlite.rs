@@ -118,7 +118,7 @@ impl ToSql for Value<'_> {
     }
 }
 
-/// Reports writes to a database's files in a thread of its own. Without, the database is looked at
+/// Reports writes to a database's files in a thread of its own. Without, the database is polled
 /// once a second.
 pub fn watch(file: &Path, changes: Sender<Request>) {
     let Ok(file) = file.canonicalize() else {
@@ -148,7 +148,7 @@ pub fn watch(file: &Path, changes: Sender<Request>) {
             }
         }
     };
-    // Without this thread, the database is looked at once a second.
+    // Without this thread, the database is polled once a second.
     let _ = std::thread::Builder::new()
         .name("sqlite watch".into())
         .spawn(run);

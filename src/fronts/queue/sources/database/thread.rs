@@ -22,11 +22,11 @@ struct Waiting {
     lease: Duration,
     most: usize,
     reply: Reply<Vec<Job>>,
-    /// Nothing has been looked for yet.
+    /// Nothing has been polled yet.
     is_new: bool,
 }
 
-/// When a database is looked at again: soon after a sign of a change, then less and less often.
+/// When a database is polled again: soon after a sign of a change, then less and less often.
 struct Looks {
     pause: Duration,
     rarely: Duration,
@@ -44,7 +44,7 @@ impl Looks {
         self.pause = SOON;
     }
 
-    /// How long until the next look, if the next job is due after `due`.
+    /// How long until the next poll, if the next job is due after `due`.
     fn pause(&mut self, due: Option<Duration>) -> Duration {
         let pause = self.pause;
         self.pause = (pause * 2).min(self.rarely);
@@ -57,7 +57,7 @@ pub fn run(tables: &mut dyn JobTable, arriving: Receiver<Request>) {
     let mut waiting: Vec<Waiting> = Vec::new();
     let mut look_at = Instant::now();
     let is_watched = tables.connection().dialect().is_watched;
-    let mut looks = Looks::new(tables.connection().dialect().look_every());
+    let mut looks = Looks::new(tables.connection().dialect().poll_interval());
     loop {
         let first = match waiting.is_empty() {
             true => arriving.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -68,8 +68,8 @@ pub fn run(tables: &mut dyn JobTable, arriving: Receiver<Request>) {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        // After a timeout or a change, jobs are looked for in all queues for which a caller waits.
-        // A new request has them looked for in its own.
+        // After a timeout or a change, all queues are polled for which a caller waits.
+        // A new request polls its own.
         let mut is_change = first.is_none();
         let mut others = Vec::new();
         let mut stopped = Vec::new();
@@ -114,7 +114,7 @@ pub fn run(tables: &mut dyn JobTable, arriving: Receiver<Request>) {
             if !is_watched && still.len() < count {
                 looks.changed();
             }
-            // Jobs are due at whole seconds. Without a watch, the looks are closer than that.
+            // Jobs are due at whole seconds. Without a watch, the polls are closer than that.
             let due = still
                 .iter()
                 .filter(|_| is_watched)
@@ -162,7 +162,7 @@ fn receive(tables: &mut dyn JobTable, mut asked: Vec<Waiting>) -> Vec<Waiting> {
             Ok(jobs) if jobs.is_empty() => still.push(one),
             received => {
                 broken = received.as_ref().err().map(|error| format!("{error:#}"));
-                // The front end has ended, so they are given back.
+                // The front end has ended, so they are returned.
                 if let Err(Ok(jobs)) = one.reply.send(received) {
                     for job in jobs {
                         if let Err(error) =
@@ -171,7 +171,7 @@ fn receive(tables: &mut dyn JobTable, mut asked: Vec<Waiting>) -> Vec<Waiting> {
                             warn!(
                                 job = job.lease.id,
                                 error = format!("{error:#}"),
-                                "cannot give back a job"
+                                "cannot return a job"
                             );
                         }
                     }

@@ -26,7 +26,7 @@ pub use self::stream::{RedisStream, Stream};
 use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 use crate::fronts::queue::source::{Pending, Source};
 
-/// How often delayed and expired jobs are looked for without a known one: nothing wakes a client
+/// How often delayed and expired jobs are polled for without a known one: nothing wakes a client
 /// that waits for a sorted set.
 const RARELY: Duration = Duration::from_secs(1);
 /// The shortest wait; 0 would mean for ever.
@@ -36,7 +36,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 pub struct RedisQueue {
     keys: Keys,
     lease: Duration,
-    /// Whose JSON the jobs are: Laravel's counts its own attempts.
+    /// The jobs have Laravel's JSON, which counts its own attempts.
     is_laravel: bool,
     connection: String,
     name: String,
@@ -236,7 +236,7 @@ impl Source for RedisQueue {
                     self.put_back(&job, member, To::Front).await
                 }
                 Disposition::Release(pause) => {
-                    // The next look at the delayed jobs would move it to the end of the list.
+                    // The next poll for delayed jobs would move it to the end of the list.
                     let to = match pause.as_millis().div_ceil(1000) as u64 {
                         0 => To::Back,
                         seconds => To::Delayed(epoch().as_secs().saturating_add(seconds)),

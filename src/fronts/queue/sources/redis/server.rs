@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn old_server_and_cluster_are_refused() {
+    fn old_server_and_cluster_are_rejected() {
         let info = |version: &str, mode: &str| {
             format!("# Server\r\nredis_version:{version}\r\nredis_mode:{mode}\r\n")
         };

@@ -26,8 +26,9 @@ use crate::fronts::queue::source::{Pending, Source};
 
 /// Why a message is not read, as it is kept with it.
 const TOO_LONG: &str = "it is longer than work.max_payload, and was not read";
-/// Consumers of other processes that have not asked for so long, in addition to a lease, are gone.
-const GONE: Duration = Duration::from_secs(3600);
+/// Consumers of other processes that have not asked for so long, in addition to a lease, have
+/// exited.
+const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
 /// What a stream is, apart from its server.
 pub struct Stream {
@@ -143,9 +144,9 @@ impl RedisStream {
         }
     }
 
-    async fn give_back(&self, job: &Job, pause: Duration, attempts: u32) -> anyhow::Result<()> {
+    async fn requeue(&self, job: &Job, pause: Duration, attempts: u32) -> anyhow::Result<()> {
         let idle = self.lease.saturating_sub(pause);
-        let mut call = self.prepare(&self.scripts.give_back, &self.delayed);
+        let mut call = self.prepare(&self.scripts.requeue, &self.delayed);
         call.arg(&job.lease.id).arg(idle.as_millis() as u64);
         call.arg(attempts);
         self.shared.call(&call).await
@@ -208,7 +209,7 @@ impl Source for RedisStream {
         Box::pin(async move {
             if !self.is_clean.swap(true, Ordering::Relaxed) {
                 let mut call = self.prepare(&self.scripts.clean, &self.delayed);
-                call.arg((self.lease + GONE).as_millis() as u64);
+                call.arg((self.lease + ABANDONED_AFTER).as_millis() as u64);
                 let () = self.shared.call(&call).await?;
             }
             while !stop.is_cancelled() {
@@ -256,10 +257,10 @@ impl Source for RedisStream {
                 }
                 Disposition::Return => {
                     let attempts = attempts.saturating_sub(1);
-                    self.give_back(&job, Duration::ZERO, attempts).await
+                    self.requeue(&job, Duration::ZERO, attempts).await
                 }
-                Disposition::Interrupt => self.give_back(&job, Duration::ZERO, attempts).await,
-                Disposition::Release(pause) => self.give_back(&job, pause, attempts).await,
+                Disposition::Interrupt => self.requeue(&job, Duration::ZERO, attempts).await,
+                Disposition::Release(pause) => self.requeue(&job, pause, attempts).await,
                 Disposition::Bury(why) => self.bury(&job, &why).await,
             }
         })

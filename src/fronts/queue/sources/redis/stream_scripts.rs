@@ -92,9 +92,9 @@ local due = redis.call('zrange', KEYS[2], 0, 0, 'withscores')[2] or false
 return {found, last, due, too_long}
 "#;
 
-/// Gives a message back, if it is still this consumer's. More arguments: 3 its id, 4 for how many
+/// Requeues a message, if it is still this consumer's. More arguments: 3 its id, 4 for how many
 /// milliseconds it counts as idle: after a whole lease others claim it, 5 its deliveries.
-const GIVE_BACK: &str = r#"
+const REQUEUE: &str = r#"
 local one = redis.call('xpending', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)[1]
 if one and one[2] == ARGV[2] then
     redis.call('xclaim', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[3], 'IDLE', ARGV[4],
@@ -182,7 +182,7 @@ end
 
 pub struct StreamScripts {
     pub receive: Script,
-    pub give_back: Script,
+    pub requeue: Script,
     pub end: Script,
     pub bury: Script,
     pub retry: Script,
@@ -196,7 +196,7 @@ impl Default for StreamScripts {
         let script = |text: &str| Script::new(&format!("{BEGIN}{text}"));
         StreamScripts {
             receive: script(RECEIVE),
-            give_back: script(GIVE_BACK),
+            requeue: script(REQUEUE),
             end: script(END),
             bury: script(BURY),
             retry: script(RETRY),

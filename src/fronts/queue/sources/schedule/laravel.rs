@@ -43,7 +43,7 @@ struct Event {
     name: String,
     /// Seconds since 1970.
     due: u64,
-    /// Within its minute it runs again after so many seconds.
+    /// Within its minute it runs again after this number of seconds.
     #[serde(skip_serializing)]
     every: Option<u64>,
 }
@@ -88,7 +88,7 @@ impl State {
         }
     }
 
-    /// The events that begin now, at most so many.
+    /// The events that begin now, at most `most` of them.
     fn due(&mut self, most: usize) -> Vec<Job> {
         let now = Instant::now();
         let mut jobs = Vec::new();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn event_of_seconds_comes_again_within_its_minute() {
+    fn event_of_seconds_is_due_again_within_its_minute() {
         for (second, count) in [(0, 6), (1, 6), (35, 3), (59, 1)] {
             let mut state = State::new(0);
             state.add(vec![event("a", Some(10))], START * 60 + second);

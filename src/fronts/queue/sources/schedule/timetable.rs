@@ -99,7 +99,7 @@ mod tests {
         due.iter().map(|due| timetable.text(*due)).collect()
     }
 
-    /// A clock that is looked at every twenty seconds.
+    /// A clock that is read every twenty seconds.
     fn clock(from: &str, hours: i64) -> impl Iterator<Item = Timestamp> {
         let from = at(from);
         (0..hours * 180).map(move |step| from + SignedDuration::from_secs(20 * step))
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_a_clock_jumps_over_are_one() {
+    fn clock_jump_over_several_runs_makes_one_run() {
         let clock = ["05:59", "09:30", "09:31", "10:00"];
         let clock = clock.map(|time| at(&format!("2026-11-26T{time}:00Z")));
         let runs = runs("0 * * * *", "UTC", clock);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_expressions_and_zones_are_refused() {
+    fn wrong_expressions_and_zones_are_rejected() {
         let now = at("2026-11-26T00:00:00Z");
         for (cron, zone, error) in [
             ("* * *", "UTC", "schedule.cron"),

@@ -87,7 +87,7 @@ impl Batch {
                 Ok(answer) => settled(answer, &at.to_string()),
                 Err(why) => Err(why.clone()),
             };
-            // Its caller may be gone.
+            // Its caller may have been dropped.
             let _ = waiting.reply.send(settled);
         }
     }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entry_is_done_lost_or_refused() {
+    fn entry_is_done_lost_or_rejected() {
         let answer = json!({
             "Successful": [{"Id": "0"}],
             "Failed": [

@@ -56,7 +56,7 @@ impl SqsQueue {
                 queue = self.name,
                 job = job.lease.id,
                 "the queue has no dead-letter queue (RedrivePolicy), so the failed job stays in \
-                 it and comes again within 12 hours"
+                 it and is delivered again within 12 hours"
             );
             return self.hide(held, LONGEST).await;
         };

@@ -113,7 +113,7 @@ impl SqsQueue {
         self.deletions.submit(&self.queue, entry).await
     }
 
-    /// Lets a message come again after a pause, or stay reserved for so long.
+    /// Sets for how long a message stays reserved before it is delivered again.
     async fn hide(&self, held: &Held, pause: Duration) -> anyhow::Result<Settled> {
         let age = self.began.elapsed().saturating_sub(held.received());
         let pause = pause.min(LONGEST.saturating_sub(age));

@@ -10,7 +10,7 @@ use super::super::work::{descendants, signal};
 use super::{DEFAULT, Redis, Site};
 
 #[test]
-fn sigterm_finishes_the_running_job_and_gives_back_the_others_in_order() {
+fn sigterm_finishes_the_running_job_and_returns_the_others_in_order() {
     let site = Site::new("");
     let mut work = site.plain.start(&["--workers", "1"]);
     // After short jobs Surus takes several at once.

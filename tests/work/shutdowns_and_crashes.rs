@@ -10,18 +10,18 @@ use super::table::Table;
 use super::work::{descendants, signal};
 
 in_each_database! {
-    sigterm_finishes_the_running_job_and_gives_back_the_others
+    sigterm_finishes_the_running_job_and_returns_the_others
     job_that_outlasts_the_grace_period_is_released_at_once
     lease_is_extended_while_a_job_runs
     killed_processes_lose_no_job
 }
 
-fn sigterm_finishes_the_running_job_and_gives_back_the_others(kind: Kind) {
+fn sigterm_finishes_the_running_job_and_returns_the_others(kind: Kind) {
     ends_in_order(kind, "TERM");
 }
 
 #[test]
-fn sigquit_and_sigint_finish_the_running_job_and_give_back_the_others() {
+fn sigquit_and_sigint_finish_the_running_job_and_return_the_others() {
     ends_in_order(Kind::Sqlite, "QUIT");
     ends_in_order(Kind::Sqlite, "INT");
 }

@@ -12,7 +12,7 @@ use super::super::work::{descendants, signal};
 use super::{Site, counts, dead};
 
 #[test]
-fn sigterm_finishes_the_running_job_and_gives_back_the_others() {
+fn sigterm_finishes_the_running_job_and_returns_the_others() {
     let Some(site) = Site::new("") else { return };
     let mut work = site.start(&["--workers", "1"]);
     // After short jobs Surus takes several at once.
@@ -65,7 +65,7 @@ fn lease_is_extended_while_a_job_runs() {
 }
 
 #[test]
-fn job_of_a_killed_surus_comes_again_after_its_lease() {
+fn job_of_a_killed_surus_is_delivered_again_after_its_lease() {
     let Some(site) = Site::new("lease = '3s'\n") else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Gives jobs back to their sources when a queue is paused or all stop.
+//! Returns jobs to their sources when a queue is paused or all stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,12 +39,12 @@ impl Drive {
         if !self.is_receiving[queue] {
             self.receive_from(queue, 0);
         }
-        self.give_back(queue);
+        self.return_jobs(queue);
     }
 
     /// Returns the jobs of a queue that have not begun, the last one first. Those that are still
     /// being received belong behind the others, so all wait for them.
-    pub(super) fn give_back(&mut self, queue: usize) {
+    pub(super) fn return_jobs(&mut self, queue: usize) {
         let cleared = self.scheduler.clear(queue).into_iter().rev();
         self.returned[queue].extend(cleared);
         if self.is_receiving[queue] {
@@ -77,8 +77,8 @@ impl Drive {
 }
 
 impl Interrupted {
-    /// Gives the jobs back, once PHP no longer runs them. A broker may still reserve jobs for a
-    /// request that has not ended, also those that have just been given back.
+    /// Returns the jobs, once PHP no longer runs them. A broker may still reserve jobs for a
+    /// request that has not ended, also those that have just been returned.
     pub async fn release(mut self) {
         let received = async {
             while let Some((queue, received)) = self.receiving.next().await {

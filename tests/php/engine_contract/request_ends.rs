@@ -370,8 +370,8 @@ engine_contract! {
         let (died, kills) = tokio::join!(load, killer);
         assert!(died <= kills, "{died} events died of {kills} kills");
         let pool = engine.pool().await;
-        tokio::time::timeout(Duration::from_secs(60), pool.drain()).await.expect("every place was \
-            given back");
+        tokio::time::timeout(Duration::from_secs(60), pool.drain()).await.expect("every permit was \
+            returned");
     }
 }
 
@@ -414,6 +414,6 @@ engine_contract! {
         assert_eq!(answer.unwrap().unwrap().text(), "done by another");
         let pool = engine.pool().await;
         tokio::time::timeout(Duration::from_secs(60), pool.drain()).await.expect("its place was \
-            given back");
+            returned");
     }
 }
