@@ -312,6 +312,8 @@ fn signals_of_the_request_socket_set_by_a_script_are_undone() {
             // The first message may cost its request.
             let _ = post_large(&site);
             answers_within(&site, SOON, engine);
+            // A signal would end this script.
+            let nap = site.begun("/nap.php?ms=700");
             for n in 0..4 {
                 let log = || site.surus.log();
                 assert_eq!(
@@ -321,6 +323,8 @@ fn signals_of_the_request_socket_set_by_a_script_are_undone() {
                     log()
                 );
             }
+            let nap = nap.join().unwrap().unwrap();
+            assert_eq!(nap.body, "rested", "{engine} {script}: {nap:?}");
         }
         let log = site.surus.log();
         assert!(
