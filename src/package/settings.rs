@@ -19,6 +19,8 @@ pub fn compose(
         let path = Path::new(ROOT).join(name);
         toml::Value::from(path.display().to_string())
     };
+    // A function does not need it, and its variables may be secrets.
+    project.remove("deploy");
     let engine = section(&mut project, "engine")?;
     // Lambda chooses the user.
     engine.remove("user");

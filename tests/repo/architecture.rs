@@ -52,11 +52,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("emulator", &["units"]),
     ("package", &["private_files"]),
-    ("deploy", &["private_files"]),
+    ("deploy", &["private_files", "units"]),
     ("profile", &[]),
     (
         "config",
-        &["app", "engines", "fronts", "observe", "package"],
+        &["app", "deploy", "engines", "fronts", "observe", "package"],
     ),
 ];
 
