@@ -229,7 +229,8 @@ fn logs_are_printed_once_while_they_are_followed() {
     aws.logs("CreateLogStream", &stream);
     let put = |messages: &[&str]| {
         let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
-        let event = |message| json!({"timestamp": now.as_millis() as u64, "message": message});
+        let event =
+            |message: &&str| json!({"timestamp": now.as_millis() as u64, "message": message});
         let events: Vec<_> = messages.iter().map(event).collect();
         let put = json!({"logGroupName": group, "logStreamName": "a", "logEvents": events});
         aws.logs("PutLogEvents", &put);

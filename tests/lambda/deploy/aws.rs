@@ -27,7 +27,10 @@ fn port() -> Option<u16> {
             eprintln!("skipped: {text}");
             return None;
         }
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lambda/deploy/moto.py");
+        let script = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/lambda/deploy/serve_moto.py"
+        );
         let mut child = Command::new(python)
             .arg(script)
             .env("AWS_ACCESS_KEY_ID", "moto")
@@ -48,7 +51,8 @@ fn port() -> Option<u16> {
         // Invocations return what the tests have put into a queue.
         let config = json!({"lambda": {"use_docker": false}});
         aws.post("moto-api/config", "moto", &[], &config.to_string());
-        let trust = "Action=CreateRole&RoleName=shop&AssumeRolePolicyDocument=%7B%7D";
+        let trust =
+            "Version=2010-05-08&Action=CreateRole&RoleName=shop&AssumeRolePolicyDocument=%7B%7D";
         aws.query("iam", trust);
         Some((port, child.stdin.take().unwrap()))
     });
@@ -113,7 +117,7 @@ impl Aws {
         );
         let request = ureq::put(format!("{}/{name}", self.url()));
         let request = request.header("authorization", self.authorization("s3"));
-        request.send(body).unwrap();
+        request.send(body.as_str()).unwrap();
     }
 
     /// What the next invocation returns.

@@ -70,7 +70,10 @@ impl Target {
             loader = loader.region(Region::new(region.clone()));
         }
         let found = loader.load().await;
-        if found.region().is_none() {
+        if found
+            .region()
+            .is_none_or(|region| region.as_ref().is_empty())
+        {
             return Err(anyhow!(
                 "no AWS region; name it with --region, in surus.toml ([deploy] region = \"…\"), \
                  or in AWS_REGION"

@@ -7,7 +7,7 @@ use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurat
 
 use super::state::{State, variables};
 use super::wanted::Wanted;
-use crate::package::sizes::mebibytes;
+use crate::package::sizes;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
@@ -166,11 +166,8 @@ impl Display for Described<'_> {
         let Described(step, wanted, state) = self;
         let name = &wanted.name;
         let zip = || {
-            format!(
-                "{}, {}",
-                mebibytes(wanted.zip.size),
-                wanted.zip.architecture
-            )
+            let size = sizes::mebibytes(wanted.zip.size);
+            format!("{}, {}", size.trim(), wanted.zip.architecture)
         };
         let queue = wanted.queue.as_deref().unwrap_or_default();
         match step {

@@ -143,7 +143,7 @@ impl Wanted {
                  the function's region with --bucket (deploy.bucket), and create it with \
                  aws s3 mb s3://NAME",
                 zip.path.display(),
-                sizes::mebibytes(zip.size)
+                sizes::mebibytes(zip.size).trim()
             );
         }
         Ok(Wanted {
