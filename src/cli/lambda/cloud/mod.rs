@@ -72,7 +72,7 @@ impl Target {
         let found = loader.load().await;
         if found
             .region()
-            .is_none_or(|region| region.as_ref().is_empty())
+            .is_none_or(|region| region.to_string().is_empty())
         {
             return Err(anyhow!(
                 "no AWS region; name it with --region, in surus.toml ([deploy] region = \"…\"), \
