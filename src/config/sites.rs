@@ -71,10 +71,11 @@ const SECTIONS: [&str; 8] = [
 const HTTP: [&str; 3] = ["body_timeout", "max_body_size", "request_timeout"];
 
 /// Sections for all sites.
-const COMMON: [&str; 12] = [
+const COMMON: [&str; 13] = [
     "access_log",
     "acme",
     "admin",
+    "deploy",
     "lambda",
     "log",
     "package",

@@ -11,6 +11,7 @@ pub mod run_settings;
 pub mod sam;
 mod schedules;
 pub mod serverless;
+pub mod settings;
 pub mod stack;
 pub mod terraform;
 
