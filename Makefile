@@ -170,7 +170,7 @@ $(LINT)/cargo-deny $(LINT)/cargo-fuzz:
 
 .PHONY: deny
 deny: $(LINT)/cargo-deny ## Check licences and advisories of dependencies
-	$(LINT)/cargo-deny --workspace check
+	$(LINT)/cargo-deny --workspace --all-features check
 
 FEATURES := $(shell sed -n '/^\[features\]/,/^\[dep/s/^\([a-z-]*\) = .*/\1/p' Cargo.toml)
 
@@ -202,7 +202,8 @@ fuzz: $(LINT)/cargo-fuzz ## Fuzz each parser for 20 seconds, or FUZZ_SECONDS; or
 		$< run $$target -- -max_total_time=$(FUZZ_SECONDS); done
 
 .PHONY: deb
-deb: build ## Build Debian packages of surus and surus-php in target/deb, for the release and the PHP of this system
+deb: ## Build Debian packages of surus and surus-php in target/deb, for the release and the PHP of this system
+	scripts/install serve
 	cargo build --release --features deploy
 	scripts/deb $(TARGET)/release/surus $(TARGET)/release/surus-php8.? $(TARGET)/deb
 
