@@ -1,10 +1,13 @@
 //! Tests of `surus lambda deploy`, `logs` and `console` against moto.
 
 mod aws;
+mod fault;
 
-use std::io::BufRead;
+use std::io::{BufRead, Read};
+use std::process::{Command, Stdio};
 
 use aws::{ARM64, Aws, Project, RISCV, ROLE, X86_64, bare, follow};
+use fault::{Fault, Proxy};
 use serde_json::{Value, json};
 
 const SHOP: &str = "[deploy]\nname = 'shop'\nrole = 'arn:aws:iam::123456789012:role/shop'\n\
@@ -105,15 +108,74 @@ fn failure_after_the_switch_moves_the_alias_back() {
     let project = Project::new(SHOP);
     project.deploy(&aws, &[]).succeeded();
     project.package(X86_64, b"<?php echo 2;");
+    project.deploy(&aws, &[]).succeeded();
+    aws.divide("shop", &json!({"1": 0.1}));
+    project.package(X86_64, b"<?php echo 3;");
     let missing = "arn:aws:sqs:eu-west-2:123456789012:missing";
     project.deploy(&aws, &["--queue", missing]).failed_with(&[
         "cannot take messages of",
-        "rolled back: version 1 is live again (alias live)",
+        "rolled back: version 2 is live again (alias live)",
         "ResourceNotFoundException",
     ]);
-    assert_eq!(aws.live("shop").unwrap(), "1");
+    let alias = aws.lambda("functions/shop/aliases/live").unwrap();
+    assert_eq!(alias["FunctionVersion"], "2");
+    let weights = json!({"AdditionalVersionWeights": {"1": 0.1}});
+    assert_eq!(alias["RoutingConfig"], weights);
     project.deploy(&aws, &[]).succeeded();
+    let alias = aws.lambda("functions/shop/aliases/live").unwrap();
+    assert_eq!(alias["FunctionVersion"], "3");
+    let weights = json!({"AdditionalVersionWeights": {}});
+    assert_eq!(alias["RoutingConfig"], weights);
+}
+
+#[test]
+fn interruption_moves_the_alias_back() {
+    let Some(aws) = Aws::start("ap-south-1") else {
+        return;
+    };
+    let project = Project::new(SHOP);
+    project.deploy(&aws, &["--no-url"]).succeeded();
+    project.package(X86_64, b"<?php echo 2;");
+    let creation = "POST /2021-10-31/functions/shop/url";
+    let proxy = Proxy::start(aws.url(), creation, Fault::Held);
+    let surus = aws
+        .command(&project.words(&[]))
+        .env("AWS_ENDPOINT_URL", &proxy.url)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    proxy.arrived.recv().unwrap();
     assert_eq!(aws.live("shop").unwrap(), "2");
+    let pid = surus.id().to_string();
+    let sent = Command::new("kill").args(["-s", "INT", &pid]).status();
+    assert!(sent.unwrap().success());
+    aws::Said::new(surus.wait_with_output().unwrap()).failed_with(&[
+        "cannot create a public function URL",
+        "rolled back: version 1 is live again (alias live)",
+        "interrupted",
+    ]);
+    assert_eq!(aws.live("shop").unwrap(), "1");
+}
+
+#[test]
+fn alias_whose_move_was_not_confirmed_is_moved_back() {
+    let Some(aws) = Aws::start("ap-south-2") else {
+        return;
+    };
+    let project = Project::new(SHOP);
+    project.deploy(&aws, &[]).succeeded();
+    project.package(X86_64, b"<?php echo 2;");
+    let update = "PUT /2015-03-31/functions/shop/aliases/live";
+    let proxy = Proxy::start(aws.url(), update, Fault::ResponseLost);
+    let mut surus = aws.command(&project.words(&[]));
+    surus.env("AWS_ENDPOINT_URL", &proxy.url);
+    surus.env("AWS_MAX_ATTEMPTS", "1");
+    let said = aws::Said::new(surus.output().unwrap());
+    // The proxy loses the responses of both moves. AWS got the second one, too.
+    said.failed_with(&["cannot move the alias live", "cannot reach AWS"]);
+    assert_eq!(proxy.arrived.try_iter().count(), 2);
+    assert_eq!(aws.live("shop").unwrap(), "1");
 }
 
 #[test]
@@ -214,6 +276,33 @@ fn errors_name_the_remedy() {
 }
 
 #[test]
+fn credentials_of_a_profile_are_used_and_never_printed() {
+    let Some(aws) = Aws::start("ca-central-1") else {
+        return;
+    };
+    let project = Project::new(SHOP);
+    let secret = aws::SECRET;
+    let file = project.path().join("aws.ini");
+    let profiles = format!(
+        "[profile good]\nregion = ca-central-1\naws_access_key_id = AKIATESTS\n\
+         aws_secret_access_key = {secret}\n\
+         [profile cut]\nregion = ca-central-1\n\
+         credential_process = echo '{{\"Version\": 1, \"SecretAccessKey\": \"{secret}\",'\n"
+    );
+    std::fs::write(&file, profiles).unwrap();
+    let deploy = |profile: &str| {
+        let mut command = bare(&project.words(&["--dry-run", "--profile", profile]));
+        command.env("AWS_ENDPOINT_URL", aws.url());
+        command.env("AWS_CONFIG_FILE", &file);
+        aws::Said::new(command.output().unwrap())
+    };
+    let said = deploy("good").succeeded();
+    assert!(said.out.contains("would create the function shop"));
+    deploy("cut").failed_with(&["no AWS credentials", "--profile"]);
+    deploy("none").failed_with(&["no AWS region", "profile that has one (--profile)"]);
+}
+
+#[test]
 fn logs_are_printed_once_while_they_are_followed() {
     let Some(aws) = Aws::start("us-west-1") else {
         return;
@@ -240,9 +329,9 @@ fn logs_are_printed_once_while_they_are_followed() {
     let texts: Vec<_> = said.out.lines().map(text).collect();
     assert_eq!(texts, ["one", "two"]);
 
-    let (mut child, output) = follow(&mut aws.command(&["logs", directory, "-f"]));
+    let (mut child, mut output) = follow(&mut aws.command(&["logs", directory, "-f"]));
     let mut texts = Vec::new();
-    for line in output.lines() {
+    for line in output.by_ref().lines() {
         texts.push(text(&line.unwrap()).to_string());
         match &*texts[texts.len() - 1] {
             "two" => put(&["three"]),
@@ -251,9 +340,11 @@ fn logs_are_printed_once_while_they_are_followed() {
             _ => {}
         }
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
     assert_eq!(texts, ["one", "two", "three", "four"]);
+    // Like other programs, it ends when nobody reads what it prints.
+    drop(output);
+    put(&["five"]);
+    assert!(child.wait().unwrap().success());
 }
 
 /// A line without its time.
@@ -269,9 +360,9 @@ fn console_prints_the_output_and_exits_with_the_status() {
         return;
     };
     let project = Project::new(SHOP);
-    project.deploy(&aws, &[]).succeeded();
     let directory = project.path().to_str().unwrap();
     let console = ["console", directory, "--", "app:report", "--daily"];
+    project.deploy(&aws, &[]).succeeded();
     for (answer, status, output) in [
         (json!({"exitCode": 0, "output": "done\n"}), 0, "done\n"),
         (

@@ -151,6 +151,15 @@ impl Aws {
         Some(alias["FunctionVersion"].as_str().unwrap().to_string())
     }
 
+    /// Sends shares of the traffic of the alias `live` to other versions.
+    pub fn divide(&self, name: &str, weights: &Value) {
+        let path = format!("2015-03-31/functions/{name}/aliases/live");
+        let request = ureq::put(format!("{}/{path}", self.url()));
+        let request = request.header("authorization", self.authorization("lambda"));
+        let body = json!({"RoutingConfig": {"AdditionalVersionWeights": weights}});
+        request.send(body.to_string()).unwrap();
+    }
+
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = bare(args);
         command

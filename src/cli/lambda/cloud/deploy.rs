@@ -2,16 +2,18 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use aws_config::SdkConfig;
 use aws_sdk_lambda::Client;
 
 use super::plan::{Described, Step, steps};
+use super::rollback::{Begun, Rollback};
 use super::state::State;
 use super::wanted::Wanted;
 use super::{function, smoke, traffic};
 use crate::cli::lambda::cloud_options::Deploy;
 use crate::cli::stdout::say;
+use crate::cli::stop_signals::StopSignals;
 use crate::observe::log;
 
 pub fn run(args: Deploy) -> anyhow::Result<()> {
@@ -39,7 +41,7 @@ pub fn run(args: Deploy) -> anyhow::Result<()> {
         let mut deployment = Deployment {
             url: state.url.as_ref().map(|url| url.address.clone()),
             version: None,
-            has_moved: false,
+            begun: Begun::default(),
             wanted: &wanted,
             state: &state,
             lambda,
@@ -48,8 +50,9 @@ pub fn run(args: Deploy) -> anyhow::Result<()> {
         if steps.is_empty() {
             tell(format_args!("{} is up to date\n", wanted.name));
         }
+        let mut stop = StopSignals::listen()?;
         for step in &steps {
-            deployment.take(step).await?;
+            deployment.take(step, &mut stop).await?;
         }
         if let Some(url) = deployment.url {
             say!("{url}");
@@ -70,18 +73,21 @@ struct Deployment<'a> {
     sdk: SdkConfig,
     /// The published version.
     version: Option<String>,
-    /// The alias calls it.
-    has_moved: bool,
+    begun: Begun,
     url: Option<String>,
 }
 
 impl Deployment<'_> {
-    /// Takes a step. If it fails, the alias goes back to where it was.
-    async fn take(&mut self, step: &Step) -> anyhow::Result<()> {
+    /// Takes a step. If it fails or is interrupted, what is live goes back to what it was.
+    async fn take(&mut self, step: &Step, stop: &mut StopSignals) -> anyhow::Result<()> {
         let text = Described(step, self.wanted, self.state).to_string();
         tell(format_args!("{text} … "));
         let began = Instant::now();
-        match self.attempt(step).await {
+        let outcome = tokio::select! {
+            outcome = self.attempt(step) => outcome,
+            () = stop.recv() => Err(anyhow!("interrupted")),
+        };
+        match outcome {
             Ok(done) => {
                 let seconds = began.elapsed().as_secs_f32();
                 tell(format_args!("{done}{seconds:.1} s\n"));
@@ -89,24 +95,48 @@ impl Deployment<'_> {
             }
             Err(error) => {
                 tell("failed\n");
-                let consequence = self.roll_back().await;
+                let rollback = self.rollback();
+                let consequence = tokio::select! {
+                    consequence = rollback.run() => consequence,
+                    () = stop.recv() => self.interrupted_again(),
+                };
                 Err(error.context(format!("cannot {text}; {consequence}")))
             }
         }
+    }
+
+    fn rollback(&self) -> Rollback<'_> {
+        Rollback {
+            lambda: &self.lambda,
+            wanted: self.wanted,
+            state: self.state,
+            begun: &self.begun,
+            version: self.version.as_deref(),
+        }
+    }
+
+    fn interrupted_again(&self) -> String {
+        let (function, alias) = (&self.wanted.name, &self.wanted.alias);
+        format!(
+            "not rolled back, because of another interruption; aws lambda get-alias \
+             --function-name {function} --name {alias} shows which version is live"
+        )
     }
 
     /// Returns what is to be said about it.
     async fn attempt(&mut self, step: &Step) -> anyhow::Result<String> {
         let (lambda, wanted, state) = (&self.lambda, self.wanted, self.state);
         let version = || self.version.as_deref().context("no version");
+        let mapping = || state.mapping.as_ref().context("no mapping");
         match step {
+            Step::ReportFailures => traffic::update_mapping(lambda, mapping()?, None, true).await?,
             Step::Upload => {
                 function::upload(&aws_sdk_s3::Client::new(&self.sdk), wanted).await?;
             }
             Step::Create => function::create(lambda, wanted).await?,
             Step::UpdateCode => function::update_code(lambda, wanted).await?,
             Step::UpdateConfiguration(_) => {
-                function::update_configuration(lambda, wanted, state).await?;
+                function::update_configuration(lambda, wanted).await?;
             }
             Step::Publish => {
                 let version = function::publish(lambda, wanted).await?;
@@ -119,34 +149,24 @@ impl Deployment<'_> {
                 smoke::request(lambda, wanted, version()?, host).await?;
             }
             Step::Point => {
+                self.begun.alias = true;
                 traffic::point(lambda, wanted, state.alias.as_ref(), version()?).await?;
-                self.has_moved = true;
             }
             Step::CreateUrl => self.url = Some(traffic::create_url(lambda, wanted).await?),
-            Step::UpdateUrl => traffic::update_url(lambda, wanted).await?,
+            Step::UpdateUrl => {
+                self.begun.url = true;
+                traffic::update_url(lambda, wanted, wanted.invoke_mode()).await?;
+            }
             Step::Permit(permission) => traffic::permit(lambda, wanted, *permission).await?,
             Step::CreateMapping => traffic::create_mapping(lambda, wanted).await?,
-            Step::UpdateMapping => traffic::update_mapping(lambda, wanted, state).await?,
+            Step::UpdateMapping => {
+                self.begun.mapping = true;
+                let function = format!("{}:{}", wanted.name, wanted.alias);
+                let reports = wanted.reports_failures;
+                traffic::update_mapping(lambda, mapping()?, Some(function), reports).await?;
+            }
         }
         Ok(String::new())
-    }
-
-    /// Moves the alias back. Returns which version is live.
-    async fn roll_back(&mut self) -> String {
-        let name = &self.wanted.alias;
-        let Some(before) = &self.state.alias else {
-            return "no version was live before; deploy again when the cause is removed".into();
-        };
-        let version = &before.version;
-        if !self.has_moved {
-            return format!("version {version} stays live (alias {name})");
-        }
-        match traffic::move_alias(&self.lambda, self.wanted, version, None).await {
-            Ok(()) => format!("rolled back: version {version} is live again (alias {name})"),
-            Err(error) => format!(
-                "the alias {name} could not be moved back to version {version} either ({error:#})"
-            ),
-        }
     }
 }
 

@@ -12,7 +12,10 @@ where
 {
     match error.as_service_error() {
         Some(service) => {
-            let code = service.code().unwrap_or("error without a code");
+            let status = error.raw_response().map(|it| it.status().as_u16());
+            let status = status.map(|it| format!("HTTP status {it}"));
+            let code = service.code().map(str::to_string).or(status);
+            let code = code.as_deref().unwrap_or("error without a code");
             let message = service.message().unwrap_or("without a message");
             text(code, message)
         }
@@ -60,6 +63,13 @@ fn remedy(code: &str, message: &str) -> Option<&'static str> {
         _ if has("execution role does not have permissions") => {
             "attach the policy AWSLambdaSQSQueueExecutionRole to the function's role"
         }
+        _ if has("Function not found") => {
+            "deploy it first, or check --name (deploy.name), --alias (deploy.alias) and --region"
+        }
+        _ if has("isibility timeout") => {
+            "let the queue hide messages for six times the function's timeout (deploy.timeout): \
+             aws sqs set-queue-attributes --attributes VisibilityTimeout=SECONDS"
+        }
         "AccessDenied" | "AccessDeniedException" | "UnauthorizedOperation" => {
             "your credentials need a policy that allows this action (see \"Permissions\" in \
              docs/guides/lambda-deploy.md)"
@@ -82,6 +92,8 @@ fn remedy(code: &str, message: &str) -> Option<&'static str> {
             "delete versions that nothing uses with aws lambda delete-function --qualifier"
         }
         "ResourceConflictException" => "someone else changes the function; deploy again",
+        "ResourceInUseException" => "AWS still changes the event source mapping; deploy again",
+        "TooManyRequestsException" | "ThrottlingException" => "wait a minute, then try again",
         "PreconditionFailedException" => "another deployment has moved the alias; deploy again",
         _ => return None,
     })
@@ -113,6 +125,16 @@ mod tests {
                 "InvalidParameterValueException",
                 "The provided execution role does not have permissions to call ReceiveMessage",
                 "AWSLambdaSQSQueueExecutionRole",
+            ),
+            (
+                "InvalidParameterValueException",
+                "Queue visibility timeout: 30 seconds is less than Function timeout: 60 seconds",
+                "six times the function's timeout",
+            ),
+            (
+                "ResourceNotFoundException",
+                "Function not found: arn:aws:lambda:eu-west-1:1:function:shop:live",
+                "deploy it first",
             ),
             ("ExpiredTokenException", "expired", "aws sso login"),
             ("NoSuchBucket", "missing", "aws s3 mb"),

@@ -14,12 +14,12 @@ use aws_sdk_s3::primitives::ByteStream;
 
 use super::failure::explain;
 use super::plan::RUNTIME;
-use super::state::{State, configuration, variables};
+use super::state::{configuration, variables};
 use super::wanted::Wanted;
 
 /// How often, and how many times, AWS is asked whether an update has ended.
-const PAUSE: Duration = Duration::from_secs(1);
-const PAUSES: usize = 600;
+pub const PAUSE: Duration = Duration::from_secs(1);
+pub const PAUSES: usize = 600;
 
 /// Stores the zip in the bucket, unless it is there.
 pub async fn upload(s3: &aws_sdk_s3::Client, wanted: &Wanted) -> anyhow::Result<()> {
@@ -60,8 +60,8 @@ pub async fn create(lambda: &Client, wanted: &Wanted) -> anyhow::Result<()> {
 }
 
 pub async fn update_code(lambda: &Client, wanted: &Wanted) -> anyhow::Result<()> {
-    // Another deployment may be in progress.
-    settle(lambda, &wanted.name, None).await?;
+    // Another deployment may be in progress. If an update has failed, this one may mend it.
+    finish(lambda, &wanted.name, None).await?;
     let update = lambda
         .update_function_code()
         .function_name(&wanted.name)
@@ -74,13 +74,8 @@ pub async fn update_code(lambda: &Client, wanted: &Wanted) -> anyhow::Result<()>
     settle(lambda, &wanted.name, None).await
 }
 
-pub async fn update_configuration(
-    lambda: &Client,
-    wanted: &Wanted,
-    state: &State,
-) -> anyhow::Result<()> {
-    settle(lambda, &wanted.name, None).await?;
-    let there = state.latest.as_ref().map(variables).unwrap_or_default();
+pub async fn update_configuration(lambda: &Client, wanted: &Wanted) -> anyhow::Result<()> {
+    let latest = finish(lambda, &wanted.name, None).await?;
     let update = lambda
         .update_function_configuration()
         .function_name(&wanted.name)
@@ -89,7 +84,7 @@ pub async fn update_configuration(
         .set_role(wanted.role.clone())
         .memory_size(wanted.memory)
         .timeout(wanted.timeout)
-        .environment(environment(there, wanted));
+        .environment(environment(variables(&latest), wanted));
     update.send().await.map_err(explain)?;
     settle(lambda, &wanted.name, None).await
 }
@@ -111,37 +106,46 @@ fn environment(mut there: HashMap<String, String>, wanted: &Wanted) -> Environme
     Environment::builder().set_variables(Some(there)).build()
 }
 
-/// Waits until AWS has finished what was asked of it.
+/// Waits until AWS has finished what was asked of it, and fails if that failed.
 async fn settle(lambda: &Client, name: &str, version: Option<&str>) -> anyhow::Result<()> {
+    judge(&finish(lambda, name, version).await?)
+}
+
+/// Waits until AWS has finished, successfully or not.
+async fn finish(
+    lambda: &Client,
+    name: &str,
+    version: Option<&str>,
+) -> anyhow::Result<GetFunctionConfigurationOutput> {
     for _ in 0..PAUSES {
         let found = configuration(lambda, name, version).await?;
         let found = found.with_context(|| format!("the function {name} has been deleted"))?;
-        if is_settled(&found)? {
-            return Ok(());
+        if !is_in_progress(&found) {
+            return Ok(found);
         }
         tokio::time::sleep(PAUSE).await;
     }
     bail!("AWS still updates the function {name} after ten minutes; deploy again later")
 }
 
-fn is_settled(function: &GetFunctionConfigurationOutput) -> anyhow::Result<bool> {
+fn is_in_progress(function: &GetFunctionConfigurationOutput) -> bool {
+    function.state() == Some(&Lifecycle::Pending)
+        || function.last_update_status() == Some(&LastUpdateStatus::InProgress)
+}
+
+fn judge(function: &GetFunctionConfigurationOutput) -> anyhow::Result<()> {
     let failed = |what: &str, reason: Option<&str>| {
         let reason = reason.unwrap_or("AWS gives no reason");
-        anyhow!("AWS could not {what} the function: {reason}")
+        Err(anyhow!("AWS could not {what} the function: {reason}"))
     };
-    match function.state() {
-        Some(Lifecycle::Pending) => return Ok(false),
-        Some(Lifecycle::Failed) => return Err(failed("create", function.state_reason())),
-        // `Inactive` becomes active with the next invocation.
-        _ => {}
+    // An `Inactive` function becomes active with the next invocation.
+    if function.state() == Some(&Lifecycle::Failed) {
+        return failed("create", function.state_reason());
     }
-    match function.last_update_status() {
-        Some(LastUpdateStatus::InProgress) => Ok(false),
-        Some(LastUpdateStatus::Failed) => {
-            Err(failed("update", function.last_update_status_reason()))
-        }
-        _ => Ok(true),
+    if function.last_update_status() == Some(&LastUpdateStatus::Failed) {
+        return failed("update", function.last_update_status_reason());
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -150,26 +154,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn function_is_settled_when_created_and_updated() {
-        let settled = |state: Lifecycle, update: LastUpdateStatus| {
+    fn function_is_finished_when_created_and_updated() {
+        let finished = |state: Lifecycle, update: LastUpdateStatus| {
             let function = GetFunctionConfigurationOutput::builder()
                 .state(state)
                 .state_reason("no subnet")
                 .last_update_status(update)
-                .last_update_status_reason("wrong image");
-            is_settled(&function.build()).map_err(|error| error.to_string())
+                .last_update_status_reason("wrong image")
+                .build();
+            let judged = judge(&function).map_err(|error| error.to_string());
+            (!is_in_progress(&function), judged)
         };
         use {LastUpdateStatus as Update, Lifecycle::*};
-        assert_eq!(settled(Active, Update::Successful), Ok(true));
-        assert_eq!(settled(Inactive, Update::Successful), Ok(true));
-        assert_eq!(settled(Pending, Update::Successful), Ok(false));
-        assert_eq!(settled(Active, Update::InProgress), Ok(false));
-        let error = settled(Failed, Update::Successful).unwrap_err();
-        assert!(error.contains("create the function: no subnet"), "{error}");
-        let error = settled(Active, Update::Failed).unwrap_err();
-        assert!(
-            error.contains("update the function: wrong image"),
-            "{error}"
-        );
+        assert_eq!(finished(Active, Update::Successful), (true, Ok(())));
+        assert_eq!(finished(Inactive, Update::Successful), (true, Ok(())));
+        assert!(!finished(Pending, Update::Successful).0);
+        assert!(!finished(Active, Update::InProgress).0);
+        // An update that failed can be followed by another.
+        let (is_finished, judged) = finished(Active, Update::Failed);
+        let error = judged.unwrap_err();
+        assert!(is_finished && error.contains("update the function: wrong image"));
+        let (is_finished, judged) = finished(Failed, Update::Successful);
+        let error = judged.unwrap_err();
+        assert!(is_finished && error.contains("create the function: no subnet"));
     }
 }

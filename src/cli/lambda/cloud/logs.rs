@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use super::failure::{explain, is_missing};
 use super::state::configuration;
 use crate::cli::lambda::cloud_options::Logs;
-use crate::cli::stdout::say;
+use crate::cli::stdout::{self, say};
+use crate::observe::log;
 
 /// Pause between two questions for new lines.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -38,15 +39,21 @@ pub fn run(args: Logs) -> anyhow::Result<()> {
         let since = Timestamp::now().as_millisecond() - args.since.0.as_millis() as i64;
         let mut window = Window::new(since);
         let logs = Client::new(&sdk);
+        let mut waits = false;
         loop {
             let is_there = print(&logs, &group, args.filter.as_deref(), &mut window).await?;
-            if !args.follow {
-                if !is_there {
-                    bail!(
-                        "there is no log group {group}: the function has not run yet, or its role \
-                         may not write logs (AWSLambdaBasicExecutionRole)"
-                    );
+            if !is_there && !waits {
+                let text = format!(
+                    "there is no log group {group}: the function has not run yet, or its role may \
+                     not write logs (AWSLambdaBasicExecutionRole)"
+                );
+                if !args.follow {
+                    bail!(text);
                 }
+                log::print(format_args!("{text}; waiting for it\n"));
+                waits = true;
+            }
+            if !args.follow || stdout::has_failed() {
                 return Ok(());
             }
             tokio::time::sleep(PAUSE).await;

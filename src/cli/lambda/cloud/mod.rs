@@ -6,6 +6,7 @@ mod failure;
 mod function;
 pub mod logs;
 mod plan;
+mod rollback;
 mod smoke;
 mod state;
 mod traffic;
@@ -60,7 +61,7 @@ impl Target {
         {
             return Err(anyhow!(
                 "no AWS region; name it with --region, in surus.toml ([deploy] region = \"…\"), \
-                 or in AWS_REGION"
+                 or in AWS_REGION, or choose a profile that has one (--profile)"
             ));
         }
         let provider = found.credentials_provider();

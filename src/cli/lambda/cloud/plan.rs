@@ -6,11 +6,15 @@ use std::fmt::{self, Display, Formatter};
 use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurationOutput;
 
 use super::state::{State, variables};
+use super::traffic::reports_failures;
 use super::wanted::Wanted;
 use crate::package::sizes;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
+    /// Makes the mapping ready for a version that reports failures. Before that version gets
+    /// messages: without it, Lambda deletes those that it reports.
+    ReportFailures,
     Upload,
     Create,
     UpdateCode,
@@ -57,6 +61,13 @@ pub const RUNTIME: &str = "provided.al2023";
 /// Empty if the function is as wanted.
 pub fn steps(wanted: &Wanted, state: &State) -> Vec<Step> {
     let mut steps = Vec::new();
+    if let Some(mapping) = &state.mapping
+        && wanted.reports_failures
+        && !reports_failures(mapping)
+    {
+        steps.push(Step::ReportFailures);
+    }
+    let others = steps.len();
     let has_code = |it: &GetFunctionConfigurationOutput| !code_differs(wanted, it);
     if wanted.bucket.is_some() && !state.latest.as_ref().is_some_and(has_code) {
         steps.push(Step::Upload);
@@ -74,9 +85,11 @@ pub fn steps(wanted: &Wanted, state: &State) -> Vec<Step> {
         }
     }
     let is_live = state.alias.as_ref().is_some_and(|alias| {
-        has_code(&alias.configuration) && changes(wanted, &alias.configuration).is_empty()
+        has_code(&alias.configuration)
+            && changes(wanted, &alias.configuration).is_empty()
+            && alias.weights.is_empty()
     });
-    if !steps.is_empty() || !is_live {
+    if steps.len() > others || !is_live {
         steps.push(Step::Publish);
         if wanted.smoke.is_some() {
             steps.push(Step::Smoke);
@@ -101,9 +114,8 @@ pub fn steps(wanted: &Wanted, state: &State) -> Vec<Step> {
             None => steps.push(Step::CreateMapping),
             Some(mapping) => {
                 let arn = mapping.function_arn().unwrap_or_default();
-                let reports = !mapping.function_response_types().is_empty();
                 if !arn.ends_with(&format!(":{}", wanted.alias))
-                    || reports != wanted.reports_failures
+                    || reports_failures(mapping) && !wanted.reports_failures
                 {
                     steps.push(Step::UpdateMapping);
                 }
@@ -171,6 +183,7 @@ impl Display for Described<'_> {
         };
         let queue = wanted.queue.as_deref().unwrap_or_default();
         match step {
+            Step::ReportFailures => write!(to, "let {queue} keep messages that are reported"),
             Step::Upload => {
                 let bucket = wanted.bucket.as_deref().unwrap_or_default();
                 write!(to, "upload the zip to s3://{bucket}/{}", wanted.key())
@@ -225,3 +238,6 @@ impl Display for Described<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

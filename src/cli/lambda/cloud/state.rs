@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use anyhow::{Context, bail};
 use aws_sdk_lambda::Client;
 use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurationOutput;
-use aws_sdk_lambda::types::{EventSourceMappingConfiguration, PackageType};
+use aws_sdk_lambda::types::{
+    AliasRoutingConfiguration, EventSourceMappingConfiguration, PackageType,
+};
 
 use super::failure::{explain, is_missing};
 use super::wanted::Wanted;
@@ -25,6 +27,8 @@ pub struct State {
 pub struct Alias {
     pub version: String,
     pub revision: Option<String>,
+    /// Other versions with their shares of the traffic.
+    pub weights: HashMap<String, f64>,
     /// The version's configuration.
     pub configuration: GetFunctionConfigurationOutput,
 }
@@ -42,12 +46,7 @@ impl State {
         let Some(latest) = configuration(lambda, name, None).await.context(asked)? else {
             return Ok(State::default());
         };
-        if latest.package_type() == Some(&PackageType::Image) {
-            bail!(
-                "the function {name} is a container image, which a zip cannot replace; deploy \
-                 under another name (--name), or delete it with aws lambda delete-function"
-            );
-        }
+        check(&latest, name)?;
         let alias = alias(lambda, wanted).await;
         let alias = alias.with_context(|| format!("cannot read the alias {}", wanted.alias))?;
         let is_there = alias.is_some();
@@ -64,9 +63,9 @@ impl State {
             false => Vec::new(),
         };
         let mapping = match &wanted.queue {
-            Some(queue) => mapping(lambda, name, queue)
+            Some(queue) => mapping(lambda, wanted, queue)
                 .await
-                .context("cannot read the event source mappings")?,
+                .context("cannot connect the queue")?,
             None => None,
         };
         Ok(State {
@@ -77,6 +76,24 @@ impl State {
             mapping,
         })
     }
+}
+
+/// Rejects functions that a deployment could not update without loss.
+fn check(latest: &GetFunctionConfigurationOutput, name: &str) -> anyhow::Result<()> {
+    if latest.package_type() == Some(&PackageType::Image) {
+        bail!(
+            "the function {name} is a container image, which a zip cannot replace; deploy under \
+             another name (--name), or delete it with aws lambda delete-function"
+        );
+    }
+    if let Some(error) = latest.environment().and_then(|it| it.error()) {
+        bail!(
+            "AWS does not show the variables of the function {name} ({}), so an update would \
+             delete them; your credentials need kms:Decrypt for the function's key",
+            error.error_code().unwrap_or("error without a code")
+        );
+    }
+    Ok(())
 }
 
 /// The configuration of `$LATEST`, or of a version or an alias.
@@ -106,8 +123,14 @@ async fn alias(lambda: &Client, wanted: &Wanted) -> anyhow::Result<Option<Alias>
     Ok(Some(Alias {
         version: version.into(),
         revision: alias.revision_id().map(str::to_string),
+        weights: weights(alias.routing_config()),
         configuration: configuration.with_context(|| format!("version {version} is missing"))?,
     }))
+}
+
+fn weights(routing: Option<&AliasRoutingConfiguration>) -> HashMap<String, f64> {
+    let weights = routing.and_then(|it| it.additional_version_weights());
+    weights.cloned().unwrap_or_default()
 }
 
 async fn url(lambda: &Client, wanted: &Wanted) -> anyhow::Result<Option<Url>> {
@@ -145,22 +168,57 @@ async fn permissions(lambda: &Client, wanted: &Wanted) -> anyhow::Result<Vec<Str
     Ok(ids.map(str::to_string).collect())
 }
 
-/// The mapping from the queue to this function, whichever version or alias it calls.
+/// The mapping from the queue to this function.
 async fn mapping(
     lambda: &Client,
-    name: &str,
+    wanted: &Wanted,
     queue: &str,
 ) -> anyhow::Result<Option<EventSourceMappingConfiguration>> {
     let pages = lambda.list_event_source_mappings().event_source_arn(queue);
     let mut pages = pages.into_paginator().items().send();
+    let mut found = Vec::new();
     while let Some(mapping) = pages.try_next().await.map_err(explain)? {
-        let arn = mapping.function_arn().unwrap_or_default();
-        // arn:aws:lambda:REGION:ACCOUNT:function:NAME[:ALIAS]
-        if arn.split(':').nth(6) == Some(name) {
-            return Ok(Some(mapping));
+        found.push(mapping);
+    }
+    choose(found, &wanted.name, &wanted.alias)
+}
+
+/// Chooses the mapping to the alias, else one to a version or to `$LATEST`. Fails if the queue
+/// sends its messages to another alias, which would lose them.
+fn choose(
+    mappings: Vec<EventSourceMappingConfiguration>,
+    name: &str,
+    alias: &str,
+) -> anyhow::Result<Option<EventSourceMappingConfiguration>> {
+    let mut unnamed = None;
+    let mut other = None;
+    for mapping in mappings {
+        // arn:aws:lambda:REGION:ACCOUNT:function:NAME[:QUALIFIER]
+        let arn = mapping.function_arn().unwrap_or_default().to_string();
+        let mut words = arn.split(':').skip(6);
+        if words.next() != Some(name) {
+            continue;
+        }
+        match words.next() {
+            Some(qualifier) if qualifier == alias => return Ok(Some(mapping)),
+            None | Some("$LATEST") => unnamed = Some(mapping),
+            Some(version) if version.bytes().all(|it| it.is_ascii_digit()) => {
+                unnamed = Some(mapping);
+            }
+            Some(qualifier) => other = Some((qualifier.to_string(), mapping)),
         }
     }
-    Ok(None)
+    if unnamed.is_none()
+        && let Some((qualifier, mapping)) = other
+    {
+        bail!(
+            "the queue sends its messages to the alias {qualifier} of {name}; name another queue \
+             (--queue), or move this one with aws lambda update-event-source-mapping --uuid {} \
+             --function-name {name}:{alias}",
+            mapping.uuid().unwrap_or("UUID")
+        );
+    }
+    Ok(unnamed)
 }
 
 /// The variables of a function.
@@ -168,4 +226,52 @@ pub fn variables(function: &GetFunctionConfigurationOutput) -> HashMap<String, S
     let environment = function.environment();
     let variables = environment.and_then(|it| it.variables()).cloned();
     variables.unwrap_or_default()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use aws_sdk_lambda::types::{EnvironmentError, EnvironmentResponse};
+
+    use super::*;
+
+    #[test]
+    fn function_whose_variables_are_hidden_is_not_updated() {
+        let error = EnvironmentError::builder().error_code("AccessDeniedException");
+        let hidden = EnvironmentResponse::builder().error(error.build()).build();
+        let function = GetFunctionConfigurationOutput::builder().environment(hidden);
+        let error = check(&function.build(), "shop").unwrap_err().to_string();
+        assert!(error.contains("kms:Decrypt"), "{error}");
+        let image = GetFunctionConfigurationOutput::builder().package_type(PackageType::Image);
+        let error = check(&image.build(), "shop").unwrap_err().to_string();
+        assert!(error.contains("container image"), "{error}");
+        let zip = GetFunctionConfigurationOutput::builder().build();
+        assert!(check(&zip, "shop").is_ok());
+    }
+
+    #[test]
+    fn queue_of_another_alias_is_not_taken_away() {
+        let chosen = |functions: &[&str]| {
+            let mapping = |function: &&str| {
+                EventSourceMappingConfiguration::builder()
+                    .function_arn(format!("arn:aws:lambda:eu-west-1:1:function:{function}"))
+                    .uuid(*function)
+                    .build()
+            };
+            let mappings = functions.iter().map(mapping).collect();
+            choose(mappings, "shop", "staging")
+                .map(|it| it.map(|it| it.uuid.unwrap()))
+                .map_err(|error| error.to_string())
+        };
+        let is = |name: &str| Ok(Some(name.to_string()));
+        assert_eq!(chosen(&[]), Ok(None));
+        assert_eq!(chosen(&["other:live", "shopping"]), Ok(None));
+        assert_eq!(chosen(&["shop", "shop:staging"]), is("shop:staging"));
+        for movable in ["shop", "shop:$LATEST", "shop:7"] {
+            assert_eq!(chosen(&["shop:live", movable]), is(movable));
+        }
+        let error = chosen(&["shop:live"]).unwrap_err();
+        assert!(error.contains("to the alias live of shop"), "{error}");
+        assert!(error.contains("--uuid shop:live"), "{error}");
+    }
 }

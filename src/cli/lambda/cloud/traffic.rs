@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use aws_sdk_lambda::Client;
 use aws_sdk_lambda::types::{
-    AliasRoutingConfiguration, FunctionResponseType, FunctionUrlAuthType, InvokeMode,
+    AliasRoutingConfiguration, EventSourceMappingConfiguration, FunctionResponseType,
+    FunctionUrlAuthType, InvokeMode,
 };
 
 use super::failure::explain;
+use super::function::{PAUSE, PAUSES};
 use super::plan::Permission;
-use super::state::{Alias, State};
+use super::state::Alias;
 use super::wanted::Wanted;
 use crate::deploy::BATCH;
 
@@ -22,7 +24,12 @@ pub async fn point(
     version: &str,
 ) -> anyhow::Result<()> {
     match before {
-        Some(alias) => move_alias(lambda, wanted, version, alias.revision.as_deref()).await,
+        Some(alias) => {
+            // All of the traffic, even if someone had divided it.
+            let undivided = HashMap::new();
+            let revision = alias.revision.as_deref();
+            move_alias(lambda, wanted, version, undivided, revision).await
+        }
         None => {
             let created = lambda
                 .create_alias()
@@ -35,25 +42,36 @@ pub async fn point(
     }
 }
 
-/// `revision`: the one that the alias must still have.
+/// `weights`: other versions with their shares of the traffic. `revision`: the one that the alias
+/// must still have.
 pub async fn move_alias(
     lambda: &Client,
     wanted: &Wanted,
     version: &str,
+    weights: HashMap<String, f64>,
     revision: Option<&str>,
 ) -> anyhow::Result<()> {
-    // All of the traffic, even if someone had divided it.
-    let undivided = AliasRoutingConfiguration::builder();
-    let undivided = undivided.set_additional_version_weights(Some(HashMap::new()));
+    let routing = AliasRoutingConfiguration::builder();
+    let routing = routing.set_additional_version_weights(Some(weights));
     let moved = lambda
         .update_alias()
         .function_name(&wanted.name)
         .name(&wanted.alias)
         .function_version(version)
-        .routing_config(undivided.build())
+        .routing_config(routing.build())
         .set_revision_id(revision.map(str::to_string));
     moved.send().await.map_err(explain)?;
     Ok(())
+}
+
+/// The version that the alias calls now, and the alias's revision.
+pub async fn current(
+    lambda: &Client,
+    wanted: &Wanted,
+) -> anyhow::Result<(Option<String>, Option<String>)> {
+    let asked = lambda.get_alias().function_name(&wanted.name);
+    let alias = asked.name(&wanted.alias).send().await.map_err(explain)?;
+    Ok((alias.function_version, alias.revision_id))
 }
 
 /// Creates the URL and returns it.
@@ -67,12 +85,12 @@ pub async fn create_url(lambda: &Client, wanted: &Wanted) -> anyhow::Result<Stri
     Ok(created.send().await.map_err(explain)?.function_url)
 }
 
-pub async fn update_url(lambda: &Client, wanted: &Wanted) -> anyhow::Result<()> {
+pub async fn update_url(lambda: &Client, wanted: &Wanted, mode: &str) -> anyhow::Result<()> {
     let updated = lambda
         .update_function_url_config()
         .function_name(&wanted.name)
         .qualifier(&wanted.alias)
-        .invoke_mode(InvokeMode::from(wanted.invoke_mode()));
+        .invoke_mode(InvokeMode::from(mode));
     updated.send().await.map_err(explain)?;
     Ok(())
 }
@@ -98,8 +116,14 @@ pub async fn permit(
     Ok(())
 }
 
-fn response_types(wanted: &Wanted) -> Vec<FunctionResponseType> {
-    match wanted.reports_failures {
+/// Whether a mapping deletes only the messages that the function does not report.
+pub fn reports_failures(mapping: &EventSourceMappingConfiguration) -> bool {
+    let types = mapping.function_response_types();
+    types.contains(&FunctionResponseType::ReportBatchItemFailures)
+}
+
+fn response_types(reports: bool) -> Vec<FunctionResponseType> {
+    match reports {
         true => vec![FunctionResponseType::ReportBatchItemFailures],
         false => Vec::new(),
     }
@@ -112,19 +136,33 @@ pub async fn create_mapping(lambda: &Client, wanted: &Wanted) -> anyhow::Result<
         .event_source_arn(queue)
         .function_name(format!("{}:{}", wanted.name, wanted.alias))
         .batch_size(BATCH as i32)
-        .set_function_response_types(Some(response_types(wanted)));
+        .set_function_response_types(Some(response_types(wanted.reports_failures)));
     created.send().await.map_err(explain)?;
     Ok(())
 }
 
-/// Keeps the batch size and other settings of the mapping.
-pub async fn update_mapping(lambda: &Client, wanted: &Wanted, state: &State) -> anyhow::Result<()> {
-    let mapping = state.mapping.as_ref().context("no mapping")?;
+/// Changes who gets the messages, or whether failures are reported. The batch size and other
+/// settings stay. Waits until AWS has finished.
+pub async fn update_mapping(
+    lambda: &Client,
+    mapping: &EventSourceMappingConfiguration,
+    function: Option<String>,
+    reports: bool,
+) -> anyhow::Result<()> {
+    let uuid = mapping.uuid().context("the mapping has no id")?;
     let updated = lambda
         .update_event_source_mapping()
-        .set_uuid(mapping.uuid.clone())
-        .function_name(format!("{}:{}", wanted.name, wanted.alias))
-        .set_function_response_types(Some(response_types(wanted)));
+        .uuid(uuid)
+        .set_function_name(function)
+        .set_function_response_types(Some(response_types(reports)));
     updated.send().await.map_err(explain)?;
-    Ok(())
+    for _ in 0..PAUSES {
+        let asked = lambda.get_event_source_mapping().uuid(uuid).send();
+        let now = asked.await.map_err(explain)?;
+        if !matches!(now.state(), Some("Enabling" | "Disabling" | "Updating")) {
+            return Ok(());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    bail!("AWS still updates the event source mapping {uuid} after ten minutes; deploy again later")
 }

@@ -75,8 +75,14 @@ impl Zip {
         })
     }
 
+    /// What [`Zip::read`] has hashed.
     pub fn content(&self) -> anyhow::Result<Vec<u8>> {
-        std::fs::read(&self.path).with_context(|| format!("cannot read {}", self.path.display()))
+        let shown = self.path.display();
+        let content = std::fs::read(&self.path).with_context(|| format!("cannot read {shown}"))?;
+        if STANDARD.encode(Sha256::digest(&content)) != self.sha256 {
+            bail!("{shown} has changed since the deployment began; deploy again");
+        }
+        Ok(content)
     }
 }
 
@@ -176,5 +182,28 @@ impl Wanted {
             true => "RESPONSE_STREAM",
             false => "BUFFERED",
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zip_that_changes_during_the_deployment_is_rejected() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("function.zip");
+        std::fs::write(&path, "before").unwrap();
+        let zip = Zip {
+            sha256: STANDARD.encode(Sha256::digest("before")),
+            path: path.clone(),
+            size: 6,
+            architecture: "arm64",
+        };
+        assert_eq!(zip.content().unwrap(), b"before");
+        std::fs::write(&path, "after").unwrap();
+        let error = zip.content().unwrap_err().to_string();
+        assert!(error.contains("has changed"), "{error}");
     }
 }
