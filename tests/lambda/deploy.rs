@@ -179,6 +179,33 @@ fn alias_whose_move_was_not_confirmed_is_moved_back() {
 }
 
 #[test]
+fn url_of_the_old_version_gets_its_mode_back() {
+    let Some(aws) = Aws::start("ap-east-1") else {
+        return;
+    };
+    let project = Project::new(SHOP);
+    project.deploy(&aws, &[]).succeeded();
+    let streaming = format!("[lambda]\nmode = 'stream'\nhandler = 'jobs.php'\n{SHOP}");
+    let streaming = streaming.replace("[deploy]\n", "[deploy]\nurl = true\n");
+    std::fs::write(project.path().join("surus.toml"), streaming).unwrap();
+    let update = "PUT /2021-10-31/functions/shop/url";
+    let proxy = Proxy::start(aws.url(), update, Fault::None);
+    let missing = "arn:aws:sqs:ap-east-1:123456789012:missing";
+    let mut surus = aws.command(&project.words(&["--queue", missing]));
+    surus.env("AWS_ENDPOINT_URL", &proxy.url);
+    aws::Said::new(surus.output().unwrap())
+        .failed_with(&["cannot take messages of", "version 1 is live again"]);
+    let modes: Vec<Value> = proxy
+        .arrived
+        .try_iter()
+        .map(|body| body.parse().unwrap())
+        .collect();
+    assert_eq!(modes.len(), 2, "{modes:?}");
+    assert_eq!(modes[0]["InvokeMode"], "RESPONSE_STREAM");
+    assert_eq!(modes[1]["InvokeMode"], "BUFFERED");
+}
+
+#[test]
 fn queue_has_one_mapping_to_the_alias() {
     let Some(aws) = Aws::start("eu-west-3") else {
         return;
@@ -309,7 +336,7 @@ fn logs_are_printed_once_while_they_are_followed() {
     };
     let project = Project::new(SHOP);
     let directory = project.path().to_str().unwrap();
-    aws.surus(&["logs", directory])
+    aws.surus(&["lambda", "logs", directory])
         .failed_with(&["there is no function shop in us-west-1", "--name"]);
     project.deploy(&aws, &[]).succeeded();
     let group = "/aws/lambda/shop";
@@ -325,11 +352,11 @@ fn logs_are_printed_once_while_they_are_followed() {
         aws.logs("PutLogEvents", &put);
     };
     put(&["one\n", "two"]);
-    let said = aws.surus(&["logs", directory]).succeeded();
+    let said = aws.surus(&["lambda", "logs", directory]).succeeded();
     let texts: Vec<_> = said.out.lines().map(text).collect();
     assert_eq!(texts, ["one", "two"]);
 
-    let (mut child, mut output) = follow(&mut aws.command(&["logs", directory, "-f"]));
+    let (mut child, mut output) = follow(&mut aws.command(&["lambda", "logs", directory, "-f"]));
     let mut texts = Vec::new();
     for line in output.by_ref().lines() {
         texts.push(text(&line.unwrap()).to_string());
@@ -361,7 +388,14 @@ fn console_prints_the_output_and_exits_with_the_status() {
     };
     let project = Project::new(SHOP);
     let directory = project.path().to_str().unwrap();
-    let console = ["console", directory, "--", "app:report", "--daily"];
+    let console = [
+        "lambda",
+        "console",
+        directory,
+        "--",
+        "app:report",
+        "--daily",
+    ];
     project.deploy(&aws, &[]).succeeded();
     for (answer, status, output) in [
         (json!({"exitCode": 0, "output": "done\n"}), 0, "done\n"),

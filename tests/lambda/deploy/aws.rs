@@ -176,14 +176,13 @@ impl Aws {
     }
 }
 
-/// `surus lambda` without anything of AWS, but with the most talkative log.
+/// `surus` without anything of AWS, but with the most talkative log.
 pub fn bare(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_surus"));
     for name in ["AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"] {
         command.env_remove(name);
     }
     command
-        .arg("lambda")
         .args(args)
         .env("HOME", "/nonexistent")
         .env("AWS_EC2_METADATA_DISABLED", "true")
@@ -281,7 +280,7 @@ impl Project {
     }
 
     pub fn words<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
-        let mut words = vec!["deploy", self.path().to_str().unwrap()];
+        let mut words = vec!["lambda", "deploy", self.path().to_str().unwrap()];
         if !args.contains(&"--zip") {
             words.extend(["--zip", &self.zip]);
         }

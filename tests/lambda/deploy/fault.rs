@@ -1,4 +1,4 @@
-//! A proxy to AWS that never passes on one request, or loses its response.
+//! A proxy to AWS that watches one kind of request, holds it, or loses its response.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,6 +8,7 @@ use std::thread;
 /// What happens to the request.
 #[derive(Clone, Copy)]
 pub enum Fault {
+    None,
     /// It gets no response, and the connection stays open.
     Held,
     /// It reaches AWS, but the connection is closed without a response.
@@ -16,8 +17,8 @@ pub enum Fault {
 
 pub struct Proxy {
     pub url: String,
-    /// Says that the request has come.
-    pub arrived: Receiver<()>,
+    /// The bodies of the requests; empty for one that is held.
+    pub arrived: Receiver<String>,
 }
 
 impl Proxy {
@@ -42,7 +43,7 @@ fn exchange(
     aws: &str,
     line: &str,
     fault: Fault,
-    arrival: &Sender<()>,
+    arrival: &Sender<String>,
 ) -> io::Result<()> {
     let mut request = BufReader::new(client.try_clone()?);
     let mut head = String::new();
@@ -53,7 +54,7 @@ fn exchange(
     }
     let is_meant = head.starts_with(line);
     if is_meant && matches!(fault, Fault::Held) {
-        let _ = arrival.send(());
+        let _ = arrival.send(String::new());
         // Until the client gives up.
         io::copy(&mut request, &mut io::sink())?;
         return Ok(());
@@ -72,8 +73,10 @@ fn exchange(
     let mut response = Vec::new();
     server.read_to_end(&mut response)?;
     if is_meant {
-        let _ = arrival.send(());
-        return Ok(());
+        let _ = arrival.send(String::from_utf8(body).unwrap());
+        if matches!(fault, Fault::ResponseLost) {
+            return Ok(());
+        }
     }
     client.write_all(&response)
 }

@@ -5,8 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurationOutput;
 
-use super::state::{State, variables};
-use super::traffic::reports_failures;
+use super::state::{State, reports_failures, variables};
 use super::wanted::Wanted;
 use crate::package::sizes;
 

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use aws_sdk_lambda::Client;
 
-use super::state::{Alias, State};
-use super::traffic::{self, reports_failures};
+use super::state::{Alias, State, reports_failures};
+use super::traffic;
 use super::wanted::Wanted;
 
 /// What the deployment may have changed: it has asked AWS to.

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use aws_sdk_lambda::Client;
 use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurationOutput;
 use aws_sdk_lambda::types::{
-    AliasRoutingConfiguration, EventSourceMappingConfiguration, PackageType,
+    AliasRoutingConfiguration, EventSourceMappingConfiguration, FunctionResponseType, PackageType,
 };
 
 use super::failure::{explain, is_missing};
@@ -219,6 +219,12 @@ fn choose(
         );
     }
     Ok(unnamed)
+}
+
+/// Whether a mapping deletes only the messages that the function does not report.
+pub fn reports_failures(mapping: &EventSourceMappingConfiguration) -> bool {
+    let types = mapping.function_response_types();
+    types.contains(&FunctionResponseType::ReportBatchItemFailures)
 }
 
 /// The variables of a function.

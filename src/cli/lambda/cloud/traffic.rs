@@ -1,4 +1,4 @@
-//! What sends events to a version: the alias, the function URL and the queue.
+//! Changes the alias, the function URL and the queue, which send events to a version.
 
 use std::collections::HashMap;
 
@@ -114,12 +114,6 @@ pub async fn permit(
     };
     added.send().await.map_err(explain)?;
     Ok(())
-}
-
-/// Whether a mapping deletes only the messages that the function does not report.
-pub fn reports_failures(mapping: &EventSourceMappingConfiguration) -> bool {
-    let types = mapping.function_response_types();
-    types.contains(&FunctionResponseType::ReportBatchItemFailures)
 }
 
 fn response_types(reports: bool) -> Vec<FunctionResponseType> {

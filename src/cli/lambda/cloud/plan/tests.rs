@@ -1,3 +1,5 @@
+//! Tests of the order and choice of a deployment's steps.
+
 use std::collections::{BTreeMap, HashMap};
 
 use aws_sdk_lambda::types::{
