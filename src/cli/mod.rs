@@ -177,23 +177,21 @@ Examples:
     Manual(manual::Manual),
 }
 
-/// Runs the command line. The exit status is 0, 1 for a failure, or 2 for an invalid command line.
+/// Runs the command line. The exit status is 0, 1 for a failure, 2 for an invalid command line, or
+/// that of a command in `surus lambda console`.
 pub fn run() -> ExitCode {
     let command = command_line().command;
     let result = surus_sys::signals::forget_inherited()
         .and_then(|()| surus_sys::signals::survive_stray())
         .context("cannot reset the signals")
         .and_then(|()| execute(command))
-        .and_then(|()| stdout::end());
+        .and_then(|status| stdout::end().map(|()| status));
     log::end(result.as_ref().err());
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
+    result.unwrap_or(ExitCode::FAILURE)
 }
 
-fn execute(command: Command) -> anyhow::Result<()> {
-    match command {
+fn execute(command: Command) -> anyhow::Result<ExitCode> {
+    let done = match command {
         Command::Serve(args) => serve::run(args),
         Command::Check(args) => check::run(args),
         Command::Init(args) => init::run(args),
@@ -206,11 +204,12 @@ fn execute(command: Command) -> anyhow::Result<()> {
         Command::Bench(args) => bench::run(*args),
         #[cfg(any(feature = "redis", feature = "sqlite"))]
         Command::Work(args) => work::run(args),
-        Command::Lambda(args) => lambda::run(*args),
+        Command::Lambda(args) => return lambda::run(*args),
         Command::Engines => engines::run(),
         Command::Completions(args) => manual::completions(&args),
         Command::Manual(args) => manual::manual(&args),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// The parser of the command line, so that tests can check the commands that documents name.

@@ -33,7 +33,7 @@ pub fn announce(line: impl Display) {
 }
 
 /// Whether the reader has closed the pipe, or the disk is full.
-#[cfg(feature = "top")]
+#[cfg(any(feature = "deploy", feature = "top"))]
 pub fn has_failed() -> bool {
     FAILED.get().is_some()
 }

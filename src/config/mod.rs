@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use self::sites::SiteConfig;
 use crate::app::detect::Application;
 use crate::app::site;
+use crate::deploy;
 use crate::engines;
 use crate::fronts::address::Address;
 use crate::fronts::http::tls::acme::settings::Domain;
@@ -62,6 +63,8 @@ pub struct Config {
     pub schedule: Vec<queue::Schedule>,
     pub package: package::Settings,
     pub watch: crate::app::watch::Settings,
+    /// The function that `surus lambda deploy` creates.
+    pub deploy: deploy::settings::Settings,
 }
 
 /// What a pool sets differently from `[engine]`, `[php]` and `[env]`.

@@ -76,10 +76,11 @@ const HTTP: [&str; 4] = [
 ];
 
 /// Sections for all sites.
-const COMMON: [&str; 12] = [
+const COMMON: [&str; 13] = [
     "access_log",
     "acme",
     "admin",
+    "deploy",
     "lambda",
     "log",
     "package",

@@ -11,6 +11,7 @@ pub mod run_settings;
 pub mod sam;
 mod schedules;
 pub mod serverless;
+pub mod settings;
 pub mod stack;
 pub mod terraform;
 
@@ -114,14 +115,14 @@ impl Function {
         if self.http == Http::None && self.queue.is_none() {
             bail!("neither --http nor --queue: nothing would call the function");
         }
-        for (name, value) in &self.environment {
+        for name in self.environment.keys() {
             let fine = |c: char| c.is_ascii_alphanumeric() || c == '_';
             if name.len() < 2
                 || !name.starts_with(|c: char| c.is_ascii_alphabetic())
                 || !name.chars().all(fine)
             {
                 bail!(
-                    "--env {name}={value}: a name starts with a letter, followed by letters, \
+                    "--env {name}: a name starts with a letter, followed by letters, \
                      digits and underscores"
                 );
             }

@@ -19,6 +19,8 @@ pub fn compose(
         let path = Path::new(ROOT).join(name);
         toml::Value::from(path.display().to_string())
     };
+    // A function does not need it, and its variables may be secrets.
+    project.remove("deploy");
     let engine = section(&mut project, "engine")?;
     // Lambda chooses the user.
     engine.remove("user");
@@ -130,7 +132,8 @@ mod tests {
     fn application_settings_are_kept_except_for_php_paths() {
         let project = toml::from_str(
             "[engine]\nname = 'rewind'\nuser = 'app'\n\
-             surus_php = '/opt/surus-php8.4'\n[env]\nSSL_CERT_FILE = '/mine'\n",
+             surus_php = '/opt/surus-php8.4'\n[env]\nSSL_CERT_FILE = '/mine'\n\
+             [deploy.env]\nDSN = 'secret'\n",
         )
         .unwrap();
         let php = Placed {
@@ -152,6 +155,7 @@ mod tests {
             Some("/var/task/.surus/lib/ld-linux-x86-64.so.2")
         );
         assert!(engine.get("user").is_none());
+        assert!(table.get("deploy").is_none());
         assert_eq!(
             table["lambda"]["script"].as_str(),
             Some("/var/task/.surus/php/lambda/events.php")

@@ -27,6 +27,8 @@ mod oracle {
 
 mod batches;
 mod check;
+#[cfg(feature = "deploy")]
+mod deploy;
 mod dev;
 mod emulator;
 mod events;

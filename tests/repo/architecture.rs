@@ -56,11 +56,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("emulator", &["units"]),
     ("package", &["private_files"]),
-    ("deploy", &["private_files"]),
+    ("deploy", &["private_files", "units"]),
     ("profile", &[]),
     (
         "config",
-        &["app", "engines", "fronts", "observe", "package", "units"],
+        &[
+            "app", "deploy", "engines", "fronts", "observe", "package", "units",
+        ],
     ),
 ];
 

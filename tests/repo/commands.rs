@@ -9,8 +9,9 @@ use super::markdown::{pages, root};
 use super::shell::commands;
 
 /// Programs that no test runs, and why.
-const NOT_RUN: [(&str, &str); 13] = [
+const NOT_RUN: [(&str, &str); 14] = [
     ("apt-get", "installs packages"),
+    ("aws", "needs an AWS account"),
     ("chown", "changes the owner of an application's files"),
     ("composer", "downloads from Packagist"),
     ("console", "belongs to a Symfony application"),

@@ -19,13 +19,16 @@ const RUN: [&str; 7] = [
 ];
 
 /// The tests that run the other subcommands. Longer names come before their beginnings.
-const RUN_ELSEWHERE: [(&str, &str); 20] = [
+const RUN_ELSEWHERE: [(&str, &str); 23] = [
     ("bench app", "tests/cli/bench_app.rs"),
     ("bench compare", "tests/cli/bench.rs"),
     ("bench", "tests/cli/bench.rs"),
     ("completions", "tests/cli/manual.rs"),
     ("init", "tests/cli/init.rs"),
+    ("lambda console", "tests/lambda/deploy.rs"),
+    ("lambda deploy", "tests/lambda/deploy/aws.rs"),
     ("lambda dev", "tests/lambda/emulator/command_line.rs"),
+    ("lambda logs", "tests/lambda/deploy.rs"),
     ("lambda package", "tests/lambda/package.rs"),
     ("lambda profile", "tests/lambda/profile.rs"),
     ("leaks", "tests/rewind/leak_report.rs"),

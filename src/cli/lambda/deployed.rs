@@ -96,8 +96,9 @@ impl Deployed {
     }
 }
 
-fn start_of(zip: &Path, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
-    let cannot = || format!("cannot read {} (CodeUri)", zip.display());
+/// The first bytes of a file in a zip.
+pub fn start_of(zip: &Path, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
+    let cannot = || format!("cannot read the zip {}", zip.display());
     let file = File::open(zip).with_context(cannot)?;
     let mut archive = ZipArchive::new(BufReader::new(file)).with_context(cannot)?;
     match archive.by_name(name) {

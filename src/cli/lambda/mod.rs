@@ -1,6 +1,9 @@
 //! `surus lambda` and its subcommands.
 
 mod check;
+#[cfg(feature = "deploy")]
+mod cloud;
+mod cloud_options;
 mod compile;
 mod compiled;
 mod deployed;
@@ -14,6 +17,8 @@ mod runtime;
 mod secrets;
 mod template;
 mod writable;
+
+use std::process::ExitCode;
 
 /// Arguments of `surus lambda`.
 #[derive(clap::Args)]
@@ -52,6 +57,26 @@ Examples:
   surus lambda template sam > template.yaml
   surus lambda template terraform /srv/app --memory 1769 > main.tf")]
     Template(template::Args),
+    /// Create or update the function on AWS from its zip, and print its URL
+    #[command(after_help = "\
+Examples:
+  surus lambda deploy --dry-run
+  surus lambda deploy --role arn:aws:iam::123456789012:role/shop
+  surus lambda deploy /srv/app --env APP_ENV=prod --memory 1769")]
+    Deploy(Box<cloud_options::Deploy>),
+    /// Print the log of the function on AWS
+    #[command(after_help = "\
+Examples:
+  surus lambda logs
+  surus lambda logs --follow --filter ERROR
+  surus lambda logs /srv/app --since 2h")]
+    Logs(cloud_options::Logs),
+    /// Run a console command in the function on AWS, and exit with its status
+    #[command(after_help = "\
+Examples:
+  surus lambda console -- app:report --daily
+  surus lambda console /srv/app --name shop-console -- migrate --force")]
+    Console(cloud_options::Console),
     /// Check a template of AWS SAM or CloudFormation for mistakes, together with this configuration
     #[command(after_help = "\
 Examples:
@@ -67,14 +92,25 @@ Examples:
 }
 
 /// Without a subcommand, runs the function.
-pub fn run(args: Lambda) -> anyhow::Result<()> {
-    match args.command {
+pub fn run(args: Lambda) -> anyhow::Result<ExitCode> {
+    let done = match args.command {
         None => runtime::run(args.function),
         Some(Command::Dev(args)) => dev::run(args),
         Some(Command::Invoke(args)) => invoke::run(args),
         Some(Command::Package(args)) => package::run(args),
         Some(Command::Template(args)) => template::run(args),
+        #[cfg(feature = "deploy")]
+        Some(Command::Deploy(args)) => cloud::deploy::run(*args),
+        #[cfg(feature = "deploy")]
+        Some(Command::Logs(args)) => cloud::logs::run(args),
+        #[cfg(feature = "deploy")]
+        Some(Command::Console(args)) => return cloud::console::run(args),
+        #[cfg(not(feature = "deploy"))]
+        Some(Command::Deploy(_) | Command::Logs(_) | Command::Console(_)) => {
+            return Err(cloud_options::missing());
+        }
         Some(Command::Check(args)) => check::run(args),
         Some(Command::Profile(args)) => profile::run(args),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }

@@ -80,8 +80,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     say!("{}  zipped: {}", mebibytes(zipped), output.display());
     if zipped > sizes::UPLOADED {
         say!(
-            "! Lambda accepts zips above 50 MiB only from S3: upload it with aws s3 cp and \
-             deploy it by bucket and key; `sam deploy`, CDK and Serverless do that themselves"
+            "! Lambda accepts zips above 50 MiB only from S3: `surus lambda deploy --bucket`, \
+             `sam deploy`, CDK and Serverless upload it"
         );
     }
     if let Some(dockerfile) = dockerfile {

@@ -95,18 +95,13 @@ fn function(args: &Args, project: &Path, config: &Config) -> anyhow::Result<Func
             .with_context(|| format!("--env {entry}: expected NAME=VALUE"))?;
         environment.insert(name.to_string(), value.to_string());
     }
-    let handler = match &config.lambda.handler {
-        Some(file) => file
-            .to_str()
-            .context("lambda.handler is not UTF-8")?
-            .to_string(),
-        None if args.queue.is_some() => bail!(
+    if config.lambda.handler.is_none() && args.queue.is_some() {
+        bail!(
             "--queue: the function needs a PHP file for its messages; name it in surus.toml: \
              [lambda] handler = \"…\""
-        ),
-        // Lambda requires a value but does not use it.
-        None => "bootstrap".into(),
-    };
+        );
+    }
+    let handler = handler_of(config)?;
     let default_timeout = if http == Http::Api {
         API_SECONDS - 2
     } else {
@@ -133,8 +128,20 @@ fn function(args: &Args, project: &Path, config: &Config) -> anyhow::Result<Func
     })
 }
 
+/// `_HANDLER` of a function.
+pub fn handler_of(config: &Config) -> anyhow::Result<String> {
+    match &config.lambda.handler {
+        Some(file) => {
+            let name = file.to_str().context("lambda.handler is not UTF-8")?;
+            Ok(name.into())
+        }
+        // Lambda requires a value but does not use it.
+        None => Ok("bootstrap".into()),
+    }
+}
+
 /// `/srv/My_Shop 2` → `my-shop-2`.
-fn name_of(project: &Path) -> String {
+pub fn name_of(project: &Path) -> String {
     let name = project
         .file_name()
         .unwrap_or_default()
