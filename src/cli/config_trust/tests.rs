@@ -113,8 +113,9 @@ fn path_settings() -> BTreeSet<(String, String)> {
         // Whether the current struct is read, and whether the next field is not.
         let (mut is_read, mut is_skipped) = (false, false);
         for line in std::fs::read_to_string(&path).unwrap().lines() {
-            if line.starts_with("#[derive(") {
-                is_read = line.contains("Deserialize");
+            if line.starts_with("#[serde(default") {
+                // Messages between processes have no defaults.
+                is_read = true;
             } else if line == "}" {
                 is_read = false;
             } else if line.trim() == "#[serde(skip)]" {
