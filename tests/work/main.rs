@@ -14,6 +14,10 @@ mod database;
 #[allow(dead_code)]
 mod elasticmq;
 mod ends;
+#[cfg(feature = "amqp")]
+mod frames;
+#[cfg(feature = "amqp")]
+mod hostile;
 mod laravel;
 mod messenger;
 mod operate;
