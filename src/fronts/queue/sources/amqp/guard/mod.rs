@@ -13,6 +13,7 @@ pub mod frame;
 pub mod incoming;
 pub mod outgoing;
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;
 
 use std::io;

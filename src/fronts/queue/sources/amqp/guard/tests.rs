@@ -1,4 +1,4 @@
-//! What passes the guard in both directions.
+//! Tests of the guard in both directions.
 
 use std::sync::atomic::Ordering;
 
