@@ -6,9 +6,11 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
+use tokio::runtime::Runtime;
 
 use super::frames::{self, BODY, HEADER, first_text, frame, header, long, method, nested, short};
 use super::plain::Plain;
+use super::work::Work;
 
 /// The properties of a message that has none.
 const NONE: [u8; 2] = [0, 0];
@@ -246,6 +248,59 @@ fn server_that_breaks_the_protocol_costs_a_connection_and_no_more() {
     for (_, _, why) in &broken {
         assert!(log.contains(why), "{why} is not in\n{log}");
     }
+    work.end();
+}
+
+/// Ends TLS and forwards to a port of this machine. Returns its own port and its certificate.
+fn with_tls(runtime: &Runtime, port: u16) -> (u16, String) {
+    let made = rcgen::generate_simple_self_signed(["localhost".into()]).unwrap();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key.into())
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0");
+    let listener = runtime.block_on(listener).unwrap();
+    let own = listener.local_addr().unwrap().port();
+    runtime.spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let mut client = acceptor.accept(client).await?;
+                let mut server = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+                tokio::io::copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+    (own, made.cert.pem())
+}
+
+#[test]
+fn server_with_tls_is_used_if_its_certificate_is_trusted() {
+    let step = Step {
+        job: 0,
+        bytes: job(1),
+        ends: false,
+    };
+    let hostile = Hostile::start(vec![step]);
+    let runtime = Runtime::new().unwrap();
+    let (port, pem) = with_tls(&runtime, hostile.port);
+    let plain = Plain::from(&format!("amqps://guest:guest@localhost:{port}"), "");
+    let mut distrusting = Work::spawn(&plain.site, &["--workers", "1"], &[]);
+    assert_eq!(distrusting.wait().code(), Some(1));
+    distrusting.wait_for_log(|log| log.contains("invalid peer certificate"));
+    let authorities = plain.site.tmp().join("authorities.pem");
+    std::fs::write(&authorities, pem).unwrap();
+    let env = [
+        ("SSL_CERT_FILE", authorities.to_str().unwrap()),
+        ("SURUS_ENV_NOTES", plain.notes.to_str().unwrap()),
+    ];
+    let work = Work::start(&plain.site, &["--workers", "1"], &env);
+    work.wait_until(|| plain.count("done 1") == 1);
     work.end();
 }
 

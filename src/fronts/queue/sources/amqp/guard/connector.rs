@@ -1,4 +1,4 @@
-//! Gives lapin the guarded stream in the place of its own.
+//! Connects to servers, with TLS or without, and gives lapin the guarded stream.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -10,13 +10,14 @@ use async_rs::traits::{Executor, Reactor, RuntimeKit};
 use async_rs::util::Task;
 use async_rs::{Runtime, Tokio};
 use futures_io::{AsyncRead, AsyncWrite};
-use futures_util::Stream;
-use lapin::tcp::{AMQPUriTcpExt, AsyncTcpStream, TLSConfig};
-use lapin::uri::AMQPUri;
-use lapin::{Connection, ConnectionProperties};
+use lapin::uri::{AMQPScheme, AMQPUri};
+use lapin::{AsyncTcpStream, Connection, ConnectionProperties};
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
 
 use super::Guard;
 use super::bodies::Bodies;
+use crate::fronts::queue::sources::tls;
 
 /// Connects to a server. Bodies above `max_body` become files.
 pub async fn connect(
@@ -25,17 +26,30 @@ pub async fn connect(
     bodies: Arc<Bodies>,
     max_body: u64,
 ) -> lapin::Result<Connection> {
-    let tokio = Runtime::tokio_current();
     let runtime = Runtime::new(Guarded(Tokio::current()));
     let connect = async move |uri: AMQPUri, _: Runtime<Guarded>| {
-        let stream = uri.connect_with_config_async(TLSConfig::default(), &tokio);
-        let guard = Guard::new(stream.await?, &bodies, max_body);
+        let guard = Guard::new(open(&uri).await?, &bodies, max_body);
         Ok(AsyncTcpStream::Plain(guard))
     };
     Connection::connector(uri, runtime, connect, named).await
 }
 
-type Plain = <Tokio as Reactor>::TcpStream;
+/// A stream with TLS or without.
+trait Stream: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
+
+impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> Stream for S {}
+
+async fn open(uri: &AMQPUri) -> io::Result<Box<dyn Stream>> {
+    let at = &uri.authority;
+    let stream = TcpStream::connect((at.host.as_str(), at.port)).await?;
+    stream.set_nodelay(true)?;
+    if uri.scheme == AMQPScheme::AMQP {
+        return Ok(Box::new(stream));
+    }
+    let host = ServerName::try_from(at.host.clone()).map_err(io::Error::other)?;
+    let stream = tls::connector()?.connect(host, stream).await?;
+    Ok(Box::new(stream))
+}
 
 /// tokio, whose streams are guarded.
 #[derive(Debug, Clone)]
@@ -66,7 +80,7 @@ impl Executor for Guarded {
 }
 
 impl Reactor for Guarded {
-    type TcpStream = Guard<AsyncTcpStream<Plain>>;
+    type TcpStream = Guard<Box<dyn Stream>>;
     type Sleep = <Tokio as Reactor>::Sleep;
 
     fn register<H: Read + Write + AsFd + AsRawFd + Send + 'static>(
@@ -80,7 +94,10 @@ impl Reactor for Guarded {
         self.0.sleep(pause)
     }
 
-    fn interval(&self, pause: Duration) -> impl Stream<Item = Instant> + Send + 'static {
+    fn interval(
+        &self,
+        pause: Duration,
+    ) -> impl futures_util::Stream<Item = Instant> + Send + 'static {
         self.0.interval(pause)
     }
 
@@ -88,7 +105,7 @@ impl Reactor for Guarded {
         &self,
         _: SocketAddr,
     ) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
-        // `connect` opens all streams, because TLS is below the guard.
+        // `open` opens all streams, because TLS is below the guard.
         std::future::ready(Err(io::ErrorKind::Unsupported.into()))
     }
 }

@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicU32;
 use std::task::{Context, Poll, ready};
 
 use bytes::Buf;
-use futures_io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use self::bodies::Bodies;
 pub use self::connector::connect;
@@ -60,7 +60,7 @@ fn invalid(wrong: frame::Wrong) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, wrong)
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
+impl<S: AsyncRead + Unpin> futures_io::AsyncRead for Guard<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -74,13 +74,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
                 ready.copy_to_slice(&mut buf[..count]);
                 return Poll::Ready(Ok(count));
             }
-            let stream = Pin::new(&mut guard.stream);
-            let count = ready!(stream.poll_read(cx, &mut guard.buffer))?;
-            if count == 0 {
+            let mut read = ReadBuf::new(&mut guard.buffer);
+            ready!(Pin::new(&mut guard.stream).poll_read(cx, &mut read))?;
+            if read.filled().is_empty() {
                 guard.incoming.end().map_err(invalid)?;
                 return Poll::Ready(Ok(0));
             }
-            let fed = guard.incoming.feed(&guard.buffer[..count]);
+            let fed = guard.incoming.feed(read.filled());
             fed.map_err(invalid)?;
         }
         cx.waker().wake_by_ref();
@@ -106,7 +106,7 @@ impl<S: AsyncWrite + Unpin> Guard<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
+impl<S: AsyncWrite + Unpin> futures_io::AsyncWrite for Guard<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -129,6 +129,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
 
     fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_drain(cx))?;
-        Pin::new(&mut self.stream).poll_close(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
