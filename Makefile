@@ -80,10 +80,10 @@ test-packages: setup static ## Test what `surus lambda package` makes; three min
 	cargo test --test lambda -- package::
 
 .PHONY: test-amqp
-test-amqp: setup ## Test queues in RabbitMQ, which needs the feature amqp; minutes
+test-amqp: setup ## Test queues in RabbitMQ; minutes
 	scripts/install rabbitmq
 	scripts/frameworks messenger5 messenger7
-	cargo test --features amqp --test work -- amqp
+	cargo test --test work -- --include-ignored amqp
 
 .PHONY: test-learned
 test-learned: setup ## Test what pages that warm up a boot by themselves may do to it; two minutes

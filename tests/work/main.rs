@@ -13,6 +13,10 @@ mod database;
 #[path = "../lambda/sqs/elasticmq.rs"]
 #[allow(dead_code)]
 mod elasticmq;
+#[cfg(feature = "amqp")]
+mod frames;
+#[cfg(feature = "amqp")]
+mod hostile;
 mod laravel;
 mod messenger;
 mod operate;

@@ -247,7 +247,7 @@ impl Brokers {
         let server = match self.rabbits.get(url) {
             Some(server) => server.clone(),
             None => {
-                let opened = Arc::new(amqp::Server::open(url).await?);
+                let opened = Arc::new(amqp::Server::open(url, self.max_payload).await?);
                 self.rabbits.insert(url.into(), opened.clone());
                 opened
             }

@@ -70,7 +70,7 @@ impl Jobs<'_> {
         let is_unread = job.payload.is_empty() && !matches!(self.runs, Runs::Command(_));
         if is_unread {
             let why = "it is empty, or longer than work.max_payload, and was not read";
-            return Verdict::buried(why.into());
+            return Verdict::buried(job.unread.clone().unwrap_or_else(|| why.into()));
         }
         match (self.runs, self.queue.format()) {
             (Runs::Command(program), _) => self.command(job, program).await,

@@ -13,6 +13,8 @@ pub struct Job {
     pub lease: Lease,
     /// The message as its producer wrote it. Empty if it is longer than `work.max_payload`.
     pub payload: Bytes,
+    /// Why the payload is empty, if for another reason.
+    pub unread: Option<String>,
     /// How often it has been received, this time included.
     pub attempts: u32,
 }

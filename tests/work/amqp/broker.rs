@@ -69,6 +69,15 @@ impl Message {
         job["n"].as_u64().unwrap() as usize
     }
 
+    /// The bytes of a header.
+    pub fn bytes(&self, name: &str) -> &[u8] {
+        let headers = self.properties.headers().as_ref().unwrap();
+        match &headers.inner()[name] {
+            AMQPValue::ByteArray(bytes) => bytes.as_slice(),
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
     /// The text of a header.
     pub fn header(&self, name: &str) -> Option<String> {
         let headers = self.properties.headers().as_ref()?;

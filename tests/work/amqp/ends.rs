@@ -10,6 +10,7 @@ use super::{Broker, Kind, Message, Site, broker};
 
 /// Three jobs run, three are reserved and three wait at the server.
 #[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
 fn sigterm_finishes_the_running_jobs_and_returns_the_others_where_the_queue_allows() {
     for (kind, order) in [
         (Kind::Classic, [3, 4, 5, 6, 7, 8]),
@@ -40,6 +41,7 @@ fn sigterm_finishes_the_running_jobs_and_returns_the_others_where_the_queue_allo
 }
 
 #[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
 fn job_that_outlasts_the_grace_period_is_released_at_once_and_its_try_counts() {
     let site = Site::new("timeout = '60s'\n[work]\nshutdown_timeout = '1s'\n");
     site.push(0, "hang");
@@ -53,6 +55,7 @@ fn job_that_outlasts_the_grace_period_is_released_at_once_and_its_try_counts() {
 }
 
 #[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
 fn job_whose_channel_is_gone_is_not_acknowledged_and_comes_again() {
     let proxy = OnceCell::new();
     let site = Site::with(Kind::Classic, "", |broker| {
@@ -85,6 +88,7 @@ fn job_whose_channel_is_gone_is_not_acknowledged_and_comes_again() {
 }
 
 #[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
 fn job_of_a_server_without_memory_stays_until_it_takes_messages_again() {
     let _alone = broker::alone();
     let site = Site::unguarded(Kind::Classic, "tries = 2\nbackoff = '1s'\n", Broker::port);
@@ -112,6 +116,7 @@ fn job_of_a_server_without_memory_stays_until_it_takes_messages_again() {
 }
 
 #[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
 fn killed_server_has_all_jobs_again_that_have_not_been_acknowledged() {
     let _alone = broker::alone();
     for kind in [Kind::Classic, Kind::Limited] {
@@ -139,6 +144,7 @@ fn killed_server_has_all_jobs_again_that_have_not_been_acknowledged() {
 
 /// `make test-work` has more jobs.
 #[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
 fn killed_processes_lose_no_job_in_rabbitmq() {
     let settings = "tries = 0\nbackoff = '1s'\n[work]\nmax_losses = 100\n";
     let proxy = OnceCell::new();

@@ -3,6 +3,8 @@
 mod broker;
 mod ends;
 mod plain;
+mod poison;
+mod raw;
 
 use std::sync::RwLockReadGuard;
 

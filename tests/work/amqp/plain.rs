@@ -9,6 +9,7 @@ use super::super::work::Work;
 use super::{Broker, Kind, Site};
 
 #[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
 fn jobs_run_once_and_in_order_from_classic_and_quorum_queues() {
     for kind in [Kind::Classic, Kind::Quorum] {
         let site = Site::with(kind, "", Broker::port);
@@ -32,6 +33,7 @@ fn jobs_run_once_and_in_order_from_classic_and_quorum_queues() {
 }
 
 #[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
 fn failing_job_is_tried_again_and_buried_with_its_reason_until_it_is_retried() {
     let site = Site::new("tries = 2\nbackoff = '1s'\n");
     let mut headers = FieldTable::default();
@@ -77,6 +79,7 @@ fn failing_job_is_tried_again_and_buried_with_its_reason_until_it_is_retried() {
 }
 
 #[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
 fn job_longer_than_the_limit_is_buried_with_all_its_bytes() {
     let site = Site::new("[work]\nmax_payload = '1K'\n");
     let long = serde_json::json!({"n": 1, "more": "x".repeat(2000)}).to_string();
@@ -93,6 +96,7 @@ fn job_longer_than_the_limit_is_buried_with_all_its_bytes() {
 }
 
 #[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
 fn no_more_jobs_are_taken_than_twice_the_workers_can_run() {
     let site = Site::new("");
     for number in 0..10 {
@@ -106,6 +110,7 @@ fn no_more_jobs_are_taken_than_twice_the_workers_can_run() {
 }
 
 #[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
 fn two_queues_share_the_workers_by_weight_while_both_have_jobs() {
     const JOBS: usize = 300;
     let light = Broker::get().create(Kind::Classic);
@@ -134,6 +139,7 @@ fn two_queues_share_the_workers_by_weight_while_both_have_jobs() {
 }
 
 #[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
 fn server_or_queue_that_cannot_be_used_stops_the_start_with_the_remedy() {
     let site = Site::new("");
     let port = site.broker.port();

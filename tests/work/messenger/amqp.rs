@@ -31,6 +31,7 @@ impl Amqp {
 }
 
 #[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
 fn messages_of_an_unconfigured_application_run_as_messenger_decides() {
     let _running = super::super::amqp::stays();
     for (version, engine) in [("messenger7", "rewind"), ("messenger5", "worker")] {
@@ -57,6 +58,7 @@ fn messages_of_an_unconfigured_application_run_as_messenger_decides() {
 }
 
 #[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
 fn message_that_is_sent_again_keeps_its_headers_and_goes_to_its_own_queue_only() {
     let _running = super::super::amqp::stays();
     // With a delay, Messenger sends it through its delay exchange to the queue that it is from.
@@ -78,6 +80,7 @@ fn message_that_is_sent_again_keeps_its_headers_and_goes_to_its_own_queue_only()
 }
 
 #[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
 fn message_that_ends_its_process_is_sent_again_and_fails_as_messenger_decides() {
     let _running = super::super::amqp::stays();
     let amqp = Amqp::new("messenger7", "ends", "");

@@ -44,6 +44,7 @@ fn jobs(ids: std::ops::Range<usize>) -> anyhow::Result<Vec<Job>> {
             id: id.to_string(),
             token: Bytes::new(),
         },
+        unread: None,
         payload: Bytes::from_static(b"{}"),
         attempts: 1,
     };

@@ -10,6 +10,8 @@ pub mod redis;
 pub mod schedule;
 #[cfg(feature = "sqs")]
 pub mod sqs;
+#[cfg(any(feature = "amqp", feature = "postgres"))]
+mod tls;
 
 use std::path::{Path, PathBuf};
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use anyhow::anyhow;
 use lapin::options::{BasicAckOptions, BasicGetOptions};
 use lapin::types::FieldTable;
 
@@ -21,6 +22,9 @@ impl AmqpQueue {
     /// arguments of its own.
     pub(super) async fn bury(&self, job: &Job, held: &Held, why: &str) -> anyhow::Result<()> {
         let failed = failed(&held.queue);
+        if let Some(body) = &held.body {
+            body.is_kept().map_err(|why| anyhow!("{why}"))?;
+        }
         if self.server.count(&failed).await?.is_none() {
             self.server.declare(&failed, FieldTable::default()).await?;
         }
@@ -52,6 +56,8 @@ impl AmqpQueue {
             let Some(letter) = server::answer(get).await? else {
                 break;
             };
+            // Forgets a body that is longer than work.max_payload after this turn.
+            let _body = self.server.bodies.claim(&letter.data);
             let id = letter.properties.message_id().as_ref();
             let id = id.map_or("", |id| id.as_str());
             if asked.id().is_some_and(|asked| asked != id) {

@@ -9,17 +9,16 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::guard::fields::{REASON, UNREAD};
 use crate::fronts::queue::Format;
 
 /// The header with a message's tries. Queues of Laravel have the header `laravel` in its place, as
 /// the package vladimir-yuldashev/laravel-queue-rabbitmq writes it.
 const ATTEMPTS: &str = "surus-attempts";
-/// The header with the reason of a buried message.
-pub const REASON: &str = "surus-reason";
 /// The header with the time at which a message was buried, in seconds since 1970.
 pub const FAILED_AT: &str = "surus-failed-at";
-/// How much of a reason is kept: servers limit the size of all headers.
-const LONGEST_REASON: usize = 4000;
+/// How many bytes of a reason are kept: servers limit the size of all headers.
+const LONGEST_REASON: usize = 3000;
 
 /// The message as its format's handler gets it. Empty if it is longer than `max`.
 pub fn payload(delivery: &Delivery, queue: &str, format: Format, max: u64) -> Bytes {
@@ -131,8 +130,24 @@ pub fn burial(properties: &BasicProperties) -> (Option<String>, u64) {
     let headers = object(properties.headers().as_ref());
     let reason = headers.get(REASON).and_then(Value::as_str);
     let at = headers.get(FAILED_AT).and_then(Value::as_u64);
-    let reason = reason.map(|why| why.chars().take(LONGEST_REASON).collect());
+    let reason = reason.map(|why| shortened(why).into());
     (reason, at.unwrap_or_default())
+}
+
+fn shortened(why: &str) -> &str {
+    let mut end = why.len().min(LONGEST_REASON);
+    while !why.is_char_boundary(end) {
+        end -= 1;
+    }
+    &why[..end]
+}
+
+/// Why a message was not read, if its properties could not be.
+pub fn unread(properties: &BasicProperties) -> Option<String> {
+    let headers = properties.headers().as_ref()?;
+    headers.inner().get(UNREAD)?;
+    let (why, _) = burial(properties);
+    Some(why.unwrap_or_else(|| format!("its properties are in the header {UNREAD}")))
 }
 
 /// The properties of a message that is published again, with its tries.
@@ -152,8 +167,7 @@ pub fn tried(from: &BasicProperties, id: &str, format: Format, attempts: u32) ->
 /// The properties of a message that is buried.
 pub fn buried(from: &BasicProperties, id: &str, why: &str, at: u64) -> BasicProperties {
     let mut headers = kept(from);
-    let why: String = why.chars().take(LONGEST_REASON).collect();
-    headers.insert(REASON.into(), AMQPValue::LongString(why.into()));
+    headers.insert(REASON.into(), AMQPValue::LongString(shortened(why).into()));
     headers.insert(FAILED_AT.into(), AMQPValue::LongLongInt(at as i64));
     again(from, id, headers)
 }
@@ -277,6 +291,6 @@ mod tests {
         let headers = object(again.headers().as_ref());
         assert_eq!(headers.keys().collect::<Vec<_>>(), [&"type"]);
         let long = buried(&sent(), "a", &"\u{e4}".repeat(10_000), 7);
-        assert_eq!(burial(&long).0.unwrap().chars().count(), LONGEST_REASON);
+        assert_eq!(burial(&long).0.unwrap().len(), LONGEST_REASON);
     }
 }

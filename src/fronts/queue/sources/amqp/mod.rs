@@ -5,6 +5,7 @@
 //! again. So leases need no extension, and what a closed channel has delivered is not settled.
 
 mod buried;
+pub mod guard;
 mod message;
 mod server;
 mod session;
@@ -21,6 +22,7 @@ use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicNackOptions};
 use tokio_util::sync::CancellationToken;
 
+use self::guard::bodies::Body;
 pub use self::server::Server;
 use self::session::Session;
 use crate::fronts::queue::Format;
@@ -64,6 +66,8 @@ pub struct AmqpQueue {
 /// An unacknowledged message.
 struct Held {
     delivery: Delivery,
+    /// Its body, if that is longer than `max_payload`; `delivery` has a token in its place.
+    body: Option<Arc<Body>>,
     /// The queue that it is from.
     queue: String,
 }
@@ -162,13 +166,24 @@ impl AmqpQueue {
         let id = delivery.properties.message_id().as_ref();
         let id = id.map_or(own, |id| id.as_str().to_string());
         let attempts = message::attempts(&delivery.properties, format).saturating_add(1);
-        let payload = message::payload(&delivery, &queue, format, max_payload);
+        let bodies = &self.server.bodies;
+        let body = bodies.claim(&delivery.data);
+        let unread = message::unread(&delivery.properties);
+        let payload = match unread.is_some() || bodies.is_token(&delivery.data) {
+            true => Bytes::new(),
+            false => message::payload(&delivery, &queue, format, max_payload),
+        };
         let token = Bytes::from(format!("{session}:{tag}"));
-        let held = Held { delivery, queue };
+        let held = Held {
+            delivery,
+            body,
+            queue,
+        };
         self.held().insert(token.clone(), Arc::new(held));
         Job {
             lease: Lease { id, token },
             payload,
+            unread,
             attempts,
         }
     }
@@ -203,7 +218,9 @@ impl AmqpQueue {
         held: &Arc<Held>,
         disposition: Disposition,
     ) -> anyhow::Result<()> {
-        let Held { delivery, queue } = &**held;
+        let Held {
+            delivery, queue, ..
+        } = &**held;
         let (id, body) = (&job.lease.id, &delivery.data);
         let tried = || {
             let format = self.names.format;

@@ -17,6 +17,10 @@ use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ErrorKin
 use tokio::sync::Mutex;
 use tracing::warn;
 
+use super::guard;
+use super::guard::bodies::Bodies;
+use super::guard::frame::{MAX_FRAME, MIN_FRAME};
+
 const ANSWER: Duration = Duration::from_secs(10);
 /// How long a server may take to confirm a message, unless it has said that it takes none.
 const CONFIRM: usize = 30;
@@ -28,6 +32,9 @@ const SPARE: Duration = Duration::from_secs(300);
 /// A server that several queues may use.
 pub struct Server {
     uri: AMQPUri,
+    /// The bodies above `max_payload` that its connections have received.
+    pub(super) bodies: Arc<Bodies>,
+    max_payload: u64,
     /// Declares and counts. It is not blocked, because it does not publish.
     asking: Mutex<Option<Arc<Connection>>>,
     publishing: Mutex<Option<Publishing>>,
@@ -40,10 +47,13 @@ struct Publishing {
 }
 
 impl Server {
-    /// Connects to a server. The URL has a password, so no message repeats it.
-    pub async fn open(url: &str) -> anyhow::Result<Server> {
+    /// Connects to a server. The URL has a password, so no message repeats it. Bodies above
+    /// `max_payload` become files.
+    pub async fn open(url: &str, max_payload: u64) -> anyhow::Result<Server> {
         let server = Server {
             uri: read(url)?,
+            bodies: Arc::default(),
+            max_payload,
             asking: Mutex::default(),
             publishing: Mutex::default(),
         };
@@ -65,8 +75,8 @@ impl Server {
 
     pub(super) async fn connect(&self) -> anyhow::Result<Connection> {
         let named = ConnectionProperties::default().with_connection_name("surus work".into());
-        let opening = Connection::connect_uri(self.uri.clone(), named);
-        answer(opening).await
+        let (uri, bodies) = (self.uri.clone(), self.bodies.clone());
+        answer(guard::connect(uri, named, bodies, self.max_payload)).await
     }
 
     /// The connection that publishes. It is opened when it is needed, and again after it has
@@ -257,9 +267,6 @@ pub(super) fn name(queue: &str) -> anyhow::Result<ShortString> {
     })
 }
 
-/// The longest frame, in bytes; RabbitMQ's own default.
-const MAX_FRAME: u32 = 128 << 10;
-
 fn read(url: &str) -> anyhow::Result<AMQPUri> {
     let expected = "expected amqp://USER:PASSWORD@HOST:PORT/VHOST, or amqps:// with TLS";
     // lapin repeats other texts in its errors, with their passwords.
@@ -287,7 +294,7 @@ fn read(url: &str) -> anyhow::Result<AMQPUri> {
     let frame = uri
         .query
         .frame_max
-        .filter(|max| (1..MAX_FRAME).contains(max));
+        .filter(|max| (MIN_FRAME..MAX_FRAME).contains(max));
     uri.query.frame_max = Some(frame.unwrap_or(MAX_FRAME));
     Ok(uri)
 }

@@ -25,6 +25,8 @@ pub struct Session {
     /// The names of its consumers, by which they are cancelled.
     tags: Vec<ShortString>,
     pushed: SelectAll<Consumer>,
+    /// An error that has followed messages.
+    error: Option<lapin::Error>,
 }
 
 impl Session {
@@ -37,6 +39,7 @@ impl Session {
             channel,
             tags: Vec::new(),
             pushed: SelectAll::new(),
+            error: None,
         })
     }
 
@@ -65,14 +68,23 @@ impl Session {
     /// Waits for a message. Returns up to `most` that are there then. Dropping the future loses
     /// none.
     pub async fn next(&mut self, most: usize) -> anyhow::Result<Vec<(String, Delivery)>> {
+        if let Some(error) = self.error.take() {
+            return Err(error.into());
+        }
         let Some(first) = self.pushed.next().await else {
             bail!("the server has ended the consumer; its queue may have been deleted");
         };
         let mut taken = vec![(first.0, first.1?)];
         while taken.len() < most
-            && let Some(Some((queue, Ok(more)))) = self.pushed.next().now_or_never()
+            && let Some(Some((queue, more))) = self.pushed.next().now_or_never()
         {
-            taken.push((queue, more));
+            match more {
+                Ok(more) => taken.push((queue, more)),
+                Err(error) => {
+                    self.error = Some(error);
+                    break;
+                }
+            }
         }
         Ok(taken)
     }

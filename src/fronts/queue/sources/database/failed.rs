@@ -71,6 +71,7 @@ fn again(failed: &FailedJob, payload: Vec<u8>) -> Job {
             id: failed.id.clone(),
             token: Bytes::new(),
         },
+        unread: None,
         payload: payload.into(),
         attempts: 0,
     }

@@ -238,6 +238,7 @@ impl JobTable for MessengerTable {
                         id,
                         token: Bytes::from(now.clone()),
                     },
+                    unread: None,
                     payload: match is_read {
                         true => payload(&body, &headers),
                         false => Bytes::new(),

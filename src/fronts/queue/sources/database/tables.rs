@@ -268,6 +268,7 @@ impl JobTable for OpenTables {
                         id: due.id.to_string(),
                         token: attempts.to_string().into(),
                     },
+                    unread: None,
                     payload: due.payload.into(),
                     attempts: u32::try_from(attempts).unwrap_or(u32::MAX),
                 }

@@ -39,6 +39,7 @@ pub fn job(is_laravel: bool, popped: &[u8], reserved: &[u8], own_id: String) -> 
     Job {
         lease: Lease { id, token },
         payload,
+        unread: None,
         attempts,
     }
 }

@@ -127,6 +127,7 @@ impl RedisStream {
                 id,
                 token: Bytes::new(),
             },
+            unread: None,
             payload: self.message(&fields),
             attempts,
         });

@@ -122,6 +122,7 @@ impl State {
 
 fn job(event: &Event) -> Option<Job> {
     Some(Job {
+        unread: None,
         payload: serde_json::to_vec(event).ok()?.into(),
         lease: Lease {
             id: event.name.clone(),

@@ -84,6 +84,7 @@ fn run(name: &str, due: &str) -> Job {
             id: due.into(),
             token: Bytes::new(),
         },
+        unread: None,
         payload: payload.into(),
         attempts: 1,
     }

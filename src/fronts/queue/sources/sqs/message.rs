@@ -87,6 +87,7 @@ impl Message {
                 token: serde_json::to_vec(&held).unwrap_or_default().into(),
             },
             payload,
+            unread: None,
             attempts: self.attributes.receives.parse().unwrap_or(1),
         }
     }

@@ -1,17 +1,17 @@
-//! TLS to PostgreSQL: certificates must be valid for the system's authorities.
+//! Gives tokio-postgres its TLS.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::Socket;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
+
+use crate::fronts::queue::sources::tls;
 
 pub struct Tls;
 
@@ -29,16 +29,8 @@ impl MakeTlsConnect<Socket> for Tls {
     type Error = io::Error;
 
     fn make_tls_connect(&mut self, host: &str) -> io::Result<ToHost> {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(io::Error::other)?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
         Ok(ToHost {
-            connector: TlsConnector::from(Arc::new(config)),
+            connector: tls::connector()?,
             host: ServerName::try_from(host.to_string()).map_err(io::Error::other)?,
         })
     }
