@@ -75,8 +75,9 @@ test-amqp: setup ## Test queues in RabbitMQ, which needs the feature amqp; minut
 
 .PHONY: test-learned
 test-learned: setup ## Test what pages that warm up a boot by themselves may do to it; two minutes
-	scripts/frameworks laravel10 symfony7
+	scripts/frameworks laravel10 symfony5 symfony7
 	cargo test --test apps -- --include-ignored learned
+	cargo test --test rewind -- --ignored --nocapture learned
 
 .PHONY: test-work
 test-work: setup ## Test that 10000 jobs, or WORK_JOBS, survive that their processes are killed all the time; minutes

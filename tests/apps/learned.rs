@@ -112,7 +112,7 @@ pub fn teach(surus: &Surus, pages: &[&str]) {
     surus.wait_for_log(|log| log.contains(LEARNED));
 }
 
-const LEARNED: &str = "the boot is warmed up by the pages that clients ask for most";
+pub const LEARNED: &str = "the boot is warmed up by the pages that clients ask for most";
 
 #[test]
 fn pages_asked_for_often_warm_up_the_boot_and_the_next_start() {
