@@ -74,7 +74,7 @@ test-amqp: setup ## Test queues in RabbitMQ, which needs the feature amqp; minut
 	cargo test --features amqp --test work -- amqp
 
 .PHONY: test-learned
-test-learned: setup ## Test what pages that warm up a boot by themselves may do to it; two minutes
+test-learned: setup ## Test what pages that warm up a boot by themselves may do to it; twelve minutes
 	scripts/frameworks laravel10 symfony5 symfony7
 	cargo test --test apps -- --include-ignored learned
 	cargo test --test rewind -- --ignored --nocapture learned

@@ -76,7 +76,7 @@ impl Flow {
             }
             Client::new(&surus.url).get(page).ok();
         }
-        surus.wait_for_log_within(20, |log| log.contains(LEARNED));
+        surus.wait_for_log_within(180, |log| log.contains(LEARNED));
     }
 
     /// Compares before, while and after workers are exchanged for those of the learned boot.
@@ -109,7 +109,7 @@ impl Flow {
         }
         drop(surus);
         let surus = self.serve(engine, &learn);
-        surus.wait_for_log_within(20, |log| log.contains(LEARNED));
+        surus.wait_for_log_within(180, |log| log.contains(LEARNED));
         self.compare(
             &surus,
             &format!("{engine} that has learned before its start"),
