@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include <php.h>
+#include <SAPI.h>
 #include <zend_exceptions.h>
 #include <zend_gc.h>
 
+#include "app/hidden_state.h"
 #include "app/saved_objects.h"
 #include "app/saved_settings.h"
 #include "app/saved_values.h"
@@ -199,6 +201,7 @@ void surus_boot_values_save(void)
 	visit_statics(true);
 	save_globals();
 	surus_settings_save();
+	surus_hidden_state_save();
 }
 
 /* Returns whether there was something to restore or to free. */
@@ -247,9 +250,13 @@ bool surus_boot_values_restore(void)
 	}
 	is_restored = true;
 	const char *variable = restore_variables(), *setting = surus_settings_restore();
-	if (is_first && (variable || setting)) {
-		snprintf(left, sizeof(left), "%s", variable ? variable : setting);
+	const char *any = variable ? variable : setting ? setting : surus_hidden_state_find();
+	if (is_first && any) {
+		snprintf(left, sizeof(left), "%s", any);
 	}
+	/* What is created from here on is created as before a response: some constructors change
+	 * settings only then. No client gets the response of a warm-up. */
+	SG(headers_sent) = 0;
 	return true;
 }
 
@@ -277,4 +284,5 @@ void surus_boot_values_free(void)
 	surus_values_free();
 	surus_objects_free();
 	surus_settings_free();
+	surus_hidden_state_free();
 }

@@ -5,11 +5,13 @@
 #include <string.h>
 
 #include <php.h>
+#include <ext/spl/spl_array.h>
 #include <zend_closures.h>
 #if PHP_VERSION_ID >= 80400
 #include <zend_lazy_objects.h>
 #endif
 
+#include "app/hidden_state.h"
 #include "app/saved_values.h"
 
 /* Of an object of PHP 8.4 that gets its properties later. A proxy then has another object. */
@@ -21,6 +23,7 @@ struct saved_object {
 	/* what an object of PHP's own class contains, and that it does not show as properties */
 	zval *inside;
 	int inside_count;
+	HashTable *shown; /* what only calls show; may be NULL */
 	enum laziness laziness;
 };
 
@@ -139,6 +142,38 @@ static int look_inside(zend_object *object, zval **table)
 	return *table == object->properties_table ? 0 : number;
 }
 
+/* The position of an iterator, as a table. */
+static HashTable *copy_position(zend_object *iterator)
+{
+	zend_function *key = zend_hash_str_find_ptr(&spl_ce_ArrayIterator->function_table,
+	        ZEND_STRL("key"));
+	HashTable *copy = zend_new_array(1);
+	zval position;
+
+	/* Not that of a class that overrides it. */
+	zend_call_known_instance_method_with_0_params(key, iterator, &position);
+	zend_hash_next_index_insert_new(copy, &position);
+	return copy;
+}
+
+/* A copy of what neither properties nor the garbage collector show; NULL if that is nothing. */
+static HashTable *copy_shown(zend_object *object)
+{
+	zval value;
+
+	if (surus_contents_of(object) != SURUS_SHOWN_BY_CALLS || laziness_of(object) != EAGER) {
+		return NULL;
+	}
+	if (instanceof_function(object->ce, spl_ce_ArrayIterator)) {
+		return copy_position(object);
+	}
+	ZVAL_OBJ(&value, object);
+	HashTable *shown = zend_get_properties_for(&value, ZEND_PROP_PURPOSE_DEBUG);
+	HashTable *copy = shown ? zend_array_dup(shown) : NULL;
+	zend_release_properties(shown);
+	return copy;
+}
+
 static void save_closure(zend_object *object)
 {
 	const zend_function *function = zend_get_closure_method_def(object);
@@ -163,7 +198,8 @@ static void save_one(zend_object *object)
 	struct saved_object *one = &objects[count++];
 	*one = (struct saved_object){.object = object, .laziness = laziness_of(object)};
 	GC_ADDREF(object);
-	/* First, because it may create the table of properties. */
+	/* First, because both may create the table of properties. */
+	one->shown = copy_shown(object);
 	one->inside_count = look_inside(object, &inside);
 	if (one->inside_count > 0) {
 		one->inside = safe_emalloc(one->inside_count, sizeof(zval), 0);
@@ -196,12 +232,27 @@ static void save_one(zend_object *object)
 	}
 }
 
+static int compare_shown(const void *one, const void *other)
+{
+	return !zend_is_identical((zval *)one, (zval *)other);
+}
+
 static bool has_changed_inside(const struct saved_object *one)
 {
 	zval *inside;
 
 	if (laziness_of(one->object) != one->laziness) {
 		return true;
+	}
+	if (one->shown) {
+		HashTable *now = copy_shown(one->object);
+		bool is_same = now && zend_hash_compare(one->shown, now, compare_shown, true) == 0;
+		if (now) {
+			zend_array_release(now);
+		}
+		if (!is_same) {
+			return true;
+		}
 	}
 	if (look_inside(one->object, &inside) != one->inside_count) {
 		return true;
@@ -265,6 +316,9 @@ void surus_objects_free(void)
 		}
 		if (one->dynamic) {
 			zend_array_release(one->dynamic);
+		}
+		if (one->shown) {
+			zend_array_release(one->shown);
 		}
 		OBJ_RELEASE(one->object);
 	}

@@ -25,6 +25,7 @@
 #include "ipc/request_decode.h"
 #include "php/sapi_module.h"
 #include "rewind/boot_check.h"
+#include "rewind/kernel/kernel_state.h"
 
 /* See surus_warmups_left_out(). Learned pages come first, and all of them fit. */
 static char left_out[64];
@@ -120,14 +121,21 @@ static void make_last(void)
 	}
 }
 
-/* Notes what the request has left, after the boot script has restored the boot. */
-static void save_left(struct trial *trial)
+/* What warm-ups have left, after the boot script has restored the boot. NULL: nothing. */
+static const char *find_left(void)
 {
 	if (!surus_boot_values_restored()) {
-		snprintf(trial->left, sizeof(trial->left), "%s", "all, because the boot script does not "
-		        "call surus_restore_boot()");
-	} else if (surus_boot_values_left()) {
-		snprintf(trial->left, sizeof(trial->left), "%s", surus_boot_values_left());
+		return "all, because the boot script does not call surus_restore_boot()";
+	}
+	return surus_kernel_call() ? surus_kernel_call() : surus_boot_values_left();
+}
+
+static void save_left(struct trial *trial)
+{
+	const char *left = find_left();
+
+	if (left) {
+		snprintf(trial->left, sizeof(trial->left), "%s", left);
 	}
 }
 
@@ -153,6 +161,7 @@ _Noreturn static void try_in_fork(pid_t parent, int result, off_t at, uint32_t l
 	dup2(result, STDIN_FILENO);
 	dup2(null, STDERR_FILENO);
 	close(null);
+	surus_kernel_forget_calls();
 	if (read_request(at, len)) {
 		make_last();
 		trial.pages[0] = ask(handler, cache);
@@ -291,6 +300,7 @@ bool surus_warmups_run(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 		return true;
 	}
 	surus_outbox_discard(true);
+	surus_kernel_forget_calls();
 	for (int number = 1; read_exactly(&at, &len, sizeof(len)); number++) {
 		if (changes_responses(number, at, len, handler, cache)) {
 			leave_out(number);
@@ -299,11 +309,10 @@ bool surus_warmups_run(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 		}
 		at += len;
 	}
-	bool is_restored = surus_boot_values_restored();
-	if (has_learned && (!is_restored || surus_boot_values_left())) {
-		const char *what = is_restored ? surus_boot_values_left() : "all";
+	const char *left = find_left();
+	if (has_learned && left) {
 		fprintf(stderr, "surus-php: pages for which clients often ask leave in the boot what "
-		        "cannot be restored: %s\n", what);
+		        "cannot be restored: %s\n", left);
 		return false;
 	}
 	surus_boot_values_free();

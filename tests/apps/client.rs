@@ -60,6 +60,16 @@ impl Client {
         )
     }
 
+    pub fn send_as(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+    ) -> Answer {
+        self.send(self.request(method, path, headers), body)
+    }
+
     pub fn post_as(&self, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Answer {
         self.send(self.request("POST", path, headers), body)
     }

@@ -81,7 +81,7 @@ fn site(libraries: &str) -> Site {
 }
 
 /// The same application without anything of Surus.
-fn unmodified(libraries: &str) -> Site {
+pub fn unmodified(libraries: &str) -> Site {
     let library = ",\n        \"surus/surus\": \"@dev\"";
     let site = overlay(laravel_without_libraries(), "laravel")
         .remove("surus.toml")

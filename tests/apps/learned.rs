@@ -112,7 +112,7 @@ pub fn teach(surus: &Surus, pages: &[&str]) {
     surus.wait_for_log(|log| log.contains(LEARNED));
 }
 
-const LEARNED: &str = "the boot is warmed up by the pages that clients ask for most";
+pub const LEARNED: &str = "the boot is warmed up by the pages that clients ask for most";
 
 #[test]
 fn learned_pages_that_cannot_be_stored_are_used_and_reported() {

@@ -14,6 +14,7 @@ mod database;
 mod dokuwiki;
 mod events;
 mod examples;
+mod flows;
 mod frankenphp;
 mod frankenphp_requests;
 mod frankenphp_symfony;

@@ -82,7 +82,7 @@ fn site(libraries: &str) -> Site {
 }
 
 /// The same application without anything of Surus.
-fn unmodified(libraries: &str) -> Site {
+pub fn unmodified(libraries: &str) -> Site {
     let library = r#", "surus/surus": "@dev""#;
     overlay(Site::new(), "symfony")
         .remove("surus.toml")

@@ -8,17 +8,17 @@
 
 mod corpus;
 mod footprint;
-mod order;
+mod learned;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::common::engines::{Subject, TestDir, subjects};
+use crate::common::order::Order;
 use crate::common::php::lacks;
 use corpus::{Case, Corpus, Exceptions};
 use footprint::Footprint;
-use order::Order;
 
 #[test]
 fn corpus_has_at_least_a_hundred_kinds_of_state() {

@@ -143,13 +143,15 @@ final class Priming
     }
 
     /**
-     * Creates a service, and leaves it out if that fails, starts a session or connects.
+     * Creates a service, and leaves it out if that fails, starts a session, connects or changes
+     * settings.
      *
      * @param \Closure(): ?string $create returns the service's name if it has found out
      */
     private function try(object $container, string $id, \Closure $create): void
     {
         $open = self::connections();
+        $settings = ini_get_all(null, false);
         try {
             $id = $create() ?? $id;
         } catch (\Throwable $e) {
@@ -161,6 +163,11 @@ final class Priming
         }
         if (array_diff(self::connections() ?? [], $open ?? [])) {
             $this->leftOut[$id] = 'it connects to a server';
+        }
+        foreach (array_diff_assoc(ini_get_all(null, false), $settings) as $name => $value) {
+            // The end of the warm-up takes it back.
+            $this->leftOut[$id] = "it changes the setting $name";
+            ini_set($name, (string) $settings[$name]);
         }
         $this->findNeeded($container, $id);
     }

@@ -226,7 +226,8 @@ bool surus_kernel_prepare(void)
 {
 	k = surus_persistent_map(sizeof(*k));
 
-	if (k && surus_settings.engine == SURUS_REWIND) {
+	/* A process of `fork` ends with its request, but a warm-up's changes stay. */
+	if (k && (surus_settings.engine == SURUS_REWIND || surus_settings.warms_up)) {
 		hook();
 	}
 	if (k) {
@@ -351,4 +352,16 @@ const char *surus_kernel_restore(bool no_calls)
 	}
 	umask(k->umask);
 	return fchdir(k->directory) == 0 ? NULL : "directory: the working directory no longer exists";
+}
+
+void surus_kernel_forget_calls(void)
+{
+	if (k) {
+		k->unrestorable = NULL;
+	}
+}
+
+const char *surus_kernel_call(void)
+{
+	return k ? k->unrestorable : NULL;
 }

@@ -33,6 +33,18 @@ pub struct Case {
     send: Send,
 }
 
+impl Case {
+    /// Whether a plain GET request sets it, for that request alone and with an answer.
+    pub fn is_page(&self) -> bool {
+        self.missing.is_empty()
+            && self.survives.is_none()
+            && !self.ends
+            && !self.slow
+            && !self.cleans
+            && self.send.is_plain()
+    }
+}
+
 /// How the request that sets it differs from a plain GET.
 #[derive(Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
@@ -41,6 +53,15 @@ struct Send {
     query: String,
     headers: BTreeMap<String, String>,
     body: String,
+}
+
+impl Send {
+    fn is_plain(&self) -> bool {
+        self.method.is_none()
+            && self.query.is_empty()
+            && self.headers.is_empty()
+            && self.body.is_empty()
+    }
 }
 
 /// One server with one worker.

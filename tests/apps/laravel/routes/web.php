@@ -2,6 +2,7 @@
 
 use App\Http\Controllers\Leaves;
 use App\Http\Controllers\Pages;
+use App\Http\Controllers\Traffic;
 use App\Http\Controllers\Visitor;
 use Illuminate\Http\Request;
 use Illuminate\Support\Facades\Auth;
@@ -34,3 +35,8 @@ foreach (['built', 'readonly', 'exits', 'routes', 'rows', 'transaction', 'pdo', 
     Route::get("/leaves/$what", [Leaves::class, $what]);
 }
 Route::get('/leaves/static', [Leaves::class, 'initializes']);
+foreach (['cookie', 'cart', 'stream', 'file', 'version', 'greeting', 'denied', 'cached'] as $what) {
+    Route::get("/$what", [Traffic::class, $what]);
+}
+Route::post('/upload', [Traffic::class, 'upload']);
+Route::get('/bound/{note}', [Traffic::class, 'bound']);

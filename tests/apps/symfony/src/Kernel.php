@@ -64,6 +64,10 @@ final class Kernel extends HttpKernel
         foreach (['page', 'who', 'flash', 'form', 'change', 'keeps', 'dies', 'throws', 'json', 'guarded', 'born'] as $name) {
             $add($name, "/$name", $name);
         }
+        foreach (['upload', 'cookie', 'cart', 'stream', 'file', 'version', 'body', 'inner', 'greeting', 'denied', 'cached'] as $name) {
+            $routes->add($name, "/$name")->controller(['App\Controller\Traffic', $name]);
+        }
+        $routes->add('deleted', '/deleted')->controller(['App\Controller\Traffic', 'version'])->methods(['DELETE']);
         $add('localized', '/{_locale}/page', 'page')->requirements(['_locale' => 'de|en']);
         $routes->add('login', '/login');
         $routes->add('logout', '/logout');

@@ -1,0 +1,110 @@
+//! Sends the requests of a flow, and writes the answers as text that can be compared.
+
+use regex::Regex;
+
+use super::script::{Request, Script, Step, Token};
+use crate::client::{Answer, Client, Upload, urlencoded};
+use crate::common::Surus;
+
+/// Headers that name the time, the connection or the server.
+const IGNORED: [&str; 6] = [
+    "date",
+    "expires",
+    "connection",
+    "content-length",
+    "transfer-encoding",
+    "server",
+];
+
+/// Sends the requests one after the other, each with the cookies of its visitor, and returns the
+/// answers.
+pub fn play(surus: &Surus, script: &Script, flow: &[Request]) -> Vec<String> {
+    let visitors: Vec<Client> = (script.users.iter())
+        .map(|_| Client::new(&surus.url))
+        .collect();
+    let masks = Masks::new(&script.token.field);
+    (flow.iter().zip(1..))
+        .map(|(request, number)| {
+            let (method, path) = request.step.target();
+            let user = &script.users[request.visitor];
+            let answer = send(&visitors[request.visitor], &request.step, &script.token);
+            let text = masks.text(&answer);
+            format!("{number}. {user}, {method} {path}: {text}")
+                .replace(&surus.url, "")
+                .replace(&surus.address, "")
+        })
+        .collect()
+}
+
+fn send(client: &Client, step: &Step, token: &Token) -> Answer {
+    let (method, path) = step.target();
+    let mut headers: Vec<(&str, &str)> = (step.headers.iter())
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    if let Some(json) = &step.json {
+        headers.push(("content-type", "application/json"));
+        return client.send_as(method, path, &headers, json.clone().into_bytes());
+    }
+    let Some(form) = &step.form else {
+        return client.send_as(method, path, &headers, Vec::new());
+    };
+    let mut fields: Vec<(&str, &str)> = (form.iter())
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    let valid = (!form.contains_key(&token.field))
+        .then(|| client.get(&token.page).ok().input(&token.field));
+    if let Some(valid) = &valid {
+        fields.push((&token.field, valid));
+    }
+    if step.file {
+        let file = Upload {
+            field: "file",
+            name: "elephant.png",
+            mime: "image/png",
+            bytes: include_bytes!("../elephant.png"),
+        };
+        return client.upload(path, &fields, &file);
+    }
+    headers.push(("content-type", "application/x-www-form-urlencoded"));
+    client.send_as(method, path, &headers, urlencoded(&fields).into_bytes())
+}
+
+/// Finds what differs in each answer: tokens, and what cookies contain.
+struct Masks {
+    token: Regex,
+    cookie: Regex,
+}
+
+impl Masks {
+    fn new(field: &str) -> Masks {
+        let token = format!(r#"name="{}"[^>]*>"#, regex::escape(field));
+        Masks {
+            token: Regex::new(&token).unwrap(),
+            cookie: Regex::new("^([^=]+)=[^;]*|(?i)(expires|max-age)=[^;]*").unwrap(),
+        }
+    }
+
+    /// Status, URL after redirects, headers and body.
+    fn text(&self, answer: &Answer) -> String {
+        let mut headers: Vec<String> = (answer.headers.iter())
+            .filter(|(name, _)| !IGNORED.contains(&name.as_str()))
+            .map(|(name, value)| {
+                let value = String::from_utf8_lossy(value.as_bytes());
+                let value = match name.as_str() {
+                    "set-cookie" => self.cookie.replace_all(&value, "$1$2="),
+                    _ => value,
+                };
+                format!("{name}: {value}\n")
+            })
+            .collect();
+        headers.sort();
+        let body = answer.text();
+        let body = self.token.replace_all(&body, "TOKEN");
+        format!(
+            "{} {}\n{}\n{body}",
+            answer.status,
+            answer.url,
+            headers.concat()
+        )
+    }
+}
