@@ -16,6 +16,8 @@ pub const TOKEN: &str = "the-session-token";
 /// The port of moto, and the pipe that keeps it running.
 static MOTO: OnceLock<Option<(u16, ChildStdin)>> = OnceLock::new();
 
+// moto exits when this process does, because its stdin ends.
+#[allow(clippy::zombie_processes)]
 fn port() -> Option<u16> {
     let started = MOTO.get_or_init(|| {
         let us = Path::new(env!("CARGO_BIN_EXE_surus"));
@@ -261,7 +263,7 @@ impl Project {
 
     /// Writes the zip again.
     pub fn package(&self, machine: u8, content: &[u8]) {
-        let mut bootstrap = vec![0; 64];
+        let mut bootstrap = [0; 64];
         bootstrap[..6].copy_from_slice(b"\x7fELF\x02\x01");
         bootstrap[18] = machine;
         let mut zip = zip::ZipWriter::new(std::fs::File::create(&self.zip).unwrap());
