@@ -138,13 +138,11 @@ pub fn ratios(experiment: &Experiment, results: &Results) -> Vec<Table> {
                 {
                     return Cell::missing(MARK);
                 }
-                match {
-                    let under = |contestant| Under {
-                        contestant,
-                        load: &load.name,
-                    };
-                    ratio(results, quantity, [name, reference].map(under))
-                } {
+                let under = |contestant| Under {
+                    contestant,
+                    load: &load.name,
+                };
+                match ratio(results, quantity, [name, reference].map(under)) {
                     None => Cell::missing("–"),
                     Some(ratio) if ratio.shows_difference() => {
                         Cell::measured(Measured::ratio(ratio))
