@@ -86,7 +86,7 @@ test-amqp: setup ## Test queues in RabbitMQ; minutes
 	cargo test --test work -- --include-ignored amqp
 
 .PHONY: test-learned
-test-deploy: setup $(MOTO)/moto_server ## Test `surus lambda deploy` and its kin with moto; minutes
+test-learned: setup ## Test what pages that warm up a boot may do to it; twelve minutes
 	scripts/frameworks laravel10 symfony5 symfony7
 	cargo test --test apps -- --include-ignored learned
 	cargo test --test rewind -- --ignored --nocapture learned
