@@ -8,6 +8,7 @@ use surus_sys::regular_file;
 use crate::config::Config;
 use crate::engine::{Engine, Report};
 use crate::engines;
+use crate::fronts::http::Settings;
 use crate::units::Size;
 
 /// The configuration, and what is known once PHP has started.
@@ -155,7 +156,8 @@ fn times(input: &LintInput<'_>) -> Vec<String> {
 
 fn connections(input: &LintInput<'_>) -> Option<String> {
     let (limit, files) = (input.config.http.max_connections, input.open_files);
-    (limit as u64 >= files).then(|| {
+    let is_set = limit != Settings::default().max_connections;
+    (is_set && limit as u64 >= files).then(|| {
         format!(
             "http.max_connections is {limit}, but surus may open only {files} files, and each \
              connection is one; raise the limit (LimitNOFILE= of systemd, ulimit -Hn), or lower \
@@ -298,6 +300,7 @@ mod tests {
     #[test]
     fn more_connections_than_open_files_are_found() {
         let mut config = Config::default();
+        assert!(!found_with(&config, &[]).contains("max_connections"));
         config.http.max_connections = 1 << 16;
         let found = found_with(&config, &[]);
         assert!(

@@ -75,7 +75,9 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
             "the configuration is not safe from other users"
         );
     }
-    surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
+    let open_files =
+        surus_sys::process::raise_open_files().context("cannot raise the limit of open files")?;
+    config.http.fit_connections(open_files);
     engines::restrict_process(&config.engine)?;
     if is_kept && let Err(error) = config.telemetry.look_up() {
         let error = format!("{error:#}");

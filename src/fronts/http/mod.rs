@@ -106,6 +106,14 @@ pub struct Settings {
     pub shutdown_delay: Time,
 }
 
+impl Settings {
+    /// Leaves a quarter of the files that Surus may open to PHP and to what is sent.
+    pub fn fit_connections(&mut self, open_files: u64) {
+        let most = usize::try_from(open_files / 4 * 3).unwrap_or(usize::MAX);
+        self.max_connections = self.max_connections.min(most.max(1));
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -243,5 +251,19 @@ pub async fn run(
     let _ = tokio::time::timeout(grace, connections.wait()).await;
     for listener in &quic {
         listener.end().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_files_to_php() {
+        let mut settings = Settings::default();
+        settings.fit_connections(1 << 20);
+        assert_eq!(settings.max_connections, 32_768);
+        settings.fit_connections(20_000);
+        assert_eq!(settings.max_connections, 15_000);
     }
 }
