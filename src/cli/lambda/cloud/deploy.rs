@@ -123,7 +123,7 @@ impl Deployment<'_> {
         )
     }
 
-    /// Returns what is to be said about it.
+    /// Returns the message for the user.
     async fn attempt(&mut self, step: &Step) -> anyhow::Result<String> {
         let (lambda, wanted, state) = (&self.lambda, self.wanted, self.state);
         let version = || self.version.as_deref().context("no version");

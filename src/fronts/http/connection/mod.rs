@@ -155,14 +155,12 @@ pub(super) async fn serve(
     ));
     let (mut drained, mut told, mut is_evicted) = (false, false, false);
     loop {
-        // Until then, its only timeout was the one of idle connections.
         let was_resting = shared.timers.is_resting();
-        let bytes_arrive =
-            std::future::poll_fn(|_| match was_resting && !shared.timers.is_resting() {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
-            });
-        tokio::select! {
+        let wakes = std::future::poll_fn(|_| match was_resting && !shared.timers.is_resting() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        });
+        let interrupted = tokio::select! {
             biased;
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
@@ -171,54 +169,51 @@ pub(super) async fn serve(
                 }
                 break;
             }
-            interrupted = alarm.wait(interruption.as_mut()) => {
-                match interrupted {
-                    Interruption::CheckTimeouts => match shared.timers.overdue(limits) {
-                        // Shut down gracefully first: with HTTP/2 the client then knows that
-                        // requests it sends meanwhile need another connection.
-                        Some(Timeout::Idle) if !told => {
-                            told = true;
-                            connection.as_mut().graceful_shutdown();
-                        }
-                        Some(why) => {
-                            debug!(client = ?peer.client, reason = ?why, "connection closed");
-                            return;
-                        }
-                        None if shared.is_between_requests() => {
-                            shared.timers.rest();
-                            connection.as_mut().rest();
-                        }
-                        None => {}
-                    }
-                    Interruption::Evict if shared.timers.idle_since().is_some() => {
-                        (is_evicted, told) = (true, true);
-                        limits.keep_alive = limits.keep_alive.min(EVICTION_GRACE);
-                        connection.as_mut().graceful_shutdown();
-                    }
-                    Interruption::Evict => permit.keep(),
-                    Interruption::Drain => {
-                        drained = true;
-                        limits.keep_alive = limits.keep_alive.min(DRAIN_GRACE);
-                        shared.timers.drain();
-                    }
-                }
-                // With HTTP/2, the client can be told before the close which requests will still be
-                // answered.
-                if drained && !told && shared.timers.is_multiplexed() {
+            interrupted = alarm.wait(interruption.as_mut()) => Some(interrupted),
+            () = wakes => None,
+        };
+        match interrupted {
+            Some(Interruption::CheckTimeouts) => match shared.timers.overdue(limits) {
+                // Shut down gracefully first: with HTTP/2 the client then knows that requests it
+                // sends meanwhile need another connection.
+                Some(Timeout::Idle) if !told => {
                     told = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                let draining = (!drained).then_some(&draining);
-                let check = shared.timers.until_check(limits);
-                interruption.set(self::interrupted(check, draining, &shared));
-                alarm.ring();
+                Some(why) => {
+                    debug!(client = ?peer.client, reason = ?why, "connection closed");
+                    return;
+                }
+                None if shared.is_between_requests() => {
+                    shared.timers.rest();
+                    connection.as_mut().rest();
+                }
+                None => {}
+            },
+            // Bytes have arrived while the connection rested, so that other timeouts begin.
+            None => {}
+            Some(Interruption::Evict) if shared.timers.idle_since().is_some() => {
+                (is_evicted, told) = (true, true);
+                limits.keep_alive = limits.keep_alive.min(EVICTION_GRACE);
+                connection.as_mut().graceful_shutdown();
             }
-            () = bytes_arrive => {
-                let draining = (!drained).then_some(&draining);
-                interruption.set(self::interrupted(limits.check_interval(), draining, &shared));
-                alarm.ring();
+            Some(Interruption::Evict) => permit.keep(),
+            Some(Interruption::Drain) => {
+                drained = true;
+                limits.keep_alive = limits.keep_alive.min(DRAIN_GRACE);
+                shared.timers.drain();
             }
         }
+        // With HTTP/2, the client can be told before the close which requests will still be
+        // answered.
+        if drained && !told && shared.timers.is_multiplexed() {
+            told = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        let draining = (!drained).then_some(&draining);
+        let check = shared.timers.until_check(limits);
+        interruption.set(self::interrupted(check, draining, &shared));
+        alarm.ring();
     }
     // Drops what the connection was still doing. A lingering connection must receive its eviction,
     // which the other future would consume.

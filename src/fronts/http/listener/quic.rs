@@ -79,7 +79,7 @@ impl QuicListener {
                 break;
             };
             let is_proven = incoming.remote_address_validated();
-            // Nobody closes another's connection by a forged address.
+            // A packet with a forged address must not close the connection of another client.
             let is_crowded = self.tls.handshakes.is_used_to(PROVEN_FROM) || limiter.is_used_to(1);
             if !is_proven && is_crowded {
                 let client = incoming.remote_address();

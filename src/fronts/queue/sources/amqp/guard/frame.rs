@@ -43,7 +43,7 @@ pub enum Wrong {
     Frame(&'static str),
     /// The connection ends within a frame.
     Half,
-    /// A body that is to be sent is not there any more.
+    /// A body to publish cannot be read from its file.
     Lost(String),
 }
 
