@@ -11,12 +11,13 @@
 #include "base/procfs.h"
 #include "base/settings.h"
 
-/* The groups of the user as numbers. NULL: no memory. */
+/* The groups of the user as numbers. NULL: no memory, or Surus has sent none. */
 static gid_t *groups(size_t *count)
 {
 	gid_t *found = NULL;
 
 	*count = 0;
+	errno = ENODATA;
 	for (char **group = surus_settings.groups; group && *group; group++) {
 		gid_t *grown = realloc(found, (*count + 1) * sizeof(*found));
 
@@ -39,8 +40,8 @@ bool surus_drop_privileges(void)
 	}
 	gid_t *supplementary = groups(&count);
 	if (!supplementary) {
-		fprintf(stderr, "surus-php: the groups of user %s (engine.user) cannot be found\n",
-		        surus_settings.user);
+		fprintf(stderr, "surus-php: cannot read the supplementary groups of user %s (engine.user): "
+		        "%m\n", surus_settings.user);
 		return false;
 	}
 	const char *failed = setgroups(count, supplementary) != 0 ? "setgroups"
