@@ -60,7 +60,7 @@
 static bool create_state(void)
 {
 	return surus_process_create() && surus_syscall_gate_create() && surus_request_create() &&
-	        surus_inbox_create() &&
+	       surus_inbox_create() && surus_worker_create() &&
 	       surus_outbox_create() && surus_execution_time_create() && surus_random_create() &&
 	       surus_syscall_watch_create() && surus_boot_files_create() &&
 	       surus_master_prepare();

@@ -15,10 +15,9 @@
 #include <ext/standard/basic_functions.h>
 #include <ext/standard/file.h>
 
-#include "base/process_state.h"
-#include "base/scoreboard_layout.h"
 #include "php/exceptions.h"
 #include "php/stream_wrappers.h"
+#include "worker/worker.h"
 
 void surus_auto_destroy(zend_op_array *code)
 {
@@ -216,8 +215,7 @@ static void check_tables(const char *path)
 		zend_hash_add_empty_element(&files, file);
 	} ZEND_HASH_FOREACH_END();
 	seen = now;
-	if (found && !surus_process->is_spent) {
-		surus_process->is_spent = true;
+	if (found && surus_worker_exit_after_request()) {
 		fprintf(stderr,
 		        "surus-php: %s %s, which takes effect once in a process: on the engine `worker`, "
 		        "each request ends its worker and needs another boot; choose rewind, fork or "

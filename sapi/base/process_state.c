@@ -1,4 +1,5 @@
-/* State of this process that a rewind does not restore: identity, state, counters. */
+/* State of this process that several modules share and a rewind does not restore: identity, state,
+ * counters. */
 #include "base/process_state.h"
 
 #include <stdio.h>

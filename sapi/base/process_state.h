@@ -1,4 +1,5 @@
-/* State of this process that a rewind does not restore: identity, state, counters. */
+/* State of this process that several modules share and a rewind does not restore: identity, state,
+ * counters. What one module alone needs lies there. */
 #ifndef SURUS_BASE_PROCESS_STATE_H
 #define SURUS_BASE_PROCESS_STATE_H
 
@@ -30,14 +31,8 @@ struct surus_process {
 	enum surus_child child;
 	int exit_status; /* this worker's exit status, once it is decided */
 	int statm; /* /proc/self/statm */
-	int autogroup; /* /proc/self/autogroup; -1 on a kernel without it */
-	char session[64]; /* its content when this worker started */
-	uint64_t session_read_at;
-	bool ring_claimed; /* the response ring contains only this process's frames */
 	bool has_no_client; /* a warm-up or a script's child: the response is discarded */
 	bool runs_script; /* the request's handler or its shutdown functions run */
-	bool is_spent; /* this process cannot run the prepended and appended files again */
-	bool reported_waiting; /* Surus knows that this worker waits for requests */
 	/* the worker's own log, which becomes its stdout and stderr */
 	int log;
 };

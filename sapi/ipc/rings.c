@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/exit_status.h"
+#include "base/persistent_map.h"
 #include "base/process_state.h"
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
@@ -23,6 +24,8 @@ static _Atomic uint64_t *posted; /* a bit for each worker */
 static struct surus_ring *inbox, *outboxes;
 static unsigned char *inbox_bytes, *outbox_bytes;
 static size_t inbox_size;
+/* Whether the response ring contains only this process's frames. In persistent memory. */
+static bool *is_claimed;
 
 static size_t padded(size_t len, size_t unit)
 {
@@ -53,6 +56,11 @@ bool surus_rings_open(int fd)
 		fprintf(stderr, "surus-php: cannot map the rings: %m\n");
 		return false;
 	}
+	is_claimed = surus_persistent_alloc(sizeof(*is_claimed));
+	if (!is_claimed) {
+		fprintf(stderr, "surus-php: no memory: %m\n");
+		return false;
+	}
 	rings = (struct surus_rings *)at;
 	at += sizeof(*rings);
 	doorbells = (_Atomic uint32_t *)at;
@@ -70,7 +78,7 @@ void surus_rings_begin(void)
 {
 	/* The previous worker with this index may have exited at any point. */
 	surus_rings_set_doorbell(SURUS_WORKING);
-	surus_process->ring_claimed = false;
+	*is_claimed = false;
 }
 
 static void copy_out(const unsigned char *bytes, size_t size, uint64_t from, void *to, size_t len)
@@ -189,10 +197,10 @@ bool surus_rings_write_response(const unsigned char *content, size_t len)
 	uint64_t head = atomic_load(&outbox->head), tail = atomic_load(&outbox->tail);
 	/* Unread frames may belong to the previous worker with this index; they are read before this
 	 * worker's frames. */
-	if (!surus_process->ring_claimed && head != tail) {
+	if (!*is_claimed && head != tail) {
 		return false;
 	}
-	surus_process->ring_claimed = true;
+	*is_claimed = true;
 	if (tail - head > SURUS_OUTBOX_RING || size > SURUS_OUTBOX_RING - (tail - head)) {
 		return false;
 	}

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/exit_status.h"
+#include "base/persistent_map.h"
 #include "base/process_state.h"
 #include "base/scoreboard.h"
 #include "base/scoreboard_layout.h"
@@ -31,6 +32,29 @@
 #include "php/request_timeout.h"
 #include "php/sapi_module.h"
 #include "worker/privileges.h"
+
+/* In persistent memory. */
+static struct worker {
+	int autogroup; /* /proc/self/autogroup; -1 on a kernel without it */
+	char session[64]; /* its content when this worker started */
+	uint64_t session_read_at;
+	bool reported_waiting; /* Surus knows that this worker waits for requests */
+	bool exits_after_request;
+} *worker;
+
+bool surus_worker_create(void)
+{
+	worker = surus_persistent_alloc(sizeof(*worker));
+	return worker != NULL;
+}
+
+bool surus_worker_exit_after_request(void)
+{
+	bool is_new = !worker->exits_after_request;
+
+	worker->exits_after_request = true;
+	return is_new;
+}
 
 /* Resident bytes of this process alone, without files, OPcache and the memory that all workers
  * share. */
@@ -94,14 +118,14 @@ static bool lacks_descriptors(void)
 static bool is_session_changed(void)
 {
 	enum { PAUSE = 1000000 };
-	char text[sizeof(surus_process->session)] = {0};
+	char text[sizeof(worker->session)] = {0};
 
-	if (surus_process->taken_at - surus_process->session_read_at < PAUSE) {
+	if (surus_process->taken_at - worker->session_read_at < PAUSE) {
 		return false;
 	}
-	surus_process->session_read_at = surus_process->taken_at;
-	return pread(surus_process->autogroup, text, sizeof(text), 0) > 0 &&
-	       memcmp(text, surus_process->session, sizeof(text)) != 0;
+	worker->session_read_at = surus_process->taken_at;
+	return pread(worker->autogroup, text, sizeof(text), 0) > 0 &&
+	       memcmp(text, worker->session, sizeof(text)) != 0;
 }
 
 /* Whether this worker must exit before it takes another request. */
@@ -109,7 +133,7 @@ static bool must_exit(void)
 {
 	uint64_t taken = surus_process->taken;
 
-	if ((surus_process->served > 0 && surus_engine_serves_one()) || surus_process->is_spent) {
+	if ((surus_process->served > 0 && surus_engine_serves_one()) || worker->exits_after_request) {
 		return exit_with(SURUS_EXIT_SINGLE_USE);
 	}
 	/* Reading the memory costs about 2 us, so only every sixteenth request does. */
@@ -134,8 +158,8 @@ static bool must_exit(void)
  * messages. */
 static void say_waiting(void)
 {
-	if (!surus_process->reported_waiting) {
-		surus_process->reported_waiting = true;
+	if (!worker->reported_waiting) {
+		worker->reported_waiting = true;
 		send(SURUS_FD_WAITING, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 }
@@ -217,9 +241,8 @@ void surus_worker_become(int outbox, int log)
 	/* Changing the user has cleared the parent-death signal and the permission to dump core. */
 	surus_request_timeout_install();
 	surus_process->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-	surus_process->autogroup = open("/proc/self/autogroup", O_RDONLY | O_CLOEXEC);
-	(void)!pread(surus_process->autogroup, surus_process->session,
-	             sizeof(surus_process->session), 0);
+	worker->autogroup = open("/proc/self/autogroup", O_RDONLY | O_CLOEXEC);
+	(void)!pread(worker->autogroup, worker->session, sizeof(worker->session), 0);
 	surus_inbox_open();
 	surus_php_after_fork();
 }
