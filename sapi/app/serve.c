@@ -25,6 +25,7 @@
 #include "base/exit_status.h"
 #include "base/process_state.h"
 #include "base/procfs.h"
+#include "base/reason.h"
 #include "base/scoreboard.h"
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
@@ -181,7 +182,7 @@ static bool next_request(void)
 		} else if (surus_settings.engine == SURUS_FORK) {
 			const char *why = surus_kernel_checkpoint();
 			if (!why && !surus_procfs_unguard()) {
-				why = "its saved group cannot be given up";
+				why = surus_reason("cannot give up the saved group (setresgid)");
 			}
 			if (why) {
 				surus_process_abort_setup(why);

@@ -227,7 +227,7 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 	if (leaves) {
 		trial.left[sizeof(trial.left) - 1] = '\0';
 		fprintf(stderr, "surus-php: the page %s, for which clients often ask, is left out of the "
-		        "warm-up: it leaves in the boot what cannot be restored: %s\n", uri, trial.left);
+		        "warm-up: it leaves in the boot what Surus cannot restore: %s\n", uri, trial.left);
 		return true;
 	}
 	if (learned) {
@@ -236,8 +236,8 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 		return true;
 	}
 	if (may_fail) {
-		fprintf(stderr, "surus-php: the application cannot be warmed up by a page that does not "
-		        "exist; name pages in engine.warmup\n");
+		fprintf(stderr, "surus-php: cannot warm up the application by a page that does not exist; "
+		        "name pages in engine.warmup\n");
 		return true;
 	}
 	if (read_request(at, len)) {
@@ -312,7 +312,7 @@ bool surus_warmups_run(zend_fcall_info *handler, zend_fcall_info_cache *cache)
 	const char *left = find_left();
 	if (has_learned && left) {
 		fprintf(stderr, "surus-php: pages for which clients often ask leave in the boot what "
-		        "cannot be restored: %s\n", left);
+		        "Surus cannot restore: %s\n", left);
 		return false;
 	}
 	surus_boot_values_free();

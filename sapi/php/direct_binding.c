@@ -227,7 +227,7 @@ static const char *put(const struct library *library, unsigned char *copy, size_
 	if (mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)library->code) ==
 	        MAP_FAILED) {
 		/* The old code may have been unmapped already. */
-		perror("The code of PHP's library cannot be replaced (engine.direct_binding): mremap");
+		perror("surus-php: cannot replace PHP's code (engine.direct_binding): mremap");
 		_exit(1);
 	}
 	replaced = size;

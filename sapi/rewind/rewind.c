@@ -18,6 +18,7 @@
 #include "base/exit_status.h"
 #include "base/process_state.h"
 #include "base/procfs.h"
+#include "base/reason.h"
 #include "base/scoreboard.h"
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
@@ -86,12 +87,27 @@ bool surus_rewind_is_outdated(void)
 	return address_space() != pages;
 }
 
+/* Opens a file of /proc/self. NULL, or why that failed. */
+static const char *open_own(const char *path, int *fd)
+{
+	char what[64];
+
+	*fd = surus_procfs_open(path);
+	if (*fd >= 0) {
+		return NULL;
+	}
+	snprintf(what, sizeof(what), "cannot open %s", path);
+	return surus_reason(what);
+}
+
 void surus_rewind_snapshot(void)
 {
-	int maps = surus_procfs_open("/proc/self/maps");
-	int smaps = surus_procfs_open("/proc/self/smaps");
-	int pagemap = surus_procfs_open("/proc/self/pagemap");
+	int maps = -1, smaps = -1, pagemap = -1;
 	char nothing;
+	const char *why = open_own("/proc/self/maps", &maps);
+
+	why = why ? why : open_own("/proc/self/smaps", &smaps);
+	why = why ? why : open_own("/proc/self/pagemap", &pagemap);
 
 	/* Makes a libc that prefetches random numbers map its memory for them now, and not again in
 	 * every request. */
@@ -99,14 +115,13 @@ void surus_rewind_snapshot(void)
 	unregister_rseq();
 	surus_heap_pad();
 	surus_chunks_record();
-	const char *why = pagemap < 0 ? "/proc/self/pagemap cannot be opened"
-	        : surus_snapshot_take(maps, smaps, pagemap);
+	why = why ? why : surus_snapshot_take(maps, smaps, pagemap);
 	close(smaps);
 	close(maps);
 	close(pagemap);
 	if (why) {
 		fprintf(stderr,
-		        "surus-php: this process cannot be rewound: %s; every request gets a fork "
+		        "surus-php: cannot rewind this process: %s; every request gets a fork "
 		        "instead\n", why);
 		surus_settings.engine = SURUS_FORK;
 	}
@@ -165,12 +180,13 @@ _Noreturn static void exit_as_different(const char *what)
 
 void surus_rewind_checkpoint(void)
 {
-	int maps = surus_procfs_open("/proc/self/maps");
-	int pagemap = surus_procfs_open("/proc/self/pagemap");
-	const char *why = surus_kernel_checkpoint();
+	int maps = -1, pagemap = -1;
+	const char *why = open_own("/proc/self/maps", &maps);
 
+	why = why ? why : open_own("/proc/self/pagemap", &pagemap);
+	why = why ? why : surus_kernel_checkpoint();
 	if (!why && !surus_procfs_unguard()) {
-		why = "its saved group cannot be given up";
+		why = surus_reason("cannot give up the saved group (setresgid)");
 	}
 	surus_syscall_watch_prepare();
 	surus_execution_time_prepare();

@@ -10,7 +10,10 @@ use crate::preload::Preload;
 fn process_that_cannot_be_rewound_is_forked_instead() {
     let library = Preload::compile("missing_kernel_features.c");
     for (lacking, said) in [
-        ("memfd", "no memory file (memfd_create)"),
+        (
+            "memfd",
+            "cannot create a memory file (memfd_create): Function not implemented",
+        ),
         (
             "pagemap",
             "/proc/self/pagemap does not show anonymous pages",
@@ -27,8 +30,7 @@ fn process_that_cannot_be_rewound_is_forked_instead() {
             .map(|answer| answer.strip_suffix(" 1").expect(answer))
             .collect();
         assert_eq!(pids.len(), answers.len(), "{lacking}: a process for each");
-        let text =
-            format!("this process cannot be rewound: {said}; every request gets a fork instead");
+        let text = format!("cannot rewind this process: {said}; every request gets a fork instead");
         site.surus.wait_for_log(|log| log.contains(&text));
         assert_eq!(site.surus.log().matches(&text).count(), 1, "{lacking}");
     }

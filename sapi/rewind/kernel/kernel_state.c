@@ -20,6 +20,7 @@
 
 #include "base/persistent_map.h"
 #include "base/procfs.h"
+#include "base/reason.h"
 #include "base/scoreboard_layout.h"
 #include "base/settings.h"
 #include "php/boot_objects.h"
@@ -202,7 +203,7 @@ static const char *reopen_file(int fd, const struct stat *file)
 		int error = errno;
 		char name[256];
 		ssize_t len = readlink(path, name, sizeof(name));
-		snprintf(text, sizeof(text), "%.*s, which the boot leaves open, cannot be opened again: %s",
+		snprintf(text, sizeof(text), "cannot reopen %.*s, which the boot leaves open: %s",
 		        (int)(len < 0 ? 0 : len), name,
 		         strerror(error));
 		return text;
@@ -240,19 +241,24 @@ bool surus_kernel_prepare(void)
 const char *surus_kernel_checkpoint(void)
 {
 	static unsigned char open_ones[SURUS_DESCRIPTORS];
-	const char *why;
+	const char *why, *failed = NULL;
 
 	k->directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (k->directory < 0) {
+		failed = surus_reason("cannot open the working directory");
+	}
 	k->umask = umask(0);
 	umask(k->umask);
 	k->unrestorable = NULL;
 	if ((why = surus_pairs_own())) {
 		return why;
 	}
-	if (k->directory < 0 || !surus_open_descriptors(open_ones, &k->last)) {
+	if (!failed && !surus_open_descriptors(open_ones, &k->last)) {
+		failed = surus_reason("cannot list the open descriptors (/proc/self/fd)");
+	}
+	if (failed) {
 		/* The engine `fork` works without /proc, too. */
-		return surus_settings.engine == SURUS_REWIND
-		        ? "its descriptors cannot be listed (/proc/self/fd)" : NULL;
+		return surus_settings.engine == SURUS_REWIND ? failed : NULL;
 	}
 	for (int fd = 0; fd <= k->last; fd++) {
 		struct stat file;
@@ -261,7 +267,8 @@ const char *surus_kernel_checkpoint(void)
 			 * that the request has closed one. */
 			int filler = open("/dev/null", O_RDWR | O_CLOEXEC);
 			if (filler != fd) {
-				return "its descriptors cannot be put in a row";
+				return filler < 0 ? surus_reason("cannot fill the gaps between the descriptors")
+				        : "cannot fill the gaps between the descriptors: more are open than listed";
 			}
 			continue;
 		}
@@ -287,7 +294,7 @@ static const char *restore_descriptors(void)
 		static unsigned char open_ones[SURUS_DESCRIPTORS];
 		int last;
 		if (!surus_open_descriptors(open_ones, &last)) {
-			return "descriptor: descriptors cannot be closed";
+			return "descriptor: cannot close what the request has opened (/proc/self/fd)";
 		}
 		for (int fd = k->last + 1; fd <= last; fd++) {
 			close(fd);
@@ -305,7 +312,7 @@ static const char *restore_descriptors(void)
 			        "(php://temp, tmpfile)";
 		}
 		if (file->counter && !surus_anon_fds_counter_restore(file->fd, file->count)) {
-			return "descriptor: a counter that the boot had opened cannot be restored (eventfd)";
+			return "descriptor: cannot restore a counter that the boot had opened (eventfd)";
 		}
 		if (file->offset >= 0) {
 			lseek(file->fd, file->offset, SEEK_SET);

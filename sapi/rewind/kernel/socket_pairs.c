@@ -281,7 +281,7 @@ const char *surus_pairs_own(void)
 {
 	for (int pair = 0; pair < pairs; pair++) {
 		if (!make_own(pair)) {
-			return "it cannot have pairs of sockets and pipes of its own, as the boot has";
+			return "cannot give the worker pairs of sockets and pipes of its own";
 		}
 	}
 	return NULL;

@@ -2,6 +2,7 @@
  * neither malloc nor stdio, whose memory is being restored. */
 #include "rewind/memory/mappings.h"
 
+#include <errno.h>
 #include <gnu/libc-version.h>
 #include <link.h>
 #include <stdlib.h>
@@ -89,7 +90,7 @@ static uintptr_t hex(const char **at)
 	}
 }
 
-/* Reads /proc/self/maps into `mappings`. Returns their number; 0 on failure. */
+/* Reads /proc/self/maps into `mappings`. Returns their number; 0 on failure, with errno. */
 static size_t read_into(struct mapping *mappings)
 {
 	size_t len = 0, count = 0;
@@ -103,6 +104,7 @@ static size_t read_into(struct mapping *mappings)
 	space->text[len] = '\0';
 	for (const char *at = space->text; *at;) {
 		if (count == MAX_MAPPINGS || len == MAPS_TEXT - 1) {
+			errno = EFBIG;
 			return 0;
 		}
 		struct mapping *m = &mappings[count++];
@@ -179,6 +181,8 @@ bool surus_mappings_find_wiped(int smaps)
 	uintptr_t start = 0, end = 0, next;
 	bool is_written = false, seen = false;
 
+	errno = ENODATA; /* for a kernel whose file has no flags */
+
 	space->wiped_count = 0;
 	if (!libc_prefetches_random()) {
 		return true;
@@ -197,6 +201,7 @@ bool surus_mappings_find_wiped(int smaps)
 				continue;
 			}
 			if (space->wiped_count == MAX_WIPED) {
+				errno = EFBIG;
 				return false;
 			}
 			space->wiped[space->wiped_count].start = start;
@@ -404,7 +409,7 @@ const char *surus_mappings_restore(void)
 	uintptr_t brk_now = (uintptr_t)sbrk(0);
 
 	if (brk_now != space->brk && (uintptr_t)syscall(SYS_brk, space->brk) != space->brk) {
-		return "memory: the heap cannot be made smaller";
+		return "memory: cannot shrink the heap (brk)";
 	}
 	/* Also a thread whose stack was mapped at the checkpoint, because the boot had a thread,
 	 * too. */

@@ -274,12 +274,13 @@ const char *surus_pages_check(void)
 {
 	if (p->faults < 0 || faults() != p->faults) {
 		if (!scan()) {
-			return "memory: the written pages cannot be found";
+			return p->hot_count == MAX_HOT ? "memory: the request wrote too many pages"
+			        : "memory: cannot read which pages were written (/proc/self/pagemap)";
 		}
 		p->faults = -1;
 	}
 	if ((p->hot_count > HOT_BUDGET || p->has_idle) && !cool(p->hot_count > HOT_BUDGET)) {
-		return "memory: written pages cannot be released";
+		return "memory: cannot release written pages (madvise)";
 	}
 	return NULL;
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/persistent_map.h"
+#include "base/reason.h"
 #include "base/scoreboard_layout.h"
 #include "rewind/memory/copy_back.h"
 #include "rewind/memory/mappings.h"
@@ -139,12 +140,12 @@ static bool begin(void)
 static const char *copy_and_map(int file, int pagemap)
 {
 	if (ftruncate(file, (off_t)s->copy.size) != 0) {
-		return "no memory file (memfd_create)";
+		return surus_reason("cannot enlarge the memory file (ftruncate)");
 	}
 	/* Copies everything before it replaces anything; nothing in between writes to a region. */
 	for (size_t i = 0; i < s->copy.region_count; i++) {
 		if (!save(&s->copy.regions[i], file, pagemap)) {
-			return "no memory for the snapshot";
+			return surus_reason("cannot copy memory into the snapshot");
 		}
 	}
 	/* Kernels before 5.1 lack F_SEAL_FUTURE_WRITE; then the missing descriptor is the only
@@ -156,11 +157,11 @@ static const char *copy_and_map(int file, int pagemap)
 		        (off_t)r->offset) ==
 		    MAP_FAILED) {
 			/* Some regions are mapped from the file now; their content is the same. */
-			return "the snapshot cannot be mapped";
+			return surus_reason("cannot map the snapshot");
 		}
 	}
 	s->copy.bytes = mmap(NULL, s->copy.size, PROT_READ, MAP_SHARED, file, 0);
-	return s->copy.bytes == MAP_FAILED ? "the snapshot cannot be mapped" : NULL;
+	return s->copy.bytes == MAP_FAILED ? surus_reason("cannot map the snapshot") : NULL;
 }
 
 const char *surus_snapshot_take(int maps, int smaps, int pagemap)
@@ -171,10 +172,10 @@ const char *surus_snapshot_take(int maps, int smaps, int pagemap)
 		return "no memory for its bookkeeping";
 	}
 	if (!surus_mappings_read(maps)) {
-		return "/proc/self/maps cannot be read";
+		return surus_reason("cannot read /proc/self/maps");
 	}
 	if (!surus_mappings_find_wiped(smaps)) {
-		return "/proc/self/smaps cannot be read";
+		return surus_reason("cannot read /proc/self/smaps");
 	}
 	if (!surus_mappings_is_on_stack(STACK_COPY / 2)) {
 		return "surus_serve() was called inside of a Fiber, or too deep in the stack";
@@ -192,7 +193,7 @@ const char *surus_snapshot_take(int maps, int smaps, int pagemap)
 	/* Closed once everything is mapped, so that no script gets it. */
 	int file = (int)syscall(SYS_memfd_create, "surus-snapshot", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (file < 0) {
-		return "no memory file (memfd_create)";
+		return surus_reason("cannot create a memory file (memfd_create)");
 	}
 	why = copy_and_map(file, pagemap);
 	close(file);
@@ -204,10 +205,10 @@ const char *surus_snapshot_take(int maps, int smaps, int pagemap)
 const char *surus_snapshot_checkpoint(int maps, int pagemap, int statm)
 {
 	if (!surus_pages_checkpoint(pagemap)) {
-		return "too much has been written since";
+		return "it has written too much memory since the snapshot";
 	}
 	if (!surus_mappings_checkpoint(maps, statm)) {
-		return "/proc/self/maps cannot be read";
+		return surus_reason("cannot read /proc/self/maps");
 	}
 	s->stack_low = ((uintptr_t)__builtin_frame_address(0) - 4096) & ~(uintptr_t)15;
 	s->stack_high = surus_mappings_stack_end();
