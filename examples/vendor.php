@@ -1,7 +1,7 @@
 <?php
 
 /*
- * What `composer install --optimize-autoloader` writes, from Debian's packages instead of
+ * Writes what `composer install --optimize-autoloader` writes, from Debian's packages instead of
  * Packagist: vendor/autoload.php with a class map, and vendor/autoload_runtime.php where Symfony's
  * Runtime component is among them.
  *

@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-/** What came with the form, looked at and not kept. */
+/** Looks at what came with the form, and keeps nothing. */
 function receive(array $fields, ?array $file): array
 {
     $sent = ['name' => trim((string) ($fields['name'] ?? '')), 'file' => null, 'problem' => null];

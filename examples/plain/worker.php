@@ -1,6 +1,6 @@
 <?php
 
-// What needs no request is loaded here, once; functions can be declared only once, too.
+// The boot script: loads once what needs no request. Functions can be declared only once, too.
 require_once __DIR__.'/functions.php';
 
 surus_serve(static function (): void {

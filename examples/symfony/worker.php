@@ -1,7 +1,7 @@
 <?php
 
-// What APP_RUNTIME='Surus\Symfony\Runtime' makes of public/index.php, written out: for applications
-// without the Runtime component.
+// The boot script for applications without Symfony's Runtime component. With it,
+// APP_RUNTIME='Surus\Symfony\Runtime' makes the same of public/index.php.
 
 use App\Kernel;
 use Surus\Symfony\Server;

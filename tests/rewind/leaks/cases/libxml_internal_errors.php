@@ -1,5 +1,5 @@
 <?php
-// Whether libxml collects its errors.
+// The setting by which libxml collects its errors.
 return [
     'needs' => ['libxml'],
     'set' => function () { libxml_use_internal_errors(true); },
