@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use surus_load::response::{Head, Progress, Reader};
+use surus_load::response::{Head, ReadProgress, Reader};
 
 fuzz_target!(|input: (u8, &[u8])| {
     let (size, bytes) = input;
@@ -24,7 +24,7 @@ fn read(bytes: &[u8], size: usize) -> Option<(Option<Head>, Vec<u8>, usize)> {
             let (count, progress) = reader.read(&piece[begin..]).ok()?;
             assert!(count <= piece.len() - begin);
             begin += count;
-            if let Progress::Head(new) = progress {
+            if let ReadProgress::Head(new) = progress {
                 head = Some(new);
             }
         }

@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use surus::event::Body;
 use surus::fronts::lambda::Settings;
-use surus::fronts::lambda::http_event::{Format, prelude, read, write};
+use surus::fronts::lambda::http_event::{EventFormat, prelude, read, write};
 
 fuzz_target!(|event: &[u8]| {
     let request = match read(event, &Settings::default()) {
@@ -36,7 +36,7 @@ fuzz_target!(|event: &[u8]| {
         *response.headers_mut() = event.request.headers().clone();
     }
     let head = response.into_parts().0;
-    let format = request.map_or(Format::FunctionUrl, |event| event.format);
+    let format = request.map_or(EventFormat::FunctionUrl, |event| event.format);
     let answer: serde_json::Value =
         serde_json::from_slice(&write(&format, &head, event).json).expect("the answer is not JSON");
     assert_eq!(answer["statusCode"], 200);

@@ -19,7 +19,9 @@ use super::environment::Environment;
 use super::extension_api;
 use super::function::{Function, Initialization};
 use super::identifier::{rfc3339, since_epoch};
-use super::invoke_response::{Answer, AnswerBody, FunctionError, InvokeOutcome, Piece, error_kind};
+use super::invoke_response::{
+    AnswerBody, FunctionAnswer, FunctionError, InvokeOutcome, Piece, error_kind,
+};
 use super::reply::{Body, ReadBodyError, Reply, accepted, collect, json, reply, text};
 use super::sandbox::Sandbox;
 use super::state::{AnswerCall, Delivery, NextDelivery, Ticket};
@@ -202,7 +204,7 @@ async fn response(
         }
     };
     let answer = |body| {
-        InvokeOutcome::Answer(Answer {
+        InvokeOutcome::Answer(FunctionAnswer {
             content_type: content_type.clone(),
             is_streamed,
             body,

@@ -6,13 +6,13 @@ use tokio::sync::mpsc;
 /// The result of an event for its caller.
 #[derive(Debug)]
 pub enum InvokeOutcome {
-    Answer(Answer),
+    Answer(FunctionAnswer),
     Error(FunctionError),
 }
 
 /// The function's answer.
 #[derive(Debug)]
-pub struct Answer {
+pub struct FunctionAnswer {
     pub content_type: Option<String>,
     /// Whether it had `Lambda-Runtime-Function-Response-Mode: streaming`.
     pub is_streamed: bool,

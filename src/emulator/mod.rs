@@ -49,7 +49,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 pub use api_error::MAX_PAYLOAD;
 pub use function::{Function, Initialization, LogFormat, Resources, Runtime, Sink};
 pub use invoke_request::Request;
-pub use invoke_response::{Answer, AnswerBody, FunctionError, InvokeOutcome, Piece};
+pub use invoke_response::{AnswerBody, FunctionAnswer, FunctionError, InvokeOutcome, Piece};
 pub use report::{Report, Status};
 
 use environment::Environment;

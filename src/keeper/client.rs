@@ -38,12 +38,12 @@ pub struct Client {
 #[derive(Default)]
 struct State {
     /// Callers that wait for a reply, with the descriptors received so far.
-    waiting: HashMap<u32, (oneshot::Sender<Answer>, Vec<OwnedFd>)>,
+    waiting: HashMap<u32, (oneshot::Sender<KeeperAnswer>, Vec<OwnedFd>)>,
     /// By process id: receives the wait status of a child.
     children: HashMap<u32, watch::Sender<Option<i32>>>,
 }
 
-enum Answer {
+enum KeeperAnswer {
     Started(LaunchedChild),
     Done(u32, String, Vec<OwnedFd>),
     Failed(String),
@@ -102,7 +102,7 @@ impl Client {
     pub async fn place(&self, site: u16) -> anyhow::Result<ServedDirectories> {
         let asked = self.ask(move |id| KeeperRequest::Place { id, site }, Vec::new());
         match asked.await? {
-            Answer::Done(number, _, mut fds) if !fds.is_empty() => {
+            KeeperAnswer::Done(number, _, mut fds) if !fds.is_empty() => {
                 let text = content(fds.remove(0))?;
                 Ok(ServedDirectories { number, text, fds })
             }
@@ -114,7 +114,7 @@ impl Client {
     pub async fn certificates(&self) -> anyhow::Result<Vec<u8>> {
         let asked = self.ask(|id| KeeperRequest::Certificates { id }, Vec::new());
         match asked.await? {
-            Answer::Done(_, _, mut fds) if fds.len() == 1 => Ok(content(fds.remove(0))?),
+            KeeperAnswer::Done(_, _, mut fds) if fds.len() == 1 => Ok(content(fds.remove(0))?),
             _ => Err(confused()),
         }
     }
@@ -143,7 +143,7 @@ impl Client {
             text,
         };
         match self.ask(request, Vec::new()).await? {
-            Answer::Done(..) => Ok(()),
+            KeeperAnswer::Done(..) => Ok(()),
             _ => Err(confused()),
         }
     }
@@ -152,7 +152,9 @@ impl Client {
     pub async fn opener(&self, place: u32) -> anyhow::Result<OwnedFd> {
         let asked = self.ask(|id| KeeperRequest::Opener { id, place }, Vec::new());
         match asked.await? {
-            Answer::Done(_, _, mut fds) => fds.pop().context("the keeper's reply has no socket"),
+            KeeperAnswer::Done(_, _, mut fds) => {
+                fds.pop().context("the keeper's reply has no socket")
+            }
             _ => Err(confused()),
         }
     }
@@ -170,7 +172,7 @@ impl Client {
         &self,
         request: impl FnOnce(u32) -> KeeperRequest,
         fds: Vec<OwnedFd>,
-    ) -> anyhow::Result<Answer> {
+    ) -> anyhow::Result<KeeperAnswer> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         self.lock().waiting.insert(id, (answer, Vec::new()));
@@ -179,7 +181,7 @@ impl Client {
             self.lock().waiting.remove(&id);
         }
         match tokio::time::timeout(TIMEOUT, answered).await {
-            Ok(Ok(Answer::Failed(why))) => Err(anyhow!(why)),
+            Ok(Ok(KeeperAnswer::Failed(why))) => Err(anyhow!(why)),
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(anyhow!("the keeper has exited")),
             Err(_) => {
@@ -217,7 +219,8 @@ impl Client {
                 self.lock().children.insert(pid, ended);
                 let by: Arc<dyn Launcher> = by;
                 let kept = LaunchedChild { pid, by, exit };
-                if let Err(Answer::Started(kept)) = self.give(id, Answer::Started(kept)) {
+                if let Err(KeeperAnswer::Started(kept)) = self.give(id, KeeperAnswer::Started(kept))
+                {
                     kept.by.signal(pid, None, ProcessSignal::KillGroup);
                 }
             }
@@ -228,8 +231,8 @@ impl Client {
                     if text != "more" {
                         let fds = std::mem::take(gathered);
                         drop(state);
-                        let unwanted = self.give(id, Answer::Done(number, text, fds));
-                        if let Err(Answer::Done(number @ 1.., text, _)) = unwanted
+                        let unwanted = self.give(id, KeeperAnswer::Done(number, text, fds));
+                        if let Err(KeeperAnswer::Done(number @ 1.., text, _)) = unwanted
                             && !text.is_empty()
                         {
                             self.close_home(number);
@@ -237,7 +240,7 @@ impl Client {
                     }
                 }
             }
-            KeeperReply::Failed { id, why } => drop(self.give(id, Answer::Failed(why))),
+            KeeperReply::Failed { id, why } => drop(self.give(id, KeeperAnswer::Failed(why))),
             KeeperReply::Exited { pid, wait_status } => {
                 if let Some(ended) = self.lock().children.remove(&pid) {
                     let _ = ended.send(Some(wait_status));
@@ -255,7 +258,7 @@ impl Client {
     }
 
     /// Delivers an answer, or returns it if the caller no longer waits.
-    fn give(&self, id: u32, answer: Answer) -> Result<(), Answer> {
+    fn give(&self, id: u32, answer: KeeperAnswer) -> Result<(), KeeperAnswer> {
         match self.lock().waiting.remove(&id) {
             Some((waiting, _)) => waiting.send(answer),
             None => Err(answer),
@@ -268,7 +271,7 @@ impl Client {
         fds: Vec<OwnedFd>,
     ) -> anyhow::Result<Child> {
         match self.ask(request, fds).await? {
-            Answer::Started(kept) => Ok(Child::Launched(kept)),
+            KeeperAnswer::Started(kept) => Ok(Child::Launched(kept)),
             _ => Err(confused()),
         }
     }
@@ -294,7 +297,7 @@ impl Launcher for Client {
         Box::pin(async move {
             let asked = self.ask(|id| KeeperRequest::Home { id, pool }, Vec::new());
             match asked.await? {
-                Answer::Done(number, text, _) => Ok(DirHandle {
+                KeeperAnswer::Done(number, text, _) => Ok(DirHandle {
                     number,
                     path: PathBuf::from(text),
                 }),
@@ -326,7 +329,7 @@ impl Launcher for Client {
                 .ask(|id| KeeperRequest::Connect { id, pool }, Vec::new())
                 .await?
             {
-                Answer::Done(_, _, mut fds) => {
+                KeeperAnswer::Done(_, _, mut fds) => {
                     fds.pop().context("the keeper's reply has no connection")
                 }
                 _ => Err(confused()),

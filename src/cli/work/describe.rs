@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
-use crate::fronts::queue::runner::{Answer, Runner};
+use crate::fronts::queue::runner::{JobAnswer, Runner};
 
 /// How long PHP may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -16,10 +16,10 @@ pub async fn ask<T: DeserializeOwned>(runner: &Runner) -> anyhow::Result<T> {
     let question = Bytes::from_static(br#"{"describe":true}"#);
     let answer = runner.ask(question, "", TIMEOUT).await;
     match answer.context("cannot ask the application for its queue configuration")? {
-        Answer::Result(json) => {
+        JobAnswer::Result(json) => {
             serde_json::from_slice(&json).context("the application's queue configuration")
         }
-        Answer::Error { message, .. } => {
+        JobAnswer::Error { message, .. } => {
             bail!("cannot ask the application for its queue configuration: {message}")
         }
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::{Body, HttpService, Reply, full, length, message};
-use crate::emulator::invoke_response::{Answer, AnswerBody, Piece};
+use crate::emulator::invoke_response::{AnswerBody, FunctionAnswer, Piece};
 
 /// The content type of a streamed response with a prelude.
 const PRELUDE: &str = "application/vnd.awslambda.http-integration-response";
@@ -65,7 +65,7 @@ pub async fn reply(
     service: HttpService,
     is_streamed: bool,
     decodes: bool,
-    answer: Answer,
+    answer: FunctionAnswer,
 ) -> Reply {
     // Whether the service accepts that many header bytes.
     let fits = |reply: &Reply| length(reply.headers()) <= service.max_headers();
@@ -187,7 +187,7 @@ fn head(service: HttpService, value: &Value) -> Option<Reply> {
 }
 
 /// Reads a streamed answer: the prelude, if there is one, then the body.
-async fn streamed(answer: Answer) -> Option<Reply> {
+async fn streamed(answer: FunctionAnswer) -> Option<Reply> {
     let has_prelude = answer.content_type.as_deref() == Some(PRELUDE);
     let (first, rest) = match answer.body {
         AnswerBody::Full(bytes) => (bytes, None),
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     async fn response(service: HttpService, payload: &str) -> (u16, Vec<(String, String)>, String) {
-        let answer = Answer {
+        let answer = FunctionAnswer {
             content_type: None,
             is_streamed: false,
             body: AnswerBody::Full(payload.to_string().into()),

@@ -251,7 +251,9 @@ impl Php for Builtin {
             Ok(Box::new(Http {
                 inner: self.0.clone(),
                 slot,
-                answer: Answer::Waiting(Box::pin(async move { send.send_request(request).await })),
+                answer: BuiltinAnswer::Waiting(Box::pin(async move {
+                    send.send_request(request).await
+                })),
                 connection: tokio::spawn(async move {
                     let _ = connection.await;
                 }),
@@ -276,7 +278,7 @@ impl Php for Builtin {
     }
 }
 
-enum Answer {
+enum BuiltinAnswer {
     Waiting(Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>),
     Arriving(Incoming),
     Closed,
@@ -286,7 +288,7 @@ enum Answer {
 struct Http {
     inner: Arc<Inner>,
     slot: ProcessSlot,
-    answer: Answer,
+    answer: BuiltinAnswer,
     connection: JoinHandle<()>,
     /// Whether the server has confirmed that it is idle.
     is_free: bool,
@@ -295,7 +297,7 @@ struct Http {
 
 impl Http {
     fn close(&mut self) {
-        self.answer = Answer::Closed;
+        self.answer = BuiltinAnswer::Closed;
         self.connection.abort();
     }
 
@@ -310,30 +312,32 @@ impl Exchange for Http {
         Box::pin(async {
             let (inner, index) = (self.inner.clone(), self.slot.index);
             match &mut self.answer {
-                Answer::Waiting(response) => match inner.while_it_runs(index, response).await {
-                    Ok(Ok(response)) => {
-                        let (mut head, body) = response.into_parts();
-                        // Remove the headers of the internal connection and those that Surus's HTTP
-                        // front end sets itself.
-                        for ours in [header::CONNECTION, header::HOST, header::DATE] {
-                            head.headers.remove(ours);
+                BuiltinAnswer::Waiting(response) => {
+                    match inner.while_it_runs(index, response).await {
+                        Ok(Ok(response)) => {
+                            let (mut head, body) = response.into_parts();
+                            // Remove the headers of the internal connection and those that Surus's HTTP
+                            // front end sets itself.
+                            for ours in [header::CONNECTION, header::HOST, header::DATE] {
+                                head.headers.remove(ours);
+                            }
+                            self.answer = BuiltinAnswer::Arriving(body);
+                            Ok(Some(Part::Head(Head {
+                                status: head.status,
+                                reason: head.extensions.remove(),
+                                headers: head.headers,
+                            })))
                         }
-                        self.answer = Answer::Arriving(body);
-                        Ok(Some(Part::Head(Head {
-                            status: head.status,
-                            reason: head.extensions.remove(),
-                            headers: head.headers,
-                        })))
+                        // For example, headers beyond hyper's limits.
+                        Ok(Err(error)) if error.is_parse() => {
+                            self.broken().await;
+                            let why = format!("the response's headers: {error}");
+                            Err(Failure::Malformed(why))
+                        }
+                        _ => Err(self.broken().await),
                     }
-                    // For example, headers beyond hyper's limits.
-                    Ok(Err(error)) if error.is_parse() => {
-                        self.broken().await;
-                        let why = format!("the response's headers: {error}");
-                        Err(Failure::Malformed(why))
-                    }
-                    _ => Err(self.broken().await),
-                },
-                Answer::Arriving(body) => loop {
+                }
+                BuiltinAnswer::Arriving(body) => loop {
                     match inner.while_it_runs(index, body.frame()).await {
                         Ok(Some(Ok(frame))) => {
                             if let Ok(data) = frame.into_data() {
@@ -352,7 +356,9 @@ impl Exchange for Http {
                         },
                     }
                 },
-                Answer::Closed => Err(Failure::WorkerCrashed("the connection is closed".into())),
+                BuiltinAnswer::Closed => {
+                    Err(Failure::WorkerCrashed("the connection is closed".into()))
+                }
             }
         })
     }
@@ -360,7 +366,7 @@ impl Exchange for Http {
     fn leave(&mut self) {
         // PHP runs what it has received of a request as soon as the connection closes, possibly
         // after the next request.
-        if !matches!(self.answer, Answer::Waiting(_)) {
+        if !matches!(self.answer, BuiltinAnswer::Waiting(_)) {
             self.close();
         }
     }
@@ -381,7 +387,7 @@ impl Exchange for Http {
     fn over(&mut self) -> Pending<'_, ()> {
         Box::pin(async {
             let (inner, index) = (self.inner.clone(), self.slot.index);
-            if let Answer::Waiting(response) = &mut self.answer {
+            if let BuiltinAnswer::Waiting(response) = &mut self.answer {
                 let _ = inner.while_it_runs(index, response).await;
                 self.close();
             }

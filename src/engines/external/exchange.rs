@@ -57,7 +57,7 @@ pub async fn answer(
         .unwrap_or_else(|_| Err(Failure::WorkerCrashed("the engine has stopped".into())))
 }
 
-type Answer = oneshot::Sender<Result<Response, Failure>>;
+type AnswerSender = oneshot::Sender<Result<Response, Failure>>;
 
 /// How a response ended.
 enum End {
@@ -71,7 +71,7 @@ enum End {
 /// How long PHP may run beyond the event's deadline, without a client or after its response.
 const LINGER: Duration = Duration::from_secs(1);
 
-async fn run(boot: Arc<Boot>, event: Box<Event>, permit: Permit, mut answer: Answer) {
+async fn run(boot: Arc<Boot>, event: Box<Event>, permit: Permit, mut answer: AnswerSender) {
     let deadline = Instant::from_std(event.deadline);
     let begun = {
         let mut begin = pin!(timeout_at(deadline, boot.php.begin(&event)));
@@ -102,7 +102,7 @@ async fn run(boot: Arc<Boot>, event: Box<Event>, permit: Permit, mut answer: Ans
     drop(permit);
 }
 
-async fn live(exchange: &mut dyn Exchange, event: &Event, answer: Answer) {
+async fn live(exchange: &mut dyn Exchange, event: &Event, answer: AnswerSender) {
     let deadline = Instant::from_std(event.deadline);
     match drive(exchange, event, answer).await {
         End::Answered => {}
@@ -135,7 +135,7 @@ fn what(event: &Event) -> String {
     format!("{} {}", event.request.method(), event.request.uri())
 }
 
-async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: Answer) -> End {
+async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: AnswerSender) -> End {
     let mut deadline = Instant::from_std(event.deadline);
     let first = tokio::select! {
         biased;

@@ -44,7 +44,7 @@ pub struct Function {
     pub next_event: AtomicU64,
 }
 
-enum Answer {
+enum InvocationAnswer {
     Whole(Bytes),
     Streaming(Streaming),
 }
@@ -178,10 +178,12 @@ impl Function {
         }
     }
 
-    async fn answer(&self, task: &Task<'_>) -> Result<Answer, FunctionError> {
+    async fn answer(&self, task: &Task<'_>) -> Result<InvocationAnswer, FunctionError> {
         let payload = &task.invocation.payload;
         if warm::is_warmer(payload) {
-            return Ok(Answer::Whole(Bytes::from_static(warm::ANSWER.as_bytes())));
+            return Ok(InvocationAnswer::Whole(Bytes::from_static(
+                warm::ANSWER.as_bytes(),
+            )));
         }
         let answered = match (&self.application, &self.handler) {
             (Some(application), handler) => match (self.read(payload), handler) {
@@ -218,7 +220,7 @@ impl Function {
             );
             Ok(Bytes::from_static(warm::ANSWER.as_bytes()))
         });
-        answered.map(Answer::Whole)
+        answered.map(InvocationAnswer::Whole)
     }
 
     /// Converts an HTTP event to its request. None for other events.
@@ -246,11 +248,11 @@ impl Function {
         handler: &Handler,
         request: HttpEvent,
         task: &Task<'_>,
-    ) -> Result<Answer, FunctionError> {
+    ) -> Result<InvocationAnswer, FunctionError> {
         if let Some(answer) = handler.offer(&task.invocation.payload, task).await? {
             let size = limits::size(request.format, answer.len());
             size.map_err(|too_much| FunctionError::rejected(&request.format, too_much))?;
-            return Ok(Answer::Whole(answer));
+            return Ok(InvocationAnswer::Whole(answer));
         }
         if self.is_forged(&request) {
             return self.forbid(request, task).await;
@@ -266,7 +268,11 @@ impl Function {
         !self.settings.events_over_http && looks_like_event(&request.request)
     }
 
-    async fn forbid(&self, request: HttpEvent, task: &Task<'_>) -> Result<Answer, FunctionError> {
+    async fn forbid(
+        &self,
+        request: HttpEvent,
+        task: &Task<'_>,
+    ) -> Result<InvocationAnswer, FunctionError> {
         let why = "this path is reserved for events that are not HTTP";
         warn!(
             request_id = task.id,
@@ -283,7 +289,7 @@ impl Function {
         application: &Application,
         request: HttpEvent,
         task: &Task<'_>,
-    ) -> Result<Answer, FunctionError> {
+    ) -> Result<InvocationAnswer, FunctionError> {
         let HttpEvent {
             request,
             origin,
@@ -310,7 +316,7 @@ impl Function {
         head: http::response::Parts,
         body: ResponseBody,
         task: &Task<'_>,
-    ) -> Result<Answer, FunctionError> {
+    ) -> Result<InvocationAnswer, FunctionError> {
         if self
             .settings
             .error_statuses
@@ -325,7 +331,7 @@ impl Function {
             let prelude = http_event::prelude(format, &head);
             let request = task.invocation.id();
             let streaming = Streaming::new(request, prelude, body, streaming::MAX);
-            return Ok(Answer::Streaming(streaming));
+            return Ok(InvocationAnswer::Streaming(streaming));
         }
         let body = take(body).await?;
         let written = http_event::write(format, &head, &body);
@@ -334,7 +340,7 @@ impl Function {
         }
         let answer = fitting(written.json.into())?;
         limits::size(*format, answer.len()).map_err(rejected)?;
-        Ok(Answer::Whole(answer))
+        Ok(InvocationAnswer::Whole(answer))
     }
 }
 
@@ -397,11 +403,11 @@ async fn ask(
 async fn send(
     api: &mut RuntimeApi,
     to: &Invocation,
-    answer: Result<Answer, FunctionError>,
+    answer: Result<InvocationAnswer, FunctionError>,
 ) -> anyhow::Result<()> {
     match answer {
-        Ok(Answer::Whole(payload)) => api.respond(to, payload).await,
-        Ok(Answer::Streaming(body)) => {
+        Ok(InvocationAnswer::Whole(payload)) => api.respond(to, payload).await,
+        Ok(InvocationAnswer::Streaming(body)) => {
             let body = Box::pin(body);
             api.respond_streaming(to, streaming::CONTENT_TYPE, body)
                 .await

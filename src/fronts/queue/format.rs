@@ -9,7 +9,7 @@ use super::backoff;
 use super::command::Program;
 use super::job::{Disposition, Job};
 use super::messenger;
-use super::runner::{Answer, Runner, Runs};
+use super::runner::{JobAnswer, Runner, Runs};
 use super::settings::{Format, Queue};
 use crate::event::Failure;
 use crate::fronts::records::suspects::Suspects;
@@ -93,11 +93,11 @@ impl Jobs<'_> {
         let id = &job.lease.id;
         let timeout = self.queue.timeout.0;
         let (why, losses) = match runner.ask(job.payload.clone(), id, timeout).await {
-            Ok(Answer::Result(_)) => {
+            Ok(JobAnswer::Result(_)) => {
                 self.suspects.forget(&self.name(job));
                 return Verdict::done();
             }
-            Ok(Answer::Error { kind, message }) => (message, self.ended_php(job, &kind)),
+            Ok(JobAnswer::Error { kind, message }) => (message, self.ended_php(job, &kind)),
             Err(failure) if failure.is_busy() => return Verdict::busy(&failure),
             Err(failure) => (failure.to_string(), self.losses(job, &failure)),
         };
@@ -189,8 +189,8 @@ impl Jobs<'_> {
         let envelope = serde_json::to_vec(&envelope).unwrap_or_default();
         let id = &job.lease.id;
         Ok(match runner.ask(envelope.into(), id, timeout).await? {
-            Answer::Error { message, .. } => Err(message),
-            Answer::Result(json) => serde_json::from_slice(&json)
+            JobAnswer::Error { message, .. } => Err(message),
+            JobAnswer::Result(json) => serde_json::from_slice(&json)
                 .map_err(|error| format!("the adapter's result is not one: {error}")),
         })
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::front::Front;
 use super::job::{Depth, FailedJob, Failures};
-use super::runner::{Answer, Runner, Runs};
+use super::runner::{JobAnswer, Runner, Runs};
 use super::settings::Format;
 
 /// How long a broker may take to count its jobs.
@@ -103,9 +103,9 @@ async fn failures_of_application(
     let answer = runner.ask(question.into(), "", PHP).await;
     let busy = "cannot ask the application, whose workers may all be busy; try again";
     match answer.context(busy)? {
-        Answer::Result(json) => {
+        JobAnswer::Result(json) => {
             serde_json::from_slice(&json).context("the application's failed jobs")
         }
-        Answer::Error { message, .. } => bail!("the application's failed jobs: {message}"),
+        JobAnswer::Error { message, .. } => bail!("the application's failed jobs: {message}"),
     }
 }

@@ -31,7 +31,7 @@ pub struct Runner {
 
 /// What PHP responded.
 #[derive(Debug)]
-pub enum Answer {
+pub enum JobAnswer {
     /// The handler's result as JSON.
     Result(Bytes),
     /// The handler has thrown, called `exit()`, or ended with a fatal error.
@@ -58,7 +58,7 @@ impl Runner {
         payload: Bytes,
         id: &str,
         timeout: Duration,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<JobAnswer, Failure> {
         let workers = TaskTracker::new();
         workers.close();
         let deadline = now() + timeout;
@@ -81,7 +81,7 @@ impl Runner {
         answer.unwrap_or(Err(Failure::TimedOut))
     }
 
-    async fn answer(&self, event: Event) -> Result<Answer, Failure> {
+    async fn answer(&self, event: Event) -> Result<JobAnswer, Failure> {
         let (head, body) = self.engine.handle(Box::new(event)).await?.into_parts();
         let body = collect(body, MAX).await?.map_err(|size| {
             Failure::Malformed(format!("the result has {size} bytes, at most {MAX} fit"))
@@ -91,11 +91,11 @@ impl Runner {
             .get(ERROR_KIND)
             .and_then(|kind| kind.to_str().ok());
         Ok(match kind {
-            Some(kind) => Answer::error(kind, &body),
-            None if head.status.is_success() => Answer::Result(body),
+            Some(kind) => JobAnswer::error(kind, &body),
+            None if head.status.is_success() => JobAnswer::Result(body),
             None => {
                 let text = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
-                Answer::Error {
+                JobAnswer::Error {
                     kind: "Status".into(),
                     message: format!("PHP responded with status {}: {text}", head.status),
                 }
@@ -104,8 +104,8 @@ impl Runner {
     }
 }
 
-impl Answer {
-    fn error(kind: &str, body: &[u8]) -> Answer {
+impl JobAnswer {
+    fn error(kind: &str, body: &[u8]) -> JobAnswer {
         #[derive(Deserialize, Default)]
         #[serde(default, rename_all = "camelCase")]
         struct Reported {
@@ -113,7 +113,7 @@ impl Answer {
             error_message: String,
         }
         let reported: Reported = serde_json::from_slice(body).unwrap_or_default();
-        Answer::Error {
+        JobAnswer::Error {
             kind: kind.trim_start_matches("Function.").into(),
             message: match reported.error_type.is_empty() {
                 true => reported.error_message,

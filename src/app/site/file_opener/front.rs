@@ -44,7 +44,7 @@ struct Link {
     pid: Option<u32>,
 }
 
-struct Answer {
+struct OpenerAnswer {
     pid: u32,
     code: u8,
     text: Vec<u8>,
@@ -113,7 +113,7 @@ impl Opener {
         Ok(())
     }
 
-    fn ask(&self, operation: Operation, tree: u16, path: &Path) -> io::Result<Answer> {
+    fn ask(&self, operation: Operation, tree: u16, path: &Path) -> io::Result<OpenerAnswer> {
         let mut link = self.link();
         link.next = link.next.wrapping_add(1);
         let number = link.next;
@@ -155,7 +155,7 @@ impl Opener {
             return Opened::Denied(Denial::UnreadableToPhp);
         }
         let told = self.ask(operation, tree, path).and_then(|answer| {
-            let Answer { code, text, fd, .. } = answer;
+            let OpenerAnswer { code, text, fd, .. } = answer;
             let regular = |real| {
                 let file = File::from(fd.ok_or(ErrorKind::InvalidData)?);
                 let metadata: Metadata = file.metadata()?;
@@ -222,7 +222,7 @@ const LATE: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Waits for the reply to the only pending request, unless the opener is stopped.
-fn wait_for_answer(socket: &Seqpacket, number: u32, pid: Option<u32>) -> io::Result<Answer> {
+fn wait_for_answer(socket: &Seqpacket, number: u32, pid: Option<u32>) -> io::Result<OpenerAnswer> {
     let began = Instant::now();
     loop {
         match answer(socket, number) {
@@ -241,7 +241,7 @@ fn is_stopped(pid: u32) -> bool {
 }
 
 /// Reads the reply to the request with this number, the only one that can be pending.
-fn answer(socket: &Seqpacket, number: u32) -> io::Result<Answer> {
+fn answer(socket: &Seqpacket, number: u32) -> io::Result<OpenerAnswer> {
     let mut buffer = [0; 9 + MAX_PATH];
     let mut received = loop {
         match socket.receive(&mut buffer) {
@@ -256,7 +256,7 @@ fn answer(socket: &Seqpacket, number: u32) -> io::Result<Answer> {
     if number.to_le_bytes() != [*a, *b, *c, *d] {
         return Err(ErrorKind::InvalidData.into());
     }
-    Ok(Answer {
+    Ok(OpenerAnswer {
         pid: u32::from_le_bytes([*e, *f, *g, *h]),
         code: *code,
         text: text.to_vec(),

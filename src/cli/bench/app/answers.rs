@@ -27,7 +27,7 @@ pub struct Requests {
 
 /// A response.
 #[derive(Debug)]
-pub struct Answer {
+pub struct EngineAnswer {
     pub status: u16,
     /// Length of the body.
     pub length: usize,
@@ -37,7 +37,7 @@ pub struct Answer {
     pub text: Vec<u8>,
 }
 
-impl Answer {
+impl EngineAnswer {
     /// Whether the path can be measured: 2xx or 3xx.
     pub fn is_expected(&self) -> bool {
         (200..400).contains(&self.status)
@@ -53,7 +53,7 @@ impl Requests {
     }
 
     /// Asks for one path over a connection of its own.
-    pub fn ask(&self, port: u16, path: &str) -> anyhow::Result<Answer> {
+    pub fn ask(&self, port: u16, path: &str) -> anyhow::Result<EngineAnswer> {
         interrupt::check()?;
         let asked = crate::cli::block_on(async {
             tokio::select! {
@@ -68,7 +68,7 @@ impl Requests {
         asked.with_context(|| format!("GET {path}"))
     }
 
-    async fn request(&self, port: u16, path: &str) -> anyhow::Result<Answer> {
+    async fn request(&self, port: u16, path: &str) -> anyhow::Result<EngineAnswer> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await?;
@@ -84,7 +84,7 @@ impl Requests {
         let body = Limited::new(body, MAX_BYTES).collect().await;
         let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
         let location = head.headers.get(http::header::LOCATION);
-        Ok(Answer {
+        Ok(EngineAnswer {
             status: head.status.as_u16(),
             length: body.len(),
             location: location
@@ -104,7 +104,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    pub fn add(&mut self, path: usize, answer: Answer) {
+    pub fn add(&mut self, path: usize, answer: EngineAnswer) {
         if self.distinct.len() <= path {
             self.distinct.resize_with(path + 1, Vec::new);
         }

@@ -14,7 +14,7 @@ use super::failure::explain;
 use super::wanted::Wanted;
 
 /// The result of an invocation.
-pub struct Answer {
+pub struct SmokeTestAnswer {
     pub payload: Vec<u8>,
     /// `Unhandled`, if the function failed.
     pub error: Option<String>,
@@ -28,7 +28,7 @@ pub async fn invoke(
     function: &str,
     qualifier: &str,
     event: &Value,
-) -> anyhow::Result<Answer> {
+) -> anyhow::Result<SmokeTestAnswer> {
     let once = Builder::default()
         .retry_config(RetryConfig::disabled())
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
@@ -42,7 +42,7 @@ pub async fn invoke(
         .config_override(once);
     let answer = asked.send().await.map_err(explain)?;
     let log = STANDARD.decode(answer.log_result.unwrap_or_default());
-    Ok(Answer {
+    Ok(SmokeTestAnswer {
         payload: answer.payload.map(Blob::into_inner).unwrap_or_default(),
         error: answer.function_error,
         log: String::from_utf8_lossy(&log.unwrap_or_default()).into_owned(),
@@ -65,7 +65,7 @@ pub async fn request(
     })
 }
 
-fn judge(answer: &Answer) -> anyhow::Result<()> {
+fn judge(answer: &SmokeTestAnswer) -> anyhow::Result<()> {
     if answer.error.is_some() {
         bail!("the function failed: {}", failure(&answer.payload));
     }
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn response_is_judged_by_its_status() {
         let judged = |payload: &[u8], error: Option<&str>| {
-            judge(&Answer {
+            judge(&SmokeTestAnswer {
                 payload: payload.into(),
                 error: error.map(str::to_string),
                 log: String::new(),

@@ -16,7 +16,7 @@ use crate::observe::traces::Trace;
 use crate::spool::Spool;
 
 /// The result of an event at the workers.
-pub type Answer = Result<Response, DispatchError>;
+pub type WorkerAnswer = Result<Response, DispatchError>;
 
 /// Why an event was not answered.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ pub struct InFlightRequest {
     /// Kept once it is known.
     pub holder: Option<Holder>,
     /// The caller that waits for the response's headers; taken when they are sent.
-    pub answer: Option<oneshot::Sender<Answer>>,
+    pub answer: Option<oneshot::Sender<WorkerAnswer>>,
     pub hints: Option<Weak<dyn EarlyHints>>,
     /// When it began to wait for a worker.
     pub entered: Instant,

@@ -23,7 +23,7 @@ use surus_sys::scoreboard::{Scoreboard, State};
 use surus_sys::seqpacket::AsyncSeqpacket;
 use tokio::sync::oneshot;
 
-use self::in_flight::{Answer, DispatchError, InFlightRequest, Key, RequestProgress};
+use self::in_flight::{DispatchError, InFlightRequest, Key, RequestProgress, WorkerAnswer};
 use self::master::{Spec, StartedMaster};
 use self::scale::Scale;
 use self::state::GenerationState;
@@ -185,7 +185,7 @@ impl Generation {
         permit: Permit,
         began: Option<Instant>,
         is_one_of_many: bool,
-    ) -> Answer {
+    ) -> WorkerAnswer {
         let (answer, wait) = oneshot::channel();
         let now = Instant::now();
         let slot = |ticket| InFlightRequest {
@@ -285,7 +285,7 @@ impl Generation {
     }
 }
 
-fn answered(answer: Option<Answer>) -> Answer {
+fn answered(answer: Option<WorkerAnswer>) -> WorkerAnswer {
     answer.unwrap_or_else(|| {
         Err(DispatchError {
             failure: Failure::WorkerCrashed("the engine has stopped".into()),

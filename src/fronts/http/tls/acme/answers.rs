@@ -10,7 +10,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::CertifiedKey;
 
-use super::link::Answer;
+use super::link::ChallengeAnswer;
 
 /// The protocol of TLS-ALPN-01.
 pub const PROTOCOL: &[u8] = b"acme-tls/1";
@@ -39,7 +39,7 @@ impl Answers {
     }
 
     /// Gives this answer from now on.
-    pub fn give(&self, answer: &Answer, provider: &CryptoProvider) -> anyhow::Result<()> {
+    pub fn give(&self, answer: &ChallengeAnswer, provider: &CryptoProvider) -> anyhow::Result<()> {
         let certificate = challenge_certificate(answer, provider)?;
         let mut state = self.lock();
         ensure!(state.texts.len() < MAX_ANSWERS, "too many answers");
@@ -84,7 +84,7 @@ impl Answers {
 
 /// The certificate that TLS-ALPN-01 asks for.
 fn challenge_certificate(
-    answer: &Answer,
+    answer: &ChallengeAnswer,
     provider: &CryptoProvider,
 ) -> anyhow::Result<CertifiedKey> {
     // rcgen panics otherwise.
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn answers_are_given_until_withdrawn() {
         let answers = Answers::default();
-        let mut answer = Answer {
+        let mut answer = ChallengeAnswer {
             domain: "example.org".into(),
             token: "abc".into(),
             authorization: "abc.def".into(),

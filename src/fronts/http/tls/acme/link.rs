@@ -12,7 +12,7 @@ const MAX_BYTES: usize = 16 * 1024;
 
 /// What the front end must answer to the authority.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Answer {
+pub struct ChallengeAnswer {
     pub domain: String,
     /// HTTP-01: the last part of the path, and the body of the response.
     pub token: String,
@@ -25,7 +25,7 @@ pub struct Answer {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Message {
     /// The front end confirms with an empty object when it gives this answer.
-    Answer(Answer),
+    Answer(ChallengeAnswer),
     /// The attempt has ended, and the next one is useful after this time.
     End { next: Duration, outcome: Outcome },
 }
@@ -50,7 +50,7 @@ impl Link {
     }
 
     /// In the attempt: returns when the front end gives the answer.
-    pub async fn answer(&self, answer: Answer) -> anyhow::Result<()> {
+    pub async fn answer(&self, answer: ChallengeAnswer) -> anyhow::Result<()> {
         self.send(&Message::Answer(answer)).await?;
         let received = self.0.receive(&mut [0; 16]).await?;
         ensure!(

@@ -9,7 +9,7 @@ use instant_acme::{
 };
 use tracing::debug;
 
-use super::link::{Answer, Link};
+use super::link::{ChallengeAnswer, Link};
 
 /// How long an authority may take to validate, or to issue.
 const POLLING: RetryPolicy = RetryPolicy::new()
@@ -97,7 +97,7 @@ async fn validate(order: &mut Order, kind: &ChallengeType, link: &Link) -> anyho
         let offered = || format!("the authority does not offer {}", name(kind));
         let mut challenge = challenge.with_context(offered)?;
         let key = challenge.key_authorization();
-        let answer = Answer {
+        let answer = ChallengeAnswer {
             domain,
             token: challenge.token.clone(),
             authorization: key.as_str().to_owned(),

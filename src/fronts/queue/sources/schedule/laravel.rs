@@ -14,7 +14,7 @@ use tracing::warn;
 
 use super::CHECK_INTERVAL;
 use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
-use crate::fronts::queue::runner::{Answer, Runner};
+use crate::fronts::queue::runner::{JobAnswer, Runner};
 use crate::fronts::queue::source::{Pending, Source};
 
 /// How long PHP may take to tell what is due.
@@ -149,10 +149,10 @@ impl LaravelSchedule {
         let question = serde_json::json!({ "minutes": [first * 60, last * 60] }).to_string();
         let answer = self.runner.ask(question.into(), "schedule", TIMEOUT).await;
         match answer.context("cannot ask the application for its schedule")? {
-            Answer::Result(json) => {
+            JobAnswer::Result(json) => {
                 serde_json::from_slice(&json).context("the application's schedule")
             }
-            Answer::Error { message, .. } => bail!("the application's schedule: {message}"),
+            JobAnswer::Error { message, .. } => bail!("the application's schedule: {message}"),
         }
     }
 }
