@@ -72,7 +72,7 @@ struct Channel {
 
 #[derive(Default)]
 struct State {
-    parts: VecDeque<Part>,
+    parts: VecDeque<SpoolPart>,
     /// Created by the writer, once.
     file: Option<Arc<TempFile>>,
     end: Option<Result<(), Failure>>,
@@ -80,7 +80,7 @@ struct State {
     is_client_closed: bool,
 }
 
-enum Part {
+enum SpoolPart {
     Memory(Bytes),
     /// A range of the file. It stays here until it has been read.
     Spooled(Range<u64>),
@@ -94,17 +94,17 @@ impl Channel {
 
 impl State {
     fn in_memory(&self) -> usize {
-        let is_memory = |part: &&Part| matches!(part, Part::Memory(_));
+        let is_memory = |part: &&SpoolPart| matches!(part, SpoolPart::Memory(_));
         self.parts.iter().filter(is_memory).count()
     }
 
     fn is_spooled(&self) -> bool {
         let mut parts = self.parts.iter();
-        parts.any(|part| matches!(part, Part::Spooled(_)))
+        parts.any(|part| matches!(part, SpoolPart::Spooled(_)))
     }
 
     fn ends_in_file(&self) -> bool {
-        matches!(self.parts.back(), Some(Part::Spooled(_)))
+        matches!(self.parts.back(), Some(SpoolPart::Spooled(_)))
     }
 
     fn wake(&mut self) {
@@ -161,7 +161,7 @@ impl SpoolWriter {
             Err(piece) => return Err(WriteError::Full(piece)),
         };
         self.sent += len;
-        state.parts.push_back(Part::Memory(piece));
+        state.parts.push_back(SpoolPart::Memory(piece));
         state.wake();
         Ok(())
     }
@@ -200,7 +200,7 @@ impl SpoolWriter {
         let piece = match budget::try_charge(piece) {
             Ok(piece) => {
                 let mut state = self.channel.lock();
-                state.parts.push_back(Part::Memory(piece));
+                state.parts.push_back(SpoolPart::Memory(piece));
                 state.wake();
                 return Ok(());
             }
@@ -280,8 +280,8 @@ impl SpoolWriter {
             if !state.is_spooled() {
                 (self.written, self.is_full) = (0, false);
                 pieces.extend(state.parts.drain(..).filter_map(|part| match part {
-                    Part::Memory(piece) => Some(piece),
-                    Part::Spooled(_) => None,
+                    SpoolPart::Memory(piece) => Some(piece),
+                    SpoolPart::Spooled(_) => None,
                 }));
             } else if self.is_full || !state.ends_in_file() {
                 return Err(piece);
@@ -313,13 +313,15 @@ impl SpoolWriter {
         }
         state.file.clone_from(&self.file);
         match state.parts.back_mut() {
-            Some(Part::Spooled(range)) => range.end = self.written,
-            _ if self.written > from => state.parts.push_back(Part::Spooled(from..self.written)),
+            Some(SpoolPart::Spooled(range)) => range.end = self.written,
+            _ if self.written > from => state
+                .parts
+                .push_back(SpoolPart::Spooled(from..self.written)),
             _ => {}
         }
         state
             .parts
-            .extend(written.left.into_iter().map(Part::Memory));
+            .extend(written.left.into_iter().map(SpoolPart::Memory));
         state.wake();
         Ok(())
     }
@@ -432,14 +434,14 @@ impl SpoolReader {
             false => SMALL_CHUNK,
         };
         let range = match part {
-            Part::Memory(piece) => {
+            SpoolPart::Memory(piece) => {
                 let piece = std::mem::take(piece);
                 state.parts.pop_front();
                 drop(state);
                 self.channel.taken.notify_one();
                 return Poll::Ready(Some(Ok(piece)));
             }
-            Part::Spooled(range) => range.start..range.end.min(range.start + chunk),
+            SpoolPart::Spooled(range) => range.start..range.end.min(range.start + chunk),
         };
         let file = state.file.clone();
         drop(state);
@@ -456,7 +458,7 @@ impl SpoolReader {
             }
         };
         let mut state = self.channel.lock();
-        if let Some(Part::Spooled(range)) = state.parts.front_mut() {
+        if let Some(SpoolPart::Spooled(range)) = state.parts.front_mut() {
             range.start += piece.len() as u64;
             if range.is_empty() {
                 state.parts.pop_front();

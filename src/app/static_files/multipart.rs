@@ -18,13 +18,13 @@ use crate::event::Failure;
 
 /// The parts that are still to be sent.
 pub struct Parts {
-    parts: VecDeque<Part>,
+    parts: VecDeque<RangePart>,
     pub boundary: String,
     /// The number of bytes left.
     pub left: u64,
 }
 
-enum Part {
+enum RangePart {
     Head(Bytes),
     Bytes(FileBody),
 }
@@ -47,17 +47,17 @@ impl Parts {
                 "\r\n--{boundary}\r\nContent-Type: {content_type}\r\nContent-Range: \
                  {content_range}\r\n\r\n"
             );
-            parts.push_back(Part::Head(head.into()));
-            parts.push_back(Part::Bytes(FileBody::new(
+            parts.push_back(RangePart::Head(head.into()));
+            parts.push_back(RangePart::Bytes(FileBody::new(
                 file.clone(),
                 range.start,
                 range.end - range.start,
             )));
         }
-        parts.push_back(Part::Head(format!("\r\n--{boundary}--\r\n").into()));
+        parts.push_back(RangePart::Head(format!("\r\n--{boundary}--\r\n").into()));
         let left = parts.iter().map(|part| match part {
-            Part::Head(head) => head.len() as u64,
-            Part::Bytes(bytes) => bytes.left(),
+            RangePart::Head(head) => head.len() as u64,
+            RangePart::Bytes(bytes) => bytes.left(),
         });
         Self {
             left: left.sum(),
@@ -78,12 +78,12 @@ impl Body for Parts {
         let bytes = loop {
             match self.parts.front_mut() {
                 None => return Poll::Ready(None),
-                Some(Part::Head(head)) => {
+                Some(RangePart::Head(head)) => {
                     let head = std::mem::take(head);
                     self.parts.pop_front();
                     break head;
                 }
-                Some(Part::Bytes(body)) => match ready!(Pin::new(body).poll_frame(cx)) {
+                Some(RangePart::Bytes(body)) => match ready!(Pin::new(body).poll_frame(cx)) {
                     None => {
                         self.parts.pop_front();
                     }

@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use self::request::Outbound;
 use super::command::Launch;
 use super::daemon::Daemon;
-use super::exchange::{Exchange, Part};
+use super::exchange::{Exchange, ResponsePart};
 use super::file_names;
 use super::runtime_dir::RuntimeDir;
 use super::slots::{ProcessSlot, ProcessSlots};
@@ -308,7 +308,7 @@ impl Http {
 }
 
 impl Exchange for Http {
-    fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>> {
+    fn next(&mut self) -> Pending<'_, Result<Option<ResponsePart>, Failure>> {
         Box::pin(async {
             let (inner, index) = (self.inner.clone(), self.slot.index);
             match &mut self.answer {
@@ -322,7 +322,7 @@ impl Exchange for Http {
                                 head.headers.remove(ours);
                             }
                             self.answer = BuiltinAnswer::Arriving(body);
-                            Ok(Some(Part::Head(Head {
+                            Ok(Some(ResponsePart::Head(Head {
                                 status: head.status,
                                 reason: head.extensions.remove(),
                                 headers: head.headers,
@@ -341,7 +341,7 @@ impl Exchange for Http {
                     match inner.while_it_runs(index, body.frame()).await {
                         Ok(Some(Ok(frame))) => {
                             if let Ok(data) = frame.into_data() {
-                                return Ok(Some(Part::Data(data)));
+                                return Ok(Some(ResponsePart::Data(data)));
                             }
                         }
                         Ok(Some(Err(_))) | Err(_) => return Err(self.broken().await),

@@ -24,7 +24,7 @@ use crate::engines::response_spool::{self, ClientClosed, SpoolReader};
 use crate::event::{Event, Failure, Response, ResponseBody};
 
 /// A part of a response; the header section comes first.
-pub enum Part {
+pub enum ResponsePart {
     Head(Head),
     Data(Bytes),
 }
@@ -32,7 +32,7 @@ pub enum Part {
 /// One event in progress at PHP.
 pub trait Exchange: Send {
     /// The next part; None at the end of a complete response. Dropping the future loses no data.
-    fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>>;
+    fn next(&mut self) -> Pending<'_, Result<Option<ResponsePart>, Failure>>;
 
     /// The client has closed the request: PHP's next write must fail.
     fn leave(&mut self);
@@ -143,7 +143,7 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: AnswerSen
         first = timeout_at(deadline, exchange.next()) => first,
     };
     let head = match first {
-        Ok(Ok(Some(Part::Head(head)))) => head,
+        Ok(Ok(Some(ResponsePart::Head(head)))) => head,
         Ok(Ok(_)) => {
             let why = "the script ended without a response".into();
             let _ = answer.send(Err(Failure::Malformed(why)));
@@ -163,7 +163,7 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: AnswerSen
     let mut size = 0;
     while size < AT_ONCE {
         match exchange.next().now_or_never() {
-            Some(Ok(Some(Part::Data(data)))) => {
+            Some(Ok(Some(ResponsePart::Data(data)))) => {
                 size += data.len();
                 there.push(data);
             }
@@ -192,7 +192,7 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: AnswerSen
     let mut there = there.into_iter();
     loop {
         let part = match there.next() {
-            Some(data) => Ok(Ok(Some(Part::Data(data)))),
+            Some(data) => Ok(Ok(Some(ResponsePart::Data(data)))),
             None => tokio::select! {
                 biased;
                 () = body.client_closed() => return End::Left,
@@ -200,7 +200,7 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: AnswerSen
             },
         };
         let data = match part {
-            Ok(Ok(Some(Part::Data(data)))) => data,
+            Ok(Ok(Some(ResponsePart::Data(data)))) => data,
             Ok(Ok(_)) => {
                 body.end(Ok(()));
                 return End::Answered;
@@ -276,23 +276,23 @@ impl Reply {
     }
 
     /// The next complete part.
-    pub fn next(&mut self) -> Result<Option<Part>, Failure> {
+    pub fn next(&mut self) -> Result<Option<ResponsePart>, Failure> {
         if !self.rest.is_empty() {
-            return Ok(Some(Part::Data(std::mem::take(&mut self.rest))));
+            return Ok(Some(ResponsePart::Data(std::mem::take(&mut self.rest))));
         }
         let data = self.buffer.split().freeze();
         if data.is_empty() {
             return Ok(None);
         }
         if self.has_head {
-            return Ok(Some(Part::Data(data)));
+            return Ok(Some(ResponsePart::Data(data)));
         }
         match self.block.add(data) {
             Ok(None) => Ok(None),
             Ok(Some(Split { block, rest })) => {
                 self.has_head = true;
                 self.rest = rest;
-                head(&block).map(|head| Some(Part::Head(head)))
+                head(&block).map(|head| Some(ResponsePart::Head(head)))
             }
             Err(TooLarge) => Err(Failure::Malformed(
                 "the response's headers are too large".into(),

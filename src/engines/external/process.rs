@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
 use super::command::{Launch, ProcessInputs, nothing};
-use super::exchange::{Exchange, Part, Reply};
+use super::exchange::{Exchange, Reply, ResponsePart};
 use super::slots::ProcessSlot;
 use crate::engine::Pending;
 use crate::event::{Body, Failure};
@@ -81,7 +81,7 @@ impl OneEvent {
     }
 
     /// The result of a response that has ended.
-    async fn verdict(&mut self) -> Result<Option<Part>, Failure> {
+    async fn verdict(&mut self) -> Result<Option<ResponsePart>, Failure> {
         let exit = match self.exit {
             Some(exit) => exit,
             None => self
@@ -105,7 +105,7 @@ impl OneEvent {
 }
 
 impl Exchange for OneEvent {
-    fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>> {
+    fn next(&mut self) -> Pending<'_, Result<Option<ResponsePart>, Failure>> {
         Box::pin(async {
             loop {
                 if let Some(part) = self.reply.next()? {

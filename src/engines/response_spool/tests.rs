@@ -71,7 +71,7 @@ async fn nearly_full_disk_is_not_retried_before_there_is_room() {
     };
     let (mut writer, _reader) = pair(Some(Arc::new(spool)));
     (writer.written, writer.is_full) = (4096, true);
-    let waiting = (0..=PIECES).map(|_| Part::Memory(Bytes::from_static(b"left")));
+    let waiting = (0..=PIECES).map(|_| SpoolPart::Memory(Bytes::from_static(b"left")));
     writer.channel.lock().parts.extend(waiting);
     let piece = Bytes::from_static(b"next");
     assert_eq!(

@@ -14,7 +14,7 @@ use crate::app::validate::is_host;
 #[derive(Debug)]
 pub struct Redirect {
     pub status: StatusCode,
-    parts: Vec<Part>,
+    parts: Vec<RedirectPart>,
     /// The rule's expression, for its groups.
     regex: Option<Regex>,
     /// Whether it begins with a scheme and a host.
@@ -22,7 +22,7 @@ pub struct Redirect {
 }
 
 #[derive(Debug, PartialEq)]
-enum Part {
+enum RedirectPart {
     Text(String),
     /// The path as the client sent it.
     Path,
@@ -47,7 +47,7 @@ impl Redirect {
         let parts = parse(to)?;
         let groups = regex.map_or(0, |regex| regex.captures_len() - 1);
         for part in &parts {
-            if let Part::Group(number) = part {
+            if let RedirectPart::Group(number) = part {
                 ensure!(
                     *number <= groups,
                     "`redirect` has {{{number}}}, but {}",
@@ -63,7 +63,11 @@ impl Redirect {
             status,
             is_absolute,
             regex: regex
-                .filter(|_| parts.iter().any(|part| matches!(part, Part::Group(_))))
+                .filter(|_| {
+                    parts
+                        .iter()
+                        .any(|part| matches!(part, RedirectPart::Group(_)))
+                })
                 .cloned(),
             parts,
         })
@@ -71,7 +75,8 @@ impl Redirect {
 
     /// Whether the location depends on the request's path.
     pub(super) fn is_fixed(&self) -> bool {
-        let has_path = |part: &Part| matches!(part, Part::Path | Part::Group(_));
+        let has_path =
+            |part: &RedirectPart| matches!(part, RedirectPart::Path | RedirectPart::Group(_));
         !self.parts.iter().any(has_path)
     }
 
@@ -82,15 +87,15 @@ impl Redirect {
         let mut location = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(text) => location.push_str(text),
-                Part::Path => location.push_str(&visible(target.path())),
-                Part::Query => {
+                RedirectPart::Text(text) => location.push_str(text),
+                RedirectPart::Path => location.push_str(&visible(target.path())),
+                RedirectPart::Query => {
                     if let Some(query) = target.query() {
                         location.push('?');
                         location.push_str(&visible(query));
                     }
                 }
-                Part::Group(number) => {
+                RedirectPart::Group(number) => {
                     let group = groups.as_ref().and_then(|groups| groups.get(*number));
                     location.push_str(&encode(group.map_or("", |group| group.as_str())));
                 }
@@ -112,14 +117,14 @@ fn visible(sent: &str) -> Cow<'_, str> {
     utf8_percent_encode(sent, OTHERS).into()
 }
 
-fn parse(to: &str) -> Result<Vec<Part>> {
+fn parse(to: &str) -> Result<Vec<RedirectPart>> {
     let is_invalid = |c: char| !c.is_ascii_graphic() || "\\\"<>}".contains(c);
     let text = |text: &str| {
         ensure!(
             !text.contains(is_invalid),
             "`redirect` is {to:?}; characters that a URL does not have are written as %XX"
         );
-        Ok(Part::Text(text.to_owned()))
+        Ok(RedirectPart::Text(text.to_owned()))
     };
     let mut parts = Vec::new();
     let mut rest = to;
@@ -131,10 +136,10 @@ fn parse(to: &str) -> Result<Vec<Part>> {
             .split_once('}')
             .with_context(|| format!("`redirect` is {to:?}; a `{{` has no `}}`"))?;
         match (name, name.parse()) {
-            ("uri", _) => parts.extend([Part::Path, Part::Query]),
-            ("path", _) => parts.push(Part::Path),
-            ("query", _) => parts.push(Part::Query),
-            (_, Ok(number @ 1..=9)) => parts.push(Part::Group(number)),
+            ("uri", _) => parts.extend([RedirectPart::Path, RedirectPart::Query]),
+            ("path", _) => parts.push(RedirectPart::Path),
+            ("query", _) => parts.push(RedirectPart::Query),
+            (_, Ok(number @ 1..=9)) => parts.push(RedirectPart::Group(number)),
             _ => bail!(
                 "`redirect` has {{{name}}}; it can have {{uri}}, {{path}}, {{query}}, and {{1}} to \
                  {{9}} for the groups of `regex`"

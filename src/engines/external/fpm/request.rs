@@ -11,7 +11,7 @@ use surus_sys::process;
 
 use super::super::connection::Stream;
 use super::super::daemon::Daemon;
-use super::super::exchange::{Exchange, Part, Reply};
+use super::super::exchange::{Exchange, Reply, ResponsePart};
 use super::super::slots::ProcessSlot;
 use super::{Inner, POLL_INTERVAL};
 use crate::engine::Pending;
@@ -51,7 +51,7 @@ pub(super) struct FastCgi {
 
 impl FastCgi {
     /// Decodes the received records.
-    fn take(&mut self) -> Result<Option<Part>, Failure> {
+    fn take(&mut self) -> Result<Option<ResponsePart>, Failure> {
         loop {
             if let Some(part) = self.reply.next()? {
                 return Ok(Some(part));
@@ -143,7 +143,7 @@ impl FastCgi {
 }
 
 impl Exchange for FastCgi {
-    fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>> {
+    fn next(&mut self) -> Pending<'_, Result<Option<ResponsePart>, Failure>> {
         Box::pin(async {
             let mut was_closed = false;
             loop {

@@ -14,7 +14,7 @@ use super::request::Request;
 use super::response;
 use super::worker::{ASK_PID, ReceiveError, Worker};
 use crate::engine::Pending;
-use crate::engines::external::exchange::{Exchange, Part};
+use crate::engines::external::exchange::{Exchange, ResponsePart};
 use crate::engines::external::slots::{self, ProcessSlot};
 use crate::event::{Body, EarlyHints, Event, Failure};
 
@@ -126,7 +126,7 @@ impl Running {
         self.send()
     }
 
-    async fn part(&mut self) -> Result<Option<Part>, Failure> {
+    async fn part(&mut self) -> Result<Option<ResponsePart>, Failure> {
         loop {
             if let Some(failure) = &self.failure {
                 return Err(failure.clone());
@@ -197,7 +197,7 @@ impl Running {
         self.worker = None;
     }
 
-    fn item(&mut self, item: Item) -> Option<Part> {
+    fn item(&mut self, item: Item) -> Option<ResponsePart> {
         match item {
             Item::Noise(_) => {}
             // A worker answers the question once. A second answer would make what follows look like
@@ -207,7 +207,7 @@ impl Running {
             Item::Error(text) => self.error(&text),
             Item::Payload(payload) => return self.payload(&payload),
             Item::Body(data) => match self.frame {
-                Frame::Response { .. } => return Some(Part::Data(data)),
+                Frame::Response { .. } => return Some(ResponsePart::Data(data)),
                 Frame::Hint { .. } | Frame::Stale => {}
             },
             Item::End => match self.frame {
@@ -237,7 +237,7 @@ impl Running {
         }
     }
 
-    fn payload(&mut self, payload: &Payload) -> Option<Part> {
+    fn payload(&mut self, payload: &Payload) -> Option<ResponsePart> {
         // One pending answer is enough.
         if payload.stream & frame::PING != 0 && self.outgoing.is_empty() {
             frame::put_bits(self.outgoing.bytes(), frame::PONG);
@@ -262,7 +262,7 @@ impl Running {
         self.head(payload, has_more)
     }
 
-    fn head(&mut self, payload: &Payload, has_more: bool) -> Option<Part> {
+    fn head(&mut self, payload: &Payload, has_more: bool) -> Option<ResponsePart> {
         let context = match response::parse(payload.flags, &payload.context) {
             Ok(context) => context,
             Err(why) => {
@@ -284,7 +284,7 @@ impl Running {
             return None;
         }
         self.has_head = true;
-        Some(Part::Head(head))
+        Some(ResponsePart::Head(head))
     }
 
     /// The response is invalid. What follows of it cannot be told from the next one, so the worker
@@ -332,7 +332,7 @@ fn has_surplus(worker: &mut Worker) -> bool {
 }
 
 impl Exchange for Running {
-    fn next(&mut self) -> Pending<'_, Result<Option<Part>, Failure>> {
+    fn next(&mut self) -> Pending<'_, Result<Option<ResponsePart>, Failure>> {
         Box::pin(self.part())
     }
 

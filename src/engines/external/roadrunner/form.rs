@@ -163,10 +163,10 @@ struct Collected {
     uploads: Vec<tempfile::TempPath>,
     taken: Reservation,
     memory: Reservation,
-    open: Option<(Head, Part)>,
+    open: Option<(Head, FormPart)>,
 }
 
-enum Part {
+enum FormPart {
     Field(Vec<u8>),
     Upload(tempfile::NamedTempFile, u64),
     /// A file input without a file.
@@ -189,21 +189,21 @@ impl Parts for Collected {
         let file_name = head.file_name.as_ref().map_or(0, String::len);
         self.count(head.name.len() + file_name + head.media_type.len())?;
         let part = match head.file_name.as_deref() {
-            None => Part::Field(Vec::new()),
-            Some("") => Part::Empty,
-            Some(_) => Part::Upload(self.directory.create()?, 0),
+            None => FormPart::Field(Vec::new()),
+            Some("") => FormPart::Empty,
+            Some(_) => FormPart::Upload(self.directory.create()?, 0),
         };
         self.open = Some((head, part));
         Ok(())
     }
 
     fn data(&mut self, piece: &[u8]) -> io::Result<()> {
-        if let Some((_, Part::Field(_))) = self.open {
+        if let Some((_, FormPart::Field(_))) = self.open {
             self.count(piece.len())?;
         }
         match &mut self.open {
-            Some((_, Part::Field(value))) => value.extend_from_slice(piece),
-            Some((_, Part::Upload(file, size))) => {
+            Some((_, FormPart::Field(value))) => value.extend_from_slice(piece),
+            Some((_, FormPart::Upload(file, size))) => {
                 if !self.taken.try_grow(piece.len() as u64) {
                     let full = "temporary files have reached their limit (http.max_temp_size)";
                     return Err(io::Error::new(io::ErrorKind::StorageFull, full));
@@ -211,7 +211,7 @@ impl Parts for Collected {
                 file.write_all(piece)?;
                 *size += piece.len() as u64;
             }
-            Some((_, Part::Empty)) | None => {}
+            Some((_, FormPart::Empty)) | None => {}
         }
         Ok(())
     }
@@ -228,18 +228,18 @@ impl Parts for Collected {
             tmp_name: String::new(),
         };
         match part {
-            Part::Field(value) => {
+            FormPart::Field(value) => {
                 let value = String::from_utf8_lossy(&value).into_owned();
                 self.fields.add(&head.name, value);
                 return Ok(());
             }
-            Part::Upload(file, size) => {
+            FormPart::Upload(file, size) => {
                 let path = file.into_temp_path();
                 (upload.size, upload.error) = (size, NO_ERROR);
                 upload.tmp_name = path.to_string_lossy().into_owned();
                 self.uploads.push(path);
             }
-            Part::Empty => {}
+            FormPart::Empty => {}
         }
         self.files.add(&head.name, upload);
         Ok(())

@@ -16,7 +16,7 @@ enum At {
     Size,
     /// After the size, where spaces may precede an extension.
     AfterSize,
-    Extension(Part),
+    Extension(ExtensionPart),
     Newline,
     Data,
     /// In the trailers, or after what hyper rejects.
@@ -25,7 +25,7 @@ enum At {
 
 /// The position in `;name=value`.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum ExtensionPart {
     BeforeName,
     Name,
     AfterName,
@@ -45,7 +45,7 @@ impl Chunks {
         while let Some(byte) = bytes.get(at) {
             self.at = match (self.at, byte) {
                 (At::Size, b'\r') | (At::AfterSize, b'\r') => At::Newline,
-                (At::Size | At::AfterSize, b';') => At::Extension(Part::BeforeName),
+                (At::Size | At::AfterSize, b';') => At::Extension(ExtensionPart::BeforeName),
                 (At::Size | At::AfterSize, b' ' | b'\t') => At::AfterSize,
                 (At::Size, digit) => self.digit(*digit),
                 (At::Extension(part), byte) => match part.next(*byte) {
@@ -93,10 +93,10 @@ impl Chunks {
     }
 }
 
-impl Part {
+impl ExtensionPart {
     /// The next position, or None if the byte is invalid.
     fn next(self, byte: u8) -> Option<At> {
-        use Part::*;
+        use ExtensionPart::*;
         let part = match (self, byte) {
             (Name | AfterName | Value | AfterValue, b'\r') => return Some(At::Newline),
             (Name | AfterName | Value | AfterValue, b';') => BeforeName,

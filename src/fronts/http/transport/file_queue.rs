@@ -14,10 +14,10 @@ pub fn is_placeholder(bytes: &[u8]) -> bool {
 
 /// The file parts for a connection's placeholders, in order.
 #[derive(Debug, Default)]
-pub struct FileQueue(Mutex<VecDeque<Part>>);
+pub struct FileQueue(Mutex<VecDeque<FilePart>>);
 
 #[derive(Debug)]
-struct Part {
+struct FilePart {
     file: Arc<File>,
     offset: u64,
     left: usize,
@@ -26,7 +26,7 @@ struct Part {
 impl FileQueue {
     /// Adds the file part of the next placeholder.
     pub fn push(&self, file: Arc<File>, offset: u64, left: usize) {
-        self.lock().push_back(Part { file, offset, left });
+        self.lock().push_back(FilePart { file, offset, left });
     }
 
     /// Sends some of the first part: `send(file, offset, at most)` returns how many bytes were
@@ -49,7 +49,7 @@ impl FileQueue {
         Some(sent)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Part>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<FilePart>> {
         self.0
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())

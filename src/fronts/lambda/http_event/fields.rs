@@ -36,14 +36,14 @@ const EVENT: &[&str] = &[
 ];
 
 /// A nested object and its relevant fields.
-pub struct Part {
+pub struct EventPart {
     name: &'static str,
     /// The object's path from the event on, for messages.
     at: &'static str,
     fields: &'static [&'static str],
 }
 
-pub const CONTEXT: Part = Part {
+pub const CONTEXT: EventPart = EventPart {
     name: "requestContext",
     at: "requestContext",
     fields: &[
@@ -62,13 +62,13 @@ pub const CONTEXT: Part = Part {
     ],
 };
 
-pub const HTTP: Part = Part {
+pub const HTTP: EventPart = EventPart {
     name: "http",
     at: "requestContext.http",
     fields: &["method", "protocol", "sourceIp"],
 };
 
-pub const IDENTITY: Part = Part {
+pub const IDENTITY: EventPart = EventPart {
     name: "identity",
     at: "requestContext.identity",
     fields: &["sourceIp"],
@@ -186,7 +186,7 @@ impl<'a> Object<'a> {
     }
 
     /// An object within this one. None if it is missing or not an object.
-    pub fn part(&self, part: &Part) -> Result<Option<Object<'a>>, Malformed> {
+    pub fn part(&self, part: &EventPart) -> Result<Option<Object<'a>>, Malformed> {
         match self.json(part.name) {
             Some(json) if json.starts_with('{') => Object::parse(json, part.at, part.fields)
                 .map(Some)

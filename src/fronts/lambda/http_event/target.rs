@@ -83,7 +83,7 @@ pub struct Target(Vec<u8>);
 impl Target {
     pub fn new(path: &str, query: usize) -> Target {
         let mut target = Target(Vec::with_capacity(path.len() + query + 1));
-        target.escape(path, Part::Path);
+        target.escape(path, TargetPart::Path);
         target
     }
 
@@ -91,7 +91,7 @@ impl Target {
     pub fn query(&mut self, raw: &str) {
         if !raw.is_empty() {
             self.0.push(b'?');
-            self.escape(raw, Part::Query);
+            self.escape(raw, TargetPart::Query);
         }
     }
 
@@ -109,9 +109,9 @@ impl Target {
             separator = b'&';
             match coding {
                 Coding::Kept => {
-                    self.escape(name, Part::Query);
+                    self.escape(name, TargetPart::Query);
                     self.0.push(b'=');
-                    self.escape(value, Part::Query);
+                    self.escape(value, TargetPart::Query);
                 }
                 Coding::Decoded => {
                     self.encode(name, NAME);
@@ -127,17 +127,17 @@ impl Target {
     }
 
     /// Encodes only what the request line cannot have contained.
-    fn escape(&mut self, text: &str, part: Part) {
+    fn escape(&mut self, text: &str, part: TargetPart) {
         let bytes = text.as_bytes();
         let mut kept = 0;
         for (at, byte) in bytes.iter().enumerate() {
             let is_legal = match part {
                 // A `%` is always legal in a query. In a path it must begin an escape, otherwise
                 // the service has decoded the path.
-                Part::Path => {
+                TargetPart::Path => {
                     IN_PATH[usize::from(*byte)] && (*byte != b'%' || is_encoding(&bytes[at..]))
                 }
-                Part::Query => IN_QUERY[usize::from(*byte)],
+                TargetPart::Query => IN_QUERY[usize::from(*byte)],
             };
             if !is_legal {
                 self.0.extend_from_slice(&bytes[kept..at]);
@@ -157,7 +157,7 @@ impl Target {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum TargetPart {
     Path,
     Query,
 }
