@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{BATCH, Function, Http, Queue, RECEIVES, quoted};
+use super::{BATCH, Function, Http, RECEIVES, TriggerQueue, quoted};
 
 pub fn template(function: &Function) -> String {
     let api = function.http == Http::Api;
@@ -78,8 +78,8 @@ pub fn template(function: &Function) -> String {
     }
     if let Some(queue) = queue {
         let fifo = match queue {
-            Queue::Standard => "",
-            Queue::Fifo => "  fifo: true,\n",
+            TriggerQueue::Standard => "",
+            TriggerQueue::Fifo => "  fifo: true,\n",
         };
         let _ = write!(
             text,

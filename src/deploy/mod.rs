@@ -33,7 +33,7 @@ pub struct Function {
     /// In seconds.
     pub timeout: u32,
     pub http: Http,
-    pub queue: Option<Queue>,
+    pub queue: Option<TriggerQueue>,
     /// The function streams its responses.
     pub streams: bool,
     pub environment: BTreeMap<String, String>,
@@ -54,7 +54,7 @@ pub enum Http {
 
 /// The queue that triggers the function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Queue {
+pub enum TriggerQueue {
     /// Messages in any order
     Standard,
     /// Messages of a group in order

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{BATCH, Function, Http, Queue, RECEIVES, quoted};
+use super::{BATCH, Function, Http, RECEIVES, TriggerQueue, quoted};
 
 pub fn template(function: &Function) -> String {
     let mut text = format!(
@@ -78,10 +78,10 @@ pub fn template(function: &Function) -> String {
 }
 
 /// The queue and its dead-letter queue. Both have the same deletion policy.
-fn queues(function: &Function, queue: Queue) -> String {
+fn queues(function: &Function, queue: TriggerQueue) -> String {
     let fifo = match queue {
-        Queue::Standard => "",
-        Queue::Fifo => "      FifoQueue: true\n",
+        TriggerQueue::Standard => "",
+        TriggerQueue::Fifo => "      FifoQueue: true\n",
     };
     format!(
         "  Queue:\n    \

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::{BATCH, Function, Http, Queue, RECEIVES, quoted};
+use super::{BATCH, Function, Http, RECEIVES, TriggerQueue, quoted};
 
 pub fn template(function: &Function) -> String {
     let mut text = format!(
@@ -77,10 +77,10 @@ pub fn template(function: &Function) -> String {
     text
 }
 
-fn queues(function: &Function, queue: Queue) -> String {
+fn queues(function: &Function, queue: TriggerQueue) -> String {
     let fifo = match queue {
-        Queue::Standard => "",
-        Queue::Fifo => "        FifoQueue: true\n",
+        TriggerQueue::Standard => "",
+        TriggerQueue::Fifo => "        FifoQueue: true\n",
     };
     format!(
         "    \

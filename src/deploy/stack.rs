@@ -12,7 +12,7 @@ use super::intrinsics::Reader;
 #[derive(Debug, Default)]
 pub struct Stack {
     pub functions: Vec<Function>,
-    pub queues: Vec<Queue>,
+    pub queues: Vec<StackQueue>,
     pub sources: Vec<Source>,
     pub triggers: Vec<HttpTrigger>,
     pub schedules: Vec<Schedule>,
@@ -47,7 +47,7 @@ pub struct Function {
 }
 
 #[derive(Debug)]
-pub struct Queue {
+pub struct StackQueue {
     pub name: String,
     pub line: usize,
     pub visibility: Option<Located<u64>>,
@@ -368,11 +368,11 @@ impl Reader<'_> {
         }
     }
 
-    fn queue(&self, name: &str, line: usize, properties: &Rc<Node>) -> Queue {
+    fn queue(&self, name: &str, line: usize, properties: &Rc<Node>) -> StackQueue {
         let named_fifo = self
             .text(properties.get("QueueName"))
             .is_some_and(|name| name.ends_with(".fifo"));
-        Queue {
+        StackQueue {
             name: name.into(),
             line,
             visibility: self.number_or(properties.get("VisibilityTimeout"), line, 30),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{BATCH, Function, Http, Queue, RECEIVES};
+use super::{BATCH, Function, Http, RECEIVES, TriggerQueue};
 
 pub fn template(function: &Function) -> String {
     let name = &function.name;
@@ -142,10 +142,10 @@ output "url" {{
     )
 }
 
-fn queues(function: &Function, queue: Queue) -> String {
+fn queues(function: &Function, queue: TriggerQueue) -> String {
     let (suffix, fifo) = match queue {
-        Queue::Standard => ("", ""),
-        Queue::Fifo => (".fifo", "fifo_queue = true"),
+        TriggerQueue::Standard => ("", ""),
+        TriggerQueue::Fifo => (".fifo", "fifo_queue = true"),
     };
     // Like `terraform fmt`: the equals signs of consecutive names are aligned.
     let failed = aligned(&[

@@ -14,7 +14,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::bounded::bounded;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Queue {
+struct QueueLabels {
     queue: String,
 }
 
@@ -52,10 +52,10 @@ pub struct JobMetrics {
     durations: Family<JobClass, Histogram>,
     /// The classes that have labels of their own.
     classes: Mutex<HashSet<JobClass>>,
-    running: Family<Queue, Gauge>,
+    running: Family<QueueLabels, Gauge>,
     errors: Family<QueueOperation, Counter>,
     depths: Family<QueueState, Gauge>,
-    ages: Family<Queue, Gauge>,
+    ages: Family<QueueLabels, Gauge>,
 }
 
 impl Default for JobMetrics {
@@ -137,7 +137,7 @@ impl JobMetrics {
     /// How many jobs of a queue run now.
     pub fn running(&self, queue: &str) -> u64 {
         let queue = queue.to_string();
-        let running = self.running.get_or_create(&Queue { queue }).get();
+        let running = self.running.get_or_create(&QueueLabels { queue }).get();
         running.try_into().unwrap_or_default()
     }
 
@@ -155,7 +155,7 @@ impl JobMetrics {
             }
         }
         let queue = queue.to_string();
-        let label = Queue { queue };
+        let label = QueueLabels { queue };
         let none_waits = jobs.is_some_and(|[waiting, _, _]| waiting == 0);
         if let Some(oldest) = oldest.or(none_waits.then_some(0)) {
             let gauge = self.ages.get_or_create_owned(&label);
@@ -168,7 +168,9 @@ impl JobMetrics {
     /// Counts a job that begins (1) or has ended (-1).
     pub fn started_or_ended(&self, queue: &str, change: i64) {
         let queue = queue.to_string();
-        self.running.get_or_create(&Queue { queue }).inc_by(change);
+        self.running
+            .get_or_create(&QueueLabels { queue })
+            .inc_by(change);
     }
 
     /// Counts an operation that a broker has failed.

@@ -8,7 +8,7 @@ use crate::cli::options::Project;
 use crate::cli::stdout;
 use crate::config::Config;
 use crate::deploy::{
-    API_SECONDS, Function, Http, Queue, cdk, dockerfile, sam, serverless, terraform,
+    API_SECONDS, Function, Http, TriggerQueue, cdk, dockerfile, sam, serverless, terraform,
 };
 use crate::engines;
 use crate::fronts::lambda::Mode;
@@ -28,7 +28,7 @@ pub struct Args {
     http: Option<Http>,
     /// Queue that triggers the function
     #[arg(long)]
-    queue: Option<Queue>,
+    queue: Option<TriggerQueue>,
     /// Memory in MB; CPU is proportional, 1769 MB are one CPU
     #[arg(long, value_name = "MB", default_value_t = 1024)]
     memory: u32,

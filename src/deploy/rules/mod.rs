@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::finding::{Finding, certain, perhaps};
 use super::run_settings::{Failures, RunSettings};
-use super::stack::{Function, Queue, Schedule, Source, SourceKind, Stack};
+use super::stack::{Function, Schedule, Source, SourceKind, Stack, StackQueue};
 use super::{RECEIVES, VISIBILITY_FACTOR, code, schedules};
 
 /// All findings in the order of the template's lines. `runs` tells how each function runs.
@@ -136,7 +136,7 @@ fn check_function(function: &Function, runs: &RunSettings, found: &mut Vec<Findi
 fn check_source(
     function: &Function,
     source: &Source,
-    queue: Option<&Queue>,
+    queue: Option<&StackQueue>,
     runs: &RunSettings,
     found: &mut Vec<Finding>,
 ) {
@@ -268,7 +268,7 @@ fn check_source(
     }
 }
 
-fn check_queue(queue: &Queue, stack: &Stack, found: &mut Vec<Finding>) {
+fn check_queue(queue: &StackQueue, stack: &Stack, found: &mut Vec<Finding>) {
     let name = &queue.name;
     let Some(redrive) = &queue.redrive else {
         perhaps(

@@ -43,7 +43,7 @@ pub struct Mapping {
 
 /// The properties of a queue.
 #[derive(Debug, Clone)]
-struct Queue {
+struct QueueAttributes {
     arn: String,
     region: String,
     is_fifo: bool,
@@ -53,7 +53,7 @@ struct Queue {
 pub struct Poller {
     emulator: Emulator,
     mapping: Mapping,
-    queue: Queue,
+    queue: QueueAttributes,
     /// Receives messages about problems with the queue.
     tell: Arc<dyn Fn(&str) + Send + Sync>,
 }
@@ -103,7 +103,7 @@ impl Poller {
             );
         }
         Ok(Poller {
-            queue: Queue {
+            queue: QueueAttributes {
                 region: arn.split(':').nth(3).unwrap_or_default().to_string(),
                 arn,
                 is_fifo,
@@ -230,7 +230,7 @@ struct Message {
 }
 
 /// The event that Lambda builds from the messages.
-fn event(queue: &Queue, messages: &[Message]) -> String {
+fn event(queue: &QueueAttributes, messages: &[Message]) -> String {
     let records: Vec<Value> = messages
         .iter()
         .map(|message| {
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn event_has_the_fields_of_lambda() {
-        let queue = Queue {
+        let queue = QueueAttributes {
             arn: "arn:aws:sqs:eu-west-1:000000000000:jobs".into(),
             region: "eu-west-1".into(),
             is_fifo: false,

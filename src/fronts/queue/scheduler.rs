@@ -29,7 +29,7 @@ pub struct Share {
 
 #[derive(Debug)]
 pub struct Scheduler<J> {
-    queues: Vec<Queue<J>>,
+    queues: Vec<JobQueue<J>>,
     workers: usize,
     running: usize,
     strict: bool,
@@ -39,7 +39,7 @@ pub struct Scheduler<J> {
 }
 
 #[derive(Debug)]
-struct Queue<J> {
+struct JobQueue<J> {
     share: Share,
     running: usize,
     balance: f64,
@@ -74,7 +74,7 @@ impl Begun {
 
 impl<J> Scheduler<J> {
     pub fn new(shares: impl IntoIterator<Item = Share>, workers: usize, strict: bool) -> Self {
-        let queues = shares.into_iter().map(|share| Queue {
+        let queues = shares.into_iter().map(|share| JobQueue {
             share,
             running: 0,
             balance: 0.0,
@@ -157,8 +157,8 @@ impl<J> Scheduler<J> {
         if weights == 0 {
             return None;
         }
-        let credit = |queue: &Queue<J>| ROUND * queue.share.weight as f64 / weights as f64;
-        let has_credit = |queue: &Queue<J>| queue.can_begin() && queue.balance > 0.0;
+        let credit = |queue: &JobQueue<J>| ROUND * queue.share.weight as f64 / weights as f64;
+        let has_credit = |queue: &JobQueue<J>| queue.can_begin() && queue.balance > 0.0;
         if let Some(found) = turns(self.turn).find(|at| has_credit(&self.queues[*at])) {
             self.turn = found;
             return Some(found);
@@ -228,7 +228,7 @@ impl<J> Scheduler<J> {
     }
 }
 
-impl<J> Queue<J> {
+impl<J> JobQueue<J> {
     fn can_begin(&self) -> bool {
         self.running < self.share.concurrency && self.order.ready(0).is_some()
     }

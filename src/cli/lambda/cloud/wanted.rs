@@ -12,7 +12,7 @@ use super::super::cloud_options::Deploy;
 use super::super::deployed::start_of;
 use super::super::template::handler_of;
 use crate::config::Config;
-use crate::deploy::{Function, Http, Queue};
+use crate::deploy::{Function, Http, TriggerQueue};
 use crate::fronts::lambda::Mode;
 use crate::fronts::lambda::batch::ReportBatchItemFailures;
 use crate::package::{elf, sizes};
@@ -128,8 +128,8 @@ impl Wanted {
             // Something else may call it, such as `surus lambda console`.
             http: Http::Url,
             queue: queue.as_ref().map(|arn| match arn.ends_with(".fifo") {
-                true => Queue::Fifo,
-                false => Queue::Standard,
+                true => TriggerQueue::Fifo,
+                false => TriggerQueue::Standard,
             }),
             streams: config.lambda.mode == Mode::Stream,
             environment,

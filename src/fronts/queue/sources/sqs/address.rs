@@ -34,14 +34,14 @@ pub struct Access {
 
 /// A queue's URL and the client for it. Queues of one server share a client.
 #[derive(Clone)]
-pub struct Queue {
+pub struct QueueAddress {
     pub url: String,
     client: Arc<Client>,
 }
 
-impl Queue {
+impl QueueAddress {
     /// Finds a queue by its name or its URL.
-    pub async fn find(name: &str, access: Access) -> anyhow::Result<Queue> {
+    pub async fn find(name: &str, access: Access) -> anyhow::Result<QueueAddress> {
         let variables = Variables::of_process();
         let base = access.base.trim_end_matches('/');
         let is_url = name.starts_with("http://") || name.starts_with("https://");
@@ -79,14 +79,14 @@ impl Queue {
                 url.context("the response has no URL")?.into()
             }
         };
-        Ok(Queue { url, client })
+        Ok(QueueAddress { url, client })
     }
 
     /// Another queue of the same account and region, by its ARN.
-    pub fn of_arn(&self, arn: &str) -> Option<Queue> {
+    pub fn of_arn(&self, arn: &str) -> Option<QueueAddress> {
         let (_, name) = arn.rsplit_once(':')?;
         let (base, _) = self.url.rsplit_once('/')?;
-        Some(Queue {
+        Some(QueueAddress {
             url: format!("{base}/{name}"),
             client: self.client.clone(),
         })
@@ -214,7 +214,7 @@ mod tests {
                 base: base.into(),
                 ..Access::default()
             };
-            let queue = Queue::find(name, access).await.unwrap();
+            let queue = QueueAddress::find(name, access).await.unwrap();
             assert_eq!(queue.url, url);
             let dead = queue.of_arn("arn:aws:sqs:eu-west-1:0:dead").unwrap();
             assert_eq!(dead.url, url.replace("jobs", "dead"));

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::address::Queue;
+use super::address::QueueAddress;
 
 /// SQS's limit for one call.
 pub const MOST: usize = 10;
@@ -46,7 +46,7 @@ impl Batch {
     }
 
     /// Sends an entry, which the caller may drop meanwhile.
-    pub async fn submit(&self, queue: &Queue, entry: Value) -> anyhow::Result<Settled> {
+    pub async fn submit(&self, queue: &QueueAddress, entry: Value) -> anyhow::Result<Settled> {
         let (reply, mut answer) = oneshot::channel();
         self.waiting().push(Waiting { entry, reply });
         loop {
@@ -65,7 +65,7 @@ impl Batch {
         }
     }
 
-    async fn send(&self, queue: &Queue) {
+    async fn send(&self, queue: &QueueAddress) {
         let now: Vec<Waiting> = {
             let mut waiting = self.waiting();
             let count = waiting.len().min(MOST);

@@ -6,7 +6,7 @@ use anyhow::bail;
 use serde_json::{Map, Value, json};
 use tracing::warn;
 
-use super::address::Queue;
+use super::address::QueueAddress;
 use super::batch::{MOST, Settled};
 use super::message::{self, Held, Message};
 use super::{LONGEST, SqsQueue, TIMEOUT};
@@ -34,7 +34,7 @@ struct Sent<'a> {
 }
 
 impl Sent<'_> {
-    async fn to(self, queue: &Queue) -> anyhow::Result<()> {
+    async fn to(self, queue: &QueueAddress) -> anyhow::Result<()> {
         let mut asked = json!({ "MessageBody": self.body });
         if !self.attributes.is_empty() {
             asked["MessageAttributes"] = self.attributes.into();
@@ -125,7 +125,7 @@ impl SqsQueue {
     /// meant, and the others.
     async fn look_through(
         &self,
-        dead: &Queue,
+        dead: &QueueAddress,
         id: Option<&str>,
     ) -> anyhow::Result<(Vec<Message>, Vec<Message>)> {
         let (mut shown, mut others) = (Vec::new(), Vec::new());

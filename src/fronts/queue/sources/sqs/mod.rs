@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use self::address::Queue;
+use self::address::QueueAddress;
 pub use self::address::{Access, with_suffix};
 use self::batch::{Batch, MOST, Settled};
 use self::message::Held;
@@ -32,13 +32,13 @@ const LONGEST: Duration = Duration::from_secs(12 * 3600 - 60);
 
 /// One queue.
 pub struct SqsQueue {
-    queue: Queue,
+    queue: QueueAddress,
     /// Its name in the configuration.
     name: String,
     lease: Duration,
     reads: Reads,
     /// The dead-letter queue.
-    dead: Option<Queue>,
+    dead: Option<QueueAddress>,
     deletions: Batch,
     visibilities: Batch,
     /// One list of dead letters at a time, because it reserves them.
@@ -58,7 +58,9 @@ impl SqsQueue {
     ) -> anyhow::Result<SqsQueue> {
         let remedy = "cannot use the SQS queue; check its name, the region, and that the \
                       credentials may use it (queue.source, AWS_REGION)";
-        let queue = Queue::find(full_name, access).await.context(remedy)?;
+        let queue = QueueAddress::find(full_name, access)
+            .await
+            .context(remedy)?;
         let asked = json!({ "AttributeNames": ["RedrivePolicy"] });
         let found = queue.ask("GetQueueAttributes", asked, TIMEOUT).await;
         let found = found.context(remedy)?;
