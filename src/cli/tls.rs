@@ -18,7 +18,7 @@ use crate::fronts::http::tls::acme::local::LocalAuthority;
 use crate::fronts::http::tls::acme::settings::Domain;
 use crate::fronts::http::tls::acme::store::Store;
 use crate::fronts::http::tls::files::Files;
-use crate::fronts::http::tls::{Loaded, Source, watch};
+use crate::fronts::http::tls::{Loaded, TlsFileSource, watch};
 use crate::keeper::Client;
 use crate::observe::metrics::Metrics;
 
@@ -33,7 +33,7 @@ pub(super) async fn start(
     if config.tls.listen.is_empty() {
         return Ok(None);
     }
-    let source: Source = match keeper {
+    let source: TlsFileSource = match keeper {
         Some(keeper) => Box::new(move || {
             let keeper = keeper.clone();
             Box::pin(async move { Ok(serde_json::from_slice(&keeper.certificates().await?)?) })

@@ -13,7 +13,7 @@ use super::intrinsics::Reader;
 pub struct Stack {
     pub functions: Vec<Function>,
     pub queues: Vec<StackQueue>,
-    pub sources: Vec<Source>,
+    pub sources: Vec<EventSourceMapping>,
     pub triggers: Vec<HttpTrigger>,
     pub schedules: Vec<Schedule>,
     /// `AWS::Lambda::Permission`s: function and action.
@@ -71,7 +71,7 @@ pub enum SourceKind {
 
 /// An event source mapping: records that Lambda fetches for a function.
 #[derive(Debug)]
-pub struct Source {
+pub struct EventSourceMapping {
     pub function: String,
     pub kind: SourceKind,
     pub line: usize,
@@ -394,12 +394,12 @@ impl Reader<'_> {
         from: Option<&Rc<Node>>,
         line: usize,
         properties: &Rc<Node>,
-    ) -> Source {
+    ) -> EventSourceMapping {
         let types = properties
             .get("FunctionResponseTypes")
             .map_or(&[][..], |types| types.items());
         let scaling = properties.get("ScalingConfig");
-        Source {
+        EventSourceMapping {
             function,
             kind,
             line,

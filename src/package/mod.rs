@@ -92,30 +92,30 @@ pub enum Content {
 impl Content {
     pub fn open(&self) -> anyhow::Result<Box<dyn Read + '_>> {
         match self.source()? {
-            Source::File(file) => Ok(Box::new(file)),
-            Source::Text(text) => Ok(Box::new(text)),
+            FileSource::File(file) => Ok(Box::new(file)),
+            FileSource::Text(text) => Ok(Box::new(text)),
         }
     }
 
     pub fn size(&self) -> anyhow::Result<u64> {
         match self.source()? {
-            Source::File(file) => Ok(file.metadata()?.len()),
-            Source::Text(text) => Ok(text.len() as u64),
+            FileSource::File(file) => Ok(file.metadata()?.len()),
+            FileSource::Text(text) => Ok(text.len() as u64),
         }
     }
 
-    fn source(&self) -> anyhow::Result<Source<'_>> {
+    fn source(&self) -> anyhow::Result<FileSource<'_>> {
         let (file, path) = match self {
-            Content::Text(text) => return Ok(Source::Text(text)),
+            Content::Text(text) => return Ok(FileSource::Text(text)),
             Content::Copy(path) => (fs::File::open(path), path),
             Content::Unlinked(path) => (openat2::regular(path), path),
         };
         let file = file.with_context(|| format!("cannot read {}", path.display()))?;
-        Ok(Source::File(file))
+        Ok(FileSource::File(file))
     }
 }
 
-enum Source<'a> {
+enum FileSource<'a> {
     File(fs::File),
     Text(&'a [u8]),
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::finding::{Finding, certain, perhaps};
 use super::run_settings::{Failures, RunSettings};
-use super::stack::{Function, Schedule, Source, SourceKind, Stack, StackQueue};
+use super::stack::{EventSourceMapping, Function, Schedule, SourceKind, Stack, StackQueue};
 use super::{RECEIVES, VISIBILITY_FACTOR, code, schedules};
 
 /// All findings in the order of the template's lines. `runs` tells how each function runs.
@@ -135,7 +135,7 @@ fn check_function(function: &Function, runs: &RunSettings, found: &mut Vec<Findi
 
 fn check_source(
     function: &Function,
-    source: &Source,
+    source: &EventSourceMapping,
     queue: Option<&StackQueue>,
     runs: &RunSettings,
     found: &mut Vec<Finding>,

@@ -16,17 +16,17 @@ const SECRETS_MANAGER: &str = "secretsmanager:";
 
 /// The location of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Source {
+enum SecretSource {
     /// A parameter of Systems Manager's Parameter Store.
     Parameter(String),
     /// A secret of Secrets Manager, or one member of its JSON.
     Secret { id: String, key: Option<String> },
 }
 
-impl Source {
-    fn parse(value: &str) -> Option<Source> {
+impl SecretSource {
+    fn parse(value: &str) -> Option<SecretSource> {
         if let Some(name) = value.strip_prefix(SSM) {
-            return Some(Source::Parameter(name.into()));
+            return Some(SecretSource::Parameter(name.into()));
         }
         let name = value.strip_prefix(SECRETS_MANAGER)?;
         let (id, key) = match name.split_once('#') {
@@ -34,17 +34,17 @@ impl Source {
             None => (name, None),
         };
         let id = id.into();
-        Some(Source::Secret { id, key })
+        Some(SecretSource::Secret { id, key })
     }
 
     async fn get(&self, account: &Account) -> anyhow::Result<String> {
         match self {
-            Source::Parameter(name) => {
+            SecretSource::Parameter(name) => {
                 let asked = json!({"Name": name, "WithDecryption": true});
                 let answer = account.ask(SYSTEMS_MANAGER, "GetParameter", &asked).await?;
                 text(&answer["Parameter"]["Value"]).context("the response has no value")
             }
-            Source::Secret { id, key } => {
+            SecretSource::Secret { id, key } => {
                 let asked = json!({"SecretId": id});
                 let answer = account.ask(SECRETS, "GetSecretValue", &asked).await?;
                 let secret = text(&answer["SecretString"])
@@ -60,10 +60,10 @@ impl Source {
     /// Advice if AWS denies access.
     fn remedy(&self) -> &'static str {
         match self {
-            Source::Parameter(_) => {
+            SecretSource::Parameter(_) => {
                 "the function's role needs ssm:GetParameter, and kms:Decrypt for a key of your own"
             }
-            Source::Secret { .. } => {
+            SecretSource::Secret { .. } => {
                 "the function's role needs secretsmanager:GetSecretValue, and kms:Decrypt for a \
                  key of your own"
             }
@@ -145,14 +145,15 @@ pub async fn resolve(
     config: &mut Config,
     environment: impl Iterator<Item = (String, String)>,
 ) -> anyhow::Result<()> {
-    let mut wanted: BTreeMap<String, Source> = environment
+    let mut wanted: BTreeMap<String, SecretSource> = environment
         // These configure Surus; `SURUS_ENV_…` is in `[env]` already.
         .filter(|(name, _)| !name.starts_with("SURUS_") && !config.env.contains_key(name))
-        .filter_map(|(name, value)| Some((name, Source::parse(&value)?)))
+        .filter_map(|(name, value)| Some((name, SecretSource::parse(&value)?)))
         .collect();
     let of_config = config.env.iter();
-    wanted
-        .extend(of_config.filter_map(|(name, value)| Some((name.clone(), Source::parse(value)?))));
+    wanted.extend(
+        of_config.filter_map(|(name, value)| Some((name.clone(), SecretSource::parse(value)?))),
+    );
     if wanted.is_empty() {
         return Ok(());
     }
@@ -180,16 +181,16 @@ mod tests {
     fn value_refers_to_a_parameter_a_secret_or_neither() {
         let secret = |id: &str, key: Option<&str>| {
             let (id, key) = (id.into(), key.map(str::to_string));
-            Some(Source::Secret { id, key })
+            Some(SecretSource::Secret { id, key })
         };
-        let parameter = Some(Source::Parameter("/shop/key".into()));
-        assert_eq!(Source::parse("ssm:/shop/key"), parameter);
-        assert_eq!(Source::parse("secretsmanager:db"), secret("db", None));
+        let parameter = Some(SecretSource::Parameter("/shop/key".into()));
+        assert_eq!(SecretSource::parse("ssm:/shop/key"), parameter);
+        assert_eq!(SecretSource::parse("secretsmanager:db"), secret("db", None));
         assert_eq!(
-            Source::parse("secretsmanager:db#a#b"),
+            SecretSource::parse("secretsmanager:db#a#b"),
             secret("db", Some("a#b"))
         );
-        assert_eq!(Source::parse("mysql://ssm:x@host"), None);
+        assert_eq!(SecretSource::parse("mysql://ssm:x@host"), None);
     }
 
     #[test]

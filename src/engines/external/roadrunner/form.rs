@@ -264,11 +264,11 @@ impl Directory {
 
 /// A request body that is read from its beginning.
 pub struct Content {
-    body: Source,
+    body: ContentSource,
     at: u64,
 }
 
-enum Source {
+enum ContentSource {
     Memory(bytes::Bytes),
     Spooled(Arc<TempFile>, u64),
 }
@@ -277,9 +277,9 @@ impl Content {
     pub fn new(body: &Body) -> Content {
         let body = match body {
             // The engine has rejected what is still arriving.
-            Body::Empty | Body::Streamed { .. } => Source::Memory(bytes::Bytes::new()),
-            Body::Memory(bytes) => Source::Memory(bytes.clone()),
-            Body::Spooled { file, len } => Source::Spooled(file.clone(), *len),
+            Body::Empty | Body::Streamed { .. } => ContentSource::Memory(bytes::Bytes::new()),
+            Body::Memory(bytes) => ContentSource::Memory(bytes.clone()),
+            Body::Spooled { file, len } => ContentSource::Spooled(file.clone(), *len),
         };
         Content { body, at: 0 }
     }
@@ -288,13 +288,13 @@ impl Content {
 impl Read for Content {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = match &self.body {
-            Source::Memory(bytes) => {
+            ContentSource::Memory(bytes) => {
                 let rest = &bytes[usize::try_from(self.at).unwrap_or(bytes.len())..];
                 let len = rest.len().min(into.len());
                 into[..len].copy_from_slice(&rest[..len]);
                 len
             }
-            Source::Spooled(file, len) => {
+            ContentSource::Spooled(file, len) => {
                 let left = usize::try_from(len - self.at).unwrap_or(into.len());
                 let left = left.min(into.len());
                 let file: &File = file;

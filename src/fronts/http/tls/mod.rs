@@ -34,7 +34,7 @@ use crate::observe::status::CertificateStatus;
 mod settings;
 
 /// Reads the files, in this process or through the keeper.
-pub type Source = Box<dyn Fn() -> Pending<'static, anyhow::Result<Files>> + Send + Sync>;
+pub type TlsFileSource = Box<dyn Fn() -> Pending<'static, anyhow::Result<Files>> + Send + Sync>;
 
 /// What all TLS connections share.
 pub struct Tls {
@@ -43,7 +43,7 @@ pub struct Tls {
     pub handshakes: Arc<ConnectionLimiter>,
     /// What authorities are answered when they validate a domain.
     pub answers: Arc<Answers>,
-    source: Source,
+    source: TlsFileSource,
     current: ArcSwap<Loaded>,
     metrics: Arc<Metrics>,
 }
@@ -64,7 +64,7 @@ impl Tls {
     /// Reads the certificates. An error says why they cannot be served.
     pub async fn start(
         settings: Settings,
-        source: Source,
+        source: TlsFileSource,
         answers: Arc<Answers>,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Arc<Tls>> {

@@ -222,14 +222,14 @@ impl Batches {
 
     fn rule(&self, batch: &Batch) -> Rule {
         match batch.source {
-            read::Source::Sqs { fifo: false } => Rule::Alone,
-            read::Source::Sqs { fifo: true } => match self.fifo_failure {
+            read::RecordSource::Sqs { fifo: false } => Rule::Alone,
+            read::RecordSource::Sqs { fifo: true } => match self.fifo_failure {
                 FifoFailure::Group => Rule::Partition,
                 FifoFailure::Message => Rule::Alone,
                 FifoFailure::Batch => Rule::All,
             },
-            read::Source::Kafka => Rule::Partition,
-            read::Source::Kinesis | read::Source::DynamoDb => Rule::Checkpoint,
+            read::RecordSource::Kafka => Rule::Partition,
+            read::RecordSource::Kinesis | read::RecordSource::DynamoDb => Rule::Checkpoint,
         }
     }
 }

@@ -15,20 +15,20 @@ use super::Record;
 
 /// A source of records that accepts `batchItemFailures`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum RecordSource {
     Sqs { fifo: bool },
     Kinesis,
     DynamoDb,
     Kafka,
 }
 
-impl Source {
+impl RecordSource {
     pub fn name(self) -> &'static str {
         match self {
-            Source::Sqs { .. } => "sqs",
-            Source::Kinesis => "kinesis",
-            Source::DynamoDb => "dynamodb",
-            Source::Kafka => "kafka",
+            RecordSource::Sqs { .. } => "sqs",
+            RecordSource::Kinesis => "kinesis",
+            RecordSource::DynamoDb => "dynamodb",
+            RecordSource::Kafka => "kafka",
         }
     }
 }
@@ -39,7 +39,7 @@ pub struct Batch {
     event: Bytes,
     /// The range of all records in the event.
     place: Range<usize>,
-    pub(super) source: Source,
+    pub(super) source: RecordSource,
     pub(super) records: Vec<Item>,
 }
 
@@ -190,7 +190,7 @@ pub fn read(event: &Bytes) -> Option<Batch> {
         }
         (None, Some(topics), Some("aws:kafka" | "SelfManagedKafka")) => (
             range(event, topics.get()),
-            Source::Kafka,
+            RecordSource::Kafka,
             kafka(event, topics)?,
         ),
         _ => return None,
@@ -205,7 +205,7 @@ pub fn read(event: &Bytes) -> Option<Batch> {
 }
 
 /// Records of all sources but Kafka. Lambda never mixes sources in one event.
-fn listed(event: &[u8], list: &RawValue) -> Option<(Source, Vec<Item>)> {
+fn listed(event: &[u8], list: &RawValue) -> Option<(RecordSource, Vec<Item>)> {
     let list: Vec<&RawValue> = serde_json::from_str(list.get()).ok()?;
     let mut partitions = Partitions::default();
     let mut items = Vec::with_capacity(list.len());
@@ -221,11 +221,13 @@ fn listed(event: &[u8], list: &RawValue) -> Option<(Source, Vec<Item>)> {
         let (source, id, partition) = match record.source.as_ref() {
             "aws:sqs" => {
                 // Standard queues may have groups too; those are tenants, without order.
-                let source = Source::Sqs { fifo: is_fifo() };
+                let source = RecordSource::Sqs { fifo: is_fifo() };
                 let group = record.attributes.as_ref();
                 let group = group.and_then(|attributes| attributes.message_group_id.as_deref());
                 let partition = match source {
-                    Source::Sqs { fifo: true } => partitions.number(group.unwrap_or_default()),
+                    RecordSource::Sqs { fifo: true } => {
+                        partitions.number(group.unwrap_or_default())
+                    }
                     _ => items.len(),
                 };
                 (source, record.message?, partition)
@@ -233,7 +235,7 @@ fn listed(event: &[u8], list: &RawValue) -> Option<(Source, Vec<Item>)> {
             "aws:kinesis" => {
                 let kinesis = record.kinesis?;
                 let partition = partitions.number(&kinesis.partition_key);
-                (Source::Kinesis, kinesis.sequence_number, partition)
+                (RecordSource::Kinesis, kinesis.sequence_number, partition)
             }
             "aws:dynamodb" => {
                 let change = record.dynamodb?;
@@ -245,7 +247,7 @@ fn listed(event: &[u8], list: &RawValue) -> Option<(Source, Vec<Item>)> {
                     item.push('\n');
                 }
                 let partition = partitions.number(&item);
-                (Source::DynamoDb, change.sequence_number, partition)
+                (RecordSource::DynamoDb, change.sequence_number, partition)
             }
             _ => return None,
         };

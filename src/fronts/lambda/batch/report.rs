@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::read::{Batch, Source};
+use super::read::{Batch, RecordSource};
 use crate::event::Failure;
 
 /// An error if the handler's result names failures in `batchItemFailures`. A handler of one record
@@ -39,9 +39,9 @@ pub fn answer(batch: &Batch, failed: &[usize]) -> Bytes {
         // A stream restarts at the record that is named, so only the first counts: of all records,
         // or of its partition.
         let group = match batch.source {
-            Source::Sqs { .. } => index,
-            Source::Kafka => batch.records[index].partition,
-            Source::Kinesis | Source::DynamoDb => 0,
+            RecordSource::Sqs { .. } => index,
+            RecordSource::Kafka => batch.records[index].partition,
+            RecordSource::Kinesis | RecordSource::DynamoDb => 0,
         };
         if std::mem::replace(&mut named[group], true) {
             continue;

@@ -72,14 +72,14 @@ pub struct Attempt {
     /// The roots of the authorities' servers.
     roots: Option<PemFile>,
     challenges: Challenges,
-    sources: Vec<Source>,
+    sources: Vec<AttemptFiles>,
     failures: Failures,
     /// An operator has asked for it, so that earlier failures count less.
     is_asked: bool,
 }
 
 /// An authority, its opened files, and files in memory for the results.
-struct Source {
+struct AttemptFiles {
     authority: Authority,
     account: Option<File>,
     certificate: Option<File>,
@@ -112,7 +112,7 @@ impl Attempt {
         store.make_ready(&settings.authorities)?;
         let memory = || process::writable_memory_file().map(File::from);
         let sources = settings.authorities.iter().map(|authority| {
-            Ok(Source {
+            Ok(AttemptFiles {
                 authority: authority.clone(),
                 account: store.open_account(authority)?,
                 certificate: store.open_certificate(authority, domain)?,
@@ -253,7 +253,7 @@ impl Attempt {
 
     /// The certificate that ends last. Damaged ones count as missing.
     fn current(&self) -> Option<Current> {
-        let read = |(index, source): (usize, &Source)| {
+        let read = |(index, source): (usize, &AttemptFiles)| {
             let file = source.certificate.as_ref()?;
             let text = text(file).ok()?;
             let (served, id) = check(&text, &self.domain)
@@ -305,7 +305,7 @@ impl Attempt {
     /// When the authority suggests to renew (ARI), and when to ask again. None if it does not say.
     async fn window(
         &self,
-        source: &Source,
+        source: &AttemptFiles,
         id: &CertificateIdentifier<'_>,
         https: &Https,
     ) -> anyhow::Result<Option<(SystemTime, SystemTime, Duration)>> {
@@ -340,7 +340,7 @@ impl Attempt {
     /// Orders a certificate from one authority. Returns the time to the next attempt.
     async fn order(
         &self,
-        source: &Source,
+        source: &AttemptFiles,
         replaces: Option<CertificateIdentifier<'static>>,
         https: &Https,
         link: &Link,
@@ -370,7 +370,7 @@ impl Attempt {
     /// The account at an authority; a new one if there is none, or it `is_lost`.
     async fn account(
         &self,
-        source: &Source,
+        source: &AttemptFiles,
         https: &Https,
         is_lost: bool,
     ) -> anyhow::Result<Account> {
@@ -397,7 +397,7 @@ impl Attempt {
     }
 
     /// Checks what was issued, and hands it to the owner of the store.
-    fn take(&self, source: &Source, issued: &Issued) -> anyhow::Result<Duration> {
+    fn take(&self, source: &AttemptFiles, issued: &Issued) -> anyhow::Result<Duration> {
         let text = format!("{}\n{}", issued.key.trim_end(), issued.chain);
         let (served, _) = check(&text, &self.domain).context("it cannot be used")?;
         fill(&source.new_certificate, text.as_bytes())?;
@@ -419,7 +419,7 @@ impl Attempt {
     }
 }
 
-impl Source {
+impl AttemptFiles {
     /// The account, as this attempt has created it or an earlier one. None if there is none, or the
     /// file is damaged.
     fn credentials(&self) -> Option<AccountCredentials> {
