@@ -22,7 +22,7 @@ use super::identifier::{rfc3339, since_epoch};
 use super::invoke_response::{
     AnswerBody, FunctionAnswer, FunctionError, InvokeOutcome, Piece, error_kind,
 };
-use super::reply::{Body, ReadBodyError, Reply, accepted, collect, json, reply, text};
+use super::reply::{Body, ReadBodyError, RuntimeReply, accepted, collect, json, reply, text};
 use super::sandbox::Sandbox;
 use super::state::{AnswerCall, Delivery, NextDelivery, Ticket};
 use super::variables::CREDENTIALS;
@@ -78,7 +78,7 @@ async fn route(
     function: &Function,
     sandbox: Arc<Sandbox>,
     request: Request<Incoming>,
-) -> Result<Reply, ApiError> {
+) -> Result<RuntimeReply, ApiError> {
     let path = request.uri().path();
     let is_get = request.method() == Method::GET;
     let is_post = request.method() == Method::POST;
@@ -129,7 +129,7 @@ async fn route(
     }
 }
 
-fn unsupported(what: &str) -> Reply {
+fn unsupported(what: &str) -> RuntimeReply {
     let said = serde_json::json!({
         "errorMessage": format!("{what} API is not supported"),
         "errorType": format!("{what}.NotSupported"),
@@ -141,7 +141,7 @@ fn has_snapshots(function: &Function) -> bool {
     function.initialization == Initialization::SnapStart
 }
 
-async fn next(sandbox: &Sandbox) -> Result<Reply, ApiError> {
+async fn next(sandbox: &Sandbox) -> Result<RuntimeReply, ApiError> {
     let next = sandbox.state().next()?;
     let delivery = match next {
         NextDelivery::Now(delivery) => delivery,
@@ -151,7 +151,7 @@ async fn next(sandbox: &Sandbox) -> Result<Reply, ApiError> {
     Ok(deliver(&delivery))
 }
 
-fn deliver(delivery: &Delivery) -> Reply {
+fn deliver(delivery: &Delivery) -> RuntimeReply {
     let body = match delivery.pause {
         None => Either::Left(Full::new(delivery.payload.clone())),
         Some(pause) => Either::Right(in_pieces(delivery.payload.clone(), pause)),
@@ -182,7 +182,7 @@ async fn response(
     sandbox: &Sandbox,
     id: &str,
     request: Request<Incoming>,
-) -> Result<Reply, ApiError> {
+) -> Result<RuntimeReply, ApiError> {
     let (head, body) = request.into_parts();
     let ticket = sandbox
         .state()
@@ -307,7 +307,11 @@ fn trailer_error(trailers: &HeaderMap) -> Option<FunctionError> {
     })
 }
 
-async fn error(sandbox: &Sandbox, id: &str, request: Request<Incoming>) -> Result<Reply, ApiError> {
+async fn error(
+    sandbox: &Sandbox,
+    id: &str,
+    request: Request<Incoming>,
+) -> Result<RuntimeReply, ApiError> {
     let (head, body) = request.into_parts();
     let ticket = sandbox
         .state()
@@ -349,13 +353,19 @@ fn reported_error(headers: &HeaderMap, body: Bytes) -> FunctionError {
     }
 }
 
-async fn init_error(sandbox: &Sandbox, request: Request<Incoming>) -> Result<Reply, ApiError> {
+async fn init_error(
+    sandbox: &Sandbox,
+    request: Request<Incoming>,
+) -> Result<RuntimeReply, ApiError> {
     let error = reported(request).await?;
     sandbox.state().init_error(error)?;
     Ok(accepted())
 }
 
-async fn restore_error(sandbox: &Sandbox, request: Request<Incoming>) -> Result<Reply, ApiError> {
+async fn restore_error(
+    sandbox: &Sandbox,
+    request: Request<Incoming>,
+) -> Result<RuntimeReply, ApiError> {
     let error = reported(request).await?;
     sandbox.state().restore_error(error)?;
     Ok(accepted())
@@ -370,13 +380,13 @@ async fn reported(request: Request<Incoming>) -> Result<FunctionError, ApiError>
     }
 }
 
-async fn restore_next(sandbox: &Sandbox) -> Result<Reply, ApiError> {
+async fn restore_next(sandbox: &Sandbox) -> Result<RuntimeReply, ApiError> {
     let restored = sandbox.state().restore_next()?;
     restored.await.map_err(|_| ApiError::internal())?;
     Ok(reply(StatusCode::OK, Bytes::new()))
 }
 
-fn credentials(sandbox: &Sandbox, request: &Request<Incoming>) -> Result<Reply, ApiError> {
+fn credentials(sandbox: &Sandbox, request: &Request<Incoming>) -> Result<RuntimeReply, ApiError> {
     let token = text(request.headers(), header::AUTHORIZATION.as_str());
     if token.as_deref() != Some(sandbox.token.as_str()) {
         return Err(ApiError::unknown());
@@ -395,6 +405,6 @@ fn nonce(headers: &HeaderMap) -> Option<&str> {
     (!nonce.is_empty()).then_some(nonce)
 }
 
-fn reject(rejection: &ApiError) -> Reply {
+fn reject(rejection: &ApiError) -> RuntimeReply {
     json(rejection.status, rejection.body())
 }

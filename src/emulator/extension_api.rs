@@ -8,7 +8,7 @@ use super::api_error::{ApiError, MAX_PAYLOAD};
 use super::extensions;
 use super::function::Function;
 use super::invoke_response::FunctionError;
-use super::reply::{Reply, accepted, collect, json, reply, text};
+use super::reply::{RuntimeReply, accepted, collect, json, reply, text};
 use super::sandbox::Sandbox;
 
 #[derive(Deserialize)]
@@ -21,7 +21,7 @@ pub async fn register(
     function: &Function,
     sandbox: &Sandbox,
     request: Request<Incoming>,
-) -> Result<Reply, ApiError> {
+) -> Result<RuntimeReply, ApiError> {
     let (head, body) = request.into_parts();
     let name = text(&head.headers, "lambda-extension-name").unwrap_or_default();
     let Ok((bytes, _)) = collect(body, MAX_PAYLOAD).await else {
@@ -51,7 +51,10 @@ pub async fn register(
     Ok(reply)
 }
 
-pub async fn next(sandbox: &Sandbox, request: &Request<Incoming>) -> Result<Reply, ApiError> {
+pub async fn next(
+    sandbox: &Sandbox,
+    request: &Request<Incoming>,
+) -> Result<RuntimeReply, ApiError> {
     let id = text(request.headers(), "lambda-extension-identifier");
     let next = {
         let mut state = sandbox.state();
@@ -79,7 +82,7 @@ pub fn error(
     sandbox: &Sandbox,
     request: &Request<Incoming>,
     at_init: bool,
-) -> Result<Reply, ApiError> {
+) -> Result<RuntimeReply, ApiError> {
     const TYPE: &str = "lambda-extension-function-error-type";
     let id = text(request.headers(), "lambda-extension-identifier");
     let kind = text(request.headers(), TYPE).filter(|kind| !kind.is_empty());

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 
 pub type Body = http_body_util::Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>;
 /// A reply of the Runtime API or the Extensions API.
-pub type Reply = Response<Body>;
+pub type RuntimeReply = Response<Body>;
 
 /// Why a request body cannot be read.
 pub enum ReadBodyError {
@@ -59,20 +59,20 @@ pub fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
-pub fn reply(status: StatusCode, body: Bytes) -> Reply {
+pub fn reply(status: StatusCode, body: Bytes) -> RuntimeReply {
     let mut reply = Response::new(Body::Left(Full::new(body)));
     *reply.status_mut() = status;
     reply
 }
 
-pub fn json(status: StatusCode, body: String) -> Reply {
+pub fn json(status: StatusCode, body: String) -> RuntimeReply {
     let mut reply = reply(status, body.into());
     let kind = HeaderValue::from_static("application/json");
     reply.headers_mut().insert(header::CONTENT_TYPE, kind);
     reply
 }
 
-pub fn accepted() -> Reply {
+pub fn accepted() -> RuntimeReply {
     let mut reply = reply(
         StatusCode::ACCEPTED,
         Bytes::from_static(b"{\"status\":\"OK\"}\n"),

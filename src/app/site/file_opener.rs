@@ -105,32 +105,32 @@ pub fn run(socket: OwnedFd, trees: &[Tree]) {
 }
 
 /// The result of opening a path.
-enum Reply {
+enum OpenerReply {
     Opened(Opened),
     Path(PathBuf),
 }
 
-fn answer(question: &Question<'_>, trees: &[Tree]) -> Reply {
+fn answer(question: &Question<'_>, trees: &[Tree]) -> OpenerReply {
     if question.operation == Operation::Resolve {
         let is_served = |path: &Path| trees.iter().any(|tree| path.starts_with(tree.root.path()));
         return match question.path.canonicalize() {
-            Ok(real) if is_served(&real) => Reply::Path(real),
+            Ok(real) if is_served(&real) => OpenerReply::Path(real),
             Err(error)
                 if error.kind() == ErrorKind::PermissionDenied && is_served(question.path) =>
             {
-                Reply::Opened(Opened::Denied(Denial::Unreadable))
+                OpenerReply::Opened(Opened::Denied(Denial::Unreadable))
             }
-            _ => Reply::Opened(Opened::Missing),
+            _ => OpenerReply::Opened(Opened::Missing),
         };
     }
     let Some(tree) = trees.get(usize::from(question.tree)) else {
-        return Reply::Opened(Opened::Missing);
+        return OpenerReply::Opened(Opened::Missing);
     };
     // The directory was opened as root. The checks below start from it, so they do not cover its
     // parents.
     match std::fs::metadata(tree.root.path().join(".")) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            return Reply::Opened(Opened::Denied(Denial::Unreadable));
+            return OpenerReply::Opened(Opened::Denied(Denial::Unreadable));
         }
         _ => {}
     }
@@ -138,7 +138,7 @@ fn answer(question: &Question<'_>, trees: &[Tree]) -> Reply {
         Operation::Read => Access::Read,
         Operation::Look | Operation::Resolve => Access::Metadata,
     };
-    Reply::Opened(match tree.root.get(question.path, access) {
+    OpenerReply::Opened(match tree.root.get(question.path, access) {
         Opened::Regular { metadata, .. }
             if tree.secret.as_ref().is_some_and(|it| it.is_file(&metadata)) =>
         {
@@ -148,23 +148,23 @@ fn answer(question: &Question<'_>, trees: &[Tree]) -> Reply {
     })
 }
 
-fn encode(told: &Reply) -> ([u8; 1], &[u8], Option<BorrowedFd<'_>>) {
+fn encode(told: &OpenerReply) -> ([u8; 1], &[u8], Option<BorrowedFd<'_>>) {
     let (code, text, fd): (u8, &[u8], _) = match told {
-        Reply::Path(path) => (1, path.as_os_str().as_bytes(), None),
-        Reply::Opened(Opened::Regular { file, real, .. }) => match real {
+        OpenerReply::Path(path) => (1, path.as_os_str().as_bytes(), None),
+        OpenerReply::Opened(Opened::Regular { file, real, .. }) => match real {
             None => (2, b"", Some(file.as_fd())),
             Some(real) => (3, real.as_os_str().as_bytes(), Some(file.as_fd())),
         },
-        Reply::Opened(Opened::Directory) => (4, b"", None),
-        Reply::Opened(Opened::Missing) => (5, b"", None),
-        Reply::Opened(Opened::Denied(why)) => match why {
+        OpenerReply::Opened(Opened::Directory) => (4, b"", None),
+        OpenerReply::Opened(Opened::Missing) => (5, b"", None),
+        OpenerReply::Opened(Opened::Denied(why)) => match why {
             Denial::LinkOutside => (6, b"", None),
             Denial::LinkOfAnother => (7, b"", None),
             Denial::Special => (8, b"", None),
             _ => (9, b"", None),
         },
-        Reply::Opened(Opened::Failed(LookupError::Scarce)) => (10, b"", None),
-        Reply::Opened(Opened::Failed(LookupError::Broken)) => (11, b"", None),
+        OpenerReply::Opened(Opened::Failed(LookupError::Scarce)) => (10, b"", None),
+        OpenerReply::Opened(Opened::Failed(LookupError::Broken)) => (11, b"", None),
     };
     ([code], text, fd)
 }

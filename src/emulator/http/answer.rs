@@ -11,7 +11,7 @@ use hyper::body::Frame;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::{Body, HttpService, Reply, full, length, message};
+use super::{Body, HttpReply, HttpService, full, length, message};
 use crate::emulator::invoke_response::{AnswerBody, FunctionAnswer, Piece};
 
 /// The content type of a streamed response with a prelude.
@@ -21,7 +21,7 @@ const SEPARATOR: [u8; 8] = [0; 8];
 const MAX_PRELUDE: usize = 1 << 20;
 
 /// The response for a failed function.
-pub fn failed(service: HttpService) -> Reply {
+pub fn failed(service: HttpService) -> HttpReply {
     match service {
         HttpService::Url => text(StatusCode::BAD_GATEWAY, "Internal Server Error"),
         HttpService::Http => message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
@@ -33,7 +33,7 @@ pub fn failed(service: HttpService) -> Reply {
 }
 
 /// The response for a request above the size limit of the service or of Lambda.
-pub fn too_long(service: HttpService) -> Reply {
+pub fn too_long(service: HttpService) -> HttpReply {
     match service {
         HttpService::Alb | HttpService::AlbMulti => text(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -44,14 +44,14 @@ pub fn too_long(service: HttpService) -> Reply {
 }
 
 /// The response after the service's own timeout.
-pub fn timed_out(service: HttpService) -> Reply {
+pub fn timed_out(service: HttpService) -> HttpReply {
     match service {
         HttpService::Http => message(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable"),
         _ => message(StatusCode::GATEWAY_TIMEOUT, "Endpoint request timed out"),
     }
 }
 
-fn text(status: StatusCode, body: &'static str) -> Reply {
+fn text(status: StatusCode, body: &'static str) -> HttpReply {
     let mut reply = Response::new(full(Bytes::from_static(body.as_bytes())));
     *reply.status_mut() = status;
     let kind = HeaderValue::from_static("text/plain");
@@ -66,9 +66,9 @@ pub async fn reply(
     is_streamed: bool,
     decodes: bool,
     answer: FunctionAnswer,
-) -> Reply {
+) -> HttpReply {
     // Whether the service accepts that many header bytes.
-    let fits = |reply: &Reply| length(reply.headers()) <= service.max_headers();
+    let fits = |reply: &HttpReply| length(reply.headers()) <= service.max_headers();
     if is_streamed {
         let reply = streamed(answer).await.filter(fits);
         return reply.unwrap_or_else(|| failed(service));
@@ -88,7 +88,7 @@ pub async fn reply(
     response.filter(fits).unwrap_or_else(|| failed(service))
 }
 
-fn inferred(payload: Bytes) -> Reply {
+fn inferred(payload: Bytes) -> HttpReply {
     let mut reply = Response::new(full(payload));
     let kind = HeaderValue::from_static("application/json");
     reply.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -96,7 +96,7 @@ fn inferred(payload: Bytes) -> Reply {
 }
 
 /// Reads `{"statusCode": …, "headers": …, "body": …}`; None if the payload is not such an object.
-fn structured(service: HttpService, decodes: bool, value: &Value) -> Option<Reply> {
+fn structured(service: HttpService, decodes: bool, value: &Value) -> Option<HttpReply> {
     let body = match value.get("body") {
         None | Some(Value::Null) => Bytes::new(),
         Some(Value::String(body)) if decodes && value["isBase64Encoded"] == true => {
@@ -126,7 +126,7 @@ fn structured(service: HttpService, decodes: bool, value: &Value) -> Option<Repl
 }
 
 /// Status, headers and cookies.
-fn head(service: HttpService, value: &Value) -> Option<Reply> {
+fn head(service: HttpService, value: &Value) -> Option<HttpReply> {
     let status = match value.get("statusCode") {
         None => 200,
         Some(Value::Number(number)) => number.as_u64()?,
@@ -187,7 +187,7 @@ fn head(service: HttpService, value: &Value) -> Option<Reply> {
 }
 
 /// Reads a streamed answer: the prelude, if there is one, then the body.
-async fn streamed(answer: FunctionAnswer) -> Option<Reply> {
+async fn streamed(answer: FunctionAnswer) -> Option<HttpReply> {
     let has_prelude = answer.content_type.as_deref() == Some(PRELUDE);
     let (first, rest) = match answer.body {
         AnswerBody::Full(bytes) => (bytes, None),

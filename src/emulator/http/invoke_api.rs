@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-use super::{MAX_EVENT, Reply, full};
+use super::{HttpReply, MAX_EVENT, full};
 use crate::emulator::{Emulator, identifier, invoke_request};
 
 /// Lambda's limit for asynchronous events.
@@ -47,7 +47,7 @@ pub fn url(address: SocketAddr) -> String {
     format!("http://{address}")
 }
 
-async fn answer(emulator: &Emulator, request: Request<Incoming>) -> Reply {
+async fn answer(emulator: &Emulator, request: Request<Incoming>) -> HttpReply {
     let (head, body) = request.into_parts();
     let path = head.uri.path();
     let name = path
@@ -154,14 +154,14 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
-fn status(status: StatusCode) -> Reply {
+fn status(status: StatusCode) -> HttpReply {
     let mut reply = Response::new(full(Bytes::new()));
     *reply.status_mut() = status;
     reply
 }
 
 /// An error as SDKs read it: the type in a header, the message in the body.
-fn error(status: StatusCode, kind: &'static str, said: &str) -> Reply {
+fn error(status: StatusCode, kind: &'static str, said: &str) -> HttpReply {
     let body = serde_json::json!({"Type": "User", "Message": said}).to_string();
     let mut reply = Response::new(full(body.into()));
     *reply.status_mut() = status;

@@ -120,7 +120,7 @@ const MAX_ALB: usize = 1024 * 1024;
 const MAX_GATEWAY: usize = 10_240;
 
 pub(super) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
-pub(super) type Reply = Response<Body>;
+pub(super) type HttpReply = Response<Body>;
 
 impl Gateway {
     /// Uses AWS's default configuration.
@@ -161,7 +161,7 @@ impl Gateway {
             .await;
     }
 
-    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr, port: u16) -> Reply {
+    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr, port: u16) -> HttpReply {
         let (head, body) = request.into_parts();
         // The request line counts too.
         let target = head.uri.path_and_query();
@@ -222,7 +222,7 @@ fn length(headers: &HeaderMap) -> usize {
 }
 
 /// An API Gateway error response.
-pub(super) fn message(status: StatusCode, text: &str) -> Reply {
+pub(super) fn message(status: StatusCode, text: &str) -> HttpReply {
     let body = serde_json::json!({"message": text}).to_string();
     let mut reply = Response::new(full(body.into()));
     *reply.status_mut() = status;

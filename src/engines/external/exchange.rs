@@ -260,7 +260,7 @@ fn response(head: Head, body: ResponseBody) -> Response {
 
 /// Separates the header section from the body in a CGI script's output.
 #[derive(Default)]
-pub struct Reply {
+pub struct CgiOutput {
     buffer: BytesMut,
     block: Block,
     /// The first piece of the body, if it arrived with the header section.
@@ -268,7 +268,7 @@ pub struct Reply {
     has_head: bool,
 }
 
-impl Reply {
+impl CgiOutput {
     /// The buffer for new output.
     pub fn buffer(&mut self) -> &mut BytesMut {
         self.buffer.reserve(ROOM);

@@ -22,7 +22,7 @@ use tracing::error;
 use super::command;
 use super::connection::{Address, Stream};
 use super::daemon::{Daemon, ExitHandle};
-use super::exchange::{Exchange, Reply};
+use super::exchange::{CgiOutput, Exchange};
 use super::runtime_dir::RuntimeDir;
 use super::slots::{ProcessSlot, ProcessSlots};
 use super::{Php, Spec, fpm_master, no_slot};
@@ -232,7 +232,7 @@ impl Php for Fpm {
                 keeps,
                 feeding,
                 input: BytesMut::new(),
-                reply: Reply::default(),
+                reply: CgiOutput::default(),
                 message: Message::default(),
                 is_complete: false,
                 is_killed: false,

@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
 use super::command::{Launch, ProcessInputs, nothing};
-use super::exchange::{Exchange, Reply, ResponsePart};
+use super::exchange::{CgiOutput, Exchange, ResponsePart};
 use super::slots::ProcessSlot;
 use crate::engine::Pending;
 use crate::event::{Body, Failure};
@@ -25,7 +25,7 @@ pub struct OneEvent {
     child: Child,
     /// None after its end, or if the client has closed the request.
     stdout: Option<pipe::Receiver>,
-    reply: Reply,
+    reply: CgiOutput,
     /// The source of the header section if it is not stdout; stdout is the body then.
     head: Option<pipe::Receiver>,
     exit: Option<ExitStatus>,
@@ -71,7 +71,7 @@ impl OneEvent {
         Ok(OneEvent {
             child,
             stdout: Some(stdout),
-            reply: Reply::default(),
+            reply: CgiOutput::default(),
             head,
             exit: None,
             written,

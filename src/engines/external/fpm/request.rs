@@ -11,7 +11,7 @@ use surus_sys::process;
 
 use super::super::connection::Stream;
 use super::super::daemon::Daemon;
-use super::super::exchange::{Exchange, Reply, ResponsePart};
+use super::super::exchange::{CgiOutput, Exchange, ResponsePart};
 use super::super::slots::ProcessSlot;
 use super::{Inner, POLL_INTERVAL};
 use crate::engine::Pending;
@@ -41,7 +41,7 @@ pub(super) struct FastCgi {
     /// Sends the event; holds the connection until then.
     pub(super) feeding: tokio::task::JoinHandle<()>,
     pub(super) input: BytesMut,
-    pub(super) reply: Reply,
+    pub(super) reply: CgiOutput,
     /// An incomplete log message.
     pub(super) message: Message,
     /// Whether END_REQUEST has arrived. PHP may still be running (`fastcgi_finish_request`).

@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use tracing::warn;
 
-use super::responses::{Outbox, Reply};
+use super::responses::{ArrivingResponse, Outbox};
 use crate::engines::cgi::response;
 use crate::engines::cgi::response::{Block, Head, Split, TooLarge};
 use crate::engines::response_spool::{self, ClientClosed, WriteError};
@@ -21,14 +21,14 @@ const MAX_HINTS: usize = 64 * 1024;
 
 impl Outbox {
     pub(super) async fn output(&mut self, key: Key, content: Bytes) {
-        if let Reply::None = self.reply {
-            self.reply = Reply::Head {
+        if let ArrivingResponse::None = self.reply {
+            self.reply = ArrivingResponse::Head {
                 key,
                 block: Block::default(),
             };
         }
         match &mut self.reply {
-            Reply::Head { block, .. } => match block.add(content) {
+            ArrivingResponse::Head { block, .. } => match block.add(content) {
                 Ok(Some(Split { block, rest })) => self.head_complete(key, &block, rest),
                 Ok(None) => {}
                 Err(TooLarge) => {
@@ -38,16 +38,16 @@ impl Outbox {
                     );
                 }
             },
-            Reply::Ready { first, .. } if first.is_empty() => *first = content,
-            Reply::Ready { more, .. } => {
+            ArrivingResponse::Ready { first, .. } if first.is_empty() => *first = content,
+            ArrivingResponse::Ready { more, .. } => {
                 more.push(content);
                 // A worker that sends without pause would keep this loop from its end.
                 if more.len() >= AT_ONCE {
                     self.begin_stream().await;
                 }
             }
-            Reply::Streaming { .. } => self.forward(content).await,
-            Reply::None | Reply::Done => {}
+            ArrivingResponse::Streaming { .. } => self.forward(content).await,
+            ArrivingResponse::None | ArrivingResponse::Done => {}
         }
     }
 
@@ -59,7 +59,7 @@ impl Outbox {
                     let pid = self.pid.get();
                     warn!(pid, request_id, header, "invalid response header removed");
                 }
-                self.reply = Reply::Ready {
+                self.reply = ArrivingResponse::Ready {
                     key,
                     head,
                     first,
@@ -72,13 +72,13 @@ impl Outbox {
 
     fn fail(&mut self, key: Key, failure: Failure) {
         self.shared.fail(key, failure, RequestProgress::Started);
-        self.reply = Reply::Done;
+        self.reply = ArrivingResponse::Done;
     }
 
     /// The response is complete.
     pub(super) async fn end_response(&mut self) {
-        match std::mem::replace(&mut self.reply, Reply::Done) {
-            Reply::Ready {
+        match std::mem::replace(&mut self.reply, ArrivingResponse::Done) {
+            ArrivingResponse::Ready {
                 key,
                 head,
                 first,
@@ -93,7 +93,7 @@ impl Outbox {
                 self.shared
                     .answer(key, response(head, ResponseBody::Full(body)));
             }
-            Reply::Streaming { key, spool } => {
+            ArrivingResponse::Streaming { key, spool } => {
                 let stopped = self
                     .shared
                     .in_flight
@@ -104,27 +104,27 @@ impl Outbox {
                     _ => Ok(()),
                 });
             }
-            Reply::Head { key, .. } => {
+            ArrivingResponse::Head { key, .. } => {
                 self.fail(
                     key,
                     Failure::Malformed("the response's headers are incomplete".into()),
                 );
             }
-            Reply::None | Reply::Done => {}
+            ArrivingResponse::None | ArrivingResponse::Done => {}
         }
     }
 
     /// Answers the caller before the body is complete.
     pub(super) async fn begin_stream(&mut self) {
-        if !matches!(self.reply, Reply::Ready { .. }) {
+        if !matches!(self.reply, ArrivingResponse::Ready { .. }) {
             return;
         }
-        let Reply::Ready {
+        let ArrivingResponse::Ready {
             key,
             head,
             first,
             more,
-        } = std::mem::replace(&mut self.reply, Reply::Done)
+        } = std::mem::replace(&mut self.reply, ArrivingResponse::Done)
         else {
             return;
         };
@@ -140,7 +140,7 @@ impl Outbox {
         {
             return;
         }
-        self.reply = Reply::Streaming { key, spool: writer };
+        self.reply = ArrivingResponse::Streaming { key, spool: writer };
         let pieces = std::iter::once(first).chain(more);
         for piece in pieces.filter(|piece| !piece.is_empty()) {
             self.forward(piece).await;
@@ -150,7 +150,7 @@ impl Outbox {
     /// Waits until there is room for a piece. The worker waits, too, and its deadline is suspended,
     /// because neither the client nor the disk is its fault.
     async fn forward(&mut self, piece: Bytes) {
-        let Reply::Streaming { key, spool } = &mut self.reply else {
+        let ArrivingResponse::Streaming { key, spool } = &mut self.reply else {
             return;
         };
         let key = *key;
@@ -175,7 +175,7 @@ impl Outbox {
         };
         if written.is_err() {
             // The drop of `Stream` has told the worker.
-            self.reply = Reply::Done;
+            self.reply = ArrivingResponse::Done;
         }
         self.shared.in_flight.with(key, |slot| {
             if let Some(idle_timeout) = slot.idle_timeout {

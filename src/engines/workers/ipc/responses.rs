@@ -47,7 +47,7 @@ pub struct Outbox {
     pub(crate) blocked: Option<(Instant, u32)>,
     /// When the worker answered an event that has not ended.
     answered: Option<Instant>,
-    pub(super) reply: Reply,
+    pub(super) reply: ArrivingResponse,
     /// A log message that is not complete.
     message: Message,
     /// Bytes of early hints of the current event.
@@ -57,7 +57,7 @@ pub struct Outbox {
 }
 
 /// How much of the response to the current event has arrived.
-pub(super) enum Reply {
+pub(super) enum ArrivingResponse {
     /// No response has begun.
     None,
     /// The header block is not complete.
@@ -97,7 +97,7 @@ impl Outbox {
             exited,
             blocked: None,
             answered: None,
-            reply: Reply::None,
+            reply: ArrivingResponse::None,
             message: Message::default(),
             hinted: 0,
             written,
@@ -217,7 +217,7 @@ impl Outbox {
                     }
                     slot.hold.is_some()
                 }) == Some(true);
-                self.reply = Reply::None;
+                self.reply = ArrivingResponse::None;
                 self.hinted = 0;
                 if !self.message.is_empty() {
                     // The message's end is missing. It must not become the beginning of the next
@@ -360,10 +360,9 @@ impl Outbox {
                 process::describe_exit,
             ))
         };
-        let is_streaming =
-            matches!(&self.reply, Reply::Streaming { key: streamed, .. } if *streamed == key);
-        match std::mem::replace(&mut self.reply, Reply::Done) {
-            Reply::Streaming { spool, .. } if is_streaming => spool.end(Err(failure)),
+        let is_streaming = matches!(&self.reply, ArrivingResponse::Streaming { key: streamed, .. } if *streamed == key);
+        match std::mem::replace(&mut self.reply, ArrivingResponse::Done) {
+            ArrivingResponse::Streaming { spool, .. } if is_streaming => spool.end(Err(failure)),
             reply => {
                 // The response is for another event.
                 self.reply = reply;

@@ -70,7 +70,7 @@ impl H2Connection {
     }
 
     fn answer(&mut self, request: Request<RecvStream>, reply: SendResponse<Bytes>) {
-        let reply = Arc::new(Reply {
+        let reply = Arc::new(H2Reply {
             way: Mutex::new(Some(reply)),
             hints: Mutex::new(Reservation::none(&MEMORY)),
         });
@@ -153,13 +153,13 @@ impl Future for H2Connection {
 }
 
 /// The way to send a response, until it begins.
-struct Reply {
+struct H2Reply {
     way: Mutex<Option<SendResponse<Bytes>>>,
     /// The memory of early hints, which h2 keeps until the client reads them.
     hints: Mutex<Reservation>,
 }
 
-impl Reply {
+impl H2Reply {
     fn lock(&self) -> MutexGuard<'_, Option<SendResponse<Bytes>>> {
         self.way.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -189,7 +189,7 @@ impl Reply {
     }
 }
 
-impl EarlyHints for Reply {
+impl EarlyHints for H2Reply {
     fn send(&self, headers: &HeaderMap) {
         let (links, size) = links(headers);
         let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
@@ -204,7 +204,7 @@ impl EarlyHints for Reply {
 async fn send(
     response: Response<TrackedBody>,
     is_head: bool,
-    reply: &Reply,
+    reply: &H2Reply,
 ) -> Result<(), h2::Error> {
     let _headers = response_memory::headers(&response);
     let Outgoing { head, body } = outgoing(response, is_head);
@@ -318,7 +318,7 @@ async fn room(stream: &mut SendStream<Bytes>) -> Result<(), h2::Error> {
 pub struct Received {
     stream: RecvStream,
     /// Answers `100 Continue` to a client that waits for it.
-    asks: Option<Arc<Reply>>,
+    asks: Option<Arc<H2Reply>>,
     /// How many bytes are left, if the client has announced a length. h2 enforces it.
     rest: Option<u64>,
     /// Only trailers are left.
@@ -326,7 +326,7 @@ pub struct Received {
 }
 
 impl Received {
-    fn body_of(request: Request<RecvStream>, reply: &Arc<Reply>) -> Request<Received> {
+    fn body_of(request: Request<RecvStream>, reply: &Arc<H2Reply>) -> Request<Received> {
         let asks = expects_continue(request.headers()).then(|| reply.clone());
         let length = request.headers().get(header::CONTENT_LENGTH);
         let rest = length.and_then(|value| value.to_str().ok()?.parse().ok());

@@ -16,7 +16,7 @@ use tracing::debug;
 
 use super::body::{BodyError, Received};
 use super::pseudo_headers;
-use super::reply::Reply;
+use super::reply::H3Reply;
 use crate::app::forwarded::Peer;
 use crate::fronts::http::connection::multiplexed::{Outgoing, outgoing};
 use crate::fronts::http::connection::parse_error;
@@ -133,7 +133,7 @@ async fn exchange_messages(
     exchange: &mut Exchange,
     (service, context, peer): (&Arc<Service>, &Arc<ConnectionContext>, &Peer),
 ) -> Result<bool, AnswerError> {
-    let (reply, mut told) = Reply::new();
+    let (reply, mut told) = H3Reply::new();
     let is_head = request.method() == Method::HEAD;
     let request = Received::body_of(request, receiver, exchange.taken(), &reply).await;
     let request = request.inspect_err(|_| sender.stop_stream(Code::H3_MESSAGE_ERROR))?;

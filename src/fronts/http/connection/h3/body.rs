@@ -11,7 +11,7 @@ use http::header::{self, HeaderMap};
 use http::{Request, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
-use super::reply::Reply;
+use super::reply::H3Reply;
 use crate::fronts::http::connection::multiplexed::expects_continue;
 use crate::fronts::http::transport::quic::streams::ReceiveStream;
 
@@ -21,7 +21,7 @@ pub struct Received {
     /// Called for each piece that is passed on.
     taken: Box<dyn Fn(usize) + Send>,
     /// Answers `100 Continue` to a client that waits for it.
-    asks: Option<Arc<Reply>>,
+    asks: Option<Arc<H3Reply>>,
     /// How many bytes are left, if the client has announced a length.
     rest: Option<u64>,
     /// The first piece, if it has arrived together with the header section.
@@ -46,7 +46,7 @@ impl Received {
         request: Request<()>,
         stream: RequestStream<ReceiveStream, Bytes>,
         taken: impl Fn(usize) + Send + 'static,
-        reply: &Arc<Reply>,
+        reply: &Arc<H3Reply>,
     ) -> Result<Request<Received>, BodyError> {
         let length = request.headers().get(header::CONTENT_LENGTH);
         let mut body = Received {

@@ -15,18 +15,18 @@ use crate::fronts::http::connection::multiplexed::{informational, links};
 const WAITING: usize = 8;
 
 /// The way to send informational responses, until the response begins.
-pub struct Reply {
+pub struct H3Reply {
     tell: mpsc::Sender<Response<()>>,
     /// The memory of early hints, until the client has read them.
     hints: Mutex<Reservation>,
 }
 
-impl Reply {
+impl H3Reply {
     /// Returns the reply, and the receiver of the responses to send.
-    pub fn new() -> (Arc<Reply>, mpsc::Receiver<Response<()>>) {
+    pub fn new() -> (Arc<H3Reply>, mpsc::Receiver<Response<()>>) {
         let (tell, told) = mpsc::channel(WAITING);
         let hints = Mutex::new(Reservation::none(&MEMORY));
-        (Arc::new(Reply { tell, hints }), told)
+        (Arc::new(H3Reply { tell, hints }), told)
     }
 
     /// Sends an informational response, unless too many wait.
@@ -37,7 +37,7 @@ impl Reply {
     }
 }
 
-impl EarlyHints for Reply {
+impl EarlyHints for H3Reply {
     fn send(&self, headers: &HeaderMap) {
         let (links, size) = links(headers);
         let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
