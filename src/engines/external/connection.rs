@@ -44,35 +44,35 @@ impl From<Address> for String {
 }
 
 /// A connection that can be read and written concurrently.
-pub enum Stream {
+pub enum PhpStream {
     Unix(UnixStream),
     Tcp(TcpStream),
 }
 
-impl Stream {
-    pub async fn connect(to: &Address) -> io::Result<Stream> {
+impl PhpStream {
+    pub async fn connect(to: &Address) -> io::Result<PhpStream> {
         Ok(match to {
-            Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
+            Address::Unix(path) => PhpStream::Unix(UnixStream::connect(path).await?),
             Address::Tcp(address) => {
                 let stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
-                Stream::Tcp(stream)
+                PhpStream::Tcp(stream)
             }
         })
     }
 
     /// Wraps a connected Unix socket.
-    pub fn from_unix(socket: OwnedFd) -> io::Result<Stream> {
+    pub fn from_unix(socket: OwnedFd) -> io::Result<PhpStream> {
         let stream = std::os::unix::net::UnixStream::from(socket);
         stream.set_nonblocking(true)?;
-        Ok(Stream::Unix(UnixStream::from_std(stream)?))
+        Ok(PhpStream::Unix(UnixStream::from_std(stream)?))
     }
 
     /// Whether the peer has neither closed the connection nor sent unexpected data.
     pub fn is_open(&self) -> bool {
         match self {
-            Stream::Unix(stream) => socket::is_silent(stream),
-            Stream::Tcp(stream) => socket::is_silent(stream),
+            PhpStream::Unix(stream) => socket::is_silent(stream),
+            PhpStream::Tcp(stream) => socket::is_silent(stream),
         }
     }
 
@@ -80,8 +80,8 @@ impl Stream {
     /// impossible.
     pub fn refuse_more(&self) -> bool {
         match self {
-            Stream::Unix(stream) => socket::refuse_more(stream).is_ok(),
-            Stream::Tcp(_) => false,
+            PhpStream::Unix(stream) => socket::refuse_more(stream).is_ok(),
+            PhpStream::Tcp(_) => false,
         }
     }
 
@@ -89,11 +89,11 @@ impl Stream {
         into.reserve(64 * 1024);
         loop {
             let read = match self {
-                Stream::Unix(stream) => {
+                PhpStream::Unix(stream) => {
                     stream.readable().await?;
                     stream.try_read_buf(into)
                 }
-                Stream::Tcp(stream) => {
+                PhpStream::Tcp(stream) => {
                     stream.readable().await?;
                     stream.try_read_buf(into)
                 }
@@ -109,11 +109,11 @@ impl Stream {
         let mut bytes = Bytes::copy_from_slice(bytes);
         while !bytes.is_empty() {
             let written = match self {
-                Stream::Unix(stream) => {
+                PhpStream::Unix(stream) => {
                     stream.writable().await?;
                     stream.try_write(&bytes)
                 }
-                Stream::Tcp(stream) => {
+                PhpStream::Tcp(stream) => {
                     stream.writable().await?;
                     stream.try_write(&bytes)
                 }

@@ -20,7 +20,7 @@ use surus_sys::process;
 use tracing::error;
 
 use super::command;
-use super::connection::{Address, Stream};
+use super::connection::{Address, PhpStream};
 use super::daemon::{Daemon, ExitHandle};
 use super::exchange::{CgiOutput, Exchange};
 use super::runtime_dir::RuntimeDir;
@@ -53,7 +53,7 @@ struct Inner {
 struct Pool {
     address: Address,
     /// An idle connection to the pool's process.
-    kept: Mutex<Option<Stream>>,
+    kept: Mutex<Option<PhpStream>>,
 }
 
 impl Fpm {
@@ -114,7 +114,7 @@ impl Inner {
             return Ok(());
         };
         for pool in &self.pools {
-            while Stream::connect(&pool.address).await.is_err() {
+            while PhpStream::connect(&pool.address).await.is_err() {
                 tokio::select! {
                     how = daemon.ended() => bail!("php-fpm did not start: {how}"),
                     () = tokio::time::sleep(POLL_INTERVAL) => {}
@@ -171,14 +171,14 @@ impl Inner {
     }
 
     /// Returns a connection for the next event.
-    async fn connection(&self, index: usize) -> io::Result<Stream> {
+    async fn connection(&self, index: usize) -> io::Result<PhpStream> {
         let pool = &self.pools[index];
         let kept = pool
             .kept
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        if let Some(kept) = kept.filter(Stream::is_open) {
+        if let Some(kept) = kept.filter(PhpStream::is_open) {
             return Ok(kept);
         }
         self.count_children();
@@ -189,11 +189,11 @@ impl Inner {
 }
 
 /// Connects; asks the keeper if this process lacks permission.
-async fn connect(address: &Address, launch: Option<&Launch>) -> io::Result<Stream> {
-    match (Stream::connect(address).await, launch) {
+async fn connect(address: &Address, launch: Option<&Launch>) -> io::Result<PhpStream> {
+    match (PhpStream::connect(address).await, launch) {
         (Err(error), Some(launch)) if error.kind() == io::ErrorKind::PermissionDenied => {
             let connected = launch.by.connect(launch.pool).await;
-            Stream::from_unix(connected.map_err(io::Error::other)?)
+            PhpStream::from_unix(connected.map_err(io::Error::other)?)
         }
         (connected, _) => connected,
     }

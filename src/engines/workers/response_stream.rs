@@ -13,16 +13,16 @@ use crate::engines::response_spool::SpoolReader;
 use crate::event::Failure;
 
 /// Dropped before its end, it tells the worker that the client has disconnected.
-pub struct Stream {
+pub struct ResponseStream {
     body: SpoolReader,
     shared: Arc<GenerationState>,
     key: Key,
     ended: bool,
 }
 
-impl Stream {
-    pub fn new(body: SpoolReader, shared: Arc<GenerationState>, key: Key) -> Stream {
-        Stream {
+impl ResponseStream {
+    pub fn new(body: SpoolReader, shared: Arc<GenerationState>, key: Key) -> ResponseStream {
+        ResponseStream {
             body,
             shared,
             key,
@@ -31,7 +31,7 @@ impl Stream {
     }
 }
 
-impl Body for Stream {
+impl Body for ResponseStream {
     type Data = Bytes;
     type Error = Failure;
 
@@ -52,7 +52,7 @@ impl Body for Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for ResponseStream {
     fn drop(&mut self) {
         if !self.ended {
             self.shared.abandon(self.key);

@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tracing::debug;
 
 /// A request body that is sent while it is produced.
-pub type Stream = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>;
-type Outbound = Either<Full<Bytes>, Stream>;
+pub type BodyStream = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>;
+type Outbound = Either<Full<Bytes>, BodyStream>;
 
 /// Why a request to Lambda got no response.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +112,7 @@ impl Connection {
     pub async fn stream(
         &mut self,
         ask: &ApiRequest,
-        body: Stream,
+        body: BodyStream,
     ) -> Result<http::Response<Incoming>, Unreachable> {
         self.send(ask.request(Either::Right(body))).await
     }

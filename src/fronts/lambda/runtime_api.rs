@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tracing::{debug, error, info, warn};
 
-use super::connection::{ApiRequest, Connection, Stream};
+use super::connection::{ApiRequest, BodyStream, Connection};
 use super::error::{FunctionError, shortened};
 use super::invocation::Invocation;
 use crate::observe::log;
@@ -94,7 +94,7 @@ impl RuntimeApi {
         &mut self,
         to: &Invocation,
         content_type: HeaderValue,
-        body: Stream,
+        body: BodyStream,
     ) -> anyhow::Result<()> {
         let mut ask = ApiRequest::post(path(to, "response")?, Bytes::new());
         let headers = &mut ask.headers;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use surus_sys::process;
 
-use super::super::connection::Stream;
+use super::super::connection::PhpStream;
 use super::super::daemon::Daemon;
 use super::super::exchange::{CgiOutput, Exchange, ResponsePart};
 use super::super::slots::ProcessSlot;
@@ -35,7 +35,7 @@ pub(super) struct FastCgi {
     pub(super) pid: u32,
     pub(super) event: u64,
     /// None if the connection failed or the client has closed the request.
-    pub(super) stream: Option<Arc<Stream>>,
+    pub(super) stream: Option<Arc<PhpStream>>,
     /// Whether PHP keeps the connection open after the event.
     pub(super) keeps: bool,
     /// Sends the event; holds the connection until then.
@@ -88,7 +88,7 @@ impl FastCgi {
     }
 
     /// Waits until the process is idle: it answers this request only then.
-    async fn is_free(stream: &Stream) -> io::Result<()> {
+    async fn is_free(stream: &PhpStream) -> io::Result<()> {
         stream
             .write_all(&fastcgi::header(fastcgi::GET_VALUES, 0, 0))
             .await?;
@@ -106,13 +106,13 @@ impl FastCgi {
 
     /// Waits until the slot's process is idle and returns a connection to it; None if php-fpm has
     /// exited.
-    async fn free(&self, daemon: &Daemon) -> Option<Stream> {
+    async fn free(&self, daemon: &Daemon) -> Option<PhpStream> {
         let address = &self.fpm.pools[self.slot.index].address;
         let mut asked = pin!(async {
             loop {
                 // A busy process accepts later; a killed one leaves the connection to its
                 // successor.
-                if let Ok(stream) = Stream::connect(address).await
+                if let Ok(stream) = PhpStream::connect(address).await
                     && Self::is_free(&stream).await.is_ok()
                 {
                     return stream;
@@ -254,7 +254,7 @@ pub(super) fn encode(event: &Event, keeps: bool) -> Result<Vec<u8>, Failure> {
 const REQUEST: u16 = 1;
 
 /// Sends the body. Fails only if the body cannot be read, not if PHP stops reading it.
-pub(super) async fn feed(to: &Stream, body: &Body) -> io::Result<()> {
+pub(super) async fn feed(to: &PhpStream, body: &Body) -> io::Result<()> {
     let mut buffer = Vec::new();
     let mut at = 0;
     while at < body.len() {

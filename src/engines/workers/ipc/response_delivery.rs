@@ -10,7 +10,7 @@ use crate::engines::cgi::response;
 use crate::engines::cgi::response::{Block, Head, Split, TooLarge};
 use crate::engines::response_spool::{self, ClientClosed, WriteError};
 use crate::engines::workers::generation::in_flight::{InFlightRequest, Key, RequestProgress};
-use crate::engines::workers::response_stream::Stream;
+use crate::engines::workers::response_stream::ResponseStream;
 use crate::event::{Failure, Response, ResponseBody};
 
 /// How many pieces may be collected before the response is streamed.
@@ -133,7 +133,7 @@ impl Outbox {
             return;
         };
         let (writer, reader) = response_spool::pair(spool);
-        let stream = Stream::new(reader, self.shared.clone(), key);
+        let stream = ResponseStream::new(reader, self.shared.clone(), key);
         if !self
             .shared
             .answer(key, response(head, ResponseBody::stream(stream)))
@@ -174,7 +174,7 @@ impl Outbox {
             }
         };
         if written.is_err() {
-            // The drop of `Stream` has told the worker.
+            // The drop of `ResponseStream` has told the worker.
             self.reply = ArrivingResponse::Done;
         }
         self.shared.in_flight.with(key, |slot| {

@@ -35,11 +35,11 @@ pub async fn connect(
 }
 
 /// A stream with TLS or without.
-trait Stream: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
+trait AmqpStream: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
 
-impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> Stream for S {}
+impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> AmqpStream for S {}
 
-async fn open(uri: &AMQPUri) -> io::Result<Box<dyn Stream>> {
+async fn open(uri: &AMQPUri) -> io::Result<Box<dyn AmqpStream>> {
     let at = &uri.authority;
     let stream = TcpStream::connect((at.host.as_str(), at.port)).await?;
     stream.set_nodelay(true)?;
@@ -80,7 +80,7 @@ impl Executor for Guarded {
 }
 
 impl Reactor for Guarded {
-    type TcpStream = Guard<Box<dyn Stream>>;
+    type TcpStream = Guard<Box<dyn AmqpStream>>;
     type Sleep = <Tokio as Reactor>::Sleep;
 
     fn register<H: Read + Write + AsFd + AsRawFd + Send + 'static>(

@@ -21,10 +21,10 @@ pub struct ToHost {
     host: ServerName<'static>,
 }
 
-pub struct Stream(tokio_rustls::client::TlsStream<Socket>);
+pub struct PostgresTlsStream(tokio_rustls::client::TlsStream<Socket>);
 
 impl MakeTlsConnect<Socket> for Tls {
-    type Stream = Stream;
+    type Stream = PostgresTlsStream;
     type TlsConnect = ToHost;
     type Error = io::Error;
 
@@ -37,22 +37,27 @@ impl MakeTlsConnect<Socket> for Tls {
 }
 
 impl TlsConnect<Socket> for ToHost {
-    type Stream = Stream;
+    type Stream = PostgresTlsStream;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<PostgresTlsStream>> + Send>>;
 
     fn connect(self, socket: Socket) -> Self::Future {
-        Box::pin(async move { self.connector.connect(self.host, socket).await.map(Stream) })
+        Box::pin(async move {
+            self.connector
+                .connect(self.host, socket)
+                .await
+                .map(PostgresTlsStream)
+        })
     }
 }
 
-impl TlsStream for Stream {
+impl TlsStream for PostgresTlsStream {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for PostgresTlsStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -62,7 +67,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for PostgresTlsStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
