@@ -12,7 +12,7 @@ use http::{Request, StatusCode, Uri, header};
 use http_body_util::Full;
 use serde_json::Value;
 
-use super::connection::{self, Connection};
+use super::connection::{self, AwsConnection};
 use super::{Provider, Variables};
 
 /// One of AWS's services.
@@ -50,7 +50,7 @@ pub struct Client {
     uri: Uri,
     region: String,
     credentials: Arc<Provider>,
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Vec<AwsConnection>>,
 }
 
 /// Why a request has failed. Its text has neither the body of the request nor that of the response.
@@ -164,14 +164,14 @@ impl Client {
         Ok(answer)
     }
 
-    fn keep(&self, connection: Connection) {
+    fn keep(&self, connection: AwsConnection) {
         let mut idle = self.idle();
         if !connection.is_closed() && idle.len() < KEPT {
             idle.push(connection);
         }
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<AwsConnection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

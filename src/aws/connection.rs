@@ -14,14 +14,14 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
-pub type Connection = SendRequest<Full<Bytes>>;
+pub type AwsConnection = SendRequest<Full<Bytes>>;
 
 /// Limit of a response. SQS sends at most ten messages of 1 MiB, some of whose bytes take six in
 /// JSON.
 const LARGEST: usize = 64 << 20;
 
 /// Connects to the host of a URI.
-pub async fn open(uri: &Uri) -> anyhow::Result<Connection> {
+pub async fn open(uri: &Uri) -> anyhow::Result<AwsConnection> {
     let host = uri.host().context("the endpoint has no host")?;
     let host = host.trim_matches(['[', ']']);
     let is_https = uri.scheme_str() == Some("https");
@@ -37,7 +37,7 @@ pub async fn open(uri: &Uri) -> anyhow::Result<Connection> {
 
 async fn start(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> anyhow::Result<Connection> {
+) -> anyhow::Result<AwsConnection> {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     // It ends with its sender.
     tokio::spawn(connection);
@@ -46,7 +46,7 @@ async fn start(
 
 /// Sends a request and reads the whole response.
 pub async fn exchange(
-    connection: &mut Connection,
+    connection: &mut AwsConnection,
     request: Request<Full<Bytes>>,
 ) -> anyhow::Result<(StatusCode, Bytes)> {
     connection.ready().await?;

@@ -45,7 +45,7 @@ impl Upload<'_> {
 }
 
 #[derive(Debug)]
-pub struct Connection {
+pub struct Http1Connection {
     stream: Stream,
     reader: Reader,
     buffer: Box<[u8]>,
@@ -54,9 +54,9 @@ pub struct Connection {
     pub received: u64,
 }
 
-impl Connection {
-    pub fn new(stream: Stream, keeps_cookies: bool) -> Connection {
-        Connection {
+impl Http1Connection {
+    pub fn new(stream: Stream, keeps_cookies: bool) -> Http1Connection {
+        Http1Connection {
             stream,
             reader: Reader::new(keeps_cookies),
             buffer: vec![0; BUFFER].into_boxed_slice(),

@@ -11,7 +11,7 @@ use crate::requests::Prepared;
 /// Flow-control windows, so large that the server never waits for the generator.
 const WINDOW: u32 = 16 << 20;
 
-pub struct Connection {
+pub struct Http2Connection {
     sender: SendRequest<Bytes>,
     driver: tokio::task::JoinHandle<()>,
     keeps_cookies: bool,
@@ -20,8 +20,8 @@ pub struct Connection {
     pub received: u64,
 }
 
-impl Connection {
-    pub async fn open(stream: Stream, keeps_cookies: bool) -> Result<Connection, Error> {
+impl Http2Connection {
+    pub async fn open(stream: Stream, keeps_cookies: bool) -> Result<Http2Connection, Error> {
         let (sender, connection) = h2::client::Builder::new()
             .enable_push(false)
             .initial_window_size(WINDOW)
@@ -32,7 +32,7 @@ impl Connection {
             // Streams report the error as well.
             let _ = connection.await;
         });
-        Ok(Connection {
+        Ok(Http2Connection {
             sender,
             driver,
             keeps_cookies,
@@ -101,7 +101,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for Http2Connection {
     fn drop(&mut self) {
         self.driver.abort();
     }

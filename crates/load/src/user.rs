@@ -17,8 +17,8 @@ use crate::requests::Prepared;
 use crate::{http1, http2};
 
 enum Connection {
-    Http1(http1::Connection),
-    Http2(http2::Connection),
+    Http1(http1::Http1Connection),
+    Http2(http2::Http2Connection),
 }
 
 pub struct User {
@@ -142,9 +142,11 @@ impl Links {
         self.opened += 1;
         let keeps_cookies = self.plan.keeps_cookies;
         self.connections[origin] = Some(match self.plan.protocol {
-            Protocol::Http1 => Connection::Http1(http1::Connection::new(stream, keeps_cookies)),
+            Protocol::Http1 => {
+                Connection::Http1(http1::Http1Connection::new(stream, keeps_cookies))
+            }
             Protocol::Http2 => {
-                Connection::Http2(http2::Connection::open(stream, keeps_cookies).await?)
+                Connection::Http2(http2::Http2Connection::open(stream, keeps_cookies).await?)
             }
         });
         Ok(())

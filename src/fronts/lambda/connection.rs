@@ -61,19 +61,19 @@ impl ApiRequest {
 }
 
 /// The connection. It carries one request at a time.
-pub struct Connection {
+pub struct RuntimeConnection {
     address: String,
     host: HeaderValue,
     sender: Option<SendRequest<Outbound>>,
 }
 
-impl Connection {
+impl RuntimeConnection {
     /// Prepares a connection to `host:port`. It connects on the first request.
-    pub fn new(address: &str) -> anyhow::Result<Connection> {
+    pub fn new(address: &str) -> anyhow::Result<RuntimeConnection> {
         let host = HeaderValue::from_str(address).map_err(|_| {
             anyhow::anyhow!("AWS_LAMBDA_RUNTIME_API is `{address}`, expected host:port")
         })?;
-        Ok(Connection {
+        Ok(RuntimeConnection {
             address: address.to_string(),
             host,
             sender: None,
@@ -81,8 +81,8 @@ impl Connection {
     }
 
     /// Prepares another connection to the same address.
-    pub fn another(&self) -> Connection {
-        Connection {
+    pub fn another(&self) -> RuntimeConnection {
+        RuntimeConnection {
             address: self.address.clone(),
             host: self.host.clone(),
             sender: None,

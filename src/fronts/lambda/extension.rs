@@ -7,11 +7,11 @@ use http::{HeaderValue, StatusCode, Uri};
 use http_body_util::BodyExt;
 use tracing::{debug, info};
 
-use super::connection::{ApiRequest, Connection};
+use super::connection::{ApiRequest, RuntimeConnection};
 
 /// Registers an extension without events. Lambda kills a runtime without SIGTERM unless there is an
 /// extension. The runtime itself may be one, and without events it costs no time.
-pub async fn register(connection: Connection) {
+pub async fn register(connection: RuntimeConnection) {
     match tokio::time::timeout(LIMIT, attempt(connection)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => info!(
@@ -26,7 +26,7 @@ pub async fn register(connection: Connection) {
 /// How long the start-up waits for the registration.
 const LIMIT: Duration = Duration::from_secs(1);
 
-async fn attempt(mut connection: Connection) -> Result<(), String> {
+async fn attempt(mut connection: RuntimeConnection) -> Result<(), String> {
     let uri = Uri::from_static("/2020-01-01/extension/register");
     let mut ask = ApiRequest::post(uri, Bytes::from_static(br#"{"events":[]}"#));
     let name = HeaderValue::from_static("surus");
@@ -48,7 +48,7 @@ async fn attempt(mut connection: Connection) -> Result<(), String> {
 
 /// Asks for the next event, which never comes. The start-up is complete only once every extension
 /// has asked.
-async fn wait(mut connection: Connection, identifier: HeaderValue) {
+async fn wait(mut connection: RuntimeConnection, identifier: HeaderValue) {
     let uri = Uri::from_static("/2020-01-01/extension/event/next");
     let mut ask = ApiRequest::get(uri);
     ask.headers

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-use super::connection::Connection;
+use super::connection::RuntimeConnection;
 use super::error;
 use super::error::FunctionError;
 use super::freeze::FreezeWatch;
@@ -99,7 +99,7 @@ async fn serve(
     boot: impl Future<Output = anyhow::Result<Function>>,
     booted: &OnceLock<Arc<Function>>,
 ) -> anyhow::Result<()> {
-    let connection = Connection::new(&environment.api)?;
+    let connection = RuntimeConnection::new(&environment.api)?;
     let register = async {
         if settings.extension {
             extension::register(connection.another()).await;

@@ -10,14 +10,14 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tracing::{debug, error, info, warn};
 
-use super::connection::{ApiRequest, BodyStream, Connection};
+use super::connection::{ApiRequest, BodyStream, RuntimeConnection};
 use super::error::{FunctionError, shortened};
 use super::invocation::Invocation;
 use crate::observe::log;
 
 /// A client of the Runtime API. All its errors are fatal for this environment.
 pub struct RuntimeApi {
-    connection: Connection,
+    connection: RuntimeConnection,
     next: ApiRequest,
     /// The application's directory, for X-Ray.
     directory: String,
@@ -38,7 +38,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 impl RuntimeApi {
     /// `directory` is the application's directory.
-    pub fn new(connection: Connection, directory: String) -> RuntimeApi {
+    pub fn new(connection: RuntimeConnection, directory: String) -> RuntimeApi {
         let next = Uri::from_static("/2018-06-01/runtime/invocation/next");
         RuntimeApi {
             connection,

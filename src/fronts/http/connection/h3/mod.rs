@@ -40,7 +40,7 @@ pub struct Arriving {
     pub open: Open,
 }
 
-type Connection = server::Connection<QuicTransport, Bytes>;
+type H3Connection = server::Connection<QuicTransport, Bytes>;
 
 /// How many more requests a client may send that does not know yet that the server stops.
 const MORE_REQUESTS: usize = 1000;
@@ -106,7 +106,7 @@ pub async fn serve(
 }
 
 struct ServedConnection {
-    connection: Connection,
+    connection: H3Connection,
     quic: quinn::Connection,
     accepted: Arc<Accepted>,
     context: Arc<ConnectionContext>,
