@@ -66,7 +66,7 @@ impl Node {
 
 /// Reads the first document.
 pub fn parse(text: &str) -> anyhow::Result<Node> {
-    let mut reader = Reader {
+    let mut reader = DocumentReader {
         parser: Parser::new_from_str(text),
         anchors: BTreeMap::new(),
     };
@@ -83,12 +83,12 @@ pub fn parse(text: &str) -> anyhow::Result<Node> {
 /// Limit of nesting: deeper than any template, and safe for the stack.
 const DEEPEST: usize = 200;
 
-struct Reader<'a> {
+struct DocumentReader<'a> {
     parser: Parser<'a, saphyr_parser::StrInput<'a>>,
     anchors: BTreeMap<usize, Rc<Node>>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> DocumentReader<'a> {
     fn next(&mut self) -> anyhow::Result<(Event<'a>, usize)> {
         match self.parser.next_event() {
             Some(Ok((event, span))) => Ok((event, span.start.line())),

@@ -12,11 +12,11 @@ pub struct Located<T> {
 }
 
 /// Resolves values of a template.
-pub struct Reader<'a> {
+pub struct IntrinsicReader<'a> {
     pub template: &'a Node,
 }
 
-impl Reader<'_> {
+impl IntrinsicReader<'_> {
     /// A string, or that of the parameter it refers to.
     pub fn text(&self, node: Option<&Rc<Node>>) -> Option<String> {
         let node = node?;

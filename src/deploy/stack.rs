@@ -6,8 +6,8 @@ use std::rc::Rc;
 use anyhow::bail;
 
 use super::document::{Node, Value};
+use super::intrinsics::IntrinsicReader;
 pub use super::intrinsics::Located;
-use super::intrinsics::Reader;
 
 #[derive(Debug, Default)]
 pub struct Stack {
@@ -127,7 +127,7 @@ pub fn read(template: &Node) -> anyhow::Result<Stack> {
     let Some(resources) = template.get("Resources") else {
         bail!("not a SAM or CloudFormation template: it has no Resources");
     };
-    let reader = Reader { template };
+    let reader = IntrinsicReader { template };
     let mut stack = Stack::default();
     for (name, resource) in resources.entries() {
         let kind = resource
@@ -221,7 +221,7 @@ pub fn read(template: &Node) -> anyhow::Result<Stack> {
     Ok(stack)
 }
 
-impl Reader<'_> {
+impl IntrinsicReader<'_> {
     fn sam_function(&self, name: &str, resource: &Node, properties: &Rc<Node>, stack: &mut Stack) {
         let globals = self
             .template

@@ -43,7 +43,7 @@ pub fn check(spec: &Spec, groups: &[u32]) -> anyhow::Result<()> {
     if fpm_master::is_roots(spec) || spec.address.is_some() {
         return Ok(());
     }
-    let reader = Reader {
+    let reader = IniReader {
         user,
         identity: Identity {
             uid: user.uid,
@@ -101,12 +101,12 @@ fn php_inis(spec: &Spec, named: Option<&Path>, paths: &Paths) -> Vec<PathBuf> {
 }
 
 /// Opens files as PHP's user does.
-struct Reader<'a> {
+struct IniReader<'a> {
     user: &'a User,
     identity: Identity,
 }
 
-impl Reader<'_> {
+impl IniReader<'_> {
     fn open(&self, file: &Path, setting: &str) -> anyhow::Result<()> {
         self.does(|| regular_file::open(file).map(drop), file, setting)
     }

@@ -55,7 +55,7 @@ impl Dashboard {
             let why = format!("{MAX_READERS} dashboards are open already; close one\n");
             return text(StatusCode::SERVICE_UNAVAILABLE, why).map(BodyExt::boxed_unsync);
         };
-        let reader = Reader {
+        let reader = DashboardReader {
             events: self.events.subscribe(),
             _permit: permit,
         };
@@ -113,7 +113,7 @@ impl Dashboard {
 }
 
 /// One open stream. A reader that is too slow misses snapshots.
-struct Reader {
+struct DashboardReader {
     events: watch::Receiver<Bytes>,
     _permit: OwnedSemaphorePermit,
 }

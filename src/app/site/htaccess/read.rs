@@ -20,9 +20,9 @@ pub fn read(text: &str) -> File {
 
 /// Reads a file; its patterns are charged to `memory`.
 pub(super) fn read_within(text: &str, memory: &Memory) -> File {
-    let mut reader = Reader {
+    let mut reader = HtaccessReader {
         memory: memory.clone(),
-        ..Reader::default()
+        ..HtaccessReader::default()
     };
     let outcome = parse(text)
         .and_then(|nodes| reader.section(&nodes, &mut Block::default(), &Context::default()));
@@ -70,7 +70,7 @@ impl Context {
 }
 
 #[derive(Default)]
-pub(super) struct Reader {
+pub(super) struct HtaccessReader {
     pub file: File,
     outside: Block,
     pub conditions: Vec<Condition>,
@@ -81,7 +81,7 @@ pub(super) struct Reader {
 
 pub(super) type Read = Result<(), SyntaxError>;
 
-impl Reader {
+impl HtaccessReader {
     /// Reads lines into a block; outside sections, that is the block of the whole file.
     fn section(&mut self, nodes: &[Node], block: &mut Block, context: &Context) -> Read {
         self.lines(nodes, block, context)?;

@@ -6,10 +6,10 @@ use super::access::{
 };
 use super::known::{counts, method};
 use super::parse::{Node, SyntaxError, words};
-use super::read::{Context, Read, Reader, error};
+use super::read::{Context, HtaccessReader, Read, error};
 use super::rules::Block;
 
-impl Reader {
+impl HtaccessReader {
     pub(super) fn access(
         &mut self,
         node: &Node,

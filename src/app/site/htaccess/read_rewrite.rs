@@ -4,11 +4,11 @@ use super::condition::Condition;
 use super::known::{is_status, leading_number};
 use super::parse::{Node, SyntaxError, flags_of, raw_words};
 use super::pattern::Pattern;
-use super::read::{Context, Read, Reader, error};
+use super::read::{Context, HtaccessReader, Read, error};
 use super::rule::{Inherits, Options, Rule};
 use super::rules::{Block, From, Redirect, Scope, SetEnvIf, is_url};
 
-impl Reader {
+impl HtaccessReader {
     pub(super) fn rewriting(
         &mut self,
         node: &Node,
