@@ -183,10 +183,10 @@ impl Application {
         let headers = std::mem::take(&mut choice.headers);
         let found = self.find(&tree, choice, &head, &path, now, &|| origin(&head.headers));
         let dispatch = match found {
-            Ok(Found::Script(engine, script, wishes)) => {
+            Ok(RoutedRequest::Script(engine, script, wishes)) => {
                 self.event(head, engine, script, wishes, event)
             }
-            Ok(Found::Answer(response)) => Dispatch::Answer(response),
+            Ok(RoutedRequest::Answer(response)) => Dispatch::Answer(response),
             Err(rejection) => Dispatch::Rejected(rejection),
         };
         Routed { dispatch, headers }
@@ -282,7 +282,7 @@ impl Application {
         path: &NormalizedPath<'_>,
         now: Instant,
         origin: &dyn Fn() -> Origin,
-    ) -> Result<Found, RequestRejection> {
+    ) -> Result<RoutedRequest, RequestRejection> {
         let mut engine = self.engine;
         let mut site: &Site = &tree.site;
         let wishes = Wishes {
@@ -293,7 +293,10 @@ impl Application {
             Some(Action::Deny) => return Err(reject(StatusCode::FORBIDDEN, "denied by a route")),
             Some(Action::Redirect(redirect)) => {
                 let location = redirect.location(&head.uri, path.path());
-                return Ok(Found::Answer(redirect_to(redirect.status, &location)));
+                return Ok(RoutedRequest::Answer(redirect_to(
+                    redirect.status,
+                    &location,
+                )));
             }
             Some(Action::Files(files)) => site = files,
             Some(Action::Engine(name)) => {
@@ -322,24 +325,24 @@ impl Application {
             origin,
         };
         match site.find_for(&facts, path, now) {
-            Resolution::Script(script) => Ok(Found::Script(engine, script, wishes)),
+            Resolution::Script(script) => Ok(RoutedRequest::Script(engine, script, wishes)),
             Resolution::File(file) if tree.site.is_secret(&file) => {
                 Err(reject(StatusCode::NOT_FOUND, "no such file"))
             }
             Resolution::File(file) => {
                 let name = file.path.clone();
                 let sibling = |suffix: &str| site.sibling(&name, suffix);
-                Ok(Found::Answer(static_files::answer(
+                Ok(RoutedRequest::Answer(static_files::answer(
                     file,
                     &head.method,
                     &head.headers,
                     sibling,
                 )))
             }
-            Resolution::Redirect(to) => Ok(Found::Answer(redirect(&to, head.uri.query()))),
+            Resolution::Redirect(to) => Ok(RoutedRequest::Answer(redirect(&to, head.uri.query()))),
             Resolution::RedirectTo(status, to) => {
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::FOUND);
-                Ok(Found::Answer(redirect_to(status, &to)))
+                Ok(RoutedRequest::Answer(redirect_to(status, &to)))
             }
             Resolution::Status(status, why) => {
                 let status = StatusCode::from_u16(status);
@@ -371,7 +374,7 @@ pub fn fit(mut response: Response, is_head: bool) -> Response {
     }
 }
 
-enum Found {
+enum RoutedRequest {
     /// The engine, and the script.
     Script(&'static str, Script, Wishes),
     Answer(Response),

@@ -18,7 +18,7 @@ use super::compression::vary;
 use super::response::plain;
 use super::static_files;
 use super::validate::RequestRejection;
-use crate::app::site::{Found, LookupError, Resolution, Site, Symlinks, normalize};
+use crate::app::site::{FoundFile, LookupError, Resolution, Site, Symlinks, normalize};
 use crate::event::{Response, ResponseBody};
 use crate::units::checked;
 
@@ -188,7 +188,7 @@ impl SendFile {
         Response::from_parts(head, body)
     }
 
-    fn by_path(&self, path: &[u8]) -> Result<Found, Unsent> {
+    fn by_path(&self, path: &[u8]) -> Result<FoundFile, Unsent> {
         let literal = Path::new(OsStr::from_bytes(path));
         if !literal.is_absolute() {
             return Err("X-Sendfile takes an absolute path".into());
@@ -214,7 +214,7 @@ impl SendFile {
         self.as_file(site.resolve_plain(&format!("/{relative}")))
     }
 
-    fn by_url(&self, url: &[u8]) -> Result<Found, Unsent> {
+    fn by_url(&self, url: &[u8]) -> Result<FoundFile, Unsent> {
         let url = std::str::from_utf8(url).map_err(|_| "the URL is not UTF-8")?;
         let path = url.split(['?', '#']).next().unwrap_or_default();
         let path = normalize(path)?;
@@ -233,7 +233,7 @@ impl SendFile {
         }
     }
 
-    fn as_file(&self, resolution: Resolution) -> Result<Found, Unsent> {
+    fn as_file(&self, resolution: Resolution) -> Result<FoundFile, Unsent> {
         let why = match resolution {
             Resolution::File(found) if self.site.is_secret(&found) => {
                 "it is the configuration of surus"

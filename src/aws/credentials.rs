@@ -22,7 +22,7 @@ const MIN_SEARCH_INTERVAL: Duration = Duration::from_secs(10);
 /// Provides credentials, and renews them. No message contains them.
 pub struct Provider {
     origin: Origin,
-    found: Mutex<Option<Found>>,
+    found: Mutex<Option<FoundCredentials>>,
 }
 
 enum Origin {
@@ -30,7 +30,7 @@ enum Origin {
     Environment(Variables),
 }
 
-struct Found {
+struct FoundCredentials {
     credentials: Credentials,
     at: Instant,
 }
@@ -77,7 +77,7 @@ impl Provider {
             (Err(error), None) => return Err(error),
         };
         let at = Instant::now();
-        *found = Some(Found {
+        *found = Some(FoundCredentials {
             credentials: credentials.clone(),
             at,
         });

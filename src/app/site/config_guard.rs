@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Found;
+use super::FoundFile;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ConfigGuard {
@@ -34,7 +34,7 @@ impl ConfigGuard {
 
     /// Whether this is the configuration file, its replacement, or an editor's copy (`surus.toml~`,
     /// `surus.toml.bak`).
-    pub(super) fn is(&self, found: &Found) -> bool {
+    pub(super) fn is(&self, found: &FoundFile) -> bool {
         let name = found.path.as_os_str().as_bytes();
         let id = (found.metadata.dev(), found.metadata.ino());
         id == self.id || name.starts_with(self.path.as_os_str().as_bytes())

@@ -9,13 +9,13 @@ use surus_sys::openat2::Access;
 use super::htaccess::condition::{FileKind, Files};
 use super::normalize::{NameKind, kind};
 use super::opened::{Denial, Opened};
-use super::{Found, LookupError, Site};
+use super::{FoundFile, LookupError, Site};
 use crate::event::Script;
 
 /// What exists at a path.
 pub(super) enum At {
     Script(Script),
-    File(Found),
+    File(FoundFile),
     Directory,
     /// A private file.
     Hidden,

@@ -16,7 +16,7 @@ use super::htaccess_files::{At, FileView};
 use super::lookup::NoScript;
 use super::normalize::{NameKind, NormalizedPath, Stop, kind, normalize};
 use super::opened::{Denial, Opened};
-use super::{Found, Purpose, Resolution, Site, encode};
+use super::{FoundFile, Purpose, Resolution, Site, encode};
 use crate::event::Script;
 use crate::private_files::Shared;
 
@@ -230,7 +230,7 @@ impl Site {
             {
                 At::Hidden
             }
-            Opened::Regular { file, metadata, .. } => At::File(Found {
+            Opened::Regular { file, metadata, .. } => At::File(FoundFile {
                 path: self.root.path().join(&files[1..]),
                 file,
                 metadata,

@@ -11,7 +11,7 @@ use tracing::debug;
 use super::hidden_files::Why;
 use super::normalize::{NameKind, NormalizedPath, Stop, fold, kind};
 use super::opened::{Denial, LookupError, Opened};
-use super::{Found, Purpose, Resolution, Site, encode};
+use super::{FoundFile, Purpose, Resolution, Site, encode};
 use crate::event::Script;
 use crate::private_files::{self, Shared, Unopened};
 
@@ -48,7 +48,7 @@ impl Site {
             {
                 Resolution::NotFound
             }
-            Opened::Regular { file, metadata, .. } => Resolution::File(Found {
+            Opened::Regular { file, metadata, .. } => Resolution::File(FoundFile {
                 path: self.root.path().join(&files[1..]),
                 file,
                 metadata,
@@ -75,13 +75,13 @@ impl Site {
     }
 
     /// The file named by appending `suffix` to `path`, under the same rules.
-    pub fn sibling(&self, path: &Path, suffix: &str) -> Option<Found> {
+    pub fn sibling(&self, path: &Path, suffix: &str) -> Option<FoundFile> {
         let mut path = path.to_path_buf().into_os_string();
         path.push(suffix);
         let path = PathBuf::from(path);
         let relative = path.strip_prefix(self.root.path()).ok()?;
         match self.root.get(relative, Access::Read) {
-            Opened::Regular { file, metadata, .. } => Some(Found {
+            Opened::Regular { file, metadata, .. } => Some(FoundFile {
                 path,
                 file,
                 metadata,
@@ -188,7 +188,7 @@ impl Site {
                         file: open,
                         metadata,
                         ..
-                    } => Some(Resolution::File(Found {
+                    } => Some(Resolution::File(FoundFile {
                         path: self.root.path().join(&file[1..]),
                         file: open,
                         metadata,

@@ -71,7 +71,7 @@ const CONFIGURATION: &str = "/surus.toml";
 #[derive(Debug)]
 pub enum Resolution {
     /// Sends this file unchanged.
-    File(Found),
+    File(FoundFile),
     /// Runs this script.
     Script(Script),
     /// 301 to this path, percent-encoded and on this host. The caller appends the query.
@@ -92,7 +92,7 @@ pub enum Resolution {
 
 /// A regular file, open for reading.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundFile {
     /// The absolute path as the site names it, with symbolic links not resolved.
     pub path: PathBuf,
     pub file: File,
@@ -232,7 +232,7 @@ impl Site {
     }
 
     /// Whether the file must never be sent, regardless of how it was found.
-    pub fn is_secret(&self, found: &Found) -> bool {
+    pub fn is_secret(&self, found: &FoundFile) -> bool {
         self.secret.as_ref().is_some_and(|secret| secret.is(found))
     }
 

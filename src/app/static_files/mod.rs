@@ -18,7 +18,7 @@ use http::{Method, StatusCode};
 pub use body::FileRange;
 
 use super::compression::{Coding, accepted, is_compressible, vary};
-use crate::app::site::Found;
+use crate::app::site::FoundFile;
 use crate::event::{Response, ResponseBody};
 use body::body;
 use conditional::{if_range, precondition};
@@ -35,10 +35,10 @@ const PRECOMPRESSED: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 /// sent instead if the client accepts them and they are not older. It is not called if no
 /// negotiation is needed.
 pub fn answer(
-    found: Found,
+    found: FoundFile,
     method: &Method,
     headers: &HeaderMap,
-    siblings: impl Fn(&str) -> Option<Found>,
+    siblings: impl Fn(&str) -> Option<FoundFile>,
 ) -> Response {
     if !matches!(*method, Method::GET | Method::HEAD) {
         let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
@@ -174,10 +174,10 @@ pub(super) fn content_type(path: &Path) -> HeaderValue {
 }
 
 fn negotiate(
-    found: Found,
+    found: FoundFile,
     headers: &HeaderMap,
-    siblings: impl Fn(&str) -> Option<Found>,
-) -> (Found, Option<Coding>) {
+    siblings: impl Fn(&str) -> Option<FoundFile>,
+) -> (FoundFile, Option<Coding>) {
     for coding in accepted(headers, &PRECOMPRESSED) {
         let suffix = match coding {
             Coding::Brotli => ".br",
@@ -197,20 +197,20 @@ fn negotiate(
 /// When the file was last modified, if its date is plausible. Archives and reproducible builds date
 /// everything to 1970 or to the beginning of 1980, and no newer version could ever exceed a date in
 /// the future.
-fn modified(found: &Found) -> Option<SystemTime> {
+fn modified(found: &FoundFile) -> Option<SystemTime> {
     let seconds = u64::try_from(found.metadata.mtime()).ok()?;
     let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
     (is_dated(found) && modified <= SystemTime::now()).then_some(modified)
 }
 
-fn is_dated(found: &Found) -> bool {
+fn is_dated(found: &FoundFile) -> bool {
     const SECOND_OF_JANUARY_1980: i64 = 315_619_200;
     found.metadata.mtime() > SECOND_OF_JANUARY_1980
 }
 
 /// A strong tag. It leaves out the inode, so that all replicas of a service have the same tag. If
 /// the modification date says nothing, it must include what changes with each copy of the file.
-fn etag(found: &Found, coding: Option<Coding>) -> String {
+fn etag(found: &FoundFile, coding: Option<Coding>) -> String {
     let m = &found.metadata;
     let (seconds, nanoseconds, inode) = match is_dated(found) {
         true => (m.mtime(), m.mtime_nsec(), 0),

@@ -14,28 +14,28 @@ use super::ranges::MAX_RANGES;
 use super::*;
 use crate::event::Failure;
 
-fn at(name: &str, seconds: u64, content: &[u8]) -> (TempDir, Found) {
+fn at(name: &str, seconds: u64, content: &[u8]) -> (TempDir, FoundFile) {
     let dir = tempfile::tempdir().unwrap();
     let found = put(&dir, name, seconds, content);
     (dir, found)
 }
 
-fn put(dir: &TempDir, name: &str, seconds: u64, content: &[u8]) -> Found {
+fn put(dir: &TempDir, name: &str, seconds: u64, content: &[u8]) -> FoundFile {
     let path = dir.path().join(name);
     fs::write(&path, content).unwrap();
     let file = File::options().read(true).write(true).open(&path).unwrap();
     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
         .unwrap();
     let metadata = file.metadata().unwrap();
-    Found {
+    FoundFile {
         path,
         file,
         metadata,
     }
 }
 
-fn again(found: &Found) -> Found {
-    Found {
+fn again(found: &FoundFile) -> FoundFile {
+    FoundFile {
         path: found.path.clone(),
         file: File::open(&found.path).unwrap(),
         metadata: found.file.metadata().unwrap(),
@@ -53,7 +53,7 @@ fn headers(of: &[(&str, &str)]) -> HeaderMap {
         .collect()
 }
 
-fn get(found: &Found, of: &[(&str, &str)]) -> Response {
+fn get(found: &FoundFile, of: &[(&str, &str)]) -> Response {
     answer(again(found), &Method::GET, &headers(of), |_| None)
 }
 
@@ -440,7 +440,7 @@ async fn truncated_file_aborts_a_multipart_response() {
 }
 
 /// What a client receives on its own connection, and whether the connection ended properly.
-async fn over_http(found: impl Fn() -> Found, request: &str) -> (String, bool) {
+async fn over_http(found: impl Fn() -> FoundFile, request: &str) -> (String, bool) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let (mut client, server) = tokio::io::duplex(1 << 20);
     let service = hyper::service::service_fn(|request: http::Request<hyper::body::Incoming>| {

@@ -129,9 +129,9 @@ impl Parser {
         loop {
             match self.state {
                 State::Between => match self.find()? {
-                    Found::Header(header) => self.state = State::Head(header),
-                    Found::Noise(noise) => return Ok(Some(Item::Noise(noise))),
-                    Found::Nothing => return Ok(None),
+                    FoundFrame::Header(header) => self.state = State::Head(header),
+                    FoundFrame::Noise(noise) => return Ok(Some(Item::Noise(noise))),
+                    FoundFrame::Nothing => return Ok(None),
                 },
                 State::Head(header) => return self.head(header),
                 State::Body(0) => {
@@ -163,18 +163,18 @@ impl Parser {
         }
     }
 
-    fn find(&mut self) -> Result<Found, FrameError> {
+    fn find(&mut self) -> Result<FoundFrame, FrameError> {
         let begin = self.buffer.iter().position(|byte| is_begin(*byte));
         match begin {
-            None if self.buffer.is_empty() => return Ok(Found::Nothing),
+            None if self.buffer.is_empty() => return Ok(FoundFrame::Nothing),
             Some(0) => {}
             _ => {
                 let len = begin.unwrap_or(self.buffer.len());
-                return Ok(Found::Noise(self.buffer.split_to(len).freeze()));
+                return Ok(FoundFrame::Noise(self.buffer.split_to(len).freeze()));
             }
         }
         let Some(head) = self.buffer.first_chunk::<HEADER>() else {
-            return Ok(Found::Nothing);
+            return Ok(FoundFrame::Nothing);
         };
         let [first, flags, a, b, c, d, e, f, g, h, stream, reserved] = *head;
         let words = first & 0x0f;
@@ -188,11 +188,11 @@ impl Parser {
         match words {
             3 | 4 if is_right => {
                 self.buffer.advance(HEADER);
-                Ok(Found::Header(header))
+                Ok(FoundFrame::Header(header))
             }
             3 | 4 if has_usual_bits(flags, stream, reserved) => Err(FrameError::Checksum),
             _ if is_right => Err(FrameError::HeaderLength(words)),
-            _ => Ok(Found::Noise(self.buffer.split_to(1).freeze())),
+            _ => Ok(FoundFrame::Noise(self.buffer.split_to(1).freeze())),
         }
     }
 
@@ -244,7 +244,7 @@ impl Parser {
 /// How many bytes to read at once.
 const ROOM: usize = 64 * 1024;
 
-enum Found {
+enum FoundFrame {
     Header(Header),
     Noise(Bytes),
     Nothing,

@@ -25,7 +25,7 @@ const FOR_GOOD: Duration = Duration::from_millis(700);
 const TRACED_FOR_GOOD: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum ProcessCheck {
     Runs,
     Stopped,
     /// By a debugger.
@@ -63,13 +63,13 @@ impl Stopped {
             return;
         }
         let found = find(pid);
-        if found != Found::Traced {
+        if found != ProcessCheck::Traced {
             self.traced_since = None;
         }
         let is_stopped = match found {
-            Found::Runs => false,
-            Found::Stopped => true,
-            Found::Traced => {
+            ProcessCheck::Runs => false,
+            ProcessCheck::Stopped => true,
+            ProcessCheck::Traced => {
                 let since = *self.traced_since.get_or_insert_with(Instant::now);
                 since.elapsed() > TRACED_FOR_GOOD
             }
@@ -113,7 +113,7 @@ impl Stopped {
         let Some(pid) = shared.started_master() else {
             return;
         };
-        if find(pid) != Found::Stopped {
+        if find(pid) != ProcessCheck::Stopped {
             return;
         }
         let which = match self.since {
@@ -143,7 +143,7 @@ impl Stopped {
     /// stopped again, so that the boot fails at once.
     pub fn check_booting_workers(&mut self, shared: &GenerationState) {
         for (worker, pid) in shared.without_event() {
-            if find(pid.get()) != Found::Stopped {
+            if find(pid.get()) != ProcessCheck::Stopped {
                 continue;
             }
             shared.repaired("worker_stopped");
@@ -171,7 +171,7 @@ impl Stopped {
         if !is_due(&mut self.workers_checked) {
             return Vec::new();
         }
-        workers.retain(|(_, pid)| find(pid.get()) == Found::Stopped);
+        workers.retain(|(_, pid)| find(pid.get()) == ProcessCheck::Stopped);
         workers
     }
 }
@@ -185,10 +185,10 @@ fn is_due(last: &mut Option<Instant>) -> bool {
 }
 
 /// A process whose state cannot be read counts as running.
-fn find(pid: u32) -> Found {
+fn find(pid: u32) -> ProcessCheck {
     match surus_sys::process::state(pid) {
-        Some('T') => Found::Stopped,
-        Some('t') => Found::Traced,
-        _ => Found::Runs,
+        Some('T') => ProcessCheck::Stopped,
+        Some('t') => ProcessCheck::Traced,
+        _ => ProcessCheck::Runs,
     }
 }
