@@ -23,9 +23,9 @@ pub struct Daemon {
 
 /// A process with its children; drop kills them all, so none outlives the process or the async
 /// runtime.
-struct Group(Child, u32);
+struct ProcessGroup(Child, u32);
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.0.kill_rest(self.1);
         self.0.kill_group();
@@ -105,7 +105,7 @@ impl Daemon {
             pid,
             state: state.clone(),
         };
-        let mut child = Group(child, pid);
+        let mut child = ProcessGroup(child, pid);
         tokio::spawn(async move {
             let exit = tokio::select! {
                 exit = child.0.wait() => exit,

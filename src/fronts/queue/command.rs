@@ -35,7 +35,8 @@ impl Program {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn();
-        let mut child = Group(child.map_err(|error| format!("cannot start {program}: {error}"))?);
+        let mut child =
+            CommandGroup(child.map_err(|error| format!("cannot start {program}: {error}"))?);
         let mut output = JoinSet::new();
         if let Some(stdout) = child.0.stdout.take() {
             output.spawn(follow(stdout, name.to_string()));
@@ -56,9 +57,9 @@ impl Program {
 }
 
 /// A command and the processes that it starts. Dropping it kills them.
-struct Group(Child);
+struct CommandGroup(Child);
 
-impl Drop for Group {
+impl Drop for CommandGroup {
     fn drop(&mut self) {
         // None if it has ended, when its number may be another's.
         if let Some(pid) = self.0.id() {

@@ -45,13 +45,13 @@ struct JobQueue<J> {
     balance: f64,
     /// The mean time of its jobs in seconds; None until the first has ended.
     mean: Option<f64>,
-    order: Order<Group>,
-    waiting: HashMap<usize, (Group, J)>,
+    order: Order<JobGroup>,
+    waiting: HashMap<usize, (JobGroup, J)>,
 }
 
 /// Jobs of one group run in order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Group {
+enum JobGroup {
     Named(String),
     Single(usize),
 }
@@ -61,7 +61,7 @@ enum Group {
 pub struct Begun {
     pub queue: usize,
     number: usize,
-    group: Group,
+    group: JobGroup,
     charged: f64,
 }
 
@@ -101,7 +101,7 @@ impl<J> Scheduler<J> {
     pub fn push(&mut self, queue: usize, group: Option<String>, job: J) {
         let number = self.next_number;
         self.next_number += 1;
-        let group = group.map_or(Group::Single(number), Group::Named);
+        let group = group.map_or(JobGroup::Single(number), JobGroup::Named);
         let queue = &mut self.queues[queue];
         queue.order.push(number, group.clone(), false);
         queue.waiting.insert(number, (group, job));

@@ -6,7 +6,7 @@ use std::hash::Hash;
 /// Records that have not begun, known by number. The lowest number begins first.
 #[derive(Debug)]
 pub struct Order<G> {
-    groups: HashMap<G, Group>,
+    groups: HashMap<G, RecordGroup>,
     /// The next record of each group, if it may begin.
     ready: BTreeSet<usize>,
     /// The same for groups with a suspect.
@@ -14,7 +14,7 @@ pub struct Order<G> {
 }
 
 #[derive(Debug, Default)]
-struct Group {
+struct RecordGroup {
     /// The record that may begin now. None while one is running.
     next: Option<usize>,
     behind: VecDeque<usize>,
