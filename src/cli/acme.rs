@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::fronts::address::Address;
 use crate::fronts::http::Tls;
 use crate::fronts::http::tls::acme::attempt::{Attempt, Challenges};
-use crate::fronts::http::tls::acme::link::{Link, Message, Outcome};
+use crate::fronts::http::tls::acme::link::{AttemptMessage, Link, Outcome};
 use crate::fronts::http::tls::{ClientCertificate, watch};
 use crate::keeper::Client;
 use crate::launcher::{Launcher, ProcessSignal};
@@ -168,12 +168,12 @@ impl Host {
         };
         while let Some(message) = link.next().await? {
             match message {
-                Message::Answer(answer) => {
+                AttemptMessage::Answer(answer) => {
                     let provider = ring::default_provider();
                     self.tls.answers.give(&answer, &provider)?;
                     link.confirm().await?;
                 }
-                Message::End { next, outcome } => end = End { next, outcome },
+                AttemptMessage::End { next, outcome } => end = End { next, outcome },
             }
         }
         Ok(end)

@@ -18,12 +18,12 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// Sends lines of type `T` to a stream.
 pub struct Writer<T> {
-    sender: Sender<Message<T>>,
+    sender: Sender<LogMessage<T>>,
     account: Arc<Account>,
     thread: Thread,
 }
 
-enum Message<T> {
+enum LogMessage<T> {
     Line(T, usize),
     /// This many lines are missing here.
     Lost(u64),
@@ -74,9 +74,9 @@ impl<T: Send + 'static> Writer<T> {
         }
         match lost.swap(0, Ordering::AcqRel) {
             0 => {}
-            lost => drop(self.sender.send(Message::Lost(lost))),
+            lost => drop(self.sender.send(LogMessage::Lost(lost))),
         }
-        let _ = self.sender.send(Message::Line(line, size));
+        let _ = self.sender.send(LogMessage::Line(line, size));
     }
 
     /// Returns when everything sent so far is written.
@@ -96,13 +96,13 @@ impl<T: Send + 'static> Writer<T> {
     }
 
     fn then(&self, action: impl FnOnce() + Send + 'static) {
-        let _ = self.sender.send(Message::Then(Box::new(action)));
+        let _ = self.sender.send(LogMessage::Then(Box::new(action)));
         self.thread.unpark();
     }
 }
 
 fn write<T>(
-    receiver: &Receiver<Message<T>>,
+    receiver: &Receiver<LogMessage<T>>,
     account: &Account,
     mut to: impl Write,
     mut format: impl FnMut(T, &mut Vec<u8>),
@@ -114,7 +114,7 @@ fn write<T>(
         let mut sizes = 0;
         let mut next = Some(first);
         // Combines all waiting lines into one write.
-        while let Some(Message::Line(line, size)) = next {
+        while let Some(LogMessage::Line(line, size)) = next {
             format(line, &mut text);
             sizes += size;
             next = (text.len() < PIECE)
@@ -134,12 +134,12 @@ fn write<T>(
             }
         }
         match next {
-            Some(Message::Lost(lost)) => report_lost(lost),
-            Some(Message::Then(action)) => {
+            Some(LogMessage::Lost(lost)) => report_lost(lost),
+            Some(LogMessage::Then(action)) => {
                 report_remaining(account, &mut report_lost);
                 action();
             }
-            Some(Message::Line(..)) => {}
+            Some(LogMessage::Line(..)) => {}
             None if account.waiting.used() == 0 => {
                 report_remaining(account, &mut report_lost);
             }

@@ -169,8 +169,8 @@ impl Poller {
 
     /// Receives messages for one batch: all that are available, or all that arrive within the
     /// window.
-    async fn gather(&self, client: &mut Client) -> anyhow::Result<Vec<Message>> {
-        let mut all: Vec<Message> = Vec::new();
+    async fn gather(&self, client: &mut Client) -> anyhow::Result<Vec<EmulatedMessage>> {
+        let mut all: Vec<EmulatedMessage> = Vec::new();
         let mut end: Option<Instant> = None;
         while all.len() < self.mapping.batch {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
@@ -211,12 +211,12 @@ impl Poller {
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Received {
-    messages: Option<Vec<Message>>,
+    messages: Option<Vec<EmulatedMessage>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Message {
+struct EmulatedMessage {
     message_id: String,
     receipt_handle: String,
     #[serde(rename = "MD5OfBody", default)]
@@ -230,7 +230,7 @@ struct Message {
 }
 
 /// The event that Lambda builds from the messages.
-fn event(queue: &QueueAttributes, messages: &[Message]) -> String {
+fn event(queue: &QueueAttributes, messages: &[EmulatedMessage]) -> String {
     let records: Vec<Value> = messages
         .iter()
         .map(|message| {
@@ -278,10 +278,10 @@ fn attributes(of_sqs: &Value) -> Value {
 
 /// The messages to delete.
 fn done<'a>(
-    messages: &'a [Message],
+    messages: &'a [EmulatedMessage],
     invocation: &Invocation,
     reports_failures: bool,
-) -> Vec<&'a Message> {
+) -> Vec<&'a EmulatedMessage> {
     let Ok(answer) = &invocation.result else {
         return Vec::new();
     };
@@ -300,7 +300,7 @@ fn done<'a>(
 
 /// The messages that the answer reports as failed; None if the answer means that the whole batch
 /// failed.
-fn failures(answer: &[u8], messages: &[Message]) -> Option<BTreeSet<String>> {
+fn failures(answer: &[u8], messages: &[EmulatedMessage]) -> Option<BTreeSet<String>> {
     if answer.is_empty() {
         return Some(BTreeSet::new());
     }
@@ -335,7 +335,7 @@ impl std::fmt::Display for Poller {
 mod tests {
     use super::*;
 
-    fn message(id: &str) -> Message {
+    fn message(id: &str) -> EmulatedMessage {
         serde_json::from_value(json!({
             "MessageId": id,
             "ReceiptHandle": format!("receipt-{id}"),

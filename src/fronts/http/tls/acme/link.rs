@@ -23,7 +23,7 @@ pub struct ChallengeAnswer {
 
 /// A message of the attempt.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Message {
+pub enum AttemptMessage {
     /// The front end confirms with an empty object when it gives this answer.
     Answer(ChallengeAnswer),
     /// The attempt has ended, and the next one is useful after this time.
@@ -51,7 +51,7 @@ impl Link {
 
     /// In the attempt: returns when the front end gives the answer.
     pub async fn answer(&self, answer: ChallengeAnswer) -> anyhow::Result<()> {
-        self.send(&Message::Answer(answer)).await?;
+        self.send(&AttemptMessage::Answer(answer)).await?;
         let received = self.0.receive(&mut [0; 16]).await?;
         ensure!(
             received.len > 0,
@@ -63,15 +63,15 @@ impl Link {
     /// In the attempt.
     pub async fn end(&self, next: Duration, outcome: Outcome) {
         // A front end that has left needs no message.
-        let _ = self.send(&Message::End { next, outcome }).await;
+        let _ = self.send(&AttemptMessage::End { next, outcome }).await;
     }
 
-    async fn send(&self, message: &Message) -> anyhow::Result<()> {
+    async fn send(&self, message: &AttemptMessage) -> anyhow::Result<()> {
         Ok(self.0.send_with(&serde_json::to_vec(message)?, &[]).await?)
     }
 
     /// In the front end: the next message. None if the attempt has exited.
-    pub async fn next(&self) -> anyhow::Result<Option<Message>> {
+    pub async fn next(&self) -> anyhow::Result<Option<AttemptMessage>> {
         let mut buffer = vec![0; MAX_BYTES];
         let received = self.0.receive(&mut buffer).await?;
         match received.len {

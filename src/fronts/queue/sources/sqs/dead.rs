@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::address::QueueAddress;
 use super::batch::{MOST, Settled};
-use super::message::{self, Held, Message};
+use super::message::{self, Held, SqsMessage};
 use super::{LONGEST, SqsQueue, TIMEOUT};
 use crate::fronts::queue::Format;
 use crate::fronts::queue::job::{FailedJob, Failures, Job};
@@ -127,7 +127,7 @@ impl SqsQueue {
         &self,
         dead: &QueueAddress,
         id: Option<&str>,
-    ) -> anyhow::Result<(Vec<Message>, Vec<Message>)> {
+    ) -> anyhow::Result<(Vec<SqsMessage>, Vec<SqsMessage>)> {
         let (mut shown, mut others) = (Vec::new(), Vec::new());
         while shown.len() + others.len() < MAX_SHOWN {
             let asked = json!({
@@ -156,7 +156,7 @@ impl SqsQueue {
     }
 
     /// Sends a dead letter to the queue as a new message.
-    async fn again(&self, letter: &Message) -> anyhow::Result<()> {
+    async fn again(&self, letter: &SqsMessage) -> anyhow::Result<()> {
         let mut attributes = letter.message_attributes.clone();
         attributes.remove(REASON);
         let sent = Sent {
@@ -168,7 +168,7 @@ impl SqsQueue {
         sent.to(&self.queue).await
     }
 
-    fn failed(&self, letter: &Message) -> FailedJob {
+    fn failed(&self, letter: &SqsMessage) -> FailedJob {
         let reason = letter.message_attributes.get(REASON);
         let reason = reason.and_then(|reason| reason["StringValue"].as_str());
         let sent: u64 = letter.attributes.sent.parse().unwrap_or_default();

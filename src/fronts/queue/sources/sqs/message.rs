@@ -24,7 +24,7 @@ pub struct Reads {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub struct Message {
+pub struct SqsMessage {
     pub message_id: String,
     pub receipt_handle: String,
     #[serde(default)]
@@ -49,18 +49,18 @@ pub struct Attributes {
 }
 
 /// Reads the response to a receive call.
-pub fn read(answer: Value) -> anyhow::Result<Vec<Message>> {
+pub fn read(answer: Value) -> anyhow::Result<Vec<SqsMessage>> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
     struct Received {
-        messages: Option<Vec<Message>>,
+        messages: Option<Vec<SqsMessage>>,
     }
     let received: Option<Received> =
         serde_json::from_value(answer).context("the response of SQS is not a list of messages")?;
     Ok(received.and_then(|it| it.messages).unwrap_or_default())
 }
 
-impl Message {
+impl SqsMessage {
     /// `group` is that of a FIFO queue; `received` when it was received, as its queue counts it.
     pub fn into_job(self, group: Option<String>, received: Duration, reads: Reads) -> Job {
         let headers = match reads.format {
