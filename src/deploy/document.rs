@@ -13,11 +13,11 @@ pub struct Node {
     pub line: usize,
     /// `Ref` for `!Ref`; empty without a tag.
     pub tag: String,
-    pub value: Value,
+    pub value: DocumentValue,
 }
 
 #[derive(Debug, Clone)]
-pub enum Value {
+pub enum DocumentValue {
     Text(String),
     List(Vec<Rc<Node>>),
     /// In the document's order.
@@ -42,7 +42,7 @@ impl Node {
     /// The entries of a map; empty for other values.
     pub fn entries(&self) -> &[(String, Rc<Node>)] {
         match &self.value {
-            Value::Map(entries) => entries,
+            DocumentValue::Map(entries) => entries,
             _ => &[],
         }
     }
@@ -50,7 +50,7 @@ impl Node {
     /// The items of a list; empty for other values.
     pub fn items(&self) -> &[Rc<Node>] {
         match &self.value {
-            Value::List(items) => items,
+            DocumentValue::List(items) => items,
             _ => &[],
         }
     }
@@ -58,7 +58,7 @@ impl Node {
     /// The text. None for lists, maps and values whose meaning a tag changes.
     pub fn text(&self) -> Option<&str> {
         match &self.value {
-            Value::Text(text) if self.tag.is_empty() => Some(text),
+            DocumentValue::Text(text) if self.tag.is_empty() => Some(text),
             _ => None,
         }
     }
@@ -107,7 +107,9 @@ impl<'a> DocumentReader<'a> {
                     anyhow!("line {line}: an alias to a node that is not complete")
                 });
             }
-            Event::Scalar(text, _, anchor, tag) => (anchor, tag, Value::Text(text.into_owned())),
+            Event::Scalar(text, _, anchor, tag) => {
+                (anchor, tag, DocumentValue::Text(text.into_owned()))
+            }
             Event::SequenceStart(anchor, tag) => {
                 let mut items = Vec::new();
                 loop {
@@ -116,7 +118,7 @@ impl<'a> DocumentReader<'a> {
                         (event, line) => items.push(self.node(event, line, depth + 1)?),
                     }
                 }
-                (anchor, tag, Value::List(items))
+                (anchor, tag, DocumentValue::List(items))
             }
             Event::MappingStart(anchor, tag) => {
                 let mut entries = Vec::new();
@@ -126,7 +128,7 @@ impl<'a> DocumentReader<'a> {
                         (event, line) => self.node(event, line, depth + 1)?,
                     };
                     let key_line = key.line;
-                    let Value::Text(key) = &key.value else {
+                    let DocumentValue::Text(key) = &key.value else {
                         bail!("line {key_line}: a key that is not a string");
                     };
                     let (event, mut line) = self.next()?;
@@ -136,7 +138,7 @@ impl<'a> DocumentReader<'a> {
                     }
                     entries.push((key.clone(), self.node(event, line, depth + 1)?));
                 }
-                (anchor, tag, Value::Map(entries))
+                (anchor, tag, DocumentValue::Map(entries))
             }
             other => bail!("line {line}: expected a value, found {other:?}"),
         };

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::document::{Node, Value};
+use super::document::{DocumentValue, Node};
 
 /// A value of the template and its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl IntrinsicReader<'_> {
             return Some(text.to_string());
         }
         let name = match (node.tag.as_str(), &node.value) {
-            ("Ref", Value::Text(name)) => name,
+            ("Ref", DocumentValue::Text(name)) => name,
             _ => node.get("Ref")?.text()?,
         };
         let default = self.template.at(&["Parameters", name, "Default"])?;
@@ -62,13 +62,13 @@ impl IntrinsicReader<'_> {
         };
         let first = |text: &str| text.split('.').next().unwrap_or_default().to_string();
         match (node.tag.as_str(), &node.value) {
-            ("Ref" | "GetAtt", Value::Text(text)) => first(text),
-            ("GetAtt", Value::List(items)) => items
+            ("Ref" | "GetAtt", DocumentValue::Text(text)) => first(text),
+            ("GetAtt", DocumentValue::List(items)) => items
                 .first()
                 .and_then(|item| item.text())
                 .unwrap_or_default()
                 .into(),
-            ("Sub", Value::Text(text)) => self.substituted(text),
+            ("Sub", DocumentValue::Text(text)) => self.substituted(text),
             _ => match node.entries() {
                 [(key, value)] if key == "Ref" => value.text().unwrap_or_default().into(),
                 [(key, value)] if key == "Fn::GetAtt" => match value.text() {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use anyhow::bail;
 
-use super::document::{Node, Value};
+use super::document::{DocumentValue, Node};
 use super::intrinsics::IntrinsicReader;
 pub use super::intrinsics::Located;
 
@@ -137,7 +137,7 @@ pub fn read(template: &Node) -> anyhow::Result<Stack> {
         let empty = Rc::new(Node {
             line: resource.line,
             tag: String::new(),
-            value: Value::Map(Vec::new()),
+            value: DocumentValue::Map(Vec::new()),
         });
         let properties = resource.get("Properties").unwrap_or(&empty);
         match kind {
@@ -250,7 +250,7 @@ impl IntrinsicReader<'_> {
             let empty = Rc::new(Node {
                 line: event.line,
                 tag: String::new(),
-                value: Value::Map(Vec::new()),
+                value: DocumentValue::Map(Vec::new()),
             });
             let properties = event.get("Properties").unwrap_or(&empty);
             let trigger = |kind| HttpTrigger {
@@ -458,7 +458,7 @@ fn layers(properties: &[&Rc<Node>]) -> Vec<Located<String>> {
     let layers = lists.flat_map(|list| list.items()).filter_map(|layer| {
         // Values that `Fn::Sub` inserts do not change which layer it is.
         let text = match (&layer.value, layer.get("Fn::Sub")) {
-            (Value::Text(text), _) => text,
+            (DocumentValue::Text(text), _) => text,
             (_, Some(sub)) => sub.text()?,
             _ => return None,
         };

@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use super::condition::{Files, all_hold};
 use super::facts::{Env, Facts, View};
 use super::handler::Handler;
-use super::rule::{Rule, Value};
+use super::rule::{Rule, VariableValue};
 use super::template::Matched;
 
 /// The input and state of one evaluation.
@@ -259,12 +259,12 @@ impl Rules {
             .iter()
             .map(|(name, value)| {
                 let value = match value {
-                    Value::Text(text) if text.is_known(view.env) => {
+                    VariableValue::Text(text) if text.is_known(view.env) => {
                         let text = text.expand(&view, &matched, &condition, None);
                         Some(Some(text.into_owned()))
                     }
-                    Value::Unset => Some(None),
-                    Value::Text(_) | Value::Unknown => None,
+                    VariableValue::Unset => Some(None),
+                    VariableValue::Text(_) | VariableValue::Unknown => None,
                 };
                 (name, value)
             })

@@ -111,7 +111,7 @@ pub(super) struct Flags {
     pub(super) escape: Option<Escape>,
     pub(super) discards_path_info: bool,
     pub(super) ignores_case: bool,
-    pub(super) env: Vec<(String, Value)>,
+    pub(super) env: Vec<(String, VariableValue)>,
     pub(super) allows_question_marks: bool,
     /// The flag `H`.
     pub(super) handler: Option<Handler>,
@@ -121,7 +121,7 @@ pub(super) struct Flags {
 
 /// The effect of the flag `E` on a variable.
 #[derive(Debug)]
-pub(super) enum Value {
+pub(super) enum VariableValue {
     Text(Template),
     Unset,
     /// A value that cannot be known.
@@ -165,8 +165,8 @@ impl Rule {
         let mut templates =
             to.iter()
                 .chain(flags.env.iter().filter_map(|(_, value)| match value {
-                    Value::Text(text) => Some(text),
-                    Value::Unset | Value::Unknown => None,
+                    VariableValue::Text(text) => Some(text),
+                    VariableValue::Unset | VariableValue::Unknown => None,
                 }));
         let needs_groups = templates.any(Template::has_rule_groups)
             || conditions.iter().any(Condition::has_rule_groups);
@@ -241,10 +241,11 @@ impl Flags {
                 "bctls" => only_controls = true,
                 "dpi" | "discardpath" => flags.discards_path_info = true,
                 "e" | "env" => match value.strip_prefix('!') {
-                    Some(name) => flags.env.push((name.to_owned(), Value::Unset)),
+                    Some(name) => flags.env.push((name.to_owned(), VariableValue::Unset)),
                     None => {
                         let (name, text) = value.split_once(':').unwrap_or((value, ""));
-                        let text = Template::parse(text).map_or(Value::Unknown, Value::Text);
+                        let text = Template::parse(text)
+                            .map_or(VariableValue::Unknown, VariableValue::Text);
                         flags.env.push((name.to_owned(), text));
                     }
                 },

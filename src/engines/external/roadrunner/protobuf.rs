@@ -52,7 +52,7 @@ fn put_varint(into: &mut Vec<u8>, mut value: u64) {
 
 /// A field of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Value<'a> {
+pub enum FieldValue<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
     /// Of a type that http.v1 does not use.
@@ -86,16 +86,16 @@ impl<'a> Fields<'a> {
         None
     }
 
-    fn field(&mut self) -> Option<(u32, Value<'a>)> {
+    fn field(&mut self) -> Option<(u32, FieldValue<'a>)> {
         let tag = self.varint()?;
         let value = match tag & 7 {
-            VARINT => Value::Varint(self.varint()?),
+            VARINT => FieldValue::Varint(self.varint()?),
             LENGTH => {
                 let len = self.varint()?;
-                Value::Bytes(self.take(len)?)
+                FieldValue::Bytes(self.take(len)?)
             }
-            FIXED64 => self.take(8).map(|_| Value::Other)?,
-            FIXED32 => self.take(4).map(|_| Value::Other)?,
+            FIXED64 => self.take(8).map(|_| FieldValue::Other)?,
+            FIXED32 => self.take(4).map(|_| FieldValue::Other)?,
             _ => return None,
         };
         let field = u32::try_from(tag >> 3).ok().filter(|field| *field > 0)?;
@@ -104,7 +104,7 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Iterator for Fields<'a> {
-    type Item = Result<(u32, Value<'a>), Invalid>;
+    type Item = Result<(u32, FieldValue<'a>), Invalid>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {
@@ -127,11 +127,11 @@ pub fn values(entry: &[u8]) -> Result<(&[u8], Vec<&[u8]>), Invalid> {
     let (mut name, mut list) = (&[][..], Vec::new());
     for field in Fields::new(entry) {
         match field? {
-            (KEY, Value::Bytes(bytes)) => name = bytes,
-            (VALUE, Value::Bytes(message)) => {
+            (KEY, FieldValue::Bytes(bytes)) => name = bytes,
+            (VALUE, FieldValue::Bytes(message)) => {
                 list.clear();
                 for field in Fields::new(message) {
-                    if let (1, Value::Bytes(bytes)) = field? {
+                    if let (1, FieldValue::Bytes(bytes)) = field? {
                         list.push(bytes);
                     }
                 }
@@ -156,7 +156,10 @@ mod tests {
             .collect();
         assert_eq!(
             fields,
-            [(1, Value::Varint(150)), (2, Value::Bytes(b"testing"))]
+            [
+                (1, FieldValue::Varint(150)),
+                (2, FieldValue::Bytes(b"testing"))
+            ]
         );
         let mut text = Vec::new();
         put_bytes(&mut text, 2, b"testing");
@@ -188,7 +191,7 @@ mod tests {
             let mut message = Vec::new();
             put_values(&mut message, 5, &name, list.iter().map(Vec::as_slice));
             let fields: Vec<_> = Fields::new(&message).map(Result::unwrap).collect();
-            let [(5, Value::Bytes(entry))] = fields[..] else { panic!("{fields:?}") };
+            let [(5, FieldValue::Bytes(entry))] = fields[..] else { panic!("{fields:?}") };
             let (found, values) = values(entry).unwrap();
             prop_assert_eq!(found, name.as_bytes());
             prop_assert_eq!(values, list.iter().map(Vec::as_slice).collect::<Vec<_>>());
@@ -197,7 +200,7 @@ mod tests {
         #[test]
         fn arbitrary_message_ends(message: Vec<u8>) {
             for field in Fields::new(&message) {
-                if let Ok((_, Value::Bytes(entry))) = field {
+                if let Ok((_, FieldValue::Bytes(entry))) = field {
                     let _ = values(entry);
                 }
             }

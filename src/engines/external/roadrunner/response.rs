@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
 use super::frame;
-use super::protobuf::{self, Fields, Value};
+use super::protobuf::{self, FieldValue, Fields};
 use crate::engines::cgi::response::Head;
 
 /// The most headers, as of CGI responses.
@@ -173,8 +173,8 @@ fn from_protobuf(context: &[u8]) -> Result<Raw, protobuf::Invalid> {
     };
     for field in Fields::new(context) {
         match field? {
-            (1, Value::Varint(status)) => raw.status = status.cast_signed(),
-            (2, Value::Bytes(entry)) => {
+            (1, FieldValue::Varint(status)) => raw.status = status.cast_signed(),
+            (2, FieldValue::Bytes(entry)) => {
                 let (name, values) = protobuf::values(entry)?;
                 let values = values.into_iter();
                 let values = values.map(|value| (name.to_vec(), value.to_vec()));
