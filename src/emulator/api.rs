@@ -22,7 +22,9 @@ use super::identifier::{rfc3339, since_epoch};
 use super::invoke_response::{
     AnswerBody, FunctionAnswer, FunctionError, InvokeOutcome, Piece, error_kind,
 };
-use super::reply::{Body, ReadBodyError, RuntimeReply, accepted, collect, json, reply, text};
+use super::reply::{
+    ReadBodyError, RuntimeReply, RuntimeReplyBody, accepted, collect, json, reply, text,
+};
 use super::sandbox::Sandbox;
 use super::state::{AnswerCall, Delivery, NextDelivery, Ticket};
 use super::variables::CREDENTIALS;
@@ -157,8 +159,8 @@ fn deliver(delivery: &Delivery) -> RuntimeReply {
         Some(pause) => Either::Right(in_pieces(delivery.payload.clone(), pause)),
     };
     let mut reply = Response::new(match body {
-        Either::Left(full) => Body::Left(full),
-        Either::Right(slow) => Body::Right(slow),
+        Either::Left(full) => RuntimeReplyBody::Left(full),
+        Either::Right(slow) => RuntimeReplyBody::Right(slow),
     });
     *reply.headers_mut() = delivery.headers.clone();
     reply

@@ -7,9 +7,9 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
 
-pub type Body = http_body_util::Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>;
+pub type RuntimeReplyBody = http_body_util::Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>;
 /// A reply of the Runtime API or the Extensions API.
-pub type RuntimeReply = Response<Body>;
+pub type RuntimeReply = Response<RuntimeReplyBody>;
 
 /// Why a request body cannot be read.
 pub enum ReadBodyError {
@@ -60,7 +60,7 @@ pub fn text(headers: &HeaderMap, name: &str) -> Option<String> {
 }
 
 pub fn reply(status: StatusCode, body: Bytes) -> RuntimeReply {
-    let mut reply = Response::new(Body::Left(Full::new(body)));
+    let mut reply = Response::new(RuntimeReplyBody::Left(Full::new(body)));
     *reply.status_mut() = status;
     reply
 }

@@ -34,7 +34,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, warn};
 
 pub use self::client::{ask, open};
-use self::dashboard::{Body, Dashboard};
+use self::dashboard::{Dashboard, DashboardBody};
 pub use self::sites::SiteEngines;
 use super::address::Address;
 use super::http::{Admission, Bound, Listener, Mode};
@@ -318,7 +318,7 @@ impl Admin {
         project == self.project || real(project).is_some_and(|it| real(&self.project) == Some(it))
     }
 
-    async fn respond(&self, request: &Request<Incoming>) -> Response<Body> {
+    async fn respond(&self, request: &Request<Incoming>) -> Response<DashboardBody> {
         let is_get = *request.method() == Method::GET;
         if let Some(misdirected) = self.misdirected(request) {
             return misdirected.map(BodyExt::boxed_unsync);

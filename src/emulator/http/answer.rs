@@ -11,7 +11,7 @@ use hyper::body::Frame;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::{Body, HttpReply, HttpService, full, length, message};
+use super::{HttpReply, HttpReplyBody, HttpService, full, length, message};
 use crate::emulator::invoke_response::{AnswerBody, FunctionAnswer, Piece};
 
 /// The content type of a streamed response with a prelude.
@@ -223,7 +223,7 @@ async fn streamed(answer: FunctionAnswer) -> Option<HttpReply> {
 }
 
 /// Joins the data that has arrived with the rest. A stream that fails aborts the response.
-fn body(first: Bytes, rest: Option<mpsc::Receiver<Piece>>) -> Body {
+fn body(first: Bytes, rest: Option<mpsc::Receiver<Piece>>) -> HttpReplyBody {
     let Some(rest) = rest else { return full(first) };
     let frames = stream::unfold(Some((first, rest)), |state| async move {
         let (first, mut rest) = state?;

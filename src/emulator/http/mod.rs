@@ -119,8 +119,8 @@ const MAX_ALB: usize = 1024 * 1024;
 /// API Gateway's limit in bytes for header values.
 const MAX_GATEWAY: usize = 10_240;
 
-pub(super) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
-pub(super) type HttpReply = Response<Body>;
+pub(super) type HttpReplyBody = UnsyncBoxBody<Bytes, std::io::Error>;
+pub(super) type HttpReply = Response<HttpReplyBody>;
 
 impl Gateway {
     /// Uses AWS's default configuration.
@@ -231,7 +231,7 @@ pub(super) fn message(status: StatusCode, text: &str) -> HttpReply {
     reply
 }
 
-pub(super) fn full(bytes: Bytes) -> Body {
+pub(super) fn full(bytes: Bytes) -> HttpReplyBody {
     Full::new(bytes)
         .map_err(|never| match never {})
         .boxed_unsync()

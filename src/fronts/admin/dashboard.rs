@@ -24,7 +24,7 @@ const MAX_READERS: usize = 16;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub type DashboardBody = UnsyncBoxBody<Bytes, Infallible>;
 
 /// The readers of snapshots.
 pub struct Dashboard {
@@ -50,7 +50,7 @@ impl Dashboard {
     pub fn stream(
         self: &Arc<Self>,
         sample: impl FnMut(&mut Observer) -> Snapshot + Send + 'static,
-    ) -> Response<Body> {
+    ) -> Response<DashboardBody> {
         let Ok(permit) = self.permits.clone().try_acquire_owned() else {
             let why = format!("{MAX_READERS} dashboards are open already; close one\n");
             return text(StatusCode::SERVICE_UNAVAILABLE, why).map(BodyExt::boxed_unsync);
@@ -120,7 +120,7 @@ struct DashboardReader {
 
 /// The page. What clients have sent comes from the stream only, and the page shows it as text;
 /// these headers hold even if it did not.
-pub fn page() -> Response<Body> {
+pub fn page() -> Response<DashboardBody> {
     let random = RandomState::new();
     let nonce = format!("{:016x}{:016x}", random.hash_one(0), random.hash_one(1));
     let page = include_str!("dashboard.html").replacen("{{nonce}}", &nonce, 1);
@@ -154,7 +154,7 @@ mod tests {
 
     type Samples = Arc<AtomicUsize>;
 
-    fn open(dashboard: &Arc<Dashboard>, samples: &Samples) -> Response<Body> {
+    fn open(dashboard: &Arc<Dashboard>, samples: &Samples) -> Response<DashboardBody> {
         let samples = samples.clone();
         dashboard.stream(move |_| {
             samples.fetch_add(1, Ordering::SeqCst);
@@ -162,7 +162,7 @@ mod tests {
         })
     }
 
-    async fn event(stream: &mut Response<Body>) -> String {
+    async fn event(stream: &mut Response<DashboardBody>) -> String {
         let frame = stream.body_mut().frame().await.unwrap().unwrap();
         String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()
     }
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn page_runs_only_its_own_script_and_loads_nothing() {
         let (one, other) = (page(), page());
-        let policy = |page: &Response<Body>| {
+        let policy = |page: &Response<DashboardBody>| {
             let value = &page.headers()[header::CONTENT_SECURITY_POLICY];
             value.to_str().unwrap().to_owned()
         };
