@@ -2,12 +2,12 @@
 
 use super::finding::{Finding, certain, perhaps};
 use super::run_settings::{Handler, RunSettings};
-use super::stack::{Function, Schedule};
+use super::stack::{Function, StackSchedule};
 
 /// Adds findings to `found`.
 pub fn find(
     function: &Function,
-    schedule: &Schedule,
+    schedule: &StackSchedule,
     runs: &RunSettings,
     found: &mut Vec<Finding>,
 ) {

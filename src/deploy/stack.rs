@@ -15,7 +15,7 @@ pub struct Stack {
     pub queues: Vec<StackQueue>,
     pub sources: Vec<EventSourceMapping>,
     pub triggers: Vec<HttpTrigger>,
-    pub schedules: Vec<Schedule>,
+    pub schedules: Vec<StackSchedule>,
     /// `AWS::Lambda::Permission`s: function and action.
     pub permissions: Vec<(String, String)>,
 }
@@ -89,7 +89,7 @@ pub struct EventSourceMapping {
 
 /// A schedule that triggers a function.
 #[derive(Debug)]
-pub struct Schedule {
+pub struct StackSchedule {
     pub function: String,
     pub line: usize,
     pub has_input: bool,
@@ -274,7 +274,7 @@ impl IntrinsicReader<'_> {
                     properties,
                 )),
                 "HttpApi" => stack.triggers.push(trigger(TriggerKind::HttpApi)),
-                "Schedule" | "ScheduleV2" => stack.schedules.push(Schedule {
+                "Schedule" | "ScheduleV2" => stack.schedules.push(StackSchedule {
                     function: name.into(),
                     line: event.line,
                     has_input: has_input(properties),
@@ -339,8 +339,8 @@ impl IntrinsicReader<'_> {
     }
 
     /// One target of a schedule.
-    fn schedule(&self, line: usize, target: &Rc<Node>) -> Schedule {
-        Schedule {
+    fn schedule(&self, line: usize, target: &Rc<Node>) -> StackSchedule {
+        StackSchedule {
             function: self.reference(target.get("Arn")),
             line,
             has_input: has_input(target),

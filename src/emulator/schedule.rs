@@ -11,15 +11,15 @@ use crate::units::Time;
 
 /// `1m=event.json`: an interval and the file with the event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Schedule {
+pub struct EmulatedSchedule {
     pub every: Time,
     pub event: PathBuf,
 }
 
-impl FromStr for Schedule {
+impl FromStr for EmulatedSchedule {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Schedule, String> {
+    fn from_str(text: &str) -> Result<EmulatedSchedule, String> {
         let Some((every, event)) = text.split_once('=') else {
             return Err(format!(
                 "`{text}`: write an interval and a file with the event, as in 1m=event.json"
@@ -31,14 +31,14 @@ impl FromStr for Schedule {
                 "`{text}`: write a duration above 0s and a file, as in 1m=event.json"
             ));
         }
-        Ok(Schedule {
+        Ok(EmulatedSchedule {
             every,
             event: event.into(),
         })
     }
 }
 
-impl Schedule {
+impl EmulatedSchedule {
     /// Sends the event until dropped; reads the file again each time. An event that is due while
     /// the last one runs waits for it. If more become due, they are skipped.
     pub async fn run(self, emulator: Emulator, tell: Arc<dyn Fn(&str) + Send + Sync>) {
@@ -64,11 +64,11 @@ mod tests {
 
     #[test]
     fn schedule_is_an_interval_and_a_file() {
-        let schedule: Schedule = "5m=jobs/clean.json".parse().unwrap();
+        let schedule: EmulatedSchedule = "5m=jobs/clean.json".parse().unwrap();
         assert_eq!(schedule.every, Time::seconds(300));
         assert_eq!(schedule.event, PathBuf::from("jobs/clean.json"));
         for wrong in ["5m", "5=a.json", "0s=a.json", "5m="] {
-            assert!(wrong.parse::<Schedule>().is_err(), "{wrong}");
+            assert!(wrong.parse::<EmulatedSchedule>().is_err(), "{wrong}");
         }
     }
 }

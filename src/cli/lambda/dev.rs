@@ -14,7 +14,7 @@ use crate::cli::stdout;
 use crate::cli::stop_signals::StopSignals;
 use crate::emulator::Emulator;
 use crate::emulator::http::{BinaryMediaTypes, Gateway, HttpService, invoke_api};
-use crate::emulator::schedule::Schedule;
+use crate::emulator::schedule::EmulatedSchedule;
 use crate::emulator::sqs::{Mapping, Poller};
 use crate::observe::log;
 use crate::observe::reopen::Logs;
@@ -59,7 +59,7 @@ pub struct Args {
     whole_batches: bool,
     /// Send the event in a file at an interval, as in 1m=event.json; may be repeated
     #[arg(long, value_name = "TIME=FILE")]
-    every: Vec<Schedule>,
+    every: Vec<EmulatedSchedule>,
     #[command(flatten)]
     options: Options,
 }

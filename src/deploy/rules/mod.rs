@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::finding::{Finding, certain, perhaps};
 use super::run_settings::{Failures, RunSettings};
-use super::stack::{EventSourceMapping, Function, Schedule, SourceKind, Stack, StackQueue};
+use super::stack::{EventSourceMapping, Function, SourceKind, Stack, StackQueue, StackSchedule};
 use super::{RECEIVES, VISIBILITY_FACTOR, code, schedules};
 
 /// All findings in the order of the template's lines. `runs` tells how each function runs.
@@ -19,7 +19,7 @@ pub fn find(
         let runs = runs(function)?;
         check_function(function, &runs, &mut found);
         code::find(function, &runs, &mut found);
-        let of_it = |schedule: &&Schedule| schedule.function == function.name;
+        let of_it = |schedule: &&StackSchedule| schedule.function == function.name;
         for schedule in stack.schedules.iter().filter(of_it) {
             schedules::find(function, schedule, &runs, &mut found);
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use surus::emulator::Emulator;
-use surus::emulator::schedule::Schedule;
+use surus::emulator::schedule::EmulatedSchedule;
 use surus::emulator::sqs::{Mapping, Poller};
 
 use super::fake::{Fake, LONG, attached};
@@ -214,7 +214,7 @@ async fn schedule_rereads_its_file_for_each_event() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("event.json");
     std::fs::write(&file, r#"{"run":1}"#).unwrap();
-    let schedule: Schedule = format!("20ms={}", file.display()).parse().unwrap();
+    let schedule: EmulatedSchedule = format!("20ms={}", file.display()).parse().unwrap();
     tokio::spawn(schedule.run(emulator.clone(), Arc::new(|line| panic!("{line}"))));
     let event = runtime.next().await;
     assert_eq!(event.body, r#"{"run":1}"#);

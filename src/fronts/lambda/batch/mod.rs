@@ -26,7 +26,7 @@ use super::Settings;
 use crate::event::Failure;
 use crate::fronts::records::now;
 use crate::fronts::records::suspects::Suspects;
-use schedule::{Rule, Schedule};
+use schedule::{BatchSchedule, Rule};
 
 /// How the records of an event reach the handler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,7 +124,7 @@ impl Batches {
             .checked_sub(self.deadline_margin)
             .unwrap_or(deadline);
         let began = now();
-        let mut schedule = Schedule::new(
+        let mut schedule = BatchSchedule::new(
             batch.records.iter().map(|record| record.partition),
             self.rule(batch),
             self.workers,

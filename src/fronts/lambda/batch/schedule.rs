@@ -28,7 +28,7 @@ enum State {
 /// The schedule of one batch. Records are known by their index in the event and begin in that
 /// order. Of a partition, only the first unfinished record may run.
 #[derive(Debug)]
-pub struct Schedule {
+pub struct BatchSchedule {
     rule: Rule,
     workers: usize,
     /// The record to begin with. After the last record the schedule continues with the first.
@@ -46,14 +46,14 @@ pub struct Schedule {
     end: usize,
 }
 
-impl Schedule {
+impl BatchSchedule {
     pub fn new(
         partition_of: impl Iterator<Item = usize>,
         rule: Rule,
         workers: usize,
         start: usize,
         is_suspect: impl Fn(usize) -> bool,
-    ) -> Schedule {
+    ) -> BatchSchedule {
         let partition_of: Vec<usize> = partition_of.collect();
         let mut order = Order::default();
         let mut suspects = BTreeSet::new();
@@ -65,7 +65,7 @@ impl Schedule {
                 suspects.insert(index);
             }
         }
-        Schedule {
+        BatchSchedule {
             rule,
             workers,
             start,
@@ -147,14 +147,14 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    fn schedule(partitions: &[usize], rule: Rule, suspects: &[usize]) -> Schedule {
-        Schedule::new(partitions.iter().copied(), rule, 4, 0, |index| {
+    fn schedule(partitions: &[usize], rule: Rule, suspects: &[usize]) -> BatchSchedule {
+        BatchSchedule::new(partitions.iter().copied(), rule, 4, 0, |index| {
             suspects.contains(&index)
         })
     }
 
     /// All that may begin now.
-    fn begin(schedule: &mut Schedule) -> Vec<usize> {
+    fn begin(schedule: &mut BatchSchedule) -> Vec<usize> {
         std::iter::from_fn(|| schedule.next()).collect()
     }
 
