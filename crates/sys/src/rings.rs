@@ -31,7 +31,7 @@ const INBOX_EACH: usize = 32 * 1024;
 struct CacheLine<T>(T);
 
 #[repr(C)]
-struct Head {
+struct RingHead {
     surus: CacheLine<Surus>,
     idle: CacheLine<Idle>,
 }
@@ -57,7 +57,7 @@ struct Ends {
     tail: CacheLine<AtomicU64>,
 }
 
-const _: () = assert!(size_of::<Head>() == 128 && size_of::<Ends>() == 128);
+const _: () = assert!(size_of::<RingHead>() == 128 && size_of::<Ends>() == 128);
 
 /// Whether workers must wake Surus for a frame (`enum surus_wakeup`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl Layout {
         let inbox_size = (workers * INBOX_EACH)
             .next_power_of_two()
             .clamp(INBOX_LEAST, MAX_INBOX);
-        let doorbells = size_of::<Head>();
+        let doorbells = size_of::<RingHead>();
         let posted = doorbells + (workers * size_of::<AtomicU32>()).next_multiple_of(LINE);
         let ends = posted + workers.div_ceil(8).next_multiple_of(LINE);
         let inbox = ends + (1 + workers) * size_of::<Ends>();
@@ -200,10 +200,10 @@ impl Rings {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn head(&self) -> &Head {
+    fn head(&self) -> &RingHead {
         // SAFETY: at the page-aligned beginning of the mapping, which is longer; its fields are
         // atomics, for which every bit pattern is valid.
-        unsafe { self.memory.base().cast::<Head>().as_ref() }
+        unsafe { self.memory.base().cast::<RingHead>().as_ref() }
     }
 
     /// The positions of the request ring (0) and of each response ring.

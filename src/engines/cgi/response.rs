@@ -7,7 +7,7 @@ use hyper::ext::ReasonPhrase;
 
 /// The parsed header block.
 #[derive(Debug)]
-pub struct Head {
+pub struct CgiHead {
     pub status: StatusCode,
     /// A reason phrase other than the standard one, sent over HTTP/1.
     pub reason: Option<ReasonPhrase>,
@@ -104,8 +104,8 @@ impl Block {
 
 /// Parses a header block without its empty line. Returns lines that are invalid in an HTTP response
 /// separately, for the log. The values share the block's memory.
-pub fn parse(block: &Bytes) -> Result<(Head, Vec<String>), String> {
-    let mut head = Head {
+pub fn parse(block: &Bytes) -> Result<(CgiHead, Vec<String>), String> {
+    let mut head = CgiHead {
         status: StatusCode::OK,
         reason: None,
         headers: HeaderMap::with_capacity((block.len() / 32 + 2).min(MAX_LINES)),
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn head(block: &str) -> Head {
+    fn head(block: &str) -> CgiHead {
         parse(&Bytes::copy_from_slice(block.as_bytes())).unwrap().0
     }
 

@@ -32,7 +32,7 @@ use super::slots::{ProcessSlot, ProcessSlots};
 use super::variables;
 use super::{Php, Spec, no_slot};
 use crate::engine::Pending;
-use crate::engines::cgi::response::Head;
+use crate::engines::cgi::response::CgiHead;
 use crate::event::{Event, Failure};
 use crate::observe::first_lines::FirstLines;
 use crate::observe::php_log;
@@ -322,7 +322,7 @@ impl Exchange for Http {
                                 head.headers.remove(ours);
                             }
                             self.answer = BuiltinAnswer::Arriving(body);
-                            Ok(Some(ResponsePart::Head(Head {
+                            Ok(Some(ResponsePart::Head(CgiHead {
                                 status: head.status,
                                 reason: head.extensions.remove(),
                                 headers: head.headers,

@@ -18,14 +18,14 @@ use tracing::{debug, warn};
 use super::Boot;
 use crate::engine::Pending;
 use crate::engines::cgi::response;
-use crate::engines::cgi::response::{Block, Head, Split, TooLarge};
+use crate::engines::cgi::response::{Block, CgiHead, Split, TooLarge};
 use crate::engines::queue::Permit;
 use crate::engines::response_spool::{self, ClientClosed, SpoolReader};
 use crate::event::{Event, Failure, Response, ResponseBody};
 
 /// A part of a response; the header section comes first.
 pub enum ResponsePart {
-    Head(Head),
+    Head(CgiHead),
     Data(Bytes),
 }
 
@@ -248,7 +248,7 @@ fn stream_body(arriving: SpoolReader) -> ResponseBody {
     ResponseBody::stream(StreamBody::new(pieces))
 }
 
-fn response(head: Head, body: ResponseBody) -> Response {
+fn response(head: CgiHead, body: ResponseBody) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
@@ -309,7 +309,7 @@ impl CgiOutput {
 const ROOM: usize = 64 * 1024;
 
 /// Parses a header section and logs rejected lines.
-pub fn head(block: &Bytes) -> Result<Head, Failure> {
+pub fn head(block: &Bytes) -> Result<CgiHead, Failure> {
     let (head, invalid) = response::parse(block).map_err(Failure::Malformed)?;
     for header in invalid {
         warn!(header, "invalid response header removed");

@@ -10,7 +10,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method};
 use serde::Serialize;
 
-use super::multipart::{self, Head, Parts};
+use super::multipart::{self, PartHead, Parts};
 use super::tree::{self, Tree};
 use crate::budget::{self, Reservation};
 use crate::event::{Body, Event};
@@ -163,7 +163,7 @@ struct Collected {
     uploads: Vec<tempfile::TempPath>,
     taken: Reservation,
     memory: Reservation,
-    open: Option<(Head, FormPart)>,
+    open: Option<(PartHead, FormPart)>,
 }
 
 enum FormPart {
@@ -184,7 +184,7 @@ impl Collected {
 }
 
 impl Parts for Collected {
-    fn begin(&mut self, head: Head) -> io::Result<()> {
+    fn begin(&mut self, head: PartHead) -> io::Result<()> {
         self.levels += 1 + head.name.matches('[').count();
         let file_name = head.file_name.as_ref().map_or(0, String::len);
         self.count(head.name.len() + file_name + head.media_type.len())?;

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 /// A part's header section.
 #[derive(Debug, Default, PartialEq, Eq, Clone)]
-pub struct Head {
+pub struct PartHead {
     pub name: String,
     /// Only files have one.
     pub file_name: Option<String>,
@@ -14,7 +14,7 @@ pub struct Head {
 
 /// Receives the parts of a body. A part whose end is missing is discarded.
 pub trait Parts {
-    fn begin(&mut self, head: Head) -> io::Result<()>;
+    fn begin(&mut self, head: PartHead) -> io::Result<()>;
     fn data(&mut self, piece: &[u8]) -> io::Result<()>;
     fn end(&mut self) -> io::Result<()>;
 }
@@ -122,7 +122,7 @@ impl<R: Read> Input<R> {
 
     /// The header section after a delimiter: `None` after the last delimiter or an invalid one;
     /// `Some(None)` if the part is no field of a form.
-    fn head(&mut self) -> io::Result<Option<Option<Head>>> {
+    fn head(&mut self) -> io::Result<Option<Option<PartHead>>> {
         let end = loop {
             if self.buffer.starts_with(b"--") {
                 return Ok(None);
@@ -145,7 +145,7 @@ impl<R: Read> Input<R> {
     }
 }
 
-fn parse_head(section: &[u8]) -> Option<Head> {
+fn parse_head(section: &[u8]) -> Option<PartHead> {
     let text = String::from_utf8_lossy(section);
     let mut head = None;
     let mut media_type = String::new();
@@ -159,15 +159,15 @@ fn parse_head(section: &[u8]) -> Option<Head> {
             media_type = value.trim().to_string();
         }
     }
-    head.map(|head| Head { media_type, ..head })
+    head.map(|head| PartHead { media_type, ..head })
 }
 
-fn disposition(value: &str) -> Option<Head> {
+fn disposition(value: &str) -> Option<PartHead> {
     let (kind, mut rest) = value.split_once(';')?;
     if !kind.trim().eq_ignore_ascii_case("form-data") {
         return None;
     }
-    let mut head = Head::default();
+    let mut head = PartHead::default();
     let mut has_name = false;
     while let Some((name, after)) = rest.split_once('=') {
         let (value, after) = parameter(after);
@@ -224,12 +224,12 @@ mod tests {
 
     #[derive(Default)]
     struct Collected {
-        open: Option<(Head, Vec<u8>)>,
+        open: Option<(PartHead, Vec<u8>)>,
         whole: Seen,
     }
 
     impl Parts for Collected {
-        fn begin(&mut self, head: Head) -> io::Result<()> {
+        fn begin(&mut self, head: PartHead) -> io::Result<()> {
             self.open = Some((head, Vec::new()));
             Ok(())
         }

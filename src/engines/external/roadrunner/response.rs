@@ -9,7 +9,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 
 use super::frame;
 use super::protobuf::{self, FieldValue, Fields};
-use crate::engines::cgi::response::Head;
+use crate::engines::cgi::response::CgiHead;
 
 /// The most headers, as of CGI responses.
 const MAX_HEADERS: usize = 1024;
@@ -18,7 +18,7 @@ const MAX_HEADERS: usize = 1024;
 #[derive(Debug)]
 pub struct Context {
     /// The status may be that of an informational response.
-    pub head: Head,
+    pub head: CgiHead,
     /// Headers that HTTP cannot carry, for the log.
     pub rejected: Vec<String>,
 }
@@ -58,7 +58,7 @@ pub fn parse(flags: u8, context: &Bytes) -> Result<Context, String> {
     }
     let reason = status.canonical_reason();
     Ok(Context {
-        head: Head {
+        head: CgiHead {
             status,
             // Otherwise hyper would invent a reason phrase.
             reason: reason.is_none().then(|| ReasonPhrase::from_static(b"")),

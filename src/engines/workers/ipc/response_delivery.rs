@@ -7,7 +7,7 @@ use tracing::warn;
 
 use super::responses::{ArrivingResponse, Outbox};
 use crate::engines::cgi::response;
-use crate::engines::cgi::response::{Block, Head, Split, TooLarge};
+use crate::engines::cgi::response::{Block, CgiHead, Split, TooLarge};
 use crate::engines::response_spool::{self, ClientClosed, WriteError};
 use crate::engines::workers::generation::in_flight::{InFlightRequest, Key, RequestProgress};
 use crate::engines::workers::response_stream::ResponseStream;
@@ -202,7 +202,7 @@ impl Outbox {
     }
 }
 
-fn response(head: Head, body: ResponseBody) -> Response {
+fn response(head: CgiHead, body: ResponseBody) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;

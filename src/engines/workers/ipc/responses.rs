@@ -17,7 +17,7 @@ use super::response_order::ResponseSequence;
 use super::worker_exit;
 use crate::engines::cgi::fastcgi;
 use crate::engines::cgi::fastcgi::Record;
-use crate::engines::cgi::response::{Block, Head};
+use crate::engines::cgi::response::{Block, CgiHead};
 use crate::engines::response_spool::SpoolWriter;
 use crate::engines::workers::exit_reason::Killed;
 use crate::engines::workers::generation::in_flight::{Key, RequestProgress};
@@ -66,7 +66,7 @@ pub(super) enum ArrivingResponse {
     /// may arrive in a moment.
     Ready {
         key: Key,
-        head: Head,
+        head: CgiHead,
         /// Usually all of the body.
         first: Bytes,
         more: Vec<Bytes>,
@@ -360,7 +360,10 @@ impl Outbox {
                 process::describe_exit,
             ))
         };
-        let is_streaming = matches!(&self.reply, ArrivingResponse::Streaming { key: streamed, .. } if *streamed == key);
+        let is_streaming = matches!(
+            &self.reply,
+            ArrivingResponse::Streaming { key: streamed, .. } if *streamed == key
+        );
         match std::mem::replace(&mut self.reply, ArrivingResponse::Done) {
             ArrivingResponse::Streaming { spool, .. } if is_streaming => spool.end(Err(failure)),
             reply => {

@@ -35,7 +35,7 @@ pub struct Entry {
     pub request_id: u64,
     pub client: Option<IpAddr>,
     /// None if the request could not be parsed.
-    pub head: Option<Head>,
+    pub head: Option<LoggedHead>,
     pub status: StatusCode,
     /// Bytes of the response's body.
     pub bytes: u64,
@@ -46,7 +46,7 @@ pub struct Entry {
 /// What is kept of a request's headers. Everything is copied, because a slice would keep the whole
 /// read buffer of the connection in memory, which no budget counts.
 #[derive(Debug)]
-pub struct Head {
+pub struct LoggedHead {
     pub method: Method,
     pub target: Box<str>,
     version: Version,
@@ -54,14 +54,14 @@ pub struct Head {
     user_agent: Option<String>,
 }
 
-impl Head {
-    pub fn new<B>(request: &Request<B>) -> Head {
+impl LoggedHead {
+    pub fn new<B>(request: &Request<B>) -> LoggedHead {
         let text = |name: HeaderName| {
             let value = request.headers().get(name)?;
             Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
         let target = request.uri().path_and_query();
-        Head {
+        LoggedHead {
             method: request.method().clone(),
             target: target.map_or("*", |target| target.as_str()).into(),
             version: request.version(),
@@ -111,7 +111,7 @@ impl AccessLog {
 impl Entry {
     /// Its approximate memory.
     fn size(&self) -> usize {
-        size_of::<Entry>() + self.head.as_ref().map_or(0, Head::size)
+        size_of::<Entry>() + self.head.as_ref().map_or(0, LoggedHead::size)
     }
 }
 
@@ -217,7 +217,7 @@ mod tests {
         Entry {
             request_id: 7,
             client: Some("192.0.2.1".parse().unwrap()),
-            head: Some(Head {
+            head: Some(LoggedHead {
                 method: Method::GET,
                 target: "/a\"?b=c".into(),
                 version: Version::HTTP_11,
@@ -240,7 +240,7 @@ mod tests {
             .uri(Uri::from_maybe_shared(buffer.slice(..4)).unwrap())
             .header(header::REFERER, value.clone())
             .header(header::USER_AGENT, value);
-        let head = Head::new(&request.body(()).unwrap());
+        let head = LoggedHead::new(&request.body(()).unwrap());
         assert!(buffer.is_unique(), "{head:?}");
         assert_eq!(head.size(), 100 + 4 + 7 + 7);
     }

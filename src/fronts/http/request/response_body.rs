@@ -12,7 +12,7 @@ use http::{Request, StatusCode};
 use http_body::{Frame, SizeHint};
 use tracing::warn;
 
-use super::access_log::{Entry, Head};
+use super::access_log::{Entry, LoggedHead};
 use super::accounting::Accounting;
 use crate::app::STATIC;
 use crate::event::{Failure, ResponseBody};
@@ -99,7 +99,7 @@ pub struct RequestGuard {
     /// None if the request is not traced.
     pub trace: Option<Arc<Trace>>,
     /// What the access log needs; None if it is off.
-    line: Option<Box<(Option<IpAddr>, Head)>>,
+    line: Option<Box<(Option<IpAddr>, LoggedHead)>>,
 }
 
 impl RequestGuard {
@@ -113,7 +113,7 @@ impl RequestGuard {
         let line = accounting
             .access_log
             .is_some()
-            .then(|| Box::new((client(), Head::new(request))));
+            .then(|| Box::new((client(), LoggedHead::new(request))));
         let request_id = accounting.next_id();
         let began = Instant::now();
         RequestGuard {
