@@ -23,7 +23,7 @@ use crate::fronts::queue::sources::amqp::{self, AmqpQueue};
 #[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
 use crate::fronts::queue::sources::database::{Database, DatabaseQueue, Tables};
 #[cfg(feature = "redis")]
-use crate::fronts::queue::sources::redis::{Names, RedisQueue, RedisStream, Server};
+use crate::fronts::queue::sources::redis::{Names, RedisQueue, RedisServer, RedisStream};
 #[cfg(feature = "sqs")]
 use crate::fronts::queue::sources::sqs::{Access, Reads, SqsQueue, with_suffix};
 use crate::fronts::queue::{Format, Queue};
@@ -47,9 +47,9 @@ pub struct Brokers {
     #[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
     databases: HashMap<(Place, Tables), Arc<Database>>,
     #[cfg(feature = "redis")]
-    servers: HashMap<String, Arc<Server>>,
+    servers: HashMap<String, Arc<RedisServer>>,
     #[cfg(feature = "amqp")]
-    rabbits: HashMap<String, Arc<amqp::Server>>,
+    rabbits: HashMap<String, Arc<amqp::AmqpServer>>,
 }
 
 /// A queue whose broker Surus opens.
@@ -247,7 +247,7 @@ impl Brokers {
         let server = match self.rabbits.get(url) {
             Some(server) => server.clone(),
             None => {
-                let opened = Arc::new(amqp::Server::open(url, self.max_payload).await?);
+                let opened = Arc::new(amqp::AmqpServer::open(url, self.max_payload).await?);
                 self.rabbits.insert(url.into(), opened.clone());
                 opened
             }
@@ -301,11 +301,11 @@ impl Brokers {
     }
 
     #[cfg(feature = "redis")]
-    async fn server(&mut self, url: &str) -> anyhow::Result<Arc<Server>> {
+    async fn server(&mut self, url: &str) -> anyhow::Result<Arc<RedisServer>> {
         if let Some(server) = self.servers.get(url) {
             return Ok(server.clone());
         }
-        let opened = Arc::new(Server::open(url).await?);
+        let opened = Arc::new(RedisServer::open(url).await?);
         self.servers.insert(url.into(), opened.clone());
         Ok(opened)
     }

@@ -48,7 +48,7 @@ struct Inner {
     launch: Launch,
     key: HeaderValue,
     /// By slot; None if the server must be started.
-    servers: Vec<Mutex<Option<Server>>>,
+    servers: Vec<Mutex<Option<BuiltinServer>>>,
     slots: ProcessSlots,
     max_requests: u64,
     /// How long a server may take to start.
@@ -56,13 +56,13 @@ struct Inner {
     home: RuntimeDir,
 }
 
-struct Server {
+struct BuiltinServer {
     daemon: Daemon,
     address: SocketAddr,
     log: ProcessLog,
 }
 
-impl Server {
+impl BuiltinServer {
     /// Kills it, and returns when the log has what it wrote.
     async fn end(self) {
         self.daemon.kill();
@@ -136,7 +136,7 @@ impl Inner {
             }
         };
         self.slots.set_pid(index, daemon.pid);
-        *server_slot = Some(Server {
+        *server_slot = Some(BuiltinServer {
             daemon,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             log,

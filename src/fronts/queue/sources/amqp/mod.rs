@@ -23,7 +23,7 @@ use lapin::options::{BasicAckOptions, BasicNackOptions};
 use tokio_util::sync::CancellationToken;
 
 use self::guard::bodies::Body;
-pub use self::server::Server;
+pub use self::server::AmqpServer;
 use self::session::Session;
 use crate::fronts::queue::Format;
 use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
@@ -47,7 +47,7 @@ pub struct Names {
 
 /// One queue, or the queues of one transport of Messenger.
 pub struct AmqpQueue {
-    server: Arc<Server>,
+    server: Arc<AmqpServer>,
     names: Names,
     /// The connection that consumes.
     session: tokio::sync::Mutex<Option<Session>>,
@@ -77,7 +77,7 @@ const MAX_NAME: usize = 230;
 
 impl AmqpQueue {
     /// Checks that the queues exist.
-    pub async fn open(server: Arc<Server>, names: Names) -> anyhow::Result<AmqpQueue> {
+    pub async fn open(server: Arc<AmqpServer>, names: Names) -> anyhow::Result<AmqpQueue> {
         ensure!(!names.queues.is_empty(), "the transport has no queues");
         for queue in &names.queues {
             ensure!(

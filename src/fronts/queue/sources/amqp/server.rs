@@ -30,7 +30,7 @@ const HEARTBEAT: u16 = 30;
 const SPARE: Duration = Duration::from_secs(300);
 
 /// A server that several queues may use.
-pub struct Server {
+pub struct AmqpServer {
     uri: AMQPUri,
     /// The bodies above `max_payload` that its connections have received.
     pub(super) bodies: Arc<Bodies>,
@@ -46,11 +46,11 @@ struct Publishing {
     channel: Channel,
 }
 
-impl Server {
+impl AmqpServer {
     /// Connects to a server. The URL has a password, so no message repeats it. Bodies above
     /// `max_payload` become files.
-    pub async fn open(url: &str, max_payload: u64) -> anyhow::Result<Server> {
-        let server = Server {
+    pub async fn open(url: &str, max_payload: u64) -> anyhow::Result<AmqpServer> {
+        let server = AmqpServer {
             uri: read(url)?,
             bodies: Arc::default(),
             max_payload,

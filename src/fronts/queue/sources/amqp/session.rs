@@ -11,7 +11,7 @@ use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Connection};
 
 use super::Names;
-use super::server::{self, Server, answer};
+use super::server::{self, AmqpServer, answer};
 
 /// A message, or the error of its channel, with the queue that it is from.
 type Pushed = (String, Result<Delivery, lapin::Error>);
@@ -30,7 +30,7 @@ pub struct Session {
 }
 
 impl Session {
-    pub async fn open(server: &Server, number: u64) -> anyhow::Result<Session> {
+    pub async fn open(server: &AmqpServer, number: u64) -> anyhow::Result<Session> {
         let connection = server.connect().await?;
         let channel = answer(connection.create_channel()).await?;
         Ok(Session {

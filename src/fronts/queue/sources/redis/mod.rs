@@ -21,7 +21,7 @@ use tracing::error;
 
 use self::scripts::Scripts;
 use self::server::Link;
-pub use self::server::Server;
+pub use self::server::RedisServer;
 pub use self::stream::{RedisStream, Stream};
 use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
 use crate::fronts::queue::source::{Pending, Source};
@@ -97,7 +97,12 @@ enum To {
 }
 
 impl RedisQueue {
-    pub fn new(server: &Server, names: Names, lease: Duration, is_laravel: bool) -> RedisQueue {
+    pub fn new(
+        server: &RedisServer,
+        names: Names,
+        lease: Duration,
+        is_laravel: bool,
+    ) -> RedisQueue {
         RedisQueue {
             keys: Keys::new(&names.prefix, &names.queue),
             lease,

@@ -18,16 +18,16 @@ const ANSWER: Duration = Duration::from_secs(10);
 const OLDEST: (u32, u32) = (6, 2);
 
 /// A server that several queues may use.
-pub struct Server {
+pub struct RedisServer {
     pub(super) client: Client,
     pub(super) scripts: Arc<Scripts>,
     /// For what need not wait.
     pub(super) shared: Arc<Link>,
 }
 
-impl Server {
+impl RedisServer {
     /// Connects to a server and checks that it has what queues need.
-    pub async fn open(url: &str) -> anyhow::Result<Server> {
+    pub async fn open(url: &str) -> anyhow::Result<RedisServer> {
         // The URL has a password, so no message repeats it.
         let client = Client::open(url).map_err(|error| {
             anyhow!(
@@ -51,7 +51,7 @@ impl Server {
                 });
             }
         }
-        Ok(Server {
+        Ok(RedisServer {
             client,
             scripts: Arc::default(),
             shared,

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::buried::Buried;
-use super::server::{Link, Server};
+use super::server::{Link, RedisServer};
 use super::stream_scripts::StreamScripts;
 use super::{RARELY, SHORTEST, epoch};
 use crate::fronts::queue::job::{Depth, Disposition, FailedJob, Failures, Job, Lease};
@@ -66,7 +66,7 @@ pub struct RedisStream {
 type Delivered = (String, Vec<Vec<u8>>, u32);
 
 impl RedisStream {
-    pub fn new(server: &Server, stream: Stream, lease: Duration) -> RedisStream {
+    pub fn new(server: &RedisServer, stream: Stream, lease: Duration) -> RedisStream {
         RedisStream {
             delayed: format!("{}__queue", stream.key),
             failed: format!("{}__failed", stream.key),
