@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::environment::{Environment, InitFailure};
 use super::fault_injection::{EventFaults, Fault};
 use super::identifier;
-use super::invoke_request::Request;
+use super::invoke_request::InvokeRequest;
 use super::invoke_response::{FunctionError, InvokeOutcome};
 use super::report::{Phase, Report, Status, ceiled};
 use super::sandbox::{Reason, Sandbox};
@@ -31,7 +31,7 @@ impl Environment {
     /// event.
     pub async fn run(
         &self,
-        request: Request,
+        request: InvokeRequest,
         drawn: &EventFaults,
         outcome: oneshot::Sender<InvokeOutcome>,
     ) -> Report {
@@ -109,7 +109,7 @@ impl Environment {
     fn delivery(
         &self,
         id: &str,
-        request: Request,
+        request: InvokeRequest,
         deadline: Instant,
         drawn: &EventFaults,
         is_noticed: bool,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 /// An event with the parameters of the Invoke API.
 #[derive(Debug, Clone, Default)]
-pub struct Request {
+pub struct InvokeRequest {
     pub payload: Bytes,
     /// The caller accepts a stream (`InvokeWithResponseStream`), which may exceed 6 MB.
     pub is_streamed: bool,
@@ -19,11 +19,11 @@ pub struct Request {
     pub tenant_id: Option<String>,
 }
 
-impl<T: Into<Bytes>> From<T> for Request {
-    fn from(payload: T) -> Request {
-        Request {
+impl<T: Into<Bytes>> From<T> for InvokeRequest {
+    fn from(payload: T) -> InvokeRequest {
+        InvokeRequest {
             payload: payload.into(),
-            ..Request::default()
+            ..InvokeRequest::default()
         }
     }
 }

@@ -48,7 +48,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 pub use api_error::MAX_PAYLOAD;
 pub use function::{Function, Initialization, LogFormat, Resources, Runtime, Sink};
-pub use invoke_request::Request;
+pub use invoke_request::InvokeRequest;
 pub use invoke_response::{AnswerBody, FunctionAnswer, FunctionError, InvokeOutcome, Piece};
 pub use report::{Report, Status};
 
@@ -163,12 +163,12 @@ impl Emulator {
     }
 
     /// Runs an event and waits until the function is ready for the next one.
-    pub async fn invoke(&self, request: impl Into<Request>) -> Invocation {
+    pub async fn invoke(&self, request: impl Into<InvokeRequest>) -> Invocation {
         self.begin(request).await.end().await
     }
 
     /// Starts an event as soon as an environment is free.
-    pub async fn begin(&self, request: impl Into<Request>) -> Running {
+    pub async fn begin(&self, request: impl Into<InvokeRequest>) -> Running {
         let request = request.into();
         let (outcome_sender, outcome) = oneshot::channel();
         let (end_sender, end) = oneshot::channel();
@@ -201,7 +201,7 @@ impl Emulator {
 
     async fn run(
         &self,
-        request: Request,
+        request: InvokeRequest,
         permit: OwnedSemaphorePermit,
         outcome: oneshot::Sender<InvokeOutcome>,
         end: oneshot::Sender<(Report, Vec<String>)>,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 use super::emulated::Options;
-use crate::emulator::{Emulator, Request};
+use crate::emulator::{Emulator, InvokeRequest};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -28,9 +28,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let function = args.options.function(&args.dir)?;
     crate::cli::block_on(async {
         let emulator = Emulator::start(function).await?;
-        let request = Request {
+        let request = InvokeRequest {
             is_streamed: args.stream,
-            ..Request::from(event)
+            ..InvokeRequest::from(event)
         };
         let invocation = emulator.invoke(request).await;
         emulator.stop().await;

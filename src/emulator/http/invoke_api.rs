@@ -104,12 +104,12 @@ async fn answer(emulator: &Emulator, request: Request<Incoming>) -> HttpReply {
     }
     let context = text(&head.headers, "x-amz-client-context");
     let context = context.and_then(|context| STANDARD.decode(context).ok());
-    let request = invoke_request::Request {
+    let request = invoke_request::InvokeRequest {
         id: Some(identifier::uuid()),
         trace: text(&head.headers, "x-amzn-trace-id"),
         client_context: context.map(|context| String::from_utf8_lossy(&context).into_owned()),
         tenant_id: text(&head.headers, "x-amz-tenant-id"),
-        ..invoke_request::Request::from(payload)
+        ..invoke_request::InvokeRequest::from(payload)
     };
     if is_asynchronous {
         let emulator = emulator.clone();

@@ -192,10 +192,10 @@ impl Gateway {
         }
         let mut running = self
             .emulator
-            .begin(invoke_request::Request {
+            .begin(invoke_request::InvokeRequest {
                 is_streamed: self.is_streamed,
                 trace: Some(received.trace),
-                ..invoke_request::Request::from(payload)
+                ..invoke_request::InvokeRequest::from(payload)
             })
             .await;
         let outcome = match self.timeout {

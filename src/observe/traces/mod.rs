@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 pub use self::settings::Settings;
-pub use self::trace::{Request, Trace, cut};
+pub use self::trace::{Trace, TracedRequest, cut};
 
 use self::context::Context;
 use self::settings::Sampler;
@@ -56,7 +56,7 @@ impl Tracer {
     pub fn begin(
         self: &Arc<Self>,
         caller: Option<(Context, Option<String>)>,
-        request: impl FnOnce() -> Request,
+        request: impl FnOnce() -> TracedRequest,
     ) -> (Context, Option<String>, Option<Arc<Trace>>) {
         let (parent, state) = match caller {
             Some((parent, state)) => (Some(parent), state),

@@ -38,7 +38,7 @@ const SECRETS: [&str; 19] = [
 ];
 
 /// A request as it is known when it arrives.
-pub struct Request {
+pub struct TracedRequest {
     pub began: Instant,
     pub method: String,
     pub path: String,
@@ -72,7 +72,7 @@ pub struct Trace {
     /// The ids of the spans of the request, the queue and the sending.
     spans: [[u8; 8]; 3],
     php: [u8; 8],
-    request: Option<Request>,
+    request: Option<TracedRequest>,
     later: Mutex<Later>,
 }
 
@@ -83,7 +83,7 @@ impl Trace {
         parent: Option<[u8; 8]>,
         state: Option<String>,
         spans: [[u8; 8]; 3],
-        request: Request,
+        request: TracedRequest,
     ) -> Trace {
         Trace {
             tracer,
@@ -150,7 +150,7 @@ pub struct EndedTrace {
     state: String,
     spans: [[u8; 8]; 3],
     php: [u8; 8],
-    request: Request,
+    request: TracedRequest,
     later: Later,
 }
 

@@ -1,6 +1,6 @@
 //! AWS's own Runtime API client against the emulator.
 
-use surus::emulator::{Emulator, Request};
+use surus::emulator::{Emulator, InvokeRequest};
 
 use super::runtimes::{function, written};
 
@@ -39,9 +39,9 @@ async fn aws_client_error_reaches_the_caller() {
 async fn aws_client_stream_reaches_the_caller() {
     let emulator = Emulator::start(function("stream")).await.unwrap();
     for is_streamed in [true, false] {
-        let request = Request {
+        let request = InvokeRequest {
             is_streamed,
-            ..Request::from("7")
+            ..InvokeRequest::from("7")
         };
         let invocation = emulator.invoke(request).await;
         assert!(invocation.is_streamed);

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::fake::{attached, error, invoke};
-use surus::emulator::{MAX_PAYLOAD, Request};
+use surus::emulator::{InvokeRequest, MAX_PAYLOAD};
 
 const NOT_ALLOWED: &str = "failed for runtime. Error: State transition is not allowed";
 
@@ -16,13 +16,13 @@ async fn event_has_lambdas_headers_and_its_answer_reaches_the_caller() {
     .await;
     let invoking = {
         let emulator = emulator.clone();
-        let request = Request {
+        let request = InvokeRequest {
             payload: r#"{"a":1}"#.into(),
             trace: Some("Root=1-5f-ab".into()),
             client_context: Some(r#"{"client":{}}"#.into()),
             cognito_identity: Some(r#"{"cognitoIdentityId":"x"}"#.into()),
             tenant_id: Some("tenant".into()),
-            ..Request::default()
+            ..InvokeRequest::default()
         };
         tokio::spawn(async move { emulator.invoke(request).await })
     };

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use base64::Engine as _;
-use surus::emulator::{AnswerBody, Emulator, InvokeOutcome, Piece, Request};
+use surus::emulator::{AnswerBody, Emulator, InvokeOutcome, InvokeRequest, Piece};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::fake::{LONG, attached};
 
-fn streamed(payload: &'static str) -> Request {
-    Request {
+fn streamed(payload: &'static str) -> InvokeRequest {
+    InvokeRequest {
         is_streamed: true,
-        ..Request::from(payload)
+        ..InvokeRequest::from(payload)
     }
 }
 
@@ -97,9 +97,9 @@ async fn trailer_error_fails_the_stream() {
     for is_streamed in [true, false] {
         let begun = tokio::spawn({
             let emulator = emulator.clone();
-            let request = Request {
+            let request = InvokeRequest {
                 is_streamed,
-                ..Request::from("1")
+                ..InvokeRequest::from("1")
             };
             async move { emulator.begin(request).await }
         });
@@ -145,9 +145,9 @@ async fn interrupted_answer_is_truncated_for_the_caller() {
     for is_streamed in [true, false] {
         let begun = tokio::spawn({
             let emulator = emulator.clone();
-            let request = Request {
+            let request = InvokeRequest {
                 is_streamed,
-                ..Request::from("1")
+                ..InvokeRequest::from("1")
             };
             async move { emulator.begin(request).await }
         });

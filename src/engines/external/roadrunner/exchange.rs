@@ -10,7 +10,7 @@ use super::Inner;
 use super::form::Content;
 use super::frame::{self, Item, Payload};
 use super::relay::Outgoing;
-use super::request::Request;
+use super::request::RoadRunnerRequest;
 use super::response;
 use super::worker::{ASK_PID, ReceiveError, Worker};
 use crate::engine::Pending;
@@ -42,7 +42,7 @@ pub struct Running {
     slot: ProcessSlot,
     /// `None` while there is no worker that could be used again.
     worker: Option<Worker>,
-    request: Request,
+    request: RoadRunnerRequest,
     outgoing: Outgoing,
     event: u64,
     early_hints: Option<Weak<dyn EarlyHints>>,
@@ -66,7 +66,7 @@ impl Running {
         inner: Arc<Inner>,
         slot: ProcessSlot,
         worker: Worker,
-        request: Request,
+        request: RoadRunnerRequest,
         event: &Event,
     ) -> Result<Running, Failure> {
         worker.begin(event.id);
@@ -98,7 +98,7 @@ impl Running {
         let mut outgoing = Outgoing::default();
         let bytes = outgoing.bytes();
         frame::put_control(bytes, ASK_PID);
-        let Request { context, body, .. } = &self.request;
+        let RoadRunnerRequest { context, body, .. } = &self.request;
         let small = match body {
             Body::Memory(bytes) if bytes.len() <= SMALL_BODY => &bytes[..],
             _ => &[],

@@ -225,7 +225,8 @@ impl Php for RoadRunner {
         Box::pin(async move {
             let inner = &self.0;
             let request =
-                request::Request::from_event(event, inner.payloads, &inner.uploads).await?;
+                request::RoadRunnerRequest::from_event(event, inner.payloads, &inner.uploads)
+                    .await?;
             let slot = inner.slots.take(event).ok_or_else(no_slot)?;
             let worker = inner.take(slot.index).await;
             let worker = worker.map_err(|error| Failure::WorkerCrashed(format!("{error:#}")))?;

@@ -37,20 +37,20 @@ impl Payloads {
 }
 
 /// A request as the worker gets it.
-pub struct Request {
+pub struct RoadRunnerRequest {
     pub context: Vec<u8>,
     pub body: Body,
     /// Deletes the uploaded files when dropped.
     pub _uploads: Uploads,
 }
 
-impl Request {
+impl RoadRunnerRequest {
     /// Uploaded files become files of `directory`.
     pub async fn from_event(
         event: &Event,
         payloads: Payloads,
         directory: &form::Directory,
-    ) -> Result<Request, Failure> {
+    ) -> Result<RoadRunnerRequest, Failure> {
         check_size(event)?;
         let form = form::parse(event.request.headers(), event, directory).await;
         let form = form.map_err(|error| match error.kind() {
@@ -64,7 +64,7 @@ impl Request {
         })?;
         let context = context(event, payloads, form.as_ref());
         Ok(match form {
-            None => Request {
+            None => RoadRunnerRequest {
                 context,
                 body: match form::has_body(event.request.method()) {
                     true => event.request.body().clone(),
@@ -72,7 +72,7 @@ impl Request {
                 },
                 _uploads: Uploads::default(),
             },
-            Some(form) => Request {
+            Some(form) => RoadRunnerRequest {
                 context,
                 body: Body::Memory(form.fields.into()),
                 _uploads: form.uploads,

@@ -9,7 +9,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 
 use crate::observe::traces::context::{self, Context, TRACEPARENT, TRACESTATE};
-use crate::observe::traces::{Request, Trace, Tracer, cut};
+use crate::observe::traces::{Trace, TracedRequest, Tracer, cut};
 
 /// The context that PHP gets in place of the caller's.
 #[derive(Clone)]
@@ -31,7 +31,11 @@ pub fn begin(
     trace
 }
 
-fn describe(head: &Parts, began: Instant, (client, is_https): (Option<IpAddr>, bool)) -> Request {
+fn describe(
+    head: &Parts,
+    began: Instant,
+    (client, is_https): (Option<IpAddr>, bool),
+) -> TracedRequest {
     let text = |name: HeaderName| {
         let value = String::from_utf8_lossy(head.headers.get(name)?.as_bytes());
         Some(cut(&value).to_string())
@@ -42,7 +46,7 @@ fn describe(head: &Parts, began: Instant, (client, is_https): (Option<IpAddr>, b
         Some(host) => host.to_str().ok(),
         None => head.uri.authority().map(|authority| authority.as_str()),
     };
-    Request {
+    TracedRequest {
         began,
         method: cut(head.method.as_str()).to_string(),
         path: cut(head.uri.path()).to_string(),
