@@ -192,7 +192,7 @@ impl Poller {
                     }),
                 )
                 .await?;
-            let received: Received = serde_json::from_value(received)
+            let received: ReceivedMessages = serde_json::from_value(received)
                 .context("the queue's response is not a list of messages")?;
             let received = received.messages.unwrap_or_default();
             let is_over = received.is_empty() && (end.is_none() || wait == 0);
@@ -210,7 +210,7 @@ impl Poller {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Received {
+struct ReceivedMessages {
     messages: Option<Vec<EmulatedMessage>>,
 }
 

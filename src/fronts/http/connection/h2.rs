@@ -77,7 +77,7 @@ impl H2Connection {
         let is_head = request.method() == Method::HEAD;
         let service = self.service.clone();
         let answer = service.answer(
-            Received::body_of(request, &reply),
+            H2RequestBody::body_of(request, &reply),
             &self.peer,
             self.shared.clone(),
             Some(Arc::downgrade(&reply) as _),
@@ -315,7 +315,7 @@ async fn room(stream: &mut SendStream<Bytes>) -> Result<(), h2::Error> {
 }
 
 /// A request's body as it arrives.
-pub struct Received {
+pub struct H2RequestBody {
     stream: RecvStream,
     /// Answers `100 Continue` to a client that waits for it.
     asks: Option<Arc<H2Reply>>,
@@ -325,12 +325,12 @@ pub struct Received {
     ended: bool,
 }
 
-impl Received {
-    fn body_of(request: Request<RecvStream>, reply: &Arc<H2Reply>) -> Request<Received> {
+impl H2RequestBody {
+    fn body_of(request: Request<RecvStream>, reply: &Arc<H2Reply>) -> Request<H2RequestBody> {
         let asks = expects_continue(request.headers()).then(|| reply.clone());
         let length = request.headers().get(header::CONTENT_LENGTH);
         let rest = length.and_then(|value| value.to_str().ok()?.parse().ok());
-        request.map(|stream| Received {
+        request.map(|stream| H2RequestBody {
             stream,
             asks,
             rest,
@@ -339,7 +339,7 @@ impl Received {
     }
 }
 
-impl Body for Received {
+impl Body for H2RequestBody {
     type Data = Bytes;
     type Error = h2::Error;
 

@@ -14,7 +14,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tracing::debug;
 
-use super::body::{BodyError, Received};
+use super::body::{BodyError, H3RequestBody};
 use super::pseudo_headers;
 use super::reply::H3Reply;
 use crate::app::forwarded::Peer;
@@ -135,7 +135,7 @@ async fn exchange_messages(
 ) -> Result<bool, AnswerError> {
     let (reply, mut told) = H3Reply::new();
     let is_head = request.method() == Method::HEAD;
-    let request = Received::body_of(request, receiver, exchange.taken(), &reply).await;
+    let request = H3RequestBody::body_of(request, receiver, exchange.taken(), &reply).await;
     let request = request.inspect_err(|_| sender.stop_stream(Code::H3_MESSAGE_ERROR))?;
     let hints = Arc::downgrade(&reply) as _;
     let answer = service

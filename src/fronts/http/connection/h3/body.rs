@@ -16,7 +16,7 @@ use crate::fronts::http::connection::multiplexed::expects_continue;
 use crate::fronts::http::transport::quic::streams::ReceiveStream;
 
 /// A request's body as it arrives.
-pub struct Received {
+pub struct H3RequestBody {
     stream: RequestStream<ReceiveStream, Bytes>,
     /// Called for each piece that is passed on.
     taken: Box<dyn Fn(usize) + Send>,
@@ -39,7 +39,7 @@ pub enum BodyError {
     TooShort,
 }
 
-impl Received {
+impl H3RequestBody {
     /// The request with its body. Polls once for the first piece, because HTTP/3 does not announce
     /// whether there is a body.
     pub async fn body_of(
@@ -47,9 +47,9 @@ impl Received {
         stream: RequestStream<ReceiveStream, Bytes>,
         taken: impl Fn(usize) + Send + 'static,
         reply: &Arc<H3Reply>,
-    ) -> Result<Request<Received>, BodyError> {
+    ) -> Result<Request<H3RequestBody>, BodyError> {
         let length = request.headers().get(header::CONTENT_LENGTH);
-        let mut body = Received {
+        let mut body = H3RequestBody {
             stream,
             taken: Box::new(taken),
             asks: expects_continue(request.headers()).then(|| reply.clone()),
@@ -90,7 +90,7 @@ impl Received {
     }
 }
 
-impl Body for Received {
+impl Body for H3RequestBody {
     type Data = Bytes;
     type Error = BodyError;
 
