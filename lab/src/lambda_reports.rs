@@ -12,7 +12,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// One event.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Report {
+pub struct EventReport {
     /// Milliseconds until the function asked for its next event.
     pub duration: f64,
     /// Milliseconds of the initialization ahead of it.
@@ -20,7 +20,7 @@ pub struct Report {
 }
 
 /// All reports of a log, once no more of them come. None of a server that is no function.
-pub fn read(log: &Path) -> Vec<Report> {
+pub fn read(log: &Path) -> Vec<EventReport> {
     let read = || {
         parse(&String::from_utf8_lossy(
             &std::fs::read(log).unwrap_or_default(),
@@ -39,12 +39,12 @@ pub fn read(log: &Path) -> Vec<Report> {
     reports
 }
 
-fn parse(log: &str) -> Vec<Report> {
+fn parse(log: &str) -> Vec<EventReport> {
     let reports = log
         .lines()
         .filter(|line| line.contains("REPORT RequestId: "));
     let report = |line: &str| {
-        Some(Report {
+        Some(EventReport {
             duration: field(line, "\tDuration: ")?,
             init: field(line, "\tInit Duration: ").unwrap_or(0.0),
         })
@@ -58,7 +58,7 @@ fn field(line: &str, name: &str) -> Option<f64> {
 }
 
 /// Adds what the events of a load were billed for.
-pub fn add(sample: &mut Sample, reports: &[Report]) {
+pub fn add(sample: &mut Sample, reports: &[EventReport]) {
     let mut durations: Vec<_> = reports.iter().map(|report| report.duration).collect();
     durations.sort_by(f64::total_cmp);
     let (Some(least), Some(last)) = (durations.first(), durations.len().checked_sub(1)) else {
@@ -73,7 +73,7 @@ pub fn add(sample: &mut Sample, reports: &[Report]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Report, Sample, add, parse};
+    use super::{EventReport, Sample, add, parse};
     use crate::quantity::Quantity;
 
     const LOG: &str = "\
@@ -84,11 +84,11 @@ mod tests {
 
     #[test]
     fn reports_are_read_with_the_initialization() {
-        let first = Report {
+        let first = EventReport {
             duration: 1.23,
             init: 101.01,
         };
-        let second = Report {
+        let second = EventReport {
             duration: 0.77,
             init: 0.0,
         };

@@ -14,7 +14,7 @@ use super::fault_injection::{EventFaults, Fault};
 use super::identifier;
 use super::invoke_request::InvokeRequest;
 use super::invoke_response::{FunctionError, InvokeOutcome};
-use super::report::{Phase, Report, Status, ceiled};
+use super::report::{InvocationReport, Phase, Status, ceiled};
 use super::sandbox::{Reason, Sandbox};
 use super::state::{Delivery, Ended, Progress};
 
@@ -34,7 +34,7 @@ impl Environment {
         request: InvokeRequest,
         drawn: &EventFaults,
         outcome: oneshot::Sender<InvokeOutcome>,
-    ) -> Report {
+    ) -> InvocationReport {
         let id = request.id.clone().unwrap_or_else(identifier::uuid);
         let mut run = Run {
             environment: self,
@@ -340,7 +340,7 @@ impl Run<'_> {
         }
     }
 
-    async fn time_out(&mut self, sandbox: &Arc<Sandbox>) -> Report {
+    async fn time_out(&mut self, sandbox: &Arc<Sandbox>) -> InvocationReport {
         let environment = self.environment;
         self.outcome = sandbox.state().lapse(self.id);
         let message = timed_out(environment.function.timeout);
@@ -363,14 +363,14 @@ impl Run<'_> {
     }
 
     /// Logs END and REPORT.
-    fn end(&self, status: Status, is_reset: bool) -> Report {
+    fn end(&self, status: Status, is_reset: bool) -> InvocationReport {
         let duration = self.began.elapsed();
         let environment = self.environment;
         let max_memory = match &status {
             Status::Error(kind) if kind == OUT_OF_MEMORY => environment.function.memory,
             _ => environment.max_memory(is_reset),
         };
-        let report = Report {
+        let report = InvocationReport {
             request_id: self.id.to_string(),
             status,
             duration,

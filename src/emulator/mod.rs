@@ -50,7 +50,7 @@ pub use api_error::MAX_PAYLOAD;
 pub use function::{Function, Initialization, LogFormat, Resources, Runtime, Sink};
 pub use invoke_request::InvokeRequest;
 pub use invoke_response::{AnswerBody, FunctionAnswer, FunctionError, InvokeOutcome, Piece};
-pub use report::{Report, Status};
+pub use report::{InvocationReport, Status};
 
 use environment::Environment;
 use fault_injection::Fault;
@@ -89,13 +89,13 @@ pub struct Invocation {
     /// The log lines of this event, if the function keeps its log. On a managed instance they may
     /// come from all running events.
     pub log: Vec<String>,
-    pub report: Report,
+    pub report: InvocationReport,
 }
 
 /// A running event.
 pub struct Running {
     outcome: oneshot::Receiver<InvokeOutcome>,
-    end: oneshot::Receiver<(Report, Vec<String>)>,
+    end: oneshot::Receiver<(InvocationReport, Vec<String>)>,
 }
 
 impl Emulator {
@@ -184,7 +184,7 @@ impl Emulator {
                 "Runtime.Unavailable",
                 "the instance already runs its maximum of concurrent events",
             );
-            let report = Report::rejected(&self.0.function, id, &error);
+            let report = InvocationReport::rejected(&self.0.function, id, &error);
             let _ = outcome_sender.send(InvokeOutcome::Error(error));
             let _ = end_sender.send((report, Vec::new()));
             return running;
@@ -204,7 +204,7 @@ impl Emulator {
         request: InvokeRequest,
         permit: OwnedSemaphorePermit,
         outcome: oneshot::Sender<InvokeOutcome>,
-        end: oneshot::Sender<(Report, Vec<String>)>,
+        end: oneshot::Sender<(InvocationReport, Vec<String>)>,
     ) {
         let is_managed = self.0.function.initialization.is_managed();
         let idle = match is_managed {
@@ -218,7 +218,7 @@ impl Emulator {
                 Err(error) => {
                     let id = request.id.unwrap_or_else(identifier::uuid);
                     let error = FunctionError::from_platform("Sandbox.Failure", &error.to_string());
-                    let report = Report::rejected(&self.0.function, id, &error);
+                    let report = InvocationReport::rejected(&self.0.function, id, &error);
                     let _ = outcome.send(InvokeOutcome::Error(error));
                     let _ = end.send((report, Vec::new()));
                     return;
@@ -285,7 +285,7 @@ impl Running {
 
     /// Waits until the function is ready for the next event. Returns the cost and the log of this
     /// one.
-    pub async fn report(self) -> Option<(Report, Vec<String>)> {
+    pub async fn report(self) -> Option<(InvocationReport, Vec<String>)> {
         self.end.await.ok()
     }
 
@@ -301,7 +301,11 @@ impl Running {
         let (report, log) = self.end.await.unwrap_or_else(|_| {
             let error = FunctionError::from_platform("Sandbox.Failure", "the emulator has stopped");
             (
-                Report::rejected(&Function::new(Runtime::Attached), String::new(), &error),
+                InvocationReport::rejected(
+                    &Function::new(Runtime::Attached),
+                    String::new(),
+                    &error,
+                ),
                 Vec::new(),
             )
         });

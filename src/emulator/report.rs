@@ -20,7 +20,7 @@ pub enum Status {
 
 /// The cost of an event.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct InvocationReport {
     pub request_id: String,
     pub status: Status,
     /// From START until the runtime and the extensions asked for the next event.
@@ -178,7 +178,7 @@ impl Platform<'_> {
     }
 
     /// END and REPORT.
-    pub fn end(&self, report: &Report) {
+    pub fn end(&self, report: &InvocationReport) {
         if !self.log.is_read() {
             return;
         }
@@ -196,10 +196,14 @@ impl Platform<'_> {
     }
 }
 
-impl Report {
+impl InvocationReport {
     /// The report of an event that never reached an environment.
-    pub fn rejected(function: &Function, request_id: String, error: &FunctionError) -> Report {
-        Report {
+    pub fn rejected(
+        function: &Function,
+        request_id: String,
+        error: &FunctionError,
+    ) -> InvocationReport {
+        InvocationReport {
             request_id,
             status: Status::Error(error.kind.clone()),
             duration: Duration::ZERO,
@@ -297,7 +301,7 @@ mod tests {
 
     #[test]
     fn report_has_lambdas_fields_in_order() {
-        let report = Report {
+        let report = InvocationReport {
             request_id: "8f5a".into(),
             status: Status::Success,
             duration: Duration::from_micros(1234),
@@ -314,7 +318,7 @@ mod tests {
              MB\t\
              Max Memory Used: 30 MB\tInit Duration: 101.01 ms\t"
         );
-        let failed = Report {
+        let failed = InvocationReport {
             status: Status::Error("Runtime.OutOfMemory".into()),
             init: None,
             is_reset: true,
