@@ -41,7 +41,7 @@ pub struct Config {
     pub error_pages: crate::app::error_pages::Settings,
     pub engine: engines::Settings,
     /// More pools of PHP processes, by name, for the requests of a `[[route]]`.
-    pub pool: BTreeMap<String, Pool>,
+    pub pool: BTreeMap<String, PoolSettings>,
     /// php.ini entries that override the file.
     pub php: BTreeMap<String, IniValue>,
     /// Environment variables of the PHP processes.
@@ -70,7 +70,7 @@ pub struct Config {
 /// What a pool sets differently from `[engine]`, `[php]` and `[env]`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Pool {
+pub struct PoolSettings {
     /// The name of an engine.
     #[serde(deserialize_with = "engines::known")]
     pub engine: Option<String>,

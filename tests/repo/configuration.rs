@@ -7,7 +7,7 @@ use regex::Regex;
 use serde_json::Value;
 use surus::app::site::routes::Rule;
 use surus::config::sites::Own;
-use surus::config::{Config, Pool};
+use surus::config::{Config, PoolSettings};
 use surus::fronts::queue::{Queue, Schedule};
 
 use super::markdown::pages;
@@ -124,7 +124,7 @@ fn actual() -> BTreeMap<String, String> {
         let keys_of_rule = serde_json::to_value(Rule::default()).unwrap();
         let keys_of_queue = serde_json::to_value(Queue::default()).unwrap();
         let keys_of_schedule = serde_json::to_value(Schedule::default()).unwrap();
-        let keys_of_pool = serde_json::to_value(Pool::default()).unwrap();
+        let keys_of_pool = serde_json::to_value(PoolSettings::default()).unwrap();
         let (heading, value) = match section.as_str() {
             "route" => ("route", &keys_of_rule),
             "queue" => ("queue", &keys_of_queue),

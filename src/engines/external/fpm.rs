@@ -42,7 +42,7 @@ struct Inner {
     daemon: Option<Daemon>,
     /// What it writes.
     log: Option<ProcessLog>,
-    pools: Vec<Pool>,
+    pools: Vec<FpmPool>,
     slots: ProcessSlots,
     launch: Option<Launch>,
     /// Keeps the directory with the sockets and settings.
@@ -50,7 +50,7 @@ struct Inner {
 }
 
 /// A php-fpm pool, which runs one event at a time.
-struct Pool {
+struct FpmPool {
     address: Address,
     /// An idle connection to the pool's process.
     kept: Mutex<Option<PhpStream>>,
@@ -60,7 +60,7 @@ impl Fpm {
     /// Starts php-fpm, or connects to the configured address.
     pub async fn start(spec: &Spec, home: RuntimeDir) -> anyhow::Result<Fpm> {
         let slots = ProcessSlots::new(spec.workers);
-        let pool = |address| Pool {
+        let pool = |address| FpmPool {
             address,
             kept: Mutex::new(None),
         };
