@@ -43,7 +43,7 @@ impl Service {
 }
 
 /// Sends requests to a service, over connections that it keeps.
-pub struct Client {
+pub struct AwsClient {
     service: Service,
     /// For error messages.
     address: String,
@@ -71,15 +71,15 @@ pub enum Error {
 /// How many idle connections a client keeps.
 const KEPT: usize = 8;
 
-impl Client {
+impl AwsClient {
     pub fn new(
         service: Service,
         address: &str,
         region: &str,
         credentials: Arc<Provider>,
-    ) -> anyhow::Result<Client> {
+    ) -> anyhow::Result<AwsClient> {
         let address = address.trim_end_matches('/');
-        Ok(Client {
+        Ok(AwsClient {
             service,
             address: address.into(),
             uri: format!("{address}/")

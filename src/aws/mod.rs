@@ -6,7 +6,7 @@ mod credentials;
 mod metadata;
 mod profile;
 
-pub use client::{Client, Error, Service};
+pub use client::{AwsClient, Error, Service};
 pub use credentials::Provider;
 
 use std::collections::HashMap;

@@ -16,16 +16,16 @@ use tokio::net::TcpStream;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client for one queue over one connection.
-pub struct Client {
+pub struct SqsClient {
     queue: String,
     authority: String,
     path: String,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
 
-impl Client {
+impl SqsClient {
     /// `http://127.0.0.1:9324/000000000000/queue`.
-    pub fn new(queue: &str) -> anyhow::Result<Client> {
+    pub fn new(queue: &str) -> anyhow::Result<SqsClient> {
         let uri: Uri = queue
             .parse()
             .with_context(|| format!("invalid queue URL `{queue}`"))?;
@@ -41,7 +41,7 @@ impl Client {
             Some(_) => authority.to_string(),
             None => format!("{authority}:80"),
         };
-        Ok(Client {
+        Ok(SqsClient {
             queue: queue.to_string(),
             authority,
             path: "/".into(),

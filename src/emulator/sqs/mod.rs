@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Emulator, Invocation};
-use client::Client;
+use client::SqsClient;
 
 /// The most messages that one SQS call returns.
 const MAX_PER_CALL: usize = 10;
@@ -65,7 +65,7 @@ impl Poller {
         mapping: Mapping,
         tell: Arc<dyn Fn(&str) + Send + Sync>,
     ) -> anyhow::Result<Poller> {
-        let mut client = Client::new(&mapping.queue)?;
+        let mut client = SqsClient::new(&mapping.queue)?;
         let attributes = client
             .call("GetQueueAttributes", json!({"AttributeNames": ["All"]}))
             .await?;
@@ -125,7 +125,7 @@ impl Poller {
     }
 
     async fn poll(self: Arc<Poller>) {
-        let Ok(mut client) = Client::new(&self.mapping.queue) else {
+        let Ok(mut client) = SqsClient::new(&self.mapping.queue) else {
             return;
         };
         loop {
@@ -137,7 +137,7 @@ impl Poller {
     }
 
     /// Receives and runs one batch.
-    async fn turn(&self, client: &mut Client) -> anyhow::Result<()> {
+    async fn turn(&self, client: &mut SqsClient) -> anyhow::Result<()> {
         let messages = self.gather(client).await?;
         if messages.is_empty() {
             return Ok(());
@@ -169,7 +169,7 @@ impl Poller {
 
     /// Receives messages for one batch: all that are available, or all that arrive within the
     /// window.
-    async fn gather(&self, client: &mut Client) -> anyhow::Result<Vec<EmulatedMessage>> {
+    async fn gather(&self, client: &mut SqsClient) -> anyhow::Result<Vec<EmulatedMessage>> {
         let mut all: Vec<EmulatedMessage> = Vec::new();
         let mut end: Option<Instant> = None;
         while all.len() < self.mapping.batch {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use crate::aws::{Client, Provider, Service, Variables};
+use crate::aws::{AwsClient, Provider, Service, Variables};
 use crate::config::Config;
 
 const SSM: &str = "ssm:";
@@ -117,7 +117,7 @@ impl Account {
 
     async fn ask(&self, service: Service, action: &str, asked: &Value) -> anyhow::Result<Value> {
         let address = service.address(&self.region, &self.variables);
-        let client = Client::new(service, &address, &self.region, self.credentials.clone())?;
+        let client = AwsClient::new(service, &address, &self.region, self.credentials.clone())?;
         Ok(client.ask(action, asked, TIMEOUT).await?)
     }
 }

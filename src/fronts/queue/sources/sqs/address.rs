@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use crate::aws::{Client, Error, Provider, Service, Variables};
+use crate::aws::{AwsClient, Error, Provider, Service, Variables};
 
 const SQS: Service = Service {
     name: "sqs",
@@ -36,7 +36,7 @@ pub struct Access {
 #[derive(Clone)]
 pub struct QueueAddress {
     pub url: String,
-    client: Arc<Client>,
+    client: Arc<AwsClient>,
 }
 
 impl QueueAddress {
@@ -69,7 +69,7 @@ impl QueueAddress {
         };
         let credentials = access.credentials;
         let credentials = credentials.unwrap_or_else(|| Provider::of_environment(variables));
-        let client = Arc::new(Client::new(SQS, &address, &region, credentials)?);
+        let client = Arc::new(AwsClient::new(SQS, &address, &region, credentials)?);
         let url = match url {
             Some(url) => url,
             None => {
