@@ -2,10 +2,10 @@
 
 use super::finding::{Finding, certain, perhaps};
 use super::run_settings::{Code, Handler, RunSettings};
-use super::stack::{Function, Located};
+use super::stack::{Located, StackFunction};
 
 /// Adds findings to `found`.
-pub fn find(function: &Function, runs: &RunSettings, found: &mut Vec<Finding>) {
+pub fn find(function: &StackFunction, runs: &RunSettings, found: &mut Vec<Finding>) {
     let name = &function.name;
     match (&runs.code, &function.code) {
         (
@@ -58,7 +58,7 @@ pub fn find(function: &Function, runs: &RunSettings, found: &mut Vec<Finding>) {
 }
 
 fn check_architecture(
-    function: &Function,
+    function: &StackFunction,
     exists: bool,
     architecture: &str,
     found: &mut Vec<Finding>,

@@ -2,11 +2,11 @@
 
 use super::finding::{Finding, certain, perhaps};
 use super::run_settings::{Handler, RunSettings};
-use super::stack::{Function, StackSchedule};
+use super::stack::{StackFunction, StackSchedule};
 
 /// Adds findings to `found`.
 pub fn find(
-    function: &Function,
+    function: &StackFunction,
     schedule: &StackSchedule,
     runs: &RunSettings,
     found: &mut Vec<Finding>,

@@ -11,7 +11,7 @@ pub use super::intrinsics::Located;
 
 #[derive(Debug, Default)]
 pub struct Stack {
-    pub functions: Vec<Function>,
+    pub functions: Vec<StackFunction>,
     pub queues: Vec<StackQueue>,
     pub sources: Vec<EventSourceMapping>,
     pub triggers: Vec<HttpTrigger>,
@@ -21,7 +21,7 @@ pub struct Stack {
 }
 
 #[derive(Debug)]
-pub struct Function {
+pub struct StackFunction {
     pub name: String,
     pub line: usize,
     /// In seconds; None if only the deployment knows it.
@@ -292,7 +292,7 @@ impl IntrinsicReader<'_> {
     }
 
     /// Reads a function. Of several `properties`, the first that has a key provides the value.
-    fn function(&self, name: &str, resource: &Node, properties: &[&Rc<Node>]) -> Function {
+    fn function(&self, name: &str, resource: &Node, properties: &[&Rc<Node>]) -> StackFunction {
         let line = resource.line;
         let get = |key: &str| properties.iter().find_map(|properties| properties.get(key));
         let mut environment = BTreeMap::new();
@@ -305,7 +305,7 @@ impl IntrinsicReader<'_> {
                 }
             }
         }
-        Function {
+        StackFunction {
             name: name.into(),
             line,
             timeout: self.number_or(get("Timeout"), line, 3),

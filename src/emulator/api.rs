@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::api_error::{ApiError, MAX_PAYLOAD};
 use super::environment::Environment;
 use super::extension_api;
-use super::function::{Function, Initialization};
+use super::function::{EmulatedFunction, Initialization};
 use super::identifier::{rfc3339, since_epoch};
 use super::invoke_response::{
     AnswerBody, FunctionAnswer, FunctionError, InvokeOutcome, Piece, error_kind,
@@ -77,7 +77,7 @@ async fn connection(stream: TcpStream, environment: Weak<Environment>) {
 }
 
 async fn route(
-    function: &Function,
+    function: &EmulatedFunction,
     sandbox: Arc<Sandbox>,
     request: Request<Incoming>,
 ) -> Result<RuntimeReply, ApiError> {
@@ -139,7 +139,7 @@ fn unsupported(what: &str) -> RuntimeReply {
     json(StatusCode::ACCEPTED, said.to_string())
 }
 
-fn has_snapshots(function: &Function) -> bool {
+fn has_snapshots(function: &EmulatedFunction) -> bool {
     function.initialization == Initialization::SnapStart
 }
 

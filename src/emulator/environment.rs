@@ -10,7 +10,7 @@ use surus_sys::signal::Signal;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::function::{Function, Initialization};
+use super::function::{EmulatedFunction, Initialization};
 use super::invoke_response::FunctionError;
 use super::log::Log;
 use super::report::{Phase, Platform, Status};
@@ -26,7 +26,7 @@ const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
 /// An execution environment.
 pub struct Environment {
-    pub function: Arc<Function>,
+    pub function: Arc<EmulatedFunction>,
     pub address: SocketAddr,
     pub log: Arc<Log>,
     /// Cancelled on drop, which closes the Runtime API.
@@ -56,7 +56,7 @@ impl Environment {
     /// Returns the environment and the listener of its Runtime API. Only an attached runtime may
     /// connect before the environment initializes.
     pub async fn open(
-        function: Arc<Function>,
+        function: Arc<EmulatedFunction>,
         log: Arc<Log>,
     ) -> anyhow::Result<(Arc<Environment>, TcpListener)> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::api_error::{ApiError, MAX_PAYLOAD};
 use super::extensions;
-use super::function::Function;
+use super::function::EmulatedFunction;
 use super::invoke_response::FunctionError;
 use super::reply::{RuntimeReply, accepted, collect, json, reply, text};
 use super::sandbox::Sandbox;
@@ -18,7 +18,7 @@ struct Registration {
 }
 
 pub async fn register(
-    function: &Function,
+    function: &EmulatedFunction,
     sandbox: &Sandbox,
     request: Request<Incoming>,
 ) -> Result<RuntimeReply, ApiError> {

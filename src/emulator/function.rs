@@ -9,7 +9,7 @@ use super::fault_injection::Faults;
 
 /// A function as configured on AWS Lambda.
 #[derive(Clone)]
-pub struct Function {
+pub struct EmulatedFunction {
     pub name: String,
     pub version: String,
     /// `_HANDLER`.
@@ -123,10 +123,10 @@ pub enum Resources {
     Limited,
 }
 
-impl Function {
+impl EmulatedFunction {
     /// Uses Lambda's defaults: 128 MB, 3 seconds, on demand.
-    pub fn new(runtime: Runtime) -> Function {
-        Function {
+    pub fn new(runtime: Runtime) -> EmulatedFunction {
+        EmulatedFunction {
             name: "function".into(),
             version: "$LATEST".into(),
             handler: "index.php".into(),
@@ -152,8 +152,8 @@ impl Function {
     pub fn command(
         program: impl Into<PathBuf>,
         arguments: impl IntoIterator<Item = impl Into<String>>,
-    ) -> Function {
-        Function::new(Runtime::Command {
+    ) -> EmulatedFunction {
+        EmulatedFunction::new(Runtime::Command {
             program: program.into(),
             arguments: arguments.into_iter().map(Into::into).collect(),
             directory: PathBuf::from("."),

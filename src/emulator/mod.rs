@@ -47,7 +47,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 pub use api_error::MAX_PAYLOAD;
-pub use function::{Function, Initialization, LogFormat, Resources, Runtime, Sink};
+pub use function::{EmulatedFunction, Initialization, LogFormat, Resources, Runtime, Sink};
 pub use invoke_request::InvokeRequest;
 pub use invoke_response::{AnswerBody, FunctionAnswer, FunctionError, InvokeOutcome, Piece};
 pub use report::{InvocationReport, Status};
@@ -64,7 +64,7 @@ const GRACE: Duration = Duration::from_secs(2);
 pub struct Emulator(Arc<Inner>);
 
 struct Inner {
-    function: Arc<Function>,
+    function: Arc<EmulatedFunction>,
     environments: Mutex<Environments>,
     /// One permit per event that may run.
     permits: Arc<Semaphore>,
@@ -100,7 +100,7 @@ pub struct Running {
 
 impl Emulator {
     /// Opens the Runtime API. Initializes at once unless the function is on demand.
-    pub async fn start(function: Function) -> anyhow::Result<Emulator> {
+    pub async fn start(function: EmulatedFunction) -> anyhow::Result<Emulator> {
         let concurrency = function.initialization.concurrency();
         let permits = match function.initialization.is_managed() {
             true => concurrency,
@@ -134,7 +134,7 @@ impl Emulator {
         })
     }
 
-    pub fn function(&self) -> &Function {
+    pub fn function(&self) -> &EmulatedFunction {
         &self.0.function
     }
 
@@ -302,7 +302,7 @@ impl Running {
             let error = FunctionError::from_platform("Sandbox.Failure", "the emulator has stopped");
             (
                 InvocationReport::rejected(
-                    &Function::new(Runtime::Attached),
+                    &EmulatedFunction::new(Runtime::Attached),
                     String::new(),
                     &error,
                 ),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::function::{Function, LogFormat};
+use super::function::{EmulatedFunction, LogFormat};
 use super::identifier::{rfc3339, since_epoch};
 use super::invoke_response::FunctionError;
 use super::log::Log;
@@ -57,7 +57,7 @@ impl Phase {
 
 /// Writes Lambda's lines in the function's log format.
 pub struct Platform<'a> {
-    pub function: &'a Function,
+    pub function: &'a EmulatedFunction,
     pub log: &'a Log,
 }
 
@@ -199,7 +199,7 @@ impl Platform<'_> {
 impl InvocationReport {
     /// The report of an event that never reached an environment.
     pub fn rejected(
-        function: &Function,
+        function: &EmulatedFunction,
         request_id: String,
         error: &FunctionError,
     ) -> InvocationReport {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::cgroup::Cgroup;
 use super::extensions::Extensions;
 use super::fault_injection::Fault;
-use super::function::{Function, Resources, Runtime};
+use super::function::{EmulatedFunction, Resources, Runtime};
 use super::identifier;
 use super::log::Log;
 use super::process::{self, Process, Start};
@@ -70,7 +70,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Sandbox {
-    fn new(function: &Function, expected: Vec<String>, cgroup: Option<Cgroup>) -> Arc<Sandbox> {
+    fn new(
+        function: &EmulatedFunction,
+        expected: Vec<String>,
+        cgroup: Option<Cgroup>,
+    ) -> Arc<Sandbox> {
         let is_managed = function.initialization.is_managed();
         Arc::new(Sandbox {
             state: Mutex::new(State::new(is_managed, Extensions::expecting(expected))),
@@ -88,14 +92,14 @@ impl Sandbox {
     }
 
     /// Creates the sandbox of a runtime that connects by itself.
-    pub fn attached(function: &Function) -> Arc<Sandbox> {
+    pub fn attached(function: &EmulatedFunction) -> Arc<Sandbox> {
         Sandbox::new(function, Vec::new(), None)
     }
 
     /// Starts the external extensions, waits for their registrations, then starts the runtime.
     /// Calls `begun` before any process can call the API.
     pub async fn start(
-        function: &Arc<Function>,
+        function: &Arc<EmulatedFunction>,
         address: SocketAddr,
         log: &Arc<Log>,
         begun: impl FnOnce(Arc<Sandbox>),

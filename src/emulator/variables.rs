@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::function::{Function, Initialization};
+use super::function::{EmulatedFunction, Initialization};
 use super::identifier;
 
 /// The path that a restored function gets its credentials from.
@@ -10,7 +10,7 @@ pub const CREDENTIALS: &str = "/2021-04-23/credentials";
 
 /// All variables; the function's own override Lambda's.
 pub fn build(
-    function: &Function,
+    function: &EmulatedFunction,
     address: &str,
     directory: &Path,
     token: &str,
@@ -72,7 +72,7 @@ pub fn build(
 }
 
 /// `2026/11/21/[$LATEST]0f3c…`
-fn stream(function: &Function) -> String {
+fn stream(function: &EmulatedFunction) -> String {
     let (year, month, day, ..) = identifier::civil(identifier::since_epoch());
     format!(
         "{year:04}/{month:02}/{day:02}/[{}]{:016x}{:016x}",

@@ -64,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let front = open_place(&project, &loaded.config).ok();
     let front = front.and_then(|place| Some(place.site.front_controller()?.filename.to_path_buf()));
     let beside = file.parent().unwrap_or(Path::new(".")).to_path_buf();
-    let runs = |function: &stack::Function| {
+    let runs = |function: &stack::StackFunction| {
         let variables = function
             .environment
             .iter()
@@ -134,7 +134,7 @@ fn workers(config: &Config, memory: Option<u64>) -> u64 {
 fn runs(
     config: &Config,
     memory: Option<u64>,
-    function: &stack::Function,
+    function: &stack::StackFunction,
     deployed: &Deployed,
 ) -> RunSettings {
     let lambda = &config.lambda;

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use serde_json::json;
 
 use crate::cli::stdout::say;
-use crate::emulator::{Emulator, Function};
+use crate::emulator::{EmulatedFunction, Emulator};
 use crate::package::{self, Files, application, compiled, php, settings, symfony};
 
 /// Compiles the listed files from an index on. It records its position, as a file may end PHP, and
@@ -148,7 +148,7 @@ async fn compile(root: &Path, warms: Option<&Path>) -> anyhow::Result<Vec<String
         .to_str()
         .context("the temporary directory is not UTF-8")?;
     arguments.extend(["sh", "-ec", &enter, root_text]);
-    let mut function = Function::command("unshare", arguments);
+    let mut function = EmulatedFunction::command("unshare", arguments);
     function.timeout = Duration::from_secs(900);
     function.handler = "compile".into();
     function.keeps_log = false;

@@ -9,7 +9,7 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use crate::deploy::run_settings::{Code, Handler};
-use crate::deploy::stack::Function;
+use crate::deploy::stack::StackFunction;
 use crate::package::{APART, elf};
 
 /// The code of one function.
@@ -25,7 +25,7 @@ pub struct Deployed {
 impl Deployed {
     /// `directory` contains the template and is the base of its relative paths.
     pub fn find(
-        function: &Function,
+        function: &StackFunction,
         directory: &Path,
         project: &Path,
         front: Option<&Path>,
@@ -64,7 +64,7 @@ impl Deployed {
     }
 
     /// The handler of events that are not HTTP, given `lambda.handler`.
-    pub fn handler(&self, function: &Function, configured: Option<&Path>) -> Handler {
+    pub fn handler(&self, function: &StackFunction, configured: Option<&Path>) -> Handler {
         let named = function.handler.as_ref().map(|handler| &*handler.value);
         let name = match (configured, named) {
             (Some(configured), _) => configured.to_str().unwrap_or_default(),

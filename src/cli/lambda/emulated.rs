@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use crate::config;
 use crate::emulator::cgroup::Cgroup;
 use crate::emulator::fault_injection::{Faults, Injection};
-use crate::emulator::{Function, Initialization, LogFormat, Resources, Runtime};
+use crate::emulator::{EmulatedFunction, Initialization, LogFormat, Resources, Runtime};
 use crate::observe::log;
 use crate::units::Time;
 
@@ -66,7 +66,7 @@ fn log_format(text: &str) -> Result<LogFormat, String> {
 
 impl Options {
     /// The function in this directory. Its log goes to stderr.
-    pub fn function(&self, project: &Path) -> anyhow::Result<Function> {
+    pub fn function(&self, project: &Path) -> anyhow::Result<EmulatedFunction> {
         let directory = std::path::absolute(project)?;
         if !directory.is_dir() {
             bail!(
@@ -91,7 +91,7 @@ impl Options {
                 (program, arguments)
             }
         };
-        let mut function = Function::new(Runtime::Command {
+        let mut function = EmulatedFunction::new(Runtime::Command {
             program,
             arguments,
             directory,

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use super::finding::{Finding, certain, perhaps};
 use super::run_settings::{Failures, RunSettings};
-use super::stack::{EventSourceMapping, Function, SourceKind, Stack, StackQueue, StackSchedule};
+use super::stack::{
+    EventSourceMapping, SourceKind, Stack, StackFunction, StackQueue, StackSchedule,
+};
 use super::{RECEIVES, VISIBILITY_FACTOR, code, schedules};
 
 /// All findings in the order of the template's lines. `runs` tells how each function runs.
 pub fn find(
     stack: &Stack,
-    runs: &dyn Fn(&Function) -> anyhow::Result<RunSettings>,
+    runs: &dyn Fn(&StackFunction) -> anyhow::Result<RunSettings>,
 ) -> anyhow::Result<Vec<Finding>> {
     let mut found = Vec::new();
     for function in &stack.functions {
@@ -56,7 +58,7 @@ pub fn find(
     Ok(found)
 }
 
-fn check_function(function: &Function, runs: &RunSettings, found: &mut Vec<Finding>) {
+fn check_function(function: &StackFunction, runs: &RunSettings, found: &mut Vec<Finding>) {
     let name = &function.name;
     if let Some(runtime) = function
         .runtime
@@ -134,7 +136,7 @@ fn check_function(function: &Function, runs: &RunSettings, found: &mut Vec<Findi
 }
 
 fn check_source(
-    function: &Function,
+    function: &StackFunction,
     source: &EventSourceMapping,
     queue: Option<&StackQueue>,
     runs: &RunSettings,

@@ -3,11 +3,11 @@
 use crate::deploy::API_SECONDS;
 use crate::deploy::finding::{Finding, certain, perhaps};
 use crate::deploy::run_settings::RunSettings;
-use crate::deploy::stack::{Function, HttpTrigger, Stack, TriggerKind};
+use crate::deploy::stack::{HttpTrigger, Stack, StackFunction, TriggerKind};
 
 /// Adds findings to `found`.
 pub fn find(
-    function: &Function,
+    function: &StackFunction,
     trigger: &HttpTrigger,
     stack: &Stack,
     runs: &RunSettings,

@@ -13,7 +13,7 @@ use serde::ser::{SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 use super::{BinaryMediaTypes, HttpService};
-use crate::emulator::function::Function;
+use crate::emulator::function::EmulatedFunction;
 use crate::emulator::identifier::{clf, since_epoch};
 
 /// A received request.
@@ -30,7 +30,7 @@ pub struct ReceivedRequest {
 /// The event's JSON.
 pub fn from_request(
     service: HttpService,
-    function: &Function,
+    function: &EmulatedFunction,
     types: &BinaryMediaTypes,
     received: &ReceivedRequest,
 ) -> String {
@@ -121,7 +121,11 @@ struct Format2 {
     is_base64_encoded: bool,
 }
 
-fn format_2(service: HttpService, function: &Function, received: &ReceivedRequest) -> Format2 {
+fn format_2(
+    service: HttpService,
+    function: &EmulatedFunction,
+    received: &ReceivedRequest,
+) -> Format2 {
     let (path, query) = target(received);
     // An HTTP API decodes the path; a decoded question mark ends it.
     let raw_path = match service {
@@ -208,7 +212,11 @@ struct Format1 {
     is_base64_encoded: bool,
 }
 
-fn format_1(function: &Function, types: &BinaryMediaTypes, received: &ReceivedRequest) -> Format1 {
+fn format_1(
+    function: &EmulatedFunction,
+    types: &BinaryMediaTypes,
+    received: &ReceivedRequest,
+) -> Format1 {
     let (path, query) = target(received);
     let pairs = query_pairs(query, true);
     let mut headers = headers(received);
@@ -285,7 +293,7 @@ struct Balancer {
     is_base64_encoded: bool,
 }
 
-fn balancer(function: &Function, received: &ReceivedRequest, is_multi: bool) -> Balancer {
+fn balancer(function: &EmulatedFunction, received: &ReceivedRequest, is_multi: bool) -> Balancer {
     let (path, query) = target(received);
     // A load balancer passes on what was sent and decodes nothing.
     let pairs = query_pairs(query, false);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use surus::emulator::http::{Gateway, HttpService};
-use surus::emulator::{Emulator, Function, Initialization, Invocation, Runtime};
+use surus::emulator::{EmulatedFunction, Emulator, Initialization, Invocation, Runtime};
 use tokio::net::TcpListener;
 
 /// The running function; dropping it ends the function.
@@ -25,11 +25,11 @@ impl Behind {
     pub fn start_as(
         dir: &Path,
         env: &[(&str, &str)],
-        configure: impl FnOnce(&mut Function),
+        configure: impl FnOnce(&mut EmulatedFunction),
     ) -> Behind {
         let log = Arc::new(Mutex::new(String::new()));
         let sink = log.clone();
-        let mut function = Function::new(Runtime::Command {
+        let mut function = EmulatedFunction::new(Runtime::Command {
             program: env!("CARGO_BIN_EXE_surus").into(),
             arguments: vec!["lambda".into(), dir.to_str().unwrap().into()],
             directory: dir.into(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use surus::emulator::fault_injection::{Faults, Injection};
-use surus::emulator::{Function, Initialization, Invocation, LogFormat, Status};
+use surus::emulator::{EmulatedFunction, Initialization, Invocation, LogFormat, Status};
 
 use super::behind::Behind;
 use super::corpus::eventually;
@@ -35,7 +35,7 @@ impl App {
         App(dir)
     }
 
-    fn run(&self, engine: &str, configure: impl FnOnce(&mut Function)) -> Behind {
+    fn run(&self, engine: &str, configure: impl FnOnce(&mut EmulatedFunction)) -> Behind {
         let env = [("SURUS_ENGINE_NAME", engine)];
         Behind::start_as(self.0.path(), &env, configure)
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use surus::emulator::{Emulator, Function, Runtime, Status};
+use surus::emulator::{EmulatedFunction, Emulator, Runtime, Status};
 use tempfile::TempDir;
 
 use super::fake::{LONG, error};
@@ -78,7 +78,7 @@ impl Extensions {
         Extensions(dir)
     }
 
-    fn add_to(&self, function: &mut Function, does: Value) {
+    fn add_to(&self, function: &mut EmulatedFunction, does: Value) {
         function.extensions = Some(self.0.path().join("extensions"));
         let does = does.to_string();
         function.variables.insert("EXTENSION".into(), does);
@@ -246,7 +246,7 @@ async fn surus_with_an_extension_gets_sigterm_and_leaves_no_process() {
     std::fs::write(dir.path().join("index.php"), index).unwrap();
     let log = Arc::new(Mutex::new(Vec::new()));
     let sink = log.clone();
-    let mut function = Function::new(Runtime::Command {
+    let mut function = EmulatedFunction::new(Runtime::Command {
         program: PathBuf::from(env!("CARGO_BIN_EXE_surus")),
         arguments: vec!["lambda".into()],
         directory: dir.path().into(),

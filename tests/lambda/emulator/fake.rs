@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
-use surus::emulator::{Emulator, Function, Runtime};
+use surus::emulator::{EmulatedFunction, Emulator, Runtime};
 use tokio::net::TcpStream;
 
 /// Longer than anything in these tests takes.
@@ -170,8 +170,8 @@ impl Fake {
 }
 
 /// A function with the test as its runtime, changed by `change`.
-pub async fn attached(change: impl FnOnce(&mut Function)) -> (Emulator, Fake) {
-    let mut function = Function::new(Runtime::Attached);
+pub async fn attached(change: impl FnOnce(&mut EmulatedFunction)) -> (Emulator, Fake) {
+    let mut function = EmulatedFunction::new(Runtime::Attached);
     change(&mut function);
     let emulator = Emulator::start(function).await.unwrap();
     let fake = Fake::connect(emulator.address().unwrap()).await;

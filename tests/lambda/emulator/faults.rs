@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::fake::{attached, error, invoke};
 use super::runtimes::function;
 use surus::emulator::fault_injection::{Faults, Injection};
-use surus::emulator::{Emulator, Function, Status};
+use surus::emulator::{EmulatedFunction, Emulator, Status};
 
 fn faults(names: &[&str]) -> Faults {
     Faults::new(
@@ -16,7 +16,7 @@ fn faults(names: &[&str]) -> Faults {
     )
 }
 
-fn with(behaviour: &str, names: &[&str]) -> Function {
+fn with(behaviour: &str, names: &[&str]) -> EmulatedFunction {
     let mut function = function(behaviour);
     function.faults = faults(names);
     function

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use surus::emulator::{Emulator, Function, Initialization, Resources, Status};
+use surus::emulator::{EmulatedFunction, Emulator, Initialization, Resources, Status};
 
 use super::fake::{LONG, error};
 use super::runtimes::{function, written};
@@ -91,7 +91,7 @@ async fn runtime_that_fails_to_boot_is_started_twice() {
 
 #[tokio::test]
 async fn missing_command_is_named() {
-    let emulator = Emulator::start(Function::command("/no/such/bootstrap", [""; 0]))
+    let emulator = Emulator::start(EmulatedFunction::command("/no/such/bootstrap", [""; 0]))
         .await
         .unwrap();
     let failed = error(&emulator.invoke("{}").await);
@@ -225,7 +225,7 @@ async fn restored_runtime_gets_its_credentials() {
 }
 
 /// Whether this machine allows control groups; prints a note if not.
-fn may_limit(function: &Function) -> bool {
+fn may_limit(function: &EmulatedFunction) -> bool {
     match surus::emulator::cgroup::Cgroup::try_out(function.memory) {
         Ok(()) => true,
         Err(error) => {

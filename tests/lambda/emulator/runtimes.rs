@@ -6,14 +6,14 @@ use std::time::Duration;
 use lambda_runtime::streaming::{Body, Response};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde_json::{Value, json};
-use surus::emulator::Function;
+use surus::emulator::EmulatedFunction;
 
 const BEHAVIOUR: &str = "EMULATED_RUNTIME";
 
 /// A function that runs this program with this behaviour.
-pub fn function(behaviour: &str) -> Function {
+pub fn function(behaviour: &str) -> EmulatedFunction {
     let program = std::env::current_exe().unwrap();
-    let mut function = Function::command(
+    let mut function = EmulatedFunction::command(
         program,
         [
             "--exact",

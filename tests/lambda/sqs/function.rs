@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use surus::emulator::sqs::{Mapping, Poller};
-use surus::emulator::{Emulator, Function, Initialization};
+use surus::emulator::{EmulatedFunction, Emulator, Initialization};
 use tokio::task::AbortHandle;
 
 use crate::common::tree;
@@ -83,7 +83,7 @@ impl Consumer {
         let log = Arc::new(Mutex::new(Vec::new()));
         let kept = log.clone();
         let arguments = ["lambda", path.to_str().unwrap()];
-        let mut function = Function::command(env!("CARGO_BIN_EXE_surus"), arguments);
+        let mut function = EmulatedFunction::command(env!("CARGO_BIN_EXE_surus"), arguments);
         function.timeout = TIMEOUT;
         function.memory = 1769;
         function.environments = ENVIRONMENTS;

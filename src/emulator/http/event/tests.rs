@@ -20,7 +20,12 @@ fn asked(target: &str, headers: &[(&str, &str)], body: &'static [u8]) -> Receive
 
 fn event(service: HttpService, asked: &ReceivedRequest) -> (String, Value) {
     let types = BinaryMediaTypes::default();
-    let text = from_request(service, &Function::new(Runtime::Attached), &types, asked);
+    let text = from_request(
+        service,
+        &EmulatedFunction::new(Runtime::Attached),
+        &types,
+        asked,
+    );
     let value = serde_json::from_str(&text).unwrap();
     (text, value)
 }
