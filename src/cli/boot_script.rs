@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 
 use crate::app::detect::{Application, Framework, FrameworkKind};
-use crate::app::site::routes::Rule;
+use crate::app::site::routes::RouteRule;
 use crate::config::Config;
 use crate::engines::{Code, Entry};
 
@@ -48,23 +48,23 @@ pub fn is_checkpoint(framework: &Framework) -> bool {
 }
 
 /// Requests that need a process which has not loaded the application.
-pub fn routes(kind: FrameworkKind) -> Vec<Rule> {
+pub fn routes(kind: FrameworkKind) -> Vec<RouteRule> {
     if kind != FrameworkKind::WordPress {
         return Vec::new();
     }
-    let to_classic = || Rule {
+    let to_classic = || RouteRule {
         engine: Some("classic".into()),
-        ..Rule::default()
+        ..RouteRule::default()
     };
     // Plugins look at the constants that these define before they load WordPress.
     let entries = r"^/(wp-admin(/|$)|wp-(activate|cron|mail|signup)\.php|xmlrpc\.php)";
-    let mut rules = vec![Rule {
+    let mut rules = vec![RouteRule {
         regex: Some(entries.into()),
         ..to_classic()
     }];
     // The customizer previews another theme than the one that is booted.
     rules.extend(
-        ["customize_changeset_uuid", "wp_customize"].map(|parameter| Rule {
+        ["customize_changeset_uuid", "wp_customize"].map(|parameter| RouteRule {
             prefix: Some("/".into()),
             query: Some(parameter.into()),
             ..to_classic()

@@ -201,7 +201,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::app::site::Settings;
-    use crate::app::site::routes::{RequestFacts, Routes, Rule};
+    use crate::app::site::routes::{RequestFacts, RouteRule, Routes};
 
     #[test]
     fn linked_directories_are_walked_and_pipes_are_not_read() {
@@ -292,7 +292,7 @@ mod tests {
         ] {
             #[derive(serde::Deserialize)]
             struct File {
-                route: Vec<Rule>,
+                route: Vec<RouteRule>,
             }
             let (_, toml) = text.split_once("\n\n").unwrap();
             let file: File = toml::from_str(toml).unwrap();

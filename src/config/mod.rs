@@ -47,7 +47,7 @@ pub struct Config {
     /// Environment variables of the PHP processes.
     #[serde(deserialize_with = "variables")]
     pub env: BTreeMap<String, String>,
-    pub route: Vec<site::routes::Rule>,
+    pub route: Vec<site::routes::RouteRule>,
     pub log: log::Settings,
     pub access_log: http::request::access_log::Settings,
     pub admin: admin::Settings,

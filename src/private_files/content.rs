@@ -7,7 +7,7 @@ use std::path::Path;
 
 use surus_sys::regular_file;
 
-use super::{Class, Purpose, Rule};
+use super::{Class, PrivateFileRule, Purpose};
 
 impl Class {
     /// Whether the content shows that the file is not private despite its name. `content` is read
@@ -15,14 +15,14 @@ impl Class {
     pub fn excuses(&self, content: impl Read, purpose: Purpose) -> bool {
         match (self.rule, purpose) {
             (
-                Rule::BothIfPrivateKey {
+                PrivateFileRule::BothIfPrivateKey {
                     or_short,
                     or_packed,
                 },
                 _,
             ) => !is_private_key(content, or_short, or_packed),
-            (Rule::BothIfCoreDump, _) => !is_core_dump(content),
-            (Rule::BothUnlessPublic, Purpose::Packaging) => {
+            (PrivateFileRule::BothIfCoreDump, _) => !is_core_dump(content),
+            (PrivateFileRule::BothUnlessPublic, Purpose::Packaging) => {
                 let text = beginning(content);
                 is_public(&text) && !has_private_key(&text)
             }

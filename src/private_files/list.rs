@@ -1,13 +1,13 @@
 //! The list of private files: classes of name patterns.
 
 use super::rotated::{archives, rotated};
-use super::{Class, Rule};
+use super::{Class, PrivateFileRule};
 
 pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "backups and editor copies",
         reason: "they show earlier states, under names that no server runs or protects",
-        rule: Rule::Both,
+        rule: PrivateFileRule::Both,
         patterns: &[
             "*~",
             "*.bak",
@@ -34,7 +34,7 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "private keys",
         reason: "a copy of a key lets its holder act as the owner",
-        rule: Rule::BothIfPrivateKey {
+        rule: PrivateFileRule::BothIfPrivateKey {
             or_short: false,
             or_packed: false,
         },
@@ -54,7 +54,7 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "private keys",
         reason: "a copy of a key lets its holder act as the owner",
-        rule: Rule::BothIfPrivateKey {
+        rule: PrivateFileRule::BothIfPrivateKey {
             or_short: false,
             or_packed: false,
         },
@@ -63,7 +63,7 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "private keys",
         reason: "a copy of a key lets its holder act as the owner",
-        rule: Rule::BothIfPrivateKey {
+        rule: PrivateFileRule::BothIfPrivateKey {
             or_short: true,
             or_packed: false,
         },
@@ -72,7 +72,7 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "private keys",
         reason: "a copy of a key lets its holder act as the owner",
-        rule: Rule::BothIfPrivateKey {
+        rule: PrivateFileRule::BothIfPrivateKey {
             or_short: true,
             or_packed: true,
         },
@@ -81,7 +81,7 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "private keys",
         reason: "a copy of a key lets its holder act as the owner",
-        rule: Rule::BothUnlessPublic,
+        rule: PrivateFileRule::BothUnlessPublic,
         patterns: &[
             "*.pem",
             "*.p12",
@@ -103,7 +103,7 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "private keys",
         reason: "a copy of a key lets its holder act as the owner",
-        rule: Rule::Both,
+        rule: PrivateFileRule::Both,
         patterns: rotated!(
             "*.p12",
             "*.pfx",
@@ -117,13 +117,13 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "core dumps",
         reason: "they hold the memory of a process: passwords, keys, sessions",
-        rule: Rule::BothIfCoreDump,
+        rule: PrivateFileRule::BothIfCoreDump,
         patterns: &["core", "core.[0-9]*", "core[-.]*[0-9]", "*.core"],
     },
     Class {
         name: "credentials of tools",
         reason: "they open accounts at registries, clouds and servers",
-        rule: Rule::Both,
+        rule: PrivateFileRule::Both,
         patterns: &[
             "auth.json",
             // Translations of a login page.
@@ -177,13 +177,13 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "credentials of tools",
         reason: "they open accounts at registries, clouds and servers",
-        rule: Rule::Both,
+        rule: PrivateFileRule::Both,
         patterns: rotated!("htpasswd", "*.htpasswd", "*.pgpass"),
     },
     Class {
         name: "service accounts",
         reason: "they open accounts at clouds",
-        rule: Rule::Unsent,
+        rule: PrivateFileRule::Unsent,
         patterns: &[
             "/credentials.json",
             "*[-_]credentials.json",
@@ -196,7 +196,7 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "environment files",
         reason: "they hold passwords",
-        rule: Rule::Unsent,
+        rule: PrivateFileRule::Unsent,
         patterns: &[
             ".env",
             ".env.*",
@@ -211,19 +211,19 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "environment files",
         reason: "they hold passwords",
-        rule: Rule::Unsent,
+        rule: PrivateFileRule::Unsent,
         patterns: rotated!("*.env"),
     },
     Class {
         name: "local environment files",
         reason: "they hold passwords, and override settings for one machine",
-        rule: Rule::Both,
+        rule: PrivateFileRule::Both,
         patterns: &[".env.local", ".env.*.local", ".envrc"],
     },
     Class {
         name: "configuration files",
         reason: "they may hold passwords",
-        rule: Rule::Unsent,
+        rule: PrivateFileRule::Unsent,
         patterns: rotated!(
             also "*.ini",
             "*.cnf",
@@ -243,7 +243,7 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "dependency manifests",
         reason: "they name every library with its version, and private repositories",
-        rule: Rule::Unsent,
+        rule: PrivateFileRule::Unsent,
         patterns: &[
             "composer.json",
             "composer.lock",
@@ -264,7 +264,7 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "infrastructure state",
         reason: "it holds passwords and names every resource",
-        rule: Rule::Both,
+        rule: PrivateFileRule::Both,
         patterns: &[
             "*.tfstate*",
             "*.tfvars*",
@@ -284,7 +284,7 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "deployment files",
         reason: "they describe the infrastructure, or hold the whole application",
-        rule: Rule::Both,
+        rule: PrivateFileRule::Both,
         patterns: &[
             "/function.zip",
             "/template.yaml",
@@ -307,7 +307,7 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "dumps and databases",
         reason: "they hold the users' data",
-        rule: Rule::Both,
+        rule: PrivateFileRule::Both,
         patterns: &[
             "*.sql",
             "*.sql.*",
@@ -326,7 +326,7 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "dumps and databases",
         reason: "they hold the users' data",
-        rule: Rule::Both,
+        rule: PrivateFileRule::Both,
         patterns: rotated!(
             also "*.dump",
             "*.dmp",
@@ -350,7 +350,7 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "dumps and databases",
         reason: "they hold the users' data",
-        rule: Rule::Both,
+        rule: PrivateFileRule::Both,
         patterns: archives!(
             "database",
             "db",
@@ -364,13 +364,13 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "backups and editor copies",
         reason: "they hold the whole site, with its configuration",
-        rule: Rule::Both,
+        rule: PrivateFileRule::Both,
         patterns: archives!("htdocs", "public_html", "site", "website", "www", "wwwroot"),
     },
     Class {
         name: "logs",
         reason: "they hold addresses, sessions and errors with paths",
-        rule: Rule::Both,
+        rule: PrivateFileRule::Both,
         patterns: rotated!(
             also "*.log",
             "error_log",
@@ -383,7 +383,7 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "container, CI and build files",
         reason: "they hold passwords and describe how the application is built",
-        rule: Rule::Both,
+        rule: PrivateFileRule::Both,
         patterns: &[
             "dockerfile",
             "dockerfile.*",
@@ -427,26 +427,26 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "version control",
         reason: "it holds the whole source, with everything that was ever deleted from it",
-        rule: Rule::Both,
+        rule: PrivateFileRule::Both,
         patterns: &[".git", ".hg", ".svn", ".bzr", "cvs", "_darcs"],
     },
     Class {
         name: "test frameworks",
         reason: "phpunit's eval-stdin.php runs whatever it is sent (CVE-2017-9841)",
-        rule: Rule::Unsent,
+        rule: PrivateFileRule::Unsent,
         patterns: &["**/vendor/phpunit/"],
     },
     Class {
         name: "",
         reason: "files that other systems ask for by these names (RFC 8615)",
-        rule: Rule::Unsent,
+        rule: PrivateFileRule::Unsent,
         patterns: &["!/.well-known/**"],
     },
     Class {
         name: "",
         reason: "libraries are published, and need their certificates and schemas; so do \
             migrations",
-        rule: Rule::Unpackaged,
+        rule: PrivateFileRule::Unpackaged,
         patterns: &[
             "!/vendor/**",
             "!/database/migrations/**/*.sql",
@@ -458,13 +458,13 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "version control",
         reason: "no function needs it",
-        rule: Rule::Unpackaged,
+        rule: PrivateFileRule::Unpackaged,
         patterns: &[".git", ".hg", ".svn", ".github", ".gitlab"],
     },
     Class {
         name: "files of editors and tools",
         reason: "no function needs them",
-        rule: Rule::Unpackaged,
+        rule: PrivateFileRule::Unpackaged,
         patterns: &[
             ".idea",
             ".vscode",
@@ -477,7 +477,7 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "what the application writes",
         reason: "it is this machine's, and a function cannot write there",
-        rule: Rule::Unpackaged,
+        rule: PrivateFileRule::Unpackaged,
         patterns: &[
             "/var/cache/*",
             "/var/log/*",
@@ -493,7 +493,7 @@ pub(super) static CLASSES: &[Class] = &[
     Class {
         name: "tests of libraries",
         reason: "no function needs them",
-        rule: Rule::Unpackaged,
+        rule: PrivateFileRule::Unpackaged,
         patterns: &["/vendor/*/*/tests/", "/vendor/*/*/test/", "/vendor/*/*/.*"],
     },
 ];

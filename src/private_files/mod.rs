@@ -29,12 +29,12 @@ pub struct Class {
     pub name: &'static str,
     /// The harm if strangers get the files; completes "kept back because …".
     pub reason: &'static str,
-    rule: Rule,
+    rule: PrivateFileRule,
     patterns: &'static [&'static str],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rule {
+enum PrivateFileRule {
     /// Never sent. The application may read the file, so it is packaged.
     Unsent,
     /// Not packaged. Another class decides whether the file is sent.
@@ -132,20 +132,23 @@ fn is_asset(path: &str) -> bool {
 impl Class {
     fn concerns(&self, purpose: Purpose) -> bool {
         match self.rule {
-            Rule::Unsent => purpose == Purpose::Sending,
-            Rule::Unpackaged => purpose == Purpose::Packaging,
-            Rule::Both
-            | Rule::BothUnlessPublic
-            | Rule::BothIfPrivateKey { .. }
-            | Rule::BothIfCoreDump => true,
+            PrivateFileRule::Unsent => purpose == Purpose::Sending,
+            PrivateFileRule::Unpackaged => purpose == Purpose::Packaging,
+            PrivateFileRule::Both
+            | PrivateFileRule::BothUnlessPublic
+            | PrivateFileRule::BothIfPrivateKey { .. }
+            | PrivateFileRule::BothIfCoreDump => true,
         }
     }
 }
 
-impl Rule {
+impl PrivateFileRule {
     /// Whether names alone keep nothing back.
     fn needs_content(self) -> bool {
-        matches!(self, Rule::BothIfPrivateKey { .. } | Rule::BothIfCoreDump)
+        matches!(
+            self,
+            PrivateFileRule::BothIfPrivateKey { .. } | PrivateFileRule::BothIfCoreDump
+        )
     }
 }
 
@@ -167,9 +170,11 @@ fn built_in(purpose: Purpose) -> Gitignore {
 /// Patterns start at the project and are case-sensitive. Docker does not check contents.
 pub fn dockerignore() -> String {
     let concerns = |class: &&Class| match class.rule {
-        Rule::Both | Rule::BothUnlessPublic => true,
-        Rule::Unpackaged => class.name.is_empty(),
-        Rule::Unsent | Rule::BothIfPrivateKey { .. } | Rule::BothIfCoreDump => false,
+        PrivateFileRule::Both | PrivateFileRule::BothUnlessPublic => true,
+        PrivateFileRule::Unpackaged => class.name.is_empty(),
+        PrivateFileRule::Unsent
+        | PrivateFileRule::BothIfPrivateKey { .. }
+        | PrivateFileRule::BothIfCoreDump => false,
     };
     let patterns = CLASSES.iter().filter(concerns);
     let patterns = patterns.flat_map(|class| class.patterns);

@@ -1,13 +1,13 @@
 //! Files that belong to pages: extensions that are never private, and libraries in a document root.
 
-use super::{Class, Rule};
+use super::{Class, PrivateFileRule};
 
 /// Libraries in a document root that contains the project itself. In older applications, browsers
 /// load their style sheets and scripts from there; nothing else in them is a page.
 pub static LIBRARIES: Class = Class {
     name: "libraries",
     reason: "their PHP was never meant to be asked for",
-    rule: Rule::Unsent,
+    rule: PrivateFileRule::Unsent,
     patterns: &["/vendor/", "/node_modules/", "/bower_components/"],
 };
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regex::Regex;
 use serde_json::Value;
-use surus::app::site::routes::Rule;
+use surus::app::site::routes::RouteRule;
 use surus::config::sites::Own;
 use surus::config::{Config, PoolSettings};
 use surus::fronts::queue::{Queue, Schedule};
@@ -121,7 +121,7 @@ fn actual() -> BTreeMap<String, String> {
     let mut keys = BTreeMap::new();
     let config = serde_json::to_value(Config::default()).unwrap();
     for (section, value) in config.as_object().unwrap() {
-        let keys_of_rule = serde_json::to_value(Rule::default()).unwrap();
+        let keys_of_rule = serde_json::to_value(RouteRule::default()).unwrap();
         let keys_of_queue = serde_json::to_value(Queue::default()).unwrap();
         let keys_of_schedule = serde_json::to_value(Schedule::default()).unwrap();
         let keys_of_pool = serde_json::to_value(PoolSettings::default()).unwrap();

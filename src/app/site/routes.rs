@@ -30,7 +30,7 @@ use crate::units::{checked, checked_if_set, one_or_more};
 /// for `/admin` does not cover `/index.php/admin`, which may lead to the same page.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Rule {
+pub struct RouteRule {
     /// The request is for one of these hosts; all by default.
     #[serde(deserialize_with = "for_hosts")]
     pub host: Option<Vec<HostPattern>>,
@@ -135,12 +135,15 @@ enum Pattern {
 impl Routes {
     /// Validates the rules and opens their directories. The site's settings decide which symbolic
     /// links are followed and which files are hidden.
-    pub fn new(rules: &[Rule], settings: &Settings) -> Result<Routes> {
+    pub fn new(rules: &[RouteRule], settings: &Settings) -> Result<Routes> {
         Routes::open(rules, &mut |root| files(root, settings))
     }
 
     /// Like [`new`](Self::new), but `files` opens the directories, in the order of the rules.
-    pub fn open(rules: &[Rule], files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Routes> {
+    pub fn open(
+        rules: &[RouteRule],
+        files: &mut dyn FnMut(&Path) -> Result<Site>,
+    ) -> Result<Routes> {
         let mut routes = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
             let route = Route::new(rule, files);
@@ -219,12 +222,12 @@ impl Routes {
 }
 
 /// The names of the engines to which rules send requests.
-pub fn engines(rules: &[Rule]) -> impl Iterator<Item = &str> {
+pub fn engines(rules: &[RouteRule]) -> impl Iterator<Item = &str> {
     rules.iter().filter_map(|rule| rule.engine.as_deref())
 }
 
 impl Route {
-    fn new(rule: &Rule, files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Route> {
+    fn new(rule: &RouteRule, files: &mut dyn FnMut(&Path) -> Result<Site>) -> Result<Route> {
         let path = pattern(rule)?;
         Ok(Route {
             hosts: rule.host.clone(),
@@ -286,7 +289,7 @@ impl Route {
     }
 }
 
-fn pattern(rule: &Rule) -> Result<Pattern> {
+fn pattern(rule: &RouteRule) -> Result<Pattern> {
     match (&rule.prefix, &rule.suffix, &rule.regex) {
         (Some(path), None, None) => prefix(path),
         (None, Some(end), None) => suffix(end),
@@ -364,7 +367,7 @@ fn with_headers<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, S
 }
 
 fn action(
-    rule: &Rule,
+    rule: &RouteRule,
     path: &Pattern,
     files: &mut dyn FnMut(&Path) -> Result<Site>,
 ) -> Result<Option<Action>> {

@@ -5,7 +5,7 @@ use super::known::{is_status, leading_number};
 use super::parse::{Node, SyntaxError, flags_of, raw_words};
 use super::pattern::Pattern;
 use super::read::{Context, HtaccessReader, Read, error};
-use super::rule::{Inherits, Options, Rule};
+use super::rule::{Inherits, Options, RewriteRule};
 use super::rules::{Block, From, Redirect, Scope, SetEnvIf, is_url};
 
 impl HtaccessReader {
@@ -34,7 +34,7 @@ impl HtaccessReader {
             }
             "rewriterule" => {
                 let conditions = std::mem::take(&mut self.conditions);
-                let rule = Rule::parse(&node.rest, conditions, &self.memory, &mut problems);
+                let rule = RewriteRule::parse(&node.rest, conditions, &self.memory, &mut problems);
                 let rule = rule.map_err(wrong)?;
                 if context.is_section {
                     closes = !rule.is_exemption() || rule.sets_variables();

@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use super::condition::{Files, all_hold};
 use super::facts::{Env, Facts, View};
 use super::handler::Handler;
-use super::rule::{Rule, VariableValue};
+use super::rule::{RewriteRule, VariableValue};
 use super::template::Matched;
 
 /// The input and state of one evaluation.
@@ -47,7 +47,7 @@ const MAX_ROUNDS: usize = 1000;
 /// The rules that apply to a directory.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    pub rules: Vec<Arc<Rule>>,
+    pub rules: Vec<Arc<RewriteRule>>,
     /// The directory of the `.htaccess` file, with slashes at both ends.
     pub directory: Arc<str>,
     pub base: Option<String>,
@@ -179,7 +179,7 @@ impl Rules {
         }
     }
 
-    fn apply(&self, rule: &Rule, pass: &mut Pass<'_>, made: &mut Made) -> Applied {
+    fn apply(&self, rule: &RewriteRule, pass: &mut Pass<'_>, made: &mut Made) -> Applied {
         let subject = self.subject(pass, made);
         let subject = &*subject;
         let matches = rule

@@ -19,7 +19,7 @@ pub struct Rewriting {
     pub base: Option<String>,
     /// None if the directory does not set options.
     pub options: Option<Options>,
-    pub rules: Vec<Arc<Rule>>,
+    pub rules: Vec<Arc<RewriteRule>>,
 }
 
 /// The effect of `RewriteOptions`.
@@ -79,7 +79,7 @@ pub enum Inherits {
 }
 
 #[derive(Debug)]
-pub struct Rule {
+pub struct RewriteRule {
     /// None if it cannot be evaluated.
     pub(super) pattern: Option<Pattern>,
     pub(super) is_negated: bool,
@@ -128,14 +128,14 @@ pub(super) enum VariableValue {
     Unknown,
 }
 
-impl Rule {
+impl RewriteRule {
     /// Parses `RewriteRule`. `problems` receives what cannot be evaluated.
     pub fn parse(
         rest: &str,
         conditions: Vec<Condition>,
         memory: &Memory,
         problems: &mut Vec<String>,
-    ) -> Result<Rule, String> {
+    ) -> Result<RewriteRule, String> {
         let words = raw_words(rest);
         let (pattern, to, flags) = match words.as_slice() {
             [pattern, to] => (pattern, to, ""),
@@ -170,7 +170,7 @@ impl Rule {
                 }));
         let needs_groups = templates.any(Template::has_rule_groups)
             || conditions.iter().any(Condition::has_rule_groups);
-        Ok(Rule {
+        Ok(RewriteRule {
             needs_groups: needs_groups && !is_negated,
             pattern,
             is_negated,

@@ -4,10 +4,10 @@ use http::HeaderValue;
 
 use super::*;
 
-fn rules(toml: &str) -> Result<Vec<Rule>, toml::de::Error> {
+fn rules(toml: &str) -> Result<Vec<RouteRule>, toml::de::Error> {
     #[derive(Deserialize)]
     struct File {
-        route: Vec<Rule>,
+        route: Vec<RouteRule>,
     }
     toml::from_str::<File>(toml).map(|file| file.route)
 }
@@ -227,10 +227,10 @@ fn files_directory_runs_no_php() {
     for name in ["s/a.css", "s/a.php", "s/index.php", "s/dump.sql"] {
         std::fs::write(dir.path().join(name), name).unwrap();
     }
-    let rule = Rule {
+    let rule = RouteRule {
         prefix: Some("/s/".into()),
         root: Some(dir.path().into()),
-        ..Rule::default()
+        ..RouteRule::default()
     };
     let routes = Routes::new(&[rule], &Settings::default()).unwrap();
     let none = HeaderMap::new();
@@ -264,10 +264,10 @@ fn htaccess_files_apply_below_a_files_directory() {
     let index = "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . index.php\n";
     std::fs::write(dir.path().join("s/.htaccess"), index).unwrap();
     std::fs::write(dir.path().join("s/index.php"), "").unwrap();
-    let rule = Rule {
+    let rule = RouteRule {
         prefix: Some("/s/".into()),
         root: Some(dir.path().into()),
-        ..Rule::default()
+        ..RouteRule::default()
     };
     use super::super::Resolution::{Denied, File, NotFound};
     for applies in [true, false] {
