@@ -4,18 +4,18 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::app::detect::{Application, Framework, FrameworkKind};
+use crate::app::detect::{DetectedApplication, Framework, FrameworkKind};
 use crate::app::site::routes::RouteRule;
 use crate::config::Config;
 use crate::engines::{Code, Entry};
 
 /// Why an engine cannot boot the application, whose framework has a boot script. `classic` then
 /// serves it.
-pub fn obstacle(entry: &Entry, application: &Application) -> Option<String> {
+pub fn obstacle(entry: &Entry, application: &DetectedApplication) -> Option<String> {
     let (framework, why) = match application {
         _ if !entry.boots_script() || !entry.runs_scripts() => return None,
-        Application::NotBootable { framework, why } => (framework, why.as_str()),
-        Application::Known(framework)
+        DetectedApplication::NotBootable { framework, why } => (framework, why.as_str()),
+        DetectedApplication::Known(framework)
             if framework.kind == FrameworkKind::WordPress && !entry.isolates =>
         {
             (framework, "it keeps the visitor in constants and globals")
@@ -32,9 +32,9 @@ pub fn configured_obstacle(config: &Config) -> Option<String> {
 }
 
 /// The boot script of an application. None if it has its own, or if there is none for it.
-pub fn find(application: &Application) -> Option<&Framework> {
+pub fn find(application: &DetectedApplication) -> Option<&Framework> {
     match application {
-        Application::Known(framework) => Some(framework),
+        DetectedApplication::Known(framework) => Some(framework),
         _ => None,
     }
 }
@@ -209,7 +209,7 @@ mod tests {
             kind: FrameworkKind::WordPress,
             version: None,
         };
-        let application = Application::Known(framework);
+        let application = DetectedApplication::Known(framework);
         let entry = |name| crate::engines::find(name).unwrap();
         assert!(obstacle(entry("worker"), &application).is_some());
         assert_eq!(obstacle(entry("rewind"), &application), None);

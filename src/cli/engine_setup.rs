@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 
 use super::entry_script::{LARAVEL, Runtime, front, has_own_boot, runtime, script, serves};
 use super::{boot_script, entry_script, warm_ups};
-use crate::app::detect::{self, Application, Framework};
+use crate::app::detect::{self, DetectedApplication, Framework};
 use crate::app::site::Site;
 use crate::app::site::routes;
 use crate::config::Config;
@@ -22,14 +22,14 @@ use crate::observe::metrics::Metrics;
 pub fn look_at_application(project: &Path, config: &mut Config) {
     entry_script::set_runtime_of_composer(project, config);
     config.application = match has_own_boot(project, config) {
-        true => Application::Own,
+        true => DetectedApplication::Own,
         false => match front(project, config) {
             Some(front) => detect::detect(project, &front),
-            None => Application::Unknown,
+            None => DetectedApplication::Unknown,
         },
     };
     let boots = chosen(project, config).is_ok_and(|entry| entry.boots_script());
-    if let (true, Application::Known(framework)) = (boots, &config.application) {
+    if let (true, DetectedApplication::Known(framework)) = (boots, &config.application) {
         config.route.extend(boot_script::routes(framework.kind));
     }
 }
@@ -134,7 +134,9 @@ impl PoolConfig {
     /// the user's, who then has to know.
     pub fn may_be_unbooted(&self) -> bool {
         let boots = self.entry.boots_script() && self.entry.runs_scripts();
-        boots && self.config.application != Application::Own && !self.config.engine.must_boot
+        boots
+            && self.config.application != DetectedApplication::Own
+            && !self.config.engine.must_boot
     }
 
     /// The same pool on `classic`.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 use super::engine_setup::{self, PoolConfig};
-use crate::app::detect::Application;
+use crate::app::detect::DetectedApplication;
 use crate::config::Config;
 use crate::engines::Warmup;
 use crate::event::Script;
@@ -48,7 +48,7 @@ pub fn pool(
 ) -> anyhow::Result<PoolConfig> {
     config.engine.script = Some(script.to_path_buf());
     // The handler boots the application, if it needs it.
-    config.application = Application::Own;
+    config.application = DetectedApplication::Own;
     config.engine.warmup = Warmup::off();
     if config.engine.name.is_none() && is_library(script) {
         config.engine.name = Some(default.into());

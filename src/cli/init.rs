@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use super::bench::{self, Tried};
 use super::engine_setup;
 use super::options::Project;
-use crate::app::detect::Application;
+use crate::app::detect::DetectedApplication;
 use crate::cli::stdout::{print, say};
 
 /// Columns of a comment.
@@ -73,13 +73,12 @@ pub fn run(args: Init) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn name(application: &Application) -> String {
+fn name(application: &DetectedApplication) -> String {
     match application {
-        Application::Known(framework) | Application::NotBootable { framework, .. } => {
-            framework.to_string()
-        }
-        Application::Own => "an application with a boot script of its own".into(),
-        Application::Unknown => "a PHP application".into(),
+        DetectedApplication::Known(framework)
+        | DetectedApplication::NotBootable { framework, .. } => framework.to_string(),
+        DetectedApplication::Own => "an application with a boot script of its own".into(),
+        DetectedApplication::Unknown => "a PHP application".into(),
     }
 }
 

@@ -14,7 +14,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use self::sites::SiteConfig;
-use crate::app::detect::Application;
+use crate::app::detect::DetectedApplication;
 use crate::app::site;
 use crate::deploy;
 use crate::engines;
@@ -55,7 +55,7 @@ pub struct Config {
     pub lambda: lambda::Settings,
     /// What the application is, for the choice of a boot script.
     #[serde(skip)]
-    pub application: Application,
+    pub application: DetectedApplication,
     pub work: queue::Settings,
     /// The queues of `surus work`.
     pub queue: Vec<queue::Queue>,
@@ -170,7 +170,7 @@ impl Config {
             engine.max_workers = pool.max_workers.or(engine.max_workers);
         }
         if pool.script.is_some() {
-            config.application = Application::Own;
+            config.application = DetectedApplication::Own;
         }
         engine.script = pool.script.or(engine.script.take());
         config.php.extend(pool.php);

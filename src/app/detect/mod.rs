@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// An application as its files show it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Application {
+pub enum DetectedApplication {
     /// It has a boot script of its own, or chooses a runtime.
     Own,
     /// Surus has a boot script for it.
@@ -53,17 +53,17 @@ impl Display for Framework {
 }
 
 /// Detects the application in `project` whose front controller is `front`.
-pub fn detect(project: &Path, front: &Path) -> Application {
+pub fn detect(project: &Path, front: &Path) -> DetectedApplication {
     let Some(text) = read(front) else {
-        return Application::Unknown;
+        return DetectedApplication::Unknown;
     };
     let code = front_controller::without_comments(&text);
     let front_name = front.strip_prefix(project).unwrap_or(front).display();
     let found = |kind, version, why: Option<String>| {
         let framework = Framework { kind, version };
         match why {
-            Some(why) => Application::NotBootable { framework, why },
-            None => Application::Known(framework),
+            Some(why) => DetectedApplication::NotBootable { framework, why },
+            None => DetectedApplication::Known(framework),
         }
     };
     if code.contains("wp-blog-header.php") {
@@ -83,7 +83,7 @@ pub fn detect(project: &Path, front: &Path) -> Application {
         let why = match &runtime {
             None => Some("vendor/autoload_runtime.php is missing (composer install)".to_string()),
             Some(text) if !text.contains(r"Component\\Runtime\\SymfonyRuntime'") => {
-                return Application::Own;
+                return DetectedApplication::Own;
             }
             Some(_) => None,
         };
@@ -119,7 +119,7 @@ pub fn detect(project: &Path, front: &Path) -> Application {
             };
             found(FrameworkKind::Slim, Some(version), Some(why))
         }
-        None => Application::Unknown,
+        None => DetectedApplication::Unknown,
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     /// An application of these files, whose front controller is public/index.php.
-    fn look_at(files: &[(&str, &str)]) -> Application {
+    fn look_at(files: &[(&str, &str)]) -> DetectedApplication {
         let project = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = project.path().join(name);
@@ -174,14 +174,14 @@ mod tests {
         detect(project.path(), &project.path().join("public/index.php"))
     }
 
-    fn known(kind: FrameworkKind, version: Option<&str>) -> Application {
+    fn known(kind: FrameworkKind, version: Option<&str>) -> DetectedApplication {
         let version = version.map(str::to_string);
-        Application::Known(Framework { kind, version })
+        DetectedApplication::Known(Framework { kind, version })
     }
 
-    fn why(application: Application) -> String {
+    fn why(application: DetectedApplication) -> String {
         match application {
-            Application::NotBootable { why, .. } => why,
+            DetectedApplication::NotBootable { why, .. } => why,
             other => panic!("{other:?}"),
         }
     }
@@ -237,7 +237,7 @@ require __DIR__.'/../vendor/autoload.php';
             known(FrameworkKind::SymfonyRuntime, None)
         );
         let other = runtime(r"'Runtime\\FrankenPhpSymfony\\Runtime'");
-        assert_eq!(look_at(&files(&other)), Application::Own);
+        assert_eq!(look_at(&files(&other)), DetectedApplication::Own);
 
         let without = "<?php require dirname(__DIR__).'/vendor/autoload.php';
             $kernel = new Kernel('prod', false);
@@ -302,6 +302,6 @@ require __DIR__.'/../vendor/autoload.php';
         };
         assert_eq!(of("4.14.0"), known(FrameworkKind::Slim, Some("4.14.0")));
         assert!(why(of("3.12.4")).contains("Slim 4"));
-        assert_eq!(look_at(&[index]), Application::Unknown);
+        assert_eq!(look_at(&[index]), DetectedApplication::Unknown);
     }
 }

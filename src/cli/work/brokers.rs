@@ -10,7 +10,7 @@ use tracing::info;
 #[cfg(feature = "sqs")]
 use tracing::warn;
 
-use super::laravel::Application;
+use super::laravel::LaravelApplication;
 use super::messenger::Transport;
 #[cfg(feature = "sqs")]
 use crate::aws::Provider;
@@ -56,7 +56,7 @@ pub struct Brokers {
 struct Wanted<'a> {
     queue: &'a Queue,
     /// The application, if the queue is in its own connection.
-    own: Option<&'a Application>,
+    own: Option<&'a LaravelApplication>,
     connection: &'a str,
     lease: Duration,
 }
@@ -80,7 +80,7 @@ impl Brokers {
     pub async fn consumer(
         &mut self,
         mut queue: Queue,
-        application: Option<&Application>,
+        application: Option<&LaravelApplication>,
         runner: &Arc<Runner>,
     ) -> anyhow::Result<Consumer> {
         if queue.name.is_empty() {
@@ -418,7 +418,7 @@ fn announce(queue: &Queue, source: &str) {
 }
 
 /// The broker of the application's own queue connection.
-fn place(application: &Application, project: &Path) -> anyhow::Result<Place> {
+fn place(application: &LaravelApplication, project: &Path) -> anyhow::Result<Place> {
     let (name, driver) = (&application.connection, &application.driver);
     match (driver.as_str(), &application.redis, &application.database) {
         ("redis", Some(redis), _) => Ok(Place::Redis(redis.url.clone())),

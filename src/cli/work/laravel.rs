@@ -11,7 +11,7 @@ use serde::Deserialize;
     )),
     allow(dead_code)
 )]
-pub struct Application {
+pub struct LaravelApplication {
     /// The connection's name.
     pub connection: String,
     /// `database`, `redis`, `sync` and others.
