@@ -17,7 +17,7 @@ use crate::fronts::http::tls::acme::answers::Answers;
 use crate::fronts::http::tls::acme::local::LocalAuthority;
 use crate::fronts::http::tls::acme::settings::Domain;
 use crate::fronts::http::tls::acme::store::Store;
-use crate::fronts::http::tls::files::Files;
+use crate::fronts::http::tls::files::TlsFiles;
 use crate::fronts::http::tls::{Loaded, TlsFileSource, watch};
 use crate::keeper::Client;
 use crate::observe::metrics::Metrics;
@@ -59,16 +59,16 @@ pub(super) async fn start(
 }
 
 /// Reads the configured files, and what authorities have issued.
-pub(super) fn read(project: &Path, config: &Config) -> anyhow::Result<Files> {
+pub(super) fn read(project: &Path, config: &Config) -> anyhow::Result<TlsFiles> {
     let acquired = match config.acme.domains.is_empty() {
         true => Vec::new(),
         false => Store::new(&config.acme, project)?.certificates(&config.acme)?,
     };
-    Files::read(&config.tls, project, acquired)
+    TlsFiles::read(&config.tls, project, acquired)
 }
 
 /// The same, once local domains have the certificates that they lack.
-fn read_renewed(project: &Path, config: &Config) -> anyhow::Result<Files> {
+fn read_renewed(project: &Path, config: &Config) -> anyhow::Result<TlsFiles> {
     if config.acme.domains.iter().any(Domain::is_local) {
         let store = Store::new(&config.acme, project)?;
         LocalAuthority::new(&store).renew(&config.acme)?;

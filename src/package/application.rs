@@ -10,7 +10,7 @@ use ignore::{Match, WalkBuilder};
 
 use super::left_out::LeftOut;
 use super::links::Links;
-use super::{Files, OURS};
+use super::{OURS, PackageFiles};
 use crate::private_files::{self, Class, Purpose, Unopened};
 
 /// Adds the project's files below the package directory `place` and returns what it left out.
@@ -19,7 +19,7 @@ pub fn add(
     project: &Path,
     except: &[PathBuf],
     place: &str,
-    files: &mut Files,
+    files: &mut PackageFiles,
 ) -> anyhow::Result<LeftOut> {
     let own = own_rules(project)?;
     let left_out = Arc::new(Mutex::new(LeftOut::default()));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn names(project: &Path, except: &[PathBuf]) -> anyhow::Result<Vec<String>> {
-        let mut files = Files::default();
+        let mut files = PackageFiles::default();
         add(project, except, "", &mut files)?;
         Ok(files.iter().map(|(name, _)| name.to_string()).collect())
     }
@@ -248,7 +248,7 @@ mod tests {
         let dir = project(&secrets);
         std::fs::write(dir.path().join("index.php"), "").unwrap();
         std::fs::write(dir.path().join("rds.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
-        let mut files = Files::default();
+        let mut files = PackageFiles::default();
         let left_out = add(dir.path(), &[], "", &mut files).unwrap();
         let packaged: Vec<_> = files.iter().map(|(name, _)| name).collect();
         assert_eq!(packaged, ["index.php", "rds.pem"]);
@@ -380,7 +380,7 @@ mod tests {
                 std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
             };
             link(outside.path().join("page"), "page");
-            let mut files = Files::default();
+            let mut files = PackageFiles::default();
             add(dir.path(), &[], "", &mut files).unwrap();
             let path = dir.path().join(exchanged);
             std::fs::rename(&path, dir.path().join("away")).unwrap();
@@ -445,7 +445,7 @@ mod tests {
             "bootstrap/app.php",
             "bootstrap/cache/config.php",
         ]);
-        let mut files = Files::default();
+        let mut files = PackageFiles::default();
         assert_eq!(place(dir.path()), "app");
         add(dir.path(), &[], place(dir.path()), &mut files).unwrap();
         let names: Vec<_> = files.iter().map(|(name, _)| name).collect();

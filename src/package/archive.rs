@@ -8,11 +8,11 @@ use anyhow::{Context, anyhow};
 use zip::write::{PreparedZipFile, SimpleFileOptions, ZipFileBuilder};
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
-use super::{File, Files};
+use super::{File, PackageFiles};
 
 /// Writes all of `files`. Several threads call `progress` with the number of compressed files.
 pub fn write(
-    files: &Files,
+    files: &PackageFiles,
     to: impl Write + Seek,
     progress: impl Fn(usize) + Sync,
 ) -> anyhow::Result<()> {
@@ -72,7 +72,7 @@ mod tests {
     use std::io::{Cursor, Read};
     use std::os::unix::fs::PermissionsExt;
 
-    fn zip(files: &Files) -> Vec<u8> {
+    fn zip(files: &PackageFiles) -> Vec<u8> {
         let mut bytes = Cursor::new(Vec::new());
         write(files, &mut bytes, |_| ()).unwrap();
         bytes.into_inner()
@@ -84,7 +84,7 @@ mod tests {
         let path = dir.path().join("a");
         std::fs::write(&path, "a".repeat(100_000)).unwrap();
         let files = || {
-            let mut files = Files::default();
+            let mut files = PackageFiles::default();
             files.copy("b/program", &path, true).unwrap();
             for index in 0..100 {
                 files
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn missing_file_is_named_in_the_error() {
-        let mut files = Files::default();
+        let mut files = PackageFiles::default();
         files.copy("x", "/nowhere/x", false).unwrap();
         let error = write(&files, Cursor::new(Vec::new()), |_| ()).unwrap_err();
         assert!(

@@ -7,13 +7,13 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 
-use super::{Files, OURS, ROOT, symfony};
+use super::{OURS, PackageFiles, ROOT, symfony};
 
 /// The directory of the compiled files in a package.
 pub const DIRECTORY: &str = ".surus/opcache";
 
 /// The paths of the files that PHP may run.
-pub fn sources(files: &Files) -> Vec<String> {
+pub fn sources(files: &PackageFiles) -> Vec<String> {
     let is_php = |name: &str| {
         let extension = Path::new(name).extension();
         extension
@@ -30,7 +30,7 @@ pub fn sources(files: &Files) -> Vec<String> {
 }
 
 /// Unpacks the package below `root` as Lambda does.
-pub fn unpack(files: &Files, root: &Path) -> anyhow::Result<()> {
+pub fn unpack(files: &PackageFiles, root: &Path) -> anyhow::Result<()> {
     // The time stored in the zip; OPcache records the times of files.
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(315_532_800);
     let task = root.join(ROOT.trim_start_matches('/'));
@@ -54,7 +54,7 @@ pub fn unpack(files: &Files, root: &Path) -> anyhow::Result<()> {
 }
 
 /// Adds what OPcache wrote into `from`, a path without links, and returns the number of files.
-pub fn add(from: &Path, files: &mut Files) -> anyhow::Result<usize> {
+pub fn add(from: &Path, files: &mut PackageFiles) -> anyhow::Result<usize> {
     let mut count = 0;
     for entry in ignore::WalkBuilder::new(from)
         .standard_filters(false)
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn sources_include_php_of_application_and_library_only() {
-        let mut files = Files::default();
+        let mut files = PackageFiles::default();
         for name in [
             "bootstrap",
             "app/index.php",
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn unpack_writes_files_below_the_task_root() {
         let root = tempfile::tempdir().unwrap();
-        let mut files = Files::default();
+        let mut files = PackageFiles::default();
         files.text("a/index.php", "<?php").unwrap();
         files.copy("bootstrap", "/bin/sh", true).unwrap();
         unpack(&files, root.path()).unwrap();

@@ -4,11 +4,15 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use super::{Files, OURS, php};
+use super::{OURS, PackageFiles, php};
 
 /// Adds the library that contains `script`, its `lambda/events.php`. Returns that file's name in
 /// the package, or None if the script belongs to the application.
-pub fn add(project: &Path, script: &Path, files: &mut Files) -> anyhow::Result<Option<String>> {
+pub fn add(
+    project: &Path,
+    script: &Path,
+    files: &mut PackageFiles,
+) -> anyhow::Result<Option<String>> {
     let project = project.canonicalize()?;
     if script.starts_with(&project) {
         return Ok(None);
@@ -45,7 +49,7 @@ mod tests {
     fn library_is_packaged_unless_the_application_contains_it() {
         let project = tempfile::tempdir().unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("php");
-        let mut files = Files::default();
+        let mut files = PackageFiles::default();
         let script = add(project.path(), &root.join("lambda/events.php"), &mut files).unwrap();
         assert_eq!(script.as_deref(), Some(".surus/php/lambda/events.php"));
         let names: Vec<_> = files.iter().map(|(name, _)| name).collect();
@@ -62,7 +66,7 @@ mod tests {
             .canonicalize()
             .unwrap()
             .join("vendor/surus/surus/lambda/events.php");
-        let mut files = Files::default();
+        let mut files = PackageFiles::default();
         assert_eq!(add(project.path(), &own, &mut files).unwrap(), None);
         assert!(files.is_empty());
 

@@ -70,7 +70,7 @@ pub struct Settings {
 
 /// The files of a package, by name.
 #[derive(Debug, Default)]
-pub struct Files(BTreeMap<String, File>);
+pub struct PackageFiles(BTreeMap<String, File>);
 
 /// One file of a package.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ enum FileSource<'a> {
     Text(&'a [u8]),
 }
 
-impl Files {
+impl PackageFiles {
     /// Fails for a duplicate name: a bug in Surus, or an application file with a reserved name.
     pub fn add(&mut self, name: impl Into<String>, file: File) -> anyhow::Result<()> {
         let name = name.into();

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use super::elf::{self, Machine};
 use super::extensions::Extension;
 use super::libraries::Search;
-use super::{Files, OURS, ROOT, ini};
+use super::{OURS, PackageFiles, ROOT, ini};
 
 /// A PHP of this machine, as it reports itself.
 #[derive(Debug)]
@@ -50,7 +50,11 @@ const AUTHORITIES: &[&str] = &[
 const OPENSSL_SETTINGS: &[&str] = &["/etc/ssl/openssl.cnf", "/etc/pki/tls/openssl.cnf"];
 
 /// Adds PHP with these extensions.
-pub fn add(php: &Php, extensions: &[Extension], files: &mut Files) -> anyhow::Result<Placed> {
+pub fn add(
+    php: &Php,
+    extensions: &[Extension],
+    files: &mut PackageFiles,
+) -> anyhow::Result<Placed> {
     let elf = elf::read(&php.program)?
         .with_context(|| format!("{} is not a 64-bit program", php.program.display()))?;
     let machine = elf.machine.with_context(|| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::Files;
+use super::PackageFiles;
 
 /// Lambda's limit for a function and its layers, unzipped.
 pub const UNZIPPED: u64 = 262_144_000;
@@ -20,7 +20,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    pub fn measure(files: &Files) -> anyhow::Result<Sizes> {
+    pub fn measure(files: &PackageFiles) -> anyhow::Result<Sizes> {
         let mut sizes = Sizes {
             total: 0,
             directories: BTreeMap::new(),
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn largest_directory_comes_first() {
-        let mut files = Files::default();
+        let mut files = PackageFiles::default();
         for (name, mebi) in [
             ("bootstrap", 1),
             (".surus/lib/a.so", 3),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::{Files, OURS};
+use super::{OURS, PackageFiles};
 
 /// The directory of the warmed-up cache in a package.
 pub const WARMED: &str = ".surus/cache";
@@ -43,7 +43,7 @@ pub fn set_environment(env: &mut toml::Table) {
 
 /// Adds the cache that the package's PHP created below `root`, a path without links, and returns
 /// its number of files.
-pub fn add(root: &Path, files: &mut Files) -> anyhow::Result<usize> {
+pub fn add(root: &Path, files: &mut PackageFiles) -> anyhow::Result<usize> {
     debug_assert!(WARMED.starts_with(OURS));
     let from = root.join(CACHE.trim_start_matches('/'));
     if !from.is_dir() {
@@ -71,7 +71,7 @@ mod tests {
         std::fs::write(cache.join("App.php"), "<?php").unwrap();
         std::fs::write(root.join("secret"), "").unwrap();
         let sizes = |expected: usize| {
-            let mut files = Files::default();
+            let mut files = PackageFiles::default();
             assert_eq!(add(&root, &mut files).unwrap(), expected);
             crate::package::sizes::Sizes::measure(&files)
         };

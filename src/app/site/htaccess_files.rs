@@ -6,7 +6,7 @@ use std::path::Path;
 
 use surus_sys::openat2::Access;
 
-use super::htaccess::condition::{FileKind, Files};
+use super::htaccess::condition::{FileKind, FileLookup};
 use super::normalize::{NameKind, kind};
 use super::opened::{Denial, Opened};
 use super::{FoundFile, LookupError, Site};
@@ -64,7 +64,7 @@ impl<'a> FileView<'a> {
     }
 }
 
-impl Files for FileView<'_> {
+impl FileLookup for FileView<'_> {
     fn requested(&self) -> FileKind {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         match self.at {

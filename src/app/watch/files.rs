@@ -44,16 +44,16 @@ const TEMPORARY: [&str; 14] = [
 ];
 
 /// The files of a project.
-pub struct Files {
+pub struct ProjectFiles {
     root: PathBuf,
     configuration: Option<PathBuf>,
     ignored: Vec<PathBuf>,
 }
 
-impl Files {
-    pub fn new(root: PathBuf, configuration: Option<PathBuf>, ignore: &[PathBuf]) -> Files {
+impl ProjectFiles {
+    pub fn new(root: PathBuf, configuration: Option<PathBuf>, ignore: &[PathBuf]) -> ProjectFiles {
         let ignored = ignore.iter().map(|path| root.join(path)).collect();
-        Files {
+        ProjectFiles {
             root,
             configuration,
             ignored,
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn changed_sources_boot_changed_assets_reload_and_written_files_are_ignored() {
-        let files = Files::new("/srv".into(), Some("/etc/a.toml".into()), &["up".into()]);
+        let files = ProjectFiles::new("/srv".into(), Some("/etc/a.toml".into()), &["up".into()]);
         let effect = |path: &str| files.effect(&Path::new("/srv").join(path));
         for path in [
             "a.php",
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn directories_of_tools_and_data_are_not_watched() {
-        let files = Files::new("/srv".into(), None, &["up".into()]);
+        let files = ProjectFiles::new("/srv".into(), None, &["up".into()]);
         let is_watched = |path: &str| files.is_watched(&Path::new("/srv").join(path));
         for path in [
             "",

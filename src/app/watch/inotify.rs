@@ -9,7 +9,7 @@ use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
 use tokio::sync::mpsc;
 use tracing::info;
 
-use super::files::Files;
+use super::files::ProjectFiles;
 use super::{Change, Effect};
 
 /// Watches of one process. The kernel's own limit is per user
@@ -41,14 +41,14 @@ impl From<anyhow::Error> for End {
 }
 
 /// Runs until nothing receives changes. Fails if not all directories can be watched.
-pub fn run(files: &Files, changes: &mpsc::Sender<Change>) -> anyhow::Result<()> {
+pub fn run(files: &ProjectFiles, changes: &mpsc::Sender<Change>) -> anyhow::Result<()> {
     match watch(files, changes) {
         Ok(()) | Err(End::Unread) => Ok(()),
         Err(End::Failed(error)) => Err(error),
     }
 }
 
-fn watch(files: &Files, changes: &mpsc::Sender<Change>) -> Result<(), End> {
+fn watch(files: &ProjectFiles, changes: &mpsc::Sender<Change>) -> Result<(), End> {
     let mut watches = Watches::open(files)?;
     let directories = watches.paths.len();
     info!(root = %files.root().display(), directories, "watching files");
@@ -63,13 +63,13 @@ fn watch(files: &Files, changes: &mpsc::Sender<Change>) -> Result<(), End> {
 }
 
 struct Watches<'a> {
-    files: &'a Files,
+    files: &'a ProjectFiles,
     inotify: Inotify,
     paths: HashMap<WatchDescriptor, PathBuf>,
 }
 
 impl<'a> Watches<'a> {
-    fn open(files: &'a Files) -> Result<Watches<'a>, End> {
+    fn open(files: &'a ProjectFiles) -> Result<Watches<'a>, End> {
         let inotify = Inotify::init().context("cannot use inotify")?;
         let mut watches = Watches {
             files,

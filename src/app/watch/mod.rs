@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use self::files::Files;
+use self::files::ProjectFiles;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -57,7 +57,7 @@ pub fn start(
         .with_context(|| format!("cannot watch {}", root.display()))?;
     let configuration = configuration.map(|file| file.canonicalize().unwrap_or(file));
     let (changes, receiver) = mpsc::channel(QUEUE);
-    let files = Files::new(root, configuration, &settings.ignore);
+    let files = ProjectFiles::new(root, configuration, &settings.ignore);
     let polls = settings.poll;
     std::thread::Builder::new()
         .name("watch".into())
@@ -66,7 +66,7 @@ pub fn start(
     Ok(receiver)
 }
 
-fn run(files: &Files, polls: bool, changes: &mpsc::Sender<Change>) {
+fn run(files: &ProjectFiles, polls: bool, changes: &mpsc::Sender<Change>) {
     let root = files.root().display();
     if !polls {
         match inotify::run(files, changes) {

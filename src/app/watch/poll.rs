@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use super::files::Files;
+use super::files::ProjectFiles;
 use super::{Change, Effect};
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -20,7 +20,7 @@ const MAX_FILES: usize = 100_000;
 type State = (u64, u64, i64, i64);
 
 /// Runs until nothing receives changes.
-pub fn run(files: &Files, changes: &mpsc::Sender<Change>) {
+pub fn run(files: &ProjectFiles, changes: &mpsc::Sender<Change>) {
     let mut known = scan(files);
     if known.len() >= MAX_FILES {
         warn!(
@@ -43,7 +43,7 @@ pub fn run(files: &Files, changes: &mpsc::Sender<Change>) {
 
 type Known = HashMap<PathBuf, (State, Effect)>;
 
-fn scan(files: &Files) -> Known {
+fn scan(files: &ProjectFiles) -> Known {
     let mut known = Known::new();
     let state =
         |found: std::fs::Metadata| (found.ino(), found.size(), found.mtime(), found.mtime_nsec());

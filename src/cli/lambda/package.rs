@@ -20,7 +20,8 @@ use crate::observe::metrics::Metrics;
 use crate::package::php::Php;
 use crate::package::sizes::{self, Sizes, mebibytes};
 use crate::package::{
-    self, Files, application, archive, bootstrap, extensions, library, php, settings, symfony,
+    self, PackageFiles, application, archive, bootstrap, extensions, library, php, settings,
+    symfony,
 };
 
 #[derive(Debug, clap::Args)]
@@ -136,11 +137,16 @@ fn configured_extensions(args: &Args, config: &Config) -> Vec<String> {
 }
 
 /// Collects the files of the package.
-fn gather(args: &Args, project: &Path, loaded: &Loaded, output: &Path) -> anyhow::Result<Files> {
+fn gather(
+    args: &Args,
+    project: &Path,
+    loaded: &Loaded,
+    output: &Path,
+) -> anyhow::Result<PackageFiles> {
     let installed = crate::cli::block_on(ask_php(project, &loaded.config))?;
     let asked = configured_extensions(args, &loaded.config);
     let chosen = extensions::choose(project, &installed.extension_dir, &asked, &installed.loaded)?;
-    let mut files = Files::default();
+    let mut files = PackageFiles::default();
     let placed = php::add(&installed, &chosen.load, &mut files)?;
     let bootstrap = bootstrap::find(args.bootstrap.as_deref(), placed.machine)?;
     files.copy("bootstrap", &bootstrap, true)?;
@@ -230,7 +236,7 @@ async fn ask_php(project: &Path, config: &Config) -> anyhow::Result<Php> {
 }
 
 /// Writes the zip atomically and returns its size.
-fn write(files: &Files, output: &Path) -> anyhow::Result<u64> {
+fn write(files: &PackageFiles, output: &Path) -> anyhow::Result<u64> {
     let cannot = || format!("cannot write {}", output.display());
     let directory = output.parent().unwrap_or(Path::new("/"));
     let mut fresh = tempfile::Builder::new()

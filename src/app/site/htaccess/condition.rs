@@ -41,7 +41,7 @@ pub enum FileKind {
 }
 
 /// Looks up files by absolute path.
-pub trait Files {
+pub trait FileLookup {
     /// The type of the requested file.
     fn requested(&self) -> FileKind;
     fn kind(&self, path: &str) -> FileKind;
@@ -149,7 +149,7 @@ impl Test {
 pub(super) fn all_hold(
     all: &[Condition],
     view: &View<'_>,
-    files: &dyn Files,
+    files: &dyn FileLookup,
     rule: &Matched,
     matched: &mut Matched,
 ) -> Option<bool> {
@@ -196,7 +196,7 @@ impl Condition {
     fn holds(
         &self,
         view: &View<'_>,
-        files: &dyn Files,
+        files: &dyn FileLookup,
         rule: &Matched,
         matched: &mut Matched,
     ) -> Option<bool> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::condition::{Files, all_hold};
+use super::condition::{FileLookup, all_hold};
 use super::facts::{Env, Facts, View};
 use super::handler::Handler;
 use super::rule::{RewriteRule, VariableValue};
@@ -14,7 +14,7 @@ use super::template::Matched;
 /// The input and state of one evaluation.
 pub struct Pass<'a> {
     pub facts: &'a Facts<'a>,
-    pub files: &'a dyn Files,
+    pub files: &'a dyn FileLookup,
     pub document_root: &'a str,
     pub path: &'a str,
     pub end: usize,

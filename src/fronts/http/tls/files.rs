@@ -13,7 +13,7 @@ use super::Settings;
 
 /// The content of the configured files. It has no `Debug`, because it has keys.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Files {
+pub struct TlsFiles {
     pub pairs: Vec<Pair>,
     pub client_ca: Option<PemFile>,
     /// What authorities have issued for the domains of `[acme]`.
@@ -46,13 +46,13 @@ pub struct PemFile {
 /// Longer files are rejected. A chain has a few kilobytes, a list of all public authorities 250.
 const MAX_BYTES: u64 = 1 << 20;
 
-impl Files {
+impl TlsFiles {
     /// Reads the files that the settings name, relative to the project.
     pub fn read(
         settings: &Settings,
         project: &Path,
         acquired: Vec<Acquired>,
-    ) -> anyhow::Result<Files> {
+    ) -> anyhow::Result<TlsFiles> {
         let Settings {
             certificate, key, ..
         } = settings;
@@ -72,7 +72,7 @@ impl Files {
             })
         });
         let client_ca = settings.client_ca.as_deref();
-        Ok(Files {
+        Ok(TlsFiles {
             pairs: pairs.collect::<anyhow::Result<_>>()?,
             client_ca: client_ca
                 .map(|path| read(path, "tls.client_ca"))

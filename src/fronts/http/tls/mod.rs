@@ -25,7 +25,7 @@ pub use settings::{ClientCertificate, MinVersion, Settings};
 
 use self::acme::answers::{self, Answers};
 use self::certificates::{ByName, Served};
-use self::files::{Acquired, Files};
+use self::files::{Acquired, TlsFiles};
 use crate::engine::Pending;
 use crate::fronts::http::listener::connection_limit::ConnectionLimiter;
 use crate::observe::metrics::Metrics;
@@ -34,7 +34,7 @@ use crate::observe::status::CertificateStatus;
 mod settings;
 
 /// Reads the files, in this process or through the keeper.
-pub type TlsFileSource = Box<dyn Fn() -> Pending<'static, anyhow::Result<Files>> + Send + Sync>;
+pub type TlsFileSource = Box<dyn Fn() -> Pending<'static, anyhow::Result<TlsFiles>> + Send + Sync>;
 
 /// What all TLS connections share.
 pub struct Tls {
@@ -50,7 +50,7 @@ pub struct Tls {
 
 /// Certificates and keys, ready to be served.
 pub struct Loaded {
-    files: Files,
+    files: TlsFiles,
     config: Arc<ServerConfig>,
     /// For HTTP/3.
     quic: Arc<ServerConfig>,
@@ -93,14 +93,14 @@ impl Tls {
     }
 
     /// Reads the files again. None if they are as they were.
-    pub async fn read(&self) -> anyhow::Result<Option<Files>> {
+    pub async fn read(&self) -> anyhow::Result<Option<TlsFiles>> {
         let files = (self.source)().await?;
         Ok((files != self.current.load().files).then_some(files))
     }
 
     /// Checks what was read. The current certificates stay until
     /// [`change_over`](Self::change_over).
-    pub fn prepare(&self, files: Files) -> anyhow::Result<Loaded> {
+    pub fn prepare(&self, files: TlsFiles) -> anyhow::Result<Loaded> {
         let before = self.current.load();
         Loaded::new(&self.settings, files, Some(&before), &self.answers)
     }
@@ -121,7 +121,7 @@ impl Tls {
 impl Loaded {
     pub fn new(
         settings: &Settings,
-        files: Files,
+        files: TlsFiles,
         before: Option<&Loaded>,
         answers: &Arc<Answers>,
     ) -> anyhow::Result<Loaded> {
