@@ -19,7 +19,7 @@ const SMALL_MINUTES: f64 = 15.0;
 
 impl Goal {
     /// The ratio, and whether its whole interval keeps the bound. Without a ratio, why.
-    fn judge(&self, results: &Results) -> (String, Verdict) {
+    fn judge(&self, results: &Results) -> (String, GoalVerdict) {
         let of = Under {
             contestant: &self.contestant,
             load: &self.load,
@@ -30,25 +30,25 @@ impl Goal {
         };
         let is_limited = |it: Under<'_>| results.is_generator_limited(it.contestant, it.load);
         if self.quantity.depends_on_generator() && [of, to].into_iter().any(is_limited) {
-            return (MARK.into(), Verdict::Unknown);
+            return (MARK.into(), GoalVerdict::Unknown);
         }
         let Some(ratio) = tables::ratio(results, self.quantity, [of, to]) else {
-            return ("–".into(), Verdict::NotMeasured);
+            return ("–".into(), GoalVerdict::NotMeasured);
         };
         let text = surus_measure::Number::Measured(Measured::ratio(ratio)).to_string();
         (text, self.verdict(ratio))
     }
 
-    fn verdict(&self, ratio: Ratio) -> Verdict {
+    fn verdict(&self, ratio: Ratio) -> GoalVerdict {
         let (low, high) = match (self.at_most, self.at_least) {
             (Some(bound), _) => (ratio.high <= bound, ratio.low > bound),
             (_, Some(bound)) => (ratio.low >= bound, ratio.high < bound),
             _ => (false, false),
         };
         match (low, high) {
-            (true, _) => Verdict::Met,
-            (_, true) => Verdict::Missed,
-            _ => Verdict::Open,
+            (true, _) => GoalVerdict::Met,
+            (_, true) => GoalVerdict::Missed,
+            _ => GoalVerdict::Open,
         }
     }
 
@@ -62,7 +62,7 @@ impl Goal {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum GoalVerdict {
     Met,
     Missed,
     /// The interval includes the bound.
@@ -72,14 +72,14 @@ enum Verdict {
     NotMeasured,
 }
 
-impl Verdict {
+impl GoalVerdict {
     fn word(self) -> &'static str {
         match self {
-            Verdict::Met => "met",
-            Verdict::Missed => "not met",
-            Verdict::Open => "open: the interval includes the goal",
-            Verdict::Unknown => "unknown",
-            Verdict::NotMeasured => "not measured",
+            GoalVerdict::Met => "met",
+            GoalVerdict::Missed => "not met",
+            GoalVerdict::Open => "open: the interval includes the goal",
+            GoalVerdict::Unknown => "unknown",
+            GoalVerdict::NotMeasured => "not measured",
         }
     }
 }
@@ -95,7 +95,7 @@ pub fn section(experiments: &[Experiment], directory: &Path) -> anyhow::Result<S
         for goal in &experiment.goals {
             let (measured, verdict) = match &results {
                 Some(results) => goal.judge(results),
-                None => ("–".into(), Verdict::NotMeasured),
+                None => ("–".into(), GoalVerdict::NotMeasured),
             };
             let (title, wanted, name) = (&goal.title, goal.wanted(), &experiment.name);
             let title = match results {
@@ -105,7 +105,7 @@ pub fn section(experiments: &[Experiment], directory: &Path) -> anyhow::Result<S
             let word = verdict.word();
             let _ = writeln!(table, "| {title} | {wanted} | {measured} | {word} |");
             // What was not measured may be met.
-            if !matches!(verdict, Verdict::Met | Verdict::NotMeasured) {
+            if !matches!(verdict, GoalVerdict::Met | GoalVerdict::NotMeasured) {
                 let _ = writeln!(bounds, "- {}: {}", goal.title, goal.bound);
             }
         }
@@ -130,8 +130,8 @@ pub fn section(experiments: &[Experiment], directory: &Path) -> anyhow::Result<S
     let minutes = experiments.iter().map(|it| *it.minutes.at(Size::Small));
     let minutes: f64 = minutes.sum();
     let verdict = match minutes < SMALL_MINUTES {
-        true => Verdict::Met,
-        false => Verdict::Missed,
+        true => GoalVerdict::Met,
+        false => GoalVerdict::Missed,
     };
     let _ = writeln!(
         table,
@@ -140,8 +140,8 @@ pub fn section(experiments: &[Experiment], directory: &Path) -> anyhow::Result<S
         verdict.word()
     );
     let verdict = match missing.is_empty() {
-        true => Verdict::Met,
-        false => Verdict::Missed,
+        true => GoalVerdict::Met,
+        false => GoalVerdict::Missed,
     };
     let without: usize = missing.values().sum();
     let _ = writeln!(
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::quantity::Quantity;
 
-    fn verdict(at_most: Option<f64>, at_least: Option<f64>, low: f64, high: f64) -> Verdict {
+    fn verdict(at_most: Option<f64>, at_least: Option<f64>, low: f64, high: f64) -> GoalVerdict {
         let goal = Goal {
             title: String::new(),
             load: String::new(),
@@ -190,9 +190,9 @@ mod tests {
     #[test]
     fn goal_is_met_only_if_the_whole_interval_keeps_it() {
         for (low, high, at_most, at_least) in [
-            (0.9, 1.4, Verdict::Met, Verdict::Missed),
-            (1.4, 1.6, Verdict::Open, Verdict::Open),
-            (1.6, 1.7, Verdict::Missed, Verdict::Met),
+            (0.9, 1.4, GoalVerdict::Met, GoalVerdict::Missed),
+            (1.4, 1.6, GoalVerdict::Open, GoalVerdict::Open),
+            (1.6, 1.7, GoalVerdict::Missed, GoalVerdict::Met),
         ] {
             assert_eq!(verdict(Some(1.5), None, low, high), at_most, "{low}");
             assert_eq!(verdict(None, Some(1.5), low, high), at_least, "{low}");

@@ -30,7 +30,7 @@ const MAX_PAGE: usize = 64 << 20;
 pub(super) type Answers = Vec<Vec<u8>>;
 
 /// What a comparison has shown.
-pub enum Verdict {
+pub enum BootVerdict {
     /// A page with the same answers.
     Same(String),
     /// A page with another answer, or a cause.
@@ -38,7 +38,7 @@ pub enum Verdict {
 }
 
 /// Compares an isolating engine's boots, page by page, and names the warm-up that changes one.
-pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<Verdict>> {
+pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<BootVerdict>> {
     let (_, site) = engine_setup::script_and_site(project, &asked.config)?;
     if asked.learns() {
         let mut pages = learned_pages::load(project, asked);
@@ -66,7 +66,7 @@ pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<V
         .map(|((page, other), difference)| verdict(page, other, difference.as_ref()))
         .collect();
     verdicts.extend(left_out.iter().map(|page| {
-        Verdict::Changed(format!(
+        BootVerdict::Changed(format!(
             "GET {page} is left out of the warm-ups, because it fails or changes the next answer; \
              the log says how"
         ))
@@ -75,7 +75,9 @@ pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<V
         // From here on, each page alone.
         asked.learned.set_pages(Vec::new());
         let suspects = suspects(urls, &learned);
-        verdicts.push(Verdict::Changed(cause(&probes, &templates, suspects).await));
+        verdicts.push(BootVerdict::Changed(
+            cause(&probes, &templates, suspects).await,
+        ));
     }
     Ok(verdicts)
 }
@@ -87,14 +89,14 @@ fn is_among(page: &str, paths: &[String]) -> bool {
     path.is_some_and(|path| paths.iter().any(|left| left == path.as_str()))
 }
 
-fn verdict(page: &str, other: bool, difference: Option<&(String, String)>) -> Verdict {
+fn verdict(page: &str, other: bool, difference: Option<&(String, String)>) -> BootVerdict {
     let whose = match other {
         true => " of another host, cookie and language",
         false => "",
     };
     match difference {
-        None => Verdict::Same(format!("GET {page}{whose}: no other answer")),
-        Some((expected, got)) => Verdict::Changed(format!(
+        None => BootVerdict::Same(format!("GET {page}{whose}: no other answer")),
+        Some((expected, got)) => BootVerdict::Changed(format!(
             "GET {page}{whose} has another answer after the warm-ups: `{got}` instead of \
              `{expected}`"
         )),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use http::Method;
 
-use super::boot_proof::{self, Verdict};
+use super::boot_proof::{self, BootVerdict};
 use super::config_lint;
 use super::config_lint::{LintInput, contradictions, missing_extensions};
 use super::engine_setup;
@@ -371,8 +371,8 @@ async fn warm_ups(project: &Path, pool: &PoolConfig, findings: &Findings) {
     }
     match boot_proof::compare(pool, project).await {
         Ok(verdicts) => verdicts.iter().for_each(|verdict| match verdict {
-            Verdict::Same(page) => findings.fine("warm-ups", page),
-            Verdict::Changed(what) => findings.note(what),
+            BootVerdict::Same(page) => findings.fine("warm-ups", page),
+            BootVerdict::Changed(what) => findings.note(what),
         }),
         Err(error) => findings.note(format_args!("--boot cannot compare: {error:#}")),
     }

@@ -220,7 +220,7 @@ pub enum Provider {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum AccessVerdict {
     Granted,
     Denied,
     /// Authentication could change the verdict.
@@ -229,38 +229,38 @@ enum Verdict {
 }
 
 impl Require {
-    fn judge(&self, facts: &Facts<'_>, env: &Env, is_in_all: bool, hopeful: bool) -> Verdict {
+    fn judge(&self, facts: &Facts<'_>, env: &Env, is_in_all: bool, hopeful: bool) -> AccessVerdict {
         if !applies(&self.limits, facts.method) {
             return match is_in_all {
-                true => Verdict::Granted,
-                false => Verdict::Neutral,
+                true => AccessVerdict::Granted,
+                false => AccessVerdict::Neutral,
             };
         }
         let hopeful = hopeful != self.is_negated;
         let granted = |is: bool| match is {
-            true => Verdict::Granted,
-            false => Verdict::Denied,
+            true => AccessVerdict::Granted,
+            false => AccessVerdict::Denied,
         };
         let verdict = match &self.what {
             Provider::All(all) => {
-                let mut verdict = Verdict::Neutral;
+                let mut verdict = AccessVerdict::Neutral;
                 for child in all {
                     match (child.judge(facts, env, true, hopeful), verdict) {
-                        (Verdict::Neutral, _) => {}
-                        (Verdict::Denied, _) => {
-                            verdict = Verdict::Denied;
+                        (AccessVerdict::Neutral, _) => {}
+                        (AccessVerdict::Denied, _) => {
+                            verdict = AccessVerdict::Denied;
                             break;
                         }
-                        (Verdict::NeedsUser, _) => verdict = Verdict::NeedsUser,
-                        (found, Verdict::Neutral) => verdict = found,
+                        (AccessVerdict::NeedsUser, _) => verdict = AccessVerdict::NeedsUser,
+                        (found, AccessVerdict::Neutral) => verdict = found,
                         _ => {}
                     }
                 }
                 verdict
             }
             Provider::Any(any) => judge_any(any, facts, env, hopeful),
-            Provider::Granted => Verdict::Granted,
-            Provider::Denied => Verdict::Denied,
+            Provider::Granted => AccessVerdict::Granted,
+            Provider::Denied => AccessVerdict::Denied,
             Provider::Networks(networks) => match facts.client() {
                 Some(client) => granted(networks.iter().any(|network| contains(network, client))),
                 None => granted(!hopeful),
@@ -277,27 +277,29 @@ impl Require {
                 let has = |name: &String| env.has(name).unwrap_or(!hopeful);
                 granted(names.iter().any(has))
             }
-            Provider::User if hopeful => Verdict::NeedsUser,
-            Provider::Unknown if hopeful => Verdict::Denied,
-            Provider::User | Provider::Unknown => Verdict::Granted,
+            Provider::User if hopeful => AccessVerdict::NeedsUser,
+            Provider::Unknown if hopeful => AccessVerdict::Denied,
+            Provider::User | Provider::Unknown => AccessVerdict::Granted,
         };
         match (self.is_negated, verdict) {
             (false, verdict) => verdict,
-            (true, Verdict::Granted) => Verdict::Denied,
-            (true, Verdict::Denied | Verdict::NeedsUser | Verdict::Neutral) => Verdict::Neutral,
+            (true, AccessVerdict::Granted) => AccessVerdict::Denied,
+            (true, AccessVerdict::Denied | AccessVerdict::NeedsUser | AccessVerdict::Neutral) => {
+                AccessVerdict::Neutral
+            }
         }
     }
 }
 
 /// The verdict if one of the requirements suffices.
-fn judge_any(any: &[Require], facts: &Facts<'_>, env: &Env, hopeful: bool) -> Verdict {
-    let mut verdict = Verdict::Neutral;
+fn judge_any(any: &[Require], facts: &Facts<'_>, env: &Env, hopeful: bool) -> AccessVerdict {
+    let mut verdict = AccessVerdict::Neutral;
     for child in any {
         match (child.judge(facts, env, false, hopeful), verdict) {
-            (Verdict::Neutral, _) => {}
-            (Verdict::Granted, _) => return Verdict::Granted,
-            (Verdict::NeedsUser, Verdict::Denied) => verdict = Verdict::NeedsUser,
-            (found, Verdict::Neutral) => verdict = found,
+            (AccessVerdict::Neutral, _) => {}
+            (AccessVerdict::Granted, _) => return AccessVerdict::Granted,
+            (AccessVerdict::NeedsUser, AccessVerdict::Denied) => verdict = AccessVerdict::NeedsUser,
+            (found, AccessVerdict::Neutral) => verdict = found,
             _ => {}
         }
     }
@@ -357,16 +359,16 @@ impl<'a> Access<'a> {
             }
             let found = judge_any(requirements, facts, env, true);
             verdict = Some(match (verdict, merging) {
-                (Some(Verdict::Granted), Merging::Or) => Verdict::Granted,
-                (Some(Verdict::Granted), Merging::And) => found,
+                (Some(AccessVerdict::Granted), Merging::Or) => AccessVerdict::Granted,
+                (Some(AccessVerdict::Granted), Merging::And) => found,
                 (Some(before), Merging::And) => before,
                 _ => found,
             });
         }
         let required = match verdict {
-            None | Some(Verdict::Granted) => Ok(()),
-            Some(Verdict::NeedsUser) => Err(AccessDenied::NeedsUser),
-            Some(Verdict::Denied | Verdict::Neutral) => Err(AccessDenied::Denied),
+            None | Some(AccessVerdict::Granted) => Ok(()),
+            Some(AccessVerdict::NeedsUser) => Err(AccessDenied::NeedsUser),
+            Some(AccessVerdict::Denied | AccessVerdict::Neutral) => Err(AccessDenied::Denied),
         };
         match (is_in, required) {
             (true, Ok(())) => Ok(()),
