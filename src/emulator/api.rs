@@ -20,7 +20,7 @@ use super::extension_api;
 use super::function::{EmulatedFunction, Initialization};
 use super::identifier::{rfc3339, since_epoch};
 use super::invoke_response::{
-    AnswerBody, FunctionAnswer, FunctionError, InvokeOutcome, Piece, error_kind,
+    AnswerBody, AnswerPiece, FunctionAnswer, FunctionError, InvokeOutcome, error_kind,
 };
 use super::reply::{
     ReadBodyError, RuntimeReply, RuntimeReplyBody, accepted, collect, json, reply, text,
@@ -224,7 +224,7 @@ async fn response(
         // The state changes first: the caller must not see the end before the runtime may ask for
         // the next event.
         sandbox.state().sent(id, kind);
-        let last = error.map_or(Piece::End, Piece::Failed);
+        let last = error.map_or(AnswerPiece::End, AnswerPiece::Failed);
         let _ = pieces.send(last).await;
         return rejection.map_or_else(|| Ok(accepted()), Err);
     }
@@ -274,7 +274,7 @@ fn failed(
 /// stream is invalid.
 async fn forward(
     mut body: Incoming,
-    pieces: &mpsc::Sender<Piece>,
+    pieces: &mpsc::Sender<AnswerPiece>,
 ) -> Result<Option<FunctionError>, (FunctionError, ApiError)> {
     let mut total = 0;
     let mut error = None;
@@ -287,7 +287,7 @@ async fn forward(
                     return Err((FunctionError::too_large(), ApiError::too_large()));
                 }
                 // A caller that has disconnected does not end the function; the rest is discarded.
-                let _ = pieces.send(Piece::Data(data)).await;
+                let _ = pieces.send(AnswerPiece::Data(data)).await;
             }
             Err(frame) => {
                 error = frame.into_trailers().ok().and_then(|t| trailer_error(&t));

@@ -23,12 +23,13 @@ pub struct FunctionAnswer {
 pub enum AnswerBody {
     Full(Bytes),
     /// Arrives while the function runs.
-    Stream(mpsc::Receiver<Piece>),
+    Stream(mpsc::Receiver<AnswerPiece>),
 }
 
-/// A piece of a streamed answer. A stream without [`Piece::End`] or [`Piece::Failed`] is truncated.
+/// A piece of a streamed answer. A stream without [`AnswerPiece::End`] or [`AnswerPiece::Failed`]
+/// is truncated.
 #[derive(Debug)]
-pub enum Piece {
+pub enum AnswerPiece {
     Data(Bytes),
     End,
     /// The function failed during the stream and reported it in the trailers.
@@ -84,9 +85,9 @@ impl AnswerBody {
                 let mut all = BytesMut::new();
                 loop {
                     match pieces.recv().await {
-                        Some(Piece::Data(bytes)) => all.extend_from_slice(&bytes),
-                        Some(Piece::End) => return Ok(all.freeze()),
-                        Some(Piece::Failed(error)) => return Err(error),
+                        Some(AnswerPiece::Data(bytes)) => all.extend_from_slice(&bytes),
+                        Some(AnswerPiece::End) => return Ok(all.freeze()),
+                        Some(AnswerPiece::Failed(error)) => return Err(error),
                         None => return Err(FunctionError::truncated()),
                     }
                 }
@@ -141,7 +142,7 @@ mod tests {
     #[tokio::test]
     async fn stream_without_end_is_an_error() {
         let (pieces, body) = mpsc::channel(4);
-        pieces.send(Piece::Data("half".into())).await.unwrap();
+        pieces.send(AnswerPiece::Data("half".into())).await.unwrap();
         drop(pieces);
         let error = AnswerBody::Stream(body).collect().await.unwrap_err();
         assert_eq!(error.kind, "Runtime.TruncatedResponse");

@@ -49,7 +49,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 pub use api_error::MAX_PAYLOAD;
 pub use function::{EmulatedFunction, Initialization, LogFormat, Resources, Runtime, Sink};
 pub use invoke_request::InvokeRequest;
-pub use invoke_response::{AnswerBody, FunctionAnswer, FunctionError, InvokeOutcome, Piece};
+pub use invoke_response::{AnswerBody, AnswerPiece, FunctionAnswer, FunctionError, InvokeOutcome};
 pub use report::{InvocationReport, Status};
 
 use environment::Environment;

@@ -15,7 +15,7 @@ const SHOWN_BEFORE: usize = 20;
 const SHOWN_AFTER: usize = 40;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum PagePiece {
     Token(Vec<u8>),
     /// Any tokens, or none.
     Gap,
@@ -23,13 +23,17 @@ enum Piece {
 
 /// Tokens that every answer has, in this order, with gaps between them.
 #[derive(Debug, Clone)]
-pub struct Template(Vec<Piece>);
+pub struct Template(Vec<PagePiece>);
 
 impl Template {
     /// A template without gaps.
     pub fn new(answer: &[u8]) -> Template {
         let tokens = tokens(answer).into_iter();
-        Template(tokens.map(|token| Piece::Token(token.to_vec())).collect())
+        Template(
+            tokens
+                .map(|token| PagePiece::Token(token.to_vec()))
+                .collect(),
+        )
     }
 
     /// Makes gaps where this answer differs.
@@ -45,7 +49,7 @@ impl Template {
                 close_gap(&mut pieces);
             }
             if let Some(common) = tokens.get(token) {
-                pieces.push(Piece::Token(common.to_vec()));
+                pieces.push(PagePiece::Token(common.to_vec()));
             }
             next = (piece + 1, token + 1);
         }
@@ -57,8 +61,8 @@ impl Template {
         let tokens = tokens(answer);
         let (piece, token) = self.mismatch(&tokens)?;
         let expected = around(&self.0, piece, |piece| match piece {
-            Piece::Token(token) => token,
-            Piece::Gap => "…".as_bytes(),
+            PagePiece::Token(token) => token,
+            PagePiece::Gap => "…".as_bytes(),
         });
         Some((expected, around(&tokens, token, |token| token)))
     }
@@ -76,11 +80,11 @@ impl Template {
                 furthest = (piece, token);
             }
             match pieces.get(piece) {
-                Some(Piece::Gap) => {
+                Some(PagePiece::Gap) => {
                     piece += 1;
                     retry = Some((piece, token));
                 }
-                Some(Piece::Token(expected)) if tokens.get(token) == Some(&&expected[..]) => {
+                Some(PagePiece::Token(expected)) if tokens.get(token) == Some(&&expected[..]) => {
                     piece += 1;
                     token += 1;
                 }
@@ -99,16 +103,16 @@ impl Template {
 }
 
 /// Adds a gap. Punctuation between two gaps is likely to be a part of what varies.
-fn close_gap(pieces: &mut Vec<Piece>) {
+fn close_gap(pieces: &mut Vec<PagePiece>) {
     let is_word = |token: &[u8]| token.first().is_some_and(|byte| in_word(*byte));
-    let words = |piece: &Piece| matches!(piece, Piece::Token(token) if is_word(token));
-    let last = pieces.iter().rposition(|piece| *piece == Piece::Gap);
+    let words = |piece: &PagePiece| matches!(piece, PagePiece::Token(token) if is_word(token));
+    let last = pieces.iter().rposition(|piece| *piece == PagePiece::Gap);
     if let Some(last) = last
         && !pieces[last..].iter().any(words)
     {
         pieces.truncate(last);
     }
-    pieces.push(Piece::Gap);
+    pieces.push(PagePiece::Gap);
 }
 
 /// Words, with what occurs in base64, in numbers and in URLs; and all other bytes by themselves.
@@ -122,13 +126,13 @@ fn in_word(byte: u8) -> bool {
 
 /// Pairs of equal tokens, in order, with their places.
 fn align(
-    mut pieces: &[Piece],
+    mut pieces: &[PagePiece],
     mut piece_at: usize,
     mut tokens: &[&[u8]],
     mut token_at: usize,
     pairs: &mut Vec<(usize, usize)>,
 ) {
-    while let (Some(Piece::Token(piece)), Some(token)) = (pieces.first(), tokens.first())
+    while let (Some(PagePiece::Token(piece)), Some(token)) = (pieces.first(), tokens.first())
         && piece == token
     {
         pairs.push((piece_at, token_at));
@@ -136,7 +140,7 @@ fn align(
         (piece_at, token_at) = (piece_at + 1, token_at + 1);
     }
     let mut end = 0;
-    while let (Some(Piece::Token(piece)), Some(token)) = (
+    while let (Some(PagePiece::Token(piece)), Some(token)) = (
         pieces.get(pieces.len().wrapping_sub(end + 1)),
         tokens.get(tokens.len().wrapping_sub(end + 1)),
     ) && piece == token
@@ -173,10 +177,11 @@ fn align(
 }
 
 /// The longest common subsequence.
-fn longest(pieces: &[Piece], tokens: &[&[u8]]) -> Vec<(usize, usize)> {
+fn longest(pieces: &[PagePiece], tokens: &[&[u8]]) -> Vec<(usize, usize)> {
     let width = tokens.len() + 1;
     let mut table = vec![0_u32; (pieces.len() + 1) * width];
-    let is_equal = |piece: &Piece, token: &[u8]| matches!(piece, Piece::Token(it) if it == token);
+    let is_equal =
+        |piece: &PagePiece, token: &[u8]| matches!(piece, PagePiece::Token(it) if it == token);
     for (row, piece) in pieces.iter().enumerate().rev() {
         for (column, token) in tokens.iter().enumerate().rev() {
             table[row * width + column] = match is_equal(piece, token) {
@@ -201,10 +206,10 @@ fn longest(pieces: &[Piece], tokens: &[&[u8]]) -> Vec<(usize, usize)> {
 }
 
 /// Tokens that occur once on both sides, as many of them as keep their order (patience diff).
-fn anchors(pieces: &[Piece], tokens: &[&[u8]]) -> Vec<(usize, usize)> {
+fn anchors(pieces: &[PagePiece], tokens: &[&[u8]]) -> Vec<(usize, usize)> {
     let mut places: HashMap<&[u8], (usize, usize, usize, usize)> = HashMap::new();
     for (place, piece) in pieces.iter().enumerate() {
-        if let Piece::Token(token) = piece {
+        if let PagePiece::Token(token) = piece {
             let entry = places.entry(token).or_default();
             (entry.0, entry.1) = (entry.0 + 1, place);
         }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::{HttpReply, HttpReplyBody, HttpService, full, length, message};
-use crate::emulator::invoke_response::{AnswerBody, FunctionAnswer, Piece};
+use crate::emulator::invoke_response::{AnswerBody, AnswerPiece, FunctionAnswer};
 
 /// The content type of a streamed response with a prelude.
 const PRELUDE: &str = "application/vnd.awslambda.http-integration-response";
@@ -210,8 +210,8 @@ async fn streamed(answer: FunctionAnswer) -> Option<HttpReply> {
             return None;
         }
         match rest.as_mut()?.recv().await? {
-            Piece::Data(data) => gathered.extend_from_slice(&data),
-            Piece::End | Piece::Failed(_) => return None,
+            AnswerPiece::Data(data) => gathered.extend_from_slice(&data),
+            AnswerPiece::End | AnswerPiece::Failed(_) => return None,
         }
     };
     let gathered = gathered.freeze();
@@ -223,7 +223,7 @@ async fn streamed(answer: FunctionAnswer) -> Option<HttpReply> {
 }
 
 /// Joins the data that has arrived with the rest. A stream that fails aborts the response.
-fn body(first: Bytes, rest: Option<mpsc::Receiver<Piece>>) -> HttpReplyBody {
+fn body(first: Bytes, rest: Option<mpsc::Receiver<AnswerPiece>>) -> HttpReplyBody {
     let Some(rest) = rest else { return full(first) };
     let frames = stream::unfold(Some((first, rest)), |state| async move {
         let (first, mut rest) = state?;
@@ -231,9 +231,11 @@ fn body(first: Bytes, rest: Option<mpsc::Receiver<Piece>>) -> HttpReplyBody {
             return Some((Ok(Frame::data(first)), Some((Bytes::new(), rest))));
         }
         match rest.recv().await {
-            Some(Piece::Data(data)) => Some((Ok(Frame::data(data)), Some((Bytes::new(), rest)))),
-            Some(Piece::End) => None,
-            Some(Piece::Failed(error)) => Some((Err(io::Error::other(error.kind)), None)),
+            Some(AnswerPiece::Data(data)) => {
+                Some((Ok(Frame::data(data)), Some((Bytes::new(), rest))))
+            }
+            Some(AnswerPiece::End) => None,
+            Some(AnswerPiece::Failed(error)) => Some((Err(io::Error::other(error.kind)), None)),
             None => Some((Err(io::Error::from(io::ErrorKind::UnexpectedEof)), None)),
         }
     });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base64::Engine as _;
-use surus::emulator::{AnswerBody, Emulator, InvokeOutcome, InvokeRequest, Piece};
+use surus::emulator::{AnswerBody, AnswerPiece, Emulator, InvokeOutcome, InvokeRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -47,7 +47,7 @@ async fn status(stream: &mut TcpStream) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-async fn piece(body: &mut AnswerBody) -> Option<Piece> {
+async fn piece(body: &mut AnswerBody) -> Option<AnswerPiece> {
     let AnswerBody::Stream(pieces) = body else {
         panic!("not a stream: {body:?}");
     };
@@ -56,7 +56,7 @@ async fn piece(body: &mut AnswerBody) -> Option<Piece> {
 
 async fn data(body: &mut AnswerBody) -> String {
     match piece(body).await {
-        Some(Piece::Data(data)) => String::from_utf8(data.to_vec()).unwrap(),
+        Some(AnswerPiece::Data(data)) => String::from_utf8(data.to_vec()).unwrap(),
         other => panic!("{other:?}"),
     }
 }
@@ -87,7 +87,10 @@ async fn pieces_arrive_while_the_function_writes() {
     chunk(&mut stream, b"later").await;
     assert_eq!(data(&mut answer.body).await, "later");
     stream.write_all(b"0\r\n\r\n").await.unwrap();
-    assert!(matches!(piece(&mut answer.body).await, Some(Piece::End)));
+    assert!(matches!(
+        piece(&mut answer.body).await,
+        Some(AnswerPiece::End)
+    ));
     assert_eq!(status(&mut stream).await, "HTTP/1.1 202");
 }
 

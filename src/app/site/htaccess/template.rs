@@ -9,10 +9,10 @@ use super::pattern::Groups;
 
 /// A text with placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Template(Vec<Piece>);
+pub struct Template(Vec<TemplatePiece>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum TemplatePiece {
     Text(String),
     /// `$1`: a group of the rule's pattern.
     Rule(usize),
@@ -61,8 +61,8 @@ impl Template {
                     rest = &found[2..];
                     let number = digit as usize - '0' as usize;
                     match mark {
-                        '$' => Piece::Rule(number),
-                        _ => Piece::Condition(number),
+                        '$' => TemplatePiece::Rule(number),
+                        _ => TemplatePiece::Condition(number),
                     }
                 }
                 (Some(mark), Some('{')) => {
@@ -71,7 +71,7 @@ impl Template {
                     };
                     rest = behind;
                     match Variable::parse(name) {
-                        Some(variable) if mark == '%' => Piece::Variable(variable),
+                        Some(variable) if mark == '%' => TemplatePiece::Variable(variable),
                         _ => return Err(format!("{mark}{{{name}}}")),
                     }
                 }
@@ -82,30 +82,32 @@ impl Template {
                 }
             };
             if !literal.is_empty() {
-                pieces.push(Piece::Text(std::mem::take(&mut literal)));
+                pieces.push(TemplatePiece::Text(std::mem::take(&mut literal)));
             }
             pieces.push(piece);
         }
         literal.push_str(rest);
         if !literal.is_empty() {
-            pieces.push(Piece::Text(literal));
+            pieces.push(TemplatePiece::Text(literal));
         }
         Ok(Template(pieces))
     }
 
     /// Whether the text depends on groups of the rule's pattern.
     pub fn has_rule_groups(&self) -> bool {
-        self.0.iter().any(|piece| matches!(piece, Piece::Rule(_)))
+        self.0
+            .iter()
+            .any(|piece| matches!(piece, TemplatePiece::Rule(_)))
     }
 
     /// The part before the first question mark.
     pub fn before_query(&self) -> Template {
         let mut before = Vec::new();
         for piece in &self.0 {
-            if let Piece::Text(text) = piece
+            if let TemplatePiece::Text(text) = piece
                 && let Some((text, _)) = text.split_once('?')
             {
-                before.push(Piece::Text(text.to_owned()));
+                before.push(TemplatePiece::Text(text.to_owned()));
                 break;
             }
             before.push(piece.clone());
@@ -115,8 +117,8 @@ impl Template {
 
     /// Whether all values of the template are known.
     pub fn is_known(&self, env: &Env) -> bool {
-        let is_known = |piece: &Piece| match piece {
-            Piece::Variable(Variable::Env(name)) => env.has(name).is_some(),
+        let is_known = |piece: &TemplatePiece| match piece {
+            TemplatePiece::Variable(Variable::Env(name)) => env.has(name).is_some(),
             _ => true,
         };
         !env.has_unknown() || self.0.iter().all(is_known)
@@ -136,18 +138,18 @@ impl Template {
                 None => matched.group(number).into(),
             }
         };
-        let piece = |piece: &'a Piece| -> Cow<'a, [u8]> {
+        let piece = |piece: &'a TemplatePiece| -> Cow<'a, [u8]> {
             match piece {
-                Piece::Text(text) => text.as_bytes().into(),
-                Piece::Rule(number) => group(rule, *number),
-                Piece::Condition(number) => group(condition, *number),
-                Piece::Variable(variable) => bytes_of(variable.value(view)),
+                TemplatePiece::Text(text) => text.as_bytes().into(),
+                TemplatePiece::Rule(number) => group(rule, *number),
+                TemplatePiece::Condition(number) => group(condition, *number),
+                TemplatePiece::Variable(variable) => bytes_of(variable.value(view)),
             }
         };
         match self.0.as_slice() {
             [] => "".into(),
-            [Piece::Text(text)] => text.into(),
-            [Piece::Variable(variable)] => variable.value(view),
+            [TemplatePiece::Text(text)] => text.into(),
+            [TemplatePiece::Variable(variable)] => variable.value(view),
             pieces => {
                 let mut bytes = Vec::new();
                 for one in pieces {
@@ -162,7 +164,10 @@ impl Template {
 
     /// Whether the template is the path of the requested file.
     pub fn is_filename(&self) -> bool {
-        matches!(self.0.as_slice(), [Piece::Variable(Variable::Filename)])
+        matches!(
+            self.0.as_slice(),
+            [TemplatePiece::Variable(Variable::Filename)]
+        )
     }
 }
 

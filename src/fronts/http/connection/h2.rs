@@ -288,10 +288,13 @@ impl AsRef<[u8]> for Unwritten {
     }
 }
 
-type Piece = Option<Result<Frame<Bytes>, <TrackedBody as Body>::Error>>;
+type BodyPiece = Option<Result<Frame<Bytes>, <TrackedBody as Body>::Error>>;
 
 /// The body's next piece; an error if the client has reset the stream.
-async fn next(body: &mut TrackedBody, stream: &mut SendStream<Bytes>) -> Result<Piece, h2::Error> {
+async fn next(
+    body: &mut TrackedBody,
+    stream: &mut SendStream<Bytes>,
+) -> Result<BodyPiece, h2::Error> {
     std::future::poll_fn(|cx| {
         if let Poll::Ready(reset) = stream.poll_reset(cx) {
             return Poll::Ready(Err(reset?.into()));
