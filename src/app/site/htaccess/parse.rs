@@ -30,7 +30,7 @@ pub struct SyntaxError {
 
 /// Parses a file.
 pub fn parse(text: &str) -> Result<Vec<Node>, SyntaxError> {
-    let mut lines = Lines { text, line: 0 };
+    let mut lines = JoinedLines { text, line: 0 };
     Ok(section(&mut lines, None, 0)?.nodes)
 }
 
@@ -40,7 +40,7 @@ struct Section {
 }
 
 fn section(
-    lines: &mut Lines<'_>,
+    lines: &mut JoinedLines<'_>,
     open: Option<(u32, &str)>,
     depth: usize,
 ) -> Result<Section, SyntaxError> {
@@ -126,12 +126,12 @@ fn trim(text: &str) -> &str {
 
 /// Lines with their continuations joined. A backslash before a line's end continues it, even if
 /// another backslash precedes it.
-struct Lines<'a> {
+struct JoinedLines<'a> {
     text: &'a str,
     line: u32,
 }
 
-impl Iterator for Lines<'_> {
+impl Iterator for JoinedLines<'_> {
     type Item = (u32, String);
 
     fn next(&mut self) -> Option<(u32, String)> {

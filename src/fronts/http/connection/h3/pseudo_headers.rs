@@ -24,7 +24,7 @@ enum Name {
 
 /// Why a header section is malformed. It may be so for other reasons that h3 knows.
 pub fn malformed(section: &[u8]) -> Option<&'static str> {
-    let mut lines = Lines(section);
+    let mut lines = FieldLines(section);
     let mut seen = [false; NAMES.len()];
     let mut has_regular = false;
     // The number of dynamic entries, which is 0, and their base.
@@ -46,9 +46,9 @@ pub fn malformed(section: &[u8]) -> Option<&'static str> {
 }
 
 /// The rest of a section (RFC 9204, 4.5), without references to a dynamic table.
-struct Lines<'a>(&'a [u8]);
+struct FieldLines<'a>(&'a [u8]);
 
-impl<'a> Lines<'a> {
+impl<'a> FieldLines<'a> {
     /// Skips a line. Returns its name.
     fn name(&mut self) -> Option<Name> {
         match self.0.first()? {
