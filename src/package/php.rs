@@ -12,7 +12,7 @@ use super::{OURS, PackageFiles, ROOT, ini};
 
 /// A PHP of this machine, as it reports itself.
 #[derive(Debug)]
-pub struct Php {
+pub struct InstalledPhp {
     /// `surus-php8.x`.
     pub program: PathBuf,
     pub version: String,
@@ -51,7 +51,7 @@ const OPENSSL_SETTINGS: &[&str] = &["/etc/ssl/openssl.cnf", "/etc/pki/tls/openss
 
 /// Adds PHP with these extensions.
 pub fn add(
-    php: &Php,
+    php: &InstalledPhp,
     extensions: &[Extension],
     files: &mut PackageFiles,
 ) -> anyhow::Result<Placed> {

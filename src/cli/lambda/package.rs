@@ -17,7 +17,7 @@ use crate::deploy::dockerfile;
 use crate::engines;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
-use crate::package::php::Php;
+use crate::package::php::InstalledPhp;
 use crate::package::sizes::{self, Sizes, mebibytes};
 use crate::package::{
     self, PackageFiles, application, archive, bootstrap, extensions, library, php, settings,
@@ -198,7 +198,7 @@ fn gather(
 }
 
 /// Starts PHP with the application's configuration and asks for its version and extensions.
-async fn ask_php(project: &Path, config: &Config) -> anyhow::Result<Php> {
+async fn ask_php(project: &Path, config: &Config) -> anyhow::Result<InstalledPhp> {
     let entry = engines::find("classic")?;
     let mut config = config.clone();
     config.engine.name = Some(entry.name.into());
@@ -220,7 +220,7 @@ async fn ask_php(project: &Path, config: &Config) -> anyhow::Result<Php> {
     pool.drain().await;
     let files = std::iter::once(report.get("ini_file")).chain(report.get("ini_scanned").split(','));
     let names = report.get("extensions").split(',');
-    Ok(Php {
+    Ok(InstalledPhp {
         program,
         version: report.get("php_running").into(),
         extension_dir: report.get("extension_dir").into(),

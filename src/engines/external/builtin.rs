@@ -30,7 +30,7 @@ use super::file_names;
 use super::runtime_dir::RuntimeDir;
 use super::slots::{ProcessSlot, ProcessSlots};
 use super::variables;
-use super::{Php, Spec, no_slot};
+use super::{Spec, StartedPhp, no_slot};
 use crate::engine::Pending;
 use crate::engines::cgi::response::CgiHead;
 use crate::event::{Event, Failure};
@@ -234,7 +234,7 @@ fn message(line: &str) -> Option<&str> {
     }
 }
 
-impl Php for Builtin {
+impl StartedPhp for Builtin {
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
         Box::pin(async move {
             let variables = variables::from_event(event)?;

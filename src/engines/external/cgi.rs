@@ -5,7 +5,7 @@ use super::exchange::Exchange;
 use super::process::OneEvent;
 use super::runtime_dir::RuntimeDir;
 use super::slots::ProcessSlots;
-use super::{Php, Spec, no_slot, variables};
+use super::{Spec, StartedPhp, no_slot, variables};
 use crate::engine::Pending;
 use crate::event::{Event, Failure};
 use crate::observe::status::WorkerStatus;
@@ -27,7 +27,7 @@ impl Cgi {
     }
 }
 
-impl Php for Cgi {
+impl StartedPhp for Cgi {
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
         Box::pin(async move {
             let mut env = Vec::new();

@@ -12,7 +12,7 @@ use super::exchange::Exchange;
 use super::process::OneEvent;
 use super::runtime_dir::RuntimeDir;
 use super::slots::ProcessSlots;
-use super::{Php, Spec, no_slot, variables};
+use super::{Spec, StartedPhp, no_slot, variables};
 use crate::engine::Pending;
 use crate::event::{Event, Failure};
 use crate::launcher::Role;
@@ -75,7 +75,7 @@ fn pipe() -> std::io::Result<(pipe::Receiver, OwnedFd)> {
     Ok((pipe::Receiver::from_owned_fd(ours.into())?, theirs.into()))
 }
 
-impl Php for Cli {
+impl StartedPhp for Cli {
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
         Box::pin(async move {
             let mut text = Vec::new();

@@ -25,7 +25,7 @@ use super::daemon::{Daemon, ExitHandle};
 use super::exchange::{CgiOutput, Exchange};
 use super::runtime_dir::RuntimeDir;
 use super::slots::{ProcessSlot, ProcessSlots};
-use super::{Php, Spec, fpm_master, no_slot};
+use super::{Spec, StartedPhp, fpm_master, no_slot};
 use crate::engine::Pending;
 use crate::event::{Body, Event, Failure};
 use crate::launcher::{Launch, ProcessSignal};
@@ -202,7 +202,7 @@ async fn connect(address: &Address, launch: Option<&Launch>) -> io::Result<PhpSt
 /// How often to check whether php-fpm listens.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-impl Php for Fpm {
+impl StartedPhp for Fpm {
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
         Box::pin(async move {
             let keeps = matches!(event.request.body(), Body::Empty);

@@ -99,7 +99,7 @@ pub struct Spec {
 }
 
 /// A started PHP that runs events.
-trait Php: Send + Sync {
+trait StartedPhp: Send + Sync {
     /// Starts an event.
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>>;
 
@@ -128,7 +128,7 @@ fn no_slot() -> Failure {
 /// One start of PHP, kept while it is current or has events.
 pub struct Boot {
     number: u64,
-    php: Box<dyn Php>,
+    php: Box<dyn StartedPhp>,
     report: Report,
     /// Cancelled when all events must end at once.
     dropped: CancellationToken,
@@ -274,7 +274,7 @@ async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::
         }),
     };
     let script = home.path(file_names::REPORT);
-    let php: Box<dyn Php> = match spec.way {
+    let php: Box<dyn StartedPhp> = match spec.way {
         ProgramKind::Cli => Box::new(cli::Cli::new(spec, home).await?),
         ProgramKind::Cgi => Box::new(cgi::Cgi::new(spec, home)?),
         ProgramKind::Fpm => Box::new(fpm::Fpm::start(spec, home).await?),

@@ -52,7 +52,7 @@ pub fn ending(text: &str) -> String {
 
 /// The handler settings for one file, in the order in which sections are merged.
 #[derive(Debug, Clone)]
-pub struct Php {
+pub struct PhpHandlers {
     engine: bool,
     set: Option<Handler>,
     forced: Option<Handler>,
@@ -60,9 +60,9 @@ pub struct Php {
     media_type: Option<Handler>,
 }
 
-impl Default for Php {
-    fn default() -> Php {
-        Php {
+impl Default for PhpHandlers {
+    fn default() -> PhpHandlers {
+        PhpHandlers {
             engine: true,
             set: None,
             forced: None,
@@ -79,7 +79,7 @@ impl Switch {
     }
 }
 
-impl Php {
+impl PhpHandlers {
     pub fn apply(&mut self, line: &Switch, name: &str) {
         match line {
             Switch::Engine(on) => self.engine = *on,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::access::{Access, AccessDenied};
 use super::facts::{Env, Facts};
-use super::handler::{Handler, Php};
+use super::handler::{Handler, PhpHandlers};
 use super::link_options::Links;
 use super::rewrite::Rules;
 use super::rule::{Inherits, Options};
@@ -280,8 +280,8 @@ impl<'a> FileRules<'a> {
     }
 }
 
-fn php_settings(blocks: &[&Block], name: &str) -> Php {
-    let mut php = Php::default();
+fn php_settings(blocks: &[&Block], name: &str) -> PhpHandlers {
+    let mut php = PhpHandlers::default();
     for line in blocks.iter().flat_map(|block| &block.handlers) {
         php.apply(line, name);
     }

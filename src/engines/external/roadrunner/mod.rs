@@ -29,7 +29,7 @@ use super::exchange::Exchange;
 use super::file_names;
 use super::runtime_dir::RuntimeDir;
 use super::slots::ProcessSlots;
-use super::{Php, no_slot};
+use super::{StartedPhp, no_slot};
 use crate::engine::{Pending, Report};
 use crate::engines::workers::FindScript;
 use crate::event::{Event, Failure};
@@ -220,7 +220,7 @@ async fn watch(inner: Weak<Inner>, index: usize, pid: u32, end: ExitHandle) {
     }
 }
 
-impl Php for RoadRunner {
+impl StartedPhp for RoadRunner {
     fn begin<'a>(&'a self, event: &'a Event) -> Pending<'a, Result<Box<dyn Exchange>, Failure>> {
         Box::pin(async move {
             let inner = &self.0;
