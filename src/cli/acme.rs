@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::fronts::address::Address;
 use crate::fronts::http::Tls;
 use crate::fronts::http::tls::acme::attempt::{Attempt, Challenges};
-use crate::fronts::http::tls::acme::link::{AttemptMessage, Link, Outcome};
+use crate::fronts::http::tls::acme::link::{AttemptLink, AttemptMessage, Outcome};
 use crate::fronts::http::tls::{ClientCertificate, watch};
 use crate::keeper::Client;
 use crate::launcher::{Launcher, ProcessSignal};
@@ -141,7 +141,7 @@ impl Host {
 
     async fn start(&self, domain: u16, is_asked: bool) -> anyhow::Result<End> {
         let (ours, theirs) = Seqpacket::blocking_pair()?;
-        let link = Link::new(ours)?;
+        let link = AttemptLink::new(ours)?;
         let listen = tokio::time::timeout(JOB_TIMEOUT, self.listen(link));
         let Some(keeper) = &self.keeper else {
             let attempt = prepare(&self.project, &self.config, domain, is_asked)?;
@@ -161,7 +161,7 @@ impl Host {
 
     /// Answers the authority until the attempt ends. An attempt that says nothing has failed. An
     /// error ends the attempt, too: it has no front end then.
-    async fn listen(&self, link: Link) -> anyhow::Result<End> {
+    async fn listen(&self, link: AttemptLink) -> anyhow::Result<End> {
         let mut end = End {
             next: PAUSE,
             outcome: Outcome::Failed,

@@ -16,7 +16,7 @@ const MAX: usize = 40;
 pub struct Links(HashMap<PathBuf, PathBuf>);
 
 /// Where a link leads.
-pub struct Link {
+pub struct SymbolicLink {
     /// The path without links.
     pub real: PathBuf,
     /// Whether the link belongs to another user than what it leads to. PHP could have created it to
@@ -49,7 +49,7 @@ impl Links {
     }
 
     /// Follows a link of the project, of which the directory is resolved.
-    pub fn follow(&self, link: &Path) -> anyhow::Result<Link> {
+    pub fn follow(&self, link: &Path) -> anyhow::Result<SymbolicLink> {
         let path = self.resolve(link)?;
         let mut real = path.parent().unwrap_or(Path::new("/")).to_path_buf();
         // The components that remain, the next one last.
@@ -83,7 +83,7 @@ impl Links {
         let (owner, _) = openat2::owner_and_target(&real)?;
         let mut owners = owners.into_iter();
         let is_first_foreign = owners.next().is_some_and(|first| first != owner);
-        Ok(Link {
+        Ok(SymbolicLink {
             real,
             is_foreign: is_first_foreign || owners.any(|other| other != owner && other != 0),
         })

@@ -28,13 +28,13 @@ use crate::observe::rate_limit::RateLimit;
 /// connection or the caller has replaced the opener.
 #[derive(Debug)]
 pub struct Opener {
-    link: Mutex<Link>,
+    link: Mutex<OpenerLink>,
     /// Notified when the opener must be recovered.
     failures: Arc<Notify>,
 }
 
 #[derive(Debug)]
-struct Link {
+struct OpenerLink {
     /// None if the opener has exited.
     socket: Option<Seqpacket>,
     /// The number of a request without a reply.
@@ -55,7 +55,7 @@ impl Opener {
     /// `socket` must be connected to an opener that [`run`](super::run)s.
     pub fn new(socket: OwnedFd) -> io::Result<Arc<Opener>> {
         Ok(Arc::new(Opener {
-            link: Mutex::new(Link {
+            link: Mutex::new(OpenerLink {
                 socket: Some(connect(socket)?),
                 late: None,
                 next: 0,
@@ -65,7 +65,7 @@ impl Opener {
         }))
     }
 
-    fn link(&self) -> MutexGuard<'_, Link> {
+    fn link(&self) -> MutexGuard<'_, OpenerLink> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -90,7 +90,7 @@ impl Opener {
     /// that is still unknown.
     fn catch_up(&self) -> Option<bool> {
         let mut link = self.link();
-        let Link { socket, late, .. } = &mut *link;
+        let OpenerLink { socket, late, .. } = &mut *link;
         let (Some(open), Some(number)) = (&socket, *late) else {
             return Some(socket.is_some());
         };

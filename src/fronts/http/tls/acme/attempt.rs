@@ -24,7 +24,7 @@ use surus_sys::process;
 use tracing::{debug, error, info, warn};
 
 use super::http_client::Https;
-use super::link::{Link, Outcome};
+use super::link::{AttemptLink, Outcome};
 use super::order::{self, Issued};
 use super::schedule::{INTERVAL, PAUSES, latest, pause, renew_at, until, wait};
 use super::settings::{Authority, Domain, Settings};
@@ -174,7 +174,7 @@ impl Attempt {
 
     /// In a process without privileges: does the attempt, and returns its exit status.
     pub async fn run(&self, socket: OwnedFd) -> i32 {
-        let link = match Link::new(socket) {
+        let link = match AttemptLink::new(socket) {
             Ok(link) => link,
             Err(error) => {
                 let error = format!("{error:#}");
@@ -202,7 +202,7 @@ impl Attempt {
     }
 
     /// Returns the exit status, the time to the next attempt, and what to count.
-    async fn proceed(&self, link: &Link) -> anyhow::Result<(i32, Duration, Outcome)> {
+    async fn proceed(&self, link: &AttemptLink) -> anyhow::Result<(i32, Duration, Outcome)> {
         let https = self.https()?;
         let current = self.current();
         if let Some(current) = &current {
@@ -343,7 +343,7 @@ impl Attempt {
         source: &AttemptFiles,
         replaces: Option<CertificateIdentifier<'static>>,
         https: &Https,
-        link: &Link,
+        link: &AttemptLink,
     ) -> anyhow::Result<Duration> {
         let kind = self.challenges.kind(self.failures.count);
         let kind = kind.context("neither http.listen nor tls.listen can answer validations")?;

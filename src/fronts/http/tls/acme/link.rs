@@ -40,13 +40,15 @@ pub enum Outcome {
 }
 
 /// One end of the socket between attempt and front end.
-pub struct Link(AsyncSeqpacket);
+pub struct AttemptLink(AsyncSeqpacket);
 
-impl Link {
+impl AttemptLink {
     /// Must be called within a runtime.
-    pub fn new(socket: OwnedFd) -> anyhow::Result<Link> {
+    pub fn new(socket: OwnedFd) -> anyhow::Result<AttemptLink> {
         let socket = Seqpacket::nonblocking(socket).and_then(AsyncSeqpacket::new);
-        Ok(Link(socket.context("cannot use the attempt's socket")?))
+        Ok(AttemptLink(
+            socket.context("cannot use the attempt's socket")?,
+        ))
     }
 
     /// In the attempt: returns when the front end gives the answer.

@@ -9,7 +9,7 @@ use instant_acme::{
 };
 use tracing::debug;
 
-use super::link::{ChallengeAnswer, Link};
+use super::link::{AttemptLink, ChallengeAnswer};
 
 /// How long an authority may take to validate, or to issue.
 const POLLING: RetryPolicy = RetryPolicy::new()
@@ -30,7 +30,7 @@ pub async fn obtain(
     domain: &str,
     challenge: &ChallengeType,
     replaces: Option<CertificateIdentifier<'_>>,
-    link: &Link,
+    link: &AttemptLink,
 ) -> anyhow::Result<Issued> {
     let identifiers = [Identifier::Dns(domain.to_owned())];
     let new = || NewOrder::new(&identifiers);
@@ -82,7 +82,11 @@ pub fn is_about(error: &anyhow::Error, problem: &str) -> bool {
 }
 
 /// Shows the authority that this server controls the domain.
-async fn validate(order: &mut Order, kind: &ChallengeType, link: &Link) -> anyhow::Result<()> {
+async fn validate(
+    order: &mut Order,
+    kind: &ChallengeType,
+    link: &AttemptLink,
+) -> anyhow::Result<()> {
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
         let mut authorization = authorization?;
