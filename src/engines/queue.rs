@@ -47,13 +47,13 @@ struct State {
     free: usize,
     taken: usize,
     /// By number, so that the oldest is the first.
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, WaitingEvent>,
     next: u64,
     overload: Overload,
     draining: bool,
 }
 
-struct Waiting {
+struct WaitingEvent {
     since: Instant,
     turn: oneshot::Sender<Result<Permit, Failure>>,
 }
@@ -139,7 +139,9 @@ impl Queue {
         let number = state.next;
         if state.waiting.len() < self.bounds.max_waiting {
             state.next += 1;
-            state.waiting.insert(number, Waiting { since: now, turn });
+            state
+                .waiting
+                .insert(number, WaitingEvent { since: now, turn });
         }
         let is_full = state.next == number;
         // A permit may have been released since the caller tried.
@@ -202,7 +204,7 @@ fn held_by(event: &Event) -> u64 {
     EVENT + target + headers.map(length).sum::<u64>()
 }
 
-fn reject(late: Vec<Waiting>) {
+fn reject(late: Vec<WaitingEvent>) {
     for waiting in late {
         let failure =
             Failure::QueueTimeout("waited longer than engine.queue_target under overload");
@@ -212,7 +214,7 @@ fn reject(late: Vec<Waiting>) {
 
 impl State {
     /// Removes the events that have waited too long under overload.
-    fn late(&mut self, now: Instant) -> Vec<Waiting> {
+    fn late(&mut self, now: Instant) -> Vec<WaitingEvent> {
         let mut late = Vec::new();
         if self.overload.is_on(now, self.waiting.len()) {
             while let Some(oldest) = self.waiting.first_entry()
@@ -225,7 +227,7 @@ impl State {
     }
 
     /// Removes the next event, if a permit is free.
-    fn serve(&mut self) -> Option<Waiting> {
+    fn serve(&mut self) -> Option<WaitingEvent> {
         if self.free == 0 {
             return None;
         }
@@ -265,7 +267,7 @@ impl Inner {
     }
 
     /// Gives an event its permit. If its client has disconnected, the drop passes it on.
-    fn give(self: &Arc<Inner>, served: Option<Waiting>) {
+    fn give(self: &Arc<Inner>, served: Option<WaitingEvent>) {
         if let Some(waiting) = served {
             let _ = waiting.turn.send(Ok(Permit::new(self)));
         }
