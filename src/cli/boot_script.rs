@@ -7,11 +7,11 @@ use anyhow::Context;
 use crate::app::detect::{DetectedApplication, Framework, FrameworkKind};
 use crate::app::site::routes::RouteRule;
 use crate::config::Config;
-use crate::engines::{Code, Entry};
+use crate::engines::{Code, EngineEntry};
 
 /// Why an engine cannot boot the application, whose framework has a boot script. `classic` then
 /// serves it.
-pub fn obstacle(entry: &Entry, application: &DetectedApplication) -> Option<String> {
+pub fn obstacle(entry: &EngineEntry, application: &DetectedApplication) -> Option<String> {
     let (framework, why) = match application {
         _ if !entry.boots_script() || !entry.runs_scripts() => return None,
         DetectedApplication::NotBootable { framework, why } => (framework, why.as_str()),

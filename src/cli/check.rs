@@ -24,7 +24,7 @@ use crate::app::site::routes::Routes;
 use crate::app::site::{Resolution, Site, other_roots};
 use crate::config::Config;
 use crate::engine::Report;
-use crate::engines::{self, Entry};
+use crate::engines::{self, EngineEntry};
 use crate::fronts::admin;
 use crate::fronts::http::tls::Loaded;
 use crate::fronts::http::tls::acme::settings::Domain;
@@ -420,7 +420,7 @@ fn auto_files(project: &Path, pool: &PoolConfig, report: &Report, findings: &Fin
     }
 }
 
-fn php(entry: &Entry, report: &Report, config: &Config, findings: &Findings) {
+fn php(entry: &EngineEntry, report: &Report, config: &Config, findings: &Findings) {
     findings.fine("PHP", report.get("php_running"));
     if let Ok(program) = engines::program_of(entry, &config.engine) {
         findings.fine("run by", program.display());

@@ -12,7 +12,7 @@ use crate::app::site::Site;
 use crate::app::site::routes;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::engines::{self, Boot, BootsIn, Entry, FindScript, Learned, Linked, Plan, Warmup};
+use crate::engines::{self, Boot, BootsIn, EngineEntry, FindScript, Learned, Linked, Plan, Warmup};
 use crate::event::Event;
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
@@ -72,7 +72,7 @@ fn boots_script(project: &Path, config: &Config) -> anyhow::Result<bool> {
 }
 
 /// The engine for requests for which no route names another.
-pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Entry> {
+pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static EngineEntry> {
     if let Some(name) = &config.engine.name {
         return bootable(engines::find(name)?, config);
     }
@@ -84,7 +84,7 @@ pub fn chosen(project: &Path, config: &Config) -> anyhow::Result<&'static Entry>
 }
 
 /// The engine, or `classic` if it cannot boot the application.
-fn bootable(entry: &'static Entry, config: &Config) -> anyhow::Result<&'static Entry> {
+fn bootable(entry: &'static EngineEntry, config: &Config) -> anyhow::Result<&'static EngineEntry> {
     match boot_script::obstacle(entry, &config.application) {
         Some(why) if config.engine.must_boot => bail!("engine `{}`: {why}", entry.name),
         Some(_) => engines::find("classic"),
@@ -97,7 +97,7 @@ fn bootable(entry: &'static Entry, config: &Config) -> anyhow::Result<&'static E
 pub struct PoolConfig {
     /// The pool's name, or its engine's.
     pub name: &'static str,
-    pub entry: &'static Entry,
+    pub entry: &'static EngineEntry,
     /// The configuration as the pool sees it.
     pub config: Config,
     /// Which pages its boots are warmed up by, in addition to the configured ones.

@@ -6,7 +6,7 @@ use super::external::ProgramKind;
 
 /// An engine with the properties that users compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct EngineEntry {
     pub name: &'static str,
     pub what_happens: &'static str,
     /// When the application boots.
@@ -42,7 +42,7 @@ pub enum Runs {
     External(ProgramKind),
 }
 
-impl Entry {
+impl EngineEntry {
     /// Whether a script boots before requests are served.
     pub fn boots_script(&self) -> bool {
         self.boots_in != BootsIn::Nothing
@@ -66,8 +66,8 @@ impl Entry {
 
 /// All engines of this build. `--help`, error messages, the table of docs/reference/engines.md and
 /// the contract tests are made from it.
-pub const CATALOGUE: &[Entry] = &[
-    Entry {
+pub const CATALOGUE: &[EngineEntry] = &[
+    EngineEntry {
         name: "classic",
         what_happens: "surus-php: request startup, script, request shutdown",
         boots: "per request",
@@ -77,7 +77,7 @@ pub const CATALOGUE: &[Entry] = &[
         isolates: true,
         runs: Runs::SurusPhp,
     },
-    Entry {
+    EngineEntry {
         name: "worker",
         what_happens: "surus-php boots a script in each of n processes, which then serves \
         requests in a loop",
@@ -88,7 +88,7 @@ pub const CATALOGUE: &[Entry] = &[
         isolates: false,
         runs: Runs::SurusPhp,
     },
-    Entry {
+    EngineEntry {
         name: "standby",
         what_happens: "surus-php boots the script, waits, serves one request, exits; a spare is \
         always ready",
@@ -99,7 +99,7 @@ pub const CATALOGUE: &[Entry] = &[
         isolates: true,
         runs: Runs::SurusPhp,
     },
-    Entry {
+    EngineEntry {
         name: "fork",
         what_happens: "the booted prototype process forks children ahead of time; each serves one \
         request",
@@ -110,7 +110,7 @@ pub const CATALOGUE: &[Entry] = &[
         isolates: true,
         runs: Runs::SurusPhp,
     },
-    Entry {
+    EngineEntry {
         name: "rewind",
         what_happens: "boots once, serves a request, restores all memory, serves the next",
         boots: "once",
@@ -120,7 +120,7 @@ pub const CATALOGUE: &[Entry] = &[
         isolates: true,
         runs: Runs::SurusPhp,
     },
-    Entry {
+    EngineEntry {
         name: "fpm",
         what_happens: "FastCGI to a php-fpm that Surus starts, or to the one at \
             engine.php_fpm_address",
@@ -131,7 +131,7 @@ pub const CATALOGUE: &[Entry] = &[
         isolates: true,
         runs: Runs::External(ProgramKind::Fpm),
     },
-    Entry {
+    EngineEntry {
         name: "builtin",
         what_happens: "HTTP to servers that Surus starts with `php -S`",
         boots: "per request",
@@ -141,7 +141,7 @@ pub const CATALOGUE: &[Entry] = &[
         isolates: true,
         runs: Runs::External(ProgramKind::Builtin),
     },
-    Entry {
+    EngineEntry {
         name: "cgi",
         what_happens: "php-cgi, started for each request",
         boots: "per request",
@@ -151,7 +151,7 @@ pub const CATALOGUE: &[Entry] = &[
         isolates: true,
         runs: Runs::External(ProgramKind::Cgi),
     },
-    Entry {
+    EngineEntry {
         name: "cli",
         what_happens: "php, started for each request",
         boots: "per request",
@@ -161,7 +161,7 @@ pub const CATALOGUE: &[Entry] = &[
         isolates: true,
         runs: Runs::External(ProgramKind::Cli),
     },
-    Entry {
+    EngineEntry {
         name: "roadrunner",
         what_happens: "n unmodified PHP workers of RoadRunner, asked by its own protocol",
         boots: "once per worker",
@@ -174,7 +174,7 @@ pub const CATALOGUE: &[Entry] = &[
 ];
 
 /// The entry of that name; the error lists the known names.
-pub fn find(name: &str) -> anyhow::Result<&'static Entry> {
+pub fn find(name: &str) -> anyhow::Result<&'static EngineEntry> {
     CATALOGUE
         .iter()
         .find(|entry| entry.name == name)

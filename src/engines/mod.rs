@@ -36,7 +36,7 @@ use external::{Address, ExternalEngine, ProgramKind};
 use queue::Bounds;
 use workers::{Limits, Pool, Spec};
 
-pub use catalogue::{BootsIn, CATALOGUE, Entry, Runs, find, known};
+pub use catalogue::{BootsIn, CATALOGUE, EngineEntry, Runs, find, known};
 pub use learned::Learned;
 pub use warmup::Warmup;
 pub use worker_range::{process_range, worker_count, workers_of};
@@ -228,7 +228,7 @@ pub enum Plan {
 /// the settings. `script` finds the script to boot, again for each boot.
 pub async fn boot(
     name: &'static str,
-    entry: &'static Entry,
+    entry: &'static EngineEntry,
     settings: &Settings,
     script: FindScript,
     ini: Vec<(String, String)>,
@@ -242,7 +242,7 @@ pub async fn boot(
 /// Plans how to run a pool.
 pub fn plan(
     name: &'static str,
-    entry: &'static Entry,
+    entry: &'static EngineEntry,
     settings: &Settings,
     script: FindScript,
     ini: Vec<(String, String)>,
@@ -389,7 +389,7 @@ pub async fn boot_plan(
 }
 
 /// The PHP program of an engine.
-pub fn program_of(entry: &Entry, settings: &Settings) -> anyhow::Result<PathBuf> {
+pub fn program_of(entry: &EngineEntry, settings: &Settings) -> anyhow::Result<PathBuf> {
     match entry.runs {
         Runs::SurusPhp => surus_php::find(settings.surus_php.as_deref()),
         Runs::External(way) => find_external(way, settings),

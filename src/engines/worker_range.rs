@@ -6,7 +6,7 @@ use anyhow::bail;
 use serde::Deserializer;
 use tracing::info;
 
-use super::{Entry, Runs, Settings};
+use super::{EngineEntry, Runs, Settings};
 use crate::observe::system::Machine;
 use crate::units;
 
@@ -34,7 +34,10 @@ impl Settings {
 }
 
 /// The range of the number of processes of the engine.
-pub fn process_range(entry: &Entry, settings: &Settings) -> anyhow::Result<RangeInclusive<usize>> {
+pub fn process_range(
+    entry: &EngineEntry,
+    settings: &Settings,
+) -> anyhow::Result<RangeInclusive<usize>> {
     if settings.scales() && !matches!(entry.runs, Runs::SurusPhp) {
         bail!(
             "engine.min_workers and engine.max_workers are for the engines of Surus, and the \

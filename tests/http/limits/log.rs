@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 
-use surus::engines::{CATALOGUE, Entry};
+use surus::engines::{CATALOGUE, EngineEntry};
 
 use super::memory::{MIB, Sampler, resident, settles_at};
 use crate::common::Surus;
@@ -26,7 +26,7 @@ fn site() -> tempfile::TempDir {
     dir
 }
 
-fn serve(dir: &Path, entry: &Entry) -> Surus {
+fn serve(dir: &Path, entry: &EngineEntry) -> Surus {
     let script = match entry.boots_script() {
         true => "booted.php",
         false => "plain.php",

@@ -1,6 +1,6 @@
 //! The engines that are exempt from a case of the contract, and why.
 
-use surus::engines::Entry;
+use surus::engines::EngineEntry;
 
 /// Where workers of RoadRunner behave differently, as under RoadRunner, and why.
 const EXCEPTIONS: &[(&str, &str)] = &[
@@ -36,7 +36,7 @@ const ABORT: &str =
     "a stop frame tells the worker that its client has closed the request; PHP does not know";
 const PRELOAD: &str = "command-line PHP preloads only with opcache.enable_cli";
 
-pub fn is_exempt(entry: &Entry, name: &str) -> bool {
+pub fn is_exempt(entry: &EngineEntry, name: &str) -> bool {
     let exception = EXCEPTIONS.iter().find(|(case, _)| *case == name);
     let exception = exception.filter(|_| !entry.runs_scripts());
     if let Some((_, why)) = exception {

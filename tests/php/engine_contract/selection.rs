@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use surus::engines::{self, Entry, Runs};
+use surus::engines::{self, EngineEntry, Runs};
 
 use super::exceptions::is_exempt;
 use super::subject::{Subject, subject};
@@ -36,10 +36,10 @@ pub fn on_engine<F: Future<Output = ()>>(name: &str, case: impl Fn(Subject) -> F
     on(|entry| entry.name == name, case);
 }
 
-fn on<F: Future<Output = ()>>(chosen: impl Fn(&Entry) -> bool, case: impl Fn(Subject) -> F) {
+fn on<F: Future<Output = ()>>(chosen: impl Fn(&EngineEntry) -> bool, case: impl Fn(Subject) -> F) {
     // ENGINES=fork,rewind: only these.
     let only = std::env::var("ENGINES").ok();
-    let named = |entry: &&Entry| {
+    let named = |entry: &&EngineEntry| {
         only.as_ref()
             .is_none_or(|only| only.split(',').any(|name| name == entry.name))
     };

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use surus::engine::Engine;
 use surus::engines::external::ProgramKind;
-use surus::engines::{self, Boot, Entry, Runs, Settings};
+use surus::engines::{self, Boot, EngineEntry, Runs, Settings};
 use surus::event::{Body, EarlyHints, Event, Failure, Origin, Response, Script};
 use surus::observe::metrics::Metrics;
 use surus::spool::Spool;
@@ -24,7 +24,7 @@ use crate::common::php::few_extensions;
 
 /// An engine of the catalogue, running or not booted yet.
 pub struct Subject {
-    pub entry: &'static Entry,
+    pub entry: &'static EngineEntry,
     pub settings: Settings,
     pub ini: Vec<(String, String)>,
     pub env: BTreeMap<String, String>,
@@ -53,7 +53,7 @@ surus_serve(function () {
 "#;
 
 /// The setup of each engine.
-pub fn subject(entry: &'static Entry) -> Subject {
+pub fn subject(entry: &'static EngineEntry) -> Subject {
     let settings = Settings {
         workers: Some(2),
         spare_workers: 0,
@@ -68,7 +68,7 @@ pub fn subject(entry: &'static Entry) -> Subject {
 }
 
 impl Subject {
-    fn new(entry: &'static Entry, settings: Settings) -> Subject {
+    fn new(entry: &'static EngineEntry, settings: Settings) -> Subject {
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         Subject {

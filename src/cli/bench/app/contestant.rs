@@ -12,11 +12,11 @@ use crate::cli::engine_setup;
 use crate::cli::entry_script;
 use crate::cli::warm_ups;
 use crate::config::Config;
-use crate::engines::Entry;
+use crate::engines::EngineEntry;
 
 #[derive(Debug)]
 pub struct Contestant {
-    pub entry: &'static Entry,
+    pub entry: &'static EngineEntry,
     /// The PHP file to run, if it is not that of the configuration.
     pub script: Option<PathBuf>,
     /// Whether the application needs an engine that boots its script, and this one does not.
@@ -71,7 +71,7 @@ pub struct Samples {
 
 impl Contestant {
     pub fn new(
-        entry: &'static Entry,
+        entry: &'static EngineEntry,
         project: &Path,
         config: &Config,
         named: Option<&PathBuf>,

@@ -20,7 +20,7 @@ use super::options;
 use super::outputs::Output;
 use crate::cli::entry_script;
 use crate::cli::options::Project;
-use crate::engines::{self, CATALOGUE, Entry, Runs};
+use crate::engines::{self, CATALOGUE, EngineEntry, Runs};
 use answers::Requests;
 use contest::Contest;
 use contestant::Contestant;
@@ -196,8 +196,8 @@ fn requests(args: &App) -> anyhow::Result<Requests> {
 
 /// The engines of these names, or all. `classic`, whose answers are the reference, is the first;
 /// `rewind` stands in for it if the application needs an engine that boots.
-fn entries(names: &[String], needs_boot: bool) -> anyhow::Result<Vec<&'static Entry>> {
-    let mut entries: Vec<&Entry> = vec![engines::find("classic")?];
+fn entries(names: &[String], needs_boot: bool) -> anyhow::Result<Vec<&'static EngineEntry>> {
+    let mut entries: Vec<&EngineEntry> = vec![engines::find("classic")?];
     if needs_boot {
         entries.push(engines::find("rewind")?);
     }

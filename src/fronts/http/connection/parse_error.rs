@@ -9,7 +9,7 @@ use crate::app::STATIC;
 use crate::app::forwarded::Peer;
 use crate::app::response::class;
 use crate::fronts::http::request::Accounting;
-use crate::fronts::http::request::access_log::Entry;
+use crate::fronts::http::request::access_log::AccessLogEntry;
 use crate::fronts::http::transport::io::ConnectionState;
 
 /// Records why a connection has ended, if that was a parse error.
@@ -45,7 +45,7 @@ pub fn record_status(
 ) {
     accounting.metrics.answered(STATIC, class(status), took);
     if let Some(log) = &accounting.access_log {
-        log.log(Entry {
+        log.log(AccessLogEntry {
             request_id: accounting.next_id(),
             // The client behind a proxy is named in the headers, which could not be parsed.
             client: peer.client.as_ref().map(|client| client.ip()),

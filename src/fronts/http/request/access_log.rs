@@ -31,7 +31,7 @@ pub enum Format {
 
 /// What the log says about a request.
 #[derive(Debug)]
-pub struct Entry {
+pub struct AccessLogEntry {
     pub request_id: u64,
     pub client: Option<IpAddr>,
     /// None if the request could not be parsed.
@@ -79,7 +79,7 @@ impl LoggedHead {
 }
 
 /// Writes entries on another thread; requests do not wait for the reader of the log.
-pub struct AccessLog(Writer<Entry>);
+pub struct AccessLog(Writer<AccessLogEntry>);
 
 impl AccessLog {
     /// None if the format is `off`.
@@ -88,7 +88,7 @@ impl AccessLog {
             return Ok(None);
         }
         let mut clock = Clock::default();
-        let line = move |entry: Entry, to: &mut Vec<u8>| match format {
+        let line = move |entry: AccessLogEntry, to: &mut Vec<u8>| match format {
             Format::Json => json(to, &entry, clock.now()),
             Format::Text | Format::Off => text(to, &entry, &common(clock.now())),
         };
@@ -97,7 +97,7 @@ impl AccessLog {
         Ok(Some(AccessLog(writer)))
     }
 
-    pub fn log(&self, entry: Entry) {
+    pub fn log(&self, entry: AccessLogEntry) {
         let size = entry.size();
         self.0.send(entry, size);
     }
@@ -108,14 +108,14 @@ impl AccessLog {
     }
 }
 
-impl Entry {
+impl AccessLogEntry {
     /// Its approximate memory.
     fn size(&self) -> usize {
-        size_of::<Entry>() + self.head.as_ref().map_or(0, LoggedHead::size)
+        size_of::<AccessLogEntry>() + self.head.as_ref().map_or(0, LoggedHead::size)
     }
 }
 
-fn text(to: &mut Vec<u8>, entry: &Entry, time: &str) {
+fn text(to: &mut Vec<u8>, entry: &AccessLogEntry, time: &str) {
     let client = entry.client.map_or_else(|| "-".into(), |ip| ip.to_string());
     let _ = write!(to, "{client} - - [{time}] \"");
     let head = entry.head.as_ref();
@@ -165,7 +165,7 @@ impl std::fmt::Display for Escaped<'_> {
     }
 }
 
-fn json(to: &mut Vec<u8>, entry: &Entry, time: &str) {
+fn json(to: &mut Vec<u8>, entry: &AccessLogEntry, time: &str) {
     let head = entry.head.as_ref();
     let line = serde_json::json!({
         "time": time,
@@ -213,8 +213,8 @@ mod tests {
 
     use super::*;
 
-    fn entry() -> Entry {
-        Entry {
+    fn entry() -> AccessLogEntry {
+        AccessLogEntry {
             request_id: 7,
             client: Some("192.0.2.1".parse().unwrap()),
             head: Some(LoggedHead {

@@ -12,7 +12,7 @@ use http::{Request, StatusCode};
 use http_body::{Frame, SizeHint};
 use tracing::warn;
 
-use super::access_log::{Entry, LoggedHead};
+use super::access_log::{AccessLogEntry, LoggedHead};
 use super::accounting::Accounting;
 use crate::app::STATIC;
 use crate::event::{Failure, ResponseBody};
@@ -181,7 +181,7 @@ impl Drop for RequestGuard {
         }
         if let (Some(log), Some(line)) = (&self.accounting.access_log, self.line.take()) {
             let (client, head) = *line;
-            log.log(Entry {
+            log.log(AccessLogEntry {
                 request_id: self.request_id,
                 client,
                 head: Some(head),
