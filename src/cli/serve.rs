@@ -380,7 +380,10 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     tokio::spawn(memory_trim::run());
     info!(address = admin_listener.name(), "admin listener");
     let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
-    listeners.announce(matches!(config.access_log.format, access_log::Format::Json));
+    listeners.announce(matches!(
+        config.access_log.format,
+        access_log::AccessLogFormat::Json
+    ));
     let draining = tokio_util::sync::CancellationToken::new();
     let https = listeners
         .https

@@ -67,7 +67,7 @@ impl FunctionError {
     }
 
     /// A response above the limit of the service that sent the request.
-    pub fn rejected(service: &http_event::Format, too_much: TooMuch) -> FunctionError {
+    pub fn rejected(service: &http_event::EventFormat, too_much: TooMuch) -> FunctionError {
         let TooMuch {
             what,
             size,

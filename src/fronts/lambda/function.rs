@@ -311,7 +311,7 @@ impl Function {
     /// Converts a response to the format that the request's service expects.
     async fn answered(
         &self,
-        format: &http_event::Format,
+        format: &http_event::EventFormat,
         decodes_base64: bool,
         head: http::response::Parts,
         body: ResponseBody,

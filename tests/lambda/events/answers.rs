@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use surus::fronts::lambda::http_event::{Format, prelude, write};
+use surus::fronts::lambda::http_event::{EventFormat, prelude, write};
 
 use super::aws;
 use super::subject::{FORMATS, head};
 
-const ALB: Format = Format::Alb { multi_value: false };
+const ALB: EventFormat = EventFormat::Alb { multi_value: false };
 
-fn answer(format: Format, headers: &[(&str, &[u8])], body: &[u8]) -> Value {
+fn answer(format: EventFormat, headers: &[(&str, &[u8])], body: &[u8]) -> Value {
     serde_json::from_slice(&write(&format, &head(200, headers), body).json).unwrap()
 }
 
@@ -33,7 +33,7 @@ fn special_character_is_escaped_at_every_position() {
         };
         for before in 0..9 {
             let text = format!("{}{c}{c}x", "a".repeat(before));
-            let answer = answer(Format::FunctionUrl, &[], text.as_bytes());
+            let answer = answer(EventFormat::FunctionUrl, &[], text.as_bytes());
             assert_eq!(answer["body"], text);
         }
     }
@@ -81,7 +81,7 @@ fn load_balancer_gets_a_status_description() {
 #[test]
 fn single_value_service_gets_cookies_in_different_spellings() {
     let cookies: Vec<String> = (0..600).map(|index| format!("c{index}=1")).collect();
-    for format in [ALB, Format::LatticeV1, Format::LatticeV2] {
+    for format in [ALB, EventFormat::LatticeV1, EventFormat::LatticeV2] {
         let lines = |count: usize| -> Vec<(&str, &[u8])> {
             let cookies = cookies[..count].iter();
             cookies
@@ -127,7 +127,7 @@ fn connection_headers_are_removed() {
 #[test]
 fn wrong_content_length_is_removed() {
     let length = |value: &'static [u8], body: &[u8]| {
-        let answer = answer(Format::FunctionUrl, &[("content-length", value)], body);
+        let answer = answer(EventFormat::FunctionUrl, &[("content-length", value)], body);
         answer["headers"]["content-length"]
             .as_str()
             .map(str::to_string)
@@ -141,7 +141,7 @@ fn wrong_content_length_is_removed() {
 #[test]
 fn header_value_without_utf8_is_latin_1() {
     let lines: &[(&str, &[u8])] = &[("x-a", b"caf\xe9"), ("x-b", "caf\u{e9}".as_bytes())];
-    let answer = answer(Format::FunctionUrl, lines, b"");
+    let answer = answer(EventFormat::FunctionUrl, lines, b"");
     assert_eq!(
         answer["headers"],
         json!({"x-a": "caf\u{e9}", "x-b": "caf\u{e9}"})
@@ -157,7 +157,7 @@ fn prelude_ends_with_eight_nul_bytes() {
         ("vary", b"a"),
         ("vary", b"b"),
     ];
-    for format in [Format::FunctionUrl, Format::Rest] {
+    for format in [EventFormat::FunctionUrl, EventFormat::Rest] {
         let prelude = prelude(&format, &head(206, lines));
         let json = prelude.strip_suffix(&[0; 8]).unwrap();
         assert!(!json.contains(&0));
@@ -185,8 +185,9 @@ fn documented_response_is_reproduced() {
         ("set-cookie", b"Cookie_2=Value2; Max-Age=78000"),
     ];
     let body = br#"{ "message": "Hello, world!" }"#;
-    let url =
-        serde_json::from_slice::<Value>(&write(&Format::FunctionUrl, &head(201, lines), body).json);
+    let url = serde_json::from_slice::<Value>(
+        &write(&EventFormat::FunctionUrl, &head(201, lines), body).json,
+    );
     assert_eq!(
         url.unwrap(),
         json!({

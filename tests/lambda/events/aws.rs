@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
-use surus::fronts::lambda::http_event::Format;
+use surus::fronts::lambda::http_event::EventFormat;
 
 /// A request as a client sends it.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ impl Sent {
 }
 
 /// The service's event for a request.
-pub fn event(format: Format, sent: &Sent) -> String {
+pub fn event(format: EventFormat, sent: &Sent) -> String {
     let mut lines = sent.headers.clone();
     lines.push(("host".into(), "app.example".into()));
     lines.push((
@@ -52,7 +52,7 @@ pub fn event(format: Format, sent: &Sent) -> String {
     let proto = if sent.https { "https" } else { "http" };
     lines.push(("x-forwarded-proto".into(), proto.into()));
     let cookie = sent.cookies.join("; ");
-    if !sent.cookies.is_empty() && format != Format::HttpApiV2 {
+    if !sent.cookies.is_empty() && format != EventFormat::HttpApiV2 {
         lines.push(("cookie".into(), cookie));
     }
     let method = quoted(&sent.method);
@@ -74,9 +74,9 @@ pub fn event(format: Format, sent: &Sent) -> String {
     let content = format!(r#""body":{body},"isBase64Encoded":{is_base64}"#);
     let path = quoted(&sent.path);
     match format {
-        Format::Rest | Format::HttpApiV1 => {
+        EventFormat::Rest | EventFormat::HttpApiV1 => {
             let (version, path) = match format {
-                Format::Rest => ("", path),
+                EventFormat::Rest => ("", path),
                 _ => (r#""version":"1.0","#, quoted(&decode(&sent.path))),
             };
             format!(
@@ -102,9 +102,9 @@ pub fn event(format: Format, sent: &Sent) -> String {
                 lists(&decoded),
             )
         }
-        Format::HttpApiV2 | Format::FunctionUrl => {
+        EventFormat::HttpApiV2 | EventFormat::FunctionUrl => {
             let (domain, raw_path) = match format {
-                Format::FunctionUrl => ("abc.lambda-url.eu-west-1.on.aws", path),
+                EventFormat::FunctionUrl => ("abc.lambda-url.eu-west-1.on.aws", path),
                 _ => (
                     "abc.execute-api.eu-west-1.amazonaws.com",
                     quoted(&decode(&sent.path)),
@@ -136,7 +136,7 @@ pub fn event(format: Format, sent: &Sent) -> String {
                 joined(&lines),
             )
         }
-        Format::Alb { multi_value } => {
+        EventFormat::Alb { multi_value } => {
             let (headers, query) = match multi_value {
                 true => (
                     format!(r#""multiValueHeaders":{}"#, lists(&lines)),
@@ -163,7 +163,7 @@ pub fn event(format: Format, sent: &Sent) -> String {
                 }}"#
             )
         }
-        Format::LatticeV1 => format!(
+        EventFormat::LatticeV1 => format!(
             r#"{{
                 "raw_path": {path},
                 "method": {method},
@@ -175,7 +175,7 @@ pub fn event(format: Format, sent: &Sent) -> String {
             last_of_each(&lines),
             last_of_each(&sent.query),
         ),
-        Format::LatticeV2 => format!(
+        EventFormat::LatticeV2 => format!(
             r#"{{
                 "version": "2.0",
                 "path": {path},
@@ -191,7 +191,7 @@ pub fn event(format: Format, sent: &Sent) -> String {
             lists(&lines),
             lists(&sent.query),
         ),
-        Format::WebSocket => format!(
+        EventFormat::WebSocket => format!(
             r#"{{
                 "headers": {},
                 "multiValueHeaders": {},

@@ -1,7 +1,7 @@
 //! Tests of malformed events: each gets an error that names the place, and does no harm.
 
 use surus::fronts::lambda::Settings;
-use surus::fronts::lambda::http_event::{self, Format};
+use surus::fronts::lambda::http_event::{self, EventFormat};
 
 use super::subject::{malformed, read, server};
 
@@ -231,14 +231,14 @@ fn similar_event_of_another_service_is_recognized() {
         "path": "/",
         "version": "1.0"
     }"#;
-    assert_eq!(format(alb), Format::Alb { multi_value: false });
+    assert_eq!(format(alb), EventFormat::Alb { multi_value: false });
     let null = r#"{"requestContext":{"elb":null},"httpMethod":"GET","path":"/"}"#;
-    assert_eq!(format(null), Format::Rest);
+    assert_eq!(format(null), EventFormat::Rest);
     let domain = r#"{
         "requestContext": {"domainName": "lambda-url.example", "http": {"method": "GET"}},
         "rawPath": "/"
     }"#;
-    assert_eq!(format(domain), Format::HttpApiV2);
+    assert_eq!(format(domain), EventFormat::HttpApiV2);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use surus::fronts::lambda::http_event::{self, Format};
+use surus::fronts::lambda::http_event::{self, EventFormat};
 
 use super::aws::{self, Got, Sent, decode, decode_query};
 use super::subject::{FORMATS, body, head, read, target};
@@ -30,12 +30,12 @@ proptest! {
                 None => (target(&event), ""),
             };
             match format {
-                Format::WebSocket => {
+                EventFormat::WebSocket => {
                     prop_assert_eq!(request.method(), "POST");
                     prop_assert_eq!(path, "/websocket/$connect");
                 }
                 // The application gets the decoded text. The original encoding is lost.
-                Format::HttpApiV1 | Format::HttpApiV2 => {
+                EventFormat::HttpApiV1 | EventFormat::HttpApiV2 => {
                     prop_assert_eq!(request.method().as_str(), &sent.method);
                     prop_assert_eq!(decode(path), decode(&sent.path), "{}", json);
                 }
@@ -45,18 +45,18 @@ proptest! {
                 }
             }
             match format {
-                Format::HttpApiV2 | Format::FunctionUrl => {
+                EventFormat::HttpApiV2 | EventFormat::FunctionUrl => {
                     prop_assert_eq!(query, sent.raw_query(), "{}", json);
                 }
-                Format::Alb { multi_value: true } | Format::LatticeV2 => {
+                EventFormat::Alb { multi_value: true } | EventFormat::LatticeV2 => {
                     prop_assert_eq!(query, sent.raw_query(), "{}", json);
                 }
-                Format::Alb { multi_value: false } | Format::LatticeV1 => {
+                EventFormat::Alb { multi_value: false } | EventFormat::LatticeV1 => {
                     let mut sent = sent.clone();
                     sent.query = last_of_each(&sent.query);
                     prop_assert_eq!(query, sent.raw_query(), "{}", json);
                 }
-                Format::Rest | Format::HttpApiV1 | Format::WebSocket => {
+                EventFormat::Rest | EventFormat::HttpApiV1 | EventFormat::WebSocket => {
                     let decoded: Vec<_> = sent.query.iter()
                         .map(|(name, value)| (decode_query(name), decode_query(value)))
                         .collect();
@@ -73,7 +73,7 @@ proptest! {
             .map(|(index, value)| (format!("n{index}%5B%5D"), rawurlencode(value)))
             .collect();
         let sent = Sent { query, ..plain() };
-        for format in [Format::Rest, Format::HttpApiV1] {
+        for format in [EventFormat::Rest, EventFormat::HttpApiV1] {
             let event = read(&aws::event(format, &sent));
             prop_assert_eq!(target(&event), sent.target());
         }
@@ -119,7 +119,7 @@ proptest! {
             let mut got = aws::response(&answer);
             let lists = matches!(
                 format,
-                Format::Rest | Format::HttpApiV1 | Format::Alb { multi_value: true }
+                EventFormat::Rest | EventFormat::HttpApiV1 | EventFormat::Alb { multi_value: true }
             );
             let mut expected = headers.clone();
             expected.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -129,10 +129,10 @@ proptest! {
             let mut cookies = cookies.clone();
             if matches!(
                 format,
-                Format::Alb { multi_value: false }
-                    | Format::LatticeV1
-                    | Format::LatticeV2
-                    | Format::WebSocket
+                EventFormat::Alb { multi_value: false }
+                    | EventFormat::LatticeV1
+                    | EventFormat::LatticeV2
+                    | EventFormat::WebSocket
             ) {
                 // The test's map sorts the names, as the service may.
                 cookies.sort();
@@ -141,7 +141,7 @@ proptest! {
             let expected = Got { status, headers: expected, cookies, body: body.clone() };
             prop_assert_eq!(&got, &expected, "{}", format);
         }
-        let mut stream = http_event::prelude(&Format::FunctionUrl, &parts);
+        let mut stream = http_event::prelude(&EventFormat::FunctionUrl, &parts);
         stream.extend_from_slice(&body);
         let mut expected = headers.clone();
         expected.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -271,10 +271,10 @@ fn lines(headers: &http::HeaderMap) -> Vec<(String, String)> {
 }
 
 /// What the service lets through.
-fn arrives(format: Format, headers: &[(String, String)]) -> Vec<(String, String)> {
+fn arrives(format: EventFormat, headers: &[(String, String)]) -> Vec<(String, String)> {
     match format {
-        Format::HttpApiV2 | Format::FunctionUrl => joined(headers, ","),
-        Format::Alb { multi_value: false } | Format::LatticeV1 => last_of_each(headers),
+        EventFormat::HttpApiV2 | EventFormat::FunctionUrl => joined(headers, ","),
+        EventFormat::Alb { multi_value: false } | EventFormat::LatticeV1 => last_of_each(headers),
         _ => headers.to_vec(),
     }
 }

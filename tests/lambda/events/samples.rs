@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use surus::fronts::lambda::Settings;
-use surus::fronts::lambda::http_event::{self, Format};
+use surus::fronts::lambda::http_event::{self, EventFormat};
 
 use super::subject::{head, read, show};
 
@@ -63,7 +63,7 @@ fn show_context(event: &http_event::HttpEvent) -> &'static str {
     }
 }
 
-fn answer(format: &Format) -> String {
+fn answer(format: &EventFormat) -> String {
     let headers: [(&str, &[u8]); 6] = [
         ("content-type", b"text/plain; charset=utf-8"),
         ("set-cookie", b"a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT"),

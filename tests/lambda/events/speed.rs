@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use surus::fronts::lambda::Settings;
-use surus::fronts::lambda::http_event::{self, Format};
+use surus::fronts::lambda::http_event::{self, EventFormat};
 
 use super::samples::directory;
 use super::subject::head;
@@ -45,7 +45,7 @@ fn nanoseconds_for_each_event() {
     );
     let page = "<p class=\"a\">An elephant's page.</p>\n".repeat(400);
     let image: Vec<u8> = (0..15_000_u32).map(|at| (at * 7 % 256) as u8).collect();
-    let url = Format::FunctionUrl;
+    let url = EventFormat::FunctionUrl;
     for (what, body) in [
         ("nothing", &b""[..]),
         ("JSON", br#"{"message":"hello"}"#),

@@ -9,7 +9,7 @@ use surus::engines::cgi::server_vars;
 use surus::engines::cgi::server_vars::Variables;
 use surus::event::{Body, Event, Script};
 use surus::fronts::lambda::Settings;
-use surus::fronts::lambda::http_event::{self, Format, HttpEvent};
+use surus::fronts::lambda::http_event::{self, EventFormat, HttpEvent};
 
 /// Reads an event that must be a request.
 pub fn read(event: &str) -> HttpEvent {
@@ -106,16 +106,16 @@ pub fn head(status: u16, headers: &[(&str, &[u8])]) -> http::response::Parts {
     response.body(()).unwrap().into_parts().0
 }
 
-pub const FORMATS: [Format; 9] = [
-    Format::Rest,
-    Format::HttpApiV1,
-    Format::HttpApiV2,
-    Format::FunctionUrl,
-    Format::Alb { multi_value: false },
-    Format::Alb { multi_value: true },
-    Format::LatticeV1,
-    Format::LatticeV2,
-    Format::WebSocket,
+pub const FORMATS: [EventFormat; 9] = [
+    EventFormat::Rest,
+    EventFormat::HttpApiV1,
+    EventFormat::HttpApiV2,
+    EventFormat::FunctionUrl,
+    EventFormat::Alb { multi_value: false },
+    EventFormat::Alb { multi_value: true },
+    EventFormat::LatticeV1,
+    EventFormat::LatticeV2,
+    EventFormat::WebSocket,
 ];
 
 struct Server(BTreeMap<String, String>);

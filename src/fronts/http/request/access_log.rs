@@ -17,12 +17,12 @@ use crate::observe::log_writer::Writer;
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// `off`, `text` (as Apache's combined format) or `json`; to stdout.
-    pub format: Format,
+    pub format: AccessLogFormat,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub enum AccessLogFormat {
     Off,
     #[default]
     Text,
@@ -83,14 +83,14 @@ pub struct AccessLog(Writer<AccessLogEntry>);
 
 impl AccessLog {
     /// None if the format is `off`.
-    pub fn start(format: Format) -> io::Result<Option<AccessLog>> {
-        if format == Format::Off {
+    pub fn start(format: AccessLogFormat) -> io::Result<Option<AccessLog>> {
+        if format == AccessLogFormat::Off {
             return Ok(None);
         }
         let mut clock = Clock::default();
         let line = move |entry: AccessLogEntry, to: &mut Vec<u8>| match format {
-            Format::Json => json(to, &entry, clock.now()),
-            Format::Text | Format::Off => text(to, &entry, &common(clock.now())),
+            AccessLogFormat::Json => json(to, &entry, clock.now()),
+            AccessLogFormat::Text | AccessLogFormat::Off => text(to, &entry, &common(clock.now())),
         };
         let tell = |lost| error!(lost, "lines of the access log lost: stdout was not read");
         let writer = Writer::start("access-log", &budget::ACCESS_LOG, io::stdout(), line, tell)?;

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 use http::response::Parts;
 
-use super::format::Format;
+use super::format::EventFormat;
 
 /// A response as JSON.
 pub struct EncodedResponse {
@@ -20,7 +20,7 @@ pub struct EncodedResponse {
 ///
 /// The body is sent as a string if it is UTF-8 without NUL, otherwise as base64. `Content-Type`
 /// does not matter, because only the former fits into JSON.
-pub fn write(format: &Format, head: &Parts, body: &[u8]) -> EncodedResponse {
+pub fn write(format: &EventFormat, head: &Parts, body: &[u8]) -> EncodedResponse {
     let text = match memchr::memchr(0, body) {
         None => std::str::from_utf8(body).ok(),
         Some(_) => None,
@@ -36,20 +36,20 @@ pub fn write(format: &Format, head: &Parts, body: &[u8]) -> EncodedResponse {
         body: Some(body.len()),
     };
     match format {
-        Format::Rest | Format::HttpApiV1 => json.lists(&headers),
-        Format::Alb { multi_value } => {
+        EventFormat::Rest | EventFormat::HttpApiV1 => json.lists(&headers),
+        EventFormat::Alb { multi_value } => {
             json.description(head);
             match multi_value {
                 true => json.lists(&headers),
                 false => json.one_each(&headers),
             }
         }
-        Format::LatticeV1 | Format::LatticeV2 => {
+        EventFormat::LatticeV1 | EventFormat::LatticeV2 => {
             json.description(head);
             json.one_each(&headers);
         }
-        Format::HttpApiV2 | Format::FunctionUrl => json.joined_with_cookies(&headers),
-        Format::WebSocket => json.one_each(&headers),
+        EventFormat::HttpApiV2 | EventFormat::FunctionUrl => json.joined_with_cookies(&headers),
+        EventFormat::WebSocket => json.one_each(&headers),
     }
     match text {
         Some(text) => {
@@ -73,7 +73,7 @@ pub fn write(format: &Format, head: &Parts, body: &[u8]) -> EncodedResponse {
 ///
 /// Function URLs and REST APIs stream. A REST API accepts lists of header values too, but both
 /// accept this form.
-pub fn prelude(_format: &Format, head: &Parts) -> Vec<u8> {
+pub fn prelude(_format: &EventFormat, head: &Parts) -> Vec<u8> {
     let mut json = Json(String::with_capacity(HEAD));
     json.status(head);
     json.joined_with_cookies(&Headers {

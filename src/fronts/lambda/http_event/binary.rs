@@ -4,7 +4,7 @@ use http::HeaderMap;
 use http::header::ACCEPT;
 use serde::{Deserialize, Serialize};
 
-use super::format::Format;
+use super::format::EventFormat;
 
 /// A media type of an API's `binaryMediaTypes`: `image/png`, or `*/*` for all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,8 +36,8 @@ impl From<MediaType> for String {
 
 /// Whether the service decodes a base64 response to a request with these headers. REST APIs match
 /// the first media type of `Accept`; all other services always decode.
-pub fn decodes(format: Format, configured: &[MediaType], headers: &HeaderMap) -> bool {
-    if format != Format::Rest || configured.iter().any(|it| it.0 == "*/*") {
+pub fn decodes(format: EventFormat, configured: &[MediaType], headers: &HeaderMap) -> bool {
+    if format != EventFormat::Rest || configured.iter().any(|it| it.0 == "*/*") {
         return true;
     }
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());

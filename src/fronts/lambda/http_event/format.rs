@@ -6,7 +6,7 @@ use super::fields::Object;
 
 /// A service that sends HTTP requests as events, with its payload version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum EventFormat {
     /// A REST API of API Gateway.
     Rest,
     /// An HTTP API of API Gateway with `payloadFormatVersion: 1.0`.
@@ -25,24 +25,24 @@ pub enum Format {
     WebSocket,
 }
 
-impl fmt::Display for Format {
+impl fmt::Display for EventFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Format::Rest => "API Gateway REST",
-            Format::HttpApiV1 => "API Gateway HTTP 1.0",
-            Format::HttpApiV2 => "API Gateway HTTP 2.0",
-            Format::FunctionUrl => "Function URL",
-            Format::Alb { multi_value: false } => "ALB",
-            Format::Alb { multi_value: true } => "ALB, multi-value headers",
-            Format::LatticeV1 => "VPC Lattice V1",
-            Format::LatticeV2 => "VPC Lattice V2",
-            Format::WebSocket => "API Gateway WebSocket",
+            EventFormat::Rest => "API Gateway REST",
+            EventFormat::HttpApiV1 => "API Gateway HTTP 1.0",
+            EventFormat::HttpApiV2 => "API Gateway HTTP 2.0",
+            EventFormat::FunctionUrl => "Function URL",
+            EventFormat::Alb { multi_value: false } => "ALB",
+            EventFormat::Alb { multi_value: true } => "ALB, multi-value headers",
+            EventFormat::LatticeV1 => "VPC Lattice V1",
+            EventFormat::LatticeV2 => "VPC Lattice V2",
+            EventFormat::WebSocket => "API Gateway WebSocket",
         })
     }
 }
 
 /// None for every event that is not for an HTTP application.
-pub fn recognize(event: &Object<'_>, context: Option<&Object<'_>>) -> Option<Format> {
+pub fn recognize(event: &Object<'_>, context: Option<&Object<'_>>) -> Option<EventFormat> {
     // A Lambda authorizer's event: it expects a policy as its result.
     if event.has("methodArn") || event.has("routeArn") {
         return None;
@@ -54,31 +54,31 @@ pub fn recognize(event: &Object<'_>, context: Option<&Object<'_>>) -> Option<For
     };
     let Some(context) = context else {
         let is_lattice = event.has("raw_path") && event.has("method");
-        return is_lattice.then_some(Format::LatticeV1);
+        return is_lattice.then_some(EventFormat::LatticeV1);
     };
     if context.has("connectionId") && context.has("eventType") {
-        return Some(Format::WebSocket);
+        return Some(EventFormat::WebSocket);
     }
     if event.has("rawPath") && context.json("http")?.starts_with('{') {
         let domain = context.text("domainName").ok().flatten();
         return Some(match domain {
-            Some(domain) if domain.contains(".lambda-url.") => Format::FunctionUrl,
-            _ => Format::HttpApiV2,
+            Some(domain) if domain.contains(".lambda-url.") => EventFormat::FunctionUrl,
+            _ => EventFormat::HttpApiV2,
         });
     }
     if event.has("method") && event.has("path") {
         let is_lattice = context.has("serviceNetworkArn") || context.has("serviceArn");
-        return is_lattice.then_some(Format::LatticeV2);
+        return is_lattice.then_some(EventFormat::LatticeV2);
     }
     if !event.has("httpMethod") || !event.has("path") {
         return None;
     }
     if context.has("elb") {
         let multi_value = event.has("multiValueHeaders");
-        return Some(Format::Alb { multi_value });
+        return Some(EventFormat::Alb { multi_value });
     }
     match is(event, "version", "1.0") {
-        true => Some(Format::HttpApiV1),
-        false => Some(Format::Rest),
+        true => Some(EventFormat::HttpApiV1),
+        false => Some(EventFormat::Rest),
     }
 }

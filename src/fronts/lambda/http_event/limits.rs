@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 
-use super::format::Format;
+use super::format::EventFormat;
 
 /// The part of a response that exceeds a limit of its service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,10 +20,13 @@ pub const MAX_ALB: usize = 1 << 20;
 pub const MAX_GATEWAY: usize = 10_240;
 
 /// Checks the response's headers against the service's limit.
-pub fn headers(format: Format, headers: &HeaderMap) -> Result<(), TooMuch> {
+pub fn headers(format: EventFormat, headers: &HeaderMap) -> Result<(), TooMuch> {
     if !matches!(
         format,
-        Format::Rest | Format::HttpApiV1 | Format::HttpApiV2 | Format::WebSocket
+        EventFormat::Rest
+            | EventFormat::HttpApiV1
+            | EventFormat::HttpApiV2
+            | EventFormat::WebSocket
     ) {
         return Ok(());
     }
@@ -39,9 +42,9 @@ pub fn headers(format: Format, headers: &HeaderMap) -> Result<(), TooMuch> {
 }
 
 /// Checks the size of the response's JSON against the service's limit.
-pub fn size(format: Format, size: usize) -> Result<(), TooMuch> {
+pub fn size(format: EventFormat, size: usize) -> Result<(), TooMuch> {
     match format {
-        Format::Alb { .. } if size > MAX_ALB => Err(TooMuch {
+        EventFormat::Alb { .. } if size > MAX_ALB => Err(TooMuch {
             what: "the response has",
             size,
             max: MAX_ALB,

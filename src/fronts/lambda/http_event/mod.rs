@@ -18,7 +18,7 @@ use http::Request;
 
 pub use answer::{EncodedResponse, prelude, write};
 pub use binary::MediaType;
-pub use format::Format;
+pub use format::EventFormat;
 pub use target::{PathPrefix, StripStage};
 
 use super::{Mode, Settings};
@@ -32,7 +32,7 @@ pub struct HttpEvent {
     pub request: Request<Body>,
     pub origin: Origin,
     /// The sending service, which determines the response's format.
-    pub format: Format,
+    pub format: EventFormat,
     /// Whether the service decodes a base64 response.
     pub decodes_base64: bool,
     /// The JSON of `requestContext`, unchanged.

@@ -8,7 +8,7 @@ use http::header::HOST;
 use http::{HeaderMap, Method, Request, Uri, Version};
 
 use super::fields::{self, Object};
-use super::format::Format;
+use super::format::EventFormat;
 use super::target::{self, Coding, StripStage, Target};
 use super::{Malformed, headers};
 use crate::app::forwarded::{self, Peer};
@@ -16,7 +16,7 @@ use crate::event::{Address, Body, Origin};
 use crate::fronts::lambda::Settings;
 
 pub fn from_event(
-    format: Format,
+    format: EventFormat,
     event: &Object<'_>,
     context: Option<&Object<'_>>,
     settings: &Settings,
@@ -24,7 +24,7 @@ pub fn from_event(
     let facts = facts(format, event, context)?;
     let target = target(format, event, context, settings)?;
     let mut headers = headers::from_event(event)?;
-    if matches!(format, Format::HttpApiV2 | Format::FunctionUrl) {
+    if matches!(format, EventFormat::HttpApiV2 | EventFormat::FunctionUrl) {
         headers::insert_cookies(&mut headers, &event.list("cookies")?)?;
     }
     if let Some(domain) = facts.domain
@@ -66,7 +66,7 @@ struct RequestFacts<'a> {
 }
 
 fn facts<'a>(
-    format: Format,
+    format: EventFormat,
     event: &Object<'a>,
     context: Option<&Object<'a>>,
 ) -> Result<RequestFacts<'a>, Malformed> {
@@ -81,24 +81,28 @@ fn facts<'a>(
         return Ok(facts);
     };
     match format {
-        Format::HttpApiV2 | Format::FunctionUrl => {
+        EventFormat::HttpApiV2 | EventFormat::FunctionUrl => {
             if let Some(http) = context.part(&fields::HTTP)? {
                 facts.method = http.required("method")?;
                 facts.protocol = http.text("protocol")?;
                 facts.client = http.text("sourceIp")?;
             }
         }
-        Format::Rest | Format::HttpApiV1 => {
+        EventFormat::Rest | EventFormat::HttpApiV1 => {
             facts.method = event.required("httpMethod")?;
             facts.protocol = context.text("protocol")?;
         }
-        Format::Alb { .. } => facts.method = event.required("httpMethod")?,
-        Format::LatticeV1 | Format::LatticeV2 => facts.method = event.required("method")?,
+        EventFormat::Alb { .. } => facts.method = event.required("httpMethod")?,
+        EventFormat::LatticeV1 | EventFormat::LatticeV2 => {
+            facts.method = event.required("method")?
+        }
         // The event is a message on a connection, so the handshake's method does not matter.
-        Format::WebSocket => {}
+        EventFormat::WebSocket => {}
     }
-    if matches!(format, Format::Rest | Format::HttpApiV1 | Format::WebSocket)
-        && let Some(identity) = context.part(&fields::IDENTITY)?
+    if matches!(
+        format,
+        EventFormat::Rest | EventFormat::HttpApiV1 | EventFormat::WebSocket
+    ) && let Some(identity) = context.part(&fields::IDENTITY)?
     {
         facts.client = identity.text("sourceIp")?;
     }
@@ -107,7 +111,7 @@ fn facts<'a>(
 }
 
 fn target(
-    format: Format,
+    format: EventFormat,
     event: &Object<'_>,
     context: Option<&Object<'_>>,
     settings: &Settings,
@@ -115,7 +119,7 @@ fn target(
     let (at, path) = path(format, event, context, settings)?;
     let mut path = &*path;
     let mut after = None;
-    if matches!(format, Format::LatticeV1 | Format::LatticeV2)
+    if matches!(format, EventFormat::LatticeV1 | EventFormat::LatticeV2)
         && let Some((before, query)) = path.split_once('?')
     {
         // Lattice may send path and query in the path field.
@@ -134,7 +138,7 @@ fn target(
             let mut pairs = event.pairs("multiValueQueryStringParameters")?;
             if pairs.is_empty() {
                 pairs = event.pairs(match format {
-                    Format::LatticeV1 => "query_string_parameters",
+                    EventFormat::LatticeV1 => "query_string_parameters",
                     _ => "queryStringParameters",
                 })?;
             }
@@ -156,20 +160,22 @@ const QUERY: usize = 64;
 
 /// The path before `base_path` is removed, and its field.
 fn path<'a>(
-    format: Format,
+    format: EventFormat,
     event: &Object<'a>,
     context: Option<&Object<'a>>,
     settings: &Settings,
 ) -> Result<(&'static str, Cow<'a, str>), Malformed> {
     let (at, mut path) = match (format, context) {
-        (Format::HttpApiV2 | Format::FunctionUrl, _) => ("rawPath", event.required("rawPath")?),
-        (Format::LatticeV1, _) => ("raw_path", event.required("raw_path")?),
-        (Format::WebSocket, Some(context)) => {
+        (EventFormat::HttpApiV2 | EventFormat::FunctionUrl, _) => {
+            ("rawPath", event.required("rawPath")?)
+        }
+        (EventFormat::LatticeV1, _) => ("raw_path", event.required("raw_path")?),
+        (EventFormat::WebSocket, Some(context)) => {
             let route = context.required("routeKey")?;
             return Ok(("requestContext.routeKey", websocket_path(&route).into()));
         }
         // The path that the client requested; `path` lacks the stage.
-        (Format::Rest, Some(context))
+        (EventFormat::Rest, Some(context))
             if settings.strip_stage == StripStage::Never && context.has("path") =>
         {
             ("requestContext.path", context.required("path")?)
@@ -186,7 +192,7 @@ fn path<'a>(
         ));
     }
     let strip = match settings.strip_stage {
-        StripStage::Auto => matches!(format, Format::HttpApiV1 | Format::HttpApiV2),
+        StripStage::Auto => matches!(format, EventFormat::HttpApiV1 | EventFormat::HttpApiV2),
         StripStage::Always => true,
         StripStage::Never => false,
     };
@@ -223,7 +229,7 @@ fn version(protocol: Option<&str>) -> Version {
     }
 }
 
-fn client(format: Format, facts: Option<&str>, headers: &HeaderMap) -> Option<Address> {
+fn client(format: EventFormat, facts: Option<&str>, headers: &HeaderMap) -> Option<Address> {
     match is_balancer(format) {
         true => headers::forwarded_for(headers),
         false => headers::address(facts?),
@@ -232,16 +238,16 @@ fn client(format: Format, facts: Option<&str>, headers: &HeaderMap) -> Option<Ad
 
 /// Whether the service passes queries on undecoded, gives the client's address only in a header,
 /// and may lack TLS.
-fn is_balancer(format: Format) -> bool {
+fn is_balancer(format: EventFormat) -> bool {
     matches!(
         format,
-        Format::Alb { .. } | Format::LatticeV1 | Format::LatticeV2
+        EventFormat::Alb { .. } | EventFormat::LatticeV1 | EventFormat::LatticeV2
     )
 }
 
-fn body(format: Format, event: &Object<'_>) -> Result<Body, Malformed> {
+fn body(format: EventFormat, event: &Object<'_>) -> Result<Body, Malformed> {
     let is_base64 = event.flag(match format {
-        Format::LatticeV1 => "is_base64_encoded",
+        EventFormat::LatticeV1 => "is_base64_encoded",
         _ => "isBase64Encoded",
     })?;
     let Some(text) = event.text("body")?.filter(|text| !text.is_empty()) else {
