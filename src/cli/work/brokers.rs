@@ -23,7 +23,7 @@ use crate::fronts::queue::sources::amqp::{self, AmqpQueue};
 #[cfg(any(feature = "sqlite", feature = "mysql", feature = "postgres"))]
 use crate::fronts::queue::sources::database::{Database, DatabaseQueue, Tables};
 #[cfg(feature = "redis")]
-use crate::fronts::queue::sources::redis::{Names, RedisQueue, RedisServer, RedisStream};
+use crate::fronts::queue::sources::redis::{RedisNames, RedisQueue, RedisServer, RedisStream};
 #[cfg(feature = "sqs")]
 use crate::fronts::queue::sources::sqs::{Access, Reads, SqsQueue, with_suffix};
 use crate::fronts::queue::{Format, Queue};
@@ -254,7 +254,7 @@ impl Brokers {
         };
         let concurrency = queue.concurrency.unwrap_or(self.workers);
         let workers = self.workers.min(concurrency).max(1);
-        let names = amqp::Names {
+        let names = amqp::AmqpNames {
             name: queue.name.clone(),
             queues,
             format: queue.format(),
@@ -285,7 +285,7 @@ impl Brokers {
         announce(queue, &server.name());
         let own = wanted.own.and_then(|it| it.redis.as_ref());
         let prefix = queue.prefix.clone().or(own.map(|it| it.prefix.clone()));
-        let names = Names {
+        let names = RedisNames {
             queue: queue.name.clone(),
             prefix: prefix.unwrap_or_default(),
             connection: wanted.connection.into(),

@@ -33,7 +33,7 @@ use crate::fronts::queue::source::{Pending, Source};
 const COLLECT: Duration = Duration::from_millis(10);
 
 /// What a source consumes, apart from its server.
-pub struct Names {
+pub struct AmqpNames {
     /// The queue's name in the configuration.
     pub name: String,
     /// The queues of the server: one, or those of a transport of Messenger.
@@ -48,7 +48,7 @@ pub struct Names {
 /// One queue, or the queues of one transport of Messenger.
 pub struct AmqpQueue {
     server: Arc<AmqpServer>,
-    names: Names,
+    names: AmqpNames,
     /// The connection that consumes.
     session: tokio::sync::Mutex<Option<Session>>,
     /// Unacknowledged messages by their tokens, which begin with the number of their session.
@@ -77,7 +77,7 @@ const MAX_NAME: usize = 230;
 
 impl AmqpQueue {
     /// Checks that the queues exist.
-    pub async fn open(server: Arc<AmqpServer>, names: Names) -> anyhow::Result<AmqpQueue> {
+    pub async fn open(server: Arc<AmqpServer>, names: AmqpNames) -> anyhow::Result<AmqpQueue> {
         ensure!(!names.queues.is_empty(), "the transport has no queues");
         for queue in &names.queues {
             ensure!(
@@ -156,7 +156,7 @@ impl AmqpQueue {
     }
 
     fn job(&self, session: u64, queue: String, delivery: Delivery) -> Job {
-        let Names {
+        let AmqpNames {
             format,
             max_payload,
             ..

@@ -10,7 +10,7 @@ use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Connection};
 
-use super::Names;
+use super::AmqpNames;
 use super::server::{self, AmqpServer, answer};
 
 /// A message, or the error of its channel, with the queue that it is from.
@@ -44,7 +44,7 @@ impl Session {
     }
 
     /// Has the server push messages, unless it does already.
-    pub async fn consume(&mut self, names: &Names) -> anyhow::Result<()> {
+    pub async fn consume(&mut self, names: &AmqpNames) -> anyhow::Result<()> {
         if !self.tags.is_empty() {
             return Ok(());
         }

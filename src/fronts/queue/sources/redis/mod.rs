@@ -40,7 +40,7 @@ pub struct RedisQueue {
     is_laravel: bool,
     connection: String,
     name: String,
-    /// See [`Names::max_payload`].
+    /// See [`RedisNames::max_payload`].
     max_payload: u64,
     scripts: Arc<Scripts>,
     /// For waiting, which would hold up others.
@@ -52,7 +52,7 @@ pub struct RedisQueue {
 }
 
 /// What a queue is, apart from its server.
-pub struct Names {
+pub struct RedisNames {
     pub queue: String,
     /// What all keys begin with.
     pub prefix: String,
@@ -99,7 +99,7 @@ enum To {
 impl RedisQueue {
     pub fn new(
         server: &RedisServer,
-        names: Names,
+        names: RedisNames,
         lease: Duration,
         is_laravel: bool,
     ) -> RedisQueue {
