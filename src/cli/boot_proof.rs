@@ -27,7 +27,7 @@ pub(super) const SECOND: Duration = Duration::from_millis(1100);
 const MAX_PAGE: usize = 64 << 20;
 
 /// The answers to one probe, as text that can be compared.
-pub(super) type Answers = Vec<Vec<u8>>;
+pub(super) type ProbeAnswers = Vec<Vec<u8>>;
 
 /// What a comparison has shown.
 pub enum BootVerdict {
@@ -148,14 +148,17 @@ fn suspects(urls: &[String], learned: &[String]) -> Vec<(Warmup, String)> {
 }
 
 /// What all answers to each probe have in common, which a boot has given before and after another.
-pub(super) fn templates(before: Vec<Answers>, after: Vec<Answers>) -> Vec<Option<Template>> {
+pub(super) fn templates(
+    before: Vec<ProbeAnswers>,
+    after: Vec<ProbeAnswers>,
+) -> Vec<Option<Template>> {
     let both = before.into_iter().zip(after);
     both.map(|(before, after)| template(before, after))
         .collect()
 }
 
 /// What all answers of boots without warm-ups have in common.
-fn template(before: Answers, after: Answers) -> Option<Template> {
+fn template(before: ProbeAnswers, after: ProbeAnswers) -> Option<Template> {
     let mut answers = before.into_iter().chain(after);
     let mut template = Template::new(&answers.next()?);
     answers.for_each(|answer| template.widen(&answer));
@@ -165,9 +168,9 @@ fn template(before: Answers, after: Answers) -> Option<Template> {
 /// The first difference of the answers to each probe.
 pub(super) fn differences(
     templates: &[Option<Template>],
-    all: &[Answers],
+    all: &[ProbeAnswers],
 ) -> Vec<Option<(String, String)>> {
-    let difference = |(template, answers): (&Option<Template>, &Answers)| {
+    let difference = |(template, answers): (&Option<Template>, &ProbeAnswers)| {
         let template = template.as_ref()?;
         answers
             .iter()
@@ -186,7 +189,7 @@ struct Probes<'a> {
 impl Probes<'_> {
     /// Boots with these warm-ups and asks for each page. Also returns the warm-ups that the boot
     /// has left out.
-    async fn answers(&self, warmup: Warmup) -> anyhow::Result<(Vec<Answers>, Vec<String>)> {
+    async fn answers(&self, warmup: Warmup) -> anyhow::Result<(Vec<ProbeAnswers>, Vec<String>)> {
         let mut asked = self.asked.clone();
         asked.config.engine.warmup = warmup;
         let warm_ups = engine_setup::warm_up_requests(&asked, self.site)?;

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Limited};
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 
-use super::boot_proof::{self, Answers};
+use super::boot_proof::{self, ProbeAnswers};
 use super::engine_setup::PlannedPool;
 use super::{learned_pages, page_diff, warm_ups};
 use crate::app::site::Site;
@@ -299,7 +299,7 @@ impl Probes<'_> {
     }
 
     /// The answers of a boot to each probe.
-    async fn answers<A>(&self, ask: impl Fn(Box<Event>) -> A) -> Outcome<Vec<Answers>>
+    async fn answers<A>(&self, ask: impl Fn(Box<Event>) -> A) -> Outcome<Vec<ProbeAnswers>>
     where
         A: Future<Output = Result<Response, Failure>>,
     {

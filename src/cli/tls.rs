@@ -13,7 +13,7 @@ use tracing::info;
 
 use crate::config::Config;
 use crate::fronts::http::Tls;
-use crate::fronts::http::tls::acme::answers::Answers;
+use crate::fronts::http::tls::acme::answers::ChallengeAnswers;
 use crate::fronts::http::tls::acme::local::LocalAuthority;
 use crate::fronts::http::tls::acme::settings::Domain;
 use crate::fronts::http::tls::acme::store::Store;
@@ -27,7 +27,7 @@ pub(super) async fn start(
     project: &Path,
     config: &Config,
     keeper: Option<Arc<Client>>,
-    answers: &Arc<Answers>,
+    answers: &Arc<ChallengeAnswers>,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Option<Arc<Tls>>> {
     if config.tls.listen.is_empty() {

@@ -11,7 +11,7 @@ use crate::app::host::without_port;
 use crate::app::response::redirect_to;
 use crate::app::validate::{RequestRejection, reject};
 use crate::event::{Address, Response, ResponseBody};
-use crate::fronts::http::tls::acme::answers::Answers;
+use crate::fronts::http::tls::acme::answers::ChallengeAnswers;
 use crate::fronts::http::{Settings, tls};
 
 /// How many seconds clients may remember the offer of HTTP/3: a day.
@@ -26,11 +26,11 @@ pub struct Https {
     hsts: Option<HeaderValue>,
     /// The ports of HTTP/3, each with the `Alt-Svc` that offers it.
     http_3: Vec<(String, HeaderValue)>,
-    answers: Arc<Answers>,
+    answers: Arc<ChallengeAnswers>,
 }
 
 impl Https {
-    pub fn new(http: &Settings, tls: &tls::Settings, answers: Arc<Answers>) -> Https {
+    pub fn new(http: &Settings, tls: &tls::Settings, answers: Arc<ChallengeAnswers>) -> Https {
         Https {
             redirects: http.redirect_to_https.unwrap_or(false),
             port: tls.port(),

@@ -23,7 +23,7 @@ use tracing::{info, warn};
 
 pub use settings::{ClientCertificate, MinVersion, Settings};
 
-use self::acme::answers::{self, Answers};
+use self::acme::answers::{self, ChallengeAnswers};
 use self::certificates::{ByName, Served};
 use self::files::{Acquired, TlsFiles};
 use crate::engine::Pending;
@@ -42,7 +42,7 @@ pub struct Tls {
     /// The handshakes in flight.
     pub handshakes: Arc<ConnectionLimiter>,
     /// What authorities are answered when they validate a domain.
-    pub answers: Arc<Answers>,
+    pub answers: Arc<ChallengeAnswers>,
     source: TlsFileSource,
     current: ArcSwap<Loaded>,
     metrics: Arc<Metrics>,
@@ -65,7 +65,7 @@ impl Tls {
     pub async fn start(
         settings: Settings,
         source: TlsFileSource,
-        answers: Arc<Answers>,
+        answers: Arc<ChallengeAnswers>,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Arc<Tls>> {
         let loaded = Loaded::new(&settings, source().await?, None, &answers)?;
@@ -123,7 +123,7 @@ impl Loaded {
         settings: &Settings,
         files: TlsFiles,
         before: Option<&Loaded>,
-        answers: &Arc<Answers>,
+        answers: &Arc<ChallengeAnswers>,
     ) -> anyhow::Result<Loaded> {
         if files.pairs.is_empty() && files.acquired.is_empty() {
             bail!(
@@ -275,7 +275,7 @@ fn newest(acquired: &Acquired, provider: &CryptoProvider) -> Option<Served> {
 #[derive(Debug)]
 struct Resolver {
     by_name: ByName,
-    answers: Arc<Answers>,
+    answers: Arc<ChallengeAnswers>,
 }
 
 impl ResolvesServerCert for Resolver {

@@ -21,7 +21,7 @@ const PATH: &str = "/.well-known/acme-challenge/";
 const MAX_ANSWERS: usize = 16;
 
 #[derive(Debug, Default)]
-pub struct Answers(Mutex<State>);
+pub struct ChallengeAnswers(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -33,7 +33,7 @@ struct State {
     pending: BTreeSet<String>,
 }
 
-impl Answers {
+impl ChallengeAnswers {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn answers_are_given_until_withdrawn() {
-        let answers = Answers::default();
+        let answers = ChallengeAnswers::default();
         let mut answer = ChallengeAnswer {
             domain: "example.org".into(),
             token: "abc".into(),
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn host_without_certificate_is_pending_whatever_its_case() {
-        let answers = Answers::default();
+        let answers = ChallengeAnswers::default();
         answers.set_pending(BTreeSet::from(["example.org".to_string()]));
         assert!(answers.is_pending("Example.org"));
         assert!(!answers.is_pending("www.example.org"));
