@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::results::Results;
 
 /// The progress of a run.
-pub struct Progress {
+pub struct RunProgress {
     round: usize,
     wanted: usize,
     turns: usize,
@@ -15,10 +15,10 @@ pub struct Progress {
     began: Instant,
 }
 
-impl Progress {
-    pub fn new(results: &Results, turns: usize) -> Progress {
+impl RunProgress {
+    pub fn new(results: &Results, turns: usize) -> RunProgress {
         let (round, wanted) = (results.rounds.len(), results.wanted);
-        Progress {
+        RunProgress {
             round,
             wanted,
             turns,

@@ -19,7 +19,7 @@ use crate::interrupt;
 use crate::lambda_reports;
 use crate::length::Size;
 use crate::measuring::{Meanwhile, measure, warm_up};
-use crate::progress::Progress;
+use crate::progress::RunProgress;
 use crate::quantity::{Quantity, Sample};
 use crate::resting;
 use crate::results::{Facts, Results, Round, Turn};
@@ -59,7 +59,7 @@ pub fn run(
     }
     let state = state_file(places, experiment, size);
     let mut results = begin(places, experiment, size, facts, &state, is_fresh)?;
-    let mut progress = Progress::new(&results, ready.len());
+    let mut progress = RunProgress::new(&results, ready.len());
     while results.rounds.len() < results.wanted {
         let round = one_round(
             experiment,
@@ -77,7 +77,7 @@ pub fn run(
 }
 
 /// Tells which contestants the last round was the last try of.
-fn say_given_up(experiment: &Experiment, results: &Results, progress: &Progress) {
+fn say_given_up(experiment: &Experiment, results: &Results, progress: &RunProgress) {
     let Some(round) = results.rounds.last() else {
         return;
     };
@@ -324,7 +324,7 @@ fn one_round(
     ready: &[Ready],
     results: &Results,
     scratch: &Path,
-    progress: &mut Progress,
+    progress: &mut RunProgress,
 ) -> anyhow::Result<Round> {
     let number = results.rounds.len();
     let mut round = Round {
@@ -377,7 +377,7 @@ fn one_start(
     size: Size,
     directory: &Path,
     turn: &mut Turn,
-    progress: &Progress,
+    progress: &RunProgress,
 ) -> anyhow::Result<()> {
     let Some(first) = loads.first() else {
         return Ok(());

@@ -15,7 +15,7 @@ use super::invoke_response::FunctionError;
 use super::log::Log;
 use super::report::{Phase, Platform, Status};
 use super::sandbox::{Reason, Sandbox};
-use super::state::Progress;
+use super::state::StartProgress;
 
 /// The limit of initializations other than on demand.
 const LONG_INIT: Duration = Duration::from_secs(15 * 60);
@@ -192,9 +192,9 @@ impl Environment {
         let mut progress = sandbox.state().progress();
         loop {
             match progress.borrow_and_update().clone() {
-                Progress::Ready | Progress::Snapshot => return Ok(sandbox),
-                Progress::Failed(error) => return Err(InitFailure::Error(error)),
-                Progress::Starting => {}
+                StartProgress::Ready | StartProgress::Snapshot => return Ok(sandbox),
+                StartProgress::Failed(error) => return Err(InitFailure::Error(error)),
+                StartProgress::Starting => {}
             }
             tokio::select! {
                 // Biased, so that an error that a process reports just before it exits wins.
@@ -225,9 +225,9 @@ impl Environment {
         let restored = async {
             loop {
                 match progress.borrow_and_update().clone() {
-                    Progress::Ready => return Ok(()),
-                    Progress::Failed(error) => return Err(error),
-                    Progress::Starting | Progress::Snapshot => {}
+                    StartProgress::Ready => return Ok(()),
+                    StartProgress::Failed(error) => return Err(error),
+                    StartProgress::Starting | StartProgress::Snapshot => {}
                 }
                 tokio::select! {
                     biased;

@@ -16,7 +16,7 @@ use super::invoke_request::InvokeRequest;
 use super::invoke_response::{FunctionError, InvokeOutcome};
 use super::report::{InvocationReport, Phase, Status, ceiled};
 use super::sandbox::{Reason, Sandbox};
-use super::state::{Delivery, Ended, Progress};
+use super::state::{Delivery, Ended, StartProgress};
 
 /// Long enough for the event to arrive; most events run for a few milliseconds.
 const KILL_AFTER: Duration = Duration::from_millis(1);
@@ -232,7 +232,7 @@ fn kill_unless<Pids: IntoIterator<Item = u32>>(
 async fn failed(sandbox: &Sandbox) -> FunctionError {
     let mut progress = sandbox.state().progress();
     loop {
-        if let Progress::Failed(error) = &*progress.borrow_and_update() {
+        if let StartProgress::Failed(error) = &*progress.borrow_and_update() {
             return error.clone();
         }
         if progress.changed().await.is_err() {

@@ -19,7 +19,7 @@ use super::log::Log;
 use super::process::{self, Process, Start};
 use super::process_tree::Tree;
 use super::read_only_root;
-use super::state::{Progress, State};
+use super::state::{StartProgress, State};
 use super::variables;
 
 /// How long external extensions may take to register; the same as the initialization limit.
@@ -207,7 +207,7 @@ impl Sandbox {
         let sandbox = Arc::downgrade(self);
         let mut progress = self.state().progress();
         tokio::spawn(async move {
-            let is_ready = |progress: &Progress| matches!(progress, Progress::Ready);
+            let is_ready = |progress: &StartProgress| matches!(progress, StartProgress::Ready);
             if progress.wait_for(is_ready).await.is_ok()
                 && let Some(sandbox) = sandbox.upgrade()
                 && let Some(cgroup) = &sandbox.cgroup
@@ -225,12 +225,15 @@ impl Sandbox {
     /// Whether the runtime waits for an event or for its restore.
     pub fn is_ready(&self) -> bool {
         let progress = self.state().progress();
-        matches!(*progress.borrow(), Progress::Ready | Progress::Snapshot)
+        matches!(
+            *progress.borrow(),
+            StartProgress::Ready | StartProgress::Snapshot
+        )
     }
 
     pub fn is_snapshot(&self) -> bool {
         let progress = self.state().progress();
-        matches!(*progress.borrow(), Progress::Snapshot)
+        matches!(*progress.borrow(), StartProgress::Snapshot)
     }
 
     fn processes(&self) -> Vec<Arc<Process>> {

@@ -37,7 +37,7 @@ pub struct Delivery {
 
 /// The start-up progress of a runtime process.
 #[derive(Debug, Clone)]
-pub enum Progress {
+pub enum StartProgress {
     Starting,
     /// Waits in `/restore/next`.
     Snapshot,
@@ -126,7 +126,7 @@ pub struct State {
     /// Set when the runtime has finished an event but extensions have not.
     closing: Option<(oneshot::Sender<Ended>, Option<String>)>,
     pub extensions: Extensions,
-    progress: watch::Sender<Progress>,
+    progress: watch::Sender<StartProgress>,
 }
 
 impl State {
@@ -140,11 +140,11 @@ impl State {
             lapsed: VecDeque::new(),
             closing: None,
             extensions,
-            progress: watch::Sender::new(Progress::Starting),
+            progress: watch::Sender::new(StartProgress::Starting),
         }
     }
 
-    pub fn progress(&self) -> watch::Receiver<Progress> {
+    pub fn progress(&self) -> watch::Receiver<StartProgress> {
         self.progress.subscribe()
     }
 
@@ -357,9 +357,9 @@ impl State {
     fn show_readiness(&mut self) {
         if matches!(self.phase, Phase::Serving) && self.extensions.are_ready() {
             self.progress.send_if_modified(|progress| {
-                let is_news = matches!(progress, Progress::Starting | Progress::Snapshot);
+                let is_news = matches!(progress, StartProgress::Starting | StartProgress::Snapshot);
                 if is_news {
-                    *progress = Progress::Ready;
+                    *progress = StartProgress::Ready;
                 }
                 is_news
             });
@@ -368,7 +368,7 @@ impl State {
 
     /// Records that an extension failed, which makes the sandbox fail.
     pub fn fail(&mut self, error: FunctionError) {
-        self.progress.send_replace(Progress::Failed(error));
+        self.progress.send_replace(StartProgress::Failed(error));
     }
 
     /// Handles `POST /runtime/init/error`.
@@ -391,7 +391,7 @@ impl State {
         let (sender, receiver) = oneshot::channel();
         self.phase = Phase::RestoreReady(sender);
         self.extensions.close_registration();
-        self.progress.send_replace(Progress::Snapshot);
+        self.progress.send_replace(StartProgress::Snapshot);
         Ok(receiver)
     }
 

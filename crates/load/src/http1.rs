@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::answer::{Answer, Error, Retention};
 use crate::connect::Stream;
 use crate::requests::Prepared;
-use crate::response::{Head, Progress, Reader};
+use crate::response::{Head, ReadProgress, Reader};
 
 /// Bytes that one read takes. Pages that small responses do not reach are never touched.
 const BUFFER: usize = 32 << 10;
@@ -156,7 +156,7 @@ impl Http1Connection {
                 let (used, progress) = self.reader.read(&self.buffer[begin..count])?;
                 begin += used;
                 match (progress, head) {
-                    (Progress::Head(new), _) => {
+                    (ReadProgress::Head(new), _) => {
                         head = Some(new);
                         if wanted.is_sample(new.status) {
                             self.reader.keeps_body = true;
@@ -165,8 +165,8 @@ impl Http1Connection {
                             continue;
                         }
                     }
-                    (Progress::More, _) => continue,
-                    (Progress::Done, _) => {}
+                    (ReadProgress::More, _) => continue,
+                    (ReadProgress::Done, _) => {}
                 }
                 if begin < count {
                     return Err(Error::malformed("more bytes than the response has"));

@@ -23,7 +23,7 @@ pub struct Head {
 
 /// How far the reader has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum ReadProgress {
     /// All bytes are read, and the response goes on.
     More,
     /// The head is complete. The rest of the bytes belongs to the body.
@@ -97,7 +97,7 @@ impl Reader {
     }
 
     /// Reads on. Returns how many bytes belong to this response.
-    pub fn read(&mut self, bytes: &[u8]) -> Result<(usize, Progress), Malformed> {
+    pub fn read(&mut self, bytes: &[u8]) -> Result<(usize, ReadProgress), Malformed> {
         match &mut self.state {
             State::Head if self.partial.is_empty() => self.head(bytes),
             State::Head => {
@@ -107,7 +107,7 @@ impl Reader {
                 partial.extend_from_slice(&bytes[..bytes.len().min(MAX_HEAD + 1)]);
                 let (used, progress) = self.head(&partial)?;
                 match progress {
-                    Progress::More => Ok((bytes.len(), Progress::More)),
+                    ReadProgress::More => Ok((bytes.len(), ReadProgress::More)),
                     progress => Ok((used - before, progress)),
                 }
             }
@@ -136,9 +136,9 @@ impl Reader {
             }
             State::UntilEnd => {
                 self.keep(bytes);
-                Ok((bytes.len(), Progress::More))
+                Ok((bytes.len(), ReadProgress::More))
             }
-            State::Done => Ok((0, Progress::Done)),
+            State::Done => Ok((0, ReadProgress::Done)),
         }
     }
 
@@ -152,21 +152,21 @@ impl Reader {
     }
 
     /// Reads a head from its first byte. Informational responses (1xx) precede it.
-    fn head(&mut self, bytes: &[u8]) -> Result<(usize, Progress), Malformed> {
+    fn head(&mut self, bytes: &[u8]) -> Result<(usize, ReadProgress), Malformed> {
         let mut begin = 0;
         loop {
             let (used, progress) = self.one_head(&bytes[begin..])?;
             begin += used;
             match progress {
                 None if begin < bytes.len() => {}
-                None => return Ok((begin, Progress::More)),
+                None => return Ok((begin, ReadProgress::More)),
                 Some(progress) => return Ok((begin, progress)),
             }
         }
     }
 
     /// Reads one head. Without progress, it was an informational one.
-    fn one_head(&mut self, bytes: &[u8]) -> Result<(usize, Option<Progress>), Malformed> {
+    fn one_head(&mut self, bytes: &[u8]) -> Result<(usize, Option<ReadProgress>), Malformed> {
         let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut []);
         let parsed = httparse::ParserConfig::default()
@@ -182,7 +182,7 @@ impl Reader {
                 return Err(Malformed("the headers exceed 64 KiB"));
             }
             self.partial = bytes.to_vec();
-            return Ok((bytes.len(), Some(Progress::More)));
+            return Ok((bytes.len(), Some(ReadProgress::More)));
         };
         self.partial.clear();
         let status = response.code.unwrap_or(0);
@@ -233,7 +233,7 @@ impl Reader {
         };
         Ok((
             used,
-            Some(Progress::Head(Head {
+            Some(ReadProgress::Head(Head {
                 status,
                 keeps_alive,
             })),
@@ -247,12 +247,12 @@ impl Reader {
         }
     }
 
-    fn done_if(&mut self, is_done: bool) -> Progress {
+    fn done_if(&mut self, is_done: bool) -> ReadProgress {
         if is_done {
             self.state = State::Done;
-            return Progress::Done;
+            return ReadProgress::Done;
         }
-        Progress::More
+        ReadProgress::More
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use surus_load::response::{Head, Malformed, Progress, Reader};
+use surus_load::response::{Head, Malformed, ReadProgress, Reader};
 
 /// The head, the body, how many bytes were used and whether the response is complete.
 type RunOutcome = Result<(Option<Head>, Vec<u8>, usize, bool), Malformed>;
@@ -23,7 +23,7 @@ fn read(bytes: &[u8], sizes: &[usize]) -> RunOutcome {
             let (count, progress) = reader.read(&bytes[used..end])?;
             assert!(count <= end - used);
             used += count;
-            if let Progress::Head(new) = progress {
+            if let ReadProgress::Head(new) = progress {
                 assert!(head.is_none(), "two heads");
                 head = Some(new);
             }
