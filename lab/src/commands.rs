@@ -54,7 +54,7 @@ enum Command {
     /// Check every file of the lab without measuring
     Check,
     /// Run experiments, or continue interrupted ones
-    Run(Run),
+    Run(LabRun),
     /// Write the pages of results again, and what documents quote of them
     Render(Names),
 }
@@ -67,7 +67,7 @@ struct Names {
 }
 
 #[derive(Debug, Args)]
-struct Run {
+struct LabRun {
     #[command(flatten)]
     names: Names,
     /// Run the full form, as the published tables' rules ask; it can take hours
@@ -168,7 +168,7 @@ fn check_entry(places: &Places, entry: &Entry) -> anyhow::Result<()> {
     manifest.check_words(&manifest.words(entry, &Words::for_run())?)
 }
 
-fn run_all(places: &Places, run: &Run, results: &Path) -> anyhow::Result<()> {
+fn run_all(places: &Places, run: &LabRun, results: &Path) -> anyhow::Result<()> {
     let experiments = experiments(places, &run.names)?;
     check(places)?;
     ensure!(

@@ -36,7 +36,7 @@ impl Environment {
         outcome: oneshot::Sender<InvokeOutcome>,
     ) -> InvocationReport {
         let id = request.id.clone().unwrap_or_else(identifier::uuid);
-        let mut run = Run {
+        let mut run = InvokeRun {
             environment: self,
             id: &id,
             init: None,
@@ -242,7 +242,7 @@ async fn failed(sandbox: &Sandbox) -> FunctionError {
 }
 
 /// A running event.
-struct Run<'a> {
+struct InvokeRun<'a> {
     environment: &'a Environment,
     id: &'a str,
     init: Option<Duration>,
@@ -253,7 +253,7 @@ struct Run<'a> {
     outcome: Option<oneshot::Sender<InvokeOutcome>>,
 }
 
-impl Run<'_> {
+impl InvokeRun<'_> {
     /// Returns a runtime that waits for an event: the current one or a new one.
     async fn wake(&mut self) -> Result<Arc<Sandbox>, (Status, FunctionError)> {
         let environment = self.environment;
