@@ -21,7 +21,7 @@ pub async fn run() {
         // Without /proc the size is unknown.
         return;
     };
-    let mut pace = Pace::new();
+    let mut pace = TrimPace::new();
     loop {
         sleep(OFTEN).await;
         let used = budgeted();
@@ -46,16 +46,16 @@ pub async fn run() {
 
 /// When to try next. Memory in use cannot be returned, so attempts that do not help become rarer
 /// until requests and logs hold less.
-struct Pace {
+struct TrimPace {
     pause: Duration,
     waited: Duration,
     /// The most bytes that the budgets held since the last attempt.
     max: u64,
 }
 
-impl Pace {
-    fn new() -> Pace {
-        Pace {
+impl TrimPace {
+    fn new() -> TrimPace {
+        TrimPace {
             pause: OFTEN,
             waited: Duration::ZERO,
             max: 0,
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn pause_is_reset_when_the_budgets_fall() {
-        let mut pace = Pace::new();
+        let mut pace = TrimPace::new();
         for used in [0, 50 << 20, 50 << 20, 50 << 20] {
             while !pace.is_due(used) {}
             pace.restart(pace.longer(), used);

@@ -16,7 +16,7 @@ pub async fn run(
     engines: Vec<Arc<dyn Engine>>,
     reload: impl Fn() -> Pending<'static, anyhow::Result<()>>,
 ) {
-    let mut pace = Pace::default();
+    let mut pace = BootPace::default();
     // The number of the change with which the boot has failed.
     let mut failed = None;
     loop {
@@ -69,13 +69,13 @@ async fn any(engines: &[Arc<dyn Engine>], known: Option<u64>) -> Change {
 /// The pauses between boots, so that files that always change, or a script that always says so,
 /// cannot keep the machine busy.
 #[derive(Default)]
-struct Pace {
+struct BootPace {
     not_before: Option<Instant>,
     /// Boots in a row after which the application had changed at once, or that failed again.
     useless: u32,
 }
 
-impl Pace {
+impl BootPace {
     async fn wait(&self) {
         if let Some(not_before) = self.not_before {
             tokio::time::sleep_until(not_before.into()).await;

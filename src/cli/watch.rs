@@ -110,7 +110,7 @@ impl Watching {
         mut changes: Receiver<Change>,
         reload: impl Fn() -> Pending<'static, anyhow::Result<()>>,
     ) {
-        let mut pace = Pace::default();
+        let mut pace = WatchPace::default();
         while let Some(change) = settled(&mut changes).await {
             let changed = change.path.display();
             match change.effect {
@@ -197,12 +197,12 @@ async fn settled(changes: &mut Receiver<Change>) -> Option<Change> {
 /// The pauses between boots during which files change, so that an application that writes files
 /// among its sources when it boots cannot keep the machine busy.
 #[derive(Default)]
-struct Pace {
+struct WatchPace {
     /// Boots in a row during which files have changed.
     changing: u32,
 }
 
-impl Pace {
+impl WatchPace {
     async fn wait(&mut self, has_changed: bool, change: &Change) {
         if let Some(pause) = self.next(has_changed) {
             warn!(
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn boots_that_change_files_pause_longer_and_longer() {
-        let mut pace = Pace::default();
+        let mut pace = WatchPace::default();
         let pauses: Vec<_> = (0..5).map(|_| pace.next(true)).collect();
         let seconds = |pause: &Option<Duration>| pause.map_or(0, |pause| pause.as_secs());
         assert_eq!(
