@@ -56,21 +56,21 @@ impl SqsClient {
         let was_kept = self.connection.is_some();
         let result = self.attempt(action, body.clone()).await;
         match result {
-            Err(Attempt::Connection(_)) if was_kept => {
+            Err(AttemptError::Connection(_)) if was_kept => {
                 self.connection = None;
                 self.attempt(action, body)
                     .await
-                    .map_err(Attempt::into_error)
+                    .map_err(AttemptError::into_error)
             }
-            result => result.map_err(Attempt::into_error),
+            result => result.map_err(AttemptError::into_error),
         }
         .with_context(|| format!("{action} of {}", self.queue))
     }
 
-    async fn attempt(&mut self, action: &str, body: Bytes) -> Result<Value, Attempt> {
+    async fn attempt(&mut self, action: &str, body: Bytes) -> Result<Value, AttemptError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.connect().await.map_err(Attempt::Connection)?,
+            None => self.connect().await.map_err(AttemptError::Connection)?,
         };
         let request = Request::post(&self.path)
             .header(header::HOST, &self.authority)
@@ -82,7 +82,7 @@ impl SqsClient {
                  SignedHeaders=host, Signature=0",
             )
             .body(Full::new(body))
-            .map_err(|error| Attempt::Answer(error.into()))?;
+            .map_err(|error| AttemptError::Answer(error.into()))?;
         let answered = async {
             connection.ready().await?;
             let response = connection.send_request(request).await?;
@@ -92,23 +92,23 @@ impl SqsClient {
         };
         let (status, body) = match tokio::time::timeout(TIMEOUT, answered).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return Err(Attempt::Connection(error.into())),
+            Ok(Err(error)) => return Err(AttemptError::Connection(error.into())),
             Err(_) => {
                 let error = anyhow::anyhow!("no response within {TIMEOUT:?}");
-                return Err(Attempt::Answer(error));
+                return Err(AttemptError::Answer(error));
             }
         };
         self.connection = Some(connection);
         if !status.is_success() {
             let said = String::from_utf8_lossy(&body).into_owned();
-            return Err(Attempt::Answer(anyhow::anyhow!("{status}: {said}")));
+            return Err(AttemptError::Answer(anyhow::anyhow!("{status}: {said}")));
         }
         if body.is_empty() {
             return Ok(Value::Null);
         }
         serde_json::from_slice(&body)
             .context("the response is not JSON; does the queue support SQS's JSON protocol?")
-            .map_err(Attempt::Answer)
+            .map_err(AttemptError::Answer)
     }
 
     async fn connect(&self) -> anyhow::Result<SendRequest<Full<Bytes>>> {
@@ -124,16 +124,16 @@ impl SqsClient {
 }
 
 /// The error of an attempt.
-enum Attempt {
+enum AttemptError {
     /// Failed before a response arrived; a new connection may help.
     Connection(anyhow::Error),
     Answer(anyhow::Error),
 }
 
-impl Attempt {
+impl AttemptError {
     fn into_error(self) -> anyhow::Error {
         match self {
-            Attempt::Connection(error) | Attempt::Answer(error) => error,
+            AttemptError::Connection(error) | AttemptError::Answer(error) => error,
         }
     }
 }
