@@ -25,7 +25,7 @@ pub(super) fn read_within(text: &str, memory: &Memory) -> File {
         ..HtaccessReader::default()
     };
     let outcome = parse(text)
-        .and_then(|nodes| reader.section(&nodes, &mut Block::default(), &Context::default()));
+        .and_then(|nodes| reader.section(&nodes, &mut Block::default(), &ReadContext::default()));
     let mut file = reader.file;
     file.blocks.insert(0, reader.outside);
     if let Err(error) = outcome {
@@ -43,7 +43,7 @@ pub(super) fn read_within(text: &str, memory: &Memory) -> File {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Context {
+pub(super) struct ReadContext {
     limits: Vec<Limit>,
     /// Inside a `<Files>` or `<If>` section.
     pub is_section: bool,
@@ -51,18 +51,18 @@ pub(super) struct Context {
     pub about: Scope,
 }
 
-impl Context {
+impl ReadContext {
     pub(super) fn limits(&self) -> Limits {
         self.limits.as_slice().into()
     }
 
     /// The same context with a narrower scope for problems.
-    pub(super) fn narrowed(&self, to: Scope) -> Context {
+    pub(super) fn narrowed(&self, to: Scope) -> ReadContext {
         let about = match self.about {
             Scope::All => to,
             ref about => about.clone(),
         };
-        Context {
+        ReadContext {
             about,
             ..self.clone()
         }
@@ -83,7 +83,7 @@ pub(super) type Read = Result<(), SyntaxError>;
 
 impl HtaccessReader {
     /// Reads lines into a block; outside sections, that is the block of the whole file.
-    fn section(&mut self, nodes: &[Node], block: &mut Block, context: &Context) -> Read {
+    fn section(&mut self, nodes: &[Node], block: &mut Block, context: &ReadContext) -> Read {
         self.lines(nodes, block, context)?;
         block.handlers.sort_by_key(Switch::removes_handler);
         if !context.is_section {
@@ -92,7 +92,7 @@ impl HtaccessReader {
         Ok(())
     }
 
-    fn lines(&mut self, nodes: &[Node], block: &mut Block, context: &Context) -> Read {
+    fn lines(&mut self, nodes: &[Node], block: &mut Block, context: &ReadContext) -> Read {
         for node in nodes {
             match &node.children {
                 Some(children) => self.container(node, children, block, context)?,
@@ -107,7 +107,7 @@ impl HtaccessReader {
         node: &Node,
         children: &[Node],
         block: &mut Block,
-        context: &Context,
+        context: &ReadContext,
     ) -> Read {
         if let Some(counts) = counts(node) {
             return match counts {
@@ -147,7 +147,13 @@ impl HtaccessReader {
         }
     }
 
-    fn files(&mut self, node: &Node, children: &[Node], block: &Block, context: &Context) -> Read {
+    fn files(
+        &mut self,
+        node: &Node,
+        children: &[Node],
+        block: &Block,
+        context: &ReadContext,
+    ) -> Read {
         let mut arguments = words(&node.rest);
         let is_pattern =
             node.name == "filesmatch" || arguments.first().is_some_and(|word| word == "~");
@@ -184,7 +190,7 @@ impl HtaccessReader {
                 }
             },
         };
-        let inside = Context {
+        let inside = ReadContext {
             is_section: true,
             about: Scope::Names(pattern.unwrap_or_else(|| format!("^{}$", regex::escape(&text)))),
             ..context.clone()
@@ -206,7 +212,7 @@ impl HtaccessReader {
         node: &Node,
         children: &[Node],
         block: &Block,
-        context: &Context,
+        context: &ReadContext,
     ) -> Read {
         let says = format!(
             "<{} {}> is not evaluated: Surus denies what it denies, and ignores what it allows",
@@ -216,7 +222,7 @@ impl HtaccessReader {
         if block.is_about_names() {
             names.push(Name::Unknown);
         }
-        let inside = Context {
+        let inside = ReadContext {
             is_section: true,
             ..context.narrowed(Scope::Part)
         };
@@ -236,7 +242,7 @@ impl HtaccessReader {
         Ok(())
     }
 
-    fn inner(&mut self, children: &[Node], mut block: Block, context: &Context) -> Read {
+    fn inner(&mut self, children: &[Node], mut block: Block, context: &ReadContext) -> Read {
         let conditions = std::mem::take(&mut self.conditions);
         self.lines(children, &mut block, context)?;
         block.handlers.sort_by_key(Switch::removes_handler);
@@ -247,7 +253,7 @@ impl HtaccessReader {
         Ok(())
     }
 
-    fn directive(&mut self, node: &Node, block: &mut Block, context: &Context) -> Read {
+    fn directive(&mut self, node: &Node, block: &mut Block, context: &ReadContext) -> Read {
         let words = words(&node.rest);
         let first = words.first().map_or("", String::as_str);
         let lower = first.to_ascii_lowercase();
@@ -371,13 +377,19 @@ impl HtaccessReader {
         node: &Node,
         what: String,
         block: &mut Block,
-        context: &Context,
+        context: &ReadContext,
     ) {
         block.closes = true;
         self.problem(node, what, context, true);
     }
 
-    pub(super) fn problem(&mut self, node: &Node, what: String, context: &Context, closes: bool) {
+    pub(super) fn problem(
+        &mut self,
+        node: &Node,
+        what: String,
+        context: &ReadContext,
+        closes: bool,
+    ) {
         self.file.problems.push(Problem {
             line: node.line,
             what,

@@ -6,7 +6,7 @@ use super::access::{
 };
 use super::known::{counts, method};
 use super::parse::{Node, SyntaxError, words};
-use super::read::{Context, HtaccessReader, Read, error};
+use super::read::{HtaccessReader, Read, ReadContext, error};
 use super::rules::Block;
 
 impl HtaccessReader {
@@ -15,7 +15,7 @@ impl HtaccessReader {
         node: &Node,
         words: &[String],
         block: &mut Block,
-        context: &Context,
+        context: &ReadContext,
     ) -> Read {
         let first = words.first().map_or("", String::as_str);
         let lower = first.to_ascii_lowercase();
@@ -84,7 +84,7 @@ impl HtaccessReader {
         &mut self,
         node: &Node,
         children: &[Node],
-        context: &Context,
+        context: &ReadContext,
         is_in_all: bool,
     ) -> Result<Require, SyntaxError> {
         if node.has_text_behind {
@@ -112,7 +112,7 @@ impl HtaccessReader {
     fn requirements(
         &mut self,
         nodes: &[Node],
-        context: &Context,
+        context: &ReadContext,
         is_all: bool,
         group: &mut Vec<Require>,
     ) -> Read {
@@ -147,7 +147,7 @@ impl HtaccessReader {
     fn require(
         &mut self,
         node: &Node,
-        context: &Context,
+        context: &ReadContext,
         is_in_all: bool,
     ) -> Result<Require, SyntaxError> {
         let words = words(&node.rest);

@@ -4,7 +4,7 @@ use super::condition::Condition;
 use super::known::{is_status, leading_number};
 use super::parse::{Node, SyntaxError, flags_of, raw_words};
 use super::pattern::Pattern;
-use super::read::{Context, HtaccessReader, Read, error};
+use super::read::{HtaccessReader, Read, ReadContext, error};
 use super::rule::{Inherits, Options, RewriteRule};
 use super::rules::{Block, From, Redirect, Scope, SetEnvIf, is_url};
 
@@ -14,7 +14,7 @@ impl HtaccessReader {
         node: &Node,
         words: &[String],
         block: &mut Block,
-        context: &Context,
+        context: &ReadContext,
     ) -> Read {
         let wrong = |why| SyntaxError {
             line: node.line,
@@ -107,7 +107,7 @@ impl HtaccessReader {
         &mut self,
         node: &Node,
         words: &[String],
-        context: &Context,
+        context: &ReadContext,
     ) -> Result<Redirect, SyntaxError> {
         let wrong = |why: &str| error(node, format!("{}: {why}", node.name));
         let first = words.first().map_or("", String::as_str);
@@ -161,7 +161,7 @@ impl HtaccessReader {
         &mut self,
         node: &Node,
         words: &[String],
-        context: &Context,
+        context: &ReadContext,
     ) -> Result<SetEnvIf, SyntaxError> {
         let takes = |what| error(node, format!("{} needs {what}", node.name));
         let (attribute, words) = match node.name.as_str() {
