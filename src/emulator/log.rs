@@ -54,16 +54,16 @@ impl Log {
 
 /// stdout and stderr of a process and its children. They share one pipe, so that lines keep the
 /// order of writing.
-pub struct Output {
+pub struct ProcessOutput {
     pipe: pipe::Receiver,
     partial: Mutex<Vec<u8>>,
     log: Arc<Log>,
 }
 
-impl Output {
+impl ProcessOutput {
     /// Reads the pipe until all writers have closed it.
-    pub fn follow(pipe: OwnedFd, log: Arc<Log>) -> io::Result<Arc<Output>> {
-        let output = Arc::new(Output {
+    pub fn follow(pipe: OwnedFd, log: Arc<Log>) -> io::Result<Arc<ProcessOutput>> {
+        let output = Arc::new(ProcessOutput {
             pipe: pipe::Receiver::from_owned_fd(pipe)?,
             partial: Mutex::default(),
             log,

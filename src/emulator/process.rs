@@ -11,13 +11,13 @@ use anyhow::Context;
 use tokio::process::{ChildStdin, Command};
 use tokio::sync::watch;
 
-use super::log::{Log, Output};
+use super::log::{Log, ProcessOutput};
 
 /// A started process.
 pub struct Process {
     pub pid: u32,
     exit: watch::Receiver<Option<ExitStatus>>,
-    output: Option<Arc<Output>>,
+    output: Option<Arc<ProcessOutput>>,
     /// Closing it lets a held process begin.
     gate: Mutex<Option<ChildStdin>>,
 }
@@ -59,7 +59,7 @@ impl Process {
         if log.is_read() {
             let (reader, writer) = io::pipe().context("cannot create a pipe for the log")?;
             command.stdout(writer.try_clone()?).stderr(writer);
-            output = Some(Output::follow(OwnedFd::from(reader), log.clone())?);
+            output = Some(ProcessOutput::follow(OwnedFd::from(reader), log.clone())?);
         } else {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         }
