@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use zip::write::{PreparedZipFile, SimpleFileOptions, ZipFileBuilder};
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
-use super::{File, PackageFiles};
+use super::{PackageFile, PackageFiles};
 
 /// Writes all of `files`. Several threads call `progress` with the number of compressed files.
 pub fn write(
@@ -16,7 +16,7 @@ pub fn write(
     to: impl Write + Seek,
     progress: impl Fn(usize) + Sync,
 ) -> anyhow::Result<()> {
-    let all: Vec<(&str, &File)> = files.iter().collect();
+    let all: Vec<(&str, &PackageFile)> = files.iter().collect();
     let done: Vec<Mutex<Option<anyhow::Result<PreparedZipFile>>>> =
         all.iter().map(|_| Mutex::new(None)).collect();
     let (next, count) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -52,7 +52,7 @@ pub fn write(
     Ok(())
 }
 
-fn compress(name: &str, file: &File) -> anyhow::Result<PreparedZipFile> {
+fn compress(name: &str, file: &PackageFile) -> anyhow::Result<PreparedZipFile> {
     // The earliest time that a zip can store: modification times on this machine would make the zip
     // irreproducible.
     let options = SimpleFileOptions::default()

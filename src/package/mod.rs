@@ -70,11 +70,11 @@ pub struct Settings {
 
 /// The files of a package, by name.
 #[derive(Debug, Default)]
-pub struct PackageFiles(BTreeMap<String, File>);
+pub struct PackageFiles(BTreeMap<String, PackageFile>);
 
 /// One file of a package.
 #[derive(Debug)]
-pub struct File {
+pub struct PackageFile {
     pub content: Content,
     pub executable: bool,
 }
@@ -122,7 +122,7 @@ enum FileSource<'a> {
 
 impl PackageFiles {
     /// Fails for a duplicate name: a bug in Surus, or an application file with a reserved name.
-    pub fn add(&mut self, name: impl Into<String>, file: File) -> anyhow::Result<()> {
+    pub fn add(&mut self, name: impl Into<String>, file: PackageFile) -> anyhow::Result<()> {
         let name = name.into();
         if self.0.contains_key(&name) {
             bail!(
@@ -143,7 +143,7 @@ impl PackageFiles {
         let content = Content::Copy(from.into());
         self.add(
             name,
-            File {
+            PackageFile {
                 content,
                 executable,
             },
@@ -160,7 +160,7 @@ impl PackageFiles {
         let content = Content::Unlinked(from);
         self.add(
             name,
-            File {
+            PackageFile {
                 content,
                 executable,
             },
@@ -175,7 +175,7 @@ impl PackageFiles {
         let content = Content::Text(text.into());
         self.add(
             name,
-            File {
+            PackageFile {
                 content,
                 executable: false,
             },
@@ -198,7 +198,7 @@ impl PackageFiles {
     }
 
     /// In the order of their names.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &File)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &PackageFile)> {
         self.0.iter().map(|(name, file)| (name.as_str(), file))
     }
 

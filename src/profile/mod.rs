@@ -29,14 +29,14 @@ pub struct Measured {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct StartupTrace {
     pub marks: Vec<(u64, String)>,
-    pub files: Vec<File>,
+    pub files: Vec<ProfiledFile>,
     /// Whether the buffer was too small for all entries.
     pub is_cut: bool,
 }
 
 /// A PHP file that was requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct File {
+pub struct ProfiledFile {
     pub start: u64,
     pub end: u64,
     /// Whether it was compiled rather than taken from OPcache.
@@ -86,9 +86,9 @@ fn mark(line: &str) -> Option<(u64, String)> {
     Some((at.parse().ok()?, what.to_string()))
 }
 
-fn file(line: &str) -> Option<File> {
+fn file(line: &str) -> Option<ProfiledFile> {
     let mut words = line.splitn(4, ' ');
-    Some(File {
+    Some(ProfiledFile {
         start: words.next()?.parse().ok()?,
         end: words.next()?.parse().ok()?,
         is_compiled: words.next()? == "1",
@@ -111,7 +111,7 @@ pub struct Timeline {
     pub title: String,
     pub phases: Vec<Phase>,
     /// With times from the beginning, too.
-    pub files: Vec<File>,
+    pub files: Vec<ProfiledFile>,
     /// When events could arrive.
     pub ready: u64,
     pub first: u64,
@@ -162,7 +162,7 @@ impl Timeline {
         }
         // The second event is not part of the start.
         let of_start = notes.files.iter().filter(|file| file.start < answered);
-        let files = of_start.map(|file| File {
+        let files = of_start.map(|file| ProfiledFile {
             start: file.start.saturating_sub(origin),
             end: file.end.saturating_sub(origin),
             path: file
@@ -200,9 +200,11 @@ fn parts(
     let Some(autoloader) = autoloader else {
         return vec![("boot the application", start, end)];
     };
-    let own = |file: &&File| file.path.starts_with(project) && !file.path.contains("/vendor/");
-    let library =
-        |file: &&File| !is_autoloader(&file.path) && !file.path.contains("/vendor/composer/");
+    let own =
+        |file: &&ProfiledFile| file.path.starts_with(project) && !file.path.contains("/vendor/");
+    let library = |file: &&ProfiledFile| {
+        !is_autoloader(&file.path) && !file.path.contains("/vendor/composer/")
+    };
     // The autoloader includes function files of libraries, but no classes. The first class comes
     // after it, from the application or a library.
     let next = files.find(|file| own(file) || (library(file) && is_class(&file.path)));

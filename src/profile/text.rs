@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{File, Timeline, millis};
+use super::{ProfiledFile, Timeline, millis};
 
 /// The width of the bars in columns.
 const WIDTH: u64 = 40;
@@ -72,7 +72,7 @@ fn files(timeline: &Timeline) -> String {
         let word = if *count == 1 { "file" } else { "files" };
         let _ = writeln!(text, "{:>10} {count:>6} {word:<5}  {name}", millis(*time));
     }
-    let mut slowest: Vec<&File> = files.iter().collect();
+    let mut slowest: Vec<&ProfiledFile> = files.iter().collect();
     slowest.sort_by(|a, b| takes(b).cmp(&takes(a)).then_with(|| a.path.cmp(&b.path)));
     text.push_str("the slowest\n");
     for file in slowest.iter().take(NAMED) {
@@ -86,7 +86,7 @@ fn files(timeline: &Timeline) -> String {
     text
 }
 
-fn takes(file: &File) -> u64 {
+fn takes(file: &ProfiledFile) -> u64 {
     file.end.saturating_sub(file.start)
 }
 

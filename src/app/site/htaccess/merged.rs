@@ -10,13 +10,13 @@ use super::handler::{Handler, PhpHandlers};
 use super::link_options::Links;
 use super::rewrite::Rules;
 use super::rule::{Inherits, Options};
-use super::rules::{Block, File, FixedEnv, RedirectOutcome};
+use super::rules::{Block, FixedEnv, HtaccessFile, RedirectOutcome};
 use crate::app::site::opened::{Denial, LookupError};
 
 /// The merged `.htaccess` files from the document root down to a directory.
 #[derive(Debug, Default)]
 pub(crate) struct MergedRules {
-    levels: Vec<(Arc<str>, Arc<File>)>,
+    levels: Vec<(Arc<str>, Arc<HtaccessFile>)>,
     rules: Option<Rules>,
     /// `RewriteEngine`.
     rewrites: bool,
@@ -36,7 +36,7 @@ impl MergedRules {
     pub(super) fn below(
         above: Option<&MergedRules>,
         directory: &str,
-        file: Arc<File>,
+        file: Arc<HtaccessFile>,
     ) -> MergedRules {
         let mut levels = above.map_or_else(Vec::new, |above| above.levels.clone());
         levels.push((directory.into(), file));
@@ -73,7 +73,7 @@ impl MergedRules {
         self.is_broken
     }
 
-    pub(super) fn ends_in(&self, file: &Arc<File>) -> bool {
+    pub(super) fn ends_in(&self, file: &Arc<HtaccessFile>) -> bool {
         let last = self.levels.last();
         last.is_some_and(|(_, last)| Arc::ptr_eq(last, file))
     }
@@ -288,7 +288,7 @@ fn php_settings(blocks: &[&Block], name: &str) -> PhpHandlers {
     php
 }
 
-fn rewrites(levels: &[(Arc<str>, Arc<File>)]) -> bool {
+fn rewrites(levels: &[(Arc<str>, Arc<HtaccessFile>)]) -> bool {
     let mut files = levels
         .iter()
         .rev()
@@ -298,7 +298,7 @@ fn rewrites(levels: &[(Arc<str>, Arc<File>)]) -> bool {
 
 /// The rules of the deepest directory. They replace those of its parents, unless one of them sets
 /// inheritance.
-fn rules_of(levels: &[(Arc<str>, Arc<File>)]) -> Option<Rules> {
+fn rules_of(levels: &[(Arc<str>, Arc<HtaccessFile>)]) -> Option<Rules> {
     let mut above_options = Options::default();
     let mut rules: Option<Rules> = None;
     for (directory, file) in levels {

@@ -42,7 +42,7 @@ use tracing::warn;
 
 use self::memory::Memory;
 use self::read::read_within;
-use self::rules::File;
+use self::rules::HtaccessFile;
 use super::document_root::Root;
 use super::lookup_cache::Recent;
 use super::opened::Opened;
@@ -69,7 +69,7 @@ pub(super) struct Htaccess {
     memory: Memory,
 }
 
-type Parsed = HashMap<(u64, u64), (Identity, Arc<File>)>;
+type Parsed = HashMap<(u64, u64), (Identity, Arc<HtaccessFile>)>;
 
 /// Changes with the content of a file.
 type Identity = (u64, i64, i64, i64, i64);
@@ -162,7 +162,7 @@ impl Htaccess {
     }
 
     /// The parsed file of a directory; none if there is no file or it has only comments.
-    fn file(&self, root: &Root, directory: &str) -> Option<Arc<File>> {
+    fn file(&self, root: &Root, directory: &str) -> Option<Arc<HtaccessFile>> {
         let name = match directory {
             "" => ".htaccess".to_owned(),
             directory => format!("{directory}/.htaccess"),
@@ -211,7 +211,7 @@ impl Htaccess {
         Some(parsed)
     }
 
-    fn parse(&self, name: &str, text: &str) -> File {
+    fn parse(&self, name: &str, text: &str) -> HtaccessFile {
         let file = self.parse_within(name, text);
         for problem in file.problems.iter().filter(|problem| problem.is_logged) {
             let (line, what) = (problem.line, &problem.what);
@@ -223,7 +223,7 @@ impl Htaccess {
         file
     }
 
-    fn parse_within(&self, name: &str, text: &str) -> File {
+    fn parse_within(&self, name: &str, text: &str) -> HtaccessFile {
         let file = read_within(text, &self.memory);
         if !self.memory.was_short() {
             return file;

@@ -10,16 +10,16 @@ use super::link_options::LinkOptions;
 use super::memory::Memory;
 use super::parse::{Node, SyntaxError, parse, words};
 use super::pattern::Pattern;
-use super::rules::{Block, File, FixedEnv, Name, Problem, Scope};
+use super::rules::{Block, FixedEnv, HtaccessFile, Name, Problem, Scope};
 use super::wildcards::{has_wildcards, of_wildcards};
 
 /// Reads one file with the full memory limit.
-pub fn read(text: &str) -> File {
+pub fn read(text: &str) -> HtaccessFile {
     read_within(text, &Memory::default())
 }
 
 /// Reads a file; its patterns are charged to `memory`.
-pub(super) fn read_within(text: &str, memory: &Memory) -> File {
+pub(super) fn read_within(text: &str, memory: &Memory) -> HtaccessFile {
     let mut reader = HtaccessReader {
         memory: memory.clone(),
         ..HtaccessReader::default()
@@ -71,7 +71,7 @@ impl ReadContext {
 
 #[derive(Default)]
 pub(super) struct HtaccessReader {
-    pub file: File,
+    pub file: HtaccessFile,
     outside: Block,
     pub conditions: Vec<Condition>,
     /// The number of problems before those of the pending conditions.

@@ -11,7 +11,7 @@ use crate::app::site::opened::LookupError;
 
 /// A parsed `.htaccess` file.
 #[derive(Debug, Default)]
-pub struct File {
+pub struct HtaccessFile {
     /// Everything below the directory is denied, because Apache would reject the file or could not
     /// read it.
     pub is_broken: bool,
@@ -320,17 +320,17 @@ impl FixedEnv {
 }
 
 /// A file that cannot be opened now. Its directives are unknown until then.
-pub fn failed(error: LookupError) -> File {
-    File {
+pub fn failed(error: LookupError) -> HtaccessFile {
+    HtaccessFile {
         failed: Some(error),
-        ..File::default()
+        ..HtaccessFile::default()
     }
 }
 
 /// A file that cannot be read; it denies its directory.
-pub fn unreadable() -> File {
-    File {
+pub fn unreadable() -> HtaccessFile {
+    HtaccessFile {
         is_broken: true,
-        ..File::default()
+        ..HtaccessFile::default()
     }
 }
