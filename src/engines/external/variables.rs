@@ -9,13 +9,13 @@ use crate::event::{Event, Failure};
 pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 #[derive(Default)]
-struct Collected {
+struct CollectedVariables {
     pairs: Pairs,
     total: usize,
     is_too_long: bool,
 }
 
-impl Variables for Collected {
+impl Variables for CollectedVariables {
     fn put(&mut self, name: &[u8], value: &[u8]) {
         let len = name.len() + value.len() + 8;
         self.total += len;
@@ -26,7 +26,7 @@ impl Variables for Collected {
 
 /// All variables, or an error if they exceed the limits.
 pub fn from_event(event: &Event) -> Result<Pairs, Failure> {
-    let mut collected = Collected::default();
+    let mut collected = CollectedVariables::default();
     server_vars::each(event, &mut collected);
     if collected.is_too_long
         || collected.pairs.len() > params::MAX_COUNT

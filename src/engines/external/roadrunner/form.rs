@@ -105,7 +105,7 @@ pub async fn parse(
 }
 
 fn multipart(body: Content, boundary: &str, directory: Directory) -> io::Result<Form> {
-    let mut form = Collected {
+    let mut form = CollectedForm {
         directory,
         fields: Tree::default(),
         fields_len: 0,
@@ -152,7 +152,7 @@ struct Upload {
     tmp_name: String,
 }
 
-struct Collected {
+struct CollectedForm {
     directory: Directory,
     fields: Tree<String>,
     /// Bytes of all fields, and of the names and types of all parts.
@@ -173,7 +173,7 @@ enum FormPart {
     Empty,
 }
 
-impl Collected {
+impl CollectedForm {
     fn count(&mut self, bytes: usize) -> io::Result<()> {
         self.fields_len += bytes as u64;
         if self.fields_len > MAX_FIELDS || self.levels > MAX_LEVELS {
@@ -183,7 +183,7 @@ impl Collected {
     }
 }
 
-impl Parts for Collected {
+impl Parts for CollectedForm {
     fn begin(&mut self, head: PartHead) -> io::Result<()> {
         self.levels += 1 + head.name.matches('[').count();
         let file_name = head.file_name.as_ref().map_or(0, String::len);

@@ -44,21 +44,21 @@ pub enum BodyError {
 
 /// A body, and whether trailers came with it.
 #[derive(Debug)]
-pub struct Collected {
+pub struct CollectedBody {
     pub body: Body,
     /// Trailers are dropped, because CGI cannot pass them on.
     pub trailers: bool,
 }
 
 /// Collects the body. A client that expects `100 Continue` gets it when the first piece is polled.
-pub async fn collect<B>(body: B, limits: BodyLimits<'_>) -> Result<Collected, BodyError>
+pub async fn collect<B>(body: B, limits: BodyLimits<'_>) -> Result<CollectedBody, BodyError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: std::fmt::Display,
 {
     let mut trailers = false;
     let body = collect_into(body, limits, &mut trailers).await?;
-    Ok(Collected { body, trailers })
+    Ok(CollectedBody { body, trailers })
 }
 
 async fn collect_into<B>(
