@@ -31,12 +31,12 @@ pub type Groups = [Option<Range<usize>>; 10];
 
 #[derive(Debug)]
 pub struct Pattern {
-    engine: Engine,
+    engine: RegexEngine,
     _memory: Vec<Share>,
 }
 
 #[derive(Debug)]
-enum Engine {
+enum RegexEngine {
     /// Matches every text, completely or with an empty match.
     Always {
         whole: bool,
@@ -60,7 +60,7 @@ impl Pattern {
         // Most rules of applications begin like this.
         if let "^" | ".*" | "^.*" = pcre {
             return Ok(Pattern {
-                engine: Engine::Always { whole: pcre != "^" },
+                engine: RegexEngine::Always { whole: pcre != "^" },
                 _memory: Vec::new(),
             });
         }
@@ -69,7 +69,7 @@ impl Pattern {
         let (text, backtracks) = translate(&pcre, "\\b", "\\B")?;
         if !backtracks && let Some((regex, size)) = linear(&text, ignore_case) {
             return Ok(Pattern {
-                engine: Engine::Linear(regex),
+                engine: RegexEngine::Linear(regex),
                 _memory: vec![share(memory, size)?],
             });
         }
@@ -81,7 +81,7 @@ impl Pattern {
         let parts = text.bytes().filter(|byte| *byte == b'(').count() + 1;
         let (wider, wider_size) = wider.unzip();
         Ok(Pattern {
-            engine: Engine::Backtracking(Box::new(Backtracking { wider, exact })),
+            engine: RegexEngine::Backtracking(Box::new(Backtracking { wider, exact })),
             _memory: vec![
                 share(memory, size.saturating_mul(parts))?,
                 share(memory, wider_size.unwrap_or_default())?,
@@ -92,9 +92,9 @@ impl Pattern {
     /// None if matching takes too long.
     pub fn is_match(&self, text: &str) -> Option<bool> {
         match &self.engine {
-            Engine::Always { .. } => Some(true),
-            Engine::Linear(regex) => Some(regex.is_match(text.as_bytes())),
-            Engine::Backtracking(regex) => {
+            RegexEngine::Always { .. } => Some(true),
+            RegexEngine::Linear(regex) => Some(regex.is_match(text.as_bytes())),
+            RegexEngine::Backtracking(regex) => {
                 let wider = regex.wider.as_ref();
                 if wider.is_some_and(|wider| !wider.is_match(text.as_bytes())) {
                     return Some(false);
@@ -111,15 +111,17 @@ impl Pattern {
     pub fn groups(&self, text: &str) -> Option<Groups> {
         let mut groups = Groups::default();
         match &self.engine {
-            Engine::Always { whole } => groups[0] = Some(0..if *whole { text.len() } else { 0 }),
-            Engine::Linear(regex) => {
+            RegexEngine::Always { whole } => {
+                groups[0] = Some(0..if *whole { text.len() } else { 0 })
+            }
+            RegexEngine::Linear(regex) => {
                 let captures = regex.captures(text.as_bytes())?;
                 for (group, found) in groups.iter_mut().zip(captures.iter()) {
                     *group = found.map(|found| found.range());
                 }
             }
-            Engine::Backtracking(_) if text.len() > MAX_BACKTRACKED => return None,
-            Engine::Backtracking(regex) => {
+            RegexEngine::Backtracking(_) if text.len() > MAX_BACKTRACKED => return None,
+            RegexEngine::Backtracking(regex) => {
                 let latin = latin(text);
                 let captures = regex.exact.captures(&*latin).ok()??;
                 let byte = |at: usize| match &latin {
