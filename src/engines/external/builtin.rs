@@ -23,7 +23,7 @@ use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinHandle;
 
 use self::request::Outbound;
-use super::command::Launch;
+use super::command::PhpLaunch;
 use super::daemon::Daemon;
 use super::exchange::{Exchange, ResponsePart};
 use super::file_names;
@@ -45,7 +45,7 @@ pub const ROUTER: &str = include_str!("builtin.php");
 pub struct Builtin(Arc<Inner>);
 
 struct Inner {
-    launch: Launch,
+    launch: PhpLaunch,
     key: HeaderValue,
     /// By slot; None if the server must be started.
     servers: Vec<Mutex<Option<BuiltinServer>>>,
@@ -76,7 +76,7 @@ impl Builtin {
         let key = key()?;
         home.fill(file_names::KEY, format!("<?php\nreturn '{key}';\n"))?;
         let inner = Arc::new(Inner {
-            launch: Launch::new(spec, &home)?,
+            launch: PhpLaunch::new(spec, &home)?,
             key: HeaderValue::from_str(&key)?,
             servers: (0..spec.workers).map(|_| Mutex::new(None)).collect(),
             slots: ProcessSlots::new(spec.workers),

@@ -1,6 +1,6 @@
 //! The engine `cgi`: starts php-cgi for each event (RFC 3875).
 
-use super::command::{Launch, ProcessInputs};
+use super::command::{PhpLaunch, ProcessInputs};
 use super::exchange::Exchange;
 use super::process::OneEvent;
 use super::runtime_dir::RuntimeDir;
@@ -11,7 +11,7 @@ use crate::event::{Event, Failure};
 use crate::observe::status::WorkerStatus;
 
 pub struct Cgi {
-    launch: Launch,
+    launch: PhpLaunch,
     slots: ProcessSlots,
     /// Keeps the directory with the settings.
     _home: RuntimeDir,
@@ -20,7 +20,7 @@ pub struct Cgi {
 impl Cgi {
     pub fn new(spec: &Spec, home: RuntimeDir) -> anyhow::Result<Cgi> {
         Ok(Cgi {
-            launch: Launch::new(spec, &home)?,
+            launch: PhpLaunch::new(spec, &home)?,
             slots: ProcessSlots::new(spec.workers),
             _home: home,
         })

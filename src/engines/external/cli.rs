@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
-use super::command::{Launch, ProcessInputs, nothing};
+use super::command::{PhpLaunch, ProcessInputs, nothing};
 use super::exchange::Exchange;
 use super::process::OneEvent;
 use super::runtime_dir::RuntimeDir;
@@ -22,7 +22,7 @@ use crate::observe::status::WorkerStatus;
 pub const DRIVER: &str = include_str!("cli.php");
 
 pub struct Cli {
-    launch: Launch,
+    launch: PhpLaunch,
     /// Functions that PHP's own settings disable.
     disabled: String,
     slots: ProcessSlots,
@@ -32,7 +32,7 @@ pub struct Cli {
 
 impl Cli {
     pub async fn new(spec: &Spec, home: RuntimeDir) -> anyhow::Result<Cli> {
-        let launch = Launch::new(spec, &home)?;
+        let launch = PhpLaunch::new(spec, &home)?;
         Ok(Cli {
             disabled: disabled(&launch).await?,
             launch,
@@ -44,7 +44,7 @@ impl Cli {
 
 /// The functions that PHP's settings disable, separated by commas. Empty if the keeper reads and
 /// keeps them.
-async fn disabled(launch: &Launch) -> anyhow::Result<String> {
+async fn disabled(launch: &PhpLaunch) -> anyhow::Result<String> {
     let (mut out, their_out) = pipe().context("cannot create a pipe")?;
     let (mut err, their_err) = pipe().context("cannot create a pipe")?;
     let stdio = [nothing()?, their_out, their_err];

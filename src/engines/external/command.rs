@@ -17,7 +17,7 @@ use super::{ProgramKind, Spec, file_names, fpm_master, fpm_trust};
 use crate::launcher::{Child, Launcher, Role};
 
 /// Starts PHP.
-pub struct Launch {
+pub struct PhpLaunch {
     pub program: PathBuf,
     how: How,
 }
@@ -40,9 +40,9 @@ pub struct ProcessInputs<'a> {
     pub driver: Option<[OwnedFd; 2]>,
 }
 
-impl Launch {
-    pub fn new(spec: &Spec, home: &RuntimeDir) -> anyhow::Result<Launch> {
-        Ok(Launch {
+impl PhpLaunch {
+    pub fn new(spec: &Spec, home: &RuntimeDir) -> anyhow::Result<PhpLaunch> {
+        Ok(PhpLaunch {
             program: spec.program.clone(),
             how: match home {
                 RuntimeDir::OwnDir(own) => {

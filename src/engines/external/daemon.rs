@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
-use super::command::{Launch, ProcessInputs, nothing};
+use super::command::{PhpLaunch, ProcessInputs, nothing};
 use crate::launcher::{Child, Role};
 
 /// Runs until it is stopped or dropped.
@@ -75,7 +75,7 @@ async fn stays_stopped(pid: u32) {
 
 impl Daemon {
     /// Starts the process; the pipe carries its output.
-    pub async fn start(launch: &Launch) -> anyhow::Result<(Daemon, pipe::Receiver)> {
+    pub async fn start(launch: &PhpLaunch) -> anyhow::Result<(Daemon, pipe::Receiver)> {
         let (ours, theirs) = std::io::pipe().context("cannot create a pipe")?;
         let stdio = [
             nothing()?,
@@ -89,7 +89,7 @@ impl Daemon {
 
     /// Starts the process with stdin, stdout and stderr.
     pub async fn start_with(
-        launch: &Launch,
+        launch: &PhpLaunch,
         inputs: ProcessInputs<'_>,
         stdio: [OwnedFd; 3],
     ) -> anyhow::Result<Daemon> {

@@ -81,7 +81,7 @@ impl Fpm {
                 _home: home,
             })));
         }
-        let launch = command::Launch::new(spec, &home)?;
+        let launch = command::PhpLaunch::new(spec, &home)?;
         let (daemon, output) = Daemon::start(&launch).await?;
         // A script can stop the master process only if that runs as PHP's user.
         if !fpm_master::is_roots(spec) {

@@ -10,7 +10,7 @@ use surus_sys::process;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
-use super::command::{Launch, ProcessInputs, nothing};
+use super::command::{PhpLaunch, ProcessInputs, nothing};
 use super::exchange::{CgiOutput, Exchange, ResponsePart};
 use super::slots::ProcessSlot;
 use crate::engine::Pending;
@@ -38,7 +38,7 @@ pub struct OneEvent {
 impl OneEvent {
     /// Starts the process with the body as stdin and its stderr in the log.
     pub async fn start(
-        launch: &Launch,
+        launch: &PhpLaunch,
         inputs: ProcessInputs<'_>,
         body: &Body,
         event: u64,

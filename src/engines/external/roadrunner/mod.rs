@@ -23,7 +23,7 @@ use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 use tracing::{error, warn};
 
-use super::command::{Launch, ProcessInputs, nothing};
+use super::command::{PhpLaunch, ProcessInputs, nothing};
 use super::daemon::ExitHandle;
 use super::exchange::Exchange;
 use super::file_names;
@@ -60,7 +60,7 @@ pub struct Spec {
 pub struct RoadRunner(Arc<Inner>);
 
 struct Inner {
-    launch: Launch,
+    launch: PhpLaunch,
     listener: Listener,
     /// Idle workers by slot; `None` while a request has it, or if it must be started.
     workers: Vec<Mutex<Option<Worker>>>,
@@ -87,7 +87,7 @@ impl RoadRunner {
             // The front end may not change permissions, and PHP must read the uploaded files.
             surus_sys::process::share_new_files();
         }
-        let launch = Launch::new(spec, &home)?;
+        let launch = PhpLaunch::new(spec, &home)?;
         let report = report(&launch).await?;
         refuse_auto_files(&report)?;
         let uploads = Directory {
@@ -120,7 +120,7 @@ impl RoadRunner {
 }
 
 /// PHP's report about itself.
-async fn report(launch: &Launch) -> anyhow::Result<Report> {
+async fn report(launch: &PhpLaunch) -> anyhow::Result<Report> {
     let (out, their_out) = std::io::pipe().context("cannot create a pipe")?;
     let (err, their_err) = std::io::pipe().context("cannot create a pipe")?;
     let stdio = [nothing()?, their_out.into(), their_err.into()];

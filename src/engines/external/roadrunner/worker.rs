@@ -11,7 +11,7 @@ use tokio::net::unix::pipe;
 
 use super::frame::{self, FrameError, Item, Parser};
 use super::relay::{Listener, Outgoing, Relay, Socket};
-use crate::engines::external::command::{Launch, ProcessInputs};
+use crate::engines::external::command::{PhpLaunch, ProcessInputs};
 use crate::engines::external::daemon::Daemon;
 use crate::observe::first_lines::FirstLines;
 use crate::observe::php_log::{self, Output};
@@ -51,7 +51,7 @@ pub enum ReceiveError {
 
 impl Worker {
     /// Starts a worker and waits until it answers.
-    pub async fn start(launch: &Launch, listener: &Listener) -> anyhow::Result<Worker> {
+    pub async fn start(launch: &PhpLaunch, listener: &Listener) -> anyhow::Result<Worker> {
         match listener {
             Listener::Pipes => Worker::start_on_pipes(launch).await,
             Listener::Socket { socket, address } => {
@@ -62,7 +62,7 @@ impl Worker {
     }
 
     /// Starts a worker whose relay is stdin and stdout.
-    async fn start_on_pipes(launch: &Launch) -> anyhow::Result<Worker> {
+    async fn start_on_pipes(launch: &PhpLaunch) -> anyhow::Result<Worker> {
         let (their_stdin, stdin) = std::io::pipe().context("cannot create a pipe")?;
         let (stdout, their_stdout) = std::io::pipe().context("cannot create a pipe")?;
         let (stderr, their_stderr) = std::io::pipe().context("cannot create a pipe")?;
@@ -81,7 +81,7 @@ impl Worker {
 
     /// Starts a worker that connects to a socket. Other processes may connect to it as well.
     async fn start_on_socket(
-        launch: &Launch,
+        launch: &PhpLaunch,
         socket: &Socket,
         address: &str,
     ) -> anyhow::Result<Worker> {
