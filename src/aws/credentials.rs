@@ -21,11 +21,11 @@ const MIN_SEARCH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Provides credentials, and renews them. No message contains them.
 pub struct Provider {
-    origin: Origin,
+    origin: CredentialsOrigin,
     found: Mutex<Option<FoundCredentials>>,
 }
 
-enum Origin {
+enum CredentialsOrigin {
     Fixed(Credentials),
     Environment(Variables),
 }
@@ -38,15 +38,15 @@ struct FoundCredentials {
 impl Provider {
     /// Credentials that do not change.
     pub fn fixed(key: &str, secret: &str, token: Option<String>) -> Arc<Provider> {
-        Provider::new(Origin::Fixed(keys(key, secret, token)))
+        Provider::new(CredentialsOrigin::Fixed(keys(key, secret, token)))
     }
 
     /// The credentials that AWS's own tools would find.
     pub fn of_environment(variables: Variables) -> Arc<Provider> {
-        Provider::new(Origin::Environment(variables))
+        Provider::new(CredentialsOrigin::Environment(variables))
     }
 
-    fn new(origin: Origin) -> Arc<Provider> {
+    fn new(origin: CredentialsOrigin) -> Arc<Provider> {
         Arc::new(Provider {
             origin,
             found: Mutex::default(),
@@ -55,8 +55,8 @@ impl Provider {
 
     pub async fn get(&self) -> anyhow::Result<Credentials> {
         let variables = match &self.origin {
-            Origin::Fixed(credentials) => return Ok(credentials.clone()),
-            Origin::Environment(variables) => variables,
+            CredentialsOrigin::Fixed(credentials) => return Ok(credentials.clone()),
+            CredentialsOrigin::Environment(variables) => variables,
         };
         // One search at a time.
         let mut found = self.found.lock().await;
@@ -88,7 +88,7 @@ impl Provider {
     pub async fn refused(&self, credentials: &Credentials) -> bool {
         let mut found = self.found.lock().await;
         let Some(known) = &*found else {
-            return matches!(self.origin, Origin::Environment(_));
+            return matches!(self.origin, CredentialsOrigin::Environment(_));
         };
         if known.credentials != *credentials {
             return true;
