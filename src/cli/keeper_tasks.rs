@@ -425,7 +425,7 @@ pub fn reach(
                 ports = None
             }
             Plan::External { spec, .. } => {
-                if let (Some(external::Address::Tcp(address)), Some(ports)) =
+                if let (Some(external::FpmAddress::Tcp(address)), Some(ports)) =
                     (&spec.address, &mut ports)
                 {
                     ports.push(address.port());

@@ -18,7 +18,7 @@ use super::external::command::{ProcessInputs, Starter};
 use super::external::furnish;
 use super::external::ini_files;
 use super::external::runtime_dir::OwnDir;
-use super::external::{Address, ProgramKind};
+use super::external::{FpmAddress, ProgramKind};
 use super::workers::generation;
 use super::workers::generation::master;
 use crate::launcher::{MASTER_DESCRIPTORS, Role};
@@ -261,7 +261,7 @@ fn is_of_request(variable: &[u8]) -> bool {
 pub fn connect(plan: &Plan) -> anyhow::Result<OwnedFd> {
     match plan {
         Plan::External { spec, .. } => match &spec.address {
-            Some(Address::Unix(path)) => {
+            Some(FpmAddress::Unix(path)) => {
                 // The keeper must not wait.
                 let path = std::path::absolute(path)?;
                 let connected = surus_sys::socket::connect_at_once(&path);

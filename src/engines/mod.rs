@@ -32,7 +32,7 @@ use crate::observe::metrics::Metrics;
 use crate::observe::system::Machine;
 use crate::units::{self, Size, Time};
 use external::roadrunner::{Payloads, RelayKind};
-use external::{Address, ExternalEngine, ProgramKind};
+use external::{ExternalEngine, FpmAddress, ProgramKind};
 use queue::Bounds;
 use workers::{Limits, Pool, Spec};
 
@@ -145,7 +145,7 @@ pub struct Settings {
     pub php_cli: Option<PathBuf>,
     /// On `fpm`: a php-fpm that already runs, `127.0.0.1:9000` or `unix:/run/php/php-fpm.sock`. By
     /// default Surus starts one.
-    pub php_fpm_address: Option<Address>,
+    pub php_fpm_address: Option<FpmAddress>,
     /// The dynamic loader that starts `php` from a package with its own libraries; by default the
     /// system's.
     pub dynamic_loader: Option<PathBuf>,
@@ -350,7 +350,7 @@ impl Plan {
     /// to a php-fpm.
     pub fn has_unix_sockets(&self) -> bool {
         let is_fpm = |spec: &external::Spec| {
-            let is_tcp = matches!(spec.address, Some(external::Address::Tcp(_)));
+            let is_tcp = matches!(spec.address, Some(external::FpmAddress::Tcp(_)));
             spec.way == external::ProgramKind::Fpm && !is_tcp
         };
         self.listens() || matches!(self, Plan::External { spec, .. } if is_fpm(spec))

@@ -13,19 +13,19 @@ use tokio::net::{TcpStream, UnixStream};
 /// The listen address of a php-fpm: `127.0.0.1:9000` or `unix:/run/php/php-fpm.sock`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum Address {
+pub enum FpmAddress {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-impl TryFrom<String> for Address {
+impl TryFrom<String> for FpmAddress {
     type Error = String;
 
-    fn try_from(text: String) -> Result<Address, String> {
+    fn try_from(text: String) -> Result<FpmAddress, String> {
         if let Some(path) = text.strip_prefix("unix:") {
-            return Ok(Address::Unix(path.into()));
+            return Ok(FpmAddress::Unix(path.into()));
         }
-        text.parse().map(Address::Tcp).map_err(|_| {
+        text.parse().map(FpmAddress::Tcp).map_err(|_| {
             format!(
                 "invalid php-fpm address `{text}`; write an address such as \"127.0.0.1:9000\" or \
                  \"unix:/run/php/php-fpm.sock\""
@@ -34,11 +34,11 @@ impl TryFrom<String> for Address {
     }
 }
 
-impl From<Address> for String {
-    fn from(address: Address) -> String {
+impl From<FpmAddress> for String {
+    fn from(address: FpmAddress) -> String {
         match address {
-            Address::Tcp(address) => address.to_string(),
-            Address::Unix(path) => format!("unix:{}", path.display()),
+            FpmAddress::Tcp(address) => address.to_string(),
+            FpmAddress::Unix(path) => format!("unix:{}", path.display()),
         }
     }
 }
@@ -50,10 +50,10 @@ pub enum PhpStream {
 }
 
 impl PhpStream {
-    pub async fn connect(to: &Address) -> io::Result<PhpStream> {
+    pub async fn connect(to: &FpmAddress) -> io::Result<PhpStream> {
         Ok(match to {
-            Address::Unix(path) => PhpStream::Unix(UnixStream::connect(path).await?),
-            Address::Tcp(address) => {
+            FpmAddress::Unix(path) => PhpStream::Unix(UnixStream::connect(path).await?),
+            FpmAddress::Tcp(address) => {
                 let stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
                 PhpStream::Tcp(stream)
@@ -136,10 +136,10 @@ mod tests {
     #[test]
     fn address_survives_parsing_and_printing() {
         for text in ["127.0.0.1:9000", "[::1]:9000", "unix:/run/php/php-fpm.sock"] {
-            let address = Address::try_from(text.to_string()).unwrap();
+            let address = FpmAddress::try_from(text.to_string()).unwrap();
             assert_eq!(String::from(address), text);
         }
-        let wrong = Address::try_from("localhost".to_string()).unwrap_err();
+        let wrong = FpmAddress::try_from("localhost".to_string()).unwrap_err();
         assert!(wrong.contains("127.0.0.1:9000"), "{wrong}");
     }
 }

@@ -20,7 +20,7 @@ use surus_sys::process;
 use tracing::error;
 
 use super::command;
-use super::connection::{Address, PhpStream};
+use super::connection::{FpmAddress, PhpStream};
 use super::daemon::{Daemon, ExitHandle};
 use super::exchange::{CgiOutput, Exchange};
 use super::runtime_dir::RuntimeDir;
@@ -51,7 +51,7 @@ struct Inner {
 
 /// A php-fpm pool, which runs one event at a time.
 struct FpmPool {
-    address: Address,
+    address: FpmAddress,
     /// An idle connection to the pool's process.
     kept: Mutex<Option<PhpStream>>,
 }
@@ -91,7 +91,7 @@ impl Fpm {
         let log = php_log::follow_master(output, words.clone());
         let fpm = Fpm(Arc::new(Inner {
             pools: (0..spec.workers)
-                .map(|index| pool(Address::Unix(home.path(&fpm_master::socket(index)))))
+                .map(|index| pool(FpmAddress::Unix(home.path(&fpm_master::socket(index)))))
                 .collect(),
             daemon: Some(daemon),
             log: Some(log.clone()),
@@ -189,7 +189,7 @@ impl Inner {
 }
 
 /// Connects; asks the keeper if this process lacks permission.
-async fn connect(address: &Address, launch: Option<&Launch>) -> io::Result<PhpStream> {
+async fn connect(address: &FpmAddress, launch: Option<&Launch>) -> io::Result<PhpStream> {
     match (PhpStream::connect(address).await, launch) {
         (Err(error), Some(launch)) if error.kind() == io::ErrorKind::PermissionDenied => {
             let connected = launch.by.connect(launch.pool).await;

@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 pub use command::find;
-pub use connection::Address;
+pub use connection::FpmAddress;
 pub use fpm_trust::names_foreign_files;
 
 use crate::engine::{Engine, Pending, Prepared, Report};
@@ -75,7 +75,7 @@ pub struct Spec {
     pub way: ProgramKind,
     pub program: PathBuf,
     /// The address of a php-fpm that already runs.
-    pub address: Option<Address>,
+    pub address: Option<FpmAddress>,
     /// How many events may run at once.
     pub workers: usize,
     /// How many events one process serves; 0 for no limit.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use surus::engines::external::Address;
+use surus::engines::external::FpmAddress;
 use surus::event::Body;
 
 use super::selection::on_engine;
@@ -97,7 +97,7 @@ fn php_fpm_connection_with_an_unread_body_is_not_reused() {
         let socket = engine.dir.path().join("fpm.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         std::thread::spawn(|| says_whether_it_keeps(listener));
-        let address = Address::try_from(format!("unix:{}", socket.display())).unwrap();
+        let address = FpmAddress::try_from(format!("unix:{}", socket.display())).unwrap();
         let engine = engine.with(|settings| settings.php_fpm_address = Some(address));
         for _ in 0..2 {
             assert_eq!(engine.text("").await, "1");

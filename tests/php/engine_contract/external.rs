@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
-use surus::engines::external::Address;
+use surus::engines::external::FpmAddress;
 use surus::event::Failure;
 use surus::units::Time;
 
@@ -47,7 +47,7 @@ fn running_php_fpm_is_used() {
             .spawn()
             .unwrap();
         until("it listens", || socket.exists()).await;
-        let address = Address::try_from(format!("unix:{}", socket.display())).unwrap();
+        let address = FpmAddress::try_from(format!("unix:{}", socket.display())).unwrap();
         let engine = engine.with(|settings| settings.php_fpm_address = Some(address));
         let parent = "echo posix_getppid();";
         for _ in 0..3 {
@@ -250,7 +250,7 @@ fn php_started_by_a_script_works() {
 #[test]
 fn missing_php_fpm_is_reported() {
     on_engine("fpm", |engine| async move {
-        let address = Address::try_from("unix:/nowhere/fpm.sock".to_string()).unwrap();
+        let address = FpmAddress::try_from("unix:/nowhere/fpm.sock".to_string()).unwrap();
         let engine = engine.with(|settings| settings.php_fpm_address = Some(address));
         let error = format!("{:#}", engine.try_boot().await.err().unwrap());
         assert!(
