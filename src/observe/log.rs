@@ -107,7 +107,12 @@ pub fn start(settings: &Settings) -> anyhow::Result<()> {
 /// Like [`start`] without a thread: lines are written at once, and lost if stderr is full. A forked
 /// process goes on with [`start_writer`].
 pub fn start_direct(settings: &Settings) -> anyhow::Result<()> {
-    plain(settings, BoxMakeWriter::new(|| Line), settings.filter()?).try_init()?;
+    plain(
+        settings,
+        BoxMakeWriter::new(|| LineFormatter),
+        settings.filter()?,
+    )
+    .try_init()?;
     Ok(())
 }
 
@@ -188,7 +193,7 @@ fn begin(
     settings: &Settings,
     lines: impl Fn(BoxMakeWriter, EnvFilter) -> Dispatch,
 ) -> anyhow::Result<()> {
-    let log = lines(BoxMakeWriter::new(|| Line), settings.filter()?);
+    let log = lines(BoxMakeWriter::new(|| LineFormatter), settings.filter()?);
     // `log.max_message` is at most 16 MiB.
     message::set_max(settings.max_message.0 as usize);
     let direct = lines(BoxMakeWriter::new(io::stderr), EnvFilter::new("info"));
@@ -218,9 +223,9 @@ fn write_by_thread(direct: Dispatch) -> anyhow::Result<()> {
 }
 
 /// Writes one line to the log.
-struct Line;
+struct LineFormatter;
 
-impl Write for Line {
+impl Write for LineFormatter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match LOG.get() {
             Some(log) => log.send(line.to_vec(), line.len()),

@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 32;
 
 /// A line without comment and indentation.
 #[derive(Debug, Clone)]
-struct Line {
+struct YamlLine {
     number: usize,
     indent: usize,
     text: String,
@@ -35,7 +35,7 @@ pub fn parse(text: &str) -> Result<Yaml> {
         if text.is_empty() || text == "---" {
             continue;
         }
-        lines.push(Line {
+        lines.push(YamlLine {
             number,
             indent: content.len() - text.len(),
             text: text.to_string(),
@@ -69,12 +69,12 @@ fn without_comment(line: &str) -> &str {
 }
 
 struct Parser {
-    lines: Vec<Line>,
+    lines: Vec<YamlLine>,
     at: usize,
 }
 
 impl Parser {
-    fn peek(&self) -> Option<Line> {
+    fn peek(&self) -> Option<YamlLine> {
         self.lines.get(self.at).cloned()
     }
 
