@@ -13,7 +13,7 @@ use http_body_util::Full;
 use serde_json::Value;
 
 use super::connection::{self, AwsConnection};
-use super::{Provider, Variables};
+use super::{EnvironmentVariables, Provider};
 
 /// One of AWS's services.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,7 @@ pub struct Service {
 
 impl Service {
     /// Where the service is, if nothing else names it.
-    pub fn address(&self, region: &str, variables: &Variables) -> String {
+    pub fn address(&self, region: &str, variables: &EnvironmentVariables) -> String {
         let configured = variables.get(self.endpoint);
         let configured = configured.or_else(|| variables.get("AWS_ENDPOINT_URL"));
         configured.map_or_else(
@@ -269,12 +269,12 @@ mod tests {
         for (region, variables, address) in [
             (
                 "eu-west-1",
-                Variables::default(),
+                EnvironmentVariables::default(),
                 "https://sqs.eu-west-1.amazonaws.com",
             ),
             (
                 "cn-north-1",
-                Variables::default(),
+                EnvironmentVariables::default(),
                 "https://sqs.cn-north-1.amazonaws.com.cn",
             ),
             (

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::metadata::{self, Container};
-use super::{Variables, keys, profile};
+use super::{EnvironmentVariables, keys, profile};
 
 /// How long credentials are used before they are refreshed. Metadata services have new ones
 /// at least five minutes before the old ones expire.
@@ -27,7 +27,7 @@ pub struct Provider {
 
 enum CredentialsOrigin {
     Fixed(Credentials),
-    Environment(Variables),
+    Environment(EnvironmentVariables),
 }
 
 struct FoundCredentials {
@@ -42,7 +42,7 @@ impl Provider {
     }
 
     /// The credentials that AWS's own tools would find.
-    pub fn of_environment(variables: Variables) -> Arc<Provider> {
+    pub fn of_environment(variables: EnvironmentVariables) -> Arc<Provider> {
         Provider::new(CredentialsOrigin::Environment(variables))
     }
 
@@ -101,7 +101,7 @@ impl Provider {
     }
 }
 
-async fn find(variables: &Variables) -> anyhow::Result<Credentials> {
+async fn find(variables: &EnvironmentVariables) -> anyhow::Result<Credentials> {
     if let Some(key) = variables.get("AWS_ACCESS_KEY_ID") {
         let secret = variables.get("AWS_SECRET_ACCESS_KEY");
         let secret = secret.context("AWS_ACCESS_KEY_ID is set without AWS_SECRET_ACCESS_KEY")?;

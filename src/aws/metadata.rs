@@ -9,7 +9,7 @@ use http::{Method, Request, Uri, header};
 use http_body_util::Full;
 use serde::Deserialize;
 
-use super::{Variables, connection};
+use super::{EnvironmentVariables, connection};
 
 /// The services are on this machine or next to it.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -26,7 +26,7 @@ pub struct Container {
 
 impl Container {
     /// The service that the variables name. None if they name none.
-    pub fn of(variables: &Variables) -> anyhow::Result<Option<Container>> {
+    pub fn of(variables: &EnvironmentVariables) -> anyhow::Result<Option<Container>> {
         let relative = variables.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
         let full = variables.get("AWS_CONTAINER_CREDENTIALS_FULL_URI");
         let uri = match (relative, full) {
@@ -77,7 +77,7 @@ fn checked(uri: &str) -> anyhow::Result<String> {
 }
 
 /// The credentials of the machine's role.
-pub async fn of_machine(variables: &Variables) -> anyhow::Result<Credentials> {
+pub async fn of_machine(variables: &EnvironmentVariables) -> anyhow::Result<Credentials> {
     let endpoint = variables.get("AWS_EC2_METADATA_SERVICE_ENDPOINT");
     let base = format!(
         "{}/latest",

@@ -15,14 +15,14 @@ use aws_credential_types::Credentials;
 
 /// Environment variables.
 #[derive(Clone, Default)]
-pub struct Variables(HashMap<String, String>);
+pub struct EnvironmentVariables(HashMap<String, String>);
 
-impl Variables {
-    pub fn of_process() -> Variables {
+impl EnvironmentVariables {
+    pub fn of_process() -> EnvironmentVariables {
         let all = std::env::vars_os();
         let text =
             all.filter_map(|(name, value)| Some((name.to_str()?.into(), value.to_str()?.into())));
-        Variables(text.collect())
+        EnvironmentVariables(text.collect())
     }
 
     /// The value of a variable that is set and not empty.
@@ -48,9 +48,9 @@ fn keys(key: &str, secret: &str, token: Option<String>) -> Credentials {
 }
 
 #[cfg(test)]
-impl<const N: usize> From<[(&str, &str); N]> for Variables {
-    fn from(pairs: [(&str, &str); N]) -> Variables {
+impl<const N: usize> From<[(&str, &str); N]> for EnvironmentVariables {
+    fn from(pairs: [(&str, &str); N]) -> EnvironmentVariables {
         let owned = pairs.map(|(name, value)| (name.to_string(), value.to_string()));
-        Variables(owned.into())
+        EnvironmentVariables(owned.into())
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use aws_credential_types::Credentials;
 
-use super::Variables;
+use super::EnvironmentVariables;
 
 /// What a profile says.
 #[derive(Default)]
@@ -26,7 +26,7 @@ const OTHER_WAYS: [&str; 5] = [
 ];
 
 /// Reads the profile that the variables name, else `default`.
-pub fn read(variables: &Variables) -> anyhow::Result<Profile> {
+pub fn read(variables: &EnvironmentVariables) -> anyhow::Result<Profile> {
     let named = variables.get("AWS_PROFILE");
     let name = named.unwrap_or("default");
     let mut keys = HashMap::new();
@@ -145,6 +145,11 @@ mod tests {
             let error = profile(named).err().unwrap().to_string();
             assert!(error.contains(part), "{error}");
         }
-        assert!(read(&Variables::default()).unwrap().credentials.is_none());
+        assert!(
+            read(&EnvironmentVariables::default())
+                .unwrap()
+                .credentials
+                .is_none()
+        );
     }
 }

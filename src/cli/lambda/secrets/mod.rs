@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use crate::aws::{AwsClient, Provider, Service, Variables};
+use crate::aws::{AwsClient, EnvironmentVariables, Provider, Service};
 use crate::config::Config;
 
 const SSM: &str = "ssm:";
@@ -91,12 +91,12 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 struct Account {
     credentials: Arc<Provider>,
     region: String,
-    variables: Variables,
+    variables: EnvironmentVariables,
 }
 
 impl Account {
     fn from_env() -> anyhow::Result<Account> {
-        let variables = Variables::of_process();
+        let variables = EnvironmentVariables::of_process();
         let needed = |name: &str| {
             variables.get(name).with_context(|| {
                 format!("environment variable {name} is not set; Lambda sets it for every function")

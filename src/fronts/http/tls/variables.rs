@@ -9,7 +9,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::{CipherSuite, HandshakeKind, ProtocolVersion, ServerConnection};
 
 use super::x509;
-use crate::fronts::http::transport::tls_session::Variables;
+use crate::fronts::http::transport::tls_session::TlsVariables;
 
 /// What a handshake has agreed on.
 pub struct Agreed<'a> {
@@ -23,7 +23,7 @@ pub struct Agreed<'a> {
 }
 
 /// The variables of a connection after its handshake.
-pub fn from_connection(connection: &ServerConnection, asks_for_certificate: bool) -> Variables {
+pub fn from_connection(connection: &ServerConnection, asks_for_certificate: bool) -> TlsVariables {
     let agreed = Agreed {
         version: version(connection.protocol_version()),
         suite: connection.negotiated_cipher_suite().map(|it| it.suite()),
@@ -34,7 +34,7 @@ pub fn from_connection(connection: &ServerConnection, asks_for_certificate: bool
     from_agreed(&agreed, asks_for_certificate)
 }
 
-pub fn from_agreed(agreed: &Agreed<'_>, asks_for_certificate: bool) -> Variables {
+pub fn from_agreed(agreed: &Agreed<'_>, asks_for_certificate: bool) -> TlsVariables {
     let mut all: Vec<(Cow<'static, str>, String)> = Vec::with_capacity(6);
     let mut put = |name, value: String| all.push((Cow::Borrowed(name), value));
     put("SSL_PROTOCOL", agreed.version.into());

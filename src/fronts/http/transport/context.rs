@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use super::file_queue::FileQueue;
 use super::request_line::BodyFraming;
 use super::timeouts::ConnectionTimers;
-use super::tls_session::Variables;
+use super::tls_session::TlsVariables;
 
 /// The part of a connection that does not depend on its transport.
 pub struct ConnectionContext {
@@ -18,7 +18,7 @@ pub struct ConnectionContext {
     /// The file parts for the placeholders among the bytes to write.
     pub files: FileQueue,
     /// What PHP sees of an encrypted connection. Set after the handshake.
-    pub encryption: OnceLock<Variables>,
+    pub encryption: OnceLock<TlsVariables>,
 }
 
 impl ConnectionContext {

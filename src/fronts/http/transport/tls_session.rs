@@ -14,7 +14,7 @@ use super::socket::Socket;
 use super::timeouts::ConnectionTimers;
 
 /// Names and values of a connection's variables for PHP.
-pub type Variables = Arc<[(Cow<'static, str>, String)]>;
+pub type TlsVariables = Arc<[(Cow<'static, str>, String)]>;
 
 /// An encrypted connection whose handshake is complete.
 pub struct TlsSession {

@@ -52,7 +52,7 @@ pub async fn run(
 fn agreed(
     connection: &Connection,
     asks_for_certificate: bool,
-) -> crate::fronts::http::transport::tls_session::Variables {
+) -> crate::fronts::http::transport::tls_session::TlsVariables {
     let data = connection.handshake_data();
     let data = data.and_then(|data| data.downcast::<HandshakeData>().ok());
     let certificates = connection.peer_identity();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use crate::aws::{AwsClient, Error, Provider, Service, Variables};
+use crate::aws::{AwsClient, EnvironmentVariables, Error, Provider, Service};
 
 const SQS: Service = Service {
     name: "sqs",
@@ -42,7 +42,7 @@ pub struct QueueAddress {
 impl QueueAddress {
     /// Finds a queue by its name or its URL.
     pub async fn find(name: &str, access: Access) -> anyhow::Result<QueueAddress> {
-        let variables = Variables::of_process();
+        let variables = EnvironmentVariables::of_process();
         let base = access.base.trim_end_matches('/');
         let is_url = name.starts_with("http://") || name.starts_with("https://");
         let url = match (is_url, base) {
