@@ -8,7 +8,7 @@ use saphyr_parser::{Event, Parser, Tag};
 
 /// A value and its position.
 #[derive(Debug, Clone)]
-pub struct Node {
+pub struct DocumentNode {
     /// The line, from 1.
     pub line: usize,
     /// `Ref` for `!Ref`; empty without a tag.
@@ -19,14 +19,14 @@ pub struct Node {
 #[derive(Debug, Clone)]
 pub enum DocumentValue {
     Text(String),
-    List(Vec<Rc<Node>>),
+    List(Vec<Rc<DocumentNode>>),
     /// In the document's order.
-    Map(Vec<(String, Rc<Node>)>),
+    Map(Vec<(String, Rc<DocumentNode>)>),
 }
 
-impl Node {
+impl DocumentNode {
     /// The value of a key. None if this is not a map.
-    pub fn get(&self, key: &str) -> Option<&Rc<Node>> {
+    pub fn get(&self, key: &str) -> Option<&Rc<DocumentNode>> {
         self.entries()
             .iter()
             .find(|(name, _)| name == key)
@@ -34,13 +34,13 @@ impl Node {
     }
 
     /// The value at a path of keys.
-    pub fn at(&self, keys: &[&str]) -> Option<&Node> {
+    pub fn at(&self, keys: &[&str]) -> Option<&DocumentNode> {
         keys.iter()
             .try_fold(self, |node, key| node.get(key).map(Rc::as_ref))
     }
 
     /// The entries of a map; empty for other values.
-    pub fn entries(&self) -> &[(String, Rc<Node>)] {
+    pub fn entries(&self) -> &[(String, Rc<DocumentNode>)] {
         match &self.value {
             DocumentValue::Map(entries) => entries,
             _ => &[],
@@ -48,7 +48,7 @@ impl Node {
     }
 
     /// The items of a list; empty for other values.
-    pub fn items(&self) -> &[Rc<Node>] {
+    pub fn items(&self) -> &[Rc<DocumentNode>] {
         match &self.value {
             DocumentValue::List(items) => items,
             _ => &[],
@@ -65,7 +65,7 @@ impl Node {
 }
 
 /// Reads the first document.
-pub fn parse(text: &str) -> anyhow::Result<Node> {
+pub fn parse(text: &str) -> anyhow::Result<DocumentNode> {
     let mut reader = DocumentReader {
         parser: Parser::new_from_str(text),
         anchors: BTreeMap::new(),
@@ -85,7 +85,7 @@ const DEEPEST: usize = 200;
 
 struct DocumentReader<'a> {
     parser: Parser<'a, saphyr_parser::StrInput<'a>>,
-    anchors: BTreeMap<usize, Rc<Node>>,
+    anchors: BTreeMap<usize, Rc<DocumentNode>>,
 }
 
 impl<'a> DocumentReader<'a> {
@@ -97,7 +97,12 @@ impl<'a> DocumentReader<'a> {
         }
     }
 
-    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> anyhow::Result<Rc<Node>> {
+    fn node(
+        &mut self,
+        event: Event<'a>,
+        line: usize,
+        depth: usize,
+    ) -> anyhow::Result<Rc<DocumentNode>> {
         if depth > DEEPEST {
             bail!("line {line}: more than {DEEPEST} levels of nesting");
         }
@@ -142,7 +147,7 @@ impl<'a> DocumentReader<'a> {
             }
             other => bail!("line {line}: expected a value, found {other:?}"),
         };
-        let node = Rc::new(Node {
+        let node = Rc::new(DocumentNode {
             line,
             tag: tag.map(|tag| meaning(&tag)).unwrap_or_default(),
             value,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::document::{DocumentValue, Node};
+use super::document::{DocumentNode, DocumentValue};
 
 /// A value of the template and its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,12 +13,12 @@ pub struct Located<T> {
 
 /// Resolves values of a template.
 pub struct IntrinsicReader<'a> {
-    pub template: &'a Node,
+    pub template: &'a DocumentNode,
 }
 
 impl IntrinsicReader<'_> {
     /// A string, or that of the parameter it refers to.
-    pub fn text(&self, node: Option<&Rc<Node>>) -> Option<String> {
+    pub fn text(&self, node: Option<&Rc<DocumentNode>>) -> Option<String> {
         let node = node?;
         if let Some(text) = node.text() {
             return Some(text.to_string());
@@ -31,7 +31,7 @@ impl IntrinsicReader<'_> {
         default.text().map(str::to_string)
     }
 
-    pub fn number(&self, node: Option<&Rc<Node>>) -> Option<Located<u64>> {
+    pub fn number(&self, node: Option<&Rc<DocumentNode>>) -> Option<Located<u64>> {
         let value = self.text(node)?.trim().parse().ok()?;
         Some(Located {
             line: node?.line,
@@ -42,7 +42,7 @@ impl IntrinsicReader<'_> {
     /// The value, or `default` if the template has none. None if only the deployment knows it.
     pub fn number_or(
         &self,
-        node: Option<&Rc<Node>>,
+        node: Option<&Rc<DocumentNode>>,
         line: usize,
         default: u64,
     ) -> Option<Located<u64>> {
@@ -56,7 +56,7 @@ impl IntrinsicReader<'_> {
     }
 
     /// The name of the resource referred to by `Ref`, `GetAtt` or `Sub`; empty if there is none.
-    pub fn reference(&self, node: Option<&Rc<Node>>) -> String {
+    pub fn reference(&self, node: Option<&Rc<DocumentNode>>) -> String {
         let Some(node) = node else {
             return String::new();
         };

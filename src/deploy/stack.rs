@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use anyhow::bail;
 
-use super::document::{DocumentValue, Node};
+use super::document::{DocumentNode, DocumentValue};
 use super::intrinsics::IntrinsicReader;
 pub use super::intrinsics::Located;
 
@@ -123,7 +123,7 @@ pub enum TriggerKind {
 }
 
 /// Reads a template.
-pub fn read(template: &Node) -> anyhow::Result<Stack> {
+pub fn read(template: &DocumentNode) -> anyhow::Result<Stack> {
     let Some(resources) = template.get("Resources") else {
         bail!("not a SAM or CloudFormation template: it has no Resources");
     };
@@ -134,7 +134,7 @@ pub fn read(template: &Node) -> anyhow::Result<Stack> {
             .get("Type")
             .and_then(|kind| kind.text())
             .unwrap_or_default();
-        let empty = Rc::new(Node {
+        let empty = Rc::new(DocumentNode {
             line: resource.line,
             tag: String::new(),
             value: DocumentValue::Map(Vec::new()),
@@ -222,12 +222,18 @@ pub fn read(template: &Node) -> anyhow::Result<Stack> {
 }
 
 impl IntrinsicReader<'_> {
-    fn sam_function(&self, name: &str, resource: &Node, properties: &Rc<Node>, stack: &mut Stack) {
+    fn sam_function(
+        &self,
+        name: &str,
+        resource: &DocumentNode,
+        properties: &Rc<DocumentNode>,
+        stack: &mut Stack,
+    ) {
         let globals = self
             .template
             .at(&["Globals", "Function"])
             .map(|node| Rc::new(node.clone()));
-        let all: Vec<&Rc<Node>> = std::iter::once(properties).chain(&globals).collect();
+        let all: Vec<&Rc<DocumentNode>> = std::iter::once(properties).chain(&globals).collect();
         stack.functions.push(self.function(name, resource, &all));
         if let Some(url) = all
             .iter()
@@ -247,7 +253,7 @@ impl IntrinsicReader<'_> {
                 .get("Type")
                 .and_then(|kind| kind.text())
                 .unwrap_or_default();
-            let empty = Rc::new(Node {
+            let empty = Rc::new(DocumentNode {
                 line: event.line,
                 tag: String::new(),
                 value: DocumentValue::Map(Vec::new()),
@@ -292,7 +298,12 @@ impl IntrinsicReader<'_> {
     }
 
     /// Reads a function. Of several `properties`, the first that has a key provides the value.
-    fn function(&self, name: &str, resource: &Node, properties: &[&Rc<Node>]) -> StackFunction {
+    fn function(
+        &self,
+        name: &str,
+        resource: &DocumentNode,
+        properties: &[&Rc<DocumentNode>],
+    ) -> StackFunction {
         let line = resource.line;
         let get = |key: &str| properties.iter().find_map(|properties| properties.get(key));
         let mut environment = BTreeMap::new();
@@ -330,7 +341,7 @@ impl IntrinsicReader<'_> {
     }
 
     /// A string with its line.
-    fn located_text(&self, node: Option<&Rc<Node>>) -> Option<Located<String>> {
+    fn located_text(&self, node: Option<&Rc<DocumentNode>>) -> Option<Located<String>> {
         let value = self.text(node)?;
         Some(Located {
             line: node?.line,
@@ -339,7 +350,7 @@ impl IntrinsicReader<'_> {
     }
 
     /// One target of a schedule.
-    fn schedule(&self, line: usize, target: &Rc<Node>) -> StackSchedule {
+    fn schedule(&self, line: usize, target: &Rc<DocumentNode>) -> StackSchedule {
         StackSchedule {
             function: self.reference(target.get("Arn")),
             line,
@@ -348,7 +359,7 @@ impl IntrinsicReader<'_> {
     }
 
     /// The functions in a load balancer's target group.
-    fn target_group(&self, line: usize, properties: &Rc<Node>, stack: &mut Stack) {
+    fn target_group(&self, line: usize, properties: &Rc<DocumentNode>, stack: &mut Stack) {
         if self.text(properties.get("TargetType")).as_deref() != Some("lambda") {
             return;
         }
@@ -368,7 +379,7 @@ impl IntrinsicReader<'_> {
         }
     }
 
-    fn queue(&self, name: &str, line: usize, properties: &Rc<Node>) -> StackQueue {
+    fn queue(&self, name: &str, line: usize, properties: &Rc<DocumentNode>) -> StackQueue {
         let named_fifo = self
             .text(properties.get("QueueName"))
             .is_some_and(|name| name.ends_with(".fifo"));
@@ -391,9 +402,9 @@ impl IntrinsicReader<'_> {
         &self,
         function: String,
         kind: SourceKind,
-        from: Option<&Rc<Node>>,
+        from: Option<&Rc<DocumentNode>>,
         line: usize,
-        properties: &Rc<Node>,
+        properties: &Rc<DocumentNode>,
     ) -> EventSourceMapping {
         let types = properties
             .get("FunctionResponseTypes")
@@ -415,7 +426,7 @@ impl IntrinsicReader<'_> {
         }
     }
 
-    fn url(&self, properties: &Node, by_sam: bool) -> TriggerKind {
+    fn url(&self, properties: &DocumentNode, by_sam: bool) -> TriggerKind {
         TriggerKind::Url {
             streams: self.text(properties.get("InvokeMode")).as_deref() == Some("RESPONSE_STREAM"),
             is_public: self.text(properties.get("AuthType")).as_deref() == Some("NONE"),
@@ -424,7 +435,7 @@ impl IntrinsicReader<'_> {
     }
 
     /// Whether the source is a stream: only streams have a starting position.
-    fn is_stream(&self, properties: &Node) -> bool {
+    fn is_stream(&self, properties: &DocumentNode) -> bool {
         properties.get("StartingPosition").is_some()
     }
 
@@ -446,14 +457,14 @@ impl IntrinsicReader<'_> {
 }
 
 /// Whether a schedule sends an input of its own.
-fn has_input(properties: &Node) -> bool {
+fn has_input(properties: &DocumentNode) -> bool {
     ["Input", "InputPath", "InputTransformer"]
         .iter()
         .any(|name| properties.get(name).is_some())
 }
 
 /// The layers of all functions and of this one.
-fn layers(properties: &[&Rc<Node>]) -> Vec<Located<String>> {
+fn layers(properties: &[&Rc<DocumentNode>]) -> Vec<Located<String>> {
     let lists = properties.iter().filter_map(|it| it.get("Layers"));
     let layers = lists.flat_map(|list| list.items()).filter_map(|layer| {
         // Values that `Fn::Sub` inserts do not change which layer it is.

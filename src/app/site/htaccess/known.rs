@@ -1,7 +1,7 @@
 //! Apache's `.htaccess` directives, modules and version, as far as Surus knows them.
 
 use super::memory::Memory;
-use super::parse::{Node, words};
+use super::parse::{DirectiveNode, words};
 use super::pattern::Pattern;
 
 /// Directives that do not affect access, or whose effect Surus provides itself.
@@ -266,7 +266,7 @@ const VERSION: [u32; 3] = [2, 4, 71];
 
 /// Whether the lines of `<IfModule>`, `<IfDefine>` or `<IfVersion>` apply. None for another
 /// section; the error says what is invalid.
-pub(super) fn counts(node: &Node) -> Option<Result<bool, String>> {
+pub(super) fn counts(node: &DirectiveNode) -> Option<Result<bool, String>> {
     let argument = node.rest.trim();
     let (name, is_negated) = match argument.strip_prefix('!') {
         Some(name) => (name, true),

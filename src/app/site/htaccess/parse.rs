@@ -6,7 +6,7 @@ const MAX_DEPTH: usize = 32;
 
 /// A directive, or a section with its children.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub struct DirectiveNode {
     /// Starts at 1.
     pub line: u32,
     /// Lower case, without `<`.
@@ -16,7 +16,7 @@ pub struct Node {
     /// Whether text follows the `>` of the opening tag.
     pub has_text_behind: bool,
     /// None for a directive.
-    pub children: Option<Vec<Node>>,
+    pub children: Option<Vec<DirectiveNode>>,
     /// Whether text follows the `>` of the closing tag.
     pub has_text_behind_end: bool,
 }
@@ -29,13 +29,13 @@ pub struct SyntaxError {
 }
 
 /// Parses a file.
-pub fn parse(text: &str) -> Result<Vec<Node>, SyntaxError> {
+pub fn parse(text: &str) -> Result<Vec<DirectiveNode>, SyntaxError> {
     let mut lines = JoinedLines { text, line: 0 };
     Ok(section(&mut lines, None, 0)?.nodes)
 }
 
 struct Section {
-    nodes: Vec<Node>,
+    nodes: Vec<DirectiveNode>,
     has_text_behind_end: bool,
 }
 
@@ -67,7 +67,7 @@ fn section(
         }
         let Some(begin) = text.strip_prefix('<') else {
             let (name, rest) = split_name(text);
-            nodes.push(Node {
+            nodes.push(DirectiveNode {
                 line,
                 name: name.to_ascii_lowercase(),
                 rest: rest.to_owned(),
@@ -87,7 +87,7 @@ fn section(
         let (name, rest) = split_name(inside);
         let name = name.to_ascii_lowercase();
         let inner = section(lines, Some((line, &name)), depth + 1)?;
-        nodes.push(Node {
+        nodes.push(DirectiveNode {
             line,
             rest: rest.to_owned(),
             has_text_behind: !behind.is_empty(),

@@ -8,7 +8,7 @@ use super::handler::{Handler, Switch, ending};
 use super::known::{are_options, counts, is_ignored, leading_number, method};
 use super::link_options::LinkOptions;
 use super::memory::Memory;
-use super::parse::{Node, SyntaxError, parse, words};
+use super::parse::{DirectiveNode, SyntaxError, parse, words};
 use super::pattern::Pattern;
 use super::rules::{Block, FixedEnv, HtaccessFile, Name, Problem, Scope};
 use super::wildcards::{has_wildcards, of_wildcards};
@@ -83,7 +83,12 @@ pub(super) type Read = Result<(), SyntaxError>;
 
 impl HtaccessReader {
     /// Reads lines into a block; outside sections, that is the block of the whole file.
-    fn section(&mut self, nodes: &[Node], block: &mut Block, context: &ReadContext) -> Read {
+    fn section(
+        &mut self,
+        nodes: &[DirectiveNode],
+        block: &mut Block,
+        context: &ReadContext,
+    ) -> Read {
         self.lines(nodes, block, context)?;
         block.handlers.sort_by_key(Switch::removes_handler);
         if !context.is_section {
@@ -92,7 +97,7 @@ impl HtaccessReader {
         Ok(())
     }
 
-    fn lines(&mut self, nodes: &[Node], block: &mut Block, context: &ReadContext) -> Read {
+    fn lines(&mut self, nodes: &[DirectiveNode], block: &mut Block, context: &ReadContext) -> Read {
         for node in nodes {
             match &node.children {
                 Some(children) => self.container(node, children, block, context)?,
@@ -104,8 +109,8 @@ impl HtaccessReader {
 
     fn container(
         &mut self,
-        node: &Node,
-        children: &[Node],
+        node: &DirectiveNode,
+        children: &[DirectiveNode],
         block: &mut Block,
         context: &ReadContext,
     ) -> Read {
@@ -149,8 +154,8 @@ impl HtaccessReader {
 
     fn files(
         &mut self,
-        node: &Node,
-        children: &[Node],
+        node: &DirectiveNode,
+        children: &[DirectiveNode],
         block: &Block,
         context: &ReadContext,
     ) -> Read {
@@ -209,8 +214,8 @@ impl HtaccessReader {
 
     fn uncertain(
         &mut self,
-        node: &Node,
-        children: &[Node],
+        node: &DirectiveNode,
+        children: &[DirectiveNode],
         block: &Block,
         context: &ReadContext,
     ) -> Read {
@@ -242,7 +247,12 @@ impl HtaccessReader {
         Ok(())
     }
 
-    fn inner(&mut self, children: &[Node], mut block: Block, context: &ReadContext) -> Read {
+    fn inner(
+        &mut self,
+        children: &[DirectiveNode],
+        mut block: Block,
+        context: &ReadContext,
+    ) -> Read {
         let conditions = std::mem::take(&mut self.conditions);
         self.lines(children, &mut block, context)?;
         block.handlers.sort_by_key(Switch::removes_handler);
@@ -253,7 +263,12 @@ impl HtaccessReader {
         Ok(())
     }
 
-    fn directive(&mut self, node: &Node, block: &mut Block, context: &ReadContext) -> Read {
+    fn directive(
+        &mut self,
+        node: &DirectiveNode,
+        block: &mut Block,
+        context: &ReadContext,
+    ) -> Read {
         let words = words(&node.rest);
         let first = words.first().map_or("", String::as_str);
         let lower = first.to_ascii_lowercase();
@@ -374,7 +389,7 @@ impl HtaccessReader {
     /// Denies the files of a block, because something in it cannot be evaluated.
     pub(super) fn closes(
         &mut self,
-        node: &Node,
+        node: &DirectiveNode,
         what: String,
         block: &mut Block,
         context: &ReadContext,
@@ -385,7 +400,7 @@ impl HtaccessReader {
 
     pub(super) fn problem(
         &mut self,
-        node: &Node,
+        node: &DirectiveNode,
         what: String,
         context: &ReadContext,
         closes: bool,
@@ -417,7 +432,7 @@ fn arguments(name: &str) -> Option<(usize, usize)> {
     })
 }
 
-pub(super) fn error<T>(node: &Node, why: impl Into<String>) -> Result<T, SyntaxError> {
+pub(super) fn error<T>(node: &DirectiveNode, why: impl Into<String>) -> Result<T, SyntaxError> {
     Err(SyntaxError {
         line: node.line,
         why: why.into(),

@@ -5,14 +5,14 @@ use super::access::{
     ClientMatch, Compat, Merging, NoNetwork, Order, Provider, Require, Statement, network,
 };
 use super::known::{counts, method};
-use super::parse::{Node, SyntaxError, words};
+use super::parse::{DirectiveNode, SyntaxError, words};
 use super::read::{HtaccessReader, Read, ReadContext, error};
 use super::rules::Block;
 
 impl HtaccessReader {
     pub(super) fn access(
         &mut self,
-        node: &Node,
+        node: &DirectiveNode,
         words: &[String],
         block: &mut Block,
         context: &ReadContext,
@@ -82,8 +82,8 @@ impl HtaccessReader {
 
     pub(super) fn group(
         &mut self,
-        node: &Node,
-        children: &[Node],
+        node: &DirectiveNode,
+        children: &[DirectiveNode],
         context: &ReadContext,
         is_in_all: bool,
     ) -> Result<Require, SyntaxError> {
@@ -111,7 +111,7 @@ impl HtaccessReader {
 
     fn requirements(
         &mut self,
-        nodes: &[Node],
+        nodes: &[DirectiveNode],
         context: &ReadContext,
         is_all: bool,
         group: &mut Vec<Require>,
@@ -146,7 +146,7 @@ impl HtaccessReader {
 
     fn require(
         &mut self,
-        node: &Node,
+        node: &DirectiveNode,
         context: &ReadContext,
         is_in_all: bool,
     ) -> Result<Require, SyntaxError> {

@@ -2,7 +2,7 @@
 
 use super::condition::Condition;
 use super::known::{is_status, leading_number};
-use super::parse::{Node, SyntaxError, flags_of, raw_words};
+use super::parse::{DirectiveNode, SyntaxError, flags_of, raw_words};
 use super::pattern::Pattern;
 use super::read::{HtaccessReader, Read, ReadContext, error};
 use super::rule::{Inherits, Options, RewriteRule};
@@ -11,7 +11,7 @@ use super::rules::{Block, From, Redirect, Scope, SetEnvIf, is_url};
 impl HtaccessReader {
     pub(super) fn rewriting(
         &mut self,
-        node: &Node,
+        node: &DirectiveNode,
         words: &[String],
         block: &mut Block,
         context: &ReadContext,
@@ -105,7 +105,7 @@ impl HtaccessReader {
 
     pub(super) fn redirect(
         &mut self,
-        node: &Node,
+        node: &DirectiveNode,
         words: &[String],
         context: &ReadContext,
     ) -> Result<Redirect, SyntaxError> {
@@ -159,7 +159,7 @@ impl HtaccessReader {
 
     pub(super) fn set_env_if(
         &mut self,
-        node: &Node,
+        node: &DirectiveNode,
         words: &[String],
         context: &ReadContext,
     ) -> Result<SetEnvIf, SyntaxError> {

@@ -7,13 +7,13 @@ use serde::{Serialize, Serializer};
 /// A level of the tree, in the order of the form.
 #[derive(Debug)]
 pub struct Tree<T> {
-    nodes: Vec<(String, Node<T>)>,
+    nodes: Vec<(String, TreeNode<T>)>,
     /// Where each name is in `nodes`.
     places: HashMap<String, usize>,
 }
 
 #[derive(Debug)]
-enum Node<T> {
+enum TreeNode<T> {
     Leaf(T),
     /// What `name[]` collects.
     List(Vec<T>),
@@ -47,18 +47,18 @@ impl<T> Tree<T> {
         };
         let nodes = &mut self.nodes;
         let at = *self.places.entry(key.clone()).or_insert_with(|| {
-            nodes.push((key.clone(), Node::Branch(Tree::default())));
+            nodes.push((key.clone(), TreeNode::Branch(Tree::default())));
             nodes.len() - 1
         });
         match (rest, &mut nodes[at].1) {
-            ([], node) => *node = Node::Leaf(value),
-            ([only], Node::List(list)) if only.is_empty() => list.push(value),
-            ([only], node) if only.is_empty() => *node = Node::List(vec![value]),
-            (rest, Node::Branch(branch)) => branch.mount(rest, value),
+            ([], node) => *node = TreeNode::Leaf(value),
+            ([only], TreeNode::List(list)) if only.is_empty() => list.push(value),
+            ([only], node) if only.is_empty() => *node = TreeNode::List(vec![value]),
+            (rest, TreeNode::Branch(branch)) => branch.mount(rest, value),
             (rest, node) => {
                 let mut branch = Tree::default();
                 branch.mount(rest, value);
-                *node = Node::Branch(branch);
+                *node = TreeNode::Branch(branch);
             }
         }
     }
@@ -70,12 +70,12 @@ impl<T: Serialize> Serialize for Tree<T> {
     }
 }
 
-impl<T: Serialize> Serialize for Node<T> {
+impl<T: Serialize> Serialize for TreeNode<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Node::Leaf(value) => value.serialize(serializer),
-            Node::List(values) => values.serialize(serializer),
-            Node::Branch(tree) => tree.serialize(serializer),
+            TreeNode::Leaf(value) => value.serialize(serializer),
+            TreeNode::List(values) => values.serialize(serializer),
+            TreeNode::Branch(tree) => tree.serialize(serializer),
         }
     }
 }
