@@ -13,7 +13,7 @@ pub struct RunSettings {
     pub deadline_margin: Duration,
     /// Time limit of one record.
     pub record_timeout: Option<Duration>,
-    pub failures: Failures,
+    pub failures: BatchFailures,
     pub handler: Handler,
     pub code: Code,
     /// Surus relies on a REST API that decodes base64 (`lambda.binary_media_types`).
@@ -22,7 +22,7 @@ pub struct RunSettings {
 
 /// How Lambda learns which records of a batch failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failures {
+pub enum BatchFailures {
     /// Surus reports them.
     Reported,
     /// The handler may report them in its result.

@@ -11,7 +11,7 @@ use crate::cli::served::open_place;
 use crate::cli::stdout::say;
 use crate::config::{self, Config};
 use crate::deploy::rules;
-use crate::deploy::run_settings::{Failures, RunSettings};
+use crate::deploy::run_settings::{BatchFailures, RunSettings};
 use crate::deploy::{document, stack};
 use crate::fronts::lambda::Mode;
 use crate::fronts::lambda::batch::{self, ReportBatchItemFailures};
@@ -149,9 +149,9 @@ fn runs(
         deadline_margin: lambda.deadline_margin.0,
         record_timeout: lambda.record_timeout.map(|time| time.0),
         failures: match (lambda.batch, lambda.report_batch_item_failures) {
-            (batch::Mode::Whole, _) => Failures::Handler,
-            (batch::Mode::Record, ReportBatchItemFailures::On) => Failures::Reported,
-            (batch::Mode::Record, ReportBatchItemFailures::Off) => Failures::Unreported,
+            (batch::Mode::Whole, _) => BatchFailures::Handler,
+            (batch::Mode::Record, ReportBatchItemFailures::On) => BatchFailures::Reported,
+            (batch::Mode::Record, ReportBatchItemFailures::Off) => BatchFailures::Unreported,
         },
         handler: deployed.handler(function, lambda.handler.as_deref()),
         code: deployed.code.clone(),

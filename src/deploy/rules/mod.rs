@@ -5,7 +5,7 @@ mod triggers;
 use std::time::Duration;
 
 use super::finding::{Finding, certain, perhaps};
-use super::run_settings::{Failures, RunSettings};
+use super::run_settings::{BatchFailures, RunSettings};
 use super::stack::{
     EventSourceMapping, SourceKind, Stack, StackFunction, StackQueue, StackSchedule,
 };
@@ -155,7 +155,7 @@ fn check_source(
             SourceKind::Stream => "continues after the whole batch",
         };
         match runs.failures {
-            Failures::Reported => certain(
+            BatchFailures::Reported => certain(
                 found,
                 source.line,
                 format!(
@@ -163,7 +163,7 @@ fn check_source(
                      and {lost}; {add}"
                 ),
             ),
-            Failures::Handler => perhaps(
+            BatchFailures::Handler => perhaps(
                 found,
                 source.line,
                 format!(
@@ -172,7 +172,7 @@ fn check_source(
                      including the records that succeeded; {add}"
                 ),
             ),
-            Failures::Unreported => {}
+            BatchFailures::Unreported => {}
         }
     }
     if source.kind == SourceKind::Stream {

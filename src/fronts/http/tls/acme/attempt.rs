@@ -28,7 +28,7 @@ use super::link::{AttemptLink, Outcome};
 use super::order::{self, Issued};
 use super::schedule::{INTERVAL, PAUSES, latest, pause, renew_at, until, wait};
 use super::settings::{Authority, Domain, Settings};
-use super::store::{Failures, Store, fill};
+use super::store::{AttemptFailures, Store, fill};
 use crate::fronts::http::tls::certificates::{self, Served};
 use crate::fronts::http::tls::files::PemFile;
 use crate::fronts::http::tls::x509;
@@ -73,7 +73,7 @@ pub struct Attempt {
     roots: Option<PemFile>,
     challenges: Challenges,
     sources: Vec<AttemptFiles>,
-    failures: Failures,
+    failures: AttemptFailures,
     /// An operator has asked for it, so that earlier failures count less.
     is_asked: bool,
 }
@@ -326,7 +326,7 @@ impl Attempt {
 
     /// How long earlier failures forbid another attempt.
     fn left(&self) -> Duration {
-        let Failures { count, age } = self.failures;
+        let AttemptFailures { count, age } = self.failures;
         let (Some(age), 1..) = (age, count) else {
             return Duration::ZERO;
         };

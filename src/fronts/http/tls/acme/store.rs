@@ -27,7 +27,7 @@ pub struct Store {
 
 /// The attempts that have failed since the last success.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Failures {
+pub struct AttemptFailures {
     pub count: u32,
     /// The time since the last one. None if the clock was set back since.
     pub age: Option<Duration>,
@@ -200,14 +200,14 @@ impl Store {
         File::open(path.parent().unwrap_or(&self.dir))?.sync_all()
     }
 
-    pub fn failures(&self, domain: &Domain) -> Failures {
+    pub fn failures(&self, domain: &Domain) -> AttemptFailures {
         let path = self.failure(domain);
         let Ok(text) = regular_file::read(&path, 32) else {
-            return Failures::default();
+            return AttemptFailures::default();
         };
         let count = String::from_utf8_lossy(&text).trim().parse();
         let modified = path.metadata().and_then(|file| file.modified());
-        Failures {
+        AttemptFailures {
             // A damaged file is there because an attempt failed.
             count: count.unwrap_or(1),
             age: modified
@@ -350,7 +350,7 @@ mod tests {
         let (store, settings) = store(dir.path());
         let domain = &settings.domains[0];
         store.make_ready(&settings.authorities).unwrap();
-        assert_eq!(store.failures(domain), Failures::default());
+        assert_eq!(store.failures(domain), AttemptFailures::default());
         store.note(domain, Some(3)).unwrap();
         let failures = store.failures(domain);
         assert!(
@@ -365,6 +365,6 @@ mod tests {
         assert_eq!(store.failures(domain).age, None);
         store.note(domain, None).unwrap();
         store.note(domain, None).unwrap();
-        assert_eq!(store.failures(domain), Failures::default());
+        assert_eq!(store.failures(domain), AttemptFailures::default());
     }
 }
