@@ -1,7 +1,7 @@
 //! Rules about the deployed code: the zip, its architecture, its handler, and layers.
 
 use super::finding::{Finding, certain, perhaps};
-use super::run_settings::{Code, Handler, RunSettings};
+use super::run_settings::{Code, EventHandler, RunSettings};
 use super::stack::{Located, StackFunction};
 
 /// Adds findings to `found`.
@@ -31,7 +31,7 @@ pub fn find(function: &StackFunction, runs: &RunSettings, found: &mut Vec<Findin
         ) => check_architecture(function, *exists, architecture, found),
         _ => {}
     }
-    if let (Handler::Missing, Some(handler)) = (runs.handler, &function.handler) {
+    if let (EventHandler::Missing, Some(handler)) = (runs.handler, &function.handler) {
         certain(
             found,
             handler.line,

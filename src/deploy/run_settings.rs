@@ -14,7 +14,7 @@ pub struct RunSettings {
     /// Time limit of one record.
     pub record_timeout: Option<Duration>,
     pub failures: BatchFailures,
-    pub handler: Handler,
+    pub handler: EventHandler,
     pub code: Code,
     /// Surus relies on a REST API that decodes base64 (`lambda.binary_media_types`).
     pub sends_base64: bool,
@@ -49,7 +49,7 @@ pub enum Code {
 
 /// The handler of events that are not HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Handler {
+pub enum EventHandler {
     /// A PHP file that returns a handler.
     File,
     /// A script that runs commands, such as `bin/console`.

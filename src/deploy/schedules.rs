@@ -1,7 +1,7 @@
 //! Rules about schedules, whose events are empty unless the template sets an input.
 
 use super::finding::{Finding, certain, perhaps};
-use super::run_settings::{Handler, RunSettings};
+use super::run_settings::{EventHandler, RunSettings};
 use super::stack::{StackFunction, StackSchedule};
 
 /// Adds findings to `found`.
@@ -12,7 +12,7 @@ pub fn find(
     found: &mut Vec<Finding>,
 ) {
     let name = &function.name;
-    if runs.handler == Handler::Application {
+    if runs.handler == EventHandler::Application {
         let text = format!(
             "a schedule invokes {name}, which has an HTTP application but no handler, so its \
              events go to POST /events; name the PHP file that does the work in [lambda] \
@@ -21,7 +21,7 @@ pub fn find(
         perhaps(found, schedule.line, text);
     } else if schedule.has_input {
         // The handler knows the event's meaning.
-    } else if runs.handler == Handler::Console {
+    } else if runs.handler == EventHandler::Console {
         let text = format!(
             "the handler of {name} runs commands, but a schedule without Input names none, so \
              nothing would run; write Input: '{{\"command\": \"app:report\"}}'"

@@ -8,7 +8,7 @@ use std::time::Instant;
 use surus_sys::openat2::Access;
 
 use super::htaccess::facts::{Env, Facts};
-use super::htaccess::handler::Handler;
+use super::htaccess::handler::FileHandler;
 use super::htaccess::rewrite::{self, Pass, RewriteOutcome};
 use super::htaccess::rules::RedirectOutcome;
 use super::htaccess::{FileRules, Htaccess, MergedRules};
@@ -39,7 +39,7 @@ pub(super) struct Visit<'a> {
     /// The flag `END` was met: no more rules are evaluated.
     is_over: bool,
     /// The handler set by the rules of this pass.
-    handler: Option<Handler>,
+    handler: Option<FileHandler>,
     passes: usize,
     lookups: usize,
     /// `FallbackResource` was followed.

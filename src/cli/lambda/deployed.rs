@@ -8,7 +8,7 @@ use anyhow::Context;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use crate::deploy::run_settings::{Code, Handler};
+use crate::deploy::run_settings::{Code, EventHandler};
 use crate::deploy::stack::StackFunction;
 use crate::package::{APART, elf};
 
@@ -64,24 +64,24 @@ impl Deployed {
     }
 
     /// The handler of events that are not HTTP, given `lambda.handler`.
-    pub fn handler(&self, function: &StackFunction, configured: Option<&Path>) -> Handler {
+    pub fn handler(&self, function: &StackFunction, configured: Option<&Path>) -> EventHandler {
         let named = function.handler.as_ref().map(|handler| &*handler.value);
         let name = match (configured, named) {
             (Some(configured), _) => configured.to_str().unwrap_or_default(),
             // Surus ignores a `Handler` that does not look like a file.
             (None, Some(named)) if named.ends_with(".php") || named.contains('/') => named,
-            _ => return Handler::Application,
+            _ => return EventHandler::Application,
         };
         let file = self.project.join(name).canonicalize().ok();
         if file.is_some() && file == self.front {
-            return Handler::Application;
+            return EventHandler::Application;
         }
         match self.start_of(name) {
-            Some(start) if start.starts_with(b"#!") => Handler::Console,
-            Some(_) => Handler::File,
+            Some(start) if start.starts_with(b"#!") => EventHandler::Console,
+            Some(_) => EventHandler::File,
             // A missing lambda.handler is reported for surus.toml.
-            None if self.code == Code::Elsewhere || configured.is_some() => Handler::File,
-            None => Handler::Missing,
+            None if self.code == Code::Elsewhere || configured.is_some() => EventHandler::File,
+            None => EventHandler::Missing,
         }
     }
 

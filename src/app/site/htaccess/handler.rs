@@ -2,7 +2,7 @@
 
 /// What a handler or media type runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Handler {
+pub enum FileHandler {
     /// Runs PHP.
     Php,
     /// Runs other scripts, or denies them if `Options` lacks `ExecCGI`.
@@ -10,18 +10,18 @@ pub enum Handler {
     Other,
 }
 
-impl Handler {
-    pub fn named(name: &str) -> Handler {
+impl FileHandler {
+    pub fn named(name: &str) -> FileHandler {
         let name = name.to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
         if has(&["source", "phps"]) || name.starts_with("text/") {
-            Handler::Other
+            FileHandler::Other
         } else if has(&["php", "lsapi", "fcgi", "fastcgi"]) {
-            Handler::Php
+            FileHandler::Php
         } else if has(&["cgi", "perl-script", "python", "lua-script", "wsgi-script"]) {
-            Handler::Script
+            FileHandler::Script
         } else {
-            Handler::Other
+            FileHandler::Other
         }
     }
 }
@@ -32,13 +32,13 @@ pub enum Switch {
     /// `php_flag engine`.
     Engine(bool),
     /// `SetHandler`.
-    Set(Handler),
+    Set(FileHandler),
     /// `ForceType`; `None` cancels an earlier one.
-    Type(Option<Handler>),
+    Type(Option<FileHandler>),
     /// `AddHandler`, with file name extensions.
-    AddHandler(Handler, Vec<String>),
+    AddHandler(FileHandler, Vec<String>),
     /// `AddType`.
-    AddType(Handler, Vec<String>),
+    AddType(FileHandler, Vec<String>),
     /// `RemoveHandler`.
     RemoveHandler(Vec<String>),
     /// `RemoveType`.
@@ -54,10 +54,10 @@ pub fn ending(text: &str) -> String {
 #[derive(Debug, Clone)]
 pub struct PhpHandlers {
     engine: bool,
-    set: Option<Handler>,
-    forced: Option<Handler>,
-    handler: Option<Handler>,
-    media_type: Option<Handler>,
+    set: Option<FileHandler>,
+    forced: Option<FileHandler>,
+    handler: Option<FileHandler>,
+    media_type: Option<FileHandler>,
 }
 
 impl Default for PhpHandlers {
@@ -92,10 +92,10 @@ impl PhpHandlers {
                 self.media_type = Some(*handler);
             }
             Switch::RemoveHandler(endings) if has(name, endings) => {
-                self.handler = Some(Handler::Other);
+                self.handler = Some(FileHandler::Other);
             }
             Switch::RemoveType(endings) if has(name, endings) => {
-                self.media_type = Some(Handler::Other);
+                self.media_type = Some(FileHandler::Other);
             }
             _ => {}
         }
@@ -103,11 +103,11 @@ impl PhpHandlers {
 
     /// Whether a file that normally runs as PHP still does.
     pub fn runs(&self) -> bool {
-        let may = |handler: Option<Handler>| handler.is_none_or(|one| one == Handler::Php);
+        let may = |handler: Option<FileHandler>| handler.is_none_or(|one| one == FileHandler::Php);
         // `SetHandler` overrides everything else, and an added handler overrides a type.
         let is_on = match (self.set, self.handler) {
-            (Some(set), _) => set == Handler::Php,
-            (None, Some(handler)) => handler == Handler::Php && may(self.forced),
+            (Some(set), _) => set == FileHandler::Php,
+            (None, Some(handler)) => handler == FileHandler::Php && may(self.forced),
             (None, None) => may(self.forced) && may(self.media_type),
         };
         self.engine && is_on
@@ -118,7 +118,7 @@ impl PhpHandlers {
         let all = [self.set, self.forced, self.handler, self.media_type];
         all.into_iter()
             .flatten()
-            .any(|handler| handler != Handler::Other)
+            .any(|handler| handler != FileHandler::Other)
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
             "fcgid-script",
             "fastcgi-script",
         ] {
-            assert_eq!(Handler::named(name), Handler::Php, "{name}");
+            assert_eq!(FileHandler::named(name), FileHandler::Php, "{name}");
         }
         for name in [
             "none",
@@ -157,10 +157,10 @@ mod tests {
             "Drupal_Security_Do_Not_Remove_See_SA_2006_006",
             "text/x-php",
         ] {
-            assert_eq!(Handler::named(name), Handler::Other, "{name}");
+            assert_eq!(FileHandler::named(name), FileHandler::Other, "{name}");
         }
         for name in ["cgi-script", "application/x-httpd-cgi", "perl-script"] {
-            assert_eq!(Handler::named(name), Handler::Script, "{name}");
+            assert_eq!(FileHandler::named(name), FileHandler::Script, "{name}");
         }
     }
 }

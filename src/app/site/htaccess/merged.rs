@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::access::{Access, AccessDenied};
 use super::facts::{Env, Facts};
-use super::handler::{Handler, PhpHandlers};
+use super::handler::{FileHandler, PhpHandlers};
 use super::link_options::Links;
 use super::rewrite::Rules;
 use super::rule::{Inherits, Options};
@@ -228,8 +228,8 @@ impl<'a> FileRules<'a> {
     }
 
     /// Whether a PHP file is run. `forced` is the handler that a rule of mod_rewrite has set.
-    pub(crate) fn runs_php(&self, forced: Option<Handler>) -> bool {
-        if forced.is_some_and(|forced| forced != Handler::Php) {
+    pub(crate) fn runs_php(&self, forced: Option<FileHandler>) -> bool {
+        if forced.is_some_and(|forced| forced != FileHandler::Php) {
             return false;
         }
         if !self.merged.has_handlers {
@@ -248,8 +248,8 @@ impl<'a> FileRules<'a> {
     }
 
     /// Whether Apache would run the file although Surus does not.
-    pub(crate) fn is_source(&self, forced: Option<Handler>) -> bool {
-        if forced.is_some_and(|forced| forced != Handler::Other) {
+    pub(crate) fn is_source(&self, forced: Option<FileHandler>) -> bool {
+        if forced.is_some_and(|forced| forced != FileHandler::Other) {
             return true;
         }
         if !self.merged.has_handlers {

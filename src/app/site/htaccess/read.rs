@@ -4,7 +4,7 @@
 
 use super::access::{Limit, Limits, Merging};
 use super::condition::Condition;
-use super::handler::{Handler, Switch, ending};
+use super::handler::{FileHandler, Switch, ending};
 use super::known::{are_options, counts, is_ignored, leading_number, method};
 use super::link_options::LinkOptions;
 use super::memory::Memory;
@@ -321,22 +321,22 @@ impl HtaccessReader {
             "php_admin_flag" | "php_admin_value" => {
                 return error(node, format!("{} is not allowed here", node.name));
             }
-            "sethandler" => block.handlers.push(Switch::Set(Handler::named(first))),
+            "sethandler" => block.handlers.push(Switch::Set(FileHandler::named(first))),
             "forcetype" => block.handlers.push(Switch::Type(match lower.as_str() {
                 "none" => None,
-                _ => Some(Handler::named(first)),
+                _ => Some(FileHandler::named(first)),
             })),
             "addhandler" => {
-                let handler = Handler::named(first);
+                let handler = FileHandler::named(first);
                 block.handlers.push(Switch::AddHandler(handler, endings(1)));
             }
             "addtype" => {
-                let handler = Handler::named(first);
+                let handler = FileHandler::named(first);
                 block.handlers.push(Switch::AddType(handler, endings(1)));
             }
             "removehandler" => block.handlers.push(Switch::RemoveHandler(endings(0))),
             "removetype" => block.handlers.push(Switch::RemoveType(endings(0))),
-            "action" if Handler::named(first) != Handler::Php => {
+            "action" if FileHandler::named(first) != FileHandler::Php => {
                 let what =
                     format!("Action {first} names a handler script, which Surus does not call");
                 self.closes(node, what, block, context);

@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::condition::{FileLookup, all_hold};
 use super::facts::{Env, Facts, View};
-use super::handler::Handler;
+use super::handler::FileHandler;
 use super::rule::{RewriteRule, VariableValue};
 use super::template::Matched;
 
@@ -22,7 +22,7 @@ pub struct Pass<'a> {
     pub env: &'a mut Env,
     pub is_subrequest: bool,
     /// The handler that the flags `H` and `T` set.
-    pub handler: Option<Handler>,
+    pub handler: Option<FileHandler>,
     /// Whether the flag `H` set it.
     pub has_handler: bool,
     /// Whether a rule had the flag `END`.

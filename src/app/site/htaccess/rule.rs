@@ -5,7 +5,7 @@ use std::sync::Arc;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode};
 
 use super::condition::Condition;
-use super::handler::Handler;
+use super::handler::FileHandler;
 use super::known::{is_status, leading_number};
 use super::memory::Memory;
 use super::parse::{flags_of, raw_words};
@@ -114,9 +114,9 @@ pub(super) struct Flags {
     pub(super) env: Vec<(String, VariableValue)>,
     pub(super) allows_question_marks: bool,
     /// The flag `H`.
-    pub(super) handler: Option<Handler>,
+    pub(super) handler: Option<FileHandler>,
     /// The flag `T`.
-    pub(super) media_type: Option<Handler>,
+    pub(super) media_type: Option<FileHandler>,
 }
 
 /// The effect of the flag `E` on a variable.
@@ -249,8 +249,8 @@ impl Flags {
                         flags.env.push((name.to_owned(), text));
                     }
                 },
-                "h" | "handler" => flags.handler = Some(Handler::named(value)),
-                "t" | "type" => flags.media_type = Some(Handler::named(value)),
+                "h" | "handler" => flags.handler = Some(FileHandler::named(value)),
+                "t" | "type" => flags.media_type = Some(FileHandler::named(value)),
                 "unsafeallow3f" => flags.allows_question_marks = true,
                 "co" | "cookie" | "bne" | "unsafeprefixstat" | "unc" => {}
                 "p" | "proxy" => {
