@@ -52,7 +52,7 @@ pub enum Audience {
 
 /// What a client of an error sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum View {
+pub enum ErrorView {
     /// The short text, or PHP's own response.
     #[default]
     Text,
@@ -116,23 +116,23 @@ impl ErrorPages {
     }
 
     /// What the client of a request sees if it fails.
-    pub fn view(&self, headers: &HeaderMap, peer: &Peer) -> View {
+    pub fn view(&self, headers: &HeaderMap, peer: &Peer) -> ErrorView {
         let has_details = self.details != Audience::None;
         if self.pages.is_empty() && !has_details {
-            return View::Text;
+            return ErrorView::Text;
         }
         match (accepted(headers), self.details) {
-            (Accepted::Other, _) => View::Text,
-            (Accepted::Html, Audience::All) => View::Details,
-            (Accepted::Html, Audience::Loopback) if is_local(headers, peer) => View::Details,
-            _ => View::Page,
+            (Accepted::Other, _) => ErrorView::Text,
+            (Accepted::Html, Audience::All) => ErrorView::Details,
+            (Accepted::Html, Audience::Loopback) if is_local(headers, peer) => ErrorView::Details,
+            _ => ErrorView::Page,
         }
     }
 
     /// Replaces a short text of Surus and an empty error of PHP by the site's page.
-    pub fn dress(&self, view: View, mut response: Response) -> Response {
+    pub fn dress(&self, view: ErrorView, mut response: Response) -> Response {
         let status = response.status();
-        if view == View::Text || status.as_u16() < 400 {
+        if view == ErrorView::Text || status.as_u16() < 400 {
             return response;
         }
         let is_own = response.extensions_mut().remove::<OwnText>().is_some();
@@ -145,8 +145,8 @@ impl ErrorPages {
     }
 
     /// The same for a response of PHP, whose fatal error may be shown.
-    pub async fn dress_php(&self, view: View, response: Response) -> Response {
-        if view == View::Details && details::is_fatal(&response) {
+    pub async fn dress_php(&self, view: ErrorView, response: Response) -> Response {
+        if view == ErrorView::Details && details::is_fatal(&response) {
             // Boxed, because it is large and rare.
             return Box::pin(details::show(response, self.reads_source)).await;
         }

@@ -22,7 +22,7 @@ use http::header::{self, HeaderMap, HeaderName};
 use http::{Method, StatusCode, Version};
 use tracing::{debug, warn};
 
-use self::error_pages::{ErrorPages, View};
+use self::error_pages::{ErrorPages, ErrorView};
 use self::forwarded::Peer;
 use self::response::{fit_length, plain, redirect, redirect_to, strip_headers};
 use self::site::routes::{Action, Choice, HeaderChanges, RequestFacts, Routes};
@@ -147,14 +147,14 @@ impl Application {
     }
 
     /// What the client of a request sees if it fails.
-    pub fn view(&self, headers: &HeaderMap, peer: &Peer) -> View {
+    pub fn view(&self, headers: &HeaderMap, peer: &Peer) -> ErrorView {
         self.tree.load().error_pages.view(headers, peer)
     }
 
     /// Gives a failed request the page that its client sees.
-    pub fn dress(&self, view: View, response: Response) -> Response {
+    pub fn dress(&self, view: ErrorView, response: Response) -> Response {
         match view {
-            View::Text => response,
+            ErrorView::Text => response,
             view => self.tree.load().error_pages.dress(view, response),
         }
     }
@@ -245,10 +245,10 @@ impl Application {
     pub async fn finalize(
         &self,
         preferences: &ResponsePreferences,
-        view: View,
+        view: ErrorView,
         mut response: Response,
     ) -> Response {
-        if view != View::Text {
+        if view != ErrorView::Text {
             let tree = self.tree.load_full();
             response = tree.error_pages.dress_php(view, response).await;
         }

@@ -5,7 +5,7 @@ use http::header::{self, HeaderMap};
 use http::{Response, StatusCode};
 
 use super::details::{Escaped, Fatal, show};
-use super::{Accepted, Audience, ErrorPages, MAX_PAGE, Settings, View, accepted};
+use super::{Accepted, Audience, ErrorPages, ErrorView, MAX_PAGE, Settings, accepted};
 use crate::app::forwarded::Peer;
 use crate::app::response::{FATAL, plain};
 use crate::app::site::{self, Site};
@@ -79,14 +79,17 @@ fn own_page_goes_before_that_of_its_class() {
         ("500.html", &large),
         ("799.html", "no status"),
     ]);
-    let shown = |status: StatusCode| text(&pages.dress(View::Page, plain(status, "why")));
+    let shown = |status: StatusCode| text(&pages.dress(ErrorView::Page, plain(status, "why")));
     assert_eq!(shown(StatusCode::NOT_FOUND), "own 404");
     assert_eq!(shown(StatusCode::PAYLOAD_TOO_LARGE), "any 4xx");
     assert_eq!(shown(StatusCode::SERVICE_UNAVAILABLE), "own 503");
     let short = "500 Internal Server Error: why\n";
     assert_eq!(shown(StatusCode::INTERNAL_SERVER_ERROR), short);
     let response = plain(StatusCode::NOT_FOUND, "");
-    assert_eq!(text(&pages.dress(View::Text, response)), "404 Not Found\n");
+    assert_eq!(
+        text(&pages.dress(ErrorView::Text, response)),
+        "404 Not Found\n"
+    );
 }
 
 #[test]
@@ -96,7 +99,7 @@ fn response_of_php_keeps_its_body_unless_it_is_an_empty_error() {
         let response = Response::builder().status(status);
         let response = response.header(header::CONTENT_LENGTH, body.len());
         let response = response.body(ResponseBody::Full(body.into())).unwrap();
-        text(&pages.dress(View::Page, response))
+        text(&pages.dress(ErrorView::Page, response))
     };
     assert_eq!(shown(500, ""), "page");
     assert_eq!(shown(500, "php's"), "php's");
@@ -118,10 +121,14 @@ fn details_are_for_clients_on_this_machine() {
         with(Audience::Loopback).view(&headers(&lines), &peer)
     };
     for host in ["localhost:8080", "127.0.0.1", "[::1]:8080", "app.localhost"] {
-        assert_eq!(view(&[("host", host)], local()), View::Details, "{host}");
+        assert_eq!(
+            view(&[("host", host)], local()),
+            ErrorView::Details,
+            "{host}"
+        );
     }
     let mapped = peer("[::ffff:127.0.0.1]:5000", "[::1]:80");
-    assert_eq!(view(&[], mapped), View::Details);
+    assert_eq!(view(&[], mapped), ErrorView::Details);
     for lines in [
         [("host", "example.org")],
         [("host", "localhost.example.org")],
@@ -129,18 +136,27 @@ fn details_are_for_clients_on_this_machine() {
         [("forwarded", "for=192.0.2.1")],
         [("via", "1.1 proxy")],
     ] {
-        assert_eq!(view(&lines, local()), View::Page, "{lines:?}");
+        assert_eq!(view(&lines, local()), ErrorView::Page, "{lines:?}");
     }
     let other = || peer("192.0.2.1:5000", "192.0.2.2:80");
-    assert_eq!(view(&[], other()), View::Page);
+    assert_eq!(view(&[], other()), ErrorView::Page);
     let container = peer("192.0.2.1:5000", "127.0.0.1:80");
-    assert_eq!(view(&[], container), View::Page);
+    assert_eq!(view(&[], container), ErrorView::Page);
     let browser = headers(&[html]);
-    assert_eq!(with(Audience::All).view(&browser, &other()), View::Details);
-    assert_eq!(with(Audience::None).view(&browser, &local()), View::Text);
+    assert_eq!(
+        with(Audience::All).view(&browser, &other()),
+        ErrorView::Details
+    );
+    assert_eq!(
+        with(Audience::None).view(&browser, &local()),
+        ErrorView::Text
+    );
     // Tools that read PHP's own text.
     let tool = headers(&[("accept", "*/*")]);
-    assert_eq!(with(Audience::Loopback).view(&tool, &local()), View::Page);
+    assert_eq!(
+        with(Audience::Loopback).view(&tool, &local()),
+        ErrorView::Page
+    );
 }
 
 /// PHP's response with the header of `sapi/php/fatal_header.c`.

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fs::Metadata;
 use std::os::unix::fs::PermissionsExt;
 
-use super::facts::View;
+use super::facts::FactsView;
 use super::known::leading_number;
 use super::memory::Memory;
 use super::parse::{flags_of, raw_words};
@@ -148,7 +148,7 @@ impl Test {
 /// something unknown.
 pub(super) fn all_hold(
     all: &[Condition],
-    view: &View<'_>,
+    view: &FactsView<'_>,
     files: &dyn FileLookup,
     rule: &Matched,
     matched: &mut Matched,
@@ -195,7 +195,7 @@ pub(super) fn all_hold(
 impl Condition {
     fn holds(
         &self,
-        view: &View<'_>,
+        view: &FactsView<'_>,
         files: &dyn FileLookup,
         rule: &Matched,
         matched: &mut Matched,

@@ -134,7 +134,7 @@ impl Env {
 }
 
 /// What rules can read during their evaluation.
-pub struct View<'a> {
+pub struct FactsView<'a> {
     pub facts: &'a Facts<'a>,
     pub document_root: &'a str,
     /// The decoded path of this pass.
@@ -221,7 +221,7 @@ impl Variable {
         })
     }
 
-    pub(super) fn value<'a>(&'a self, view: &View<'a>) -> Cow<'a, str> {
+    pub(super) fn value<'a>(&'a self, view: &FactsView<'a>) -> Cow<'a, str> {
         let facts = view.facts;
         let address = |address: Option<IpAddr>| address.map_or(String::new(), |ip| ip.to_string());
         match self {

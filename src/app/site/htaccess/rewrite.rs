@@ -6,7 +6,7 @@ use std::sync::Arc;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::condition::{FileLookup, all_hold};
-use super::facts::{Env, Facts, View};
+use super::facts::{Env, Facts, FactsView};
 use super::handler::FileHandler;
 use super::rule::{RewriteRule, VariableValue};
 use super::template::Matched;
@@ -208,7 +208,7 @@ impl Rules {
             }
         }
         let mut condition = Matched::default();
-        let view = View {
+        let view = FactsView {
             facts: pass.facts,
             document_root: pass.document_root,
             path: pass.path,

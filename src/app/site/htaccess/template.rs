@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::string::FromUtf8Error;
 
-use super::facts::{Env, Variable, View};
+use super::facts::{Env, FactsView, Variable};
 use super::pattern::Groups;
 
 /// A text with placeholders.
@@ -127,7 +127,7 @@ impl Template {
     /// Expands all placeholders. Applies `escape` to groups.
     pub fn expand<'a>(
         &'a self,
-        view: &View<'a>,
+        view: &FactsView<'a>,
         rule: &'a Matched,
         condition: &'a Matched,
         escape: Option<Escape>,
@@ -204,7 +204,7 @@ mod tests {
             },
         };
         let env = Env::default();
-        let view = View {
+        let view = FactsView {
             facts: &facts,
             document_root: "/srv",
             path: "/dir/file/info",

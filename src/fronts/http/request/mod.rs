@@ -34,7 +34,7 @@ use self::validate::{check, ends_connection};
 use super::Settings;
 use super::transport::context::ConnectionContext;
 use super::transport::sendfile_body::SendfileBody;
-use crate::app::error_pages::View;
+use crate::app::error_pages::ErrorView;
 use crate::app::forwarded::{self, Peer};
 use crate::app::response::{RETRY_AFTER, class, failed, failure_name, no_content, plain};
 use crate::app::static_files::FileRange;
@@ -99,7 +99,7 @@ impl Service {
         let is_page = (self.live_reload.as_ref()).is_some_and(|live| live.prepare(&mut head));
         let view = match self.sites.application(site) {
             Ok((_, application)) => application.view(&head.headers, peer),
-            Err(_) => View::Text,
+            Err(_) => ErrorView::Text,
         };
         let server = peer.server.clone();
         let routed = self.begin(head, site, peer, &connection, early_hints, &guard);
