@@ -28,27 +28,27 @@ const EVENTS: WatchMask = WatchMask::CREATE
     .union(WatchMask::EXCL_UNLINK);
 
 /// Why the watching has ended.
-enum End {
+enum WatchEnd {
     /// Nothing receives changes.
     Unread,
     Failed(anyhow::Error),
 }
 
-impl From<anyhow::Error> for End {
-    fn from(error: anyhow::Error) -> End {
-        End::Failed(error)
+impl From<anyhow::Error> for WatchEnd {
+    fn from(error: anyhow::Error) -> WatchEnd {
+        WatchEnd::Failed(error)
     }
 }
 
 /// Runs until nothing receives changes. Fails if not all directories can be watched.
 pub fn run(files: &ProjectFiles, changes: &mpsc::Sender<Change>) -> anyhow::Result<()> {
     match watch(files, changes) {
-        Ok(()) | Err(End::Unread) => Ok(()),
-        Err(End::Failed(error)) => Err(error),
+        Ok(()) | Err(WatchEnd::Unread) => Ok(()),
+        Err(WatchEnd::Failed(error)) => Err(error),
     }
 }
 
-fn watch(files: &ProjectFiles, changes: &mpsc::Sender<Change>) -> Result<(), End> {
+fn watch(files: &ProjectFiles, changes: &mpsc::Sender<Change>) -> Result<(), WatchEnd> {
     let mut watches = Watches::open(files)?;
     let directories = watches.paths.len();
     info!(root = %files.root().display(), directories, "watching files");
@@ -58,7 +58,9 @@ fn watch(files: &ProjectFiles, changes: &mpsc::Sender<Change>) -> Result<(), End
         // What has changed meanwhile is unknown.
         let (effect, path) = (Effect::Boot, files.root().to_path_buf());
         let change = Change { effect, path };
-        changes.blocking_send(change).map_err(|_| End::Unread)?;
+        changes
+            .blocking_send(change)
+            .map_err(|_| WatchEnd::Unread)?;
     }
 }
 
@@ -69,7 +71,7 @@ struct Watches<'a> {
 }
 
 impl<'a> Watches<'a> {
-    fn open(files: &'a ProjectFiles) -> Result<Watches<'a>, End> {
+    fn open(files: &'a ProjectFiles) -> Result<Watches<'a>, WatchEnd> {
         let inotify = Inotify::init().context("cannot use inotify")?;
         let mut watches = Watches {
             files,
@@ -112,21 +114,21 @@ impl<'a> Watches<'a> {
     fn add_tree(
         &mut self,
         directory: &Path,
-        file: &mut impl FnMut(PathBuf, Effect) -> Result<(), End>,
-    ) -> Result<(), End> {
+        file: &mut impl FnMut(PathBuf, Effect) -> Result<(), WatchEnd>,
+    ) -> Result<(), WatchEnd> {
         let files = self.files;
         files.walk(
             directory,
-            &mut |directory| self.add(directory).map_err(End::from),
+            &mut |directory| self.add(directory).map_err(WatchEnd::from),
             &mut |entry, effect| file(entry.path(), effect),
         )
     }
 
     /// Reports changes. Returns if the watches must be made again.
-    fn follow(mut self, changes: &mpsc::Sender<Change>) -> Result<(), End> {
+    fn follow(mut self, changes: &mpsc::Sender<Change>) -> Result<(), WatchEnd> {
         let send = |path, effect| {
             let change = Change { effect, path };
-            changes.blocking_send(change).map_err(|_| End::Unread)
+            changes.blocking_send(change).map_err(|_| WatchEnd::Unread)
         };
         let mut buffer = vec![0; BUFFER];
         loop {

@@ -60,7 +60,7 @@ pub async fn answer(
 type AnswerSender = oneshot::Sender<Result<Response, Failure>>;
 
 /// How a response ended.
-enum End {
+enum ExchangeEnd {
     Answered,
     /// The rest is unwanted: the client disconnected or the response is invalid.
     Left,
@@ -105,9 +105,9 @@ async fn run(boot: Arc<Boot>, event: Box<Event>, permit: Permit, mut answer: Ans
 async fn live(exchange: &mut dyn Exchange, event: &Event, answer: AnswerSender) {
     let deadline = Instant::from_std(event.deadline);
     match drive(exchange, event, answer).await {
-        End::Answered => {}
-        End::Left => exchange.leave(),
-        End::Late => {
+        ExchangeEnd::Answered => {}
+        ExchangeEnd::Left => exchange.leave(),
+        ExchangeEnd::Late => {
             warn!(
                 request_id = event.id,
                 request = what(event),
@@ -135,11 +135,15 @@ fn what(event: &Event) -> String {
     format!("{} {}", event.request.method(), event.request.uri())
 }
 
-async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: AnswerSender) -> End {
+async fn drive(
+    exchange: &mut dyn Exchange,
+    event: &Event,
+    mut answer: AnswerSender,
+) -> ExchangeEnd {
     let mut deadline = Instant::from_std(event.deadline);
     let first = tokio::select! {
         biased;
-        () = answer.closed() => return End::Left,
+        () = answer.closed() => return ExchangeEnd::Left,
         first = timeout_at(deadline, exchange.next()) => first,
     };
     let head = match first {
@@ -147,15 +151,15 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: AnswerSen
         Ok(Ok(_)) => {
             let why = "the script ended without a response".into();
             let _ = answer.send(Err(Failure::Malformed(why)));
-            return End::Left;
+            return ExchangeEnd::Left;
         }
         Ok(Err(failure)) => {
             let _ = answer.send(Err(failure));
-            return End::Left;
+            return ExchangeEnd::Left;
         }
         Err(_) => {
             let _ = answer.send(Err(Failure::TimedOut));
-            return End::Late;
+            return ExchangeEnd::Late;
         }
     };
     // A response that is already complete needs no stream.
@@ -170,14 +174,14 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: AnswerSen
             Some(Ok(_)) => {
                 let body = ResponseBody::Full(there.concat().into());
                 return match answer.send(Ok(response(head, body))) {
-                    Ok(()) => End::Answered,
-                    Err(_) => End::Left,
+                    Ok(()) => ExchangeEnd::Answered,
+                    Err(_) => ExchangeEnd::Left,
                 };
             }
             // The error repeats at the next call.
             Some(Err(failure)) => {
                 let _ = answer.send(Err(failure));
-                return End::Left;
+                return ExchangeEnd::Left;
             }
             None => break,
         }
@@ -187,7 +191,7 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: AnswerSen
         .send(Ok(response(head, stream_body(arriving))))
         .is_err()
     {
-        return End::Left;
+        return ExchangeEnd::Left;
     }
     let mut there = there.into_iter();
     loop {
@@ -195,7 +199,7 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: AnswerSen
             Some(data) => Ok(Ok(Some(ResponsePart::Data(data)))),
             None => tokio::select! {
                 biased;
-                () = body.client_closed() => return End::Left,
+                () = body.client_closed() => return ExchangeEnd::Left,
                 part = timeout_at(deadline, exchange.next()) => part,
             },
         };
@@ -203,15 +207,15 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: AnswerSen
             Ok(Ok(Some(ResponsePart::Data(data)))) => data,
             Ok(Ok(_)) => {
                 body.end(Ok(()));
-                return End::Answered;
+                return ExchangeEnd::Answered;
             }
             Ok(Err(failure)) => {
                 body.end(Err(failure));
-                return End::Left;
+                return ExchangeEnd::Left;
             }
             Err(_) => {
                 body.end(Err(Failure::TimedOut));
-                return End::Late;
+                return ExchangeEnd::Late;
             }
         };
         let writing = body.write_waiting(data, || false);
@@ -222,10 +226,10 @@ async fn drive(exchange: &mut dyn Exchange, event: &Event, mut answer: AnswerSen
         };
         match written {
             Ok(Ok(())) => {}
-            Ok(Err(ClientClosed)) => return End::Left,
+            Ok(Err(ClientClosed)) => return ExchangeEnd::Left,
             Err(_) => {
                 body.end(Err(Failure::TimedOut));
-                return End::Late;
+                return ExchangeEnd::Late;
             }
         }
         if let Some(idle_timeout) = event.idle_timeout {
