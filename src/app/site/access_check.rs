@@ -23,13 +23,13 @@ pub struct AccessCheck {
     opener: Arc<Opener>,
     tree: u16,
     /// Files that PHP's user may read, by path.
-    seen: Recent<Identity>,
+    seen: Recent<FileIdentity>,
 }
 
 /// Changes if the file is replaced or its permissions change.
-type Identity = (u64, u64, i64, i64, u32, u32, u32);
+type FileIdentity = (u64, u64, i64, i64, u32, u32, u32);
 
-fn identity(of: &Metadata) -> Identity {
+fn identity(of: &Metadata) -> FileIdentity {
     let changed = (of.ctime(), of.ctime_nsec());
     let (owner, group) = (of.uid(), of.gid());
     (

@@ -69,10 +69,10 @@ pub(super) struct Htaccess {
     memory: Memory,
 }
 
-type Parsed = HashMap<(u64, u64), (Identity, Arc<HtaccessFile>)>;
+type Parsed = HashMap<(u64, u64), (ContentIdentity, Arc<HtaccessFile>)>;
 
 /// Changes with the content of a file.
-type Identity = (u64, i64, i64, i64, i64);
+type ContentIdentity = (u64, i64, i64, i64, i64);
 
 /// A cached directory that exists. Missing ones are looked up again, because a new one may have an
 /// `.htaccess` file that denies access.
