@@ -14,7 +14,7 @@ use super::htaccess::rules::RedirectOutcome;
 use super::htaccess::{FileRules, Htaccess, MergedRules};
 use super::htaccess_files::{At, FileView};
 use super::lookup::NoScript;
-use super::normalize::{NameKind, NormalizedPath, Stop, kind, normalize};
+use super::normalize::{NameKind, NormalizedPath, SegmentError, kind, normalize};
 use super::opened::{Denial, Opened};
 use super::{FoundFile, Purpose, Resolution, Site, encode};
 use crate::event::Script;
@@ -97,7 +97,7 @@ impl Site {
             // A directory's own file applies, too.
             (merged, _) = htaccess.merged(&self.root, &format!("{files}/"), visit.now);
         }
-        if stop == Some(Stop::Hidden) && !matches!(at, At::Script(_)) {
+        if stop == Some(SegmentError::Hidden) && !matches!(at, At::Script(_)) {
             return Resolution::NotFound;
         }
         if let Some(error) = merged.failed() {

@@ -9,7 +9,7 @@ use surus_sys::openat2::Access;
 use tracing::debug;
 
 use super::hidden_files::Why;
-use super::normalize::{NameKind, NormalizedPath, Stop, fold, kind};
+use super::normalize::{NameKind, NormalizedPath, SegmentError, fold, kind};
 use super::opened::{Denial, LookupError, Opened};
 use super::{FoundFile, Purpose, Resolution, Site, encode};
 use crate::event::Script;
@@ -29,8 +29,8 @@ impl Site {
             return Some(resolution);
         }
         match stop {
-            Some(Stop::Hidden) => return Some(Resolution::NotFound),
-            Some(Stop::NoFile) => return Some(self.fall_back()),
+            Some(SegmentError::Hidden) => return Some(Resolution::NotFound),
+            Some(SegmentError::NoFile) => return Some(self.fall_back()),
             None => {}
         }
         let (_, name) = files.rsplit_once('/').unwrap_or_default();

@@ -10,7 +10,7 @@ pub struct NormalizedPath<'a> {
     path: Cow<'a, str>,
     /// Where the path stops naming files: the slash before the first segment that cannot be a file
     /// name, and why.
-    stop: Option<(usize, Stop)>,
+    stop: Option<(usize, SegmentError)>,
     /// The path's bytes if they are not UTF-8. `path` then contains replacement characters, only
     /// behind the part that may name files.
     bytes: Option<Vec<u8>>,
@@ -18,7 +18,7 @@ pub struct NormalizedPath<'a> {
 
 /// Why a segment names no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum SegmentError {
     /// It begins with a dot. Such files exist, but must not be served.
     Hidden,
     /// No file of a site has such a name: an encoded slash, a control character, a name that
@@ -33,7 +33,7 @@ impl NormalizedPath<'_> {
     }
 
     /// The beginning of the path that may name files, and what stopped it.
-    pub(super) fn files(&self) -> (&str, Option<Stop>) {
+    pub(super) fn files(&self) -> (&str, Option<SegmentError>) {
         match self.stop {
             Some((at, why)) => (&self.path[..at], Some(why)),
             None => (&self.path, None),
@@ -82,7 +82,7 @@ pub fn normalize(raw: &str) -> Result<NormalizedPath<'_>, &'static str> {
         rewrite(raw)?
     };
     let Rewritten { text, limit, bytes } = path;
-    let mut stop = limit.map(|at| (at, Stop::NoFile));
+    let mut stop = limit.map(|at| (at, SegmentError::NoFile));
     let usable = limit.unwrap_or(text.len());
     let mut at = 0;
     while at < usable {
@@ -225,22 +225,22 @@ fn decode(segment: &str, into: &mut Vec<u8>) -> Result<(), &'static str> {
     Ok(())
 }
 
-fn classify(segment: &str, first: bool) -> Option<Stop> {
+fn classify(segment: &str, first: bool) -> Option<SegmentError> {
     if segment.is_empty() {
         return None;
     }
     if segment.starts_with('.') {
         // RFC 8615: the one dot name that is public.
-        return (!(first && segment == ".well-known")).then_some(Stop::Hidden);
+        return (!(first && segment == ".well-known")).then_some(SegmentError::Hidden);
     }
     if !segment.is_ascii() && visible(segment).next() == Some('.') {
-        return Some(Stop::Hidden);
+        return Some(SegmentError::Hidden);
     }
     let odd = segment.len() > MAX_SEGMENT
         || segment.ends_with(['.', ' '])
         || segment.contains("::$")
         || segment.chars().any(|c| c.is_control() || c == '\\');
-    odd.then_some(Stop::NoFile)
+    odd.then_some(SegmentError::NoFile)
 }
 
 /// What a file name means to the site.
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn path_that_names_no_file_is_recognised() {
-        use Stop::{Hidden, NoFile};
+        use SegmentError::{Hidden, NoFile};
         for (raw, files, why) in [
             ("/.git/config", "", Some(Hidden)),
             ("/a/.env", "/a", Some(Hidden)),
