@@ -15,7 +15,7 @@ use surus_sys::openat2::Access;
 
 use super::file_opener::Opener;
 use super::lookup_cache::Recent;
-use super::opened::{Denial, Opened};
+use super::opened::{Denial, OpenedPath};
 
 /// The access check of one of the opener's directories.
 #[derive(Debug)]
@@ -59,9 +59,9 @@ impl AccessCheck {
     }
 
     /// What PHP's user finds at a path.
-    pub(super) fn open(&self, path: &Path, access: Access) -> Opened {
+    pub(super) fn open(&self, path: &Path, access: Access) -> OpenedPath {
         let opened = self.opener.open(self.tree, path, access);
-        if let (Access::Read, Opened::Regular { metadata, .. }) = (access, &opened) {
+        if let (Access::Read, OpenedPath::Regular { metadata, .. }) = (access, &opened) {
             self.seen
                 .put(name(path), identity(metadata), Instant::now());
         }

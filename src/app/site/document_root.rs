@@ -15,7 +15,7 @@ use tracing::error;
 
 use super::access_check::AccessCheck;
 use super::normalize::{NameKind, kind};
-use super::opened::{Denial, LookupError, Opened};
+use super::opened::{Denial, LookupError, OpenedPath};
 use crate::observe::rate_limit::RateLimit;
 
 /// Which symbolic links out of a served directory are followed. Links within it always are.
@@ -55,12 +55,12 @@ enum WalkError {
     Failed(LookupError),
 }
 
-impl From<WalkError> for Opened {
+impl From<WalkError> for OpenedPath {
     fn from(end: WalkError) -> Self {
         match end {
-            WalkError::Missing => Opened::Missing,
-            WalkError::Denied(why) => Opened::Denied(why),
-            WalkError::Failed(error) => Opened::Failed(error),
+            WalkError::Missing => OpenedPath::Missing,
+            WalkError::Denied(why) => OpenedPath::Denied(why),
+            WalkError::Failed(error) => OpenedPath::Failed(error),
         }
     }
 }
@@ -140,19 +140,20 @@ impl Root {
     ///
     /// The requested name does not reveal the target of a symbolic link. Behind a link, dot files
     /// are not opened, and PHP source only if the requested name shows that it is source.
-    pub(crate) fn get(&self, relative: &Path, access: Access) -> Opened {
+    pub(crate) fn get(&self, relative: &Path, access: Access) -> OpenedPath {
         let opened = self.get_or_enter(relative, access);
         let Some(reader) = &self.reader else {
             return opened;
         };
         match (&opened, access) {
-            (Opened::Regular { metadata, .. }, Access::Read)
+            (OpenedPath::Regular { metadata, .. }, Access::Read)
                 if reader.has_read(relative, metadata) =>
             {
                 opened
             }
             // The front end may be able to read less or more than PHP's user, who decides.
-            (Opened::Regular { .. }, Access::Read) | (Opened::Denied(Denial::Unreadable), _) => {
+            (OpenedPath::Regular { .. }, Access::Read)
+            | (OpenedPath::Denied(Denial::Unreadable), _) => {
                 drop(opened);
                 reader.open(relative, access)
             }
@@ -160,20 +161,20 @@ impl Root {
         }
     }
 
-    fn get_or_enter(&self, relative: &Path, access: Access) -> Opened {
+    fn get_or_enter(&self, relative: &Path, access: Access) -> OpenedPath {
         match self.get_for(relative, access) {
             // A directory that can be entered but not listed is a directory, too.
-            Opened::Denied(Denial::Unreadable) if access == Access::Read => {
+            OpenedPath::Denied(Denial::Unreadable) if access == Access::Read => {
                 match self.get_for(relative, Access::Metadata) {
-                    Opened::Directory => Opened::Directory,
-                    _ => Opened::Denied(Denial::Unreadable),
+                    OpenedPath::Directory => OpenedPath::Directory,
+                    _ => OpenedPath::Denied(Denial::Unreadable),
                 }
             }
             opened => opened,
         }
     }
 
-    fn get_for(&self, relative: &Path, access: Access) -> Opened {
+    fn get_for(&self, relative: &Path, access: Access) -> OpenedPath {
         let first = if self.strict {
             openat2::beneath(self.dir.as_fd(), relative, access)
         } else {
@@ -189,9 +190,9 @@ impl Root {
         }
     }
 
-    fn get_real(&self, relative: &Path, real: PathBuf, access: Access) -> Opened {
+    fn get_real(&self, relative: &Path, real: PathBuf, access: Access) -> OpenedPath {
         if self.conceals(relative, &real) {
-            return Opened::Missing;
+            return OpenedPath::Missing;
         }
         // The path contains no links; one that appears later is not followed.
         let opened = if self.strict {
@@ -324,15 +325,15 @@ fn metadata(path: &Path) -> Result<Metadata, WalkError> {
     std::fs::symlink_metadata(path).map_err(|error| explain(error.into(), path))
 }
 
-fn examine(file: File, path: &Path, real: Option<PathBuf>) -> Opened {
+fn examine(file: File, path: &Path, real: Option<PathBuf>) -> OpenedPath {
     match file.metadata() {
-        Ok(metadata) if metadata.is_file() => Opened::Regular {
+        Ok(metadata) if metadata.is_file() => OpenedPath::Regular {
             file,
             metadata,
             real,
         },
-        Ok(metadata) if metadata.is_dir() => Opened::Directory,
-        Ok(_) => Opened::Denied(Denial::Special),
+        Ok(metadata) if metadata.is_dir() => OpenedPath::Directory,
+        Ok(_) => OpenedPath::Denied(Denial::Special),
         Err(error) => explain(error.into(), path).into(),
     }
 }
@@ -387,13 +388,16 @@ mod tests {
         const EACCES: i32 = 13;
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
-        assert!(matches!(opened(ENOENT), Opened::Missing));
-        assert!(matches!(opened(EACCES), Opened::Denied(_)));
-        assert!(matches!(opened(EIO), Opened::Failed(LookupError::Broken)));
+        assert!(matches!(opened(ENOENT), OpenedPath::Missing));
+        assert!(matches!(opened(EACCES), OpenedPath::Denied(_)));
+        assert!(matches!(
+            opened(EIO),
+            OpenedPath::Failed(LookupError::Broken)
+        ));
         for number in [ENOMEM, ENFILE, EMFILE] {
             assert!(matches!(
                 opened(number),
-                Opened::Failed(LookupError::Scarce)
+                OpenedPath::Failed(LookupError::Scarce)
             ));
         }
     }

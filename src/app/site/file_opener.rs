@@ -16,7 +16,7 @@ use surus_sys::seqpacket::Seqpacket;
 
 use super::config_guard::ConfigGuard;
 use super::document_root::Root;
-use super::opened::{Denial, LookupError, Opened};
+use super::opened::{Denial, LookupError, OpenedPath};
 
 mod front;
 mod protocol;
@@ -106,7 +106,7 @@ pub fn run(socket: OwnedFd, trees: &[Tree]) {
 
 /// The result of opening a path.
 enum OpenerReply {
-    Opened(Opened),
+    Opened(OpenedPath),
     Path(PathBuf),
 }
 
@@ -118,19 +118,19 @@ fn answer(question: &Question<'_>, trees: &[Tree]) -> OpenerReply {
             Err(error)
                 if error.kind() == ErrorKind::PermissionDenied && is_served(question.path) =>
             {
-                OpenerReply::Opened(Opened::Denied(Denial::Unreadable))
+                OpenerReply::Opened(OpenedPath::Denied(Denial::Unreadable))
             }
-            _ => OpenerReply::Opened(Opened::Missing),
+            _ => OpenerReply::Opened(OpenedPath::Missing),
         };
     }
     let Some(tree) = trees.get(usize::from(question.tree)) else {
-        return OpenerReply::Opened(Opened::Missing);
+        return OpenerReply::Opened(OpenedPath::Missing);
     };
     // The directory was opened as root. The checks below start from it, so they do not cover its
     // parents.
     match std::fs::metadata(tree.root.path().join(".")) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            return OpenerReply::Opened(Opened::Denied(Denial::Unreadable));
+            return OpenerReply::Opened(OpenedPath::Denied(Denial::Unreadable));
         }
         _ => {}
     }
@@ -139,10 +139,10 @@ fn answer(question: &Question<'_>, trees: &[Tree]) -> OpenerReply {
         Operation::Look | Operation::Resolve => Access::Metadata,
     };
     OpenerReply::Opened(match tree.root.get(question.path, access) {
-        Opened::Regular { metadata, .. }
+        OpenedPath::Regular { metadata, .. }
             if tree.secret.as_ref().is_some_and(|it| it.is_file(&metadata)) =>
         {
-            Opened::Missing
+            OpenedPath::Missing
         }
         opened => opened,
     })
@@ -151,20 +151,20 @@ fn answer(question: &Question<'_>, trees: &[Tree]) -> OpenerReply {
 fn encode(told: &OpenerReply) -> ([u8; 1], &[u8], Option<BorrowedFd<'_>>) {
     let (code, text, fd): (u8, &[u8], _) = match told {
         OpenerReply::Path(path) => (1, path.as_os_str().as_bytes(), None),
-        OpenerReply::Opened(Opened::Regular { file, real, .. }) => match real {
+        OpenerReply::Opened(OpenedPath::Regular { file, real, .. }) => match real {
             None => (2, b"", Some(file.as_fd())),
             Some(real) => (3, real.as_os_str().as_bytes(), Some(file.as_fd())),
         },
-        OpenerReply::Opened(Opened::Directory) => (4, b"", None),
-        OpenerReply::Opened(Opened::Missing) => (5, b"", None),
-        OpenerReply::Opened(Opened::Denied(why)) => match why {
+        OpenerReply::Opened(OpenedPath::Directory) => (4, b"", None),
+        OpenerReply::Opened(OpenedPath::Missing) => (5, b"", None),
+        OpenerReply::Opened(OpenedPath::Denied(why)) => match why {
             Denial::LinkOutside => (6, b"", None),
             Denial::LinkOfAnother => (7, b"", None),
             Denial::Special => (8, b"", None),
             _ => (9, b"", None),
         },
-        OpenerReply::Opened(Opened::Failed(LookupError::Scarce)) => (10, b"", None),
-        OpenerReply::Opened(Opened::Failed(LookupError::Broken)) => (11, b"", None),
+        OpenerReply::Opened(OpenedPath::Failed(LookupError::Scarce)) => (10, b"", None),
+        OpenerReply::Opened(OpenedPath::Failed(LookupError::Broken)) => (11, b"", None),
     };
     ([code], text, fd)
 }

@@ -8,7 +8,7 @@ use surus_sys::openat2::Access;
 
 use super::htaccess::condition::{FileKind, FileLookup};
 use super::normalize::{NameKind, kind};
-use super::opened::{Denial, Opened};
+use super::opened::{Denial, OpenedPath};
 use super::{FoundFile, LookupError, Site};
 use crate::event::Script;
 
@@ -55,9 +55,9 @@ impl<'a> FileView<'a> {
         match below.map(|below| below.trim_matches('/')) {
             None | Some("") => std::fs::metadata(path).ok(),
             Some(below) => match self.site.root.get(Path::new(below), Access::Metadata) {
-                Opened::Regular { metadata, .. } => Some(metadata),
+                OpenedPath::Regular { metadata, .. } => Some(metadata),
                 // A symbolic link that may not be followed has no target.
-                Opened::Directory => std::fs::metadata(path).ok(),
+                OpenedPath::Directory => std::fs::metadata(path).ok(),
                 _ => None,
             },
         }

@@ -15,7 +15,7 @@ use super::htaccess::{FileRules, Htaccess, MergedRules};
 use super::htaccess_files::{At, FileView};
 use super::lookup::NoScript;
 use super::normalize::{NameKind, NormalizedPath, SegmentError, kind, normalize};
-use super::opened::{Denial, Opened};
+use super::opened::{Denial, OpenedPath};
 use super::{FoundFile, Purpose, Resolution, Site, encode};
 use crate::event::Script;
 use crate::private_files::Shared;
@@ -224,21 +224,21 @@ impl Site {
             return (At::Missing, end);
         }
         let at = match self.root.get(Path::new(&files[1..]), Access::Read) {
-            Opened::Regular { file, real, .. }
+            OpenedPath::Regular { file, real, .. }
                 if purpose == Purpose::Visitor
                     && self.hides(files, real.as_deref(), Shared::new(&file)) =>
             {
                 At::Hidden
             }
-            Opened::Regular { file, metadata, .. } => At::File(FoundFile {
+            OpenedPath::Regular { file, metadata, .. } => At::File(FoundFile {
                 path: self.root.path().join(&files[1..]),
                 file,
                 metadata,
             }),
-            Opened::Directory => At::Directory,
-            Opened::Missing => At::Missing,
-            Opened::Denied(why) => At::Denied(why),
-            Opened::Failed(error) => At::Failed(error),
+            OpenedPath::Directory => At::Directory,
+            OpenedPath::Missing => At::Missing,
+            OpenedPath::Denied(why) => At::Denied(why),
+            OpenedPath::Failed(error) => At::Failed(error),
         };
         (at, end)
     }
@@ -383,7 +383,7 @@ impl Site {
                 !last.is_empty()
                     && !matches!(
                         self.root.get(Path::new(&path[1..]), Access::Metadata),
-                        Opened::Missing
+                        OpenedPath::Missing
                     )
             }
         }

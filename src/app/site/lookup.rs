@@ -10,7 +10,7 @@ use tracing::debug;
 
 use super::hidden_files::Why;
 use super::normalize::{NameKind, NormalizedPath, SegmentError, fold, kind};
-use super::opened::{Denial, LookupError, Opened};
+use super::opened::{Denial, LookupError, OpenedPath};
 use super::{FoundFile, Purpose, Resolution, Site, encode};
 use crate::event::Script;
 use crate::private_files::{self, Shared, Unopened};
@@ -42,18 +42,18 @@ impl Site {
             return Some(self.fall_back());
         }
         Some(match self.root.get(Path::new(&files[1..]), Access::Read) {
-            Opened::Regular { file, real, .. }
+            OpenedPath::Regular { file, real, .. }
                 if purpose == Purpose::Visitor
                     && self.hides(files, real.as_deref(), Shared::new(&file)) =>
             {
                 Resolution::NotFound
             }
-            Opened::Regular { file, metadata, .. } => Resolution::File(FoundFile {
+            OpenedPath::Regular { file, metadata, .. } => Resolution::File(FoundFile {
                 path: self.root.path().join(&files[1..]),
                 file,
                 metadata,
             }),
-            Opened::Directory => {
+            OpenedPath::Directory => {
                 let directory = format!("{files}/");
                 let htaccess = self.htaccess.as_ref();
                 let own = htaccess.map(|htaccess| htaccess.merged(&self.root, &directory, now).0);
@@ -68,9 +68,9 @@ impl Site {
                     None => self.fall_back(),
                 }
             }
-            Opened::Missing => self.fall_back(),
-            Opened::Denied(why) => Resolution::Denied(why),
-            Opened::Failed(error) => Resolution::Failed(error),
+            OpenedPath::Missing => self.fall_back(),
+            OpenedPath::Denied(why) => Resolution::Denied(why),
+            OpenedPath::Failed(error) => Resolution::Failed(error),
         })
     }
 
@@ -81,7 +81,7 @@ impl Site {
         let path = PathBuf::from(path);
         let relative = path.strip_prefix(self.root.path()).ok()?;
         match self.root.get(relative, Access::Read) {
-            Opened::Regular { file, metadata, .. } => Some(FoundFile {
+            OpenedPath::Regular { file, metadata, .. } => Some(FoundFile {
                 path,
                 file,
                 metadata,
@@ -146,16 +146,18 @@ impl Site {
             return Ok(script);
         }
         match self.root.get(Path::new(&name[1..]), Access::Metadata) {
-            Opened::Regular {
+            OpenedPath::Regular {
                 real: Some(real), ..
             } if self.is_really_uploaded(&real) => {
                 Err(NoScript::Denied(Denial::LinkToUploadedSource))
             }
             // Scripts are not checked by content, because keys are not PHP.
-            Opened::Regular { real, .. } if self.hides(name, real.as_deref(), std::io::empty()) => {
+            OpenedPath::Regular { real, .. }
+                if self.hides(name, real.as_deref(), std::io::empty()) =>
+            {
                 Err(NoScript::Hidden)
             }
-            Opened::Regular { .. } => {
+            OpenedPath::Regular { .. } => {
                 let script = Script {
                     root: self.document_root.clone(),
                     filename: self.root.path().join(&name[1..]).into(),
@@ -166,10 +168,10 @@ impl Site {
                 self.recent.put(name.as_bytes(), script.clone(), now);
                 Ok(script)
             }
-            Opened::Directory => Err(NoScript::Directory),
-            Opened::Missing => Err(NoScript::Missing),
-            Opened::Denied(why) => Err(NoScript::Denied(why)),
-            Opened::Failed(error) => Err(NoScript::Failed(error)),
+            OpenedPath::Directory => Err(NoScript::Directory),
+            OpenedPath::Missing => Err(NoScript::Missing),
+            OpenedPath::Denied(why) => Err(NoScript::Denied(why)),
+            OpenedPath::Failed(error) => Err(NoScript::Failed(error)),
         }
     }
 
@@ -179,12 +181,12 @@ impl Site {
             let file = format!("{directory}{name}");
             if kind(name) != NameKind::Script {
                 return match self.root.get(Path::new(&file[1..]), Access::Read) {
-                    Opened::Regular {
+                    OpenedPath::Regular {
                         file: open, real, ..
                     } if self.hides(&file, real.as_deref(), Shared::new(&open)) => {
                         Some(Resolution::NotFound)
                     }
-                    Opened::Regular {
+                    OpenedPath::Regular {
                         file: open,
                         metadata,
                         ..
@@ -193,9 +195,9 @@ impl Site {
                         file: open,
                         metadata,
                     })),
-                    Opened::Denied(why) => Some(Resolution::Denied(why)),
-                    Opened::Failed(error) => Some(Resolution::Failed(error)),
-                    Opened::Missing | Opened::Directory => None,
+                    OpenedPath::Denied(why) => Some(Resolution::Denied(why)),
+                    OpenedPath::Failed(error) => Some(Resolution::Failed(error)),
+                    OpenedPath::Missing | OpenedPath::Directory => None,
                 };
             }
             if self.scriptless || self.is_uploaded_source(&file) {

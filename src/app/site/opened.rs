@@ -10,7 +10,7 @@ use std::path::PathBuf;
     clippy::large_enum_variant,
     reason = "it is taken apart at once, and mostly it is the large one"
 )]
-pub(crate) enum Opened {
+pub(crate) enum OpenedPath {
     Regular {
         file: File,
         metadata: Metadata,

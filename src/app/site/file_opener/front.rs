@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tracing::error;
 
 use super::protocol::{MAX_PATH, Operation, is_below, may_be_sent};
-use crate::app::site::opened::{Denial, LookupError, Opened};
+use crate::app::site::opened::{Denial, LookupError, OpenedPath};
 use crate::observe::rate_limit::RateLimit;
 
 /// The front end's end of the socket to an opener.
@@ -145,21 +145,21 @@ impl Opener {
     }
 
     /// What PHP's user finds at a path below a directory.
-    pub(crate) fn open(&self, tree: u16, path: &Path, access: Access) -> Opened {
+    pub(crate) fn open(&self, tree: u16, path: &Path, access: Access) -> OpenedPath {
         let operation = match access {
             Access::Read => Operation::Read,
             Access::Metadata => Operation::Look,
         };
         // The opener does not reply to such requests.
         if !is_below(path) || !may_be_sent(path, operation) || is_too_long(path) {
-            return Opened::Denied(Denial::UnreadableToPhp);
+            return OpenedPath::Denied(Denial::UnreadableToPhp);
         }
         let told = self.ask(operation, tree, path).and_then(|answer| {
             let OpenerAnswer { code, text, fd, .. } = answer;
             let regular = |real| {
                 let file = File::from(fd.ok_or(ErrorKind::InvalidData)?);
                 let metadata: Metadata = file.metadata()?;
-                Ok::<_, io::Error>(Opened::Regular {
+                Ok::<_, io::Error>(OpenedPath::Regular {
                     file,
                     metadata,
                     real,
@@ -168,14 +168,14 @@ impl Opener {
             match code {
                 2 => regular(None),
                 3 => regular(Some(PathBuf::from(OsStr::from_bytes(&text)))),
-                4 => Ok(Opened::Directory),
-                5 => Ok(Opened::Missing),
-                6 => Ok(Opened::Denied(Denial::LinkOutside)),
-                7 => Ok(Opened::Denied(Denial::LinkOfAnother)),
-                8 => Ok(Opened::Denied(Denial::Special)),
-                9 => Ok(Opened::Denied(Denial::UnreadableToPhp)),
-                10 => Ok(Opened::Failed(LookupError::Scarce)),
-                11 => Ok(Opened::Failed(LookupError::Broken)),
+                4 => Ok(OpenedPath::Directory),
+                5 => Ok(OpenedPath::Missing),
+                6 => Ok(OpenedPath::Denied(Denial::LinkOutside)),
+                7 => Ok(OpenedPath::Denied(Denial::LinkOfAnother)),
+                8 => Ok(OpenedPath::Denied(Denial::Special)),
+                9 => Ok(OpenedPath::Denied(Denial::UnreadableToPhp)),
+                10 => Ok(OpenedPath::Failed(LookupError::Scarce)),
+                11 => Ok(OpenedPath::Failed(LookupError::Broken)),
                 _ => Err(ErrorKind::InvalidData.into()),
             }
         });
@@ -185,7 +185,7 @@ impl Opener {
                 let path = path.display();
                 error!(%path, %error, "cannot reach the opener");
             }
-            Opened::Failed(LookupError::Scarce)
+            OpenedPath::Failed(LookupError::Scarce)
         })
     }
 
@@ -298,13 +298,13 @@ mod tests {
         let opener = Opener::new(ours).unwrap();
         let open = || opener.open(0, Path::new("a"), Access::Read);
         // It returns although the only other thread never replies.
-        assert!(matches!(open(), Opened::Failed(LookupError::Scarce)));
+        assert!(matches!(open(), OpenedPath::Failed(LookupError::Scarce)));
         opener.failures().notified().await;
         let theirs = Seqpacket::from(theirs);
         let mut buffer = [0; 64];
         assert!(theirs.receive(&mut buffer).unwrap().len > 4);
         // No further request is sent meanwhile.
-        assert!(matches!(open(), Opened::Failed(LookupError::Scarce)));
+        assert!(matches!(open(), OpenedPath::Failed(LookupError::Scarce)));
         assert_eq!(opener.catch_up(), None);
         let number = IoSlice::new(&buffer[..4]);
         let rest = [0, 0, 0, 0, 5];
@@ -319,7 +319,7 @@ mod tests {
         let opener = Opener::new(ours).unwrap();
         drop(theirs);
         let open = || opener.open(0, Path::new("a"), Access::Read);
-        assert!(matches!(open(), Opened::Failed(LookupError::Scarce)));
+        assert!(matches!(open(), OpenedPath::Failed(LookupError::Scarce)));
         opener.failures().notified().await;
         assert!(!opener.recover().await);
         opener.replace(start(dir.path())).unwrap();

@@ -45,7 +45,7 @@ use self::read::read_within;
 use self::rules::HtaccessFile;
 use super::document_root::Root;
 use super::lookup_cache::Recent;
-use super::opened::Opened;
+use super::opened::OpenedPath;
 
 pub(super) use self::merged::{FileRules, MergedRules};
 pub use self::read::read;
@@ -168,13 +168,13 @@ impl Htaccess {
             directory => format!("{directory}/.htaccess"),
         };
         let (mut file, metadata) = match root.get(Path::new(&name), For::Read) {
-            Opened::Regular { file, metadata, .. } => (file, metadata),
-            Opened::Missing => return None,
+            OpenedPath::Regular { file, metadata, .. } => (file, metadata),
+            OpenedPath::Missing => return None,
             // As in Apache: a file that cannot be read may deny access.
-            Opened::Directory | Opened::Denied(_) => {
+            OpenedPath::Directory | OpenedPath::Denied(_) => {
                 return Some(Arc::new(rules::unreadable()));
             }
-            Opened::Failed(error) => return Some(Arc::new(rules::failed(error))),
+            OpenedPath::Failed(error) => return Some(Arc::new(rules::failed(error))),
         };
         let id = (metadata.dev(), metadata.ino());
         let identity = (
@@ -255,6 +255,6 @@ fn is_directory(root: &Root, path: &str) -> bool {
     // A directory that cannot be entered exists; access to what is below is denied.
     !matches!(
         root.get(Path::new(path), For::Metadata),
-        Opened::Missing | Opened::Regular { .. }
+        OpenedPath::Missing | OpenedPath::Regular { .. }
     )
 }
