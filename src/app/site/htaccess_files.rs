@@ -13,7 +13,7 @@ use super::{FoundFile, LookupError, Site};
 use crate::event::Script;
 
 /// What exists at a path.
-pub(super) enum At {
+pub(super) enum PathKind {
     Script(Script),
     File(FoundFile),
     Directory,
@@ -27,7 +27,7 @@ pub(super) enum At {
 /// The files as seen by conditions.
 pub(super) struct FileView<'a> {
     site: &'a Site,
-    at: &'a At,
+    at: &'a PathKind,
     /// Whether the path ends with the name of the file.
     is_whole: bool,
     path: &'a str,
@@ -36,7 +36,7 @@ pub(super) struct FileView<'a> {
 
 impl<'a> FileView<'a> {
     /// `end` is the end of the part of the path that names a file.
-    pub(super) fn new(site: &'a Site, at: &'a At, path: &'a str, end: usize) -> FileView<'a> {
+    pub(super) fn new(site: &'a Site, at: &'a PathKind, path: &'a str, end: usize) -> FileView<'a> {
         FileView {
             site,
             at,
@@ -68,10 +68,12 @@ impl FileLookup for FileView<'_> {
     fn requested(&self) -> FileKind {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         match self.at {
-            At::Script(_) | At::File(_) | At::Hidden => FileKind::File,
-            At::Directory => FileKind::Directory,
+            PathKind::Script(_) | PathKind::File(_) | PathKind::Hidden => FileKind::File,
+            PathKind::Directory => FileKind::Directory,
             // A file whose name prevented its opening may exist.
-            At::Missing if self.is_whole && kind(name) == NameKind::Plain => FileKind::Missing,
+            PathKind::Missing if self.is_whole && kind(name) == NameKind::Plain => {
+                FileKind::Missing
+            }
             _ => *self
                 .requested
                 .get_or_init(|| self.kind(&format!("{}{}", self.site.document_root, self.path))),

@@ -12,7 +12,7 @@ use super::htaccess::handler::FileHandler;
 use super::htaccess::rewrite::{self, Pass, RewriteOutcome};
 use super::htaccess::rules::RedirectOutcome;
 use super::htaccess::{FileRules, Htaccess, MergedRules};
-use super::htaccess_files::{At, FileView};
+use super::htaccess_files::{FileView, PathKind};
 use super::lookup::NoScript;
 use super::normalize::{NameKind, NormalizedPath, SegmentError, kind, normalize};
 use super::opened::{Denial, OpenedPath};
@@ -92,12 +92,12 @@ impl Site {
             known.unwrap_or_else(|| htaccess.merged(&self.root, path.directories(), visit.now));
         let (at, end) = self.look_up(visit.purpose, path, directories, visit.now);
         let whole = path.path();
-        let is_bare_directory = matches!(at, At::Directory) && !files.ends_with('/');
+        let is_bare_directory = matches!(at, PathKind::Directory) && !files.ends_with('/');
         if is_bare_directory {
             // A directory's own file applies, too.
             (merged, _) = htaccess.merged(&self.root, &format!("{files}/"), visit.now);
         }
-        if stop == Some(SegmentError::Hidden) && !matches!(at, At::Script(_)) {
+        if stop == Some(SegmentError::Hidden) && !matches!(at, PathKind::Script(_)) {
             return Resolution::NotFound;
         }
         if let Some(error) = merged.failed() {
@@ -201,44 +201,44 @@ impl Site {
         path: &NormalizedPath<'_>,
         directories: usize,
         now: Instant,
-    ) -> (At, usize) {
+    ) -> (PathKind, usize) {
         let (files, stop) = path.files();
         let whole = path.path();
         match self.find_script_at(path, files, now) {
-            Some(Ok((script, end))) => return (At::Script(script), end),
-            Some(Err(NoScript::Hidden)) => return (At::Hidden, files.len()),
-            Some(Err(NoScript::Denied(why))) => return (At::Denied(why), files.len()),
-            Some(Err(NoScript::Failed(error))) => return (At::Failed(error), files.len()),
+            Some(Ok((script, end))) => return (PathKind::Script(script), end),
+            Some(Err(NoScript::Hidden)) => return (PathKind::Hidden, files.len()),
+            Some(Err(NoScript::Denied(why))) => return (PathKind::Denied(why), files.len()),
+            Some(Err(NoScript::Failed(error))) => return (PathKind::Failed(error), files.len()),
             Some(Err(NoScript::Missing | NoScript::Directory)) | None => {}
         }
         if stop.is_none() && directories == whole.len() {
-            return (At::Directory, whole.len());
+            return (PathKind::Directory, whole.len());
         }
         // The first component that is not a directory.
         let next = whole[directories..].find('/');
         let end = next.map_or(whole.len(), |next| directories + next);
         if stop.is_some() || end < whole.len() {
-            return (At::Missing, end);
+            return (PathKind::Missing, end);
         }
         if kind(&files[directories..]) != NameKind::Plain {
-            return (At::Missing, end);
+            return (PathKind::Missing, end);
         }
         let at = match self.root.get(Path::new(&files[1..]), Access::Read) {
             OpenedPath::Regular { file, real, .. }
                 if purpose == Purpose::Visitor
                     && self.hides(files, real.as_deref(), Shared::new(&file)) =>
             {
-                At::Hidden
+                PathKind::Hidden
             }
-            OpenedPath::Regular { file, metadata, .. } => At::File(FoundFile {
+            OpenedPath::Regular { file, metadata, .. } => PathKind::File(FoundFile {
                 path: self.root.path().join(&files[1..]),
                 file,
                 metadata,
             }),
-            OpenedPath::Directory => At::Directory,
-            OpenedPath::Missing => At::Missing,
-            OpenedPath::Denied(why) => At::Denied(why),
-            OpenedPath::Failed(error) => At::Failed(error),
+            OpenedPath::Directory => PathKind::Directory,
+            OpenedPath::Missing => PathKind::Missing,
+            OpenedPath::Denied(why) => PathKind::Denied(why),
+            OpenedPath::Failed(error) => PathKind::Failed(error),
         };
         (at, end)
     }
@@ -250,14 +250,14 @@ impl Site {
         visit: &mut Visit<'_>,
         file_rules: &FileRules<'_>,
         path: &NormalizedPath<'_>,
-        at: At,
+        at: PathKind,
     ) -> Resolution {
         let whole = path.path();
         match at {
-            At::Script(_) if !file_rules.runs_php(visit.handler) => {
+            PathKind::Script(_) if !file_rules.runs_php(visit.handler) => {
                 Resolution::Denied(Denial::PhpOff)
             }
-            At::Script(script) => {
+            PathKind::Script(script) => {
                 let front = self.front_controller.as_ref();
                 // A script named on the command line replaces the index.php that rules lead to.
                 let script = match front {
@@ -273,11 +273,11 @@ impl Site {
                 };
                 Resolution::Script(visit.with_query(script))
             }
-            At::File(_) if file_rules.is_source(visit.handler) => {
+            PathKind::File(_) if file_rules.is_source(visit.handler) => {
                 Resolution::Denied(Denial::PhpOff)
             }
-            At::File(file) => Resolution::File(file),
-            At::Directory if !whole.ends_with('/') => {
+            PathKind::File(file) => Resolution::File(file),
+            PathKind::Directory if !whole.ends_with('/') => {
                 let directory = format!("{whole}/");
                 let mut names = self.index_names(file_rules.merged).iter();
                 let has_index =
@@ -290,13 +290,13 @@ impl Site {
                     false => self.miss(htaccess, visit, file_rules.merged, whole),
                 }
             }
-            At::Directory => self
+            PathKind::Directory => self
                 .index(htaccess, visit, file_rules.merged, whole)
                 .unwrap_or_else(|| self.miss(htaccess, visit, file_rules.merged, whole)),
-            At::Hidden => Resolution::NotFound,
-            At::Missing => self.miss(htaccess, visit, file_rules.merged, whole),
-            At::Denied(why) => Resolution::Denied(why),
-            At::Failed(error) => Resolution::Failed(error),
+            PathKind::Hidden => Resolution::NotFound,
+            PathKind::Missing => self.miss(htaccess, visit, file_rules.merged, whole),
+            PathKind::Denied(why) => Resolution::Denied(why),
+            PathKind::Failed(error) => Resolution::Failed(error),
         }
     }
 

@@ -6,12 +6,12 @@
 /// The position in a chunked body (RFC 9112, 7.1), and how much of the chunk is left.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Chunks {
-    at: At,
+    at: ChunkPosition,
     size: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-enum At {
+enum ChunkPosition {
     #[default]
     Size,
     /// After the size, where spaces may precede an extension.
@@ -44,34 +44,40 @@ impl Chunks {
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
             self.at = match (self.at, byte) {
-                (At::Size, b'\r') | (At::AfterSize, b'\r') => At::Newline,
-                (At::Size | At::AfterSize, b';') => At::Extension(ExtensionPart::BeforeName),
-                (At::Size | At::AfterSize, b' ' | b'\t') => At::AfterSize,
-                (At::Size, digit) => self.digit(*digit),
-                (At::Extension(part), byte) => match part.next(*byte) {
+                (ChunkPosition::Size, b'\r') | (ChunkPosition::AfterSize, b'\r') => {
+                    ChunkPosition::Newline
+                }
+                (ChunkPosition::Size | ChunkPosition::AfterSize, b';') => {
+                    ChunkPosition::Extension(ExtensionPart::BeforeName)
+                }
+                (ChunkPosition::Size | ChunkPosition::AfterSize, b' ' | b'\t') => {
+                    ChunkPosition::AfterSize
+                }
+                (ChunkPosition::Size, digit) => self.digit(*digit),
+                (ChunkPosition::Extension(part), byte) => match part.next(*byte) {
                     Some(next) => next,
                     None => {
-                        self.at = At::Done;
+                        self.at = ChunkPosition::Done;
                         return Some(at);
                     }
                 },
-                (At::Newline, b'\n') if self.size > 0 => {
+                (ChunkPosition::Newline, b'\n') if self.size > 0 => {
                     // Including the line end after the chunk.
                     self.size = self.size.saturating_add(2);
-                    At::Data
+                    ChunkPosition::Data
                 }
-                (At::Data, _) => {
+                (ChunkPosition::Data, _) => {
                     let rest = (bytes.len() - at) as u64;
                     let skipped = rest.min(self.size);
                     self.size -= skipped;
                     at += skipped as usize;
                     if self.size == 0 {
-                        self.at = At::Size;
+                        self.at = ChunkPosition::Size;
                     }
                     continue;
                 }
-                (At::AfterSize | At::Newline | At::Done, _) => {
-                    self.at = At::Done;
+                (ChunkPosition::AfterSize | ChunkPosition::Newline | ChunkPosition::Done, _) => {
+                    self.at = ChunkPosition::Done;
                     return None;
                 }
             };
@@ -80,25 +86,25 @@ impl Chunks {
         None
     }
 
-    fn digit(&mut self, byte: u8) -> At {
+    fn digit(&mut self, byte: u8) -> ChunkPosition {
         let digit = char::from(byte).to_digit(16).map(u64::from);
         let size = digit.and_then(|digit| self.size.checked_mul(16)?.checked_add(digit));
         match size {
             Some(size) => {
                 self.size = size;
-                At::Size
+                ChunkPosition::Size
             }
-            None => At::Done,
+            None => ChunkPosition::Done,
         }
     }
 }
 
 impl ExtensionPart {
     /// The next position, or None if the byte is invalid.
-    fn next(self, byte: u8) -> Option<At> {
+    fn next(self, byte: u8) -> Option<ChunkPosition> {
         use ExtensionPart::*;
         let part = match (self, byte) {
-            (Name | AfterName | Value | AfterValue, b'\r') => return Some(At::Newline),
+            (Name | AfterName | Value | AfterValue, b'\r') => return Some(ChunkPosition::Newline),
             (Name | AfterName | Value | AfterValue, b';') => BeforeName,
             (Name | AfterName, b'=') => BeforeValue,
             (BeforeName | AfterName | BeforeValue | AfterValue, b' ' | b'\t') => self,
@@ -112,7 +118,7 @@ impl ExtensionPart {
             (Quoted | Escaped, b'\t' | b' '..=b'~' | 0x80..) => Quoted,
             _ => return None,
         };
-        Some(At::Extension(part))
+        Some(ChunkPosition::Extension(part))
     }
 }
 

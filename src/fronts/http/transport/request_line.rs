@@ -72,7 +72,7 @@ impl BodyFraming {
 /// What has arrived, up to the last byte given to hyper.
 #[derive(Debug)]
 pub struct RequestLineEncoder {
-    at: At,
+    at: LinePosition,
     last: [u8; VERSION.len()],
     /// The header section has a transfer coding, which can only be chunked: others are rejected.
     is_chunked: bool,
@@ -84,7 +84,7 @@ const VERSION: &[u8; 8] = b" HTTP/1.";
 const TRANSFER_ENCODING: &[u8] = b"transfer-encoding:";
 
 #[derive(Debug, Clone, Copy)]
-enum At {
+enum LinePosition {
     /// Before a request, or at empty lines before one.
     Start,
     Method,
@@ -116,7 +116,7 @@ enum HeaderLine {
 impl Default for RequestLineEncoder {
     fn default() -> RequestLineEncoder {
         RequestLineEncoder {
-            at: At::Start,
+            at: LinePosition::Start,
             last: [0; VERSION.len()],
             is_chunked: false,
         }
@@ -138,16 +138,21 @@ impl RequestLineEncoder {
                 // All that hyper can still hold is an incomplete header section, which does not end
                 // with an empty line.
                 (0, _) if self.last.ends_with(b"\n\n") || self.last.ends_with(b"\n\r\n") => {
-                    At::Start
+                    LinePosition::Start
                 }
-                (body, At::AfterHead(len)) if body == len => At::Start,
-                _ => At::Unknown,
+                (body, LinePosition::AfterHead(len)) if body == len => LinePosition::Start,
+                _ => LinePosition::Unknown,
             };
         }
         let mut encoded = None;
         let rest = match self.at {
-            At::Unknown => bytes,
-            At::Start | At::Method | At::Authority { .. } | At::Target if is_idle => {
+            LinePosition::Unknown => bytes,
+            LinePosition::Start
+            | LinePosition::Method
+            | LinePosition::Authority { .. }
+            | LinePosition::Target
+                if is_idle =>
+            {
                 let (from, end) = self.line(bytes);
                 if let Some(first) = bytes[from..end].iter().position(|byte| is_encoded(*byte)) {
                     encoded = Some(encode(bytes, from + first..end));
@@ -161,11 +166,14 @@ impl RequestLineEncoder {
                 &bytes[end..]
             }
             // No request can begin inside a request line.
-            At::Start | At::Method | At::Authority { .. } | At::Target => {
-                self.at = At::Unknown;
+            LinePosition::Start
+            | LinePosition::Method
+            | LinePosition::Authority { .. }
+            | LinePosition::Target => {
+                self.at = LinePosition::Unknown;
                 bytes
             }
-            At::Head(_) | At::AfterHead(_) | At::Chunked(_) => bytes,
+            LinePosition::Head(_) | LinePosition::AfterHead(_) | LinePosition::Chunked(_) => bytes,
         };
         if let Some(at) = self.after_the_line(rest) {
             let changed = encoded.get_or_insert_with(|| bytes.to_vec());
@@ -182,27 +190,27 @@ impl RequestLineEncoder {
     /// Follows a request line or a part of it. Returns where in it the path begins and ends.
     fn line(&mut self, bytes: &[u8]) -> (usize, usize) {
         let mut at = 0;
-        if let At::Start = self.at {
+        if let LinePosition::Start = self.at {
             let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
             at = bytes.iter().take_while(|byte| is_line_end(byte)).count();
             if at == bytes.len() {
                 return (at, at);
             }
             self.is_chunked = false;
-            self.at = At::Method;
+            self.at = LinePosition::Method;
         }
         let newline = memchr::memchr(b'\n', &bytes[at..]).map(|len| at + len);
         let end = newline.unwrap_or(bytes.len());
-        if let At::Method = self.at {
+        if let LinePosition::Method = self.at {
             match memchr::memchr(b' ', &bytes[at..end]) {
                 Some(len) => {
                     at += len + 1;
-                    self.at = At::Authority { slashes: 0 };
+                    self.at = LinePosition::Authority { slashes: 0 };
                 }
                 None => at = end,
             }
         }
-        while let At::Authority { slashes } = self.at
+        while let LinePosition::Authority { slashes } = self.at
             && at < end
         {
             // The first byte of `/path`, the third of `http://host/path`.
@@ -212,13 +220,13 @@ impl RequestLineEncoder {
                 _ => slashes.max(1),
             };
             self.at = match slashes {
-                4 => At::Target,
-                _ => At::Authority { slashes },
+                4 => LinePosition::Target,
+                _ => LinePosition::Authority { slashes },
             };
             at += 1;
         }
         if let Some(newline) = newline {
-            self.at = At::Head(HeaderLine::Start);
+            self.at = LinePosition::Head(HeaderLine::Start);
             return (at, newline + 1);
         }
         (at, end)
@@ -242,7 +250,7 @@ impl RequestLineEncoder {
     /// The position of a byte that hyper accepts but should reject.
     fn after_the_line(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut rest = bytes;
-        while let At::Head(line) = self.at {
+        while let LinePosition::Head(line) = self.at {
             let first = rest.first()?;
             let matched = match line {
                 HeaderLine::Name(matched) => usize::from(matched),
@@ -250,10 +258,10 @@ impl RequestLineEncoder {
             };
             let (next, len) = match (line, first) {
                 (HeaderLine::Start | HeaderLine::AfterCr, b'\n') if self.is_chunked => {
-                    (At::Chunked(Chunks::default()), 1)
+                    (LinePosition::Chunked(Chunks::default()), 1)
                 }
-                (HeaderLine::Start | HeaderLine::AfterCr, b'\n') => (At::AfterHead(0), 1),
-                (HeaderLine::Start, b'\r') => (At::Head(HeaderLine::AfterCr), 1),
+                (HeaderLine::Start | HeaderLine::AfterCr, b'\n') => (LinePosition::AfterHead(0), 1),
+                (HeaderLine::Start, b'\r') => (LinePosition::Head(HeaderLine::AfterCr), 1),
                 (HeaderLine::Start | HeaderLine::Name(_), byte)
                     if byte.to_ascii_lowercase() == TRANSFER_ENCODING[matched] =>
                 {
@@ -264,19 +272,19 @@ impl RequestLineEncoder {
                         // A shorter match.
                         false => HeaderLine::Name(matched as u8),
                     };
-                    (At::Head(line), 1)
+                    (LinePosition::Head(line), 1)
                 }
                 _ => match memchr::memchr(b'\n', rest) {
-                    Some(len) => (At::Head(HeaderLine::Start), len + 1),
-                    None => (At::Head(HeaderLine::Within), rest.len()),
+                    Some(len) => (LinePosition::Head(HeaderLine::Start), len + 1),
+                    None => (LinePosition::Head(HeaderLine::Within), rest.len()),
                 },
             };
             self.at = next;
             rest = &rest[len..];
         }
         match &mut self.at {
-            At::AfterHead(len) => *len += rest.len() as u64,
-            At::Chunked(chunks) => {
+            LinePosition::AfterHead(len) => *len += rest.len() as u64,
+            LinePosition::Chunked(chunks) => {
                 let at = chunks.read(rest)?;
                 return Some(bytes.len() - rest.len() + at);
             }
