@@ -113,7 +113,7 @@ fn directories(project: &Path, config: &Config) -> anyhow::Result<(Vec<Found>, V
 
 impl PrivilegedOperations for ProjectKeeper {
     type PhpStarter = keeper_tasks::PhpStarter;
-    type Trees = Vec<file_opener::Tree>;
+    type Trees = Vec<file_opener::OpenerTree>;
     type Attempt = Attempt;
 
     fn grace(&self) -> Duration {
@@ -250,12 +250,12 @@ fn reopen(found: &mut [Found]) -> anyhow::Result<()> {
 /// end of its socket.
 fn start_opener(
     socket: OwnedFd,
-    trees: &[file_opener::Tree],
+    trees: &[file_opener::OpenerTree],
     identity: &Identity,
 ) -> anyhow::Result<u32> {
     let keeper = std::process::id();
     let mut keep = vec![socket.as_fd()];
-    keep.extend(trees.iter().map(file_opener::Tree::dir));
+    keep.extend(trees.iter().map(file_opener::OpenerTree::dir));
     let run = || {
         privileges::set_name(c"surus opener");
         // Where PHP is root, what it may read takes root's capabilities.

@@ -11,7 +11,7 @@ use surus_sys::signal::{self, Signal};
 
 /// The processes of one environment.
 #[derive(Debug, Clone)]
-pub struct Tree {
+pub struct ProcessTree {
     /// The runtime and the external extensions.
     roots: Vec<u32>,
     /// The environment variable that all of them have.
@@ -20,10 +20,10 @@ pub struct Tree {
     list: Option<PathBuf>,
 }
 
-impl Tree {
+impl ProcessTree {
     /// `address` is that of the Runtime API.
-    pub fn new(address: &str, roots: Vec<u32>, list: Option<PathBuf>) -> Tree {
-        Tree {
+    pub fn new(address: &str, roots: Vec<u32>, list: Option<PathBuf>) -> ProcessTree {
+        ProcessTree {
             roots,
             variable: format!("AWS_LAMBDA_RUNTIME_API={address}").into_bytes(),
             list,
@@ -206,7 +206,7 @@ mod tests {
         // The inner sleep is orphaned; `env -i` removes the variable but keeps the parent.
         let mut child = started("(sleep 61 & echo $!) ; env -i /bin/sleep 62", address);
         let orphan: u32 = first_line(&mut child).parse().unwrap();
-        let tree = Tree::new(address, vec![child.id()], None);
+        let tree = ProcessTree::new(address, vec![child.id()], None);
         // Only three processes remain after the shells in between have exited.
         let command = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let is_there = |processes: &[u32]| {

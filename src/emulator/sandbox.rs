@@ -17,7 +17,7 @@ use super::function::{EmulatedFunction, Resources, Runtime};
 use super::identifier;
 use super::log::Log;
 use super::process::{self, Process, Start};
-use super::process_tree::Tree;
+use super::process_tree::ProcessTree;
 use super::read_only_root;
 use super::state::{StartProgress, State};
 use super::variables;
@@ -56,7 +56,7 @@ pub struct Sandbox {
     is_managed: bool,
     runtime: Mutex<Option<Arc<Process>>>,
     extensions: Mutex<Vec<(String, Arc<Process>)>>,
-    tree: Mutex<Option<Tree>>,
+    tree: Mutex<Option<ProcessTree>>,
     cgroup: Option<Arc<Cgroup>>,
     /// When the runtime was allowed to begin.
     released: Mutex<Option<Instant>>,
@@ -177,7 +177,7 @@ impl Sandbox {
             .chain(lock(&self.extensions).iter().map(|(_, process)| process))
             .map(|process| process.pid)
             .collect();
-        *lock(&self.tree) = Some(Tree::new(address, roots, list.clone()));
+        *lock(&self.tree) = Some(ProcessTree::new(address, roots, list.clone()));
     }
 
     async fn wait_for_registrations(&self) -> anyhow::Result<()> {
@@ -288,7 +288,7 @@ impl Sandbox {
         }
     }
 
-    pub fn tree(&self) -> Option<Tree> {
+    pub fn tree(&self) -> Option<ProcessTree> {
         lock(&self.tree).clone()
     }
 

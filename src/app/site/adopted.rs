@@ -36,8 +36,8 @@ impl Described {
     }
 
     /// The directory that the opener opens files below.
-    pub fn tree(&self, dir: OwnedFd, symlinks: Symlinks) -> file_opener::Tree {
-        file_opener::Tree {
+    pub fn tree(&self, dir: OwnedFd, symlinks: Symlinks) -> file_opener::OpenerTree {
+        file_opener::OpenerTree {
             root: Root::adopt(PathBuf::from(&self.path), dir, symlinks),
             secret: self.secret.clone(),
         }

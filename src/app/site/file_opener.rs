@@ -61,13 +61,13 @@ fn decode(packet: &[u8]) -> Option<Question<'_>> {
 }
 
 /// A directory below which the opener opens files.
-pub struct Tree {
+pub struct OpenerTree {
     pub(super) root: Root,
     /// The configuration file, which is never read.
     pub(super) secret: Option<ConfigGuard>,
 }
 
-impl Tree {
+impl OpenerTree {
     /// The directory, which the opener's process keeps open.
     pub fn dir(&self) -> BorrowedFd<'_> {
         self.root.dir()
@@ -75,7 +75,7 @@ impl Tree {
 }
 
 /// Serves requests until the front end closes the socket.
-pub fn run(socket: OwnedFd, trees: &[Tree]) {
+pub fn run(socket: OwnedFd, trees: &[OpenerTree]) {
     let socket = Seqpacket::from(socket);
     let mut buffer = [0; HEAD + MAX_PATH + 1];
     let pid = std::process::id().to_le_bytes();
@@ -110,7 +110,7 @@ enum OpenerReply {
     Path(PathBuf),
 }
 
-fn answer(question: &Question<'_>, trees: &[Tree]) -> OpenerReply {
+fn answer(question: &Question<'_>, trees: &[OpenerTree]) -> OpenerReply {
     if question.operation == Operation::Resolve {
         let is_served = |path: &Path| trees.iter().any(|tree| path.starts_with(tree.root.path()));
         return match question.path.canonicalize() {

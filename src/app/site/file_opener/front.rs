@@ -277,7 +277,7 @@ fn is_too_long(path: &Path) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::{Tree, run};
+    use super::super::{OpenerTree, run};
     use super::*;
     use crate::app::site::AccessCheck;
     use crate::app::site::document_root::Root;
@@ -287,7 +287,7 @@ mod tests {
     fn start(dir: &Path) -> OwnedFd {
         let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
         let root = Root::open(dir, Default::default()).unwrap();
-        let trees = [Tree { root, secret: None }];
+        let trees = [OpenerTree { root, secret: None }];
         std::thread::spawn(move || run(theirs, &trees));
         ours
     }

@@ -11,7 +11,7 @@ use http::{HeaderMap, Method};
 use serde::Serialize;
 
 use super::multipart::{self, PartHead, Parts};
-use super::tree::{self, Tree};
+use super::tree::{self, FormTree};
 use crate::budget::{self, Reservation};
 use crate::event::{Body, Event};
 use crate::spool::TempFile;
@@ -107,9 +107,9 @@ pub async fn parse(
 fn multipart(body: Content, boundary: &str, directory: Directory) -> io::Result<Form> {
     let mut form = CollectedForm {
         directory,
-        fields: Tree::default(),
+        fields: FormTree::default(),
         fields_len: 0,
-        files: Tree::default(),
+        files: FormTree::default(),
         uploads: Vec::new(),
         levels: 0,
         taken: Reservation::none(&budget::SPOOL),
@@ -154,12 +154,12 @@ struct Upload {
 
 struct CollectedForm {
     directory: Directory,
-    fields: Tree<String>,
+    fields: FormTree<String>,
     /// Bytes of all fields, and of the names and types of all parts.
     fields_len: u64,
     /// The levels of all names.
     levels: usize,
-    files: Tree<Upload>,
+    files: FormTree<Upload>,
     uploads: Vec<tempfile::TempPath>,
     taken: Reservation,
     memory: Reservation,

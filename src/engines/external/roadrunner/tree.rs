@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 /// A level of the tree, in the order of the form.
 #[derive(Debug)]
-pub struct Tree<T> {
+pub struct FormTree<T> {
     nodes: Vec<(String, TreeNode<T>)>,
     /// Where each name is in `nodes`.
     places: HashMap<String, usize>,
@@ -17,12 +17,12 @@ enum TreeNode<T> {
     Leaf(T),
     /// What `name[]` collects.
     List(Vec<T>),
-    Branch(Tree<T>),
+    Branch(FormTree<T>),
 }
 
-impl<T> Default for Tree<T> {
+impl<T> Default for FormTree<T> {
     fn default() -> Self {
-        Tree {
+        FormTree {
             nodes: Vec::new(),
             places: HashMap::new(),
         }
@@ -32,7 +32,7 @@ impl<T> Default for Tree<T> {
 /// The deepest level; deeper fields are dropped.
 const MAX_DEPTH: usize = 127;
 
-impl<T> Tree<T> {
+impl<T> FormTree<T> {
     /// Adds a field. A later field replaces an earlier one of the same name.
     pub fn add(&mut self, name: &str, value: T) {
         let keys = keys(name);
@@ -47,7 +47,7 @@ impl<T> Tree<T> {
         };
         let nodes = &mut self.nodes;
         let at = *self.places.entry(key.clone()).or_insert_with(|| {
-            nodes.push((key.clone(), TreeNode::Branch(Tree::default())));
+            nodes.push((key.clone(), TreeNode::Branch(FormTree::default())));
             nodes.len() - 1
         });
         match (rest, &mut nodes[at].1) {
@@ -56,7 +56,7 @@ impl<T> Tree<T> {
             ([only], node) if only.is_empty() => *node = TreeNode::List(vec![value]),
             (rest, TreeNode::Branch(branch)) => branch.mount(rest, value),
             (rest, node) => {
-                let mut branch = Tree::default();
+                let mut branch = FormTree::default();
                 branch.mount(rest, value);
                 *node = TreeNode::Branch(branch);
             }
@@ -64,7 +64,7 @@ impl<T> Tree<T> {
     }
 }
 
-impl<T: Serialize> Serialize for Tree<T> {
+impl<T: Serialize> Serialize for FormTree<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.nodes.iter().map(|(name, node)| (name, node)))
     }
@@ -110,8 +110,8 @@ pub fn levels(body: &[u8]) -> usize {
 }
 
 /// The fields of an `application/x-www-form-urlencoded` body.
-pub fn urlencoded(body: &[u8]) -> Tree<String> {
-    let mut tree = Tree::default();
+pub fn urlencoded(body: &[u8]) -> FormTree<String> {
+    let mut tree = FormTree::default();
     for (name, value) in pairs(body) {
         if !name.is_empty() {
             tree.add(&name, value);
