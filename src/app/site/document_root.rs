@@ -217,11 +217,11 @@ impl Root {
         push_steps(&mut todo, relative);
         while let Some(step) = todo.pop() {
             match step {
-                Step::Top => real = PathBuf::from("/"),
-                Step::Up => {
+                PathStep::Top => real = PathBuf::from("/"),
+                PathStep::Up => {
                     real.pop();
                 }
-                Step::Down(name) => {
+                PathStep::Down(name) => {
                     real.push(name);
                     let metadata = metadata(&real)?;
                     if !metadata.is_symlink() {
@@ -238,12 +238,12 @@ impl Root {
                     let target =
                         std::fs::read_link(&real).map_err(|error| explain(error.into(), &real))?;
                     real.pop();
-                    todo.push(Step::Arrived {
+                    todo.push(PathStep::Arrived {
                         owner: metadata.uid(),
                     });
                     push_steps(&mut todo, &target);
                 }
-                Step::Arrived { owner } => self.allow(owner, &real)?,
+                PathStep::Arrived { owner } => self.allow(owner, &real)?,
             }
         }
         Ok(real)
@@ -298,7 +298,7 @@ impl Root {
     }
 }
 
-enum Step {
+enum PathStep {
     Top,
     Up,
     Down(OsString),
@@ -308,11 +308,11 @@ enum Step {
     },
 }
 
-fn push_steps(todo: &mut Vec<Step>, path: &Path) {
+fn push_steps(todo: &mut Vec<PathStep>, path: &Path) {
     todo.extend(path.components().rev().filter_map(|part| match part {
-        Component::RootDir => Some(Step::Top),
-        Component::ParentDir => Some(Step::Up),
-        Component::Normal(name) => Some(Step::Down(name.to_owned())),
+        Component::RootDir => Some(PathStep::Top),
+        Component::ParentDir => Some(PathStep::Up),
+        Component::Normal(name) => Some(PathStep::Down(name.to_owned())),
         Component::CurDir | Component::Prefix(_) => None,
     }));
 }
