@@ -106,7 +106,7 @@ impl ProcessTree {
     pub fn largest(&self) -> Option<u32> {
         self.processes()
             .into_iter()
-            .max_by_key(|pid| Memory::read(*pid).map_or(0, |memory| memory.resident))
+            .max_by_key(|pid| ProcessMemory::read(*pid).map_or(0, |memory| memory.resident))
     }
 
     /// The highest memory use in bytes, as far as `/proc` shows it. Shared memory counts once;
@@ -114,7 +114,7 @@ impl ProcessTree {
     pub fn peak_memory(&self) -> u64 {
         self.processes()
             .into_iter()
-            .filter_map(Memory::read)
+            .filter_map(ProcessMemory::read)
             .map(|memory| memory.share + memory.peak.saturating_sub(memory.resident))
             .sum()
     }
@@ -147,15 +147,15 @@ fn all_processes() -> Vec<Process> {
 }
 
 /// Bytes.
-struct Memory {
+struct ProcessMemory {
     resident: u64,
     peak: u64,
     /// The proportional set size (PSS).
     share: u64,
 }
 
-impl Memory {
-    fn read(pid: u32) -> Option<Memory> {
+impl ProcessMemory {
+    fn read(pid: u32) -> Option<ProcessMemory> {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let field = |text: &str, name: &str| -> Option<u64> {
             let line = text.lines().find(|line| line.starts_with(name))?;
@@ -169,7 +169,7 @@ impl Memory {
             .ok()
             .and_then(|text| field(&text, "Pss:"))
             .unwrap_or(resident);
-        Some(Memory {
+        Some(ProcessMemory {
             resident,
             peak,
             share,

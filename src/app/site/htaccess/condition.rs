@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::facts::FactsView;
 use super::known::leading_number;
-use super::memory::Memory;
+use super::memory::PatternMemory;
 use super::parse::{flags_of, raw_words};
 use super::pattern::Pattern;
 use super::template::{Matched, Template};
@@ -53,7 +53,7 @@ impl Condition {
     /// Parses `RewriteCond`.
     pub fn parse(
         rest: &str,
-        memory: &Memory,
+        memory: &PatternMemory,
         problems: &mut Vec<String>,
     ) -> Result<Condition, String> {
         let words = raw_words(rest);
@@ -104,7 +104,7 @@ impl Test {
         }
     }
 
-    fn parse(pattern: &str, ignores_case: bool, memory: &Memory) -> Result<Test, String> {
+    fn parse(pattern: &str, ignores_case: bool, memory: &PatternMemory) -> Result<Test, String> {
         use Ordering::{Equal, Greater, Less};
         match pattern {
             "-f" => return Ok(Test::File),

@@ -1,6 +1,6 @@
 //! Apache's `.htaccess` directives, modules and version, as far as Surus knows them.
 
-use super::memory::Memory;
+use super::memory::PatternMemory;
 use super::parse::{DirectiveNode, words};
 use super::pattern::Pattern;
 
@@ -313,7 +313,7 @@ fn is_version(text: &str) -> Option<bool> {
     };
     if let Some(pattern) = pattern {
         let [major, minor, patch] = VERSION;
-        return Pattern::new(pattern, false, &Memory::default())
+        return Pattern::new(pattern, false, &PatternMemory::default())
             .ok()?
             .is_match(&format!("{major}.{minor}.{patch}"));
     }

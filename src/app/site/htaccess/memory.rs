@@ -10,7 +10,7 @@ const TOO_MUCH: &str = "the patterns of all .htaccess files together would take 
 
 /// The memory that is left for patterns.
 #[derive(Debug, Clone)]
-pub struct Memory(Arc<State>);
+pub struct PatternMemory(Arc<State>);
 
 #[derive(Debug)]
 struct State {
@@ -21,13 +21,13 @@ struct State {
 /// The memory of one pattern, returned when the pattern is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
-    of: Memory,
+    of: PatternMemory,
     bytes: usize,
 }
 
-impl Memory {
-    pub fn new(bytes: usize) -> Memory {
-        Memory(Arc::new(State {
+impl PatternMemory {
+    pub fn new(bytes: usize) -> PatternMemory {
+        PatternMemory(Arc::new(State {
             left: AtomicUsize::new(bytes),
             was_short: AtomicBool::new(false),
         }))
@@ -65,9 +65,9 @@ impl Memory {
     }
 }
 
-impl Default for Memory {
-    fn default() -> Memory {
-        Memory::new(MAX_MEMORY)
+impl Default for PatternMemory {
+    fn default() -> PatternMemory {
+        PatternMemory::new(MAX_MEMORY)
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn dropped_pattern_returns_its_memory() {
-        let memory = Memory::new(10);
+        let memory = PatternMemory::new(10);
         let share = memory.take(7).unwrap();
         assert!(memory.take(4).is_err() && memory.take(1).is_err());
         assert!(memory.was_short() && !memory.was_short());

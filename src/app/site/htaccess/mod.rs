@@ -40,7 +40,7 @@ use std::time::Instant;
 use surus_sys::openat2::Access as For;
 use tracing::warn;
 
-use self::memory::Memory;
+use self::memory::PatternMemory;
 use self::read::read_within;
 use self::rules::HtaccessFile;
 use super::document_root::Root;
@@ -66,7 +66,7 @@ pub(super) struct Htaccess {
     /// Parsed files by device and inode.
     files: Mutex<Parsed>,
     /// The memory for the patterns of all files.
-    memory: Memory,
+    memory: PatternMemory,
 }
 
 type Parsed = HashMap<(u64, u64), (ContentIdentity, Arc<HtaccessFile>)>;
@@ -88,7 +88,7 @@ impl Htaccess {
             directories: Recent::new(),
             nothing: Arc::default(),
             files: Mutex::default(),
-            memory: Memory::default(),
+            memory: PatternMemory::default(),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::memory::{Memory, Share};
+use super::memory::{PatternMemory, Share};
 use super::pcre_syntax;
 use super::translate::{BOUNDARY, NO_BOUNDARY, translate};
 
@@ -55,7 +55,7 @@ struct Backtracking {
 
 impl Pattern {
     /// The error says why the pattern is invalid.
-    pub fn new(pcre: &str, ignore_case: bool, memory: &Memory) -> Result<Pattern, String> {
+    pub fn new(pcre: &str, ignore_case: bool, memory: &PatternMemory) -> Result<Pattern, String> {
         memory.check()?;
         // Most rules of applications begin like this.
         if let "^" | ".*" | "^.*" = pcre {
@@ -137,7 +137,7 @@ impl Pattern {
     }
 }
 
-fn share(memory: &Memory, size: usize) -> Result<Share, String> {
+fn share(memory: &PatternMemory, size: usize) -> Result<Share, String> {
     let bytes = size.saturating_mul(2).saturating_add(OVERHEAD);
     memory.take(bytes)
 }
@@ -259,7 +259,7 @@ mod tests {
             (r"^(?=.)\x{c3}", "é", true),
             (r"^a\sb\Bc[\s\d]$", "a bc1", true),
         ] {
-            let compiled = Pattern::new(pattern, false, &Memory::default())
+            let compiled = Pattern::new(pattern, false, &PatternMemory::default())
                 .unwrap_or_else(|e| panic!("{pattern}: {e}"));
             assert_eq!(
                 compiled.is_match(text),
@@ -268,7 +268,7 @@ mod tests {
             );
         }
         let ignores_case = |pattern, text| {
-            Pattern::new(pattern, true, &Memory::default())
+            Pattern::new(pattern, true, &PatternMemory::default())
                 .unwrap()
                 .is_match(text)
         };
@@ -279,11 +279,11 @@ mod tests {
 
     #[test]
     fn groups_with_look_around_are_byte_ranges() {
-        let pattern = Pattern::new("^é(?=.)(..)(x)$", false, &Memory::default()).unwrap();
+        let pattern = Pattern::new("^é(?=.)(..)(x)$", false, &PatternMemory::default()).unwrap();
         let groups = pattern.groups("ééx").unwrap();
         assert_eq!((&groups[1], &groups[2]), (&Some(2..4), &Some(4..5)));
         for (text, whole) in [("^", 0..0), (".*", 0..3), ("^.*", 0..3)] {
-            let pattern = Pattern::new(text, false, &Memory::default()).unwrap();
+            let pattern = Pattern::new(text, false, &PatternMemory::default()).unwrap();
             assert_eq!(pattern.is_match("a\né"), Some(true), "{text}");
             let groups = pattern.groups("a\nb").unwrap();
             assert_eq!((&groups[0], &groups[1]), (&Some(whole), &None), "{text}");
@@ -307,15 +307,15 @@ mod tests {
     #[test]
     fn long_text_is_undecided_only_with_look_around() {
         let long = "a".repeat(MAX_BACKTRACKED + 1);
-        let around = Pattern::new("(?=.*x)a", false, &Memory::default()).unwrap();
+        let around = Pattern::new("(?=.*x)a", false, &PatternMemory::default()).unwrap();
         assert_eq!(around.is_match(&long), None);
         assert_eq!(around.groups(&long), None);
         assert_eq!(around.is_match(&long[1..]), Some(false));
         // The pattern does not match without its look-around either.
-        let certain = Pattern::new("(?=.*x)z", false, &Memory::default()).unwrap();
+        let certain = Pattern::new("(?=.*x)z", false, &PatternMemory::default()).unwrap();
         assert_eq!(certain.is_match(&long), Some(false));
         assert_eq!(
-            Pattern::new("x", false, &Memory::default())
+            Pattern::new("x", false, &PatternMemory::default())
                 .unwrap()
                 .is_match(&long),
             Some(false)
@@ -337,7 +337,7 @@ mod tests {
             r"[\w-.]",
         ] {
             assert!(
-                Pattern::new(pattern, false, &Memory::default()).is_err(),
+                Pattern::new(pattern, false, &PatternMemory::default()).is_err(),
                 "{pattern}"
             );
         }
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn pattern_with_endless_backtracking_is_undecided() {
-        let slow = Pattern::new(r"^((a|\2a)*)*\1b", false, &Memory::default()).unwrap();
+        let slow = Pattern::new(r"^((a|\2a)*)*\1b", false, &PatternMemory::default()).unwrap();
         assert_eq!(slow.is_match(&"a".repeat(60)), None);
     }
 
@@ -355,7 +355,7 @@ mod tests {
             pattern in r"(\[|\]|\^|-|\\|a|b|\{|\}|1|,|\(|\)|\?|!|=|<|>|\+|\*|\||\$|é|:){0,14}",
             text in r"[ab\]\[-]{0,8}",
         ) {
-            if let Ok(pattern) = Pattern::new(&pattern, false, &Memory::default()) {
+            if let Ok(pattern) = Pattern::new(&pattern, false, &PatternMemory::default()) {
                 pattern.is_match(&text);
                 pattern.groups(&text);
             }

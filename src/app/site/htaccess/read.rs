@@ -7,7 +7,7 @@ use super::condition::Condition;
 use super::handler::{FileHandler, Switch, ending};
 use super::known::{are_options, counts, is_ignored, leading_number, method};
 use super::link_options::LinkOptions;
-use super::memory::Memory;
+use super::memory::PatternMemory;
 use super::parse::{DirectiveNode, SyntaxError, parse, words};
 use super::pattern::Pattern;
 use super::rules::{Block, FixedEnv, HtaccessFile, Name, Problem, Scope};
@@ -15,11 +15,11 @@ use super::wildcards::{has_wildcards, of_wildcards};
 
 /// Reads one file with the full memory limit.
 pub fn read(text: &str) -> HtaccessFile {
-    read_within(text, &Memory::default())
+    read_within(text, &PatternMemory::default())
 }
 
 /// Reads a file; its patterns are charged to `memory`.
-pub(super) fn read_within(text: &str, memory: &Memory) -> HtaccessFile {
+pub(super) fn read_within(text: &str, memory: &PatternMemory) -> HtaccessFile {
     let mut reader = HtaccessReader {
         memory: memory.clone(),
         ..HtaccessReader::default()
@@ -76,7 +76,7 @@ pub(super) struct HtaccessReader {
     pub conditions: Vec<Condition>,
     /// The number of problems before those of the pending conditions.
     pub before_conditions: usize,
-    pub memory: Memory,
+    pub memory: PatternMemory,
 }
 
 pub(super) type Read = Result<(), SyntaxError>;

@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode};
 use super::condition::Condition;
 use super::handler::FileHandler;
 use super::known::{is_status, leading_number};
-use super::memory::Memory;
+use super::memory::PatternMemory;
 use super::parse::{flags_of, raw_words};
 use super::pattern::Pattern;
 use super::template::{Escape, Template};
@@ -133,7 +133,7 @@ impl RewriteRule {
     pub fn parse(
         rest: &str,
         conditions: Vec<Condition>,
-        memory: &Memory,
+        memory: &PatternMemory,
         problems: &mut Vec<String>,
     ) -> Result<RewriteRule, String> {
         let words = raw_words(rest);

@@ -422,7 +422,7 @@ fn patterns_beyond_the_memory_limit_deny_until_memory_is_freed() {
     protect("b", "");
     let mut site = Site::open(root, &Settings::default(), None).unwrap();
     // Enough for three patterns.
-    site.htaccess.as_mut().unwrap().memory = Memory::new(32 << 10);
+    site.htaccess.as_mut().unwrap().memory = PatternMemory::new(32 << 10);
     let now = Instant::now();
     let find = |path: &str, after: u64| {
         let now = now + Duration::from_secs(after);

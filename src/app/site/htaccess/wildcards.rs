@@ -75,7 +75,7 @@ fn member(c: char, class: &mut String) {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::memory::Memory;
+    use super::super::memory::PatternMemory;
     use super::super::pattern::Pattern;
     use super::*;
 
@@ -99,7 +99,8 @@ mod tests {
             (r"\*?", "*b", true),
         ] {
             assert!(has_wildcards(text), "{text}");
-            let pattern = Pattern::new(&of_wildcards(text), false, &Memory::default()).unwrap();
+            let pattern =
+                Pattern::new(&of_wildcards(text), false, &PatternMemory::default()).unwrap();
             assert_eq!(pattern.is_match(name), Some(expected), "{text} on {name}");
         }
         for text in ["a.sql", "[a", "a]", r"\*", r"\[a]"] {
