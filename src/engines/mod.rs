@@ -34,7 +34,7 @@ use crate::units::{self, Size, Time};
 use external::roadrunner::{Payloads, RelayKind};
 use external::{ExternalEngine, FpmAddress, ProgramKind};
 use queue::Bounds;
-use workers::{Limits, Pool, Spec};
+use workers::{Pool, RequestLimits, Spec};
 
 pub use catalogue::{BootsIn, CATALOGUE, EngineEntry, Runs, find, known};
 pub use learned::Learned;
@@ -217,7 +217,7 @@ pub enum Plan {
     /// With surus-php.
     SurusPhp {
         spec: Spec,
-        limits: Limits,
+        limits: RequestLimits,
         queue: Bounds,
     },
     /// With an installed PHP.
@@ -310,7 +310,7 @@ pub fn plan(
         env,
         launch: None,
     };
-    let limits = Limits {
+    let limits = RequestLimits {
         queue_wait: settings.queue_timeout.0,
         kill_timeout: settings.kill_timeout.0,
         boot: settings.boot_timeout.0,

@@ -17,7 +17,7 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::watch as watch_channel;
 use tracing::{error, info};
 
-pub use generation::Limits;
+pub use generation::RequestLimits;
 pub use generation::master::{Boot, Code, FindScript, Linked, Spec};
 pub use ipc::response_poller::observe_parking;
 
@@ -50,7 +50,7 @@ pub struct Pool(Arc<Inner>);
 
 struct Inner {
     spec: Spec,
-    limits: Limits,
+    limits: RequestLimits,
     /// None if the number of workers is fixed.
     scale: Option<Arc<Scale>>,
     queue: Queue,
@@ -69,7 +69,7 @@ impl Pool {
     /// Boots the first generation.
     pub async fn boot(
         spec: Spec,
-        limits: Limits,
+        limits: RequestLimits,
         mut bounds: Bounds,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Pool> {

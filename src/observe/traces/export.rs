@@ -24,7 +24,7 @@ use tracing::{info, warn};
 use super::otlp::{
     ExportRequest, ExportResponse, Resource, ResourceSpans, Scope, ScopeSpans, attribute,
 };
-use super::settings::{Limits, Settings, address};
+use super::settings::{ExporterLimits, Settings, address};
 use super::trace::EndedTrace;
 use crate::observe::metrics::Metrics;
 use crate::observe::rate_limit::RateLimit;
@@ -96,7 +96,7 @@ struct Exporter {
     headers: BTreeMap<String, String>,
     addresses: Vec<SocketAddr>,
     resource: Resource,
-    limits: Limits,
+    limits: ExporterLimits,
     metrics: Arc<Metrics>,
     connection: Mutex<Option<SendRequest<Full<Bytes>>>>,
 }

@@ -34,12 +34,12 @@ pub struct Settings {
     #[serde(skip)]
     pub addresses: Vec<SocketAddr>,
     #[serde(skip)]
-    pub limits: Limits,
+    pub limits: ExporterLimits,
 }
 
 /// The bounds of the exporter, with OpenTelemetry's defaults.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct ExporterLimits {
     /// Requests that wait for the export.
     pub queue: usize,
     /// Requests of one export.
@@ -50,9 +50,9 @@ pub struct Limits {
     pub timeout: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for ExporterLimits {
+    fn default() -> ExporterLimits {
+        ExporterLimits {
             queue: 2048,
             batch: 512,
             delay: Duration::from_secs(5),

@@ -33,9 +33,9 @@ fn folded(method: &Method) -> &str {
 }
 
 /// All `<Limit>` sections around a directive.
-pub type Limits = Arc<[Limit]>;
+pub type MethodLimits = Arc<[Limit]>;
 
-fn applies(limits: &Limits, method: &Method) -> bool {
+fn applies(limits: &MethodLimits, method: &Method) -> bool {
     limits.iter().all(|limit| limit.holds(method))
 }
 
@@ -147,7 +147,7 @@ fn contains(network: &IpNet, client: IpAddr) -> bool {
 /// A directive of mod_access_compat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
-    pub limits: Limits,
+    pub limits: MethodLimits,
     pub what: Compat,
 }
 
@@ -199,7 +199,7 @@ fn compat(lines: &[Statement], facts: &Facts<'_>, env: &Env) -> (bool, bool) {
 /// A `Require` directive or a group of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Require {
-    pub limits: Limits,
+    pub limits: MethodLimits,
     pub is_negated: bool,
     pub what: Provider,
 }

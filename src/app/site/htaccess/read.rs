@@ -2,7 +2,7 @@
 //!
 //! `read_require.rs` reads access directives, `read_rewrite.rs` URL directives.
 
-use super::access::{Limit, Limits, Merging};
+use super::access::{Limit, Merging, MethodLimits};
 use super::condition::Condition;
 use super::handler::{FileHandler, Switch, ending};
 use super::known::{are_options, counts, is_ignored, leading_number, method};
@@ -52,7 +52,7 @@ pub(super) struct ReadContext {
 }
 
 impl ReadContext {
-    pub(super) fn limits(&self) -> Limits {
+    pub(super) fn limits(&self) -> MethodLimits {
         self.limits.as_slice().into()
     }
 

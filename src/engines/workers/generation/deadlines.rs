@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
 
-use super::Limits;
+use super::RequestLimits;
 use super::in_flight::{
     DispatchError, Holder, InFlightRequest, Key, RequestProgress, Sent, Stopping,
 };
@@ -55,7 +55,7 @@ enum Finding {
 }
 
 /// Runs while the generation has processes.
-pub async fn run(shared: Arc<GenerationState>, inbox: Weak<Inbox>, limits: Limits) {
+pub async fn run(shared: Arc<GenerationState>, inbox: Weak<Inbox>, limits: RequestLimits) {
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let (mut is_doorbell_open, mut is_resting) = (true, false);
@@ -102,7 +102,7 @@ async fn at(due: Option<Instant>) {
 /// State between sweeps.
 struct Sweeper {
     shared: Arc<GenerationState>,
-    limits: Limits,
+    limits: RequestLimits,
     /// The ring's head at the last sweep.
     head: u64,
     /// Sweeps since the head last moved.
@@ -152,7 +152,7 @@ fn claimed(slot: &mut InFlightRequest, now: Instant, is_over: bool) -> Option<Fi
 }
 
 impl Sweeper {
-    fn new(shared: Arc<GenerationState>, limits: Limits) -> Sweeper {
+    fn new(shared: Arc<GenerationState>, limits: RequestLimits) -> Sweeper {
         Sweeper {
             shared,
             limits,
@@ -444,7 +444,7 @@ mod tests {
             has_shown_ticket: true,
         };
         assert!(!shared.stop(&exited, key));
-        let limits = Limits {
+        let limits = RequestLimits {
             queue_wait: Duration::MAX,
             kill_timeout: Duration::from_secs(1),
             boot: Duration::MAX,

@@ -40,7 +40,7 @@ use crate::observe::php_log;
 
 /// Limits that the sweeper enforces.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct RequestLimits {
     pub queue_wait: Duration,
     /// From asking PHP to end an event to killing its process.
     pub kill_timeout: Duration,
@@ -62,7 +62,7 @@ impl Generation {
     pub async fn boot(
         spec: &Spec,
         number: u64,
-        limits: Limits,
+        limits: RequestLimits,
         scale: Option<Arc<Scale>>,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Generation> {
