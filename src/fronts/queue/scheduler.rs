@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::fronts::records::order::Order;
+use crate::fronts::records::order::RecordOrder;
 
 /// The credit of one round for all queues together, in seconds. A queue that gets its first job
 /// waits for about that long.
@@ -45,7 +45,7 @@ struct JobQueue<J> {
     balance: f64,
     /// The mean time of its jobs in seconds; None until the first has ended.
     mean: Option<f64>,
-    order: Order<JobGroup>,
+    order: RecordOrder<JobGroup>,
     waiting: HashMap<usize, (JobGroup, J)>,
 }
 
@@ -79,7 +79,7 @@ impl<J> Scheduler<J> {
             running: 0,
             balance: 0.0,
             mean: None,
-            order: Order::default(),
+            order: RecordOrder::default(),
             waiting: HashMap::new(),
         });
         Scheduler {

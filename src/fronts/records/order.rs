@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 /// Records that have not begun, known by number. The lowest number begins first.
 #[derive(Debug)]
-pub struct Order<G> {
+pub struct RecordOrder<G> {
     groups: HashMap<G, RecordGroup>,
     /// The next record of each group, if it may begin.
     ready: BTreeSet<usize>,
@@ -21,9 +21,9 @@ struct RecordGroup {
     is_late: bool,
 }
 
-impl<G> Default for Order<G> {
-    fn default() -> Order<G> {
-        Order {
+impl<G> Default for RecordOrder<G> {
+    fn default() -> RecordOrder<G> {
+        RecordOrder {
             groups: HashMap::new(),
             ready: BTreeSet::new(),
             late: BTreeSet::new(),
@@ -31,7 +31,7 @@ impl<G> Default for Order<G> {
     }
 }
 
-impl<G: Hash + Eq> Order<G> {
+impl<G: Hash + Eq> RecordOrder<G> {
     /// Adds a record behind the others of its group. A suspect makes its whole group late.
     pub fn push(&mut self, record: usize, group: G, is_suspect: bool) {
         let known = self.groups.contains_key(&group);
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn record_behind_a_running_one_of_its_group_waits() {
-        let mut order = Order::default();
+        let mut order = RecordOrder::default();
         for (record, group) in [(0, "a"), (1, "a"), (2, "b")] {
             order.push(record, group, false);
         }
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn suspect_moves_its_waiting_group_to_the_end() {
-        let mut order = Order::default();
+        let mut order = RecordOrder::default();
         order.push(0, "a", false);
         order.push(1, "b", false);
         order.push(2, "a", true);

@@ -153,14 +153,14 @@ pub struct Statement {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Compat {
-    Order(Order),
+    Order(AllowOrder),
     Allow(ClientMatch),
     Deny(ClientMatch),
     SatisfyAny(bool),
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum AllowOrder {
     AllowDeny,
     #[default]
     DenyAllow,
@@ -169,7 +169,7 @@ pub enum Order {
 
 /// Combines the directives of a section.
 fn compat(lines: &[Statement], facts: &Facts<'_>, env: &Env) -> (bool, bool) {
-    let mut order = Order::default();
+    let mut order = AllowOrder::default();
     let mut satisfies_any = false;
     let (mut allowed, mut denied) = (Some(false), Some(false));
     let or = |so_far: Option<bool>, more: Option<bool>| match (so_far, more) {
@@ -190,8 +190,8 @@ fn compat(lines: &[Statement], facts: &Facts<'_>, env: &Env) -> (bool, bool) {
     }
     let (allowed, denied) = (allowed == Some(true), denied != Some(false));
     let is_in = match order {
-        Order::AllowDeny | Order::Mutual => allowed && !denied,
-        Order::DenyAllow => allowed || !denied,
+        AllowOrder::AllowDeny | AllowOrder::Mutual => allowed && !denied,
+        AllowOrder::DenyAllow => allowed || !denied,
     };
     (is_in, satisfies_any)
 }

@@ -2,7 +2,7 @@
 //! require TLS.
 
 use super::access::{
-    ClientMatch, Compat, Merging, NoNetwork, Order, Provider, Require, Statement, network,
+    AllowOrder, ClientMatch, Compat, Merging, NoNetwork, Provider, Require, Statement, network,
 };
 use super::known::{counts, method};
 use super::parse::{DirectiveNode, SyntaxError, words};
@@ -28,9 +28,9 @@ impl HtaccessReader {
             ("require", _) => block.require.push(self.require(node, context, false)?),
             ("order", order) => {
                 let order = match order {
-                    "allow,deny" => Order::AllowDeny,
-                    "deny,allow" => Order::DenyAllow,
-                    "mutual-failure" => Order::Mutual,
+                    "allow,deny" => AllowOrder::AllowDeny,
+                    "deny,allow" => AllowOrder::DenyAllow,
+                    "mutual-failure" => AllowOrder::Mutual,
                     _ => return error(node, format!("Order {first} is not a valid order")),
                 };
                 block.compat.push(statement(Compat::Order(order)));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::fronts::records::order::Order;
+use crate::fronts::records::order::RecordOrder;
 
 /// Which records a failed record stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct BatchSchedule {
     states: Vec<State>,
     partition_of: Vec<usize>,
     /// Records that wait. Partitions with a suspect run last, each of their records alone.
-    order: Order<usize>,
+    order: RecordOrder<usize>,
     /// Suspects that keep their position but run alone. Only with [`Rule::Checkpoint`]: if one ran
     /// last and failed, everything done before it would be delivered again.
     suspects: BTreeSet<usize>,
@@ -55,7 +55,7 @@ impl BatchSchedule {
         is_suspect: impl Fn(usize) -> bool,
     ) -> BatchSchedule {
         let partition_of: Vec<usize> = partition_of.collect();
-        let mut order = Order::default();
+        let mut order = RecordOrder::default();
         let mut suspects = BTreeSet::new();
         for (index, &partition) in partition_of.iter().enumerate() {
             let is_suspect = is_suspect(index);
