@@ -317,7 +317,7 @@ pub enum Merging {
 
 /// The merged access rules of one file.
 #[derive(Debug, Default, Clone)]
-pub struct Access<'a> {
+pub struct FileAccess<'a> {
     compat: &'a [Statement],
     required: Vec<(Merging, &'a [Require])>,
 }
@@ -329,7 +329,7 @@ pub enum AccessDenied {
     NeedsUser,
 }
 
-impl<'a> Access<'a> {
+impl<'a> FileAccess<'a> {
     /// Merges a later section, which replaces what earlier ones set.
     pub fn merge(&mut self, compat: &'a [Statement], require: &'a [Require], merging: Merging) {
         if !compat.is_empty() {

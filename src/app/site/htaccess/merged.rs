@@ -4,7 +4,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use super::access::{Access, AccessDenied};
+use super::access::{AccessDenied, FileAccess};
 use super::facts::{Env, Facts};
 use super::handler::{FileHandler, PhpHandlers};
 use super::link_options::Links;
@@ -200,11 +200,11 @@ impl<'a> FileRules<'a> {
             return Ok(());
         }
         let (certain, uncertain) = self.blocks();
-        let mut access = Access::default();
+        let mut access = FileAccess::default();
         for block in certain {
             access.merge(&block.compat, &block.require, block.merging);
         }
-        let check = |access: &Access<'_>| {
+        let check = |access: &FileAccess<'_>| {
             access.check(facts, env).map_err(|closed| match closed {
                 AccessDenied::Denied => Denial::DeniedByHtaccess,
                 AccessDenied::NeedsUser => Denial::NeedsUser,
