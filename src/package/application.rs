@@ -9,7 +9,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::{Match, WalkBuilder};
 
 use super::left_out::LeftOut;
-use super::links::Links;
+use super::links::CheckedLinks;
 use super::{OURS, PackageFiles};
 use crate::private_files::{self, Class, Purpose, Unopened};
 
@@ -34,7 +34,7 @@ pub fn add(
     let real_root = project.canonicalize();
     let real_root = real_root.with_context(|| format!("cannot resolve {}", project.display()))?;
     let noted = left_out.clone();
-    let links = Arc::new(Mutex::new(Links::new(project, &real_root)));
+    let links = Arc::new(Mutex::new(CheckedLinks::new(project, &real_root)));
     let found = links.clone();
     let walk = WalkBuilder::new(project)
         .standard_filters(false)

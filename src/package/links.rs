@@ -13,7 +13,7 @@ const MAX: usize = 40;
 
 /// The links that were checked and followed, and where they led at that time. PHP may exchange a
 /// file or directory for a link afterwards, so files are opened at paths without links.
-pub struct Links(HashMap<PathBuf, PathBuf>);
+pub struct CheckedLinks(HashMap<PathBuf, PathBuf>);
 
 /// Where a link leads.
 pub struct SymbolicLink {
@@ -25,9 +25,9 @@ pub struct SymbolicLink {
     pub is_foreign: bool,
 }
 
-impl Links {
-    pub fn new(project: &Path, real: &Path) -> Links {
-        Links(HashMap::from([(project.to_path_buf(), real.to_path_buf())]))
+impl CheckedLinks {
+    pub fn new(project: &Path, real: &Path) -> CheckedLinks {
+        CheckedLinks(HashMap::from([(project.to_path_buf(), real.to_path_buf())]))
     }
 
     pub fn add(&mut self, link: &Path, real: PathBuf) {

@@ -43,22 +43,22 @@ impl LinkOptions {
 
 /// The kinds of symbolic links that may be followed.
 #[derive(Debug, Clone, Copy)]
-pub struct Links {
+pub struct AllowedLinks {
     all: bool,
     of_owner: bool,
 }
 
-impl Default for Links {
+impl Default for AllowedLinks {
     /// Apache's default.
-    fn default() -> Links {
-        Links {
+    fn default() -> AllowedLinks {
+        AllowedLinks {
             all: true,
             of_owner: false,
         }
     }
 }
 
-impl Links {
+impl AllowedLinks {
     pub fn apply(&mut self, options: &LinkOptions) {
         let before = |kind| kind && !options.replaces;
         self.all = options.all.unwrap_or(before(self.all));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::access::{AccessDenied, FileAccess};
 use super::facts::{Env, Facts};
 use super::handler::{FileHandler, PhpHandlers};
-use super::link_options::Links;
+use super::link_options::AllowedLinks;
 use super::rewrite::Rules;
 use super::rule::{Inherits, Options};
 use super::rules::{Block, FixedEnv, HtaccessFile, RedirectOutcome};
@@ -147,7 +147,7 @@ impl<'a> FileRules<'a> {
         }
         let (certain, uncertain) = self.blocks();
         let engine = certain.iter().rev().find_map(|block| block.engine);
-        let mut links = Links::default();
+        let mut links = AllowedLinks::default();
         certain
             .iter()
             .flat_map(|block| &block.links)
