@@ -37,11 +37,11 @@ pub struct Environment {
     /// Not initialized yet: the next event waits for the initialization.
     pub(super) is_fresh: AtomicBool,
     pub(super) initializing: tokio::sync::Mutex<()>,
-    measured: Mutex<Measured>,
+    measured: Mutex<MeasuredMemory>,
 }
 
 #[derive(Default)]
-struct Measured {
+struct MeasuredMemory {
     at: Option<Instant>,
     bytes: u64,
 }

@@ -10,7 +10,7 @@ pub use text::format;
 
 /// All measurements of one start. Times are microseconds of one clock.
 #[derive(Debug, Default)]
-pub struct Measured {
+pub struct MeasuredStart {
     /// The start of Surus itself until it has read the configuration. Measured separately, because
     /// the profiler already runs.
     pub surus: u64,
@@ -121,7 +121,7 @@ pub struct Timeline {
 
 impl Timeline {
     /// `title` names what was started; `project` is the application's directory.
-    pub fn new(title: String, project: &str, measured: Measured) -> anyhow::Result<Timeline> {
+    pub fn new(title: String, project: &str, measured: MeasuredStart) -> anyhow::Result<Timeline> {
         let notes = &measured.notes;
         let mark = |what: &str| {
             notes
@@ -262,7 +262,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn timeline() -> Timeline {
-        let measured = Measured {
+        let measured = MeasuredStart {
             surus: 5,
             asked: 1000,
             ready: 1100,

@@ -25,7 +25,7 @@ use crate::event::{Event, Script};
 use crate::fronts::records;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
-use crate::profile::{self, Measured, StartupTrace, Timeline};
+use crate::profile::{self, MeasuredStart, StartupTrace, Timeline};
 
 #[derive(Debug, clap::Args)]
 pub struct Profile {
@@ -176,7 +176,7 @@ async fn start(
     asked: &mut PoolConfig,
     project: &Path,
     asks: &First,
-) -> anyhow::Result<(Measured, String)> {
+) -> anyhow::Result<(MeasuredStart, String)> {
     let surus = own_start()?;
     let memory = File::from(
         process::writable_memory_file().context("cannot allocate memory for the profile")?,
@@ -202,7 +202,7 @@ async fn start(
     memory.read_exact_at(&mut bytes, 0)?;
     let notes = StartupTrace::read(&bytes)?;
     Ok((
-        Measured {
+        MeasuredStart {
             surus,
             asked: before,
             ready,
