@@ -84,7 +84,7 @@ pub enum NextDelivery {
     Wait(oneshot::Receiver<Arc<Delivery>>),
 }
 
-enum Phase {
+enum SandboxPhase {
     Started,
     InitError,
     RestoreReady(oneshot::Sender<()>),
@@ -115,7 +115,7 @@ const LAPSED: usize = 1000;
 
 /// The state of one sandbox.
 pub struct State {
-    phase: Phase,
+    phase: SandboxPhase,
     is_managed: bool,
     flights: Vec<Flight>,
     /// Calls of `/next` that wait for an event.
@@ -132,7 +132,7 @@ pub struct State {
 impl State {
     pub fn new(is_managed: bool, extensions: Extensions) -> State {
         State {
-            phase: Phase::Started,
+            phase: SandboxPhase::Started,
             is_managed,
             flights: Vec::new(),
             parked: VecDeque::new(),
@@ -151,12 +151,12 @@ impl State {
     /// The name of the current state.
     fn name(&self) -> &'static str {
         match &self.phase {
-            Phase::Started => "Started",
-            Phase::InitError => "InitError",
-            Phase::RestoreReady(_) => "RestoreReady",
-            Phase::Restoring => "Restoring",
-            Phase::RestoreError => "RuntimeRestoreErrorState",
-            Phase::Serving => match self.flights.first().map(|flight| &flight.stage) {
+            SandboxPhase::Started => "Started",
+            SandboxPhase::InitError => "InitError",
+            SandboxPhase::RestoreReady(_) => "RestoreReady",
+            SandboxPhase::Restoring => "Restoring",
+            SandboxPhase::RestoreError => "RuntimeRestoreErrorState",
+            SandboxPhase::Serving => match self.flights.first().map(|flight| &flight.stage) {
                 None => "Ready",
                 Some(Stage::Running) => "Running",
                 Some(Stage::Answering(call)) => call.state(),
@@ -168,12 +168,12 @@ impl State {
     /// Handles `GET /runtime/invocation/next`.
     pub fn next(&mut self) -> Result<NextDelivery, ApiError> {
         match self.phase {
-            Phase::Started | Phase::Restoring => {
-                self.phase = Phase::Serving;
+            SandboxPhase::Started | SandboxPhase::Restoring => {
+                self.phase = SandboxPhase::Serving;
                 self.extensions.close_registration();
                 self.show_readiness();
             }
-            Phase::Serving => {}
+            SandboxPhase::Serving => {}
             _ => return Err(ApiError::transition(self.name(), "Ready")),
         }
         if !self.is_managed
@@ -355,7 +355,7 @@ impl State {
     }
 
     fn show_readiness(&mut self) {
-        if matches!(self.phase, Phase::Serving) && self.extensions.are_ready() {
+        if matches!(self.phase, SandboxPhase::Serving) && self.extensions.are_ready() {
             self.progress.send_if_modified(|progress| {
                 let is_news = matches!(progress, StartProgress::Starting | StartProgress::Snapshot);
                 if is_news {
@@ -374,9 +374,9 @@ impl State {
     /// Handles `POST /runtime/init/error`.
     pub fn init_error(&mut self, error: FunctionError) -> Result<(), ApiError> {
         match self.phase {
-            Phase::Started => self.phase = Phase::InitError,
+            SandboxPhase::Started => self.phase = SandboxPhase::InitError,
             // Runtimes without `/restore/error` report here.
-            Phase::Restoring => self.phase = Phase::RestoreError,
+            SandboxPhase::Restoring => self.phase = SandboxPhase::RestoreError,
             _ => return Err(ApiError::transition(self.name(), "InitError")),
         }
         self.fail(error);
@@ -385,11 +385,11 @@ impl State {
 
     /// Handles `GET /runtime/restore/next`.
     pub fn restore_next(&mut self) -> Result<oneshot::Receiver<()>, ApiError> {
-        if !matches!(self.phase, Phase::Started) {
+        if !matches!(self.phase, SandboxPhase::Started) {
             return Err(ApiError::transition(self.name(), "Ready"));
         }
         let (sender, receiver) = oneshot::channel();
-        self.phase = Phase::RestoreReady(sender);
+        self.phase = SandboxPhase::RestoreReady(sender);
         self.extensions.close_registration();
         self.progress.send_replace(StartProgress::Snapshot);
         Ok(receiver)
@@ -397,20 +397,22 @@ impl State {
 
     /// Restores the snapshot: answers `/restore/next`.
     pub fn restore(&mut self) {
-        if let Phase::RestoreReady(sender) = std::mem::replace(&mut self.phase, Phase::Restoring) {
+        if let SandboxPhase::RestoreReady(sender) =
+            std::mem::replace(&mut self.phase, SandboxPhase::Restoring)
+        {
             let _ = sender.send(());
         }
     }
 
     /// Handles `POST /runtime/restore/error`.
     pub fn restore_error(&mut self, error: FunctionError) -> Result<(), ApiError> {
-        if !matches!(self.phase, Phase::Restoring) {
+        if !matches!(self.phase, SandboxPhase::Restoring) {
             return Err(ApiError::transition(
                 self.name(),
                 "RuntimeRestoreErrorState",
             ));
         }
-        self.phase = Phase::RestoreError;
+        self.phase = SandboxPhase::RestoreError;
         self.fail(error);
         Ok(())
     }

@@ -98,7 +98,7 @@ fn file(line: &str) -> Option<ProfiledFile> {
 
 /// A phase of the start, in microseconds from the beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Phase {
+pub struct StartPhase {
     pub name: String,
     pub start: u64,
     pub end: u64,
@@ -109,7 +109,7 @@ pub struct Phase {
 pub struct Timeline {
     /// The application and its engine.
     pub title: String,
-    pub phases: Vec<Phase>,
+    pub phases: Vec<StartPhase>,
     /// With times from the beginning, too.
     pub files: Vec<ProfiledFile>,
     /// When events could arrive.
@@ -133,7 +133,7 @@ impl Timeline {
         let mut phases = Vec::new();
         let mut add = |name: &str, start: u64, end: u64| {
             if end > start {
-                phases.push(Phase {
+                phases.push(StartPhase {
                     name: name.into(),
                     start: start - origin,
                     end: end - origin,
