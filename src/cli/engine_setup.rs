@@ -12,7 +12,9 @@ use crate::app::site::Site;
 use crate::app::site::routes;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::engines::{self, Boot, BootsIn, EngineEntry, FindScript, Learned, Linked, Plan, Warmup};
+use crate::engines::{
+    self, Boot, BootsIn, EngineEntry, FindScript, Learned, Linked, PoolPlan, Warmup,
+};
 use crate::event::Event;
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
@@ -204,7 +206,7 @@ fn named_hosts(config: &Config) -> Vec<String> {
 pub struct PlannedPool {
     pub project: PathBuf,
     pub asked: PoolConfig,
-    pub plan: Plan,
+    pub plan: PoolPlan,
     /// The number of the plan to follow if this one's application cannot be booted.
     pub otherwise: Option<usize>,
 }

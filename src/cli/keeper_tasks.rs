@@ -29,7 +29,7 @@ use crate::app::site::{AccessCheck, Described, Site};
 use crate::app::x_sendfile::SendFile;
 use crate::config::Config;
 use crate::engines;
-use crate::engines::{Plan, external, keeper_tasks, learned};
+use crate::engines::{PoolPlan, external, keeper_tasks, learned};
 use crate::fronts::http::tls::acme::attempt::{Attempt, status};
 use crate::keeper::{self, Client, Directories, PrivilegedOperations};
 use crate::launcher::Role;
@@ -65,7 +65,7 @@ impl ProjectKeeper {
         }
     }
 
-    fn plan(&self, pool: u16) -> anyhow::Result<&Plan> {
+    fn plan(&self, pool: u16) -> anyhow::Result<&PoolPlan> {
         Ok(&self.plans.pool(pool)?.plan)
     }
 
@@ -421,17 +421,17 @@ pub fn reach(
     let mut ports = Some(Vec::new());
     for planned in plans {
         match &planned.plan {
-            Plan::External { spec, .. } if spec.way == external::ProgramKind::Builtin => {
+            PoolPlan::External { spec, .. } if spec.way == external::ProgramKind::Builtin => {
                 ports = None
             }
-            Plan::External { spec, .. } => {
+            PoolPlan::External { spec, .. } => {
                 if let (Some(external::FpmAddress::Tcp(address)), Some(ports)) =
                     (&spec.address, &mut ports)
                 {
                     ports.push(address.port());
                 }
             }
-            Plan::SurusPhp { .. } => {}
+            PoolPlan::SurusPhp { .. } => {}
         }
     }
     if let (Some(port), Some(ports)) = (config.telemetry.port(), &mut ports) {

@@ -12,7 +12,7 @@ use surus_sys::rings::Rings;
 use surus_sys::scoreboard::Scoreboard;
 use surus_sys::shared_memory;
 
-use super::Plan;
+use super::PoolPlan;
 use super::cgi::server_vars;
 use super::external::command::{ProcessInputs, Starter};
 use super::external::furnish;
@@ -45,8 +45,8 @@ enum Disabled {
 }
 
 /// Starts the master process of a pool and returns its id. `groups` are those of PHP's user.
-pub fn master(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Result<u32> {
-    let Plan::SurusPhp { spec, limits, .. } = plan else {
+pub fn master(plan: &PoolPlan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Result<u32> {
+    let PoolPlan::SurusPhp { spec, limits, .. } = plan else {
         bail!("the pool does not run surus-php");
     };
     let Ok(theirs) = <[OwnedFd; MASTER_DESCRIPTORS]>::try_from(fds) else {
@@ -83,8 +83,8 @@ pub fn master(plan: &Plan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Result<
 
 /// Prepares what starts an installed PHP of a pool. `front` is the front end's user; `groups` are
 /// those of PHP's user.
-pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf, PhpStarter)> {
-    let Plan::External { spec, .. } = plan else {
+pub fn home(plan: &PoolPlan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf, PhpStarter)> {
+    let PoolPlan::External { spec, .. } = plan else {
         bail!("the pool does not run an installed PHP");
     };
     ini_files::check(spec, groups)?;
@@ -101,21 +101,21 @@ pub fn home(plan: &Plan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf,
 
 /// How many processes of an installed PHP a pool may have at once: two boots, and those that are
 /// about to exit.
-pub fn max_processes(plan: &Plan) -> usize {
+pub fn max_processes(plan: &PoolPlan) -> usize {
     match plan {
-        Plan::SurusPhp { .. } => 0,
-        Plan::External { spec, .. } => spec.workers * 4 + 8,
+        PoolPlan::SurusPhp { .. } => 0,
+        PoolPlan::External { spec, .. } => spec.workers * 4 + 8,
     }
 }
 
 /// Starts an installed PHP and returns its id.
 pub fn php(
-    plan: &Plan,
+    plan: &PoolPlan,
     home: &mut PhpStarter,
     role: Role,
     fds: Vec<OwnedFd>,
 ) -> anyhow::Result<u32> {
-    let Plan::External { spec, .. } = plan else {
+    let PoolPlan::External { spec, .. } = plan else {
         bail!("the pool does not run an installed PHP");
     };
     ensure!(
@@ -258,9 +258,9 @@ fn is_of_request(variable: &[u8]) -> bool {
 }
 
 /// Connects to the php-fpm that a pool has configured.
-pub fn connect(plan: &Plan) -> anyhow::Result<OwnedFd> {
+pub fn connect(plan: &PoolPlan) -> anyhow::Result<OwnedFd> {
     match plan {
-        Plan::External { spec, .. } => match &spec.address {
+        PoolPlan::External { spec, .. } => match &spec.address {
             Some(FpmAddress::Unix(path)) => {
                 // The keeper must not wait.
                 let path = std::path::absolute(path)?;
@@ -271,7 +271,7 @@ pub fn connect(plan: &Plan) -> anyhow::Result<OwnedFd> {
             }
             _ => bail!("the pool has no php-fpm at a unix socket (engine.php_fpm_address)"),
         },
-        Plan::SurusPhp { .. } => bail!("the pool does not use php-fpm"),
+        PoolPlan::SurusPhp { .. } => bail!("the pool does not use php-fpm"),
     }
 }
 

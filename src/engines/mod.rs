@@ -213,7 +213,7 @@ const ENGINE: &str = "SURUS_ENGINE";
 
 /// How to run a pool, derived from its settings.
 #[derive(Clone)]
-pub enum Plan {
+pub enum PoolPlan {
     /// With surus-php.
     SurusPhp {
         spec: Spec,
@@ -247,7 +247,7 @@ pub fn plan(
     script: FindScript,
     ini: Vec<(String, String)>,
     mut env: BTreeMap<String, String>,
-) -> anyhow::Result<Plan> {
+) -> anyhow::Result<PoolPlan> {
     env.entry(ENGINE.into())
         .or_insert_with(|| entry.name.into());
     if let Runs::External(way) = entry.runs {
@@ -277,7 +277,7 @@ pub fn plan(
             }),
             launch: None,
         };
-        return Ok(Plan::External {
+        return Ok(PoolPlan::External {
             spec,
             queue: bounds(settings),
         });
@@ -316,18 +316,18 @@ pub fn plan(
         boot: settings.boot_timeout.0,
         capacity: workers::capacity(spec.workers, settings.max_queue),
     };
-    Ok(Plan::SurusPhp {
+    Ok(PoolPlan::SurusPhp {
         spec,
         limits,
         queue: bounds(settings),
     })
 }
 
-impl Plan {
+impl PoolPlan {
     /// The same pool on `classic`.
-    pub fn unbooted(&self) -> Plan {
+    pub fn unbooted(&self) -> PoolPlan {
         let mut plan = self.clone();
-        if let Plan::SurusPhp { spec, .. } = &mut plan {
+        if let PoolPlan::SurusPhp { spec, .. } = &mut plan {
             spec.engine = "classic";
             spec.script = None;
             spec.env.insert(ENGINE.into(), spec.engine.into());
@@ -338,8 +338,8 @@ impl Plan {
     /// Whether workers connect to sockets of this process.
     pub fn listens(&self) -> bool {
         match self {
-            Plan::SurusPhp { .. } => false,
-            Plan::External { spec, .. } => {
+            PoolPlan::SurusPhp { .. } => false,
+            PoolPlan::External { spec, .. } => {
                 let relay = spec.roadrunner.as_ref().map(|worker| worker.relay);
                 relay.is_some_and(|relay| relay != RelayKind::Pipes)
             }
@@ -353,7 +353,7 @@ impl Plan {
             let is_tcp = matches!(spec.address, Some(external::FpmAddress::Tcp(_)));
             spec.way == external::ProgramKind::Fpm && !is_tcp
         };
-        self.listens() || matches!(self, Plan::External { spec, .. } if is_fpm(spec))
+        self.listens() || matches!(self, PoolPlan::External { spec, .. } if is_fpm(spec))
     }
 }
 
@@ -368,16 +368,16 @@ fn bounds(settings: &Settings) -> Bounds {
 
 /// Boots a pool as planned. `launch` starts its processes; without it, this process does.
 pub async fn boot_plan(
-    plan: Plan,
+    plan: PoolPlan,
     launch: Option<Launch>,
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<Arc<dyn Engine>> {
     Ok(match plan {
-        Plan::External { mut spec, queue } => {
+        PoolPlan::External { mut spec, queue } => {
             spec.launch = launch;
             Arc::new(ExternalEngine::boot(spec, queue, metrics).await?)
         }
-        Plan::SurusPhp {
+        PoolPlan::SurusPhp {
             mut spec,
             limits,
             queue,
