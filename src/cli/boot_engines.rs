@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use super::engine_setup::PlannedPool;
 use super::{boot_script, config_lint, engine_setup, user_ini};
 use crate::engine::Engine;
-use crate::engines::unbooted::{Boot, Unbooted};
+use crate::engines::unbooted::{BootFunction, Unbooted};
 use crate::keeper::Client;
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
@@ -109,7 +109,7 @@ fn booter(
     first: u16,
     keeper: &Option<Arc<Client>>,
     metrics: &Arc<Metrics>,
-) -> Boot {
+) -> BootFunction {
     let number = plans.iter().position(|plan| std::ptr::eq(plan, planned));
     let pool = number.and_then(|number| first.checked_add(u16::try_from(number).ok()?));
     let by = keeper.clone().zip(pool);

@@ -12,13 +12,14 @@ use crate::event::{Event, Failure, Response};
 use crate::observe::status::EngineStatus;
 
 /// Boots the application.
-pub type Boot = Arc<dyn Fn() -> Pending<'static, anyhow::Result<Arc<dyn Engine>>> + Send + Sync>;
+pub type BootFunction =
+    Arc<dyn Fn() -> Pending<'static, anyhow::Result<Arc<dyn Engine>>> + Send + Sync>;
 
 /// The engine that serves, and the way to the one that was asked for.
 pub struct Unbooted {
     /// The pool's name.
     name: &'static str,
-    boot: Boot,
+    boot: BootFunction,
     current: Arc<ArcSwap<Current>>,
 }
 
@@ -34,7 +35,7 @@ impl Unbooted {
         name: &'static str,
         engine: Arc<dyn Engine>,
         instead: &'static str,
-        boot: Boot,
+        boot: BootFunction,
     ) -> Unbooted {
         let instead = Some(instead);
         Unbooted {

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, warn};
 
-use super::Boot;
+use super::PhpBoot;
 use crate::engine::Pending;
 use crate::engines::cgi::response;
 use crate::engines::cgi::response::{Block, CgiHead, Split, TooLarge};
@@ -47,7 +47,7 @@ pub trait Exchange: Send {
 /// Runs the event and returns the response. If the future is dropped, the event continues as after
 /// a client disconnect.
 pub async fn answer(
-    boot: Arc<Boot>,
+    boot: Arc<PhpBoot>,
     event: Box<Event>,
     permit: Permit,
 ) -> Result<Response, Failure> {
@@ -71,7 +71,7 @@ enum ExchangeEnd {
 /// How long PHP may run beyond the event's deadline, without a client or after its response.
 const LINGER: Duration = Duration::from_secs(1);
 
-async fn run(boot: Arc<Boot>, event: Box<Event>, permit: Permit, mut answer: AnswerSender) {
+async fn run(boot: Arc<PhpBoot>, event: Box<Event>, permit: Permit, mut answer: AnswerSender) {
     let deadline = Instant::from_std(event.deadline);
     let begun = {
         let mut begin = pin!(timeout_at(deadline, boot.php.begin(&event)));

@@ -126,7 +126,7 @@ fn no_slot() -> Failure {
 }
 
 /// One start of PHP, kept while it is current or has events.
-pub struct Boot {
+pub struct PhpBoot {
     number: u64,
     php: Box<dyn StartedPhp>,
     report: Report,
@@ -141,7 +141,7 @@ struct Inner {
     spec: Spec,
     queue: Queue,
     /// None after draining.
-    current: ArcSwapOption<Boot>,
+    current: ArcSwapOption<PhpBoot>,
     next_number: AtomicU64,
     /// Held during a boot, so that reload and recovery do not boot at the same time.
     booting: Arc<tokio::sync::Mutex<()>>,
@@ -179,7 +179,7 @@ impl Drop for ExternalEngine {
 }
 
 impl Inner {
-    async fn boot(&self) -> anyhow::Result<Boot> {
+    async fn boot(&self) -> anyhow::Result<PhpBoot> {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let limit = self.spec.boot_timeout;
         let booted =
@@ -194,7 +194,7 @@ impl Inner {
     }
 
     /// Makes the boot current. The previous one finishes its events and stops.
-    fn install(self: Arc<Self>, boot: Boot) -> anyhow::Result<()> {
+    fn install(self: Arc<Self>, boot: PhpBoot) -> anyhow::Result<()> {
         let boot = Arc::new(boot);
         let before = self.current.swap(Some(boot.clone()));
         if self.queue.is_draining() {
@@ -265,7 +265,7 @@ impl Inner {
 }
 
 /// Starts PHP and requests its report.
-async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::Result<Boot> {
+async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::Result<PhpBoot> {
     let home = match &spec.launch {
         None => RuntimeDir::OwnDir(furnish::furnish(spec, None)?),
         Some(launch) => RuntimeDir::Keeper(runtime_dir::KeeperDir {
@@ -282,14 +282,14 @@ async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::
         ProgramKind::RoadRunner => Box::new(roadrunner::RoadRunner::start(spec, home).await?),
     };
     if let Some(report) = php.report() {
-        return Ok(Boot {
+        return Ok(PhpBoot {
             number,
             php,
             report,
             dropped,
         });
     }
-    let mut boot = Arc::new(Boot {
+    let mut boot = Arc::new(PhpBoot {
         number,
         php,
         report: Report::default(),
@@ -329,7 +329,7 @@ async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::
         tokio::time::sleep(Duration::from_millis(1)).await;
     };
     let _ = given_up.disarm();
-    Ok(Boot {
+    Ok(PhpBoot {
         report: Report::read(&String::from_utf8_lossy(&text)),
         ..boot
     })
