@@ -20,10 +20,10 @@ pub struct Unbooted {
     /// The pool's name.
     name: &'static str,
     boot: BootFunction,
-    current: Arc<ArcSwap<Current>>,
+    current: Arc<ArcSwap<CurrentEngine>>,
 }
 
-struct Current {
+struct CurrentEngine {
     engine: Arc<dyn Engine>,
     /// The name of the engine, if it serves instead of the one that was asked for.
     instead: Option<&'static str>,
@@ -41,7 +41,7 @@ impl Unbooted {
         Unbooted {
             name,
             boot,
-            current: Arc::new(ArcSwap::from_pointee(Current { engine, instead })),
+            current: Arc::new(ArcSwap::from_pointee(CurrentEngine { engine, instead })),
         }
     }
 
@@ -78,7 +78,7 @@ impl Engine for Unbooted {
             Ok(Prepared::new(move || {
                 info!(engine = name, "application booted");
                 let instead = None;
-                let before = place.swap(Arc::new(Current { engine, instead }));
+                let before = place.swap(Arc::new(CurrentEngine { engine, instead }));
                 tokio::spawn(async move { before.engine.drain().await });
                 Ok(())
             }))

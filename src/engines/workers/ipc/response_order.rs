@@ -11,10 +11,10 @@ use crate::engines::workers::generation::in_flight::Key;
 pub struct ResponseSequence {
     /// How many events it has ended. The next one has the next number, as counted in its frames.
     ended: u64,
-    current: Option<Current>,
+    current: Option<CurrentResponse>,
 }
 
-struct Current {
+struct CurrentResponse {
     request: u16,
     /// The event, if the ticket was valid.
     event: Option<Key>,
@@ -44,12 +44,12 @@ impl ResponseSequence {
     /// The worker begins to answer `request`, which is `event` if its ticket was valid. Fails if it
     /// has not ended the previous one.
     pub fn begin(&mut self, request: u16, event: Option<Key>) -> Result<(), String> {
-        if let Some(Current { request: other, .. }) = self.current {
+        if let Some(CurrentResponse { request: other, .. }) = self.current {
             return Err(format!(
                 "it sent a record of request {request} within its response to request {other}"
             ));
         }
-        self.current = Some(Current { request, event });
+        self.current = Some(CurrentResponse { request, event });
         Ok(())
     }
 

@@ -88,7 +88,7 @@ struct AttemptFiles {
 }
 
 /// A certificate that is there already.
-struct Current {
+struct CurrentCertificate {
     source: usize,
     served: Served,
     /// Names it to its authority.
@@ -252,7 +252,7 @@ impl Attempt {
     }
 
     /// The certificate that ends last. Damaged ones count as missing.
-    fn current(&self) -> Option<Current> {
+    fn current(&self) -> Option<CurrentCertificate> {
         let read = |(index, source): (usize, &AttemptFiles)| {
             let file = source.certificate.as_ref()?;
             let text = text(file).ok()?;
@@ -266,7 +266,7 @@ impl Attempt {
                     );
                 })
                 .ok()?;
-            Some(Current {
+            Some(CurrentCertificate {
                 source: index,
                 served,
                 id,
@@ -277,7 +277,7 @@ impl Attempt {
     }
 
     /// The time until the certificate must be renewed, or checked again. Zero for now.
-    async fn until_renewal(&self, current: &Current, https: &Https) -> Duration {
+    async fn until_renewal(&self, current: &CurrentCertificate, https: &Https) -> Duration {
         let now = SystemTime::now();
         let by_age = until(renew_at(&current.served), now);
         let Some(id) = current.id.as_ref().filter(|_| !by_age.is_zero()) else {
