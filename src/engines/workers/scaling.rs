@@ -18,7 +18,7 @@ const SHARE: usize = 4;
 
 /// What a pool does at one instant.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Load {
+pub struct PoolLoad {
     /// Workers that hold a request.
     pub busy: usize,
     /// Workers that have started and do not wait for requests yet.
@@ -73,7 +73,12 @@ impl Scaling {
 
     /// Adapts the target to the load. `room` returns how many of that many more workers fit into
     /// memory. Returns whether the target has changed.
-    pub fn observe(&mut self, now: Instant, load: Load, room: impl FnOnce(usize) -> usize) -> bool {
+    pub fn observe(
+        &mut self,
+        now: Instant,
+        load: PoolLoad,
+        room: impl FnOnce(usize) -> usize,
+    ) -> bool {
         self.peak = self.peak.max(load.busy);
         let wanted = self.growth(now, load);
         if wanted > 0 {
@@ -95,7 +100,7 @@ impl Scaling {
 
     /// How many more workers there should be: one for each waiting request, at most as many as
     /// there are.
-    fn growth(&self, now: Instant, load: Load) -> usize {
+    fn growth(&self, now: Instant, load: PoolLoad) -> usize {
         let is_waiting = load.waiting > 0 && load.longest_wait >= LONG_WAIT;
         let are_all_busy = load.busy + load.starting >= self.target;
         let is_recent = |grew| now.duration_since(grew) < SETTLES;
@@ -122,7 +127,7 @@ impl Scaling {
         (self.since, self.peak) = (now, self.target);
     }
 
-    fn shrink(&mut self, now: Instant, load: Load) -> bool {
+    fn shrink(&mut self, now: Instant, load: PoolLoad) -> bool {
         // A quarter more than were needed.
         let needed = self.peak + self.peak.div_ceil(SHARE);
         let spare = self.target - needed.clamp(*self.range.start(), self.target);

@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 
 use super::scale::Scale;
 use super::state::GenerationState;
-use crate::engines::workers::scaling::Load;
+use crate::engines::workers::scaling::PoolLoad;
 use crate::observe::scaling_metrics::Direction;
 use crate::observe::system::{self, Memory};
 
@@ -30,7 +30,7 @@ impl GenerationState {
             return;
         };
         let now = Instant::now();
-        let load = Load {
+        let load = PoolLoad {
             busy,
             starting: if waiting > 0 { self.starting() } else { 0 },
             waiting,

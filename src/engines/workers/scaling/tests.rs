@@ -52,7 +52,7 @@ impl Simulation {
         } else {
             Duration::ZERO
         };
-        let load = Load {
+        let load = PoolLoad {
             busy: self.requests.min(able),
             starting,
             waiting,
@@ -208,14 +208,14 @@ fn slow_boots_are_awaited_before_more_are_started() {
 fn short_waits_and_idle_workers_are_no_reason_to_grow() {
     let now = Instant::now();
     let mut scaling = Scaling::new(2..=8, now);
-    let load = Load {
+    let load = PoolLoad {
         busy: 2,
         waiting: 5,
         longest_wait: LONG_WAIT / 2,
-        ..Load::default()
+        ..PoolLoad::default()
     };
     assert!(!scaling.observe(now, load, |more| more));
-    let idle = Load {
+    let idle = PoolLoad {
         busy: 1,
         longest_wait: seconds(1),
         ..load
@@ -224,7 +224,7 @@ fn short_waits_and_idle_workers_are_no_reason_to_grow() {
         !scaling.observe(now, idle, |more| more),
         "one is about to take it"
     );
-    let long = Load {
+    let long = PoolLoad {
         longest_wait: LONG_WAIT,
         ..load
     };
@@ -239,7 +239,7 @@ fn short_memory_limits_growth_and_is_asked_for_once_a_second() {
     assert_eq!(pool.target(), 5);
     assert!(pool.scaling.is_limited());
     let now = pool.now;
-    let load = Load {
+    let load = PoolLoad {
         busy: 5,
         waiting: 9,
         longest_wait: seconds(1),
