@@ -189,9 +189,9 @@ pub struct Stopping {
 }
 
 /// All events in flight of one generation, by request id.
-pub struct InFlightRequests(Mutex<Table>);
+pub struct InFlightRequests(Mutex<InFlightTable>);
 
-struct Table {
+struct InFlightTable {
     slots: Vec<Option<InFlightRequest>>,
     free: Vec<u16>,
     /// The number of the last event.
@@ -204,7 +204,7 @@ impl InFlightRequests {
     /// For request ids from 1 to `requests - 1`.
     pub fn new(requests: u16) -> InFlightRequests {
         let slots = (0..requests).map(|_| None).collect();
-        InFlightRequests(Mutex::new(Table {
+        InFlightRequests(Mutex::new(InFlightTable {
             slots,
             free: (1..requests).rev().collect(),
             number: 0,
@@ -287,7 +287,7 @@ impl InFlightRequests {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, InFlightTable> {
         // The code under this lock does not panic; if it did, the table would stay usable.
         self.0
             .lock()
