@@ -221,7 +221,10 @@ pub enum PoolPlan {
         queue: Bounds,
     },
     /// With an installed PHP.
-    External { spec: external::Spec, queue: Bounds },
+    External {
+        spec: external::PhpSpec,
+        queue: Bounds,
+    },
 }
 
 /// Boots an engine; `name` is for metrics, logs and the status. `ini` and `env` are additions to
@@ -251,7 +254,7 @@ pub fn plan(
     env.entry(ENGINE.into())
         .or_insert_with(|| entry.name.into());
     if let Runs::External(way) = entry.runs {
-        let spec = external::Spec {
+        let spec = external::PhpSpec {
             name,
             way,
             program: find_external(way, settings)?,
@@ -267,13 +270,15 @@ pub fn plan(
             clear_env: settings.clear_env,
             env,
             boot_timeout: settings.boot_timeout.0,
-            roadrunner: (way == ProgramKind::RoadRunner).then(|| external::roadrunner::Spec {
-                script,
-                arguments: settings.script_args.clone(),
-                directory: settings.project.clone(),
-                payloads: settings.roadrunner_payloads,
-                relay: settings.relay,
-                max_memory: settings.max_memory.0,
+            roadrunner: (way == ProgramKind::RoadRunner).then(|| {
+                external::roadrunner::RoadRunnerSpec {
+                    script,
+                    arguments: settings.script_args.clone(),
+                    directory: settings.project.clone(),
+                    payloads: settings.roadrunner_payloads,
+                    relay: settings.relay,
+                    max_memory: settings.max_memory.0,
+                }
             }),
             launch: None,
         };
@@ -349,7 +354,7 @@ impl PoolPlan {
     /// Whether the front end makes unix sockets of its own for this pool: to listen, or to connect
     /// to a php-fpm.
     pub fn has_unix_sockets(&self) -> bool {
-        let is_fpm = |spec: &external::Spec| {
+        let is_fpm = |spec: &external::PhpSpec| {
             let is_tcp = matches!(spec.address, Some(external::FpmAddress::Tcp(_)));
             spec.way == external::ProgramKind::Fpm && !is_tcp
         };

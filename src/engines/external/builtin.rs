@@ -30,7 +30,7 @@ use super::file_names;
 use super::runtime_dir::RuntimeDir;
 use super::slots::{ProcessSlot, ProcessSlots};
 use super::variables;
-use super::{Spec, StartedPhp, no_slot};
+use super::{PhpSpec, StartedPhp, no_slot};
 use crate::engine::Pending;
 use crate::engines::cgi::response::CgiHead;
 use crate::event::{Event, Failure};
@@ -72,7 +72,7 @@ impl BuiltinServer {
 }
 
 impl Builtin {
-    pub async fn start(spec: &Spec, home: RuntimeDir) -> anyhow::Result<Builtin> {
+    pub async fn start(spec: &PhpSpec, home: RuntimeDir) -> anyhow::Result<Builtin> {
         let key = key()?;
         home.fill(file_names::KEY, format!("<?php\nreturn '{key}';\n"))?;
         let inner = Arc::new(Inner {

@@ -5,7 +5,7 @@ use super::exchange::Exchange;
 use super::process::OneEvent;
 use super::runtime_dir::RuntimeDir;
 use super::slots::ProcessSlots;
-use super::{Spec, StartedPhp, no_slot, variables};
+use super::{PhpSpec, StartedPhp, no_slot, variables};
 use crate::engine::Pending;
 use crate::event::{Event, Failure};
 use crate::observe::status::WorkerStatus;
@@ -18,7 +18,7 @@ pub struct Cgi {
 }
 
 impl Cgi {
-    pub fn new(spec: &Spec, home: RuntimeDir) -> anyhow::Result<Cgi> {
+    pub fn new(spec: &PhpSpec, home: RuntimeDir) -> anyhow::Result<Cgi> {
         Ok(Cgi {
             launch: PhpLaunch::new(spec, &home)?,
             slots: ProcessSlots::new(spec.workers),

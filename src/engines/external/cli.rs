@@ -12,7 +12,7 @@ use super::exchange::Exchange;
 use super::process::OneEvent;
 use super::runtime_dir::RuntimeDir;
 use super::slots::ProcessSlots;
-use super::{Spec, StartedPhp, no_slot, variables};
+use super::{PhpSpec, StartedPhp, no_slot, variables};
 use crate::engine::Pending;
 use crate::event::{Event, Failure};
 use crate::launcher::Role;
@@ -31,7 +31,7 @@ pub struct Cli {
 }
 
 impl Cli {
-    pub async fn new(spec: &Spec, home: RuntimeDir) -> anyhow::Result<Cli> {
+    pub async fn new(spec: &PhpSpec, home: RuntimeDir) -> anyhow::Result<Cli> {
         let launch = PhpLaunch::new(spec, &home)?;
         Ok(Cli {
             disabled: disabled(&launch).await?,

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use surus_sys::process::{self, Orphan, User};
 
 use super::runtime_dir::{OwnDir, RuntimeDir};
-use super::{ProgramKind, Spec, file_names, fpm_master, fpm_trust};
+use super::{PhpSpec, ProgramKind, file_names, fpm_master, fpm_trust};
 use crate::launcher::{Child, Launcher, Role};
 
 /// Starts PHP.
@@ -41,7 +41,7 @@ pub struct ProcessInputs<'a> {
 }
 
 impl PhpLaunch {
-    pub fn new(spec: &Spec, home: &RuntimeDir) -> anyhow::Result<PhpLaunch> {
+    pub fn new(spec: &PhpSpec, home: &RuntimeDir) -> anyhow::Result<PhpLaunch> {
         Ok(PhpLaunch {
             program: spec.program.clone(),
             how: match home {
@@ -112,7 +112,7 @@ struct WorkerScript {
 
 impl Starter {
     /// `groups` are the supplementary groups of the user.
-    pub fn new(spec: &Spec, home: &OwnDir, groups: Vec<u32>) -> anyhow::Result<Starter> {
+    pub fn new(spec: &PhpSpec, home: &OwnDir, groups: Vec<u32>) -> anyhow::Result<Starter> {
         let user = spec.user.clone().map(|user| (user, groups));
         let mut env = environment(spec);
         // An empty name means PHP's compiled-in directory. Surus's own variable applies, as for
@@ -311,7 +311,7 @@ pub fn scanned(env: &BTreeMap<OsString, OsString>) -> Option<OsString> {
 
 /// The same environment as for surus-php's workers. Variables of the configuration, which may name
 /// files of PHP's user, do not act on a process of root.
-pub fn environment(spec: &Spec) -> BTreeMap<OsString, OsString> {
+pub fn environment(spec: &PhpSpec) -> BTreeMap<OsString, OsString> {
     let mut env: BTreeMap<OsString, OsString> = std::env::vars_os()
         .filter(|(name, _)| !spec.clear_env || name == "USER" || name == "HOME")
         .collect();

@@ -25,7 +25,7 @@ use super::daemon::{Daemon, ExitHandle};
 use super::exchange::{CgiOutput, Exchange};
 use super::runtime_dir::RuntimeDir;
 use super::slots::{ProcessSlot, ProcessSlots};
-use super::{Spec, StartedPhp, fpm_master, no_slot};
+use super::{PhpSpec, StartedPhp, fpm_master, no_slot};
 use crate::engine::Pending;
 use crate::event::{Body, Event, Failure};
 use crate::launcher::{Launch, ProcessSignal};
@@ -58,7 +58,7 @@ struct FpmPool {
 
 impl Fpm {
     /// Starts php-fpm, or connects to the configured address.
-    pub async fn start(spec: &Spec, home: RuntimeDir) -> anyhow::Result<Fpm> {
+    pub async fn start(spec: &PhpSpec, home: RuntimeDir) -> anyhow::Result<Fpm> {
         let slots = ProcessSlots::new(spec.workers);
         let pool = |address| FpmPool {
             address,

@@ -14,7 +14,7 @@ use anyhow::{Context, ensure};
 use tracing::info;
 
 use super::runtime_dir::OwnDir;
-use super::{ProgramKind, Spec};
+use super::{PhpSpec, ProgramKind};
 
 /// The socket of a pool in its directory.
 pub fn socket(index: usize) -> String {
@@ -24,20 +24,20 @@ pub fn socket(index: usize) -> String {
 /// Whether php-fpm's master process gives up root before it starts. php-fpm reads its settings as
 /// root otherwise, and so runs, reads and writes what they name. Its processes are then dumpable,
 /// so that scripts can read the memory of others of the same user.
-pub fn is_unprivileged(spec: &Spec) -> bool {
+pub fn is_unprivileged(spec: &PhpSpec) -> bool {
     let is_other = spec.user.as_ref().is_some_and(|user| user.uid != 0);
     is_other && (spec.is_replaceable || spec.names_foreign_files)
 }
 
 /// Whether php-fpm's master process is root, and only its children are PHP's user's.
-pub fn is_roots(spec: &Spec) -> bool {
+pub fn is_roots(spec: &PhpSpec) -> bool {
     let is_other = spec.user.as_ref().is_some_and(|user| user.uid != 0);
     spec.way == ProgramKind::Fpm && is_other && !is_unprivileged(spec)
 }
 
 /// The variables of the children of a master process that is root: name, and value. Libraries in
 /// the master process read none of them, because there they have [other names](carriers).
-fn variables(spec: &Spec) -> BTreeMap<&str, &OsStr> {
+fn variables(spec: &PhpSpec) -> BTreeMap<&str, &OsStr> {
     let mut all = BTreeMap::new();
     if let Some(user) = &spec.user {
         all.insert("USER", OsStr::new(&user.name));
@@ -54,13 +54,13 @@ fn carrier(index: usize) -> String {
 
 /// The variables by which the master process gets the values of [`variables`]. php-fpm's
 /// configuration could not express every value.
-pub fn carriers(spec: &Spec) -> impl Iterator<Item = (OsString, OsString)> {
+pub fn carriers(spec: &PhpSpec) -> impl Iterator<Item = (OsString, OsString)> {
     let values = variables(spec).into_values().enumerate();
     values.map(|(index, value)| (carrier(index).into(), value.into()))
 }
 
 /// The sockets of a php-fpm that may not create them, in the order of the pools.
-pub fn listeners(spec: &Spec, home: &OwnDir) -> anyhow::Result<Vec<OwnedFd>> {
+pub fn listeners(spec: &PhpSpec, home: &OwnDir) -> anyhow::Result<Vec<OwnedFd>> {
     let listen = |index| {
         let path = home.path(&socket(index));
         let bind = || {
@@ -97,7 +97,7 @@ pub fn inherited(home: &Path, count: usize, first: RawFd) -> (&'static str, OsSt
 }
 
 /// The content of the configuration file.
-pub fn configuration(spec: &Spec, home: &OwnDir) -> anyhow::Result<String> {
+pub fn configuration(spec: &PhpSpec, home: &OwnDir) -> anyhow::Result<String> {
     // A process that is not root cannot open the pipe of its stderr, and writes there by
     // `--force-stderr`.
     let log = match is_unprivileged(spec) {

@@ -2,11 +2,11 @@
 
 use super::file_names::{CONFIGURATION, DRIVER, KEY, REPORT, ROUTER, UPLOADS, variables};
 use super::runtime_dir::OwnDir;
-use super::{ProgramKind, Spec, builtin, cli, fpm_master};
+use super::{PhpSpec, ProgramKind, builtin, cli, fpm_master};
 
 /// Creates a directory with everything that PHP needs to start. `front` is the user of the front
 /// end, if different.
-pub fn furnish(spec: &Spec, front: Option<u32>) -> anyhow::Result<OwnDir> {
+pub fn furnish(spec: &PhpSpec, front: Option<u32>) -> anyhow::Result<OwnDir> {
     let home = OwnDir::make(&spec.ini, spec.user.as_ref(), front)?;
     home.put(REPORT, include_str!("report.php"))?;
     match spec.way {

@@ -15,7 +15,7 @@ use surus_sys::privileges::{self, Identity};
 use surus_sys::process::{self, Orphan, User};
 use surus_sys::regular_file;
 
-use super::{ProgramKind, Spec, command, fpm_master};
+use super::{PhpSpec, ProgramKind, command, fpm_master};
 
 /// How long PHP may take to print its paths.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ static KNOWN: Mutex<BTreeMap<PathBuf, Result<Paths, String>>> = Mutex::new(BTree
 
 /// An error if PHP's user cannot read an ini file that PHP would otherwise read. For a process of
 /// root with one thread; `groups` are those of PHP's user.
-pub fn check(spec: &Spec, groups: &[u32]) -> anyhow::Result<()> {
+pub fn check(spec: &PhpSpec, groups: &[u32]) -> anyhow::Result<()> {
     let Some(user) = spec.user.as_ref().filter(|user| user.uid != 0) else {
         return Ok(());
     };
@@ -83,7 +83,7 @@ pub fn check(spec: &Spec, groups: &[u32]) -> anyhow::Result<()> {
 }
 
 /// The files of which PHP reads the first one that exists (`php_init_config` in main/php_ini.c).
-fn php_inis(spec: &Spec, named: Option<&Path>, paths: &Paths) -> Vec<PathBuf> {
+fn php_inis(spec: &PhpSpec, named: Option<&Path>, paths: &Paths) -> Vec<PathBuf> {
     let sapi = match spec.way {
         ProgramKind::Cgi => "cgi-fcgi",
         ProgramKind::Fpm => "fpm-fcgi",

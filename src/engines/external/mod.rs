@@ -69,7 +69,7 @@ impl ProgramKind {
 
 /// How to run PHP; the same for every boot.
 #[derive(Clone)]
-pub struct Spec {
+pub struct PhpSpec {
     /// The name in metrics, logs and the status.
     pub name: &'static str,
     pub way: ProgramKind,
@@ -93,7 +93,7 @@ pub struct Spec {
     /// How long PHP may take to start.
     pub boot_timeout: Duration,
     /// The worker script of `roadrunner`.
-    pub roadrunner: Option<roadrunner::Spec>,
+    pub roadrunner: Option<roadrunner::RoadRunnerSpec>,
     /// The launcher that starts PHP, if not this process.
     pub launch: Option<Launch>,
 }
@@ -138,7 +138,7 @@ pub struct PhpBoot {
 pub struct ExternalEngine(Arc<Inner>);
 
 struct Inner {
-    spec: Spec,
+    spec: PhpSpec,
     queue: Queue,
     /// None after draining.
     current: ArcSwapOption<PhpBoot>,
@@ -152,7 +152,7 @@ struct Inner {
 
 impl ExternalEngine {
     pub async fn boot(
-        spec: Spec,
+        spec: PhpSpec,
         bounds: Bounds,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<ExternalEngine> {
@@ -265,7 +265,7 @@ impl Inner {
 }
 
 /// Starts PHP and requests its report.
-async fn start(spec: &Spec, number: u64, dropped: CancellationToken) -> anyhow::Result<PhpBoot> {
+async fn start(spec: &PhpSpec, number: u64, dropped: CancellationToken) -> anyhow::Result<PhpBoot> {
     let home = match &spec.launch {
         None => RuntimeDir::OwnDir(furnish::furnish(spec, None)?),
         Some(launch) => RuntimeDir::Keeper(runtime_dir::KeeperDir {
@@ -344,7 +344,7 @@ fn permit() -> anyhow::Result<Permit> {
     permit.context("a new queue has a permit")
 }
 
-fn question(script: PathBuf, spec: &Spec) -> anyhow::Result<Event> {
+fn question(script: PathBuf, spec: &PhpSpec) -> anyhow::Result<Event> {
     let local = event::Address::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     Ok(Event {
         id: 0,

@@ -44,7 +44,7 @@ pub use request::Payloads;
 
 /// What only this engine needs to know.
 #[derive(Clone)]
-pub struct Spec {
+pub struct RoadRunnerSpec {
     /// Finds the worker script, again for each boot.
     pub script: FindScript,
     /// The arguments of the script.
@@ -79,7 +79,7 @@ struct Inner {
 }
 
 impl RoadRunner {
-    pub async fn start(spec: &super::Spec, home: RuntimeDir) -> anyhow::Result<RoadRunner> {
+    pub async fn start(spec: &super::PhpSpec, home: RuntimeDir) -> anyhow::Result<RoadRunner> {
         let Some(own) = &spec.roadrunner else {
             bail!("no worker script");
         };
