@@ -93,7 +93,7 @@ pub struct Invocation {
 }
 
 /// A running event.
-pub struct Running {
+pub struct RunningEvent {
     outcome: oneshot::Receiver<InvokeOutcome>,
     end: oneshot::Receiver<(InvocationReport, Vec<String>)>,
 }
@@ -168,11 +168,11 @@ impl Emulator {
     }
 
     /// Starts an event as soon as an environment is free.
-    pub async fn begin(&self, request: impl Into<InvokeRequest>) -> Running {
+    pub async fn begin(&self, request: impl Into<InvokeRequest>) -> RunningEvent {
         let request = request.into();
         let (outcome_sender, outcome) = oneshot::channel();
         let (end_sender, end) = oneshot::channel();
-        let running = Running { outcome, end };
+        let running = RunningEvent { outcome, end };
         let is_managed = self.0.function.initialization.is_managed();
         let permit = match is_managed {
             true => self.0.permits.clone().try_acquire_owned().ok(),
@@ -271,7 +271,7 @@ impl Emulator {
     }
 }
 
-impl Running {
+impl RunningEvent {
     /// Waits for the answer or the error. Call it once.
     pub async fn outcome(&mut self) -> InvokeOutcome {
         match (&mut self.outcome).await {

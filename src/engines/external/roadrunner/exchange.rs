@@ -37,7 +37,7 @@ const REST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bodies up to this size are copied behind the request's context, to save a system call.
 const SMALL_BODY: usize = 32 * 1024;
 
-pub struct Running {
+pub struct RunningExchange {
     inner: Arc<Inner>,
     slot: ProcessSlot,
     /// `None` while there is no worker that could be used again.
@@ -61,16 +61,16 @@ pub struct Running {
     is_spoilt: bool,
 }
 
-impl Running {
+impl RunningExchange {
     pub fn new(
         inner: Arc<Inner>,
         slot: ProcessSlot,
         worker: Worker,
         request: RoadRunnerRequest,
         event: &Event,
-    ) -> Result<Running, Failure> {
+    ) -> Result<RunningExchange, Failure> {
         worker.begin(event.id);
-        let mut running = Running {
+        let mut running = RunningExchange {
             inner,
             slot,
             worker: Some(worker),
@@ -331,7 +331,7 @@ fn has_surplus(worker: &mut Worker) -> bool {
     }
 }
 
-impl Exchange for Running {
+impl Exchange for RunningExchange {
     fn next(&mut self) -> Pending<'_, Result<Option<ResponsePart>, Failure>> {
         Box::pin(self.part())
     }

@@ -230,7 +230,8 @@ impl StartedPhp for RoadRunner {
             let slot = inner.slots.take(event).ok_or_else(no_slot)?;
             let worker = inner.take(slot.index).await;
             let worker = worker.map_err(|error| Failure::WorkerCrashed(format!("{error:#}")))?;
-            let running = exchange::Running::new(inner.clone(), slot, worker, request, event)?;
+            let running =
+                exchange::RunningExchange::new(inner.clone(), slot, worker, request, event)?;
             Ok(Box::new(running) as Box<dyn Exchange>)
         })
     }
