@@ -36,7 +36,7 @@ use crate::event::{Event, Failure};
 use crate::launcher::Role;
 use crate::observe::status::WorkerStatus;
 use form::Directory;
-use relay::Listener;
+use relay::RelayListener;
 use worker::Worker;
 
 pub use relay::RelayKind;
@@ -61,7 +61,7 @@ pub struct RoadRunner(Arc<Inner>);
 
 struct Inner {
     launch: PhpLaunch,
-    listener: Listener,
+    listener: RelayListener,
     /// Idle workers by slot; `None` while a request has it, or if it must be started.
     workers: Vec<Mutex<Option<Worker>>>,
     slots: ProcessSlots,
@@ -95,7 +95,7 @@ impl RoadRunner {
             is_shared: spec.user.is_some(),
         };
         let inner = Arc::new(Inner {
-            listener: Listener::open(own.relay, &uploads).await?,
+            listener: RelayListener::open(own.relay, &uploads).await?,
             launch,
             workers: (0..spec.workers).map(|_| Mutex::new(None)).collect(),
             slots: ProcessSlots::new(spec.workers),

@@ -26,7 +26,7 @@ pub enum RelayKind {
 }
 
 /// Where workers connect.
-pub enum Listener {
+pub enum RelayListener {
     Pipes,
     Socket {
         /// Workers start one after another, so that Surus knows whose connection is accepted next.
@@ -41,11 +41,11 @@ pub enum Socket {
     Tcp(TcpListener),
 }
 
-impl Listener {
+impl RelayListener {
     /// Creates a unix socket in `directory`, which PHP's user can enter.
-    pub async fn open(kind: RelayKind, directory: &Directory) -> anyhow::Result<Listener> {
+    pub async fn open(kind: RelayKind, directory: &Directory) -> anyhow::Result<RelayListener> {
         let (socket, address) = match kind {
-            RelayKind::Pipes => return Ok(Listener::Pipes),
+            RelayKind::Pipes => return Ok(RelayListener::Pipes),
             RelayKind::Unix => {
                 let path = directory.path.join("relay.sock");
                 let socket = open_unix(&path, directory.is_shared)
@@ -59,7 +59,7 @@ impl Listener {
                 (Socket::Tcp(socket), address)
             }
         };
-        Ok(Listener::Socket {
+        Ok(RelayListener::Socket {
             socket: Mutex::new(socket),
             address,
         })

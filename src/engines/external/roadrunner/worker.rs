@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::net::unix::pipe;
 
 use super::frame::{self, FrameError, Item, Parser};
-use super::relay::{Listener, Outgoing, Relay, Socket};
+use super::relay::{Outgoing, Relay, RelayListener, Socket};
 use crate::engines::external::command::{PhpLaunch, ProcessInputs};
 use crate::engines::external::daemon::Daemon;
 use crate::observe::first_lines::FirstLines;
@@ -51,10 +51,10 @@ pub enum ReceiveError {
 
 impl Worker {
     /// Starts a worker and waits until it answers.
-    pub async fn start(launch: &PhpLaunch, listener: &Listener) -> anyhow::Result<Worker> {
+    pub async fn start(launch: &PhpLaunch, listener: &RelayListener) -> anyhow::Result<Worker> {
         match listener {
-            Listener::Pipes => Worker::start_on_pipes(launch).await,
-            Listener::Socket { socket, address } => {
+            RelayListener::Pipes => Worker::start_on_pipes(launch).await,
+            RelayListener::Socket { socket, address } => {
                 let socket = socket.lock().await;
                 Worker::start_on_socket(launch, &socket, address).await
             }

@@ -173,7 +173,7 @@ impl LiveReload {
         let mut state = self.state.subscribe();
         // The first event is the version of now.
         state.mark_changed();
-        let listener = Listener {
+        let listener = ReloadListener {
             process: self.process,
             state,
             _place: place,
@@ -190,13 +190,13 @@ impl LiveReload {
 }
 
 /// One open stream.
-struct Listener {
+struct ReloadListener {
     process: u128,
     state: watch::Receiver<State>,
     _place: OwnedSemaphorePermit,
 }
 
-impl Listener {
+impl ReloadListener {
     async fn next(&mut self) -> Option<Bytes> {
         let Ok(changed) = tokio::time::timeout(HEARTBEAT, self.state.changed()).await else {
             return Some(Bytes::from_static(b":\n\n"));
