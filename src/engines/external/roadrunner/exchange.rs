@@ -9,7 +9,7 @@ use tracing::{error, warn};
 use super::Inner;
 use super::form::Content;
 use super::frame::{self, Item, Payload};
-use super::relay::Outgoing;
+use super::relay::OutgoingBytes;
 use super::request::RoadRunnerRequest;
 use super::response;
 use super::worker::{ASK_PID, ReceiveError, Worker};
@@ -43,7 +43,7 @@ pub struct RunningExchange {
     /// `None` while there is no worker that could be used again.
     worker: Option<Worker>,
     request: RoadRunnerRequest,
-    outgoing: Outgoing,
+    outgoing: OutgoingBytes,
     event: u64,
     early_hints: Option<Weak<dyn EarlyHints>>,
     /// The worker has answered the question ahead of this request, so its frames belong to it.
@@ -75,7 +75,7 @@ impl RunningExchange {
             slot,
             worker: Some(worker),
             request,
-            outgoing: Outgoing::default(),
+            outgoing: OutgoingBytes::default(),
             event: event.id,
             early_hints: event.early_hints.clone(),
             is_taken: false,
@@ -95,7 +95,7 @@ impl RunningExchange {
     /// Prepares the frames of the request. The question for the process id goes ahead of it: what
     /// the worker says before it answers belongs to an earlier request.
     fn send(&mut self) -> Result<(), Failure> {
-        let mut outgoing = Outgoing::default();
+        let mut outgoing = OutgoingBytes::default();
         let bytes = outgoing.bytes();
         frame::put_control(bytes, ASK_PID);
         let RoadRunnerRequest { context, body, .. } = &self.request;
@@ -365,7 +365,7 @@ impl Exchange for RunningExchange {
                 let received = worker.receive(&mut self.outgoing);
                 let received = tokio::time::timeout_at(deadline, received).await;
                 if !matches!(received, Ok(Ok(()))) || has_surplus(worker) {
-                    self.outgoing = Outgoing::default();
+                    self.outgoing = OutgoingBytes::default();
                     self.fail("it did not read its request, or went on after its response");
                 }
             }

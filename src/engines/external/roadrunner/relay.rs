@@ -163,7 +163,7 @@ fn is_temporary(error: &io::Error) -> bool {
 
 /// What is still to be written to a worker.
 #[derive(Default)]
-pub struct Outgoing {
+pub struct OutgoingBytes {
     bytes: Vec<u8>,
     /// How many of them are written.
     at: usize,
@@ -174,7 +174,7 @@ pub struct Outgoing {
 /// How much of a body is read at once.
 const PIECE: usize = 64 * 1024;
 
-impl Outgoing {
+impl OutgoingBytes {
     pub fn is_empty(&self) -> bool {
         self.at == self.bytes.len() && self.body.is_none()
     }

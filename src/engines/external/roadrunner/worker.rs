@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::net::unix::pipe;
 
 use super::frame::{self, FrameError, Item, Parser};
-use super::relay::{Outgoing, Relay, RelayListener, Socket};
+use super::relay::{OutgoingBytes, Relay, RelayListener, Socket};
 use crate::engines::external::command::{PhpLaunch, ProcessInputs};
 use crate::engines::external::daemon::Daemon;
 use crate::observe::first_lines::FirstLines;
@@ -163,7 +163,7 @@ impl Worker {
     }
 
     async fn ask_pid(&mut self) -> Result<u32, String> {
-        let mut outgoing = Outgoing::default();
+        let mut outgoing = OutgoingBytes::default();
         frame::put_control(outgoing.bytes(), ASK_PID);
         loop {
             match self.parser.item() {
@@ -222,7 +222,7 @@ impl Worker {
     }
 
     /// Writes or reads something. Dropping the future loses nothing.
-    pub async fn receive(&mut self, outgoing: &mut Outgoing) -> Result<(), ReceiveError> {
+    pub async fn receive(&mut self, outgoing: &mut OutgoingBytes) -> Result<(), ReceiveError> {
         let written = async {
             match outgoing.is_empty() {
                 true => std::future::pending().await,
@@ -235,7 +235,7 @@ impl Worker {
                 Ok(()) => return Ok(()),
                 // A worker that has closed its input may still have said why.
                 Err(_) => {
-                    *outgoing = Outgoing::default();
+                    *outgoing = OutgoingBytes::default();
                     return Ok(());
                 }
             },
@@ -266,7 +266,7 @@ impl Worker {
     }
 
     /// Reads and logs until the end of the output.
-    async fn read_rest(&mut self, outgoing: &mut Outgoing) {
+    async fn read_rest(&mut self, outgoing: &mut OutgoingBytes) {
         loop {
             match self.next() {
                 Ok(Some(_)) => {}
@@ -278,7 +278,7 @@ impl Worker {
 
     /// Asks the worker to end, and kills it if it does not.
     pub async fn end(mut self) {
-        let mut outgoing = Outgoing::default();
+        let mut outgoing = OutgoingBytes::default();
         frame::put_control(outgoing.bytes(), STOP);
         let ends = self.daemon.exit_handle();
         let ended = async {

@@ -19,7 +19,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
 use tracing::debug;
 
-use super::multiplexed::{Outgoing, expects_continue, informational, links, outgoing};
+use super::multiplexed::{OutgoingResponse, expects_continue, informational, links, outgoing};
 use crate::app::forwarded::Peer;
 use crate::budget::{MEMORY, Reservation};
 use crate::event::EarlyHints;
@@ -207,7 +207,7 @@ async fn send(
     reply: &H2Reply,
 ) -> Result<(), h2::Error> {
     let _headers = response_memory::headers(&response);
-    let Outgoing { head, body } = outgoing(response, is_head);
+    let OutgoingResponse { head, body } = outgoing(response, is_head);
     let Some(mut reply) = reply.lock().take() else {
         return Ok(());
     };

@@ -9,14 +9,14 @@ use http_body::Body;
 use crate::fronts::http::request::response_body::TrackedBody;
 
 /// A response's header section as it is sent, and the body that follows.
-pub struct Outgoing {
+pub struct OutgoingResponse {
     pub head: Response<()>,
     /// None if nothing follows.
     pub body: Option<TrackedBody>,
 }
 
 /// Completes the header section: HTTP/1 has hyper for that.
-pub fn outgoing(response: Response<TrackedBody>, is_head: bool) -> Outgoing {
+pub fn outgoing(response: Response<TrackedBody>, is_head: bool) -> OutgoingResponse {
     let (mut head, body) = response.into_parts();
     let is_empty = body.is_end_stream();
     let has_none = matches!(
@@ -39,7 +39,7 @@ pub fn outgoing(response: Response<TrackedBody>, is_head: bool) -> Outgoing {
     }
     // Extensions, such as the file to send, are for Surus only.
     head.extensions.clear();
-    Outgoing {
+    OutgoingResponse {
         head: Response::from_parts(head, ()),
         body: (!is_empty && !is_head && !has_none).then_some(body),
     }

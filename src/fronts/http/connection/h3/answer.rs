@@ -18,7 +18,7 @@ use super::body::{BodyError, H3RequestBody};
 use super::pseudo_headers;
 use super::reply::H3Reply;
 use crate::app::forwarded::Peer;
-use crate::fronts::http::connection::multiplexed::{Outgoing, outgoing};
+use crate::fronts::http::connection::multiplexed::{OutgoingResponse, outgoing};
 use crate::fronts::http::connection::parse_error;
 use crate::fronts::http::request::Service;
 use crate::fronts::http::request::response_body::TrackedBody;
@@ -165,7 +165,7 @@ async fn send(
     exchange: &mut Exchange,
 ) -> Result<bool, AnswerError> {
     let _headers = response_memory::headers(&response);
-    let Outgoing { head, body } = outgoing(response, is_head);
+    let OutgoingResponse { head, body } = outgoing(response, is_head);
     sender.send_response(head).await?;
     if let Some(mut body) = body {
         loop {
