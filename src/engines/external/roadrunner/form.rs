@@ -143,7 +143,7 @@ fn json(tree: &impl Serialize, memory: &mut Reservation) -> io::Result<Vec<u8>> 
 
 /// A file as RoadRunner describes it.
 #[derive(Debug, Serialize)]
-struct Upload {
+struct UploadedFile {
     name: String,
     mime: String,
     size: u64,
@@ -159,7 +159,7 @@ struct CollectedForm {
     fields_len: u64,
     /// The levels of all names.
     levels: usize,
-    files: FormTree<Upload>,
+    files: FormTree<UploadedFile>,
     uploads: Vec<tempfile::TempPath>,
     taken: Reservation,
     memory: Reservation,
@@ -220,7 +220,7 @@ impl Parts for CollectedForm {
         let Some((head, part)) = self.open.take() else {
             return Ok(());
         };
-        let mut upload = Upload {
+        let mut upload = UploadedFile {
             name: head.file_name.unwrap_or_default(),
             mime: head.media_type,
             size: 0,
