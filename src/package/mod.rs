@@ -75,12 +75,12 @@ pub struct PackageFiles(BTreeMap<String, PackageFile>);
 /// One file of a package.
 #[derive(Debug)]
 pub struct PackageFile {
-    pub content: Content,
+    pub content: FileContent,
     pub executable: bool,
 }
 
 #[derive(Debug)]
-pub enum Content {
+pub enum FileContent {
     /// A file of this machine. Links are followed.
     Copy(PathBuf),
     /// A file of the application at an absolute path, which has no link. PHP may exchange a part of
@@ -89,7 +89,7 @@ pub enum Content {
     Text(Vec<u8>),
 }
 
-impl Content {
+impl FileContent {
     pub fn open(&self) -> anyhow::Result<Box<dyn Read + '_>> {
         match self.source()? {
             FileSource::File(file) => Ok(Box::new(file)),
@@ -106,9 +106,9 @@ impl Content {
 
     fn source(&self) -> anyhow::Result<FileSource<'_>> {
         let (file, path) = match self {
-            Content::Text(text) => return Ok(FileSource::Text(text)),
-            Content::Copy(path) => (fs::File::open(path), path),
-            Content::Unlinked(path) => (openat2::regular(path), path),
+            FileContent::Text(text) => return Ok(FileSource::Text(text)),
+            FileContent::Copy(path) => (fs::File::open(path), path),
+            FileContent::Unlinked(path) => (openat2::regular(path), path),
         };
         let file = file.with_context(|| format!("cannot read {}", path.display()))?;
         Ok(FileSource::File(file))
@@ -140,7 +140,7 @@ impl PackageFiles {
         from: impl Into<PathBuf>,
         executable: bool,
     ) -> anyhow::Result<()> {
-        let content = Content::Copy(from.into());
+        let content = FileContent::Copy(from.into());
         self.add(
             name,
             PackageFile {
@@ -150,14 +150,14 @@ impl PackageFiles {
         )
     }
 
-    /// Adds a file of the application, see [`Content::Unlinked`].
+    /// Adds a file of the application, see [`FileContent::Unlinked`].
     pub fn copy_unlinked(
         &mut self,
         name: impl Into<String>,
         from: PathBuf,
         executable: bool,
     ) -> anyhow::Result<()> {
-        let content = Content::Unlinked(from);
+        let content = FileContent::Unlinked(from);
         self.add(
             name,
             PackageFile {
@@ -172,7 +172,7 @@ impl PackageFiles {
         name: impl Into<String>,
         text: impl Into<Vec<u8>>,
     ) -> anyhow::Result<()> {
-        let content = Content::Text(text.into());
+        let content = FileContent::Text(text.into());
         self.add(
             name,
             PackageFile {
@@ -185,15 +185,15 @@ impl PackageFiles {
     /// The content of a text file.
     pub fn text_of(&self, name: &str) -> Option<&[u8]> {
         match &self.0.get(name)?.content {
-            Content::Text(text) => Some(text),
-            Content::Copy(_) | Content::Unlinked(_) => None,
+            FileContent::Text(text) => Some(text),
+            FileContent::Copy(_) | FileContent::Unlinked(_) => None,
         }
     }
 
     /// Replaces the content of a text file.
     pub fn set_text(&mut self, name: &str, text: impl Into<Vec<u8>>) {
         if let Some(file) = self.0.get_mut(name) {
-            file.content = Content::Text(text.into());
+            file.content = FileContent::Text(text.into());
         }
     }
 

@@ -7,7 +7,7 @@ use http::StatusCode;
 use tracing::{error, warn};
 
 use super::Inner;
-use super::form::Content;
+use super::form::BodyContent;
 use super::frame::{self, Item, Payload};
 use super::relay::OutgoingBytes;
 use super::request::RoadRunnerRequest;
@@ -107,7 +107,7 @@ impl RunningExchange {
         frame::put_payload(bytes, flags, context, small, body.len())
             .ok_or(Failure::TooLarge("the request exceeds 4 GiB"))?;
         if small.is_empty() && !body.is_empty() {
-            outgoing.follow_with(Content::new(body));
+            outgoing.follow_with(BodyContent::new(body));
         }
         self.outgoing = outgoing;
         Ok(())

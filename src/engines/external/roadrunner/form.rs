@@ -79,7 +79,7 @@ pub async fn parse(
         let mut memory = Reservation::none(&budget::MEMORY);
         grow(&mut memory, body.len())?;
         let mut text = Vec::new();
-        Content::new(body).read_to_end(&mut text)?;
+        BodyContent::new(body).read_to_end(&mut text)?;
         if tree::levels(&text) > MAX_LEVELS {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -98,13 +98,13 @@ pub async fn parse(
     let Some(boundary) = multipart::boundary(kind).map(str::to_string) else {
         return Ok(None);
     };
-    let content = Content::new(body);
+    let content = BodyContent::new(body);
     let directory = directory.clone();
     // Writes files.
     tokio::task::spawn_blocking(move || multipart(content, &boundary, directory).map(Some)).await?
 }
 
-fn multipart(body: Content, boundary: &str, directory: Directory) -> io::Result<Form> {
+fn multipart(body: BodyContent, boundary: &str, directory: Directory) -> io::Result<Form> {
     let mut form = CollectedForm {
         directory,
         fields: FormTree::default(),
@@ -263,7 +263,7 @@ impl Directory {
 }
 
 /// A request body that is read from its beginning.
-pub struct Content {
+pub struct BodyContent {
     body: ContentSource,
     at: u64,
 }
@@ -273,19 +273,19 @@ enum ContentSource {
     Spooled(Arc<TempFile>, u64),
 }
 
-impl Content {
-    pub fn new(body: &Body) -> Content {
+impl BodyContent {
+    pub fn new(body: &Body) -> BodyContent {
         let body = match body {
             // The engine has rejected what is still arriving.
             Body::Empty | Body::Streamed { .. } => ContentSource::Memory(bytes::Bytes::new()),
             Body::Memory(bytes) => ContentSource::Memory(bytes.clone()),
             Body::Spooled { file, len } => ContentSource::Spooled(file.clone(), *len),
         };
-        Content { body, at: 0 }
+        BodyContent { body, at: 0 }
     }
 }
 
-impl Read for Content {
+impl Read for BodyContent {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = match &self.body {
             ContentSource::Memory(bytes) => {
@@ -322,7 +322,7 @@ mod tests {
             is_shared: false,
         };
         let body = Body::Memory(body.into());
-        multipart(Content::new(&body), "b", directory)
+        multipart(BodyContent::new(&body), "b", directory)
     }
 
     #[test]
@@ -345,7 +345,7 @@ mod tests {
             path: std::env::temp_dir(),
             is_shared: false,
         };
-        let error = multipart(Content::new(&body), "b", directory).map(drop);
+        let error = multipart(BodyContent::new(&body), "b", directory).map(drop);
         assert_eq!(error.unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }
 }

@@ -13,7 +13,7 @@ use tokio::net::unix::pipe;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Mutex;
 
-use super::form::{Content, Directory};
+use super::form::{BodyContent, Directory};
 
 /// How workers connect: RoadRunner's `server.relay`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,7 +168,7 @@ pub struct OutgoingBytes {
     /// How many of them are written.
     at: usize,
     /// The rest of a request's body.
-    body: Option<Content>,
+    body: Option<BodyContent>,
 }
 
 /// How much of a body is read at once.
@@ -185,7 +185,7 @@ impl OutgoingBytes {
     }
 
     /// Sets what follows the bytes. Nothing may be appended before it is written.
-    pub fn follow_with(&mut self, body: Content) {
+    pub fn follow_with(&mut self, body: BodyContent) {
         self.body = Some(body);
     }
 
