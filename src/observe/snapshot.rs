@@ -93,12 +93,12 @@ pub struct SlowRequest {
 /// Samples a server periodically, and computes rates from earlier samples.
 #[derive(Debug, Default)]
 pub struct Observer {
-    before: VecDeque<Sample>,
+    before: VecDeque<KeptSample>,
 }
 
 /// What is kept of a sample.
 #[derive(Debug)]
-struct Sample {
+struct KeptSample {
     at: Instant,
     outcomes: Vec<OutcomeCount>,
     latencies: Counts,
@@ -125,7 +125,7 @@ impl Observer {
         let requests_per_second = last.map(|_| rates.fold(0.0, |sum, rate| sum + rate));
         let oldest = self.before.front();
         let latency = oldest.and_then(|oldest| percentiles(&counts.since(&oldest.latencies)));
-        self.before.push_back(Sample {
+        self.before.push_back(KeptSample {
             at: now,
             outcomes: outcomes.clone(),
             latencies: counts,
