@@ -6,11 +6,11 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use super::elf::{self, Machine};
+use super::elf::{self, ElfMachine};
 
 /// Returns the named program, else this program if it is static, else `bootstrap` in the same
 /// directory.
-pub fn find(named: Option<&Path>, machine: Machine) -> anyhow::Result<PathBuf> {
+pub fn find(named: Option<&Path>, machine: ElfMachine) -> anyhow::Result<PathBuf> {
     let us =
         std::env::current_exe().context("cannot determine the path of the surus executable")?;
     let sibling = us.with_file_name("bootstrap");
@@ -83,7 +83,7 @@ mod tests {
             assert!(error.contains("make musl"), "{error}");
         }
         let text = tempfile::NamedTempFile::new().unwrap();
-        let error = find(Some(text.path()), Machine::Arm64)
+        let error = find(Some(text.path()), ElfMachine::Arm64)
             .unwrap_err()
             .to_string();
         assert!(error.contains("is not a program"), "{error}");

@@ -11,7 +11,7 @@ use object::{Endianness, Object, ObjectSymbol};
 /// A 64-bit program or library.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Elf {
-    pub machine: Option<Machine>,
+    pub machine: Option<ElfMachine>,
     /// The dynamic loader; none for a library or a static program.
     pub interpreter: Option<PathBuf>,
     /// Names of the required libraries, as in the file.
@@ -24,17 +24,17 @@ pub struct Elf {
 
 /// A processor architecture that Lambda supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Machine {
+pub enum ElfMachine {
     X86_64,
     Arm64,
 }
 
-impl Machine {
+impl ElfMachine {
     /// Lambda's name for the architecture.
     pub fn name(self) -> &'static str {
         match self {
-            Machine::X86_64 => "x86_64",
-            Machine::Arm64 => "arm64",
+            ElfMachine::X86_64 => "x86_64",
+            ElfMachine::Arm64 => "arm64",
         }
     }
 }
@@ -46,8 +46,8 @@ pub fn machine(start: &[u8]) -> Option<&'static str> {
         .get(18..20)
         .filter(|_| start.starts_with(b"\x7fELF\x02\x01"))?;
     match elf::Machine(u16::from_le_bytes([number[0], number[1]])) {
-        elf::EM_X86_64 => Some(Machine::X86_64.name()),
-        elf::EM_AARCH64 => Some(Machine::Arm64.name()),
+        elf::EM_X86_64 => Some(ElfMachine::X86_64.name()),
+        elf::EM_AARCH64 => Some(ElfMachine::Arm64.name()),
         _ => None,
     }
 }
@@ -55,8 +55,8 @@ pub fn machine(start: &[u8]) -> Option<&'static str> {
 /// The architecture of packages made on this machine.
 pub fn this_architecture() -> Option<&'static str> {
     match std::env::consts::ARCH {
-        "x86_64" => Some(Machine::X86_64.name()),
-        "aarch64" => Some(Machine::Arm64.name()),
+        "x86_64" => Some(ElfMachine::X86_64.name()),
+        "aarch64" => Some(ElfMachine::Arm64.name()),
         _ => None,
     }
 }
@@ -77,8 +77,8 @@ fn parse(data: &[u8]) -> anyhow::Result<Elf> {
     let (header, endian): (&FileHeader64<Endianness>, _) = (file.elf_header(), file.endian());
     let mut read = Elf {
         machine: match header.e_machine(endian) {
-            elf::EM_X86_64 => Some(Machine::X86_64),
-            elf::EM_AARCH64 => Some(Machine::Arm64),
+            elf::EM_X86_64 => Some(ElfMachine::X86_64),
+            elf::EM_AARCH64 => Some(ElfMachine::Arm64),
             _ => None,
         },
         ..Elf::default()

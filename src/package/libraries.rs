@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use super::elf::{self, Elf, Machine};
+use super::elf::{self, Elf, ElfMachine};
 
 /// Searches for libraries in the order of `ld.so(8)`.
 pub struct Search {
-    machine: Option<Machine>,
+    machine: Option<ElfMachine>,
     /// The content of ldconfig's cache, by library name.
     cache: BTreeMap<String, Vec<PathBuf>>,
     /// The default directories, searched last.
@@ -18,11 +18,11 @@ pub struct Search {
 
 impl Search {
     /// For programs of this architecture.
-    pub fn new(machine: Option<Machine>) -> Search {
+    pub fn new(machine: Option<ElfMachine>) -> Search {
         let cache = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
         let multiarch = match machine {
-            Some(Machine::X86_64) => "x86_64-linux-gnu",
-            Some(Machine::Arm64) => "aarch64-linux-gnu",
+            Some(ElfMachine::X86_64) => "x86_64-linux-gnu",
+            Some(ElfMachine::Arm64) => "aarch64-linux-gnu",
             None => "",
         };
         let mut directories = Vec::new();

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use super::elf::{self, Machine};
+use super::elf::{self, ElfMachine};
 use super::extensions::Extension;
 use super::libraries::Search;
 use super::{OURS, PackageFiles, ROOT, ini};
@@ -26,7 +26,7 @@ pub struct InstalledPhp {
 /// PHP's files in the package.
 #[derive(Debug)]
 pub struct Placed {
-    pub machine: Machine,
+    pub machine: ElfMachine,
     /// Names in the package.
     pub program: String,
     pub loader: String,

@@ -126,7 +126,7 @@ fn section<'a>(table: &'a mut toml::Table, name: &str) -> anyhow::Result<&'a mut
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::package::elf::Machine;
+    use crate::package::elf::ElfMachine;
 
     #[test]
     fn application_settings_are_kept_except_for_php_paths() {
@@ -137,7 +137,7 @@ mod tests {
         )
         .unwrap();
         let php = Placed {
-            machine: Machine::X86_64,
+            machine: ElfMachine::X86_64,
             program: ".surus/surus-php8.2".into(),
             loader: ".surus/lib/ld-linux-x86-64.so.2".into(),
             ini_file: ".surus/php.ini".into(),
