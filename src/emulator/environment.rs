@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::function::{EmulatedFunction, Initialization};
 use super::invoke_response::FunctionError;
 use super::log::Log;
-use super::report::{Phase, Platform, Status};
+use super::report::{EventStatus, Phase, Platform};
 use super::sandbox::{Reason, Sandbox};
 use super::state::StartProgress;
 
@@ -154,8 +154,8 @@ impl Environment {
         let result = self.try_initialize(id, limit).await;
         let status = match &result {
             Ok(_) => return result,
-            Err(InitFailure::TimedOut) => Status::Timeout,
-            Err(InitFailure::Error(error)) => Status::Error(error.kind.clone()),
+            Err(InitFailure::TimedOut) => EventStatus::Timeout,
+            Err(InitFailure::Error(error)) => EventStatus::Error(error.kind.clone()),
         };
         if let Some(sandbox) = self.sandbox() {
             sandbox.shut_down(Reason::Failure).await;
@@ -248,8 +248,8 @@ impl Environment {
         };
         sandbox.drain();
         let status = match &result {
-            Ok(()) => Status::Success,
-            Err(error) => Status::Error(error.kind.clone()),
+            Ok(()) => EventStatus::Success,
+            Err(error) => EventStatus::Error(error.kind.clone()),
         };
         self.platform().restore_report(began.elapsed(), &status);
         result.map(|()| began.elapsed())

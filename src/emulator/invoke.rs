@@ -14,7 +14,7 @@ use super::fault_injection::{EventFaults, Fault};
 use super::identifier;
 use super::invoke_request::InvokeRequest;
 use super::invoke_response::{FunctionError, InvokeOutcome};
-use super::report::{InvocationReport, Phase, Status, ceiled};
+use super::report::{EventStatus, InvocationReport, Phase, ceiled};
 use super::sandbox::{Reason, Sandbox};
 use super::state::{Delivery, Ended, StartProgress};
 
@@ -72,7 +72,7 @@ impl Environment {
                         self.is_frozen.store(true, Ordering::Relaxed);
                     }
                     sandbox.drain();
-                    run.end(error.map_or(Status::Success, Status::Error), false)
+                    run.end(error.map_or(EventStatus::Success, EventStatus::Error), false)
                 }
                 Ended::TimedOut => run.time_out(&sandbox).await,
             },
@@ -80,7 +80,7 @@ impl Environment {
                 run.outcome = sandbox.state().lapse(&id);
                 sandbox.shut_down(Reason::Failure).await;
                 sandbox.drain();
-                let status = Status::Error(error.kind.clone());
+                let status = EventStatus::Error(error.kind.clone());
                 run.answer(InvokeOutcome::Error(error));
                 let report = run.end(status, true);
                 self.discard_sandbox(&sandbox);
@@ -95,8 +95,8 @@ impl Environment {
                 let error = format!("RequestId: {id} Error: {message}");
                 let body = FunctionError::from_platform(kind, &error);
                 let kind = if memory { OUT_OF_MEMORY } else { kind };
-                let status = Status::Error(kind.to_string());
-                self.platform().failure(&id, &Status::Error(body.kind.clone()), &message);
+                let status = EventStatus::Error(kind.to_string());
+                self.platform().failure(&id, &EventStatus::Error(body.kind.clone()), &message);
                 run.answer(InvokeOutcome::Error(body));
                 let report = run.end(status, true);
                 self.discard_sandbox(&sandbox);
@@ -255,7 +255,7 @@ struct InvokeRun<'a> {
 
 impl InvokeRun<'_> {
     /// Returns a runtime that waits for an event: the current one or a new one.
-    async fn wake(&mut self) -> Result<Arc<Sandbox>, (Status, FunctionError)> {
+    async fn wake(&mut self) -> Result<Arc<Sandbox>, (EventStatus, FunctionError)> {
         let environment = self.environment;
         let function = &environment.function;
         let platform = environment.platform();
@@ -297,13 +297,13 @@ impl InvokeRun<'_> {
             sandbox.state().restore();
         }
         initialized.map_err(|failure| match failure {
-            InitFailure::Error(error) => (Status::Error(error.kind.clone()), error),
+            InitFailure::Error(error) => (EventStatus::Error(error.kind.clone()), error),
             InitFailure::TimedOut => {
                 let message = timed_out(function.timeout);
-                platform.failure(self.id, &Status::Timeout, &message);
+                platform.failure(self.id, &EventStatus::Timeout, &message);
                 let message = format!("RequestId: {} Error: {message}", self.id);
                 let error = FunctionError::from_platform("Sandbox.Timedout", &message);
-                (Status::Timeout, error)
+                (EventStatus::Timeout, error)
             }
         })
     }
@@ -312,7 +312,7 @@ impl InvokeRun<'_> {
     async fn start(
         &mut self,
         sandbox: Arc<Sandbox>,
-    ) -> Result<Arc<Sandbox>, (Status, FunctionError)> {
+    ) -> Result<Arc<Sandbox>, (EventStatus, FunctionError)> {
         let environment = self.environment;
         let restored = match sandbox.is_snapshot() {
             true => Some(environment.restore(&sandbox, self.id).await),
@@ -329,7 +329,7 @@ impl InvokeRun<'_> {
             Some(Err(error)) => {
                 sandbox.shut_down(Reason::Failure).await;
                 environment.discard_sandbox(&sandbox);
-                Err((Status::Error(error.kind.clone()), error))
+                Err((EventStatus::Error(error.kind.clone()), error))
             }
         }
     }
@@ -354,8 +354,8 @@ impl InvokeRun<'_> {
         }
         sandbox.drain();
         let platform = environment.platform();
-        platform.failure(self.id, &Status::Timeout, &message);
-        let report = self.end(Status::Timeout, true);
+        platform.failure(self.id, &EventStatus::Timeout, &message);
+        let report = self.end(EventStatus::Timeout, true);
         if !environment.function.initialization.is_managed() {
             environment.discard_sandbox(sandbox);
         }
@@ -363,11 +363,11 @@ impl InvokeRun<'_> {
     }
 
     /// Logs END and REPORT.
-    fn end(&self, status: Status, is_reset: bool) -> InvocationReport {
+    fn end(&self, status: EventStatus, is_reset: bool) -> InvocationReport {
         let duration = self.began.elapsed();
         let environment = self.environment;
         let max_memory = match &status {
-            Status::Error(kind) if kind == OUT_OF_MEMORY => environment.function.memory,
+            EventStatus::Error(kind) if kind == OUT_OF_MEMORY => environment.function.memory,
             _ => environment.max_memory(is_reset),
         };
         let report = InvocationReport {

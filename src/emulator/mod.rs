@@ -50,7 +50,7 @@ pub use api_error::MAX_PAYLOAD;
 pub use function::{EmulatedFunction, Initialization, LogFormat, Resources, Runtime, Sink};
 pub use invoke_request::InvokeRequest;
 pub use invoke_response::{AnswerBody, AnswerPiece, FunctionAnswer, FunctionError, InvokeOutcome};
-pub use report::{InvocationReport, Status};
+pub use report::{EventStatus, InvocationReport};
 
 use environment::Environment;
 use fault_injection::Fault;

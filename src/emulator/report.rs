@@ -11,7 +11,7 @@ use super::log::Log;
 
 /// The status of an event in its REPORT.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Status {
+pub enum EventStatus {
     Success,
     /// The type of the function's own error or of one of Lambda's.
     Error(String),
@@ -22,7 +22,7 @@ pub enum Status {
 #[derive(Debug, Clone)]
 pub struct InvocationReport {
     pub request_id: String,
-    pub status: Status,
+    pub status: EventStatus,
     /// From START until the runtime and the extensions asked for the next event.
     pub duration: Duration,
     /// In whole milliseconds, including the initialization, which Lambda bills since August 2025.
@@ -96,7 +96,7 @@ impl Platform<'_> {
     }
 
     /// Like Lambda, writes the line only if the initialization failed.
-    pub fn init_report(&self, phase: Phase, duration: Duration, failed: &Status) {
+    pub fn init_report(&self, phase: Phase, duration: Duration, failed: &EventStatus) {
         self.write(
             || {
                 format!(
@@ -128,11 +128,11 @@ impl Platform<'_> {
         );
     }
 
-    pub fn restore_report(&self, duration: Duration, status: &Status) {
+    pub fn restore_report(&self, duration: Duration, status: &EventStatus) {
         self.write(
             || {
                 let tail = match status {
-                    Status::Success => String::new(),
+                    EventStatus::Success => String::new(),
                     failed => format!("\t{}", status_text(failed)),
                 };
                 format!(
@@ -162,12 +162,12 @@ impl Platform<'_> {
     }
 
     /// Writes the line for an environment failure, between the function's output and END.
-    pub fn failure(&self, id: &str, status: &Status, message: &str) {
+    pub fn failure(&self, id: &str, status: &EventStatus, message: &str) {
         self.write(
             || match status {
-                Status::Timeout => format!("{} {id} {message}", rfc3339(since_epoch())),
-                Status::Error(kind) => format!("RequestId: {id} Error: {message}\n{kind}"),
-                Status::Success => message.to_string(),
+                EventStatus::Timeout => format!("{} {id} {message}", rfc3339(since_epoch())),
+                EventStatus::Error(kind) => format!("RequestId: {id} Error: {message}\n{kind}"),
+                EventStatus::Success => message.to_string(),
             },
             || {
                 let mut record = json!({"requestId": id, "message": message});
@@ -205,7 +205,7 @@ impl InvocationReport {
     ) -> InvocationReport {
         InvocationReport {
             request_id,
-            status: Status::Error(error.kind.clone()),
+            status: EventStatus::Error(error.kind.clone()),
             duration: Duration::ZERO,
             billed: Duration::ZERO,
             init: None,
@@ -276,22 +276,22 @@ fn rounded(duration: Duration) -> f64 {
     (millis(duration) * 1000.0).round() / 1000.0
 }
 
-fn status_text(status: &Status) -> String {
+fn status_text(status: &EventStatus) -> String {
     match status {
-        Status::Success => "Status: success".into(),
-        Status::Error(kind) => format!("Status: error\tError Type: {kind}"),
-        Status::Timeout => "Status: timeout".into(),
+        EventStatus::Success => "Status: success".into(),
+        EventStatus::Error(kind) => format!("Status: error\tError Type: {kind}"),
+        EventStatus::Timeout => "Status: timeout".into(),
     }
 }
 
-fn add_status(record: &mut Value, status: &Status) {
+fn add_status(record: &mut Value, status: &EventStatus) {
     match status {
-        Status::Success => record["status"] = json!("success"),
-        Status::Error(kind) => {
+        EventStatus::Success => record["status"] = json!("success"),
+        EventStatus::Error(kind) => {
             record["status"] = json!("error");
             record["errorType"] = json!(kind);
         }
-        Status::Timeout => record["status"] = json!("timeout"),
+        EventStatus::Timeout => record["status"] = json!("timeout"),
     }
 }
 
@@ -303,7 +303,7 @@ mod tests {
     fn report_has_lambdas_fields_in_order() {
         let report = InvocationReport {
             request_id: "8f5a".into(),
-            status: Status::Success,
+            status: EventStatus::Success,
             duration: Duration::from_micros(1234),
             billed: Duration::from_millis(103),
             init: Some(Duration::from_micros(101_010)),
@@ -319,7 +319,7 @@ mod tests {
              Max Memory Used: 30 MB\tInit Duration: 101.01 ms\t"
         );
         let failed = InvocationReport {
-            status: Status::Error("Runtime.OutOfMemory".into()),
+            status: EventStatus::Error("Runtime.OutOfMemory".into()),
             init: None,
             is_reset: true,
             ..report

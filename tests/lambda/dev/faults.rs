@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use surus::emulator::fault_injection::{Faults, Injection};
-use surus::emulator::{EmulatedFunction, Initialization, Invocation, LogFormat, Status};
+use surus::emulator::{EmulatedFunction, EventStatus, Initialization, Invocation, LogFormat};
 
 use super::behind::Behind;
 use super::corpus::eventually;
@@ -111,7 +111,7 @@ fn timeout_replaces_the_environment() {
         let function = app.with(engine, "timeout@2");
         let first = function.invoke("{}");
         let failed = function.invocation("{}");
-        assert_eq!(failed.report.status, Status::Timeout);
+        assert_eq!(failed.report.status, EventStatus::Timeout);
         let text = error(&failed);
         assert!(text.contains("Task timed out"), "{text}");
         assert_ne!(function.invoke("{}"), first, "{engine}");

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::fake::{Fake, LONG, attached, error, invoke};
-use surus::emulator::{Initialization, LogFormat, Status};
+use surus::emulator::{EventStatus, Initialization, LogFormat};
 
 const NEXT: &str = "/2018-06-01/runtime/invocation/next";
 
@@ -28,7 +28,7 @@ async fn log_has_lambdas_lines_around_an_event() {
     let second = invoke(&emulator, "2").await.unwrap();
     assert_eq!(second.log.len(), 3, "{:?}", second.log);
     assert_eq!(second.report.init, None);
-    assert_eq!(second.report.status, Status::Success);
+    assert_eq!(second.report.status, EventStatus::Success);
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn timeout_ends_the_environment() {
         error(&failed),
         "Sandbox.Timedout: RequestId: ID Error: Task timed out after 0.25 seconds"
     );
-    assert_eq!(failed.report.status, Status::Timeout);
+    assert_eq!(failed.report.status, EventStatus::Timeout);
     let said = &failed.log[failed.log.len() - 3];
     assert!(said.ends_with(&format!(
         "Z {} Task timed out after 0.25 seconds",
@@ -134,7 +134,7 @@ async fn timeout_ends_the_environment() {
     let second = loop {
         Fake::connect(emulator.address().unwrap()).await.echo();
         let second = invoke(&emulator, "2").await.unwrap();
-        if second.report.status != Status::Timeout {
+        if second.report.status != EventStatus::Timeout {
             break second;
         }
     };
@@ -232,7 +232,7 @@ async fn late_answer_on_managed_instance_gets_410_and_others_continue() {
     let invoking = invoke(&emulator, "1");
     let event = runtime.next().await;
     let failed = invoking.await.unwrap();
-    assert_eq!(failed.report.status, Status::Timeout);
+    assert_eq!(failed.report.status, EventStatus::Timeout);
     let late = runtime.respond(event.id(), "late").await;
     assert_eq!(late.refusal(), "410 InvokeTimeout: Invoke timeout");
     // On a busy machine, the time may be too short for the next event.
@@ -241,7 +241,7 @@ async fn late_answer_on_managed_instance_gets_410_and_others_continue() {
         let event = runtime.next().await;
         runtime.respond(event.id(), "in time").await;
         let next = invoking.await.unwrap();
-        if next.report.status != Status::Timeout {
+        if next.report.status != EventStatus::Timeout {
             break next;
         }
     };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use surus::emulator::{EmulatedFunction, Emulator, Runtime, Status};
+use surus::emulator::{EmulatedFunction, Emulator, EventStatus, Runtime};
 use tempfile::TempDir;
 
 use super::fake::{LONG, error};
@@ -158,7 +158,7 @@ async fn report_waits_until_the_extension_asks_for_the_next_event() {
     for _ in 0..2 {
         let invocation = emulator.invoke("{}").await;
         assert!(invocation.result.is_ok());
-        assert_eq!(invocation.report.status, Status::Success);
+        assert_eq!(invocation.report.status, EventStatus::Success);
         let held = Duration::from_millis(400);
         assert!(
             invocation.report.duration >= held,
@@ -194,7 +194,7 @@ async fn extension_not_ready_at_the_deadline_resets_the_environment() {
         let invocation = tokio::time::timeout(LONG, emulator.invoke("{}"))
             .await
             .unwrap();
-        assert_eq!(invocation.report.status, Status::Timeout);
+        assert_eq!(invocation.report.status, EventStatus::Timeout);
         assert!(invocation.report.is_reset);
         assert!(invocation.report.duration >= Duration::from_secs(2));
         let log = invocation.log.join("\n");

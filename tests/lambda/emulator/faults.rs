@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::fake::{attached, error, invoke};
 use super::runtimes::function;
 use surus::emulator::fault_injection::{Faults, Injection};
-use surus::emulator::{EmulatedFunction, Emulator, Status};
+use surus::emulator::{EmulatedFunction, Emulator, EventStatus};
 
 fn faults(names: &[&str]) -> Faults {
     Faults::new(
@@ -74,7 +74,7 @@ async fn fault_500_fails_every_call_until_the_runtime_exits() {
     let said = runtime.get("/2018-06-01/runtime/invocation/next").await;
     assert_eq!(said.refusal(), internal);
     let failed = invoking.await.unwrap();
-    assert_eq!(failed.report.status, Status::Timeout);
+    assert_eq!(failed.report.status, EventStatus::Timeout);
 }
 
 #[tokio::test]
@@ -204,7 +204,7 @@ async fn fault_out_of_memory_kills_the_largest_process() {
     );
     assert_eq!(
         failed.report.status,
-        Status::Error("Runtime.OutOfMemory".into())
+        EventStatus::Error("Runtime.OutOfMemory".into())
     );
     assert!(emulator.invoke("{}").await.result.is_ok());
     emulator.stop().await;

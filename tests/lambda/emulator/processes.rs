@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use surus::emulator::{EmulatedFunction, Emulator, Initialization, Resources, Status};
+use surus::emulator::{EmulatedFunction, Emulator, EventStatus, Initialization, Resources};
 
 use super::fake::{LONG, error};
 use super::runtimes::{function, written};
@@ -109,11 +109,11 @@ async fn timeout_kills_all_processes_of_the_runtime() {
     function.init_limit = LONG;
     let emulator = Emulator::start(function).await.unwrap();
     // On a busy machine, the time may be too short for this event.
-    while emulator.invoke("{}").await.report.status == Status::Timeout {}
+    while emulator.invoke("{}").await.report.status == EventStatus::Timeout {}
     let mark = format!("AWS_LAMBDA_RUNTIME_API={}", emulator.address().unwrap());
     assert_eq!(marked(&mark), 2);
     let failed = emulator.invoke(r#"{"sleep":600000}"#).await;
-    assert_eq!(failed.report.status, Status::Timeout);
+    assert_eq!(failed.report.status, EventStatus::Timeout);
     assert_eq!(marked(&mark), 0);
 }
 
@@ -308,7 +308,7 @@ async fn exceeding_the_memory_limit_kills_the_function() {
     );
     assert_eq!(
         failed.report.status,
-        Status::Error("Runtime.OutOfMemory".into())
+        EventStatus::Error("Runtime.OutOfMemory".into())
     );
     assert_eq!(failed.report.max_memory, failed.report.memory_size);
     emulator.invoke("{}").await.result.unwrap();

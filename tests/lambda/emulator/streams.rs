@@ -180,7 +180,7 @@ async fn stream_ends_at_the_deadline() {
     let failed = outcome.collect().await.unwrap_err();
     assert_eq!(failed.kind, "Runtime.TruncatedResponse");
     let (report, _) = running.report().await.unwrap();
-    assert_eq!(report.status, surus::emulator::Status::Timeout);
+    assert_eq!(report.status, surus::emulator::EventStatus::Timeout);
 }
 
 #[tokio::test]
