@@ -8,7 +8,7 @@ use crate::cli::stdout;
 use crate::config::Config;
 use crate::engines;
 use crate::fronts::address::Address;
-use crate::fronts::http::{Admission, Bound, Listener, Mode};
+use crate::fronts::http::{Admission, Bound, Listener, SocketMode};
 
 /// Sockets in one of two states: [`Bound`], and [`Listener`] in the runtime.
 pub(super) struct Addresses<T> {
@@ -92,7 +92,7 @@ pub(super) fn bind(config: &Config) -> anyhow::Result<Addresses<Bound>> {
     let mut admission = Admission::default();
     if listen.iter().any(is_unix) {
         admission.group = engines::user(&config.engine)?.map(|user| user.gid);
-        let default = admission.group.map(|_| Mode(0o660));
+        let default = admission.group.map(|_| SocketMode(0o660));
         admission.mode = config.http.socket_mode.or(default);
     }
     let bind = |addresses: &[Address], setting| -> anyhow::Result<Vec<Bound>> {

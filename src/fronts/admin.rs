@@ -37,7 +37,7 @@ pub use self::client::{ask, open};
 use self::dashboard::{Dashboard, DashboardBody};
 pub use self::sites::SiteEngines;
 use super::address::Address;
-use super::http::{Admission, Bound, Listener, Mode};
+use super::http::{Admission, Bound, Listener, SocketMode};
 use super::queue::front::Front;
 use super::queue::job::Failures;
 use super::queue::operation::QueueStatus;
@@ -82,7 +82,7 @@ impl Settings {
             }
         }
         let owner = Admission {
-            mode: Some(Mode(0o600)),
+            mode: Some(SocketMode(0o600)),
             group: None,
         };
         Bound::bind(&address, "admin.listen", owner).with_context(|| {

@@ -13,7 +13,7 @@ use crate::config::{self, Config};
 use crate::deploy::rules;
 use crate::deploy::run_settings::{BatchFailures, RunSettings};
 use crate::deploy::{document, stack};
-use crate::fronts::lambda::Mode;
+use crate::fronts::lambda::ResponseMode;
 use crate::fronts::lambda::batch::{self, ReportBatchItemFailures};
 use crate::observe::system::Machine;
 use crate::units::Size;
@@ -112,15 +112,15 @@ fn workers(config: &Config, memory: Option<u64>) -> u64 {
     // One event at a time.
     let application = config.engine.workers.unwrap_or(1);
     let lambda = &config.lambda;
-    if lambda.handler.is_none() && lambda.batch == batch::Mode::Whole {
+    if lambda.handler.is_none() && lambda.batch == batch::BatchMode::Whole {
         return application as u64;
     }
     let pool = config.for_pool(EVENTS);
     let pool = pool.as_ref().unwrap_or(config);
     let for_events = pool.engine.workers.unwrap_or(match lambda.batch {
-        batch::Mode::Whole => 1,
+        batch::BatchMode::Whole => 1,
         // The estimate assumes two CPUs; with more memory there are more.
-        batch::Mode::Record => Machine {
+        batch::BatchMode::Record => Machine {
             cpus: 2.0,
             is_limited: true,
             memory: memory.unwrap_or(u64::MAX >> 20) << 20,
@@ -143,18 +143,19 @@ fn runs(
         .get("memory_limit")
         .map_or("128M".into(), |value| value.entries().concat());
     RunSettings {
-        streams: lambda.mode == Mode::Stream,
+        streams: lambda.mode == ResponseMode::Stream,
         workers: workers(config, memory),
         memory_limit: limit.parse::<Size>().ok().map(|limit| limit.0 >> 20),
         deadline_margin: lambda.deadline_margin.0,
         record_timeout: lambda.record_timeout.map(|time| time.0),
         failures: match (lambda.batch, lambda.report_batch_item_failures) {
-            (batch::Mode::Whole, _) => BatchFailures::Handler,
-            (batch::Mode::Record, ReportBatchItemFailures::On) => BatchFailures::Reported,
-            (batch::Mode::Record, ReportBatchItemFailures::Off) => BatchFailures::Unreported,
+            (batch::BatchMode::Whole, _) => BatchFailures::Handler,
+            (batch::BatchMode::Record, ReportBatchItemFailures::On) => BatchFailures::Reported,
+            (batch::BatchMode::Record, ReportBatchItemFailures::Off) => BatchFailures::Unreported,
         },
         handler: deployed.handler(function, lambda.handler.as_deref()),
         code: deployed.code.clone(),
-        sends_base64: lambda.mode == Mode::Buffered && !lambda.binary_media_types.is_empty(),
+        sends_base64: lambda.mode == ResponseMode::Buffered
+            && !lambda.binary_media_types.is_empty(),
     }
 }

@@ -192,7 +192,7 @@ async fn function(
             let script = events::script(project, &config)?;
             let asked = for_events(project, &config, &file, &script, concurrency)?;
             let workers = engines::worker_count(&asked.config.engine)?;
-            let one_by_one = config.lambda.batch == batch::Mode::Record;
+            let one_by_one = config.lambda.batch == batch::BatchMode::Record;
             Some(Handler {
                 report_batch_item_failures: config.lambda.report_batch_item_failures,
                 takes_requests: AtomicBool::new(false),
@@ -260,7 +260,7 @@ pub(super) fn for_events(
 ) -> anyhow::Result<PoolConfig> {
     let mut config = config.for_pool(EVENTS).unwrap_or_else(|| config.clone());
     // The records of one event use as many workers as the machine has CPU time for.
-    if config.lambda.batch == batch::Mode::Whole {
+    if config.lambda.batch == batch::BatchMode::Whole {
         let workers = config.engine.workers.unwrap_or(concurrency);
         config.engine.fix_workers(workers);
     }

@@ -11,7 +11,7 @@ use crate::deploy::{
     API_SECONDS, Function, Http, TriggerQueue, cdk, dockerfile, sam, serverless, terraform,
 };
 use crate::engines;
-use crate::fronts::lambda::Mode;
+use crate::fronts::lambda::ResponseMode;
 use crate::package::extensions;
 
 #[derive(Debug, clap::Args)]
@@ -122,7 +122,7 @@ fn function(args: &Args, project: &Path, config: &Config) -> anyhow::Result<Func
         timeout: args.timeout.unwrap_or(default_timeout),
         http,
         queue: args.queue,
-        streams: config.lambda.mode == Mode::Stream,
+        streams: config.lambda.mode == ResponseMode::Stream,
         environment,
         zip: args.zip.clone(),
     })

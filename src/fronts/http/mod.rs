@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use tracing::info;
 
 pub use listener::quic::QuicListener;
-pub use listener::{Admission, Bound, Listener, Mode};
+pub use listener::{Admission, Bound, Listener, SocketMode};
 pub use request::access_log::AccessLog;
 pub use request::https::Https;
 pub use request::{Accounting, Service};
@@ -39,7 +39,7 @@ pub struct Settings {
     pub redirect_to_https: Option<bool>,
     /// The permissions of unix sockets. By default `0660` for root, otherwise what the umask
     /// leaves.
-    pub socket_mode: Option<Mode>,
+    pub socket_mode: Option<SocketMode>,
     /// The user of the front end if Surus is started as root: `surus` if it exists, otherwise
     /// `nobody`, or `www-data` if PHP runs as `nobody`.
     pub user: Option<String>,

@@ -24,7 +24,7 @@ use super::payload::{error_kind, fitting, result, take, take_result, unsuccessfu
 use super::php_request::{Task, looks_like_event};
 use super::runtime_api::RuntimeApi;
 use super::streaming::{self, Streaming};
-use super::{Mode, Settings, warm};
+use super::{ResponseMode, Settings, warm};
 use crate::app::Application;
 use crate::app::response::plain;
 use crate::engine::Engine;
@@ -327,7 +327,7 @@ impl Function {
         }
         let rejected = |too_much| FunctionError::rejected(format, too_much);
         limits::headers(*format, &head.headers).map_err(rejected)?;
-        if self.settings.mode == Mode::Stream {
+        if self.settings.mode == ResponseMode::Stream {
             let prelude = http_event::prelude(format, &head);
             let request = task.invocation.id();
             let streaming = Streaming::new(request, prelude, body, streaming::MAX);

@@ -47,7 +47,7 @@ pub struct Settings {
     /// The application's warmed-up cache in a package; it is copied to `APP_CACHE_DIR`.
     pub cache: Option<PathBuf>,
     /// How responses to HTTP events are sent.
-    pub mode: Mode,
+    pub mode: ResponseMode,
     /// Time kept from each event's deadline for ending late workers and sending the response.
     pub deadline_margin: Time,
     /// If the boot takes longer, Surus asks Lambda for the first event, which then waits for the
@@ -76,7 +76,7 @@ pub struct Settings {
     #[serde(deserialize_with = "units::one_or_more")]
     pub trusted_proxies: Vec<Proxy>,
     /// How the records of a queue or stream reach the handler.
-    pub batch: batch::Mode,
+    pub batch: batch::BatchMode,
     /// Time limit of one record.
     pub record_timeout: Option<Time>,
     /// Which messages a failed message of a FIFO queue stops.
@@ -88,7 +88,7 @@ pub struct Settings {
 /// How responses are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum ResponseMode {
     /// As a whole.
     Buffered,
     /// While they are produced. Only for callers that accept streams: others would get the prelude
@@ -103,7 +103,7 @@ impl Default for Settings {
             script: None,
             opcache_dir: None,
             cache: None,
-            mode: Mode::Buffered,
+            mode: ResponseMode::Buffered,
             deadline_margin: Time::millis(500),
             init_timeout: Time::millis(9800),
             extension: true,
@@ -115,7 +115,7 @@ impl Default for Settings {
             binary_media_types: Vec::new(),
             error_statuses: Vec::new(),
             trusted_proxies: Vec::new(),
-            batch: batch::Mode::default(),
+            batch: batch::BatchMode::default(),
             record_timeout: None,
             fifo_failure: batch::FifoFailure::default(),
             report_batch_item_failures: batch::ReportBatchItemFailures::default(),

@@ -13,7 +13,7 @@ use super::super::deployed::start_of;
 use super::super::template::handler_of;
 use crate::config::Config;
 use crate::deploy::{Function, Http, TriggerQueue};
-use crate::fronts::lambda::Mode;
+use crate::fronts::lambda::ResponseMode;
 use crate::fronts::lambda::batch::ReportBatchItemFailures;
 use crate::package::{elf, sizes};
 
@@ -131,7 +131,7 @@ impl Wanted {
                 true => TriggerQueue::Fifo,
                 false => TriggerQueue::Standard,
             }),
-            streams: config.lambda.mode == Mode::Stream,
+            streams: config.lambda.mode == ResponseMode::Stream,
             environment,
             zip: zip.path.display().to_string(),
         };

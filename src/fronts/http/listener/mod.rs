@@ -19,30 +19,30 @@ use crate::fronts::address::Address;
 
 /// The permissions of a unix socket as an octal number: `0660`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mode(pub u32);
+pub struct SocketMode(pub u32);
 
-impl FromStr for Mode {
+impl FromStr for SocketMode {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Mode, String> {
+    fn from_str(text: &str) -> Result<SocketMode, String> {
         let is_octal = text.len() <= 4 && text.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
         u32::from_str_radix(text, 8)
             .ok()
             .filter(|mode| is_octal && *mode <= 0o777)
-            .map(Mode)
+            .map(SocketMode)
             .ok_or_else(|| format!("`{text}` is no mode; write it as octal text, as `\"0660\"`"))
     }
 }
 
-impl<'de> Deserialize<'de> for Mode {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Mode, D::Error> {
+impl<'de> Deserialize<'de> for SocketMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SocketMode, D::Error> {
         String::deserialize(deserializer)?
             .parse()
             .map_err(serde::de::Error::custom)
     }
 }
 
-impl Serialize for Mode {
+impl Serialize for SocketMode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{:04o}", self.0))
     }
@@ -74,7 +74,7 @@ impl Drop for SocketFile {
 /// The permissions of a unix socket; what is not set follows the umask and the process.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Admission {
-    pub mode: Option<Mode>,
+    pub mode: Option<SocketMode>,
     pub group: Option<u32>,
 }
 
@@ -126,7 +126,7 @@ impl Bound {
                     })?;
                 }
                 let Admission { mode, group } = admission;
-                let mode = mode.map(|Mode(mode)| mode);
+                let mode = mode.map(|SocketMode(mode)| mode);
                 let listener = place.listen(mode, group).with_context(cannot)?;
                 let file = SocketFile {
                     path: path.clone(),
@@ -221,10 +221,10 @@ mod tests {
 
     #[test]
     fn modes_are_parsed() {
-        assert_eq!("0660".parse(), Ok(Mode(0o660)));
-        assert_eq!("777".parse(), Ok(Mode(0o777)));
+        assert_eq!("0660".parse(), Ok(SocketMode(0o660)));
+        assert_eq!("777".parse(), Ok(SocketMode(0o777)));
         for wrong in ["", "0o660", "888", "1777", "+66", "-1", "00660", "rw"] {
-            assert!(wrong.parse::<Mode>().is_err(), "{wrong}");
+            assert!(wrong.parse::<SocketMode>().is_err(), "{wrong}");
         }
     }
 }

@@ -31,7 +31,7 @@ use schedule::{BatchSchedule, Rule};
 /// How the records of an event reach the handler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum BatchMode {
     /// All in one call, as Lambda sends them. The default, because `record` reports failures in
     /// `batchItemFailures`. Lambda reads those only if the event source mapping has
     /// `ReportBatchItemFailures`; otherwise it would delete failed records.

@@ -21,7 +21,7 @@ pub use binary::MediaType;
 pub use format::EventFormat;
 pub use target::{PathPrefix, StripStage};
 
-use super::{Mode, Settings};
+use super::{ResponseMode, Settings};
 use crate::event::{Body, Origin};
 use fields::Object;
 
@@ -81,7 +81,7 @@ pub fn read(event: &[u8], settings: &Settings) -> Result<Option<HttpEvent>, Malf
     };
     let (request, origin) = request::from_event(format, &event, context.as_ref(), settings)?;
     // Streamed bytes are never encoded.
-    let decodes_base64 = settings.mode == Mode::Stream
+    let decodes_base64 = settings.mode == ResponseMode::Stream
         || binary::decodes(format, &settings.binary_media_types, request.headers());
     Ok(Some(HttpEvent {
         request,
