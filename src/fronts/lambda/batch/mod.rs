@@ -19,7 +19,7 @@ use futures_util::stream::FuturesUnordered;
 use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
-pub use read::{Batch, read};
+pub use read::{RecordBatch, read};
 pub use report::succeeded;
 
 use super::Settings;
@@ -110,7 +110,7 @@ impl Batches {
     /// log lines.
     pub async fn run<F, Done>(
         &self,
-        batch: &Batch,
+        batch: &RecordBatch,
         event: u64,
         deadline: Instant,
         handler: F,
@@ -220,7 +220,7 @@ impl Batches {
         Ok(report::answer(batch, &failed))
     }
 
-    fn rule(&self, batch: &Batch) -> Rule {
+    fn rule(&self, batch: &RecordBatch) -> Rule {
         match batch.source {
             read::RecordSource::Sqs { fifo: false } => Rule::Alone,
             read::RecordSource::Sqs { fifo: true } => match self.fifo_failure {

@@ -35,7 +35,7 @@ impl RecordSource {
 
 /// An event whose records can fail one by one. Records stay the bytes that Lambda sent.
 #[derive(Debug)]
-pub struct Batch {
+pub struct RecordBatch {
     event: Bytes,
     /// The range of all records in the event.
     place: Range<usize>,
@@ -58,7 +58,7 @@ pub(super) struct Item {
     key: Option<Arc<str>>,
 }
 
-impl Batch {
+impl RecordBatch {
     pub fn len(&self) -> usize {
         self.records.len()
     }
@@ -178,7 +178,7 @@ struct Kafka {
 }
 
 /// None if the event has no records that can fail one by one.
-pub fn read(event: &Bytes) -> Option<Batch> {
+pub fn read(event: &Bytes) -> Option<RecordBatch> {
     let outer: Outer = serde_json::from_slice(event).ok()?;
     if outer.window.is_some() {
         return None;
@@ -195,7 +195,7 @@ pub fn read(event: &Bytes) -> Option<Batch> {
         ),
         _ => return None,
     };
-    let batch = Batch {
+    let batch = RecordBatch {
         event: event.clone(),
         place,
         source,

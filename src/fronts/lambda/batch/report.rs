@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::read::{Batch, RecordSource};
+use super::read::{RecordBatch, RecordSource};
 use crate::event::Failure;
 
 /// An error if the handler's result names failures in `batchItemFailures`. A handler of one record
@@ -31,7 +31,7 @@ pub fn succeeded(answer: &[u8]) -> Result<(), Failure> {
 }
 
 /// `{"batchItemFailures": […]}` for the failed records, which are in order.
-pub fn answer(batch: &Batch, failed: &[usize]) -> Bytes {
+pub fn answer(batch: &RecordBatch, failed: &[usize]) -> Bytes {
     let mut answer = String::from(r#"{"batchItemFailures":["#);
     let mut named = vec![false; batch.len()];
     let mut first = true;
