@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::fronts::address::Address;
 use crate::fronts::http::Tls;
 use crate::fronts::http::tls::acme::attempt::{Attempt, Challenges};
-use crate::fronts::http::tls::acme::link::{AttemptLink, AttemptMessage, Outcome};
+use crate::fronts::http::tls::acme::link::{AttemptLink, AttemptMessage, AttemptOutcome};
 use crate::fronts::http::tls::{ClientCertificate, watch};
 use crate::keeper::Client;
 use crate::launcher::{Launcher, ProcessSignal};
@@ -106,7 +106,7 @@ struct Host {
 #[derive(Clone, Copy)]
 struct End {
     next: Duration,
-    outcome: Outcome,
+    outcome: AttemptOutcome,
 }
 
 impl Host {
@@ -122,11 +122,14 @@ impl Host {
                 "cannot reload the certificates; the current ones stay in use"
             );
         }
-        match done.as_ref().map_or(Outcome::Failed, |end| end.outcome) {
-            Outcome::NotAttempted => {}
+        match done
+            .as_ref()
+            .map_or(AttemptOutcome::Failed, |end| end.outcome)
+        {
+            AttemptOutcome::NotAttempted => {}
             outcome => self
                 .metrics
-                .acme_attempted(&name, outcome == Outcome::Issued),
+                .acme_attempted(&name, outcome == AttemptOutcome::Issued),
         }
         done.map(|end| end.next).unwrap_or_else(|error| {
             error!(
@@ -164,7 +167,7 @@ impl Host {
     async fn listen(&self, link: AttemptLink) -> anyhow::Result<End> {
         let mut end = End {
             next: PAUSE,
-            outcome: Outcome::Failed,
+            outcome: AttemptOutcome::Failed,
         };
         while let Some(message) = link.next().await? {
             match message {

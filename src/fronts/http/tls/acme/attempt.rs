@@ -24,7 +24,7 @@ use surus_sys::process;
 use tracing::{debug, error, info, warn};
 
 use super::http_client::Https;
-use super::link::{AttemptLink, Outcome};
+use super::link::{AttemptLink, AttemptOutcome};
 use super::order::{self, Issued};
 use super::schedule::{INTERVAL, PAUSES, latest, pause, renew_at, until, wait};
 use super::settings::{Authority, Domain, Settings};
@@ -194,7 +194,7 @@ impl Attempt {
                     error = format!("{error:#}"),
                     "cannot get a certificate"
                 );
-                (status::FAILED, next, Outcome::Failed)
+                (status::FAILED, next, AttemptOutcome::Failed)
             }
         };
         link.end(next, outcome).await;
@@ -202,13 +202,13 @@ impl Attempt {
     }
 
     /// Returns the exit status, the time to the next attempt, and what to count.
-    async fn proceed(&self, link: &AttemptLink) -> anyhow::Result<(i32, Duration, Outcome)> {
+    async fn proceed(&self, link: &AttemptLink) -> anyhow::Result<(i32, Duration, AttemptOutcome)> {
         let https = self.https()?;
         let current = self.current();
         if let Some(current) = &current {
             let next = self.until_renewal(current, &https).await;
             if !next.is_zero() {
-                return Ok((status::DONE, next, Outcome::NotAttempted));
+                return Ok((status::DONE, next, AttemptOutcome::NotAttempted));
             }
         }
         let left = self.left();
@@ -218,14 +218,14 @@ impl Attempt {
                 next_attempt_in_minutes = left.as_secs().div_ceil(60),
                 "no attempt to get a certificate, because earlier ones have failed"
             );
-            return Ok((status::TOO_EARLY, left, Outcome::NotAttempted));
+            return Ok((status::TOO_EARLY, left, AttemptOutcome::NotAttempted));
         }
         let mut failed = Vec::new();
         for (index, source) in self.sources.iter().enumerate() {
             let replaced = current.as_ref().filter(|current| current.source == index);
             let id = replaced.and_then(|current| current.id.clone());
             match self.order(source, id, &https, link).await {
-                Ok(next) => return Ok((status::DONE, next, Outcome::Issued)),
+                Ok(next) => return Ok((status::DONE, next, AttemptOutcome::Issued)),
                 Err(error) => {
                     let authority = &source.authority;
                     if self.sources.len() > 1 {

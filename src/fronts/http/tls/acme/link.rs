@@ -27,12 +27,15 @@ pub enum AttemptMessage {
     /// The front end confirms with an empty object when it gives this answer.
     Answer(ChallengeAnswer),
     /// The attempt has ended, and the next one is useful after this time.
-    End { next: Duration, outcome: Outcome },
+    End {
+        next: Duration,
+        outcome: AttemptOutcome,
+    },
 }
 
 /// How an attempt has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum AttemptOutcome {
     Issued,
     Failed,
     /// Nothing had to be done, or it was too early.
@@ -63,7 +66,7 @@ impl AttemptLink {
     }
 
     /// In the attempt.
-    pub async fn end(&self, next: Duration, outcome: Outcome) {
+    pub async fn end(&self, next: Duration, outcome: AttemptOutcome) {
         // A front end that has left needs no message.
         let _ = self.send(&AttemptMessage::End { next, outcome }).await;
     }
