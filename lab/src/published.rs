@@ -21,11 +21,11 @@ pub struct Table {
     pub hardware: String,
     pub not_comparable: String,
     #[serde(rename = "row")]
-    rows: Vec<Row>,
+    rows: Vec<PublishedRow>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Row {
+struct PublishedRow {
     /// What was measured, in the source's words.
     title: String,
     /// The contestant that it stands next to, if there is one.
@@ -104,7 +104,7 @@ impl Table {
             })
     }
 
-    fn number(&self, row: &Row, quantity: Quantity, number: OneOrRange) -> Published {
+    fn number(&self, row: &PublishedRow, quantity: Quantity, number: OneOrRange) -> Published {
         let (value, up_to) = match number {
             OneOrRange::One(value) => (value, None),
             OneOrRange::Range([low, high]) => (low, Some(high)),
