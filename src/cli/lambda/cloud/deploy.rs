@@ -7,7 +7,7 @@ use aws_config::SdkConfig;
 use aws_sdk_lambda::Client;
 
 use super::plan::{Described, Step, steps};
-use super::rollback::{Begun, Rollback};
+use super::rollback::{BegunDeployment, Rollback};
 use super::state::State;
 use super::wanted::Wanted;
 use super::{function, smoke, traffic};
@@ -41,7 +41,7 @@ pub fn run(args: Deploy) -> anyhow::Result<()> {
         let mut deployment = Deployment {
             url: state.url.as_ref().map(|url| url.address.clone()),
             version: None,
-            begun: Begun::default(),
+            begun: BegunDeployment::default(),
             wanted: &wanted,
             state: &state,
             lambda,
@@ -73,7 +73,7 @@ struct Deployment<'a> {
     sdk: SdkConfig,
     /// The published version.
     version: Option<String>,
-    begun: Begun,
+    begun: BegunDeployment,
     url: Option<String>,
 }
 

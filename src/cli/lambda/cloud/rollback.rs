@@ -10,7 +10,7 @@ use super::wanted::Wanted;
 
 /// What the deployment may have changed: it has asked AWS to.
 #[derive(Default)]
-pub struct Begun {
+pub struct BegunDeployment {
     pub alias: bool,
     pub url: bool,
     pub mapping: bool,
@@ -20,7 +20,7 @@ pub struct Rollback<'a> {
     pub lambda: &'a Client,
     pub wanted: &'a Wanted,
     pub state: &'a State,
-    pub begun: &'a Begun,
+    pub begun: &'a BegunDeployment,
     /// The version that the deployment has published.
     pub version: Option<&'a str>,
 }
