@@ -18,7 +18,7 @@ pub struct EngineEntry {
     pub serves_one: bool,
     /// Memory that one event changes is invisible to the next.
     pub isolates: bool,
-    pub runs: Runs,
+    pub runs: PhpProgram,
 }
 
 /// Which process boots a script before it serves. The script calls `surus_serve()`, on `roadrunner`
@@ -35,7 +35,7 @@ pub enum BootsIn {
 
 /// Which PHP an engine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Runs {
+pub enum PhpProgram {
     /// `surus-php`.
     SurusPhp,
     /// An installed PHP.
@@ -50,17 +50,17 @@ impl EngineEntry {
 
     /// Whether requests run PHP files or functions. Workers of RoadRunner get them as messages.
     pub fn runs_scripts(&self) -> bool {
-        self.runs != Runs::External(ProgramKind::RoadRunner)
+        self.runs != PhpProgram::External(ProgramKind::RoadRunner)
     }
 
     /// Whether it runs PHP as it is installed, without surus-php.
     pub fn is_external(&self) -> bool {
-        matches!(self.runs, Runs::External(_))
+        matches!(self.runs, PhpProgram::External(_))
     }
 
     /// Whether its processes wait for events instead of being started for each.
     pub fn is_standing(&self) -> bool {
-        !matches!(self.runs, Runs::External(way) if way.starts_per_request())
+        !matches!(self.runs, PhpProgram::External(way) if way.starts_per_request())
     }
 }
 
@@ -75,7 +75,7 @@ pub const CATALOGUE: &[EngineEntry] = &[
         boots_in: BootsIn::Nothing,
         serves_one: false,
         isolates: true,
-        runs: Runs::SurusPhp,
+        runs: PhpProgram::SurusPhp,
     },
     EngineEntry {
         name: "worker",
@@ -86,7 +86,7 @@ pub const CATALOGUE: &[EngineEntry] = &[
         boots_in: BootsIn::Worker,
         serves_one: false,
         isolates: false,
-        runs: Runs::SurusPhp,
+        runs: PhpProgram::SurusPhp,
     },
     EngineEntry {
         name: "standby",
@@ -97,7 +97,7 @@ pub const CATALOGUE: &[EngineEntry] = &[
         boots_in: BootsIn::Worker,
         serves_one: true,
         isolates: true,
-        runs: Runs::SurusPhp,
+        runs: PhpProgram::SurusPhp,
     },
     EngineEntry {
         name: "fork",
@@ -108,7 +108,7 @@ pub const CATALOGUE: &[EngineEntry] = &[
         boots_in: BootsIn::Master,
         serves_one: true,
         isolates: true,
-        runs: Runs::SurusPhp,
+        runs: PhpProgram::SurusPhp,
     },
     EngineEntry {
         name: "rewind",
@@ -118,7 +118,7 @@ pub const CATALOGUE: &[EngineEntry] = &[
         boots_in: BootsIn::Master,
         serves_one: false,
         isolates: true,
-        runs: Runs::SurusPhp,
+        runs: PhpProgram::SurusPhp,
     },
     EngineEntry {
         name: "fpm",
@@ -129,7 +129,7 @@ pub const CATALOGUE: &[EngineEntry] = &[
         boots_in: BootsIn::Nothing,
         serves_one: false,
         isolates: true,
-        runs: Runs::External(ProgramKind::Fpm),
+        runs: PhpProgram::External(ProgramKind::Fpm),
     },
     EngineEntry {
         name: "builtin",
@@ -139,7 +139,7 @@ pub const CATALOGUE: &[EngineEntry] = &[
         boots_in: BootsIn::Nothing,
         serves_one: false,
         isolates: true,
-        runs: Runs::External(ProgramKind::Builtin),
+        runs: PhpProgram::External(ProgramKind::Builtin),
     },
     EngineEntry {
         name: "cgi",
@@ -149,7 +149,7 @@ pub const CATALOGUE: &[EngineEntry] = &[
         boots_in: BootsIn::Nothing,
         serves_one: true,
         isolates: true,
-        runs: Runs::External(ProgramKind::Cgi),
+        runs: PhpProgram::External(ProgramKind::Cgi),
     },
     EngineEntry {
         name: "cli",
@@ -159,7 +159,7 @@ pub const CATALOGUE: &[EngineEntry] = &[
         boots_in: BootsIn::Nothing,
         serves_one: true,
         isolates: true,
-        runs: Runs::External(ProgramKind::Cli),
+        runs: PhpProgram::External(ProgramKind::Cli),
     },
     EngineEntry {
         name: "roadrunner",
@@ -169,7 +169,7 @@ pub const CATALOGUE: &[EngineEntry] = &[
         boots_in: BootsIn::Worker,
         serves_one: false,
         isolates: false,
-        runs: Runs::External(ProgramKind::RoadRunner),
+        runs: PhpProgram::External(ProgramKind::RoadRunner),
     },
 ];
 

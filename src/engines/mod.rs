@@ -36,7 +36,7 @@ use external::{ExternalEngine, FpmAddress, ProgramKind};
 use queue::Bounds;
 use workers::{Pool, RequestLimits, Spec};
 
-pub use catalogue::{BootsIn, CATALOGUE, EngineEntry, Runs, find, known};
+pub use catalogue::{BootsIn, CATALOGUE, EngineEntry, PhpProgram, find, known};
 pub use learned::Learned;
 pub use warmup::Warmup;
 pub use worker_range::{process_range, worker_count, workers_of};
@@ -253,7 +253,7 @@ pub fn plan(
 ) -> anyhow::Result<PoolPlan> {
     env.entry(ENGINE.into())
         .or_insert_with(|| entry.name.into());
-    if let Runs::External(way) = entry.runs {
+    if let PhpProgram::External(way) = entry.runs {
         let spec = external::PhpSpec {
             name,
             way,
@@ -396,8 +396,8 @@ pub async fn boot_plan(
 /// The PHP program of an engine.
 pub fn program_of(entry: &EngineEntry, settings: &Settings) -> anyhow::Result<PathBuf> {
     match entry.runs {
-        Runs::SurusPhp => surus_php::find(settings.surus_php.as_deref()),
-        Runs::External(way) => find_external(way, settings),
+        PhpProgram::SurusPhp => surus_php::find(settings.surus_php.as_deref()),
+        PhpProgram::External(way) => find_external(way, settings),
     }
 }
 

@@ -6,7 +6,7 @@ use anyhow::bail;
 use serde::Deserializer;
 use tracing::info;
 
-use super::{EngineEntry, Runs, Settings};
+use super::{EngineEntry, PhpProgram, Settings};
 use crate::observe::system::Machine;
 use crate::units;
 
@@ -38,7 +38,7 @@ pub fn process_range(
     entry: &EngineEntry,
     settings: &Settings,
 ) -> anyhow::Result<RangeInclusive<usize>> {
-    if settings.scales() && !matches!(entry.runs, Runs::SurusPhp) {
+    if settings.scales() && !matches!(entry.runs, PhpProgram::SurusPhp) {
         bail!(
             "engine.min_workers and engine.max_workers are for the engines of Surus, and the \
              processes of `{}` are another program's: set engine.workers, or `workers` of the \

@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use surus::engines::{CATALOGUE, Runs};
+use surus::engines::{CATALOGUE, PhpProgram};
 
 use super::Surus;
 use super::tree::copy;
@@ -31,7 +31,7 @@ pub fn subjects() -> Vec<Subject> {
     };
     CATALOGUE
         .iter()
-        .filter(|entry| entry.runs == Runs::SurusPhp && wanted(entry.name))
+        .filter(|entry| entry.runs == PhpProgram::SurusPhp && wanted(entry.name))
         .map(|entry| Subject {
             name: entry.name,
             boots: entry.boots_script(),

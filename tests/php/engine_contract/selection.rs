@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use surus::engines::{self, EngineEntry, Runs};
+use surus::engines::{self, EngineEntry, PhpProgram};
 
 use super::exceptions::is_exempt;
 use super::subject::{Subject, subject};
@@ -21,7 +21,7 @@ pub fn on_isolating_engines<F: Future<Output = ()>>(name: &str, case: impl Fn(Su
 /// The engines that run surus-php.
 pub fn on_surus_php_engines<F: Future<Output = ()>>(name: &str, case: impl Fn(Subject) -> F) {
     on(
-        |entry| entry.runs == Runs::SurusPhp && !is_exempt(entry, name),
+        |entry| entry.runs == PhpProgram::SurusPhp && !is_exempt(entry, name),
         case,
     );
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use surus::engine::Engine;
 use surus::engines::external::ProgramKind;
-use surus::engines::{self, Boot, EngineEntry, Runs, Settings};
+use surus::engines::{self, Boot, EngineEntry, PhpProgram, Settings};
 use surus::event::{Body, EarlyHints, Event, Failure, Origin, Response, Script};
 use surus::observe::metrics::Metrics;
 use surus::spool::Spool;
@@ -272,12 +272,12 @@ impl Subject {
 
     /// Whether it runs surus-php, which has features that no other PHP has.
     pub fn runs_surus_php(&self) -> bool {
-        self.entry.runs == Runs::SurusPhp
+        self.entry.runs == PhpProgram::SurusPhp
     }
 
     /// Whether its PHP has `fastcgi_finish_request()`.
     pub fn finishes(&self) -> bool {
-        [Runs::SurusPhp, Runs::External(ProgramKind::Fpm)].contains(&self.entry.runs)
+        [PhpProgram::SurusPhp, PhpProgram::External(ProgramKind::Fpm)].contains(&self.entry.runs)
     }
 
     /// Whether its processes wait for requests instead of being started for each.
@@ -288,7 +288,7 @@ impl Subject {
     /// Whether these words say how a process ended, also if php-fpm had started it.
     pub fn says_how(&self, how: &str, signal: &str) -> bool {
         how.contains(signal)
-            || self.entry.runs == Runs::External(ProgramKind::Fpm) && how.contains("php-fpm")
+            || self.entry.runs == PhpProgram::External(ProgramKind::Fpm) && how.contains("php-fpm")
     }
 
     /// The parent of its processes, if that is not the test.

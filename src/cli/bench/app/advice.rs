@@ -5,7 +5,7 @@ use surus_measure::{Advice, Unit};
 use super::Plan;
 use super::contest::Contest;
 use super::contestant::{Contestant, State};
-use crate::engines::Runs;
+use crate::engines::PhpProgram;
 
 /// Isolating engines, the one with the fewest conditions first. A later one must need less CPU.
 const BY_SIMPLICITY: [&str; 4] = ["classic", "rewind", "fork", "standby"];
@@ -36,7 +36,7 @@ pub fn advice(contest: &Contest) -> Option<Advice> {
 fn choose(all: &[Contestant]) -> Option<&Contestant> {
     let is_candidate = |it: &&Contestant| {
         let serves = it.state == State::Same && it.failure.is_none();
-        serves && it.entry.runs == Runs::SurusPhp && !it.samples.rate.is_empty()
+        serves && it.entry.runs == PhpProgram::SurusPhp && !it.samples.rate.is_empty()
     };
     let find = |name: &str| {
         all.iter()
@@ -110,7 +110,7 @@ fn reasons(
     }
     for other in all.iter().filter(|it| it.entry.name != name) {
         let named = other.entry.name;
-        let is_ours = other.entry.runs == Runs::SurusPhp;
+        let is_ours = other.entry.runs == PhpProgram::SurusPhp;
         match &other.state {
             _ if named == "classic" || !is_ours => {}
             State::Fails(_) => {}

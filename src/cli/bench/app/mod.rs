@@ -20,7 +20,7 @@ use super::options;
 use super::outputs::Output;
 use crate::cli::entry_script;
 use crate::cli::options::Project;
-use crate::engines::{self, CATALOGUE, EngineEntry, Runs};
+use crate::engines::{self, CATALOGUE, EngineEntry, PhpProgram};
 use answers::Requests;
 use contest::Contest;
 use contestant::Contestant;
@@ -106,7 +106,9 @@ pub fn try_engines(
     paths: Vec<String>,
     headers: Vec<String>,
 ) -> anyhow::Result<Tried> {
-    let own = CATALOGUE.iter().filter(|it| it.runs == Runs::SurusPhp);
+    let own = CATALOGUE
+        .iter()
+        .filter(|it| it.runs == PhpProgram::SurusPhp);
     let contest = hold(&App {
         project,
         paths,
