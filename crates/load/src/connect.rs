@@ -27,13 +27,13 @@ pub enum Stream {
 
 /// Opens connections to the origins of a plan.
 pub struct Connector {
-    origins: Vec<Place>,
+    origins: Vec<ConnectorOrigin>,
     sources: source::Sources,
     #[cfg(feature = "tls")]
     tls: tls::Client,
 }
 
-struct Place {
+struct ConnectorOrigin {
     origin: Origin,
     addresses: Vec<SocketAddr>,
     /// The address that has worked. `localhost` often has one that does not.
@@ -59,7 +59,7 @@ impl Connector {
                     })?
                     .collect(),
             };
-            Ok(Place {
+            Ok(ConnectorOrigin {
                 origin: origin.clone(),
                 addresses,
                 best: AtomicUsize::new(0),
@@ -95,7 +95,7 @@ impl Connector {
     }
 }
 
-impl Place {
+impl ConnectorOrigin {
     async fn tcp(&self, sources: &source::Sources) -> io::Result<TcpStream> {
         let best = self.best.load(Ordering::Relaxed);
         let mut failed = io::Error::other("the name has no address");
