@@ -2,8 +2,10 @@
 
 mod circles;
 mod exit_status;
+mod first_lines;
 mod layers;
 mod sapi;
+mod type_names;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -223,30 +225,6 @@ fn runtime_threads_stay_in_the_runtime() {
     }
 }
 
-#[test]
-fn every_file_has_a_doc_comment() {
-    let all = sources(&["src", "crates", "tests", "fuzz", "lab"]);
-    let wrong: Vec<_> = all
-        .iter()
-        .filter(|(_, text)| {
-            let said = text.strip_prefix("//! ");
-            said.is_none_or(|said| QUESTIONS.contains(&said.split([' ', '\n']).next().unwrap()))
-        })
-        .map(|(file, _)| file.as_str())
-        .collect();
-    assert!(
-        wrong.is_empty(),
-        "the first line must begin with `//! `, and say what the file is responsible for, not what \
-         it answers (`What …`, `Where …`):\n{}\n",
-        wrong.join("\n")
-    );
-}
-
-/// The first words of a riddle.
-const QUESTIONS: [&str; 9] = [
-    "How", "What", "When", "Where", "Whether", "Which", "Who", "Whose", "Why",
-];
-
 /// Split, so that this file may be searched too.
 const UNSAFE: &str = concat!("un", "safe");
 
@@ -294,6 +272,13 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// Every Rust file below these directories, by its path from the repository's root.
 pub fn sources(directories: &[&str]) -> Vec<(String, String)> {
+    files(directories, |path| {
+        path.extension().is_some_and(|end| end == "rs")
+    })
+}
+
+/// The text files below these directories, by their paths from the repository's root.
+fn files(directories: &[&str], is_wanted: impl Fn(&Path) -> bool) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
     let mut waiting: Vec<PathBuf> = directories.iter().map(|name| root.join(name)).collect();
@@ -302,13 +287,13 @@ pub fn sources(directories: &[&str]) -> Vec<(String, String)> {
             let path = entry.unwrap().path();
             if path.is_dir() && !path.ends_with("target") {
                 waiting.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if is_wanted(&path) {
                 let name = path.strip_prefix(root).unwrap().display().to_string();
-                found.push((name, std::fs::read_to_string(&path).unwrap()));
+                found.extend(std::fs::read_to_string(&path).map(|text| (name, text)));
             }
         }
     }
     found.sort();
-    assert!(!found.is_empty(), "no sources in {directories:?}");
+    assert!(!found.is_empty(), "no files in {directories:?}");
     found
 }

@@ -316,8 +316,8 @@ impl Exchange for Http {
                     match inner.while_it_runs(index, response).await {
                         Ok(Ok(response)) => {
                             let (mut head, body) = response.into_parts();
-                            // Remove the headers of the internal connection and those that Surus's HTTP
-                            // front end sets itself.
+                            // Remove the headers of the internal connection and those that Surus's
+                            // HTTP front end sets itself.
                             for ours in [header::CONNECTION, header::HOST, header::DATE] {
                                 head.headers.remove(ours);
                             }

@@ -221,7 +221,7 @@ impl Generation {
         let polls = self.shared.polling.request(now, is_one_of_many);
         let rings = &self.shared.poller.rings;
         rings.set_poll_budget(polls.for_next_request);
-        let mut waiting = AwaitedAnswer {
+        let mut waiting = WaitGuard {
             shared: &self.shared,
             key,
             sent: false,
@@ -301,13 +301,13 @@ impl Drop for Generation {
 }
 
 /// Gives up an event when the future that waits for it is dropped.
-struct AwaitedAnswer<'a> {
+struct WaitGuard<'a> {
     shared: &'a GenerationState,
     key: Key,
     sent: bool,
 }
 
-impl Drop for AwaitedAnswer<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         if self.sent {
             self.shared.abandon(self.key);
