@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::quantity::Quantity;
 
-/// A bound on the ratio of two contestants.
+/// A bound on the ratio of two contestants, or on what one of them has in each round.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goal {
@@ -13,7 +13,8 @@ pub struct Goal {
     pub load: String,
     pub quantity: Quantity,
     pub contestant: String,
-    pub to: String,
+    /// What it is compared with; without it, the bounds are numbers in the quantity's unit.
+    pub to: Option<String>,
     /// The load of `to`, if it is another one.
     pub to_load: Option<String>,
     pub at_most: Option<f64>,
@@ -23,8 +24,11 @@ pub struct Goal {
 }
 
 impl Goal {
-    pub fn contestants(&self) -> [&str; 2] {
-        [&self.contestant, &self.to]
+    pub fn contestants(&self) -> impl Iterator<Item = &str> {
+        [Some(&self.contestant), self.to.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
     }
 
     pub fn to_load(&self) -> &String {
@@ -43,6 +47,10 @@ impl Goal {
         ensure!(
             self.at_most.is_some() != self.at_least.is_some(),
             "the goal `{title}` needs one of at_most and at_least"
+        );
+        ensure!(
+            self.to.is_some() || self.to_load.is_none(),
+            "the goal `{title}` has to_load without to"
         );
         Ok(())
     }

@@ -18,14 +18,41 @@ use crate::results::Results;
 const SMALL_MINUTES: f64 = 15.0;
 
 impl Goal {
-    /// The ratio, and whether its whole interval keeps the bound. Without a ratio, why.
+    /// What was measured, and whether it keeps the bound.
     fn judge(&self, results: &Results) -> (String, GoalVerdict) {
+        match &self.to {
+            Some(to) => self.judge_ratio(to, results),
+            None => self.judge_rounds(results),
+        }
+    }
+
+    /// The median, and whether every round keeps the bound.
+    fn judge_rounds(&self, results: &Results) -> (String, GoalVerdict) {
+        let Some(median) = results.median(&self.contestant, &self.load, self.quantity) else {
+            return ("–".into(), GoalVerdict::NotMeasured);
+        };
+        if median.is_generator_limited() {
+            return (MARK.into(), GoalVerdict::Unknown);
+        }
+        let samples = results.samples(&self.contestant, &self.load, self.quantity);
+        let samples = || samples.iter().flatten().copied();
+        let range = Ratio {
+            value: median.value(),
+            low: samples().fold(f64::INFINITY, f64::min),
+            high: samples().fold(f64::NEG_INFINITY, f64::max),
+        };
+        let text = surus_measure::Number::Measured(median).to_string();
+        (text, self.verdict(range))
+    }
+
+    /// The ratio, and whether its whole interval keeps the bound. Without a ratio, why.
+    fn judge_ratio(&self, to: &str, results: &Results) -> (String, GoalVerdict) {
         let of = Under {
             contestant: &self.contestant,
             load: &self.load,
         };
         let to = Under {
-            contestant: &self.to,
+            contestant: to,
             load: self.to_load(),
         };
         let is_limited = |it: Under<'_>| results.is_generator_limited(it.contestant, it.load);
@@ -53,9 +80,13 @@ impl Goal {
     }
 
     fn wanted(&self) -> String {
+        let text = |bound: f64| match self.to {
+            Some(_) => format!("{bound} ×"),
+            None => self.quantity.unit().write(bound),
+        };
         match (self.at_most, self.at_least) {
-            (Some(bound), _) => format!("at most {bound} ×"),
-            (_, Some(bound)) => format!("at least {bound} ×"),
+            (Some(bound), _) => format!("at most {}", text(bound)),
+            (_, Some(bound)) => format!("at least {}", text(bound)),
             _ => String::new(),
         }
     }
@@ -65,7 +96,7 @@ impl Goal {
 enum GoalVerdict {
     Met,
     Missed,
-    /// The interval includes the bound.
+    /// The interval includes the bound, or some rounds keep it and others do not.
     Open,
     /// The load generator was the limit.
     Unknown,
@@ -77,7 +108,7 @@ impl GoalVerdict {
         match self {
             GoalVerdict::Met => "met",
             GoalVerdict::Missed => "not met",
-            GoalVerdict::Open => "open: the interval includes the goal",
+            GoalVerdict::Open => "open: some rounds keep it, or the interval includes it",
             GoalVerdict::Unknown => "unknown",
             GoalVerdict::NotMeasured => "not measured",
         }
@@ -177,7 +208,7 @@ mod tests {
             load: String::new(),
             quantity: Quantity::Rate,
             contestant: String::new(),
-            to: String::new(),
+            to: None,
             to_load: None,
             at_most,
             at_least,

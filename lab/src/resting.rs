@@ -16,8 +16,8 @@ use crate::quantity::{Quantity, Sample};
 /// How long a response may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a server has after its last request, and after the connections have closed, until it
-/// counts as resting; less if the load is shorter.
-const SETTLE: Duration = Duration::from_secs(5);
+/// counts as resting; less if the load is shorter. Surus returns memory within 10 s after a peak.
+const SETTLE: Duration = Duration::from_secs(15);
 /// How often a rest looks whether it is interrupted.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -40,6 +40,7 @@ pub fn measure(load: &Load, port: u16, pids: Vec<i32>, length: Duration) -> anyh
     rest(length)?;
     let cpu = ran_since(&ran, &run_times(&pids)).as_secs_f64() / began.elapsed().as_secs_f64();
     let usage = probe.end();
+    let resting = pss(Probe::begin(pids.clone()).context(ended)?)?;
     let closed = idle.iter().filter(|stream| !is_open(stream)).count();
     ensure!(
         closed == 0,
@@ -49,11 +50,11 @@ pub fn measure(load: &Load, port: u16, pids: Vec<i32>, length: Duration) -> anyh
     drop(idle);
     rest(settle)?;
     let after = pss(Probe::begin(pids).context(ended)?)?;
-    let held = usage.peak_pss().context("its memory cannot be read")? as f64;
+    let peak = usage.peak_pss().context("its memory cannot be read")? as f64;
     let each = |bytes: f64| ((bytes - before) / load.connections as f64).max(0.0);
     Ok(Sample::from([
-        (Quantity::Memory, held),
-        (Quantity::PerConnection, each(held)),
+        (Quantity::Memory, peak),
+        (Quantity::PerConnection, each(resting)),
         (Quantity::Kept, each(after)),
         (Quantity::IdleCpu, cpu * 1e6),
     ]))

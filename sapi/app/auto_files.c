@@ -51,8 +51,9 @@ static const char *pin(const char *name)
 	if (!name || IS_ABSOLUTE_PATH(name, strlen(name)) || strstr(name, "://")) {
 		return name;
 	}
-	zend_string *file = zend_string_init(name, strlen(name), 0);
-	zend_string *found = zend_resolve_path(file);
+	/* Not zend_resolve_path(): OPcache would keep the file that it found, and run it in the place
+	 * of the boot's script (persistent_compile_file() in ext/opcache/ZendAccelerator.c). */
+	zend_string *found = php_resolve_path(name, strlen(name), PG(include_path));
 	const char *pinned = name;
 	if (found) {
 		pinned = pestrdup(ZSTR_VAL(found), 1);
@@ -61,7 +62,6 @@ static const char *pin(const char *name)
 	           (size_t)snprintf(path, sizeof(path), "%s/%s", directory, name) < sizeof(path)) {
 		pinned = pestrdup(path, 1);
 	}
-	zend_string_release(file);
 	return pinned;
 }
 

@@ -96,7 +96,7 @@ impl Settings {
 /// Sends log lines to stderr.
 static LOG: OnceLock<Writer<Vec<u8>>> = OnceLock::new();
 
-/// How long the last lines may take to be written at exit.
+/// At exit, lines are given up when none was written for this long.
 const LAST: Duration = Duration::from_secs(2);
 
 /// Sends the log to stderr from now on; once per process.
@@ -243,10 +243,10 @@ impl Write for LineFormatter {
     }
 }
 
-/// Returns when stderr has received all lines so far, or after two seconds.
+/// Returns when stderr has received all lines so far, or accepts none for two seconds.
 pub async fn written() {
     if let Some(log) = LOG.get() {
-        let _ = tokio::time::timeout(LAST, log.written()).await;
+        log.written_unless_stalled(LAST).await;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,8 @@ const PIECE: usize = 64 << 10;
 /// How long lines are collected before the next write. Waking the thread for each line takes more
 /// CPU than the rest of a short request, and delays its response.
 const PAUSE: Duration = Duration::from_millis(5);
+/// How many times as long as it may stall, the last lines may take.
+const LIMITS: u32 = 15;
 
 /// Sends lines of type `T` to a stream.
 pub struct Writer<T> {
@@ -88,11 +90,30 @@ impl<T: Send + 'static> Writer<T> {
         }
     }
 
-    /// Blocks until everything sent so far is written, at most for `limit`.
+    /// Like [`written`](Self::written), but returns as well when nothing was written for `limit`,
+    /// and after [`LIMITS`] times that.
+    pub async fn written_unless_stalled(&self, limit: Duration) {
+        let mut written = std::pin::pin!(self.written());
+        for _ in 0..LIMITS {
+            let waiting = self.account.waiting.used();
+            let is_written = tokio::time::timeout(limit, &mut written).await.is_ok();
+            if is_written || self.account.waiting.used() >= waiting {
+                return;
+            }
+        }
+    }
+
+    /// Like [`written_unless_stalled`](Self::written_unless_stalled), but blocks the thread.
     pub fn wait_until_written(&self, limit: Duration) {
         let (done, is_done) = channel::<()>();
         self.then(move || drop(done));
-        let _ = is_done.recv_timeout(limit);
+        for _ in 0..LIMITS {
+            let waiting = self.account.waiting.used();
+            let is_written = is_done.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
+            if is_written || self.account.waiting.used() >= waiting {
+                return;
+            }
+        }
     }
 
     fn then(&self, action: impl FnOnce() + Send + 'static) {

@@ -75,7 +75,15 @@ fn guarded(engine: &str, boot: &str, before: &str, after: &str, how: How) -> Res
         )
         .unwrap(),
     }
-    let env = [env, vec![("SURUS_ENGINE_VERIFY_RESTORE", "true")]].concat();
+    let env = [
+        env,
+        vec![
+            ("SURUS_ENGINE_VERIFY_RESTORE", "true"),
+            // The next worker finds the files in OPcache, however new they are.
+            ("SURUS_PHP_OPCACHE__FILE_UPDATE_PROTECTION", "0"),
+        ],
+    ]
+    .concat();
     boot_in(dir, engine, boot, &["--workers", "1"], &env)
 }
 

@@ -273,13 +273,13 @@ pub fn metrics(admin: &Path) -> String {
 }
 
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..3000 {
+    for _ in 0..24_000 {
         if condition() {
             return;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    panic!("15 seconds have passed without: {what}");
+    panic!("two minutes have passed without: {what}");
 }
 
 /// The process has stopped when this returns: a sleeping process that has not run since still

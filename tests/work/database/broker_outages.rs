@@ -40,7 +40,7 @@ fn surus_listens_for_notifications_also_after_its_connection_has_ended() {
 fn killed_server_is_waited_for_and_the_running_job_settled_later(kind: Kind) {
     let mut server = Server::start(kind);
     // The server may be killed after it has reserved job 1 and before it has said so.
-    let mut plain = Plain::with("lease = '3s'\n", |_| Table::on(&server));
+    let mut plain = Plain::with("lease = '30s'\n", |_| Table::on(&server));
     let work = plain.start(&["--workers", "1"]);
     plain.push(0, "wait");
     work.wait_until(|| plain.count("begins 0") == 1);
