@@ -294,8 +294,8 @@ static void check_files(int *wait)
 }
 
 /* Undoes what a script has set on the request socket, which all workers share. False: it happened
- * before. Then a process that outlives its request may do it again and again, and only another
- * socket helps. */
+ * before. Then a process that outlives its request may do it any number of times, and only
+ * another socket helps. */
 static bool silence_inbox(void)
 {
 	static bool was_set;

@@ -165,6 +165,24 @@ class Columns(unittest.TestCase):
         self.assertEqual(self.long("a.rs", f"/// <https://{'x' * 100}>\n// `{self.LONG}`\n"), [])
 
 
+class Sentences(unittest.TestCase):
+    LONG = "word " * 31
+
+    def long(self, source):
+        return list(prose.long_sentences(source))
+
+    def test_sentence_of_31_words_is_long_wherever_it_begins(self):
+        self.assertEqual(self.long(f"{'word ' * 30}."), [])
+        self.assertEqual(self.long(f"One.\nTwo. {self.LONG}"), [(2, 31)])
+        self.assertEqual(self.long(f"Text\n- {'word ' * 16}\n  {'word ' * 16}"), [(2, 32)])
+
+    def test_tables_headings_and_code_are_not_sentences(self):
+        self.assertEqual(
+            self.long(f"# {self.LONG}\n| {self.LONG} |\n\n```\n{self.LONG}\n```\n"), []
+        )
+        self.assertEqual(self.long(f"`{self.LONG}` is one word."), [])
+
+
 class Wrap(unittest.TestCase):
     def test_long_paragraphs_are_wrapped_and_others_stay(self):
         long = "word " * 30

@@ -24,7 +24,7 @@ use crate::observe::status::LeftOut;
 const ANSWERS: usize = 3;
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The largest answer that is compared.
 const MAX_BODY: usize = 2 << 20;
@@ -312,8 +312,8 @@ impl Probes<'_> {
                 if other {
                     event = warm_ups::from_another_visitor(event);
                 }
-                event.deadline = Instant::now() + PATIENCE;
-                let answer = tokio::time::timeout(PATIENCE, text(ask(Box::new(event)))).await;
+                event.deadline = Instant::now() + ANSWER_TIMEOUT;
+                let answer = tokio::time::timeout(ANSWER_TIMEOUT, text(ask(Box::new(event)))).await;
                 let answer = answer.unwrap_or_else(|_| Err("no whole answer in time".into()));
                 answers.push(answer.map_err(|why| format!("{probe}: {why}"))?);
             }

@@ -290,7 +290,7 @@ fn ten_thousand_idle_connections_cost_little() {
     assert!(kept < 24 << 20, "{kept} bytes are kept");
 }
 
-/// How often the threads of a process have gone to sleep.
+/// How often the threads of a process have blocked.
 fn switches(pid: u32) -> u64 {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let of_thread = |thread: std::io::Result<std::fs::DirEntry>| {

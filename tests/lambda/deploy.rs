@@ -368,7 +368,7 @@ fn logs_are_printed_once_while_they_are_followed() {
         }
     }
     assert_eq!(texts, ["one", "two", "three", "four"]);
-    // Like other programs, it ends when nobody reads what it prints.
+    // Like other programs, it ends when the reader of its output has closed the pipe.
     drop(output);
     put(&["five"]);
     assert!(child.wait().unwrap().success());

@@ -174,7 +174,7 @@ fn messages(count: usize, groups: usize) -> Vec<Message> {
     for number in 0..count.div_ceil(200) {
         match number % 2 {
             0 => all[pick()].late = 1,
-            _ => all[pick()].dies = 1,
+            _ => all[pick()].crashes = 1,
         }
     }
     all
@@ -214,7 +214,7 @@ async fn run_all(
     }
     // The messages failed as often as they should.
     for message in messages {
-        let least = 1 + message.fails + message.dies + message.late;
+        let least = 1 + message.fails + message.crashes + message.late;
         let times = account.times(message.name());
         if times < least {
             wrong.push(format!("{message:?} came {times} times"));

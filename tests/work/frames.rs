@@ -69,7 +69,7 @@ pub fn first_text(args: &[u8]) -> String {
     String::from_utf8(args[1..1 + len].to_vec()).unwrap()
 }
 
-/// Properties with a header of so many arrays in arrays.
+/// Properties with a header of nested arrays, this many levels deep.
 pub fn nested(levels: u32) -> Vec<u8> {
     let mut value = Vec::new();
     for level in (0..levels).rev() {

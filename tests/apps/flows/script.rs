@@ -66,7 +66,7 @@ impl Script {
         script
     }
 
-    /// Every visitor runs all sequences, again and again, in a new order each time. Which visitor
+    /// Every visitor runs all sequences without end, in a new order each time. Which visitor
     /// sends the next request is random, too.
     pub fn flow(&self, seed: u64) -> Vec<Request> {
         let mut order = Order::new(Some(seed));

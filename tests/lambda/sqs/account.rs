@@ -16,7 +16,7 @@ pub struct Message {
     /// How often it throws before it succeeds.
     pub fails: usize,
     /// How often its worker crashes before it is done.
-    pub dies: usize,
+    pub crashes: usize,
     /// How often its worker crashes after it is done.
     pub late: usize,
 }
@@ -31,10 +31,10 @@ impl Message {
             group,
             number,
             fails,
-            dies,
+            crashes,
             late,
         } = self;
-        json!({"group": group, "number": number, "fails": fails, "dies": dies, "late": late})
+        json!({"group": group, "number": number, "fails": fails, "crashes": crashes, "late": late})
             .to_string()
     }
 }

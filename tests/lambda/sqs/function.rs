@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use crate::common::tree;
 
 /// A message says how it fails the first times: it throws (`fails`), kills its process before it is
-/// done (`dies`), or after it has noted that it is (`late`). Files count the times, since they
+/// done (`crashes`), or after it has noted that it is (`late`). Files count the times, since they
 /// survive a process.
 const HANDLER: &str = r#"<?php
 return static function (array $event, Surus\Lambda\Context $context): void {
@@ -48,7 +48,7 @@ return static function (array $event, Surus\Lambda\Context $context): void {
         $note("failed $about");
         throw new RuntimeException('as told');
     }
-    if ($message['dies'] && $times('dies') <= $message['dies']) {
+    if ($message['crashes'] && $times('crashes') <= $message['crashes']) {
         $note("killed $about");
         posix_kill(getmypid(), SIGKILL);
     }

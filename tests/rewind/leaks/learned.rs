@@ -14,7 +14,7 @@ use crate::common::Surus;
 /// How many pages a boot learns at once.
 const AT_ONCE: usize = 8;
 
-/// After so many answers a boot learns.
+/// The number of answers after which a boot learns.
 const LESSONS: usize = 200;
 
 /// The name in exceptions.toml.

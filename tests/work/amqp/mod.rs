@@ -1,10 +1,10 @@
 //! Queues in a real RabbitMQ server.
 
 mod broker;
-mod ends;
 mod plain;
 mod poison;
 mod raw;
+mod shutdowns_and_crashes;
 
 use std::sync::RwLockReadGuard;
 

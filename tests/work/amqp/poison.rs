@@ -16,7 +16,7 @@ fn messages_that_cannot_be_parsed_are_buried_and_the_queue_goes_on() {
         let site = Site::with(kind, "", Broker::port);
         let mut raw = Raw::connect(site.broker.port());
         site.push(0, "");
-        // Each is as good as the others but for its properties.
+        // They differ in their properties only.
         raw.publish(&site.queue, &nested(20_000), br#"{"n": 1}"#);
         // The message's id is in Latin-1.
         raw.publish(&site.queue, &[0, 0x80, 2, 0xe4, 0xf6], br#"{"n": 2}"#);

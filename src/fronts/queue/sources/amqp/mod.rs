@@ -188,9 +188,9 @@ impl AmqpQueue {
         }
     }
 
-    /// Lets the server have messages again, where they were. Those that return together do so in
-    /// their order.
-    async fn give_back(&self, held: Arc<Held>) -> anyhow::Result<()> {
+    /// Requeues a message. The server puts it back where it was, except in a quorum queue without a
+    /// delivery limit. Messages that return together keep their order.
+    async fn requeue(&self, held: Arc<Held>) -> anyhow::Result<()> {
         let lock = || {
             self.returning
                 .lock()
@@ -229,9 +229,9 @@ impl AmqpQueue {
         match disposition {
             Disposition::Done => {}
             // Messenger counts tries itself.
-            Disposition::Return => return self.give_back(held.clone()).await,
+            Disposition::Return => return self.requeue(held.clone()).await,
             Disposition::Interrupt if self.names.format == Format::Messenger => {
-                return self.give_back(held.clone()).await;
+                return self.requeue(held.clone()).await;
             }
             Disposition::Interrupt | Disposition::Release(Duration::ZERO) => {
                 self.server.publish(queue, tried(), body).await?;

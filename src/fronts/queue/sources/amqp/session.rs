@@ -43,7 +43,7 @@ impl Session {
         })
     }
 
-    /// Has the server push messages, unless it does already.
+    /// Asks the server to push messages, unless it does already.
     pub async fn consume(&mut self, names: &AmqpNames) -> anyhow::Result<()> {
         if !self.tags.is_empty() {
             return Ok(());

@@ -145,7 +145,7 @@ impl Bodies {
         format!("{PREFIX}{:016x}{:016x}", self.nonce[0], self.nonce[1])
     }
 
-    /// Whether this stands in the place of a body, even if that is gone.
+    /// Whether this stands in the place of a body, even if that body has been dropped.
     pub fn is_token(&self, data: &[u8]) -> bool {
         data.len() == TOKEN && data.starts_with(self.secret().as_bytes())
     }

@@ -79,7 +79,7 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    /// A table that may have so many levels.
+    /// A table that may have this number of levels.
     pub fn table(&mut self, levels: usize) -> Result<(), Unread> {
         let levels = levels.checked_sub(1).ok_or(Unread::Depth)?;
         let mut table = self.long()?;

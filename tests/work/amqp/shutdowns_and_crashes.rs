@@ -1,5 +1,5 @@
-//! The end of `surus work`, of its workers, of the server and of the network: nothing is lost, and
-//! nothing is acknowledged that has not finished.
+//! Shutdowns and crashes of `surus work`, its workers, the server and the network: nothing is lost,
+//! and nothing is acknowledged that has not finished.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -56,7 +56,7 @@ fn job_that_outlasts_the_grace_period_is_released_at_once_and_its_try_counts() {
 
 #[test]
 #[ignore = "needs RabbitMQ: make test-amqp"]
-fn job_whose_channel_is_gone_is_not_acknowledged_and_comes_again() {
+fn job_whose_channel_was_closed_is_not_acknowledged_and_runs_again() {
     let proxy = OnceCell::new();
     let site = Site::with(Kind::Classic, "", |broker| {
         proxy.get_or_init(|| Proxy::to(broker.port())).port
@@ -130,7 +130,7 @@ fn killed_server_has_all_jobs_again_that_have_not_been_acknowledged() {
         work.wait_for_log(|log| log.contains("the broker failed"));
         site.broker.revive();
         site.push(2, "");
-        // It was not acknowledged, so the server delivers it again, beside its first run.
+        // It was not acknowledged, so the server delivers it again while its first run lasts.
         work.wait_until(|| site.count("begins 0") == 2);
         site.plain.go(true);
         work.wait_until(|| site.count("done 0") == 2 && site.count("done 2") == 1);
