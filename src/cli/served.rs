@@ -73,6 +73,7 @@ impl Served {
                 keeper: keeper.clone(),
                 metrics: metrics.clone(),
                 hosted: Arc::new(HostedSite {
+                    name: plan.name,
                     application: Default::default(),
                     settings: plan.config.http.clone(),
                     static_label: match plan.prefix {
