@@ -109,7 +109,14 @@ impl Service {
         };
         let server = peer.server.clone();
         let routed = self.begin(head, site, peer, &connection, early_hints, &guard);
-        let Routed { dispatch, headers } = routed;
+        let Routed {
+            dispatch,
+            headers,
+            route,
+        } = routed;
+        if let (Some(trace), Some(route)) = (&guard.trace, route) {
+            trace.routed(route);
+        }
         // Most requests have no body.
         let awaits = matches!(dispatch, Dispatch::Event { .. }) && !incoming.is_end_stream();
         let body = awaits.then_some(incoming);
