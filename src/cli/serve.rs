@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 
 use super::addresses::{self, Addresses};
 use super::options::ServeArgs;
-use super::served::{Served, open_place};
+use super::served::{ReloadHook, Served, open_place};
 use super::site_plans::{Plans, SitePlan};
 use super::stop_signals::StopSignals;
 use super::{
@@ -346,22 +346,16 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
             tls: tls.clone(),
             pages: service.live_reload.clone(),
         };
-        Arc::new(move || reload.clone().start())
+        let reload: ReloadHook = Arc::new(move || reload.clone().start());
+        reload
     };
     let asked = {
         let (reload, renew) = (reload.clone(), renew.clone());
         Arc::new(move || reloads::by_operator(reload(), renew.clone()))
     };
     match &watching {
-        None => served.watch(None),
-        Some(watching) => {
-            let (again, own) = (watching.clone(), reload.clone());
-            served.watch(Some(Arc::new(move || {
-                again.clone().revalidate(own.clone())
-            })));
-            let (reload, root) = (reload.clone(), project.clone());
-            watching.start(&config.watch, root, move || reload())?;
-        }
+        None => served.watch(|_| None),
+        Some(watching) => watching.start(&config.watch, &project, &served, &reload)?,
     }
     let admin = Arc::new(Admin {
         project,
