@@ -229,7 +229,7 @@ deb: ## Build Debian packages for the release and the PHP of this system in targ
 .PHONY: try-deb
 try-deb: ## Install, use and purge the packages in a Debian below target/; needs root, 1 GB
 	scripts/install serve debootstrap
-	cargo build --workspace
+	cargo build --workspace --features deploy
 	scripts/deb $(TARGET)/debug/surus $(TARGET)/debug/surus-php8.? $(TARGET)/deb-debug
 	scripts/try-deb "$$(. /etc/os-release && echo $$VERSION_CODENAME)" $(TARGET)/deb-debug
 

@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 
 use super::addresses::{self, Addresses};
 use super::options::ServeArgs;
-use super::served::{Served, open_place};
+use super::served::{ReloadHook, Served, open_place};
 use super::site_plans::{Plans, SitePlan};
 use super::stop_signals::StopSignals;
 use super::{
@@ -27,12 +27,11 @@ use crate::config::Config;
 use crate::engines;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http;
-use crate::fronts::http::request::access_log;
 use crate::fronts::http::{AccessLog, Accounting, Bound, Https, Service};
 use crate::keeper::{self, Client, Keeper, KeeperOutcome, confine};
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
-use crate::observe::reopen::Logs;
+use crate::observe::reopen::{self, Logs};
 use crate::observe::traces::Tracer;
 
 #[derive(Debug, clap::Args)]
@@ -122,6 +121,8 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
             );
         }
     }
+    let (access_log, errors) = (&config.access_log.file, &config.log.file);
+    reopen::lead_to(&project, access_log.as_deref(), errors.as_deref())?;
     if !is_kept {
         if !config.sites.is_empty() {
             let open = |site: &SitePlan| open_place(&site.project, &site.config);
@@ -322,7 +323,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         sites: served.hosted(),
         accounting: Arc::new(Accounting::new(
             metrics.clone(),
-            AccessLog::start(config.access_log.format)?,
+            AccessLog::start(&config.access_log.format)?,
         )),
         https: Https::new(&config.http, &config.tls, answers).with_http_3(quic.into_iter()),
         spool: config.http.response_spool(),
@@ -345,22 +346,16 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
             tls: tls.clone(),
             pages: service.live_reload.clone(),
         };
-        Arc::new(move || reload.clone().start())
+        let reload: ReloadHook = Arc::new(move || reload.clone().start());
+        reload
     };
     let asked = {
         let (reload, renew) = (reload.clone(), renew.clone());
         Arc::new(move || reloads::by_operator(reload(), renew.clone()))
     };
     match &watching {
-        None => served.watch(None),
-        Some(watching) => {
-            let (again, own) = (watching.clone(), reload.clone());
-            served.watch(Some(Arc::new(move || {
-                again.clone().revalidate(own.clone())
-            })));
-            let (reload, root) = (reload.clone(), project.clone());
-            watching.start(&config.watch, root, move || reload())?;
-        }
+        None => served.watch(|_| None),
+        Some(watching) => watching.start(&config.watch, &project, &served, &reload)?,
     }
     let admin = Arc::new(Admin {
         project,
@@ -380,10 +375,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     tokio::spawn(memory_trim::run());
     info!(address = admin_listener.name(), "admin listener");
     let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
-    listeners.announce(matches!(
-        config.access_log.format,
-        access_log::AccessLogFormat::Json
-    ));
+    listeners.announce(config.access_log.format.is_json() || config.access_log.file.is_some());
     let draining = tokio_util::sync::CancellationToken::new();
     let https = listeners
         .https

@@ -11,6 +11,7 @@ mod check;
 mod configuration;
 mod init;
 mod manual;
+mod new;
 mod stdout;
 mod top;
 mod watch;

@@ -37,7 +37,7 @@ use crate::fronts::queue::{Format, Queue};
 use crate::keeper;
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
-use crate::observe::reopen::Logs;
+use crate::observe::reopen::{self, Logs};
 use crate::observe::status::SiteStatus;
 
 #[derive(Debug, clap::Args)]
@@ -87,6 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let admin = bind_admin(&project, &config)?;
     let user = give_up_root(&mut config)?;
     log::start(&config.log)?;
+    reopen::lead_to(&project, None, config.log.file.as_deref())?;
     if let Some(distrust) = distrust {
         warn!(
             reason = distrust,
