@@ -157,7 +157,7 @@ fn queue_process(surus: &Surus) -> Option<u32> {
 #[test]
 fn pages_and_jobs_are_served_by_one_command() {
     by_each(|by| {
-        let plain = Plain::new(Kind::Sqlite, SERVE);
+        let plain = Plain::new(Kind::Sqlite, &format!("{SERVE}[pool.work]\nworkers = 1\n"));
         plain.push(0, "");
         let mut surus = serve(&plain, by);
         plain.push(1, "context");
@@ -303,7 +303,10 @@ fn broker_that_is_down_does_not_stop_pages_and_is_waited_for() {
         let [sites, queues] = admin(&surus);
         assert_eq!(asked(&sites, "/-/ready").0, 200);
         let (status, why) = asked(&queues, "/-/ready");
-        assert!(status == 503 && why.contains("redis"), "{status} {why}");
+        assert!(
+            status == 503 && why.contains("Redis server"),
+            "{status} {why}"
+        );
         // Nothing runs that could be paused, and a reload is possible.
         assert!(
             !self::surus(&site.plain, &surus, &["work", "pause"])

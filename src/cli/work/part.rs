@@ -87,6 +87,7 @@ impl WorkPart {
         privileges::set_name(c"surus work");
         signals::start_over().context("cannot reset the signals")?;
         log::start_writer(&config.log)?;
+        config.http.set_budgets();
         info!(user, "queues: privileges dropped (engine.user)");
         let part = WorkPart {
             project: self.project.clone(),
