@@ -1,4 +1,4 @@
-//! What `surus serve` knows of the part that runs jobs, which a build without brokers lacks.
+//! The part of `surus serve` that runs jobs, which a build without brokers lacks.
 
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 pub use super::work::WorkPart;

@@ -30,6 +30,16 @@ pub use run::{ForkedFrontEnd, Keeper, KeeperOutcome, REPEATED};
 
 use crate::launcher::Role;
 
+/// How long to wait for killed processes that do not exit, for example in a system call of a
+/// hanging file system.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The interval between attempts to kill them.
+const KILL_INTERVAL: Duration = Duration::from_millis(100);
+/// A front end, or a process of the queues, that lived this long did not fail at its start.
+const SETTLED: Duration = Duration::from_secs(60);
+/// The delay before the next one starts: first and longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
 /// The opened directories that a front end serves from.
 #[derive(Debug)]
 pub struct ServedDirectories {

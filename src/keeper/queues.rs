@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use surus_sys::{fork, process};
 use tracing::{debug, error, warn};
 
-use super::PrivilegedOperations;
 use super::message::KeeperReply;
-use super::run::{KILL_INTERVAL, KILL_TIMEOUT, PAUSES, SETTLED};
 use super::running::Running;
 use super::services::Services;
+use super::{KILL_INTERVAL, KILL_TIMEOUT, PAUSES, PrivilegedOperations, SETTLED};
 
 /// The process, if it runs, and when another starts.
 pub(super) struct Queues {

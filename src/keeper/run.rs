@@ -21,17 +21,14 @@ use super::processes::EndedProcess;
 use super::queues::Queues;
 use super::running::Running;
 use super::services::Services;
-use super::{PrivilegedOperations, ServedDirectories};
+use super::{
+    KILL_INTERVAL, KILL_TIMEOUT, PAUSES, PrivilegedOperations, SETTLED, ServedDirectories,
+};
 use crate::observe::rate_limit::RateLimit;
 use crate::observe::reopen::Logs;
 
 /// How long PHP processes may run on after their front end has exited.
 const PHP_GRACE: Duration = Duration::from_secs(2);
-/// How long to wait for killed processes that do not exit, for example in a system call of a
-/// hanging file system.
-pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(10);
-/// The interval between attempts to kill them.
-pub(super) const KILL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a front end may run on after its grace period; it normally exits by itself.
 const RESERVE: Duration = Duration::from_secs(5);
 /// How long a front end may take to exit immediately.
@@ -40,11 +37,6 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 /// A signal this soon after the first repeats it: timeout(1), npm and foreman pass on what the
 /// whole process group has got, such as Ctrl-C.
 pub const REPEATED: Duration = Duration::from_secs(1);
-/// A front end that lived this long did not fail at its start.
-pub(super) const SETTLED: Duration = Duration::from_secs(60);
-/// The delay before the next front end starts: first and longest.
-pub(super) const PAUSES: (Duration, Duration) =
-    (Duration::from_millis(100), Duration::from_secs(5));
 
 /// The wait status of a process that a signal has killed is the signal's number (wait(2)).
 const SIGKILL: i32 = 9;

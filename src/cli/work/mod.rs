@@ -12,14 +12,13 @@ mod queues;
 mod run;
 mod schedules;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use surus_sys::privileges::{self, Identity};
 use tracing::{info, warn};
 
-pub use self::part::WorkPart;
-use self::queues::Weighted;
+use self::queues::{Group, Weighted};
 use self::run::Host;
 use super::options::Project;
 use super::{config_trust, engine_setup, events, memory_trim, revalidation, running, stdout};
@@ -51,6 +50,15 @@ pub struct Args {
     /// Messenger, else worker]
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
+}
+
+/// The queues and schedules of a project, ready to run.
+pub struct WorkPart {
+    project: PathBuf,
+    config: Config,
+    groups: Vec<Group>,
+    /// The listener for health checks, metrics, reloads and pauses.
+    admin: Bound,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -12,21 +12,11 @@ use surus_sys::{fork, privileges, signals};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use super::queues::{self, Group};
 use super::run::{self, Host};
+use super::{WorkPart, queues};
 use crate::config::Config;
-use crate::fronts::http::Bound;
 use crate::keeper::Client;
 use crate::observe::log;
-
-/// The part of a project that runs jobs.
-pub struct WorkPart {
-    pub(super) project: PathBuf,
-    pub(super) config: Config,
-    pub(super) groups: Vec<Group>,
-    /// The listener for health checks, metrics, reloads and pauses.
-    pub(super) admin: Bound,
-}
 
 impl WorkPart {
     /// What `surus serve` runs besides HTTP; None without `work.serve`.

@@ -12,8 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::open::{self, Booted};
-use super::part::WorkPart;
-use super::{memory_trim, revalidation, stdout};
+use super::{WorkPart, memory_trim, revalidation, stdout};
 use crate::cli::stop_signals::StopSignals;
 use crate::engine::{Engine, Pending};
 use crate::fronts::admin::{self, Admin, SiteEngines};
