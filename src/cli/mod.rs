@@ -19,6 +19,7 @@ mod file_access;
 mod findings;
 mod htaccess;
 mod init;
+mod keeper_children;
 mod keeper_tasks;
 mod lambda;
 mod leaks;
@@ -51,6 +52,7 @@ mod warm_ups;
 mod watch;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 mod work;
+mod work_part;
 
 pub use serve::keep_other;
 
