@@ -359,6 +359,12 @@ fn code_in_notes_is_code_on_the_page() {
     let note = "run <code>make &lt;lab&gt;</code>; a lone ` stays</p>";
     assert!(page.contains(note), "{page}");
     assert!(report.markdown().contains("run `make"), "{page}");
+    report.tables[0].rows[0].cells[0] = Cell::Text {
+        text: "`<dd>` instead of `<dt>`".into(),
+    };
+    let page = report.html(&json!({}));
+    let cell = "<td class=\"text\"><code>&lt;dd&gt;</code> instead of <code>&lt;dt&gt;</code></td>";
+    assert!(page.contains(cell), "{page}");
 }
 
 #[test]

@@ -50,6 +50,14 @@ struct Quantity {
     rounds: Rounds,
 }
 
+impl Quantity {
+    /// Whether a contestant has a sample in each round.
+    fn is_whole(&self, contestant: usize) -> bool {
+        let mut samples = self.rounds.samples(contestant).iter();
+        !samples.any(|value| value.is_nan())
+    }
+}
+
 pub fn run(args: &Compare) -> anyhow::Result<()> {
     let page = args.output.open()?;
     let duration = args.duration.unwrap_or(Duration::from_secs(2));
@@ -256,16 +264,15 @@ fn cpu_per_request(result: &Result) -> Option<f64> {
 /// A quantity of both URLs. What the load generator has limited has no verdict.
 fn row(quantity: &Quantity, is_limited: bool) -> Row {
     let rounds = &quantity.rounds;
-    let is_whole = |contestant| {
-        let mut samples = rounds.samples(contestant).iter();
-        !samples.any(|value| value.is_nan())
-    };
     let median = |contestant| {
         let samples = rounds.samples(contestant);
-        let number = Measured::median(samples, quantity.unit).filter(|_| is_whole(contestant));
+        let number =
+            Measured::median(samples, quantity.unit).filter(|_| quantity.is_whole(contestant));
         number.map_or_else(|| Cell::missing(quantity.missing), Cell::measured)
     };
-    let ratio = rounds.ratio(0, 1).filter(|_| is_whole(0) && is_whole(1));
+    let ratio = rounds
+        .ratio(0, 1)
+        .filter(|_| quantity.is_whole(0) && quantity.is_whole(1));
     let verdict = match ratio {
         _ if is_limited && quantity.unit != Unit::Us => "the generator was the limit",
         _ if rounds.samples(0).len() < LEAST_ROUNDS => "too few rounds",
@@ -298,12 +305,14 @@ fn charts(quantities: &[Quantity], latencies: [Option<Latencies>; 2]) -> Vec<Cha
     }];
     let by_round = |rounds: &Rounds, contestant| {
         let samples = rounds.samples(contestant).iter().enumerate();
-        let known = samples.filter(|(_, value)| !value.is_nan());
-        known
+        samples
             .map(|(round, value)| (round as f64 + 1.0, *value))
             .collect()
     };
-    charts.extend(quantities.iter().map(|quantity| {
+    let whole = quantities
+        .iter()
+        .filter(|it| it.is_whole(0) && it.is_whole(1));
+    charts.extend(whole.map(|quantity| {
         Chart {
             title: format!("{} by round", quantity.label),
             x: "round".into(),

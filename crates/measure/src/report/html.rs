@@ -114,7 +114,10 @@ fn write_table(out: &mut String, table: &Table) {
                 "" => String::new(),
                 name => format!(" data-column=\"{}\"", escape(name)),
             };
-            let cell = escape(&cell.to_string());
+            let cell = match cell {
+                Cell::Text { text } => prose(text),
+                cell => escape(&cell.to_string()),
+            };
             let _ = write!(out, "<td{class}{name}>{cell}</td>");
         }
         out.push_str("</tr>\n");
