@@ -95,31 +95,6 @@ fn comparison_with_a_failing_url_reports_the_rounds_before_and_what_failed() {
 }
 
 #[test]
-fn comparison_says_that_cpu_is_not_known() {
-    let url = server();
-    let args = [
-        "compare",
-        &url,
-        &url,
-        "--rounds",
-        "2",
-        "-n",
-        "2",
-        "-c",
-        "1",
-        "--json",
-        "--warm-up",
-        "1ms",
-    ];
-    let json: Value = serde_json::from_str(&printed(&args)).unwrap();
-    let row = &json["comparison"]["cpu_per_request"];
-    assert_eq!(row["A"]["missing"], "not known in every round", "{json}");
-    let notes = json["notes"].to_string();
-    let why = "CPU per request is not known in 2 of 2 rounds, because the server used too little";
-    assert!(notes.contains(why), "{notes}");
-}
-
-#[test]
 fn search_for_the_highest_rate_has_charts_by_rate() {
     let args = ["--find-max", "--p99", "5s", "-d", "200ms", "-c", "2"];
     let url = server();

@@ -357,6 +357,40 @@ mod tests {
     }
 
     #[test]
+    fn quantity_that_a_round_lacks_stays_in_the_table_and_says_so() {
+        let mut all = quantities();
+        let cpu = all
+            .iter_mut()
+            .find(|it| it.key == "cpu_per_request")
+            .unwrap();
+        for value in [1.0, f64::NAN] {
+            cpu.rounds.push(0, value);
+            cpu.rounds.push(1, 1.0);
+        }
+        let cells = row(cpu, false).cells;
+        assert_eq!(cells[0], Cell::missing("not known in every round"));
+        assert_eq!(cells[1].to_string(), "1.00 µs");
+        assert_eq!(cells[2], Cell::missing("no ratio"));
+        let charts = charts(&all, [None, None]);
+        assert!(charts.is_empty(), "{charts:?}");
+    }
+
+    #[test]
+    fn notes_say_why_cpu_per_request_is_not_known() {
+        let caveats = |server_missing, cpu_unknown| Caveats {
+            server_missing,
+            cpu_unknown,
+            ..Caveats::default()
+        };
+        let notes = notes(&[caveats(6, 6), caveats(0, 2)], 6);
+        let not_found = "A: CPU per request is not known, because the server's processes were not";
+        assert!(notes[0].starts_with(not_found), "{notes:?}");
+        let too_little =
+            "B: CPU per request is not known in 2 of 6 rounds, because the server used";
+        assert!(notes[1].starts_with(too_little), "{notes:?}");
+    }
+
+    #[test]
     fn notes_say_in_how_many_rounds_the_generator_was_the_limit() {
         let limited = Caveats {
             generator_limited: 2,
