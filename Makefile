@@ -163,6 +163,19 @@ lab: build ## Measure Surus and others, 9 minutes; in full: EXPERIMENT=spdy FULL
 	$(TARGET)/release/lab run $(EXPERIMENT) $(if $(FULL),--full) \
 		--work $(TARGET)/lab --surus $(TARGET)/release/surus
 
+OHA := $(TARGET)/tools/oha/bin/oha
+$(OHA):
+	cargo install --quiet --locked --root $(TARGET)/tools/oha --version 1.16.0 oha
+
+# Needs a machine on which nothing else runs.
+.PHONY: check-generators
+check-generators: build $(OHA) ## Compare `surus bench` with wrk, h2load and oha; three minutes
+	scripts/install bench
+	CARGO_TARGET_DIR=$(TARGET)/generators cargo build --quiet --release --locked \
+		--manifest-path lab/generators/Cargo.toml
+	PATH=$(TARGET)/generators/release:$(dir $(OHA)):$$PATH scripts/check-generators \
+		$(TARGET)/release/surus $(TARGET)/generators --write docs/guides/bench.md
+
 .PHONY: lab-docs
 lab-docs: ## Write docs/results and the tables of README from `make lab FULL=1`
 	cargo build --release -p surus-lab
