@@ -163,6 +163,19 @@ lab: build ## Measure Surus and others, 9 minutes; in full: EXPERIMENT=spdy FULL
 	$(TARGET)/release/lab run $(EXPERIMENT) $(if $(FULL),--full) \
 		--work $(TARGET)/lab --surus $(TARGET)/release/surus
 
+OHA := $(TARGET)/tools/oha/bin/oha
+$(OHA):
+	cargo install --quiet --locked --root $(TARGET)/tools/oha --version 1.16.0 oha
+
+# Needs a machine on which nothing else runs.
+.PHONY: check-generators
+check-generators: build $(OHA) ## Compare `surus bench` with wrk, h2load and oha; three minutes
+	scripts/install bench
+	CARGO_TARGET_DIR=$(TARGET)/generators cargo build --quiet --release --locked \
+		--manifest-path lab/generators/Cargo.toml
+	PATH=$(TARGET)/generators/release:$(dir $(OHA)):$$PATH scripts/check-generators \
+		$(TARGET)/release/surus $(TARGET)/generators --write docs/guides/bench.md
+
 .PHONY: lab-docs
 lab-docs: ## Write docs/results and the tables of README from `make lab FULL=1`
 	cargo build --release -p surus-lab
@@ -229,7 +242,7 @@ deb: ## Build Debian packages for the release and the PHP of this system in targ
 .PHONY: try-deb
 try-deb: ## Install, use and purge the packages in a Debian below target/; needs root, 1 GB
 	scripts/install serve debootstrap
-	cargo build --workspace
+	cargo build --workspace --features deploy
 	scripts/deb $(TARGET)/debug/surus $(TARGET)/debug/surus-php8.? $(TARGET)/deb-debug
 	scripts/try-deb "$$(. /etc/os-release && echo $$VERSION_CODENAME)" $(TARGET)/deb-debug
 

@@ -7,6 +7,7 @@ use Surus\Api\App;
 use Surus\Api\Group;
 use Surus\Api\Problem;
 use Surus\Api\Request;
+use Surus\Api\Responds;
 use Surus\Api\Response;
 
 $app = new App();
@@ -35,7 +36,7 @@ $app->group('/orders', static function (Group $orders): void {
     $orders->get('/{id:int}', /** Shows an order. */ fn (int $id): Order => $id < 1000
         ? new Order($id, Status::Open, 'Gisgo')
         : throw new Problem(404, "there is no order $id"));
-    $orders->post('', /** Places an order. */ fn (
+    $orders->post('', /** Places an order. */ #[Responds(201)] fn (
         NewOrder $order
     ): Response => Response::created('/orders/1', [
         'customer' => $order->customer,

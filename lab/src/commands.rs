@@ -15,7 +15,7 @@ use crate::length::Size;
 use crate::published::Table;
 use crate::results::Results;
 use crate::words::Words;
-use crate::{documents, interrupt, render, rounds};
+use crate::{documents, history, interrupt, render, rounds, starting};
 
 /// Measure Surus and others in rounds that take turns, and publish the numbers
 #[derive(Debug, Parser)]
@@ -55,6 +55,8 @@ enum Command {
     Check,
     /// Run experiments, or continue interrupted ones
     Run(LabRun),
+    /// Start one contestant as a run does, print its commands, and serve until Ctrl-C
+    Start(Start),
     /// Write the pages of results again, and what documents quote of them
     Render(Names),
 }
@@ -64,6 +66,19 @@ struct Names {
     /// Experiments; all if none is named
     #[arg(value_name = "EXPERIMENT")]
     names: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct Start {
+    /// Experiment
+    #[arg(value_name = "EXPERIMENT")]
+    experiment: String,
+    /// Contestant, as it is named in the experiment's file
+    #[arg(value_name = "CONTESTANT")]
+    contestant: String,
+    /// Load whose application is served; the first if it is left out
+    #[arg(value_name = "LOAD")]
+    load: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -94,7 +109,17 @@ pub fn run(lab: &Lab) -> anyhow::Result<()> {
     };
     match &lab.command {
         Command::List => list(&places),
-        Command::Check => check(&places),
+        Command::Check => {
+            check(&places)?;
+            history::check(&places, &absolute(&lab.results)?)
+        }
+        Command::Start(start) => {
+            let experiment = Experiment::read(&places, &start.experiment)?;
+            ensure_surus(&places)?;
+            interrupt::remember()?;
+            let load = start.load.as_deref();
+            starting::run(&places, &experiment, &start.contestant, load)
+        }
         Command::Run(run) => run_all(&places, run, &lab.results),
         Command::Render(names) => {
             let experiments = experiments(&places, names)?;
@@ -171,11 +196,7 @@ fn check_entry(places: &Places, entry: &Entry) -> anyhow::Result<()> {
 fn run_all(places: &Places, run: &LabRun, results: &Path) -> anyhow::Result<()> {
     let experiments = experiments(places, &run.names)?;
     check(places)?;
-    ensure!(
-        places.surus.is_file(),
-        "there is no {}; run `make build`, or name the program with --surus",
-        places.surus.display()
-    );
+    ensure_surus(places)?;
     interrupt::remember()?;
     // A load may have thousands of connections. Servers inherit the limit.
     let _ = surus_sys::process::raise_open_files();
@@ -206,6 +227,15 @@ fn run_all(places: &Places, run: &LabRun, results: &Path) -> anyhow::Result<()> 
     }
     batch.end();
     documents::write(places, &all(places)?, &to)
+}
+
+fn ensure_surus(places: &Places) -> anyhow::Result<()> {
+    ensure!(
+        places.surus.is_file(),
+        "there is no {}; run `make build`, or name the program with --surus",
+        places.surus.display()
+    );
+    Ok(())
 }
 
 fn publish(

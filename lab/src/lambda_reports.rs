@@ -67,8 +67,9 @@ pub fn add(sample: &mut Sample, reports: &[EventReport]) {
     let average = durations.iter().sum::<f64>() / durations.len() as f64;
     sample.insert(Quantity::Billed, average);
     sample.insert(Quantity::BilledMin, *least);
-    let p99 = (last as f64 * 0.99).round() as usize;
-    sample.insert(Quantity::BilledP99, durations[p99]);
+    let percentile = |share: f64| durations[(last as f64 * share).round() as usize];
+    sample.insert(Quantity::BilledP50, percentile(0.5));
+    sample.insert(Quantity::BilledP99, percentile(0.99));
 }
 
 #[cfg(test)]
@@ -101,6 +102,21 @@ mod tests {
         add(&mut sample, &parse(LOG));
         assert_eq!(sample.get(&Quantity::Billed), Some(&1.0));
         assert_eq!(sample.get(&Quantity::BilledMin), Some(&0.77));
+    }
+
+    #[test]
+    fn billed_percentiles_are_those_of_all_events() {
+        let mut sample = Sample::new();
+        let reports: Vec<_> = (1..=101)
+            .rev()
+            .map(|duration| Report {
+                duration: f64::from(duration),
+                init: 0.0,
+            })
+            .collect();
+        add(&mut sample, &reports);
+        assert_eq!(sample.get(&Quantity::BilledP50), Some(&51.0));
+        assert_eq!(sample.get(&Quantity::BilledP99), Some(&100.0));
     }
 
     #[test]

@@ -152,11 +152,14 @@ fn sample(outcome: &RunOutcome, usage: &Usage, load: &Load) -> Sample {
             refused / outcome.elapsed.as_secs_f64().max(1e-9),
         ),
         (Quantity::Mean, latencies.mean_ms()),
+        (Quantity::Min, latencies.min_ms()),
         (Quantity::P50, latencies.percentile_ms(50.0)),
         (Quantity::P99, latencies.percentile_ms(99.0)),
         (Quantity::Max, latencies.max_ms()),
         (Quantity::Failed, failed(outcome) - refused),
         (Quantity::Generator, outcome.own_busy() * 100.0),
+        (Quantity::CpuTime, usage.cpu()),
+        (Quantity::Responses, outcome.totals.responses as f64),
     ]);
     if let Some(per_response) = usage.cpu_per(outcome.totals.responses) {
         sample.insert(Quantity::Cpu, per_response);

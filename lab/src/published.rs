@@ -35,6 +35,8 @@ struct PublishedRow {
     /// Whether the source calls its numbers estimates.
     #[serde(default)]
     is_estimate: bool,
+    /// What the source says where it has no number.
+    says: Option<String>,
     /// The numbers: one, or the lowest and the highest.
     #[serde(flatten)]
     numbers: BTreeMap<Quantity, OneOrRange>,
@@ -51,6 +53,8 @@ enum OneOrRange {
 pub struct Companion<'a> {
     pub title: &'a str,
     pub contestant: Option<&'a str>,
+    /// What the source says where it has no number, with the source.
+    pub says: Option<String>,
     pub numbers: BTreeMap<Quantity, Published>,
 }
 
@@ -77,6 +81,17 @@ impl Table {
                     names.join(", ")
                 );
             }
+            anyhow::ensure!(
+                !row.numbers.is_empty() || row.says.is_some(),
+                "{}: it has neither a number nor words; add a quantity, or `says`",
+                place()
+            );
+            let mut others = table.rows.iter().filter(|other| other.load == row.load);
+            anyhow::ensure!(
+                row.says.is_none() || others.any(|other| !other.numbers.is_empty()),
+                "{}: `says` stands in a column of numbers, and no row of this load has one",
+                place()
+            );
             let mut loads = experiment.loads.iter().map(|load| &load.name);
             anyhow::ensure!(
                 loads.any(|name| *name == row.load),
@@ -96,6 +111,10 @@ impl Table {
             .map(|row| Companion {
                 title: &row.title,
                 contestant: row.contestant.as_deref(),
+                says: row
+                    .says
+                    .as_ref()
+                    .map(|says| format!("{says} [{}]", self.source)),
                 numbers: row
                     .numbers
                     .iter()

@@ -18,6 +18,7 @@ pub enum Quantity {
     /// CPU time of all server processes per expected response.
     Cpu,
     Mean,
+    Min,
     P50,
     P99,
     Max,
@@ -30,9 +31,11 @@ pub enum Quantity {
     Kept,
     /// CPU time of all server processes per second without a request.
     IdleCpu,
-    /// Of a Lambda function: from the event to the request for the next one; average, minimum, p99.
+    /// Of a Lambda function: from the event to the request for the next one; average, minimum,
+    /// percentiles.
     Billed,
     BilledMin,
+    BilledP50,
     BilledP99,
     /// Of a Lambda function: its initialization and its first event.
     Cold,
@@ -42,6 +45,10 @@ pub enum Quantity {
     Generator,
     /// CPU of everything else on the machine, of all.
     Others,
+    /// CPU time of all server processes, however little, and the expected responses that it was
+    /// for. [`Quantity::Cpu`] of all rounds comes from them where one round has too little.
+    CpuTime,
+    Responses,
 }
 
 /// One sample of each quantity.
@@ -53,15 +60,18 @@ impl Quantity {
             Quantity::Messages | Quantity::Rate | Quantity::Refused => Unit::PerSecond,
             Quantity::Cpu | Quantity::IdleCpu => Unit::Us,
             Quantity::Mean
+            | Quantity::Min
             | Quantity::P50
             | Quantity::P99
             | Quantity::Max
             | Quantity::Billed
             | Quantity::BilledMin
+            | Quantity::BilledP50
             | Quantity::BilledP99
             | Quantity::Cold
             | Quantity::Start => Unit::Ms,
-            Quantity::Failed => Unit::Count,
+            Quantity::Failed | Quantity::Responses => Unit::Count,
+            Quantity::CpuTime => Unit::Seconds,
             Quantity::Memory | Quantity::PerConnection | Quantity::Kept => Unit::Bytes,
             Quantity::Generator | Quantity::Others => Unit::Percent,
         }
@@ -75,6 +85,7 @@ impl Quantity {
                 | Quantity::Rate
                 | Quantity::Refused
                 | Quantity::Mean
+                | Quantity::Min
                 | Quantity::P50
                 | Quantity::P99
                 | Quantity::Max
@@ -89,6 +100,7 @@ impl Quantity {
             Quantity::Refused => "refused/s",
             Quantity::Cpu => "CPU per request",
             Quantity::Mean => "mean",
+            Quantity::Min => "minimum",
             Quantity::P50 => "p50",
             Quantity::P99 => "p99",
             Quantity::Max => "max",
@@ -99,11 +111,14 @@ impl Quantity {
             Quantity::IdleCpu => "CPU per idle second",
             Quantity::Billed => "billed, average",
             Quantity::BilledMin => "billed, minimum",
+            Quantity::BilledP50 => "billed, p50",
             Quantity::BilledP99 => "billed, p99",
             Quantity::Cold => "cold start",
             Quantity::Start => "first response",
             Quantity::Generator => "generator's CPU",
             Quantity::Others => "other processes' CPU",
+            Quantity::CpuTime => "CPU time",
+            Quantity::Responses => "responses",
         }
     }
 }

@@ -10,6 +10,7 @@ use surus_measure::{BarNumbers, Bars, MARK, Report};
 
 use crate::experiment::Experiment;
 use crate::files::Places;
+use crate::history::Exceptions;
 use crate::length::Size;
 use crate::published::Table;
 use crate::quantity::Quantity;
@@ -27,9 +28,19 @@ pub fn newest(places: &Places, experiment: &Experiment, directory: &Path) -> any
         return Ok(());
     };
     let published = Table::read(places, experiment)?;
-    let report = report(experiment, &results, published.as_ref());
+    let mut report = report(experiment, &results, published.as_ref());
     let name = &experiment.name;
     let json = file.file_name().unwrap_or_default().to_string_lossy();
+    let exceptions = Exceptions::read(places)?;
+    if let Some(reason) = exceptions.reason(&format!("{name}/{json}"), &results.revision) {
+        report.notes.insert(
+            0,
+            format!(
+                "Revision {} is not in the history of this repository: {reason}",
+                results.revision
+            ),
+        );
+    }
     let links = format!("\n[Charts]({name}.html), [every sample]({name}/{json}).\n");
     let html = report.html(&serde_json::to_value(&results)?);
     for (end, text) in [("md", report.markdown() + &links), ("html", html)] {
@@ -88,6 +99,7 @@ fn report(experiment: &Experiment, results: &Results, published: Option<&Table>)
             results.command
         ),
         machine: results.machine.clone(),
+        failure: None,
         notes: notes(experiment, results, published),
         tables,
         charts: Vec::new(),

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use surus_measure::{Machine, Measured};
+use surus_measure::probe::LEAST_CPU;
+use surus_measure::{Machine, Measured, Unit};
 
 use crate::length::Size;
 use crate::quantity::{Quantity, Sample};
@@ -44,7 +45,8 @@ pub struct Facts {
     pub licence: String,
     pub home: String,
     pub versions: Vec<String>,
-    /// Its commands, with the words that differ in each start.
+    /// The shell commands that have started it in its first round, with everything filled in. Paths
+    /// in the repository are relative to it.
     pub commands: Vec<String>,
     /// Why it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,10 +150,28 @@ impl Results {
     pub fn median(&self, contestant: &str, load: &str, quantity: Quantity) -> Option<Measured> {
         let samples = self.samples(contestant, load, quantity);
         let samples: Vec<_> = samples.into_iter().flatten().collect();
+        if quantity == Quantity::Cpu
+            && let Some(pooled) = self.pooled_cpu(contestant, load)
+        {
+            return Some(pooled);
+        }
         let is_limited =
             quantity.depends_on_generator() && self.is_generator_limited(contestant, load);
         let median = Measured::median(&samples, quantity.unit())?;
         Some(median.limited_by_generator(is_limited))
+    }
+
+    /// CPU time per response of all rounds together, if one of them has too little to divide;
+    /// `None` if all have enough, or all together have not.
+    fn pooled_cpu(&self, contestant: &str, load: &str) -> Option<Measured> {
+        let samples = |quantity| self.samples(contestant, load, quantity);
+        let sum = |quantity| samples(quantity).into_iter().flatten().sum::<f64>();
+        let measured = samples(Quantity::Rate).into_iter();
+        let mut pairs = measured.zip(samples(Quantity::Cpu));
+        pairs.find(|(rate, cpu)| rate.is_some() && cpu.is_none())?;
+        let (time, responses) = (sum(Quantity::CpuTime), sum(Quantity::Responses));
+        let per_response = time * 1e6 / responses;
+        (time >= LEAST_CPU && responses > 0.0).then(|| Measured::once(per_response, Unit::Us))
     }
 
     /// Samples of one quantity under one load; none of a round without it.

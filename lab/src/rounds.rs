@@ -9,30 +9,21 @@ use std::process::Command;
 use anyhow::Context;
 use surus_measure::{Machine, Rounds};
 
-use crate::application::{Application, Services};
 use crate::build;
-use crate::contestant::Manifest;
-use crate::experiment::{Entry, Experiment, Load};
+use crate::experiment::{Experiment, Load};
 use crate::files::Places;
 use crate::fingerprint;
 use crate::interrupt;
 use crate::lambda_reports;
 use crate::length::Size;
 use crate::measuring::{Meanwhile, measure, warm_up};
+use crate::preparing::{Ready, applications, prepare};
 use crate::progress::RunProgress;
 use crate::quantity::{Quantity, Sample};
 use crate::resting;
 use crate::results::{Facts, Results, Round, Turn};
 use crate::server::Server;
 use crate::words::Words;
-
-/// A contestant that can be measured.
-struct Ready<'a> {
-    entry: &'a Entry,
-    manifest: Manifest,
-    /// Its words by application; the error says why an application cannot be served.
-    words: BTreeMap<&'a str, Result<Words, String>>,
-}
 
 /// Runs an experiment to its end, from the last finished round on unless `is_fresh`.
 pub fn run(
@@ -45,7 +36,8 @@ pub fn run(
     let scratch = tempfile::Builder::new().prefix("surus-lab-").tempdir()?;
     std::fs::set_permissions(scratch.path(), std::fs::Permissions::from_mode(0o755))?;
     let mut services = Vec::new();
-    let applications = applications(places, experiment, scratch.path(), &mut services)?;
+    let loads = &experiment.loads;
+    let applications = applications(places, experiment, loads, scratch.path(), &mut services)?;
     let mut facts = BTreeMap::new();
     let mut ready = Vec::new();
     for entry in &experiment.contestants {
@@ -61,7 +53,7 @@ pub fn run(
     let mut results = begin(places, experiment, size, facts, &state, is_fresh)?;
     let mut progress = RunProgress::new(&results, ready.len());
     while results.rounds.len() < results.wanted {
-        let round = one_round(
+        let (round, commands) = one_round(
             experiment,
             size,
             &ready,
@@ -69,6 +61,13 @@ pub fn run(
             scratch.path(),
             &mut progress,
         )?;
+        for (name, commands) in commands {
+            if let Some(facts) = results.contestants.get_mut(name)
+                && facts.commands.is_empty()
+            {
+                facts.commands = commands;
+            }
+        }
         results.rounds.push(round);
         say_given_up(experiment, &results, &progress);
         results.write(&state)?;
@@ -99,163 +98,9 @@ fn say_given_up(experiment: &Experiment, results: &Results, progress: &RunProgre
     }
 }
 
-/// Builds a contestant. Without `Ready`, the facts say why it cannot be measured.
-fn prepare<'a>(
-    places: &Places,
-    entry: &'a Entry,
-    applications: &BTreeMap<&'a str, Result<Words, String>>,
-) -> anyhow::Result<(Facts, Option<Ready<'a>>)> {
-    let manifest = Manifest::read(places, &entry.uses)?;
-    let to = places.work.join("contestants").join(&entry.uses);
-    let mut words = BTreeMap::new();
-    for (name, application) in applications {
-        let filled = match application {
-            Err(reason) => Err(reason.clone()),
-            Ok(run) => {
-                let mut run = run.clone();
-                run.set("build", to.display());
-                Ok(manifest.words(entry, &run)?)
-            }
-        };
-        words.insert(*name, filled);
-    }
-    let any = words.values().find_map(|words| words.as_ref().ok());
-    let (absent, versions) = match any {
-        None => (
-            words.values().find_map(|words| words.clone().err()),
-            Vec::new(),
-        ),
-        Some(words) => match absent(&manifest, words, &to)? {
-            Some(reason) => (Some(reason), Vec::new()),
-            None => (None, versions(&manifest, words)?),
-        },
-    };
-    let facts = describe(entry, &manifest, versions, absent);
-    let ready = facts.absent.is_none().then_some(Ready {
-        entry,
-        manifest,
-        words,
-    });
-    Ok((facts, ready))
-}
-
 /// Where an unfinished run is kept.
 pub fn state_file(places: &Places, experiment: &Experiment, size: Size) -> PathBuf {
     places.work.join(format!("{}-{size}.json", experiment.name))
-}
-
-fn words(places: &Places) -> Words {
-    let mut words = Words::default();
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    words.set("surus", places.surus.display());
-    words.set("repository", places.repository.display());
-    words.set("cpus", cpus);
-    words.set("php", php_version());
-    words.set("extensions", php_config("--extension-dir"));
-    words
-}
-
-/// The version of the PHP that Surus was built for, such as 8.2: Debian's programs have it in their
-/// names.
-fn php_version() -> String {
-    let version = php_config("--version");
-    version.split('.').take(2).collect::<Vec<_>>().join(".")
-}
-
-fn php_config(option: &str) -> String {
-    let program = std::env::var("PHP_CONFIG").unwrap_or_else(|_| "php-config".into());
-    build::first_line(&[program, option.into()])
-}
-
-/// Makes each application that a load names. Its words lead to it; the error says what it lacks.
-fn applications<'a>(
-    places: &Places,
-    experiment: &'a Experiment,
-    scratch: &Path,
-    services: &mut Vec<Services>,
-) -> anyhow::Result<BTreeMap<&'a str, Result<Words, String>>> {
-    let mut made = BTreeMap::new();
-    for load in &experiment.loads {
-        let name = experiment.application(load);
-        if made.contains_key(name) {
-            continue;
-        }
-        interrupt::check()?;
-        let mut words = words(places);
-        let lacks = match name {
-            "" => None,
-            name => match make(places, name, &scratch.join(name), &mut words)? {
-                Ok(running) => {
-                    services.push(running);
-                    None
-                }
-                Err(reason) => Some(reason),
-            },
-        };
-        if let Some(reason) = &lacks {
-            eprintln!("  application {name}: {reason}");
-        }
-        made.insert(name, lacks.map_or(Ok(words), Err));
-    }
-    Ok(made)
-}
-
-/// Makes an application; the inner error says what it lacks.
-fn make(
-    places: &Places,
-    name: &str,
-    to: &Path,
-    words: &mut Words,
-) -> anyhow::Result<Result<Services, String>> {
-    let application = Application::read(places, name)?;
-    if let Some(reason) = build::missing(&application.needs, words)? {
-        return Ok(Err(reason));
-    }
-    eprintln!("  preparing {name}");
-    let made = application.make(places, to, words);
-    interrupt::check()?;
-    Ok(made.map_err(|error| format!("{error:#}")))
-}
-
-/// Why a contestant cannot be measured; `None` once it is built.
-fn absent(manifest: &Manifest, words: &Words, to: &Path) -> anyhow::Result<Option<String>> {
-    if let Some(reason) = build::missing(&manifest.needs, words)? {
-        return Ok(Some(reason));
-    }
-    let built = build::build(manifest, words, to);
-    interrupt::check()?;
-    Ok(built
-        .err()
-        .map(|error| format!("cannot be built: {error:#}")))
-}
-
-fn versions(manifest: &Manifest, words: &Words) -> anyhow::Result<Vec<String>> {
-    let version = |command: &Vec<String>| Ok(build::first_line(&words.command(command)?));
-    manifest.version.iter().map(version).collect()
-}
-
-fn describe(
-    entry: &Entry,
-    manifest: &Manifest,
-    versions: Vec<String>,
-    absent: Option<String>,
-) -> Facts {
-    // Paths of this machine say nothing; values of the experiment do.
-    let mut values = Words::default();
-    for (word, value) in manifest.values.iter().chain(&entry.values) {
-        values.set(word, value);
-    }
-    let commands = manifest.start.iter();
-    Facts {
-        title: entry.title.clone(),
-        licence: manifest.licence.clone(),
-        home: manifest.home.clone(),
-        versions,
-        commands: commands
-            .map(|command| values.fill_file(&command.join(" ")))
-            .collect(),
-        absent,
-    }
 }
 
 /// The state of an interrupted run of the same kind, or a new one.
@@ -318,23 +163,26 @@ fn revision(places: &Places) -> String {
     }
 }
 
-fn one_round(
+/// Measures each contestant. Returns also with which commands each was started.
+fn one_round<'a>(
     experiment: &Experiment,
     size: Size,
-    ready: &[Ready],
+    ready: &[Ready<'a>],
     results: &Results,
     scratch: &Path,
     progress: &mut RunProgress,
-) -> anyhow::Result<Round> {
+) -> anyhow::Result<(Round, BTreeMap<&'a str, Vec<String>>)> {
     let number = results.rounds.len();
     let mut round = Round {
         load_average: load_average(),
         turns: Vec::new(),
     };
+    let mut started = BTreeMap::<_, Vec<String>>::new();
     for index in Rounds::order(ready.len(), number) {
         let contestant = &ready[index];
-        let name = &contestant.entry.name;
+        let name = contestant.entry.name.as_str();
         let mut turn = Turn::new(name);
+        let commands = started.entry(name).or_default();
         for (application, words) in &contestant.words {
             // What has failed twice and has never been measured is not tried again.
             let loads = experiment.loads.iter().filter(|load| {
@@ -347,9 +195,11 @@ fn one_round(
             let directory = scratch.join(format!("{name}-{application}-{number}"));
             let words = words.as_ref().map_err(|reason| anyhow::anyhow!("{reason}"));
             let done = words.and_then(|words| {
-                one_start(
+                let server = one_start(
                     contestant, words, &loads, size, &directory, &mut turn, progress,
-                )
+                )?;
+                commands.extend(server);
+                Ok(())
             });
             interrupt::check()?;
             if let Err(error) = done {
@@ -366,10 +216,11 @@ fn one_round(
         round.turns.push(turn);
     }
     progress.round_ended();
-    Ok(round)
+    Ok((round, started))
 }
 
 /// Starts a contestant, measures it under each load, and stops it: it is alone on the machine.
+/// Returns the commands that started it.
 fn one_start(
     contestant: &Ready,
     words: &Words,
@@ -378,9 +229,9 @@ fn one_start(
     directory: &Path,
     turn: &mut Turn,
     progress: &RunProgress,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Vec<String>> {
     let Some(first) = loads.first() else {
-        return Ok(());
+        return Ok(Vec::new());
     };
     let server = Server::start(&contestant.manifest, words, directory, first)?;
     for load in loads {
@@ -398,7 +249,7 @@ fn one_start(
             }
         }
     }
-    Ok(())
+    Ok(server.commands.clone())
 }
 
 fn one_load(server: &Server, load: &Load, size: Size) -> anyhow::Result<Sample> {

@@ -23,6 +23,8 @@ const TO_START: Duration = Duration::from_secs(60);
 const TO_END: Duration = Duration::from_secs(10);
 /// How often a waiting loop looks.
 const LOOK: Duration = Duration::from_millis(2);
+/// Where contestants find programs.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 #[derive(Debug)]
 pub struct Server {
@@ -30,6 +32,8 @@ pub struct Server {
     stop: Stop,
     log: PathBuf,
     pub port: u16,
+    /// Shell commands that start the same in its directory, relative to the repository.
+    pub commands: Vec<String>,
     /// From the start to the first response.
     pub start: Duration,
 }
@@ -56,24 +60,24 @@ impl Server {
             stop: manifest.stop,
             log,
             port,
+            commands: Vec::new(),
             start: Duration::ZERO,
         };
         let began = Instant::now();
         for command in &manifest.start {
             let parts = words.command(command)?;
+            let mut variables = vec![("PATH".to_string(), PATH.to_string())];
+            for (name, value) in &manifest.env {
+                variables.push((name.clone(), words.fill(value)?));
+            }
+            server.commands.push(in_shell(&variables, &parts, &words)?);
             let mut command = build::program(&parts);
             command
                 .env_clear()
-                .env(
-                    "PATH",
-                    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-                )
+                .envs(variables)
                 .current_dir(directory)
                 .stdout(output.try_clone()?)
                 .stderr(output.try_clone()?);
-            for (name, value) in &manifest.env {
-                command.env(name, words.fill(value)?);
-            }
             let child = command.spawn();
             server
                 .children
@@ -199,6 +203,32 @@ fn fill_files(manifest: &Manifest, words: &Words, directory: &Path) -> anyhow::R
         }
     }
     Ok(())
+}
+
+/// What starts a program in a shell, with nothing but these variables. Paths in the repository are
+/// relative to it.
+fn in_shell(
+    variables: &[(String, String)],
+    parts: &[String],
+    words: &Words,
+) -> anyhow::Result<String> {
+    let repository = words.fill("@repository@/")?;
+    let shorten = |text: &str| quote(&text.replace(&repository, ""));
+    let variables = variables
+        .iter()
+        .map(|(name, value)| format!("{name}={}", shorten(value)));
+    let parts = parts.iter().map(|part| shorten(part));
+    let all: Vec<_> = variables.chain(parts).collect();
+    Ok(format!("env -i {}", all.join(" ")))
+}
+
+/// A word of a shell.
+fn quote(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-+=:,./@%".contains(&byte);
+    match !text.is_empty() && text.bytes().all(is_plain) {
+        true => text.into(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
 }
 
 fn free_port() -> anyhow::Result<u16> {

@@ -4,6 +4,7 @@
 
 use App\NewGreeting;
 use Surus\Api\App;
+use Surus\Api\Responds;
 use Surus\Api\Response;
 
 $app = new App();
@@ -13,6 +14,7 @@ $app->get('/', fn () => ['message' => 'Hello World!']);
 $app->get('/greetings/{id:int}', fn (int $id) => ['id' => $id]);
 $app->post(
     '/greetings',
+    #[Responds(201)]
     fn (NewGreeting $greeting) => Response::created(
         '/greetings/1',
         ['message' => "Hello, $greeting->name!"]

@@ -105,6 +105,8 @@ namespace {
     use Surus\Api\App;
     use Surus\Api\Group;
     use Surus\Api\Request;
+    use Surus\Api\Responds;
+    use Surus\Api\Response;
     use Surus\Tests\Documents\Other\Tree as Other;
     use Surus\Tests\Documents\Account;
     use Surus\Tests\Documents\Login;
@@ -215,6 +217,35 @@ namespace {
                 ['anyOf' => [['type' => 'integer'], ['type' => 'number']]],
                 $schemas['Surus.Tests.Documents.Other.Tree']['properties']['height']
             );
+        },
+        'response with a status of its own is documented as such' => static function () use (
+            $document
+        ): void {
+            $app = (new App())->openApi('Statuses');
+            $app->post(
+                '/declared',
+                #[Responds(201, Tree::class)]
+                #[Responds(202)]
+                fn (): Response => Response::created('/declared/1', new Tree('oak'))
+            );
+            $app->post('/open', fn (): Response => Response::created('/open/1'));
+            $app->get('/untyped', fn () => 1);
+            $app->get('/typed', fn (): int => 1);
+            $app->get('/never', fn (): never => throw new Exception());
+            $paths = $document($app)['paths'];
+            same(201, $app->handle(Request::of('POST', '/declared'))->status);
+            $declared = $paths['/declared']['post']['responses'];
+            same([201, 202, 'default'], array_keys($declared));
+            same('Created', $declared[201]['description']);
+            same(
+                '#/components/schemas/Tree',
+                $declared[201]['content']['application/json']['schema']['$ref']
+            );
+            same(['description' => 'Accepted'], $declared[202]);
+            same(['2XX', 'default'], array_keys($paths['/open']['post']['responses']));
+            same(['2XX', 'default'], array_keys($paths['/untyped']['get']['responses']));
+            same([200, 'default'], array_keys($paths['/typed']['get']['responses']));
+            same(['default'], array_keys($paths['/never']['get']['responses']));
         },
         'each operation has an id of its own' => static function () use ($document): void {
             $app = (new App())->openApi('Ids');

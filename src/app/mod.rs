@@ -85,6 +85,8 @@ pub struct Routed {
     pub dispatch: Dispatch,
     /// What rules do to the response, whatever it is.
     pub headers: HeaderChanges,
+    /// The path of the rule that decides, or the URL path of the script.
+    pub route: Option<Arc<str>>,
 }
 
 impl From<Dispatch> for Routed {
@@ -92,6 +94,7 @@ impl From<Dispatch> for Routed {
         Routed {
             dispatch,
             headers: HeaderChanges::default(),
+            route: None,
         }
     }
 }
@@ -119,7 +122,9 @@ impl Application {
     ) -> Result<Response, Failure> {
         let is_head = head.method == Method::HEAD;
         let view = self.view(&head.headers, &origin.clone().into());
-        let Routed { dispatch, headers } = match check_relayed(&head) {
+        let Routed {
+            dispatch, headers, ..
+        } = match check_relayed(&head) {
             Ok(()) => self.begin(head, Instant::now(), |_| origin.clone(), event),
             Err(rejection) => Dispatch::Rejected(rejection).into(),
         };
@@ -181,15 +186,21 @@ impl Application {
             query: head.uri.query(),
         });
         let headers = std::mem::take(&mut choice.headers);
+        let mut route = choice.path.cloned();
         let found = self.find(&tree, choice, &head, &path, now, &|| origin(&head.headers));
         let dispatch = match found {
             Ok(RoutedRequest::Script(engine, script, wishes)) => {
+                route = route.or_else(|| Some(script.name.clone()));
                 self.event(head, engine, script, wishes, event)
             }
             Ok(RoutedRequest::Answer(response)) => Dispatch::Answer(response),
             Err(rejection) => Dispatch::Rejected(rejection),
         };
-        Routed { dispatch, headers }
+        Routed {
+            dispatch,
+            headers,
+            route,
+        }
     }
 
     /// Prepares what the engine gets.

@@ -174,8 +174,10 @@ fn check_what_root_runs(path: &Path, config: &Config) -> anyhow::Result<()> {
             config.engine.group.is_some() && engine.is_some_and(|user| !is_member(user)),
         ),
         ("http.user", front.is_some_and(|user| user.uid == 0)),
-        // Root creates it.
+        // Root creates these.
         ("acme.directory", config.acme.directory.is_some()),
+        ("access_log.file", config.access_log.file.is_some()),
+        ("log.file", config.log.file.is_some()),
         // Root connects to it.
         (
             "engine.php_fpm_address",

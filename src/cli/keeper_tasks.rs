@@ -2,7 +2,7 @@
 //! the keeper has read.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,15 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use surus_sys::confine::AccessRules;
-use surus_sys::fork;
 use surus_sys::openat2;
 use surus_sys::privileges::{self, Identity};
 use surus_sys::seqpacket::Seqpacket;
 use tracing::{error, warn};
 
 use super::engine_setup::PlannedPool;
+use super::keeper_children::{start_attempt, start_opener};
 use super::site_plans::Plans;
+use super::work_part::WorkPart;
 use super::{acme, engine_setup, learned_pages, tls};
 use crate::app::DocumentTree;
 use crate::app::error_pages::ErrorPages;
@@ -30,7 +31,7 @@ use crate::app::x_sendfile::SendFile;
 use crate::config::Config;
 use crate::engines;
 use crate::engines::{PoolPlan, external, keeper_tasks, learned};
-use crate::fronts::http::tls::acme::attempt::{Attempt, status};
+use crate::fronts::http::tls::acme::attempt::Attempt;
 use crate::keeper::{self, Client, Directories, PrivilegedOperations};
 use crate::launcher::Role;
 
@@ -53,15 +54,23 @@ pub struct ProjectKeeper {
     config: Config,
     plans: Arc<Plans>,
     users: Users,
+    queues: Option<Arc<WorkPart>>,
 }
 
 impl ProjectKeeper {
-    pub fn new(project: &Path, config: &Config, plans: Arc<Plans>, users: Users) -> ProjectKeeper {
+    pub fn new(
+        project: &Path,
+        config: &Config,
+        plans: Arc<Plans>,
+        users: Users,
+        queues: Option<Arc<WorkPart>>,
+    ) -> ProjectKeeper {
         ProjectKeeper {
             project: project.to_path_buf(),
             config: config.clone(),
             plans,
             users,
+            queues,
         }
     }
 
@@ -234,6 +243,16 @@ impl PrivilegedOperations for ProjectKeeper {
     fn connect(&mut self, pool: u16) -> anyhow::Result<OwnedFd> {
         keeper_tasks::connect(self.plan(pool)?)
     }
+
+    fn queues_grace(&self) -> Option<Duration> {
+        self.queues.as_ref().map(|queues| queues.grace())
+    }
+
+    fn start_queues(&mut self) -> anyhow::Result<(u32, Seqpacket)> {
+        let queues = self.queues.as_ref().context("there are no queues")?;
+        let (ours, theirs) = Seqpacket::pair().context("cannot make a socket pair")?;
+        Ok((queues.fork(&theirs)?, ours))
+    }
 }
 
 /// Opens the directories again, with the rights that this process has now.
@@ -244,64 +263,6 @@ fn reopen(found: &mut [Found]) -> anyhow::Result<()> {
             .with_context(|| format!("cannot enter the directory {}", path.display()))?;
     }
     Ok(())
-}
-
-/// Starts the process that opens files as PHP's user. It ends when the front end closes the other
-/// end of its socket.
-fn start_opener(
-    socket: OwnedFd,
-    trees: &[file_opener::OpenerTree],
-    identity: &Identity,
-) -> anyhow::Result<u32> {
-    let keeper = std::process::id();
-    let mut keep = vec![socket.as_fd()];
-    keep.extend(trees.iter().map(file_opener::OpenerTree::dir));
-    let run = || {
-        privileges::set_name(c"surus opener");
-        // Where PHP is root, what it may read takes root's capabilities.
-        let given_up = match identity.uid {
-            0 => Ok(true),
-            _ => privileges::give_up(identity),
-        };
-        let given_up = given_up.and_then(|_| privileges::leave_terminal());
-        if let Err(error) = given_up.and_then(|_| privileges::end_with(keeper)) {
-            error!(%error, "cannot become PHP's user (engine.user)");
-            return 1;
-        }
-        match socket.try_clone() {
-            Ok(socket) => file_opener::run(socket, trees),
-            Err(error) => error!(%error, "cannot open files for the front end"),
-        }
-        0
-    };
-    fork::fork_into(&keep, run).context("cannot fork the process that opens files")
-}
-
-/// Starts the process that gets a certificate. It has the front end's user, and neither the
-/// keeper's rights nor its descriptors.
-fn start_attempt(
-    attempt: &Attempt,
-    socket: OwnedFd,
-    confinement: &keeper::Confinement,
-    identity: &Identity,
-) -> anyhow::Result<u32> {
-    let keeper = std::process::id();
-    let mut keep = attempt.descriptors();
-    keep.push(socket.as_fd());
-    let run = || {
-        let runtime = keeper::confine_attempt(confinement, identity, keeper).and_then(|()| {
-            let mut builder = tokio::runtime::Builder::new_current_thread();
-            Ok((builder.enable_all().build()?, socket.try_clone()?))
-        });
-        match runtime {
-            Ok((runtime, socket)) => runtime.block_on(attempt.run(socket)),
-            Err(error) => {
-                error!(error = format!("{error:#}"), "cannot get a certificate");
-                status::FAILED
-            }
-        }
-    };
-    fork::fork_into(&keep, run).context("cannot fork the process that gets a certificate")
 }
 
 /// How often at most an opener is replaced.

@@ -19,6 +19,7 @@ mod file_access;
 mod findings;
 mod htaccess;
 mod init;
+mod keeper_children;
 mod keeper_tasks;
 mod lambda;
 mod leaks;
@@ -26,6 +27,7 @@ mod learned_pages;
 mod learning;
 mod manual;
 mod memory_trim;
+mod new;
 mod options;
 mod page_diff;
 mod reload;
@@ -50,6 +52,7 @@ mod warm_ups;
 mod watch;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 mod work;
+mod work_part;
 
 pub use serve::keep_other;
 
@@ -95,6 +98,11 @@ Examples:
   surus check /srv/app --engine rewind
   surus check /srv/app --engine rewind --boot")]
     Check(check::Check),
+    /// Write a small PHP project that runs into a new directory
+    #[command(after_help = "\
+Examples:
+  surus new shop")]
+    New(new::New),
     /// Try the engines with an application, and write a commented surus.toml
     #[command(after_help = "\
 Examples:
@@ -194,6 +202,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
     let done = match command {
         Command::Serve(args) => serve::run(args),
         Command::Check(args) => check::run(args),
+        Command::New(args) => new::run(args),
         Command::Init(args) => init::run(args),
         Command::Status(args) => status::run(args),
         Command::Trust(args) => trust::run(args),

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use tokio::sync::Notify;
 
-use super::served::Served;
+use super::served::{Served, ServedSite};
 use super::tls;
 use crate::engine::Pending;
 use crate::fronts::http::Tls;
@@ -43,6 +44,21 @@ impl Reload {
         }
         reloaded
     }
+}
+
+/// Boots some of several sites again, and tells the pages.
+pub fn of_sites(
+    sites: Vec<Arc<ServedSite>>,
+    pages: Arc<LiveReload>,
+) -> Pending<'static, anyhow::Result<()>> {
+    // A task: the pages are told also if its caller was dropped.
+    let reload = tokio::spawn(async move {
+        let reloads = sites.into_iter().map(ServedSite::reload);
+        let result: anyhow::Result<()> = join_all(reloads).await.into_iter().collect();
+        pages.tell(result.is_ok());
+        result
+    });
+    Box::pin(async move { reload.await? })
 }
 
 /// A reload that an operator has asked for. Once it is done, certificates are ordered without the

@@ -14,9 +14,10 @@ use tracing::{error, info, warn};
 
 use super::addresses::{self, Addresses};
 use super::options::ServeArgs;
-use super::served::{Served, open_place};
+use super::served::{ReloadHook, Served, open_place};
 use super::site_plans::{Plans, SitePlan};
 use super::stop_signals::StopSignals;
+use super::work_part::WorkPart;
 use super::{
     acme, boot_script, config_trust, keeper_tasks, learned_pages, memory_trim, reloads,
     spool_access, tls, watch,
@@ -27,12 +28,11 @@ use crate::config::Config;
 use crate::engines;
 use crate::fronts::admin::{self, Admin};
 use crate::fronts::http;
-use crate::fronts::http::request::access_log;
 use crate::fronts::http::{AccessLog, Accounting, Bound, Https, Service};
 use crate::keeper::{self, Client, Keeper, KeeperOutcome, confine};
 use crate::observe::log;
 use crate::observe::metrics::Metrics;
-use crate::observe::reopen::Logs;
+use crate::observe::reopen::{self, Logs};
 use crate::observe::traces::Tracer;
 
 #[derive(Debug, clap::Args)]
@@ -100,6 +100,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     }
     let listeners = addresses::bind(&config)?;
     let admin = config.admin.bind(&project)?;
+    let queues = WorkPart::of_server(&project, &config)?.map(Arc::new);
     // A single site that cannot be opened stops the start before anything is planned.
     let mut places = Vec::new();
     if config.sites.is_empty() {
@@ -122,6 +123,8 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
             );
         }
     }
+    let (access_log, errors) = (&config.access_log.file, &config.log.file);
+    reopen::lead_to(&project, access_log.as_deref(), errors.as_deref())?;
     if !is_kept {
         if !config.sites.is_empty() {
             let open = |site: &SitePlan| open_place(&site.project, &site.config);
@@ -135,6 +138,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
             places,
             plans,
             keeper: None,
+            queues,
             watching: watching.clone(),
         })?;
         return watching.map_or(Ok(()), |watching| watching.restart());
@@ -147,6 +151,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
         // The keeper removes the socket files.
         listeners.leave_files();
         admin.leave_file();
+        std::mem::forget(queues.clone());
         let mut places = Vec::new();
         let mut openers = Vec::new();
         for (site, place) in plans.sites.iter().zip(front.places) {
@@ -169,15 +174,16 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
                 openers,
                 signals: front.signals,
             }),
+            queues: None,
             watching: None,
         })
     };
-    match keep(&project, &config, plans.clone(), run)? {
+    match keep(&project, &config, plans.clone(), queues.clone(), run)? {
         0 => Ok(()),
         status => {
             // The front end has already reported the failure. Dropping the sockets removes their
             // files.
-            drop(sockets);
+            drop((sockets, queues));
             std::process::exit(status.into());
         }
     }
@@ -192,7 +198,7 @@ pub fn keep_other(
     let config = crate::config::load(project, None, crate::config::env::read()?.into_iter(), None)?;
     log::start_direct(&config.config.log)?;
     let plans = Arc::new(Plans::new(project, &config.config)?);
-    keep(project, &config.config, plans, front)
+    keep(project, &config.config, plans, None, front)
 }
 
 /// Runs a keeper. Returns in the front-end process when `run` returns, and in the keeper at
@@ -201,11 +207,12 @@ fn keep(
     project: &Path,
     config: &Config,
     plans: Arc<Plans>,
+    queues: Option<Arc<WorkPart>>,
     run: impl FnOnce(keeper::ForkedFrontEnd) -> anyhow::Result<()>,
 ) -> anyhow::Result<u8> {
     let users = keeper_tasks::users(config)?;
     let user = users.front.clone();
-    let kept = keeper_tasks::ProjectKeeper::new(project, config, plans.clone(), users);
+    let kept = keeper_tasks::ProjectKeeper::new(project, config, plans.clone(), users, queues);
     match Keeper::new(kept)?.run()? {
         KeeperOutcome::Ended(status) => Ok(status),
         KeeperOutcome::FrontEnd(front) => {
@@ -234,6 +241,8 @@ struct FrontEnd {
     places: Vec<anyhow::Result<DocumentTree>>,
     plans: Arc<Plans>,
     keeper: Option<KeeperHandle>,
+    /// What runs jobs in this process. A keeper has another process for it.
+    queues: Option<Arc<WorkPart>>,
     /// For `--watch`.
     watching: Option<Arc<watch::Watching>>,
 }
@@ -279,6 +288,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         places,
         plans,
         keeper,
+        queues,
         watching,
     } = front;
     config.http.set_budgets();
@@ -322,7 +332,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         sites: served.hosted(),
         accounting: Arc::new(Accounting::new(
             metrics.clone(),
-            AccessLog::start(config.access_log.format)?,
+            AccessLog::start(&config.access_log.format)?,
         )),
         https: Https::new(&config.http, &config.tls, answers).with_http_3(quic.into_iter()),
         spool: config.http.response_spool(),
@@ -345,22 +355,16 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
             tls: tls.clone(),
             pages: service.live_reload.clone(),
         };
-        Arc::new(move || reload.clone().start())
+        let reload: ReloadHook = Arc::new(move || reload.clone().start());
+        reload
     };
     let asked = {
         let (reload, renew) = (reload.clone(), renew.clone());
         Arc::new(move || reloads::by_operator(reload(), renew.clone()))
     };
     match &watching {
-        None => served.watch(None),
-        Some(watching) => {
-            let (again, own) = (watching.clone(), reload.clone());
-            served.watch(Some(Arc::new(move || {
-                again.clone().revalidate(own.clone())
-            })));
-            let (reload, root) = (reload.clone(), project.clone());
-            watching.start(&config.watch, root, move || reload())?;
-        }
+        None => served.watch(|_| None),
+        Some(watching) => watching.start(&config.watch, &project, &served, &reload)?,
     }
     let admin = Arc::new(Admin {
         project,
@@ -368,7 +372,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
             let served = served.clone();
             Arc::new(move || served.engines())
         },
-        queues: Vec::new(),
+        queues: Arc::new(Vec::new),
         metrics,
         draining: AtomicBool::new(false),
         dashboard: Arc::default(),
@@ -380,10 +384,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     tokio::spawn(memory_trim::run());
     info!(address = admin_listener.name(), "admin listener");
     let admin_task = tokio::spawn(admin::run(admin_listener, admin.clone()));
-    listeners.announce(matches!(
-        config.access_log.format,
-        access_log::AccessLogFormat::Json
-    ));
+    listeners.announce(config.access_log.format.is_json() || config.access_log.file.is_some());
     let draining = tokio_util::sync::CancellationToken::new();
     let https = listeners
         .https
@@ -408,6 +409,11 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     if let Some(keeper) = &keeper {
         keeper.ready();
     }
+    let end_of_queues = tokio_util::sync::CancellationToken::new();
+    let running_queues = queues.map(|queues| {
+        let end = end_of_queues.clone();
+        tokio::spawn(async move { queues.run(end).await })
+    });
     let start_reload = || {
         let reload = asked();
         tokio::spawn(async move {
@@ -439,6 +445,8 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     served.unwatch();
     let delay = config.http.shutdown_delay.0;
     let grace = config.http.shutdown_timeout.0 + Duration::from_secs(1);
+    end_of_queues.cancel();
+    let ended_queues = futures_util::future::OptionFuture::from(running_queues);
     let drained = async {
         if let Err(error) = front.await {
             error!(%error, "the front end failed");
@@ -455,6 +463,10 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         }
         if let Some(tracer) = &service.tracer {
             tracer.flush(FLUSH).await;
+        }
+        // Their time is work.shutdown_timeout.
+        if let Some(Err(error)) = ended_queues.await {
+            error!(%error, "the queues failed");
         }
     };
     tokio::select! {

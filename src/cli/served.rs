@@ -2,7 +2,7 @@
 //! replaces it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow, bail};
@@ -27,7 +27,7 @@ use crate::keeper::Client;
 use crate::observe::metrics::Metrics;
 use crate::observe::status::SiteStatus;
 
-/// Reloads all sites.
+/// Reloads some of the sites, or all.
 pub(super) type ReloadHook = Arc<dyn Fn() -> Pending<'static, anyhow::Result<()>> + Send + Sync>;
 
 /// All sites of the server.
@@ -73,6 +73,7 @@ impl Served {
                 keeper: keeper.clone(),
                 metrics: metrics.clone(),
                 hosted: Arc::new(HostedSite {
+                    name: plan.name,
                     application: Default::default(),
                     settings: plan.config.http.clone(),
                     static_label: match plan.prefix {
@@ -154,11 +155,21 @@ impl Served {
     }
 
     /// Starts the tasks that notice changes of the applications and those that learn from requests.
-    /// A changed application reloads its own site, or calls `reload` if there is one.
-    pub fn watch(&self, reload: Option<ReloadHook>) {
+    /// A changed application reloads its own site, or calls what `reload` returns for it.
+    pub fn watch(&self, reload: impl Fn(Arc<ServedSite>) -> Option<ReloadHook>) {
         for site in &self.sites {
-            site.watch(reload.clone());
+            site.watch(reload(site.clone()));
         }
+    }
+
+    /// The sites by the directories of their applications.
+    pub fn by_directory(&self) -> BTreeMap<PathBuf, Vec<Arc<ServedSite>>> {
+        let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for site in &self.sites {
+            let directory = site.plan().project.clone();
+            all.entry(directory).or_default().push(site.clone());
+        }
+        all
     }
 
     /// Waits until all requests have been answered, and ends the engines.

@@ -2,7 +2,7 @@
 //! starts Surus again when its configuration changes.
 
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +14,8 @@ use tokio::sync::{Mutex, Notify};
 use tracing::{error, info, warn};
 
 use super::options::ServeArgs;
+use super::reloads;
+use super::served::{ReloadHook, Served, ServedSite};
 use crate::app::watch::{self, Change, Effect};
 use crate::config::Config;
 use crate::engine::Pending;
@@ -40,8 +42,6 @@ pub fn check(config: &Config, is_kept: bool) -> anyhow::Result<()> {
         "systemd starts Surus, as on a server; remove --watch from ExecStart"
     } else if config.acme.domains.iter().any(|domain| !domain.is_local()) {
         "the site is public (--domain, acme.domains); develop with --https or --domain app.test"
-    } else if !config.sites.is_empty() {
-        "the configuration has several sites; serve one of them: surus serve --watch DIR"
     } else {
         if let Some(address) = public_address(config) {
             warn!(%address, "--watch is for development, and other machines may reach this \
@@ -91,25 +91,56 @@ impl Watching {
         })
     }
 
-    /// Begins to watch. `reload` boots the application and tells browsers.
+    /// Begins to watch the directories of all sites. A changed file boots the sites of its
+    /// directory again. `reload` boots all, and reads the certificates.
     pub fn start(
         self: &Arc<Self>,
         settings: &watch::Settings,
-        project: PathBuf,
-        reload: impl Fn() -> Pending<'static, anyhow::Result<()>> + Send + Sync + 'static,
+        project: &Path,
+        served: &Served,
+        reload: &ReloadHook,
     ) -> anyhow::Result<()> {
+        served.watch(|site| {
+            let (watching, reload) = (self.clone(), self.hook(served, vec![site], reload));
+            Some(Arc::new(move || {
+                watching.clone().revalidate(reload.clone())
+            }))
+        });
         let made = project.join("surus.toml");
-        let configuration = self.configuration.clone().unwrap_or(made);
-        let changes = watch::start(settings, project, Some(configuration))?;
-        tokio::spawn(self.clone().run(changes, reload));
+        let mut configuration = Some(self.configuration.clone().unwrap_or(made));
+        for (directory, sites) in served.by_directory() {
+            let reload = self.hook(served, sites, reload);
+            match watch::start(settings, directory.clone(), configuration.clone()) {
+                Ok(changes) => {
+                    configuration = None;
+                    tokio::spawn(self.clone().run(changes, reload));
+                }
+                Err(error) if served.sites.len() == 1 => return Err(error),
+                Err(error) => warn!(
+                    root = %directory.display(),
+                    error = format!("{error:#}"),
+                    "the files of a site are not watched"
+                ),
+            }
+        }
         Ok(())
     }
 
-    async fn run(
-        self: Arc<Self>,
-        mut changes: Receiver<Change>,
-        reload: impl Fn() -> Pending<'static, anyhow::Result<()>>,
-    ) {
+    /// Boots these sites again. In a server with a single site, `reload` does.
+    fn hook(
+        &self,
+        served: &Served,
+        sites: Vec<Arc<ServedSite>>,
+        reload: &ReloadHook,
+    ) -> ReloadHook {
+        if served.sites.len() == 1 {
+            return reload.clone();
+        }
+        let pages = self.pages.clone();
+        Arc::new(move || reloads::of_sites(sites.clone(), pages.clone()))
+    }
+
+    async fn run(self: Arc<Self>, mut changes: Receiver<Change>, reload: ReloadHook) {
         let mut pace = WatchPace::default();
         while let Some(change) = settled(&mut changes).await {
             let changed = change.path.display();
@@ -143,10 +174,7 @@ impl Watching {
 
     /// Boots because workers have found a change, unless the change of a file has just done that.
     /// Workers find again what that boot has missed.
-    pub fn revalidate(
-        self: Arc<Self>,
-        reload: Arc<impl Fn() -> Pending<'static, anyhow::Result<()>> + Send + Sync + 'static>,
-    ) -> Pending<'static, anyhow::Result<()>> {
+    pub fn revalidate(self: Arc<Self>, reload: ReloadHook) -> Pending<'static, anyhow::Result<()>> {
         Box::pin(async move {
             let booted = self.booted.lock().await;
             match booted.is_some_and(|booted| booted.elapsed() < RECENT) {

@@ -160,8 +160,8 @@ pub struct Admin {
     pub project: PathBuf,
     /// What is served now, by site.
     pub sites: Arc<dyn Fn() -> Vec<SiteEngines> + Send + Sync>,
-    /// The queues of `surus work`.
-    pub queues: Vec<Arc<Front>>,
+    /// The queues that run now in `surus work`.
+    pub queues: Arc<dyn Fn() -> Vec<Arc<Front>> + Send + Sync>,
     pub metrics: Arc<Metrics>,
     /// Set when a shutdown has begun: no longer ready.
     pub draining: AtomicBool,
@@ -269,7 +269,7 @@ impl Admin {
 
     async fn queues(&self) -> Vec<QueueStatus> {
         let mut queues = Vec::new();
-        for front in &self.queues {
+        for front in (self.queues)() {
             queues.extend(front.status().await);
         }
         queues
@@ -279,8 +279,8 @@ impl Admin {
     fn pause(&self, query: Option<&str>, is_paused: bool) -> Response<Full<Bytes>> {
         let named = query.and_then(|query| query.strip_prefix("queue="));
         let named = named.map(|name| percent_decode(name.as_bytes()).decode_utf8_lossy());
-        let fronts = self.queues.iter();
-        let found: Vec<String> = fronts
+        let found: Vec<String> = (self.queues)()
+            .iter()
             .flat_map(|front| front.pause(named.as_deref(), is_paused))
             .collect();
         if found.is_empty() {
@@ -293,7 +293,7 @@ impl Admin {
 
     async fn failures(&self, asked: Failures) -> Response<Full<Bytes>> {
         let mut found = Vec::new();
-        for front in &self.queues {
+        for front in (self.queues)() {
             match front.failures(&asked).await {
                 Ok(failures) => found.extend(failures),
                 Err(error) => {

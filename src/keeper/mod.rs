@@ -2,15 +2,18 @@
 //! and performs privileged operations for it.
 //!
 //! The front end is forked from the keeper and gives up root before it reads the first byte of a
-//! request. The keeper treats everything that the front end sends as hostile. `message.rs` has the
-//! closed set of messages, `services.rs` decides which requests are allowed, and
-//! [`PrivilegedOperations`] perform them from the configuration that the keeper has read itself.
+//! request. A server with `work.serve` has a second process of the keeper's, which runs the queues
+//! as PHP's user (`queues.rs`). The keeper treats everything that the front end sends as hostile.
+//! `message.rs` has the closed set of messages, `services.rs` decides which requests are allowed,
+//! and [`PrivilegedOperations`] perform them from the configuration that the keeper has read
+//! itself.
 
 pub mod client;
 pub mod confine;
 pub mod init;
 pub mod message;
 pub mod processes;
+mod queues;
 pub mod run;
 mod running;
 mod services;
@@ -19,11 +22,23 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use surus_sys::seqpacket::Seqpacket;
+
 pub use client::Client;
 pub use confine::{Confinement, check_capabilities, confine, confine_attempt, identity, reach};
 pub use run::{ForkedFrontEnd, Keeper, KeeperOutcome, REPEATED};
 
 use crate::launcher::Role;
+
+/// How long to wait for killed processes that do not exit, for example in a system call of a
+/// hanging file system.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The interval between attempts to kill them.
+const KILL_INTERVAL: Duration = Duration::from_millis(100);
+/// A front end, or a process of the queues, that lived this long did not fail at its start.
+const SETTLED: Duration = Duration::from_secs(60);
+/// The delay before the next one starts: first and longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// The opened directories that a front end serves from.
 #[derive(Debug)]
@@ -114,4 +129,11 @@ pub trait PrivilegedOperations {
 
     /// Connects to the php-fpm that the pool's configuration names.
     fn connect(&mut self, pool: u16) -> anyhow::Result<OwnedFd>;
+
+    /// How long running jobs may take to finish; None if a server has no queues.
+    fn queues_grace(&self) -> Option<Duration>;
+
+    /// Starts the process that runs the queues; returns its process id and the keeper's end of the
+    /// socket to it.
+    fn start_queues(&mut self) -> anyhow::Result<(u32, Seqpacket)>;
 }

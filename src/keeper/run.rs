@@ -18,19 +18,17 @@ use tracing::{debug, error, warn};
 
 use super::message::{KeeperReply, KeeperRequest, MAX_BYTES};
 use super::processes::EndedProcess;
+use super::queues::Queues;
 use super::running::Running;
 use super::services::Services;
-use super::{PrivilegedOperations, ServedDirectories};
+use super::{
+    KILL_INTERVAL, KILL_TIMEOUT, PAUSES, PrivilegedOperations, SETTLED, ServedDirectories,
+};
 use crate::observe::rate_limit::RateLimit;
 use crate::observe::reopen::Logs;
 
 /// How long PHP processes may run on after their front end has exited.
 const PHP_GRACE: Duration = Duration::from_secs(2);
-/// How long to wait for killed processes that do not exit, for example in a system call of a
-/// hanging file system.
-const KILL_TIMEOUT: Duration = Duration::from_secs(10);
-/// The interval between attempts to kill them.
-const KILL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a front end may run on after its grace period; it normally exits by itself.
 const RESERVE: Duration = Duration::from_secs(5);
 /// How long a front end may take to exit immediately.
@@ -39,10 +37,6 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 /// A signal this soon after the first repeats it: timeout(1), npm and foreman pass on what the
 /// whole process group has got, such as Ctrl-C.
 pub const REPEATED: Duration = Duration::from_secs(1);
-/// A front end that lived this long did not fail at its start.
-const SETTLED: Duration = Duration::from_secs(60);
-/// The delay before the next front end starts: first and longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// The wait status of a process that a signal has killed is the signal's number (wait(2)).
 const SIGKILL: i32 = 9;
@@ -69,6 +63,7 @@ pub enum KeeperOutcome {
 
 pub struct Keeper<D: PrivilegedOperations> {
     services: Services<D>,
+    queues: Queues,
     signals: Signals,
     logs: Logs,
     /// Set when a shutdown was requested. A front end that still runs at this time is killed.
@@ -84,6 +79,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
         fork::leave_input().context("cannot open /dev/null")?;
         Ok(Keeper {
             services: Services::new(duties),
+            queues: Queues::default(),
             signals: Signals::take().context("cannot receive signals")?,
             logs: Logs::remember(),
             end: None,
@@ -116,6 +112,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
                     let began = Instant::now();
                     let status = self.keep(pid, socket);
                     if let Some(code) = self.over(status) {
+                        self.end_queues();
                         return Ok(KeeperOutcome::Ended(code));
                     }
                     error!(
@@ -134,6 +131,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
                 signals::wait(&[self.signals.as_fd()], None, Some(left));
                 self.handle_signals(None);
                 if self.end.is_some() {
+                    self.end_queues();
                     return Ok(KeeperOutcome::Ended(0));
                 }
             }
@@ -172,7 +170,12 @@ impl<D: PrivilegedOperations> Keeper<D> {
             let out = front.has_waiting().then(|| front.socket.as_fd());
             let all = [self.signals.as_fd(), front.socket.as_fd()];
             let watched = if front.is_read() { 2 } else { 1 };
-            signals::wait(&all[..watched], out, self.end.map(left));
+            if self.services.has_served && self.end.is_none() {
+                self.queues.start_if_due(&mut self.services);
+            }
+            let next = [self.end, self.queues.next()].into_iter().flatten().min();
+            signals::wait(&all[..watched], out, next.map(left));
+            self.queues.kill_if_late();
             if let Some(status) = self.handle_signals(Some(&mut front)) {
                 break ExitStatus::from_raw(status);
             }
@@ -221,6 +224,16 @@ impl<D: PrivilegedOperations> Keeper<D> {
         self.services.clear();
     }
 
+    /// Waits for the process that runs the queues, which has been asked to end.
+    fn end_queues(&mut self) {
+        while let Some(until) = self.queues.end() {
+            let left = until.saturating_duration_since(Instant::now());
+            signals::wait(&[self.signals.as_fd()], None, Some(left));
+            self.handle_signals(None);
+            self.queues.kill_if_late();
+        }
+    }
+
     /// Handles pending signals. Returns the front end's wait status if it has exited.
     fn handle_signals(&mut self, mut front: Option<&mut Running>) -> Option<i32> {
         let pid = front.as_ref().map(|front| front.pid);
@@ -233,6 +246,8 @@ impl<D: PrivilegedOperations> Keeper<D> {
                     match self.asked {
                         None => {
                             self.asked = Some(now);
+                            let jobs = self.services.queues_grace().unwrap_or_default();
+                            self.queues.end_by(now + jobs + RESERVE);
                             self.end = Some(now + self.services.grace() + RESERVE);
                         }
                         // As in the front end: the same order, passed on by another process.
@@ -240,23 +255,31 @@ impl<D: PrivilegedOperations> Keeper<D> {
                         Some(_) => {
                             let at_once = now + AT_ONCE;
                             self.end = Some(self.end.map_or(at_once, |end| end.min(at_once)));
+                            self.queues.end_by(at_once);
                         }
                     }
+                    signal(self.queues.pid(), process::terminate);
                     signal(pid, process::terminate);
                 }
                 SignalAction::Reload => {
+                    signal(self.queues.pid(), process::hang_up);
                     signal(pid, process::hang_up);
                 }
-                SignalAction::Reopen => match (self.logs.reopen(), &mut front) {
-                    (Ok(fds), Some(front)) => front.send(&KeeperReply::Reopen, fds.into()),
-                    (Ok(_), None) => {}
-                    (Err(error), _) => warn!(%error, "cannot reopen the logs"),
+                SignalAction::Reopen => match self.logs.reopen() {
+                    Ok(fds) => {
+                        self.queues.reopen(&fds);
+                        if let Some(front) = &mut front {
+                            front.send(&KeeperReply::Reopen, fds.into());
+                        }
+                    }
+                    Err(error) => warn!(%error, "cannot reopen the logs"),
                 },
             }
         }
         if !has_child_ended {
             return None;
         }
+        self.queues.reap();
         // One SIGCHLD may stand for several children.
         for ended in self.services.processes.reap() {
             let EndedProcess {
@@ -330,11 +353,11 @@ fn refuse(front: &mut Running, request: &KeeperRequest, why: &'static str) -> an
     id.map(drop).ok_or_else(error)
 }
 
-/// Signals the front end, if one runs.
+/// Signals the front end or the process of the queues, if one runs.
 fn signal(pid: Option<u32>, send: impl FnOnce(u32) -> io::Result<()>) {
     let Some(pid) = pid else { return };
     if let Err(error) = send(pid) {
-        error!(pid, %error, "cannot signal the front end");
+        error!(pid, %error, "cannot signal a process");
     }
 }
 

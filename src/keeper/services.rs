@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use surus_sys::process;
+use surus_sys::seqpacket::Seqpacket;
 use tracing::{debug, warn};
 
 use super::message::{KeeperReply, KeeperRequest};
@@ -67,6 +68,16 @@ impl<D: PrivilegedOperations> Services<D> {
     /// How long a front end may take to exit after it is asked to.
     pub fn grace(&self) -> Duration {
         self.duties.grace()
+    }
+
+    /// As [`PrivilegedOperations::queues_grace`].
+    pub fn queues_grace(&self) -> Option<Duration> {
+        self.duties.queues_grace()
+    }
+
+    /// As [`PrivilegedOperations::start_queues`].
+    pub fn start_queues(&mut self) -> anyhow::Result<(u32, Seqpacket)> {
+        self.duties.start_queues()
     }
 
     /// Closes the keeper's descriptors of the directories in a newly forked front end.
@@ -436,6 +447,12 @@ mod tests {
             bail!("none")
         }
         fn connect(&mut self, _: u16) -> anyhow::Result<OwnedFd> {
+            bail!("none")
+        }
+        fn queues_grace(&self) -> Option<Duration> {
+            None
+        }
+        fn start_queues(&mut self) -> anyhow::Result<(u32, Seqpacket)> {
             bail!("none")
         }
     }

@@ -6,20 +6,23 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Deserializer, Serialize};
 use tracing::dispatcher::{Dispatch, with_default};
-use tracing::error;
 use tracing::field::Field;
+use tracing::{Level, error};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::{self, debug_fn};
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use super::journal;
 use super::log_context;
 use super::log_context::Names;
 use super::log_format::Format;
@@ -32,8 +35,10 @@ use crate::units::{self, Size};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The format of a line.
+    /// The format of a line: `text`, `json`, `journal` or, by default, `auto`.
     pub format: Format,
+    /// The file that is written in place of stderr, relative to the project.
+    pub file: Option<PathBuf>,
     /// `error`, `warn`, `info`, `debug`, `trace` or `off`; or per module, as in
     /// `info,surus::engines=debug`.
     #[serde(deserialize_with = "level")]
@@ -46,7 +51,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            format: Format::Text,
+            format: Format::Auto,
+            file: None,
             level: "info".into(),
             max_message: Size(message::DEFAULT_MAX as u64),
         }
@@ -93,6 +99,9 @@ impl Settings {
     }
 }
 
+/// Whether lines have the form of [`journal`].
+static IS_JOURNAL: AtomicBool = AtomicBool::new(false);
+
 /// Sends log lines to stderr.
 static LOG: OnceLock<Writer<Vec<u8>>> = OnceLock::new();
 
@@ -128,25 +137,33 @@ pub fn start_writer(settings: &Settings) -> anyhow::Result<()> {
 }
 
 fn plain(settings: &Settings, to: BoxMakeWriter, filter: EnvFilter) -> Dispatch {
-    {
-        let log = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(to);
-        match settings.format {
-            Format::Text => log
-                .with_ansi(io::stderr().is_terminal())
-                .with_target(false)
-                .fmt_fields(debug_fn(field).delimited(" "))
-                .finish()
-                .into(),
-            Format::Json => log
-                .json()
-                .flatten_event(true)
-                .with_current_span(false)
-                .with_span_list(false)
-                .finish()
-                .into(),
-        }
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(to);
+    let is_journal = match settings.format {
+        Format::Auto => settings.file.is_none() && journal::is_stderr(),
+        format => format == Format::Journal,
+    };
+    IS_JOURNAL.store(is_journal, Ordering::Relaxed);
+    match settings.format {
+        Format::Json => log
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false)
+            .finish()
+            .into(),
+        _ if is_journal => log
+            .fmt_fields(debug_fn(field).delimited(" "))
+            .event_format(journal::Lines::new())
+            .finish()
+            .into(),
+        Format::Auto | Format::Text | Format::Journal => log
+            .with_ansi(settings.file.is_none() && io::stderr().is_terminal())
+            .with_target(false)
+            .fmt_fields(debug_fn(field).delimited(" "))
+            .finish()
+            .into(),
     }
 }
 
@@ -250,6 +267,13 @@ pub async fn written() {
     }
 }
 
+/// Waits until stderr has received all lines so far, at most for two seconds.
+pub fn flush() {
+    if let Some(log) = LOG.get() {
+        log.wait_until_written(LAST);
+    }
+}
+
 /// Writes to stderr before the log is started. Unlike `eprint!`, it does not panic if stderr is
 /// closed.
 pub fn print(text: impl fmt::Display) {
@@ -258,7 +282,13 @@ pub fn print(text: impl fmt::Display) {
 
 /// Ends the log, with the failure as its last line.
 pub fn end(failure: Option<&anyhow::Error>) {
-    let failure = failure.map(|failure| printable(&format!("surus: {failure:#}\n")).into_owned());
+    let failure = failure.map(|failure| {
+        let text = printable(&format!("surus: {failure:#}\n")).into_owned();
+        match IS_JOURNAL.load(Ordering::Relaxed) {
+            true => journal::prefixed(&text, Level::ERROR),
+            false => text,
+        }
+    });
     match LOG.get() {
         Some(log) => {
             if let Some(line) = failure {

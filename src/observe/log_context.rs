@@ -130,7 +130,7 @@ where
                 let line = log_line.json(is_php, timestamp, level, name);
                 writeln!(to, "{line}")
             }
-            Format::Text => {
+            Format::Text | Format::Auto | Format::Journal => {
                 write!(to, "{timestamp}\t")?;
                 if let Some(name) = name {
                     write!(to, "{name}\t")?;

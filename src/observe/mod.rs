@@ -3,6 +3,7 @@
 pub mod bounded;
 pub mod first_lines;
 pub mod job_metrics;
+mod journal;
 pub mod latencies;
 pub mod log;
 pub mod log_context;

@@ -1,13 +1,17 @@
-//! Reopens the files behind stdout and stderr after a tool such as logrotate has renamed them.
+//! Makes stdout and stderr lead to files, and reopens these after a tool such as logrotate has
+//! renamed them.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use surus_sys::{openat2, process};
 use tracing::{info, warn};
+
+use super::log;
 
 /// The paths and owners of stdout and stderr if they are files.
 #[derive(Debug, Default, Clone)]
@@ -60,6 +64,51 @@ impl Logs {
             info!("logs reopened");
         }
         Ok(now)
+    }
+}
+
+/// Makes stdout and stderr lead to the files of `access_log.file` and `log.file`, relative to the
+/// project. Those that are not set stay.
+pub fn lead_to(project: &Path, out: Option<&Path>, err: Option<&Path>) -> anyhow::Result<()> {
+    let open = |path: Option<&Path>, setting: &str| -> anyhow::Result<Option<(PathBuf, File)>> {
+        let Some(path) = path else { return Ok(None) };
+        let path = std::path::absolute(project.join(path))?;
+        let file = open(&path).with_context(|| {
+            format!(
+                "cannot open the file {} ({setting}); its directory must exist, and its path have \
+                 no symbolic link if root starts Surus",
+                path.display()
+            )
+        })?;
+        Ok(Some((path, file)))
+    };
+    let out = open(out, "access_log.file")?;
+    let err = open(err, "log.file")?;
+    if let Some((path, _)) = &err {
+        info!(path = %path.display(), "the log continues in a file");
+        log::flush();
+    }
+    let now = [
+        match out {
+            Some((_, file)) => file.into(),
+            None => io::stdout().as_fd().try_clone_to_owned()?,
+        },
+        match err {
+            Some((_, file)) => file.into(),
+            None => io::stderr().as_fd().try_clone_to_owned()?,
+        },
+    ];
+    take(&now).context("cannot replace stdout and stderr")
+}
+
+/// Others may own a directory on the way, so that root follows no symbolic link there.
+fn open(path: &Path) -> io::Result<File> {
+    let uid = process::uid();
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if uid != 0 => {
+            openat2::append_regular(&parent.canonicalize()?.join(name), uid)
+        }
+        _ => openat2::append_regular(path, uid),
     }
 }
 

@@ -175,6 +175,33 @@ impl Browser {
         let errors = self.errors();
         assert!(errors.is_empty(), "errors in the browser: {errors:#?}");
 
+        self.picture(name);
+    }
+
+    /// Shows all of the page, up to some height, as a phone or a desktop of this width does, in a
+    /// light or dark colour scheme.
+    pub fn emulate(&self, width: u64, scheme: &str) {
+        let command = |name: &str, params: Value| {
+            let command = json!({ "cmd": name, "params": params });
+            self.ask("POST", "/goog/cdp/execute", command)
+        };
+        let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
+        command(
+            "Emulation.setEmulatedMedia",
+            json!({ "features": [feature] }),
+        );
+        let resize = |height: u64| {
+            let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1,
+                "mobile": width < 600 });
+            command("Emulation.setDeviceMetricsOverride", size);
+        };
+        resize(900);
+        let height = self.script("return document.documentElement.scrollHeight");
+        resize(height.as_u64().unwrap().clamp(900, 6000));
+    }
+
+    /// Takes a picture of the window.
+    pub fn picture(&self, name: &str) {
         let picture = self.ask("GET", "/screenshot", Value::Null);
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .parent()

@@ -6,6 +6,7 @@
 mod common;
 
 mod api;
+mod bench_pages;
 mod blog;
 mod browser;
 mod checkpoint;

@@ -11,12 +11,12 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// A server on a free port that answers every path with `200`, and `/missing` with `404`.
-fn server() -> String {
+pub(super) fn server() -> String {
     answering(|_| ())
 }
 
 /// The same, with a function that is called before each response.
-fn answering(before: impl Fn(&str) + Send + Sync + 'static) -> String {
+pub(super) fn answering(before: impl Fn(&str) + Send + Sync + 'static) -> String {
     let before = Arc::new(before);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -62,7 +62,7 @@ fn counting_server() -> (String, Receiver<()>) {
     (url, receiver)
 }
 
-fn bench(args: &[&str]) -> Output {
+pub(super) fn bench(args: &[&str]) -> Output {
     let surus = env!("CARGO_BIN_EXE_surus");
     Command::new(surus)
         .arg("bench")
@@ -72,14 +72,14 @@ fn bench(args: &[&str]) -> Output {
 }
 
 /// What it prints if it succeeds.
-fn printed(args: &[&str]) -> String {
+pub(super) fn printed(args: &[&str]) -> String {
     let output = bench(args);
     let (out, error) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{out}\n{error}");
     out
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 

@@ -322,7 +322,7 @@ fn wrong_options_are_refused() {
         says(&said.stderr, &[words]);
     }
     let said = app(project.path(), &["--csv"], &[]);
-    says(&said.stderr, &["--csv and --hdr need a single run"]);
+    says(&said.stderr, &["unexpected argument '--csv'"]);
     let said = app(&project.path().join("nowhere"), &[], &[]);
     says(&said.stderr, &["is not a directory"]);
 }

@@ -91,11 +91,15 @@ impl User {
 }
 
 fn get(address: &str, headers: &str) -> String {
+    get_from(address, "a.test", headers)
+}
+
+fn get_from(address: &str, host: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
-    let head = format!("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n{headers}\r\n");
+    let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -189,6 +193,46 @@ fn changed_file_boots_the_application_and_pages_are_told() {
     let page = get(&address, BROWSER);
     says(&page, &["<p>three!</p>"]);
     assert!(!page.contains(&format!("\"{third}\"")), "{page}");
+    surus.signal("TERM");
+    assert!(surus.wait().success(), "{}", surus.log());
+}
+
+#[test]
+fn changed_file_boots_the_site_of_its_directory_again() {
+    let settings = "engine.name = 'rewind'\nengine.workers = 1\nengine.script = 'boot.php'\n\
+                    [[site]]\nhost = 'shop.test'\nname = 'shop'\nproject = 'shop'\n\
+                    [[site]]\ndefault = true\nname = 'blog'\nproject = 'blog'\n";
+    let user = User::new(&[
+        ("surus.toml", settings),
+        ("shop/boot.php", BOOT),
+        ("shop/said.php", "<?php return 'one';"),
+        ("blog/boot.php", BOOT),
+        ("blog/said.php", "<?php return 'old';"),
+    ]);
+    let mut surus = user.watch(&[]);
+    surus.wait_for_log(|log| log.matches("watching files").count() == 2);
+    let page = |host: &str| get_from(&surus.address, host, BROWSER);
+    says(&page("shop.test"), &["<p>one</p>"]);
+    says(&page("a.test"), &["<p>old</p>"]);
+    let mut events = Events::open(&surus.address);
+    let (first, _) = events.next().unwrap();
+    user.put("shop/said.php", "<?php return 'two';");
+    let (second, has_failed) = events.next().unwrap();
+    assert!(first != second && !has_failed);
+    says(&page("shop.test"), &["<p>two</p>"]);
+    let log = surus.log();
+    let reloaded = |site: &str| {
+        let lines = log.lines().filter(|line| line.contains("reloaded"));
+        lines.filter(|line| line.contains(site)).count()
+    };
+    assert_eq!((reloaded("shop"), reloaded("blog")), (1, 0), "{log}");
+    user.put("blog/said.php", "<?php return 'new';");
+    assert_ne!(events.next().unwrap().0, second);
+    says(&page("a.test"), &["<p>new</p>"]);
+    says(&page("shop.test"), &["<p>two</p>"]);
+    user.put("surus.toml", &format!("env.SAID = '!'\n{settings}"));
+    assert_eq!(events.next(), None);
+    surus.wait_for_log(|log| log.matches("listening on").count() == 2);
     surus.signal("TERM");
     assert!(surus.wait().success(), "{}", surus.log());
 }

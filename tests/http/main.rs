@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod access_log;
 mod answers;
 mod error_pages;
 mod files;
@@ -15,6 +16,7 @@ mod http3;
 mod hygiene;
 mod large;
 mod limits;
+mod log_files;
 mod multiplexed;
 mod overload;
 mod persistence;

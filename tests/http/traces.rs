@@ -135,7 +135,7 @@ fn request_is_a_span_of_its_caller_and_php_continues_it() {
     assert_eq!(attribute(service, "service.name").unwrap(), "shop");
     let spans = &resource.scope_spans[0].spans;
     let names: Vec<&str> = spans.iter().map(|span| &*span.name).collect();
-    assert_eq!(names, ["GET", "queue", "php", "send"]);
+    assert_eq!(names, ["GET /index.php", "queue", "php", "send"]);
     let own = &spans[0];
     assert_eq!(
         (own.kind, hex(&own.parent_span_id)),
@@ -156,6 +156,7 @@ fn request_is_a_span_of_its_caller_and_php_continues_it() {
     assert_eq!(php, expected);
     for (key, value) in [
         ("http.request.method", "GET"),
+        ("http.route", "/index.php"),
         ("url.path", "/x"),
         ("url.query", "a=1&sig=REDACTED"),
         ("url.scheme", "http"),
@@ -214,6 +215,34 @@ fn malformed_context_begins_a_trace_and_an_unsampled_one_is_passed_on_without_sp
 }
 
 #[test]
+fn route_is_the_path_of_the_rule_or_of_the_script() {
+    let collector = Collector::start(&[]);
+    let dir = site();
+    let rules = "[[route]]\nprefix = '/old'\nredirect = '/new'\n\
+                 [[route]]\nsuffix = '.json'\nengine = 'api'\n\
+                 [[route]]\nregex = '^/v[0-9]+/'\ndeny = true\n\
+                 [pool.api]\nworkers = 1\n";
+    std::fs::write(dir.path().join("surus.toml"), rules).unwrap();
+    std::fs::write(dir.path().join("page.php"), "<?php echo 'page';").unwrap();
+    let surus = serve(&dir, &format!("http://{}", collector.address), &[]);
+    for (target, status, route) in [
+        ("/old/7", 302, Some("/old*")),
+        ("/a.json", 200, Some("*.json")),
+        ("/v1/x", 403, Some("^/v[0-9]+/")),
+        ("/page.php?id=7", 200, Some("/page.php")),
+        ("/any/path", 200, Some("/index.php")),
+        ("/static.txt", 200, None),
+    ] {
+        assert_eq!(ask(&surus, target, "").status, status, "{target}");
+        let own = &collector.spans()[0];
+        let found = attribute(&own.attributes, "http.route");
+        assert_eq!(found.as_deref(), route, "{target}");
+        let name = route.map_or("GET".into(), |route| format!("GET {route}"));
+        assert_eq!(own.name, name, "{target}");
+    }
+}
+
+#[test]
 fn without_a_collector_php_gets_the_headers_of_the_client() {
     let dir = site();
     let surus = serve(&dir, "", &[]);
@@ -231,7 +260,7 @@ fn last_traces_are_exported_at_the_end() {
     ask(&surus, "/", "");
     surus.signal("TERM");
     assert!(surus.wait().success());
-    assert_eq!(collector.spans()[0].name, "GET");
+    assert_eq!(collector.spans()[0].name, "GET /index.php");
 }
 
 #[test]

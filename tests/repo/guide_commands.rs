@@ -19,7 +19,7 @@ const RUN: [&str; 7] = [
 ];
 
 /// The tests that run the other subcommands. Longer names come before their beginnings.
-const RUN_ELSEWHERE: [(&str, &str); 23] = [
+const RUN_ELSEWHERE: [(&str, &str); 24] = [
     ("bench app", "tests/cli/bench_app.rs"),
     ("bench compare", "tests/cli/bench.rs"),
     ("bench", "tests/cli/bench.rs"),
@@ -33,6 +33,7 @@ const RUN_ELSEWHERE: [(&str, &str); 23] = [
     ("lambda profile", "tests/lambda/profile.rs"),
     ("leaks", "tests/rewind/leak_report.rs"),
     ("manual", "tests/cli/manual.rs"),
+    ("new", "tests/cli/new.rs"),
     ("serve", "tests/common/mod.rs"),
     ("top", "tests/cli/top.rs"),
     ("trust", "tests/http/tls/local.rs"),

@@ -24,6 +24,7 @@ mod plain;
 mod proxy;
 mod redis;
 mod schedule;
+mod served;
 mod shutdowns_and_crashes;
 mod sqs;
 mod table;

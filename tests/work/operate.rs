@@ -37,7 +37,7 @@ pub fn said(site: &Site, work: &Work, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn metrics(work: &Work) -> String {
+pub fn metrics(work: &Work) -> String {
     let url = format!("http://{}/metrics", address(work));
     let mut response = ureq::get(&url).call().unwrap();
     response.body_mut().read_to_string().unwrap()

@@ -76,11 +76,12 @@ impl RequestFailure {
     /// What an error of a socket means.
     pub(crate) fn from_io(error: &io::Error) -> RequestFailure {
         use io::ErrorKind::{
-            BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, TimedOut,
+            BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, NotFound, TimedOut,
             UnexpectedEof,
         };
         match error.kind() {
-            ConnectionRefused => RequestFailure::Refused,
+            // A Unix socket that does not exist is not found.
+            ConnectionRefused | NotFound => RequestFailure::Refused,
             ConnectionReset | ConnectionAborted | BrokenPipe => RequestFailure::Reset,
             UnexpectedEof => RequestFailure::Closed,
             TimedOut => RequestFailure::Timeout,

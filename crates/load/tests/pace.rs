@@ -3,69 +3,205 @@
 
 mod common;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{answer, ok, plan, run};
 use proptest::prelude::*;
-use surus_load::{FindMax, Pace, Schedule, Stop};
+use surus_load::{FindMax, Pace, RunOutcome, Schedule, Stop, Watch};
+
+/// What was seen of a run over one connection, by request.
+struct Seen {
+    outcome: RunOutcome,
+    /// When the run was called, and when its first request came: it began between them.
+    called: Instant,
+    first: Instant,
+    /// When the server had read it.
+    arrived: Vec<Instant>,
+    /// Just before the response was written.
+    answered: Vec<Instant>,
+    /// When the generator had certainly recorded it.
+    recorded: Vec<Instant>,
+}
+
+/// Runs a plan over one connection to a server that waits for `delay` of each request's number and
+/// of the time since the first.
+fn observe(
+    count: u64,
+    pace: Pace,
+    delay: impl Fn(usize, Duration) -> Duration + Send + Sync + 'static,
+) -> Seen {
+    let (arrived, answered) = (
+        Arc::<Mutex<Vec<_>>>::default(),
+        Arc::<Mutex<Vec<_>>>::default(),
+    );
+    let (came, went) = (arrived.clone(), answered.clone());
+    let address = answer(move |head| {
+        let now = Instant::now();
+        let (number, first) = {
+            let mut came = came.lock().unwrap();
+            came.push(now);
+            (came.len() - 1, came[0])
+        };
+        std::thread::sleep(delay(number, now - first));
+        went.lock().unwrap().push(Instant::now());
+        ok(head)
+    });
+    let ended = Arc::new(AtomicU64::new(0));
+    let watched = ended.clone();
+    // The generator counts a response after it has recorded it.
+    let watcher = std::thread::spawn(move || {
+        let mut recorded = Vec::new();
+        while (recorded.len() as u64) < count {
+            std::thread::sleep(Duration::from_micros(200));
+            let known = watched.load(Ordering::Acquire);
+            let now = Instant::now();
+            recorded.resize(known as usize, now);
+        }
+        recorded
+    });
+    let mut plan = plan(address, count);
+    plan.concurrency = 1;
+    plan.pace = pace;
+    let watch = Watch {
+        ended,
+        seconds: channel().0,
+    };
+    let called = Instant::now();
+    let outcome = surus_load::run(&plan, Some(watch), std::future::pending()).unwrap();
+    assert_eq!(outcome.totals.responses, count);
+    let arrived = arrived.lock().unwrap().clone();
+    let answered = answered.lock().unwrap().clone();
+    Seen {
+        outcome,
+        called,
+        first: arrived[0],
+        arrived,
+        answered,
+        recorded: watcher.join().unwrap(),
+    }
+}
+
+impl Seen {
+    /// Checks that percentiles lie between those of the shortest and the longest latencies that
+    /// agree with what was seen. `from` is when a request's latency began, at the earliest and at
+    /// the latest. However slow the machine is, it is slow for both sides.
+    #[track_caller]
+    fn check(&self, from: impl Fn(usize) -> (Instant, Instant)) {
+        let numbers = || 0..self.answered.len();
+        let shortest = numbers().map(|it| self.answered[it].saturating_duration_since(from(it).1));
+        let longest = numbers().map(|it| self.recorded[it] - from(it).0);
+        let (shortest, longest) = (sorted(shortest), sorted(longest));
+        for percent in [1.0, 25.0, 50.0, 75.0, 85.0, 90.0, 95.0, 99.0, 100.0] {
+            let place = (percent / 100.0 * shortest.len() as f64).ceil().max(1.0) as usize - 1;
+            let got = self.outcome.latencies.percentile_ms(percent);
+            let (least, most) = (ms(shortest[place]), ms(longest[place]));
+            // The histogram is exact to 0.1 %, and counts whole microseconds.
+            assert!(
+                got >= least * 0.999 - 0.002 && got <= most * 1.001 + 0.002,
+                "p{percent}: {got} ms is not between {least} and {most} ms"
+            );
+        }
+    }
+}
+
+impl Seen {
+    /// In a closed loop over one connection, a request begins after the one before it was answered.
+    #[track_caller]
+    fn check_closed(&self) {
+        self.check(|number| self.began(number));
+    }
+
+    fn began(&self, number: usize) -> (Instant, Instant) {
+        match number.checked_sub(1) {
+            None => (self.called, self.first),
+            Some(before) => (self.answered[before], self.arrived[number]),
+        }
+    }
+
+    /// Number of requests, apart from one, that may have taken longer than `bound`.
+    fn slow_others(&self, one: usize, bound: Duration) -> u64 {
+        let numbers = (0..self.recorded.len()).filter(|number| *number != one);
+        let slow = numbers.filter(|it| self.recorded[*it] - self.began(*it).0 > bound);
+        slow.count() as u64
+    }
+}
+
+fn sorted(all: impl Iterator<Item = Duration>) -> Vec<Duration> {
+    let mut all: Vec<_> = all.collect();
+    all.sort();
+    all
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
 
 /// 4 s at 100/s with a stall of 1 s in the middle: about 100 of 400 requests are due during the
 /// stall and wait 0 to 1 s, evenly. So a quarter waits, and the p99 is about 960 ms.
 #[test]
-fn stall_of_a_second_shows_in_the_open_loop_and_not_in_the_closed_loop() {
-    let began = Mutex::new(None);
-    let address = answer(move |head| {
-        let until = {
-            let mut began = began.lock().unwrap();
-            let began = *began.get_or_insert_with(Instant::now);
-            let stall = began + Duration::from_millis(1500)..began + Duration::from_millis(2500);
-            stall.contains(&Instant::now()).then_some(stall.end)
-        };
-        if let Some(until) = until {
-            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+fn stall_of_a_second_shows_in_the_open_loop_as_theory_says() {
+    let stall = Duration::from_millis(1500)..Duration::from_millis(2500);
+    let schedule = Schedule::constant(100.0);
+    let seen = observe(400, Pace::Open(schedule), move |_, since| {
+        match stall.contains(&since) {
+            true => stall.end - since,
+            false => Duration::ZERO,
         }
-        ok(head)
     });
-    let mut plan = plan(address, 1);
-    plan.stop = Stop::After(Duration::from_secs(4));
-    plan.pace = Pace::Open(Schedule::constant(100.0));
-    let outcome = run(&plan);
-    let offered = outcome.offered.unwrap();
+    let offered = seen.outcome.offered.unwrap();
     assert_eq!(
         (offered.due, offered.unsent),
         (400, 0),
-        "nothing was left out"
+        "nothing is left out"
     );
-    assert_eq!(outcome.totals.responses, 400);
-    let p99 = outcome.latencies.percentile_ms(99.0);
+    // A busy machine adds to latencies and takes nothing from them.
+    let p99 = seen.outcome.latencies.percentile_ms(99.0);
     assert!(p99 >= 850.0, "p99 {p99} ms");
     // 12.5 % wait at least half a second, so the 85th percentile sees 400 ms at least.
-    let p85 = outcome.latencies.percentile_ms(85.0);
+    let p85 = seen.outcome.latencies.percentile_ms(85.0);
     assert!(p85 >= 300.0, "p85 {p85} ms");
+    let due = |number: usize| schedule.due(number as u64).unwrap();
+    seen.check(|number| (seen.called + due(number), seen.first + due(number)));
+}
+
+#[test]
+fn stall_shows_in_one_request_of_the_closed_loop() {
+    let seen = observe(100, Pace::Closed, |number, _| {
+        Duration::from_millis(if number == 50 { 500 } else { 0 })
+    });
+    let latencies = &seen.outcome.latencies;
+    assert!(latencies.max_ms() >= 500.0);
+    seen.check_closed();
+    // All others are what they are on this machine: none of them counts the stall.
+    let others = latencies.count_above(Duration::from_millis(499)) - 1;
+    let slow = seen.slow_others(50, Duration::from_millis(499));
+    assert!(
+        others <= slow,
+        "{others} slow requests, and {slow} that may have been"
+    );
 }
 
 #[test]
 fn known_delays_come_back_as_the_percentiles_they_are() {
     // Of ten requests, eight take 20 ms, one 60 ms and one 200 ms.
-    let count = AtomicU64::new(0);
-    let address = answer(move |head| {
-        let delay = match count.fetch_add(1, Ordering::Relaxed) % 10 {
+    let seen = observe(60, Pace::Closed, |number, _| {
+        Duration::from_millis(match number % 10 {
             0..8 => 20,
             8 => 60,
             _ => 200,
-        };
-        std::thread::sleep(Duration::from_millis(delay));
-        ok(head)
+        })
     });
-    let latencies = run(&plan(address, 200)).latencies;
+    let latencies = &seen.outcome.latencies;
     // A busy machine adds to a delay and never takes from it.
     for (percent, least) in [(1.0, 20.0), (79.0, 20.0), (89.0, 60.0), (95.0, 200.0)] {
         let got = latencies.percentile_ms(percent);
         assert!(got >= least * 0.999, "p{percent}: {got} ms");
     }
-    assert_eq!(latencies.count(), 200);
+    assert_eq!(latencies.count(), 60);
+    seen.check_closed();
 }
 
 #[test]
@@ -86,7 +222,7 @@ fn rate_above_the_server_capacity_is_reported() {
 
 #[test]
 fn requests_are_not_sent_before_they_are_due() {
-    let times = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let times = Arc::new(Mutex::new(Vec::new()));
     let seen = times.clone();
     let address = answer(move |head| {
         seen.lock().unwrap().push(Instant::now());

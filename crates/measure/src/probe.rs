@@ -26,8 +26,8 @@ pub struct Sample {
     pub processes: usize,
 }
 
-/// CPU time above the resolution of `/proc`, so that a quotient makes sense.
-const LEAST_CPU: f64 = 0.05;
+/// Seconds of CPU time above the resolution of `/proc`, so that a quotient makes sense.
+pub const LEAST_CPU: f64 = 0.05;
 
 /// What the processes used during a run.
 #[derive(Debug, Clone, Serialize)]

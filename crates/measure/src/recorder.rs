@@ -163,6 +163,17 @@ impl Latencies {
         above.map(|step| step.count_at_value()).sum()
     }
 
+    /// Adds the latencies of another run. The seconds stay those of this one.
+    pub fn add(&mut self, other: &Latencies) {
+        // Both have the same precision and resize themselves, so this cannot fail.
+        let _ = self.histogram.add(&other.histogram);
+    }
+
+    /// Lowest latency in milliseconds.
+    pub fn min_ms(&self) -> f64 {
+        ms(self.histogram.min())
+    }
+
     /// Highest latency in milliseconds.
     pub fn max_ms(&self) -> f64 {
         ms(self.histogram.max())

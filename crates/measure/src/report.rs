@@ -23,6 +23,8 @@ pub struct Report {
     pub subtitle: String,
     /// Where it was measured.
     pub machine: Machine,
+    /// Why the run is a failed one. A command prints it as its error, so text does not repeat it.
+    pub failure: Option<String>,
     /// What a reader must know before the numbers.
     pub notes: Vec<String>,
     /// The numbers.
@@ -150,7 +152,12 @@ impl std::fmt::Display for Cell {
 pub enum Scale {
     /// Evenly, from zero.
     Linear,
-    /// Quantiles, each further nine as wide as the one before: 0, 0.9, 0.99, 0.999.
+    /// Evenly, from zero, with labels at whole numbers only.
+    Whole,
+    /// By powers of ten, from the one below the lowest value. Only of the vertical axis.
+    Tens,
+    /// Quantiles, each further nine as wide as the one before: 0, 0.9, 0.99, 0.999. Only of the
+    /// horizontal axis.
     Nines,
 }
 
@@ -165,6 +172,8 @@ pub struct Chart {
     pub scale: Scale,
     /// The unit of the vertical axis.
     pub y: Unit,
+    /// How the vertical axis places its values.
+    pub y_scale: Scale,
     /// The lines, at most four, so that their colours can be told apart.
     pub lines: Vec<Line>,
 }
@@ -200,6 +209,9 @@ impl Report {
         document.insert("title".into(), json!(self.title));
         document.insert("load".into(), json!(self.subtitle));
         document.insert("machine".into(), json!(self.machine));
+        if let Some(failure) = &self.failure {
+            document.insert("failure".into(), json!(failure));
+        }
         document.insert("notes".into(), json!(self.notes));
         for table in &self.tables {
             let rows = table.rows.iter().map(|row| {

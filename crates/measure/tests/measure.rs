@@ -152,6 +152,39 @@ fn probe_counts_cpu_and_memory_of_a_child_that_works() {
 }
 
 #[test]
+fn probe_counts_context_switches_of_a_process_that_sleeps_and_of_one_that_works() {
+    let start = |script: &str| {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", script]).spawn().unwrap()
+    };
+    // It is one process: the numbers of one that ends are lost.
+    let mut sleeper = std::process::Command::new("tail")
+        .args(["-f", "-s", "0.01", "--pid=1", "/dev/null"])
+        .spawn()
+        .unwrap();
+    let mut worker = start("while :; do :; done");
+    let pids = [&sleeper, &worker].map(|child| i32::try_from(child.id()).unwrap());
+    let [mut sleeps, mut works] = pids.map(|pid| Probe::begin(vec![pid]).unwrap());
+    // Each sleep is a voluntary switch.
+    while sleeps.sample().switches.0 < 100 || works.sample().cpu < 0.1 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (sleeps, works) = (sleeps.end(), works.end());
+    for child in [&mut sleeper, &mut worker] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let ((voluntary, _), (by_itself, _)) = (sleeps.switches(), works.switches());
+    assert!(voluntary >= 100, "{sleeps:?}");
+    assert!(
+        by_itself < 50,
+        "a loop does not give its CPU away: {works:?}"
+    );
+    // They count from when the probe began.
+    assert_eq!(sleeps.samples[0].switches, (0, 0));
+}
+
+#[test]
 fn listening_process_is_found_by_its_port_and_by_its_socket() {
     let own = i32::try_from(std::process::id()).unwrap();
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -209,6 +242,7 @@ fn report() -> Report {
         title: "a <b> & c".into(),
         subtitle: "load".into(),
         machine: Machine::this(),
+        failure: Some("nothing <came>".into()),
         notes: vec!["a note".into()],
         tables: vec![
             Table {
@@ -241,6 +275,7 @@ fn report() -> Report {
             x: "percentile".into(),
             scale: Scale::Nines,
             y: Unit::Ms,
+            y_scale: Scale::Linear,
             lines: vec![Line {
                 name: "</script>".into(),
                 points: vec![(0.0, 1.0), (0.99, 5.0)],
@@ -324,6 +359,76 @@ fn code_in_notes_is_code_on_the_page() {
     let note = "run <code>make &lt;lab&gt;</code>; a lone ` stays</p>";
     assert!(page.contains(note), "{page}");
     assert!(report.markdown().contains("run `make"), "{page}");
+    report.tables[0].rows[0].cells[0] = Cell::Text {
+        text: "`<dd>` instead of `<dt>`".into(),
+    };
+    let page = report.html(&json!({}));
+    let cell = "<td class=\"text\"><code>&lt;dd&gt;</code> instead of <code>&lt;dt&gt;</code></td>";
+    assert!(page.contains(cell), "{page}");
+}
+
+#[test]
+fn failure_is_on_the_page_in_json_and_in_markdown() {
+    let page = report().html(&json!({}));
+    let said = "role=\"alert\"><b>Failed:</b> nothing &lt;came&gt;</p>";
+    assert!(page.contains(said), "{page}");
+    assert_eq!(report().json()["failure"], "nothing <came>");
+    let markdown = report().markdown();
+    assert!(
+        markdown.contains("> **Failed:** nothing &lt;came>"),
+        "{markdown}"
+    );
+    let fine = Report {
+        failure: None,
+        ..report()
+    };
+    assert!(!fine.html(&json!({})).contains("alert"));
+    assert!(fine.json().get("failure").is_none());
+}
+
+#[test]
+fn axis_of_powers_of_ten_keeps_small_values_apart() {
+    let mut report = report();
+    report.charts[0].y_scale = Scale::Tens;
+    report.charts[0].lines[0].points = vec![(0.0, 2.0), (0.5, 20.0), (0.9, 2000.0)];
+    let page = report.html(&json!({}));
+    for label in [
+        ">1.00 ms<",
+        ">10.0 ms<",
+        ">100 ms<",
+        ">1,000 ms<",
+        ">10.0 s<",
+    ] {
+        assert!(page.contains(label), "no {label} in {page}");
+    }
+    // From 1 ms to 10 s are four steps of 47.5 pixels, from 200 up.
+    let height = |value: f64| 200.0 - value.log10() * 47.5;
+    let first = format!("M68.0 {:.1}L", height(2.0));
+    let last = format!(" {:.1}\"", height(2000.0));
+    assert!(page.contains(&first) && page.contains(&last), "{page}");
+}
+
+#[test]
+fn axis_of_rounds_has_labels_at_whole_numbers_only() {
+    let mut report = report();
+    report.charts[0].scale = Scale::Whole;
+    report.charts[0].lines[0].points = vec![(1.0, 1.0), (2.0, 5.0)];
+    let page = report.html(&json!({}));
+    assert!(!page.contains(">0.5<") && page.contains(">1<") && page.contains(">2<"));
+}
+
+#[test]
+fn cells_have_the_names_of_their_columns_for_narrow_screens() {
+    let page = report().html(&json!({}));
+    assert!(page.contains("<table class=\"wide\">"), "{page}");
+    assert!(
+        page.contains("<td data-column=\"measured\">3.46 ms</td>"),
+        "{page}"
+    );
+    assert!(
+        page.contains("<td>1,234,567/s</td>"),
+        "a single column has no name: {page}"
+    );
 }
 
 #[test]

@@ -27,6 +27,17 @@ pub fn forget_inherited() -> io::Result<()> {
     )?)
 }
 
+/// Undoes [`Signals::take`] in a forked process that will handle signals itself. Until it does,
+/// `SIGTERM`, `SIGINT` and `SIGQUIT` end it, and it ignores `SIGHUP`, `SIGUSR1` and `SIGUSR2`: what
+/// they ask for, it does at its start.
+pub fn start_over() -> io::Result<()> {
+    for early in [Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2] {
+        // SAFETY: to ignore a signal runs no code of this process.
+        unsafe { signal(early, SigHandler::SigIgn) }?;
+    }
+    forget_inherited()
+}
+
 /// Makes the process continue after signals that ask it for nothing and whose default action ends
 /// it: `SIGALRM`, `SIGVTALRM`, `SIGPROF`, `SIGIO`, `SIGPWR`, `SIGSTKFLT`, `SIGXCPU`, `SIGXFSZ` (a
 /// write above the file size limit fails instead) and real-time signals. They are caught and not

@@ -1,8 +1,8 @@
 //! The tables of an experiment's report.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use surus_measure::{Cell, MARK, Measured, Published, Ratio, Rounds, Row, Table, Unit};
+use surus_measure::{Cell, MARK, Measured, Ratio, Rounds, Row, Table, Unit};
 
 use crate::experiment::{Entry, Experiment, Load};
 use crate::published;
@@ -31,8 +31,8 @@ pub fn load(
         .iter()
         .flat_map(|companion| companion.numbers.keys())
         .collect();
-    let ours = experiment
-        .columns
+    let measured_columns = columns(experiment, load, results);
+    let ours = measured_columns
         .iter()
         .map(|quantity| quantity.label().to_string());
     let columns = ours.chain(
@@ -40,23 +40,35 @@ pub fn load(
             .iter()
             .map(|key| format!("published: {}", key.label())),
     );
-    let published = |numbers: Option<&BTreeMap<Quantity, Published>>| -> Vec<Cell> {
-        let number = |key| numbers.and_then(|numbers| numbers.get(key));
+    let published = |row: Option<&published::Companion<'_>>| -> Vec<Cell> {
+        let number = |key| row.and_then(|row| row.numbers.get(key));
         let cell = |key| {
             number(key)
                 .cloned()
                 .map_or_else(|| Cell::missing("–"), Cell::published)
         };
-        theirs.iter().map(|key| cell(*key)).collect()
+        let mut cells: Vec<_> = theirs.iter().map(|key| cell(*key)).collect();
+        let says = row.and_then(|row| row.says.clone());
+        // In the first column without a number.
+        let empty = cells
+            .iter_mut()
+            .find(|cell| matches!(cell, Cell::Missing { .. }));
+        if let (Some(text), Some(empty)) = (says, empty) {
+            *empty = Cell::Text { text };
+        }
+        cells
     };
     let mut rows = Vec::new();
     let entries = experiment.contestants.iter();
-    for entry in entries.filter(|entry| load.is_for(&entry.name)) {
+    // What was measured is shown, also if the load is no longer meant for it.
+    let is_shown =
+        |entry: &&Entry| load.is_for(&entry.name) || results.has_sample(&entry.name, &load.name);
+    for entry in entries.filter(is_shown) {
         let mut theirs = companions
             .iter()
             .filter(|row| row.contestant == Some(&entry.name));
-        let mut cells = measured(experiment, entry, load, results);
-        cells.extend(published(theirs.next().map(|row| &row.numbers)));
+        let mut cells = measured(&measured_columns, entry, load, results);
+        cells.extend(published(theirs.next()));
         rows.push(Row::new(&entry.name, &entry.title, cells));
     }
     for (index, other) in companions
@@ -64,8 +76,8 @@ pub fn load(
         .filter(|row| row.contestant.is_none())
         .enumerate()
     {
-        let mut cells = vec![Cell::missing("–"); experiment.columns.len()];
-        cells.extend(published(Some(&other.numbers)));
+        let mut cells = vec![Cell::missing("–"); measured_columns.len()];
+        cells.extend(published(Some(other)));
         rows.push(Row::new(&format!("published_{index}"), other.title, cells));
     }
     Table {
@@ -76,8 +88,26 @@ pub fn load(
     }
 }
 
+/// The experiment's columns, without those that were added after the run: no contestant has a
+/// number there.
+fn columns(experiment: &Experiment, load: &Load, results: &Results) -> Vec<Quantity> {
+    let has_any = |quantity: Quantity| {
+        let mut entries = experiment.contestants.iter();
+        entries.any(|entry| {
+            let samples = results.samples(&entry.name, &load.name, quantity);
+            samples.iter().any(Option::is_some)
+        })
+    };
+    let columns = experiment.columns.iter().copied().enumerate();
+    columns
+        // What has too little CPU time says so in its row.
+        .filter(|(place, it)| *place == 0 || *it == Quantity::Cpu || has_any(*it))
+        .map(|(_, quantity)| quantity)
+        .collect()
+}
+
 /// The medians of a contestant; its first cell says why there are none.
-fn measured(experiment: &Experiment, entry: &Entry, load: &Load, results: &Results) -> Vec<Cell> {
+fn measured(columns: &[Quantity], entry: &Entry, load: &Load, results: &Results) -> Vec<Cell> {
     let median = |quantity: &Quantity| results.median(&entry.name, &load.name, *quantity);
     let cell = |quantity: &Quantity| match median(quantity) {
         Some(number) => Cell::measured(number),
@@ -86,10 +116,10 @@ fn measured(experiment: &Experiment, entry: &Entry, load: &Load, results: &Resul
         None => Cell::missing("–"),
     };
     if results.has_sample(&entry.name, &load.name) {
-        return experiment.columns.iter().map(cell).collect();
+        return columns.iter().map(cell).collect();
     }
     let reason = why_missing(entry, load, results);
-    let mut cells = vec![Cell::missing("–"); experiment.columns.len()];
+    let mut cells = vec![Cell::missing("–"); columns.len()];
     cells[0] = Cell::missing(reason);
     cells
 }

@@ -1,10 +1,12 @@
 //! Runs `lab` on a small experiment of its own, and on wrong files.
 #![allow(clippy::unwrap_used)]
 
+mod history;
 mod loads;
 mod render;
 mod run;
 mod several;
+mod starting;
 mod wrong_files;
 
 use std::path::{Path, PathBuf};
@@ -75,8 +77,8 @@ impl Tiny {
 fn files_of_the_repository_are_valid() {
     let lab = Path::new(env!("CARGO_MANIFEST_DIR"));
     let check = Command::new(env!("CARGO_BIN_EXE_lab"))
-        .args(["check", "--lab"])
-        .arg(lab)
+        .arg("check")
+        .current_dir(lab.parent().unwrap())
         .output()
         .unwrap();
     assert!(

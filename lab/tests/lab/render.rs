@@ -119,6 +119,87 @@ body = "hello"
     assert!(!page.contains("## Later"), "{page}");
 }
 
+/// Renders a run in which the second contestant used this CPU time per round, with three responses
+/// in each. A round with 50 ms or more has its own CPU per request.
+fn rendered_with_cpu(seconds: [f64; 3]) -> String {
+    let tiny = Tiny::new();
+    let columns = "columns = [\"cpu\", \"rate\"";
+    tiny.change("lab/experiments/tiny.toml", "columns = [\"rate\"", columns);
+    tiny.succeed(&["run"]);
+    let mut results = results(&tiny);
+    let rounds = results["rounds"].as_array_mut().unwrap();
+    for (round, seconds) in rounds.iter_mut().zip(seconds) {
+        for turn in round["turns"].as_array_mut().unwrap() {
+            let is_second = turn["contestant"] == "second";
+            let sample = turn["samples"]["hello"].as_object_mut().unwrap();
+            sample.remove("cpu");
+            if is_second {
+                sample.insert("cpu_time".into(), seconds.into());
+                sample.insert("responses".into(), 3.0.into());
+                if seconds >= 0.05 {
+                    sample.insert("cpu".into(), (seconds * 1e6 / 3.0).into());
+                }
+            } else {
+                sample.remove("cpu_time");
+                sample.remove("responses");
+            }
+        }
+    }
+    let directory = tiny.path("target/lab/results/tiny");
+    let file = std::fs::read_dir(&directory).unwrap().next().unwrap();
+    std::fs::write(file.unwrap().path(), results.to_string()).unwrap();
+    tiny.succeed(&["render", "--results", "target/lab/results"]);
+    tiny.read("target/lab/results/tiny.md")
+}
+
+#[test]
+fn cpu_of_rounds_that_use_too_little_is_that_of_all_together() {
+    // 90 ms for nine responses.
+    let page = rendered_with_cpu([0.03, 0.02, 0.04]);
+    assert!(page.contains("| php -S, twice | 10.0 ms | "), "{page}");
+    let old = "| php -S | too little to measure | ";
+    assert!(page.contains(old), "a result without these figures: {page}");
+    // One round alone would be enough, and would hide the others.
+    let page = rendered_with_cpu([0.06, 0.01, 0.02]);
+    assert!(page.contains("| php -S, twice | 10.0 ms | "), "{page}");
+    // All have enough: the median.
+    let page = rendered_with_cpu([0.3, 0.06, 0.09]);
+    assert!(page.contains("| php -S, twice | 30.0 ms | "), "{page}");
+    let page = rendered_with_cpu([0.01, 0.01, 0.02]);
+    assert!(
+        page.contains("| php -S, twice | too little to measure | "),
+        "{page}"
+    );
+}
+
+#[test]
+fn column_that_was_added_after_a_run_is_left_out() {
+    let tiny = Tiny::new();
+    tiny.succeed(&["run"]);
+    let columns = "columns = [\"rate\", \"billed_p50\"";
+    tiny.change("lab/experiments/tiny.toml", "columns = [\"rate\"", columns);
+    tiny.succeed(&["render", "--results", "target/lab/results"]);
+    let page = tiny.read("target/lab/results/tiny.md");
+    assert!(
+        page.contains("|  | requests/s | p99 | failed | published"),
+        "{page}"
+    );
+    assert!(!page.contains("billed"), "{page}");
+}
+
+#[test]
+fn published_words_stand_where_there_is_no_number() {
+    let tiny = Tiny::new();
+    let row = "[[row]]\ntitle = \"ours\"\ncontestant = \"first\"\nload = \"hello\"\n\
+        says = \"slower\"\n\n[[row]]";
+    tiny.change("lab/published/tiny.toml", "[[row]]", row);
+    tiny.succeed(&["run"]);
+    let page = tiny.read("target/lab/results/tiny.md");
+    let line = page.lines().find(|line| line.starts_with("| php -S | "));
+    let line = line.unwrap_or_default();
+    assert!(line.ends_with("| slower [a talk] | – |"), "{page}");
+}
+
 #[test]
 fn goals_have_their_measurement_their_verdict_and_their_bound() {
     let tiny = rendered_with_generator(20.0);

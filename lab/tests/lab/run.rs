@@ -58,7 +58,53 @@ fn run_publishes_measured_numbers_and_those_of_others_apart() {
     }
     let sample = &results["rounds"][0]["turns"][0]["samples"]["hello"];
     assert_eq!(sample["failed"], 0.0, "{sample}");
+    let (least, median) = (&sample["min"], &sample["p50"]);
+    assert!(least.as_f64().unwrap() > 0.0, "{sample}");
+    assert!(
+        least.as_f64().unwrap() <= median.as_f64().unwrap(),
+        "{sample}"
+    );
+    assert_eq!(sample["responses"], 3.0, "{sample}");
     assert!(sample["rate"].as_f64().unwrap() > 0.0 && sample["start"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn commands_are_those_that_were_run_with_their_environment() {
+    let tiny = Tiny::new();
+    let variable = "start = [[\"php\", \"-d\", \"user_agent=@message@ @repository@/lab\",";
+    tiny.change(
+        "lab/contestants/php/manifest.toml",
+        "start = [[\"php\",",
+        variable,
+    );
+    let more = "[env]\nGREETING = \"it's @message@\"\n\n[values]";
+    tiny.change("lab/contestants/php/manifest.toml", "[values]", more);
+    tiny.succeed(&["run"]);
+    let results = results(&tiny);
+    let commands = results["contestants"]["second"]["commands"]
+        .as_array()
+        .unwrap();
+    let [command] = &commands[..] else {
+        panic!("{commands:?}");
+    };
+    let command = command.as_str().unwrap();
+    for part in [
+        "env -i PATH=/usr/local/sbin:",
+        " GREETING='it'\\''s bonjour' php -d 'user_agent=bonjour lab' -S 127.0.0.1:",
+    ] {
+        assert!(command.contains(part), "no {part} in {command}");
+    }
+    assert!(!command.contains('@'), "{command}");
+    let port = command.split("127.0.0.1:").nth(1).unwrap();
+    let port: u16 = port.split(' ').next().unwrap().parse().unwrap();
+    assert!(port > 0, "{command}");
+    // A shell understands it.
+    let echo = command.replacen(" php -d ", " printf %s\\\\n ", 1);
+    let said = Command::new("sh").args(["-c", &echo]).output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.starts_with("user_agent=bonjour lab\n-S\n"), "{said}");
+    let absent = &results["contestants"]["absent"]["commands"];
+    assert_eq!(absent.as_array().unwrap().len(), 0);
 }
 
 #[test]

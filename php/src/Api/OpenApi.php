@@ -133,7 +133,9 @@ final class OpenApi
         if ($path || $query) {
             $operation['parameters'] = [...$path, ...$query];
         }
-        $operation['responses'] = $this->responses($signature->returns);
+        $operation['responses'] = $this->declared($signature->responds)
+            + ($signature->responds ? [] : $this->responses($signature->returns))
+            + ['default' => ['$ref' => '#/components/responses/Problem']];
 
         return $operation;
     }
@@ -149,23 +151,53 @@ final class OpenApi
         return $free;
     }
 
+    /**
+     * @param list<Responds> $all
+     *
+     * @return array<int, mixed>
+     */
+    private function declared(array $all): array
+    {
+        $responses = [];
+        foreach ($all as $one) {
+            $responses[$one->status] = ['description' => match ($one->status) {
+                200 => 'OK',
+                201 => 'Created',
+                202 => 'Accepted',
+                204 => 'Done',
+                default => "Status $one->status",
+            }] + $this->content(null === $one->type ? null : Type::named($one->type));
+        }
+
+        return $responses;
+    }
+
     /** @return array<string|int, mixed> */
     private function responses(Type $returns): array
     {
-        $problem = ['$ref' => '#/components/responses/Problem'];
         if ([] === $returns->names) {
-            return ['204' => ['description' => 'Done'], 'default' => $problem];
+            return ['204' => ['description' => 'Done']];
         }
-        $known = !array_intersect([Response::class, Type::ANY, 'never'], $returns->names);
-        $schema = $known ? $this->schema->of($returns->withoutNull(), null, true) : null;
-        $ok = ['description' => 'OK'] + (
-            $known ? ['content' => ['application/json' => ['schema' => $schema]]] : []
-        );
+        if (['never'] === $returns->names) {
+            return [];
+        }
+        // A Response has a status of its own, and what has no type may be one.
+        $ok = array_intersect([Response::class, Type::ANY], $returns->names)
+            ? ['2XX' => ['description' => 'Done']]
+            : ['200' => ['description' => 'OK'] + $this->content($returns->withoutNull())];
         // Null is an empty response.
         $done = $returns->nullable && [Type::ANY] !== $returns->names
             ? ['204' => ['description' => 'Done']]
             : [];
 
-        return ['200' => $ok] + $done + ['default' => $problem];
+        return $ok + $done;
+    }
+
+    /** @return array<string, mixed> */
+    private function content(?Type $type): array
+    {
+        return null === $type ? [] : ['content' => [
+            'application/json' => ['schema' => $this->schema->of($type, null, true)]
+        ]];
     }
 }

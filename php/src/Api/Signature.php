@@ -10,6 +10,9 @@ final class Signature
 
     public readonly Type $returns;
 
+    /** @var list<Responds> */
+    public readonly array $responds;
+
     /** The first line of the handler's doc comment. */
     public readonly string $summary;
 
@@ -37,6 +40,10 @@ final class Signature
         }
         $this->parameters = $parameters;
         $this->returns = Type::of($function->getReturnType(), "the result of $where");
+        $this->responds = array_map(
+            static fn (\ReflectionAttribute $one) => $one->newInstance(),
+            $function->getAttributes(Responds::class)
+        );
         preg_match(
             '~^/\*\*[\s*]*+([^\n*@][^\n]*?)\s*(?:\*/)?$~m',
             (string) $function->getDocComment(),

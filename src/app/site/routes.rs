@@ -6,6 +6,7 @@ mod redirect;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
@@ -95,6 +96,8 @@ pub struct Choice<'a> {
     /// None if the default applies.
     pub stream_body: Option<bool>,
     pub headers: HeaderChanges,
+    /// The path of the rule that decides, as it is configured; `*` stands for any text.
+    pub path: Option<&'a Arc<str>>,
 }
 
 /// What happens to a request that a rule matches.
@@ -114,6 +117,8 @@ pub struct Routes(Vec<Route>);
 struct Route {
     hosts: Option<Vec<HostPattern>>,
     path: Pattern,
+    /// The path for people; none if it may be any.
+    shown: Option<Arc<str>>,
     methods: Option<Vec<Method>>,
     cookie: Option<String>,
     header: Option<HeaderName>,
@@ -163,6 +168,7 @@ impl Routes {
                 choice.headers.0.extend(route.headers.clone());
                 choice.action = route.action.as_ref();
                 if choice.action.is_some() {
+                    choice.path = route.shown.as_ref();
                     break;
                 }
             }
@@ -244,6 +250,7 @@ impl Route {
                 .map(|name| named("query", name))
                 .transpose()?,
             action: action(rule, &path, files)?,
+            shown: shown(rule),
             path,
             compress: rule.compress,
             stream_body: rule.stream_body,
@@ -297,6 +304,14 @@ fn pattern(rule: &RouteRule) -> Result<Pattern> {
         (None, None, None) if rule.host.is_some() => Ok(Pattern::All),
         _ => bail!("a rule needs exactly one of `prefix`, `suffix` and `regex`, or only `host`"),
     }
+}
+
+/// The path of a rule, with `*` for any text.
+fn shown(rule: &Rule) -> Option<Arc<str>> {
+    let prefix = rule.prefix.as_ref().map(|path| format!("{path}*"));
+    let suffix = || Some(format!("*{}", rule.suffix.as_ref()?));
+    let path = prefix.or_else(suffix).or(rule.regex.clone());
+    path.map(Arc::from)
 }
 
 fn prefix(path: &str) -> Result<Pattern> {

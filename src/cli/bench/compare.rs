@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use surus_load::RunOutcome;
-use surus_measure::{Cell, Machine, Measured, Report, Rounds, Row, Table, Unit};
+use surus_measure::{Cell, Chart, Latencies, Line, Machine, Measured, Report, Rounds, Row};
+use surus_measure::{Scale, Table, Unit};
 
 use super::interrupt;
 use super::measuring::{self, Result};
@@ -14,6 +14,8 @@ use super::tables;
 
 /// With fewer rounds, the bootstrap's interval is too narrow for a verdict.
 const LEAST_ROUNDS: usize = 6;
+/// What the URLs are called in the report.
+const NAMES: [&str; 2] = ["A", "B"];
 
 #[derive(Debug, clap::Args)]
 pub struct Compare {
@@ -43,11 +45,20 @@ struct Quantity {
     label: &'static str,
     unit: Unit,
     of: fn(&Result) -> Option<f64>,
+    /// What a row says if a round has no sample.
+    missing: &'static str,
     rounds: Rounds,
 }
 
+impl Quantity {
+    /// Whether a contestant has a sample in each round.
+    fn is_whole(&self, contestant: usize) -> bool {
+        let mut samples = self.rounds.samples(contestant).iter();
+        !samples.any(|value| value.is_nan())
+    }
+}
+
 pub fn run(args: &Compare) -> anyhow::Result<()> {
-    args.output.reject_series("compare")?;
     let page = args.output.open()?;
     let duration = args.duration.unwrap_or(Duration::from_secs(2));
     let urls = [&args.first, &args.second];
@@ -63,7 +74,9 @@ pub fn run(args: &Compare) -> anyhow::Result<()> {
     }
     let mut quantities = quantities();
     let mut caveats = [Caveats::default(), Caveats::default()];
+    let mut latencies: [Option<Latencies>; 2] = [None, None];
     let mut rounds = 0;
+    let mut failure = None;
     'rounds: for round in 0..args.rounds {
         let mut results = Vec::new();
         for contestant in Rounds::order(plans.len(), round as usize) {
@@ -71,7 +84,15 @@ pub fn run(args: &Compare) -> anyhow::Result<()> {
             if result.outcome.is_interrupted {
                 break 'rounds;
             }
-            super::fail_if_unexpected(&result.outcome)?;
+            if let Some(what) = super::failure(&result.outcome) {
+                let name = NAMES[contestant];
+                failure = Some(format!(
+                    "{name}, round {} of {}: {what}",
+                    round + 1,
+                    args.rounds
+                ));
+                break 'rounds;
+            }
             super::progress::line(&format!(
                 "round {}/{}  {}  {:.0}/s",
                 round + 1,
@@ -83,49 +104,57 @@ pub fn run(args: &Compare) -> anyhow::Result<()> {
         }
         // Only whole rounds count, because they are compared in pairs.
         for (contestant, result) in results {
-            caveats[contestant].add(&result.outcome);
+            caveats[contestant].add(&result);
+            match &mut latencies[contestant] {
+                Some(all) => all.add(&result.outcome.latencies),
+                none => *none = Some(result.outcome.latencies.clone()),
+            }
             for quantity in &mut quantities {
-                // A quantity that one round lacks is left out of the report.
+                // A quantity that one round lacks is not compared.
                 let value = (quantity.of)(&result).unwrap_or(f64::NAN);
                 quantity.rounds.push(contestant, value);
             }
         }
         rounds += 1;
     }
-    let is_interrupted = rounds < args.rounds;
-    let interruption = format!("interrupted in round {} of {}", rounds + 1, args.rounds);
-    if rounds == 0 {
+    let interruption = (rounds < args.rounds && failure.is_none())
+        .then(|| format!("interrupted in round {} of {}", rounds + 1, args.rounds));
+    if let (Some(interruption), 0) = (&interruption, rounds) {
         bail!("{interruption}; nothing was compared");
     }
     let load = args.load.describe(&plans[0]);
     let is_limited = caveats.iter().any(|url| url.generator_limited > 0);
-    let mut notes = notes(&caveats, rounds);
-    if is_interrupted {
-        notes.insert(0, interruption.clone());
-    }
-    let report = Report {
-        title: format!("surus bench compare {} {}", args.first, args.second),
-        subtitle: format!("{rounds} rounds of {load}"),
-        machine: Machine::this(),
-        notes,
-        tables: vec![Table {
+    let mut tables = Vec::new();
+    if rounds > 0 {
+        tables.push(Table {
             key: "comparison".into(),
             title: "Medians, and their ratio with its 95 % interval".into(),
             columns: ["A", "B", "A / B", "verdict"].map(String::from).to_vec(),
             rows: quantities
                 .iter()
-                .filter_map(|quantity| row(quantity, is_limited))
+                .map(|quantity| row(quantity, is_limited))
                 .collect(),
-        }],
-        charts: Vec::new(),
+        });
+    }
+    let mut notes = notes(&caveats, rounds);
+    notes.splice(0..0, interruption.clone());
+    let report = Report {
+        title: format!("surus bench compare {} {}", args.first, args.second),
+        subtitle: format!("{rounds} rounds of {load}"),
+        machine: Machine::this(),
+        failure: failure.clone(),
+        notes,
+        tables,
+        charts: charts(&quantities, latencies),
         bars: Vec::new(),
         advice: None,
     };
-    args.output.print(&report, None, page)?;
-    if is_interrupted {
-        bail!("{interruption}; the report is of the rounds before");
+    args.output.print(&report, page)?;
+    match (failure, interruption) {
+        (Some(what), _) => bail!(what),
+        (None, Some(what)) => bail!("{what}; the report is of the rounds before"),
+        (None, None) => Ok(()),
     }
-    Ok(())
 }
 
 /// What lessens the worth of a URL's numbers.
@@ -135,13 +164,20 @@ struct Caveats {
     generator_limited: u32,
     /// Rounds in which the rate was not kept.
     rate_missed: u32,
+    /// Rounds in which the server's processes were not found.
+    server_missing: u32,
+    /// Rounds in which CPU time per request is not known.
+    cpu_unknown: u32,
     /// In all rounds.
     due: u64,
     unsent: u64,
 }
 
 impl Caveats {
-    fn add(&mut self, outcome: &RunOutcome) {
+    fn add(&mut self, result: &Result) {
+        let outcome = &result.outcome;
+        self.server_missing += u32::from(result.usage.is_none());
+        self.cpu_unknown += u32::from(cpu_per_request(result).is_none());
         self.generator_limited += u32::from(outcome.is_generator_limited());
         self.rate_missed += u32::from(!outcome.kept_rate());
         if let Some(offered) = outcome.offered {
@@ -153,7 +189,7 @@ impl Caveats {
 
 fn notes(caveats: &[Caveats; 2], rounds: u32) -> Vec<String> {
     let mut notes = Vec::new();
-    for (name, caveats) in ["A", "B"].into_iter().zip(caveats) {
+    for (name, caveats) in NAMES.into_iter().zip(caveats) {
         if caveats.generator_limited > 0 {
             notes.push(format!(
                 "{name}: the load generator was the limit in {} of {rounds} rounds; the server can \
@@ -165,6 +201,18 @@ fn notes(caveats: &[Caveats; 2], rounds: u32) -> Vec<String> {
             notes.push(format!(
                 "{name}: the rate could not be kept in {} of {rounds} rounds",
                 caveats.rate_missed
+            ));
+        }
+        if caveats.server_missing > 0 {
+            notes.push(format!(
+                "{name}: CPU per request is not known, because the server's processes were not \
+                 found: they are on another machine, in another container or another user's"
+            ));
+        } else if caveats.cpu_unknown > 0 {
+            notes.push(format!(
+                "{name}: CPU per request is not known in {} of {rounds} rounds, because the server \
+                 used too little CPU time to divide; measure longer (--duration)",
+                caveats.cpu_unknown
             ));
         }
         if caveats.unsent > 0 {
@@ -183,16 +231,22 @@ fn quantities() -> Vec<Quantity> {
         label,
         unit,
         of,
+        missing: match unit {
+            Unit::Us => "not known in every round",
+            _ => "no rounds",
+        },
         rounds: Rounds::new(2),
     };
     vec![
         quantity("rate", "requests/s", Unit::PerSecond, |result| {
             Some(result.outcome.rate())
         }),
-        quantity("cpu_per_request", "CPU per request", Unit::Us, |result| {
-            let usage = result.usage.as_ref()?;
-            usage.cpu_per(result.outcome.totals.requests)
-        }),
+        quantity(
+            "cpu_per_request",
+            "CPU per request",
+            Unit::Us,
+            cpu_per_request,
+        ),
         quantity("p50", "p50", Unit::Ms, |result| {
             Some(result.outcome.latencies.percentile_ms(50.0))
         }),
@@ -202,22 +256,23 @@ fn quantities() -> Vec<Quantity> {
     ]
 }
 
+fn cpu_per_request(result: &Result) -> Option<f64> {
+    let usage = result.usage.as_ref()?;
+    usage.cpu_per(result.outcome.totals.requests)
+}
+
 /// A quantity of both URLs. What the load generator has limited has no verdict.
-fn row(quantity: &Quantity, is_limited: bool) -> Option<Row> {
+fn row(quantity: &Quantity, is_limited: bool) -> Row {
     let rounds = &quantity.rounds;
-    if (0..2).any(|contestant| {
-        rounds
-            .samples(contestant)
-            .iter()
-            .any(|value| value.is_nan())
-    }) {
-        return None;
-    }
     let median = |contestant| {
-        let number = Measured::median(rounds.samples(contestant), quantity.unit);
-        number.map_or_else(|| Cell::missing("no rounds"), Cell::measured)
+        let samples = rounds.samples(contestant);
+        let number =
+            Measured::median(samples, quantity.unit).filter(|_| quantity.is_whole(contestant));
+        number.map_or_else(|| Cell::missing(quantity.missing), Cell::measured)
     };
-    let ratio = rounds.ratio(0, 1);
+    let ratio = rounds
+        .ratio(0, 1)
+        .filter(|_| quantity.is_whole(0) && quantity.is_whole(1));
     let verdict = match ratio {
         _ if is_limited && quantity.unit != Unit::Us => "the generator was the limit",
         _ if rounds.samples(0).len() < LEAST_ROUNDS => "too few rounds",
@@ -229,7 +284,48 @@ fn row(quantity: &Quantity, is_limited: bool) -> Option<Row> {
     let ratio = ratio.map(Measured::ratio);
     let ratio = ratio.map_or_else(|| Cell::missing("no ratio"), Cell::measured);
     let cells = vec![median(0), median(1), ratio, Cell::Verdict { verdict }];
-    Some(Row::new(quantity.key, quantity.label, cells))
+    Row::new(quantity.key, quantity.label, cells)
+}
+
+/// Latencies of all rounds, and each quantity by round.
+fn charts(quantities: &[Quantity], latencies: [Option<Latencies>; 2]) -> Vec<Chart> {
+    let line = |contestant: usize, points| Line {
+        name: NAMES[contestant].into(),
+        points,
+    };
+    let curves = latencies.iter().enumerate();
+    let curves = curves.filter_map(|(index, all)| Some(line(index, all.as_ref()?.curve())));
+    let mut charts = vec![Chart {
+        title: "Latency by percentile, all rounds".into(),
+        x: "requests that were at least this fast".into(),
+        scale: Scale::Nines,
+        y: Unit::Ms,
+        y_scale: Scale::Linear,
+        lines: curves.collect(),
+    }];
+    let by_round = |rounds: &Rounds, contestant| {
+        let samples = rounds.samples(contestant).iter().enumerate();
+        samples
+            .map(|(round, value)| (round as f64 + 1.0, *value))
+            .collect()
+    };
+    let whole = quantities
+        .iter()
+        .filter(|it| it.is_whole(0) && it.is_whole(1));
+    charts.extend(whole.map(|quantity| {
+        Chart {
+            title: format!("{} by round", quantity.label),
+            x: "round".into(),
+            scale: Scale::Whole,
+            y: quantity.unit,
+            y_scale: Scale::Linear,
+            lines: (0..2)
+                .map(|index| line(index, by_round(&quantity.rounds, index)))
+                .collect(),
+        }
+    }));
+    charts.retain(|chart| chart.lines.iter().any(|line| !line.points.is_empty()));
+    charts
 }
 
 #[cfg(test)]
@@ -245,7 +341,7 @@ mod tests {
             quantity.rounds.push(0, 2.0);
             quantity.rounds.push(1, 1.0);
         }
-        match row(quantity, is_limited).unwrap().cells[3] {
+        match row(quantity, is_limited).cells[3] {
             Cell::Verdict { verdict } => verdict,
             _ => unreachable!("the fourth column is the verdict"),
         }
@@ -258,6 +354,40 @@ mod tests {
             assert_eq!(verdict(key, true), "the generator was the limit");
         }
         assert_eq!(verdict("cpu_per_request", true), "A is higher");
+    }
+
+    #[test]
+    fn quantity_that_a_round_lacks_stays_in_the_table_and_says_so() {
+        let mut all = quantities();
+        let cpu = all
+            .iter_mut()
+            .find(|it| it.key == "cpu_per_request")
+            .unwrap();
+        for value in [1.0, f64::NAN] {
+            cpu.rounds.push(0, value);
+            cpu.rounds.push(1, 1.0);
+        }
+        let cells = row(cpu, false).cells;
+        assert_eq!(cells[0], Cell::missing("not known in every round"));
+        assert_eq!(cells[1].to_string(), "1.00 µs");
+        assert_eq!(cells[2], Cell::missing("no ratio"));
+        let charts = charts(&all, [None, None]);
+        assert!(charts.is_empty(), "{charts:?}");
+    }
+
+    #[test]
+    fn notes_say_why_cpu_per_request_is_not_known() {
+        let caveats = |server_missing, cpu_unknown| Caveats {
+            server_missing,
+            cpu_unknown,
+            ..Caveats::default()
+        };
+        let notes = notes(&[caveats(6, 6), caveats(0, 2)], 6);
+        let not_found = "A: CPU per request is not known, because the server's processes were not";
+        assert!(notes[0].starts_with(not_found), "{notes:?}");
+        let too_little =
+            "B: CPU per request is not known in 2 of 6 rounds, because the server used";
+        assert!(notes[1].starts_with(too_little), "{notes:?}");
     }
 
     #[test]

@@ -4,14 +4,23 @@ use std::time::Duration;
 
 use anyhow::bail;
 use surus_load::{FindMax, Pace, RunOutcome, Schedule};
-use surus_measure::{Cell, Machine, Measured, Report, Row, Table, Unit};
+use surus_measure::{Cell, Chart, Latencies, Line, Machine, Measured, Report, Row, Scale};
+use surus_measure::{Table, Unit};
 
 use super::{Run, interrupt, measuring};
 
 /// Most rates that are tried.
 const ATTEMPTS: usize = 14;
 
-pub fn run(args: &Run, urls: &[String], p99: Duration) -> anyhow::Result<()> {
+/// A rate that was tried.
+struct Tried {
+    /// What was offered, in requests per second.
+    offered: f64,
+    outcome: RunOutcome,
+    holds: bool,
+}
+
+pub fn run(args: &Run, urls: &[String], bound: Duration) -> anyhow::Result<()> {
     let page = args.output.open()?;
     let duration = args.duration.unwrap_or(Duration::from_secs(5));
     let mut plan = args.load.plan(urls, args.file.as_ref(), duration)?;
@@ -25,45 +34,45 @@ pub fn run(args: &Run, urls: &[String], p99: Duration) -> anyhow::Result<()> {
     if closed.is_interrupted {
         bail!("interrupted while searching the highest rate");
     }
-    if closed.totals.requests == closed.totals.failed() {
-        super::fail_if_unexpected(&closed)?;
-    }
     let mut search = FindMax::new(closed.rate(), ATTEMPTS);
-    let mut rows = Vec::new();
+    let mut tried: Vec<Tried> = Vec::new();
     let mut is_interrupted = false;
     let mut was_generator_limited = closed.is_generator_limited();
-    while let Some(rate) = search.next_rate() {
+    let mut failure = match closed.totals.requests == closed.totals.failed() {
+        true => super::failure(&closed),
+        false => None,
+    };
+    while let (None, Some(rate)) = (&failure, search.next_rate()) {
         plan.pace = Pace::Open(Schedule::constant(rate));
         let outcome = measuring::measure(&plan, &args.pids, true)?.outcome;
         if outcome.is_interrupted {
-            if rows.is_empty() {
+            if tried.is_empty() {
                 bail!("interrupted while searching the highest rate");
             }
             is_interrupted = true;
             break;
         }
-        let holds = holds(&outcome, rate, p99);
+        let holds = holds(&outcome, rate, bound);
         was_generator_limited |= !holds && outcome.is_generator_limited();
         search.record(rate, holds);
-        let p99 = outcome.latencies.percentile_ms(99.0);
         super::progress::line(&format!(
-            "{rate:.0}/s: p99 {p99:.2} ms, {}",
-            if holds { "holds" } else { "does not hold" }
+            "{rate:.0}/s: p99 {:.2} ms, {}",
+            outcome.latencies.percentile_ms(99.0),
+            verdict(holds)
         ));
-        rows.push((rate, outcome.rate(), row(rate, &outcome, holds)));
+        tried.push(Tried {
+            offered: rate,
+            outcome,
+            holds,
+        });
     }
-    rows.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
-    // What was offered is a choice; what came back is measured.
+    tried.sort_by(|a, b| a.offered.total_cmp(&b.offered));
     let best = search.best();
-    let best = best.and_then(|best| rows.iter().find(|(rate, ..)| *rate == best));
-    let best = match best {
-        Some((_, rate, _)) => Row::once("rate", "highest rate that holds", *rate, Unit::PerSecond),
-        None => Row::new(
-            "rate",
-            "highest rate that holds",
-            vec![Cell::missing("none holds")],
-        ),
-    };
+    let best = best.and_then(|best| tried.iter().find(|tried| tried.offered == best));
+    let bound_ms = bound.as_secs_f64() * 1000.0;
+    if failure.is_none() && best.is_none() && !is_interrupted {
+        failure = Some(no_rate_holds(&tried, bound_ms));
+    }
     let mut notes = Vec::new();
     if is_interrupted {
         notes.push("the search was interrupted; the highest rate may be another".to_string());
@@ -72,44 +81,148 @@ pub fn run(args: &Run, urls: &[String], p99: Duration) -> anyhow::Result<()> {
         let limit = "the load generator was the limit of some runs; the server may do more";
         notes.push(limit.to_string());
     }
-    let tried = rows.len();
     let report = Report {
         title: format!("{} --find-max", super::title(urls, args.file.as_ref())),
-        subtitle: format!("p99 within {} ms; {load}", p99.as_secs_f64() * 1000.0),
+        subtitle: format!("99 % of the requests within {bound_ms} ms; {load}"),
         machine: Machine::this(),
+        failure: failure.clone(),
         notes,
-        tables: vec![
-            Table {
-                key: "highest".into(),
-                title: "Result".into(),
-                columns: vec![String::new()],
-                rows: vec![best],
-            },
-            Table {
-                key: "attempts".into(),
-                title: "Rates that were tried".into(),
-                columns: ["p50", "p99", "failed", "never sent", "verdict"]
-                    .map(String::from)
-                    .to_vec(),
-                rows: rows.into_iter().map(|(.., row)| row).collect(),
-            },
-        ],
-        charts: Vec::new(),
+        tables: tables(&tried, best, bound_ms),
+        charts: charts(&tried, best, bound_ms),
         bars: Vec::new(),
         advice: None,
     };
-    args.output.print(&report, None, page)?;
+    args.output.print(&report, page)?;
     if is_interrupted {
-        bail!("interrupted while searching the highest rate; the report is of {tried} rates");
+        bail!(
+            "interrupted while searching the highest rate; the report is of {} rates",
+            tried.len()
+        );
     }
-    match search.best() {
-        Some(_) => Ok(()),
-        None => bail!("no rate keeps a p99 of {} ms", p99.as_secs_f64() * 1000.0),
+    match failure {
+        Some(what) => bail!(what),
+        None => Ok(()),
     }
 }
 
-/// A rate holds if no request failed, and 99 % of those that were due had their response within the
-/// bound.
+/// Says what stood in the way of the lowest rate.
+fn no_rate_holds(tried: &[Tried], bound_ms: f64) -> String {
+    let Some(lowest) = tried.first() else {
+        return "no rate was tried".into();
+    };
+    let mut text = format!(
+        "no rate keeps 99 % of the requests within {bound_ms} ms; at the lowest, {}, p99 was {}",
+        Unit::PerSecond.write(lowest.offered),
+        Unit::Ms.write(lowest.outcome.latencies.percentile_ms(99.0))
+    );
+    if let Some(what) = super::failure(&lowest.outcome) {
+        text.push_str(&format!(", and {what}"));
+    }
+    text
+}
+
+fn verdict(holds: bool) -> &'static str {
+    if holds { "kept" } else { "missed" }
+}
+
+fn tables(tried: &[Tried], best: Option<&Tried>, bound_ms: f64) -> Vec<Table> {
+    if tried.is_empty() {
+        return Vec::new();
+    }
+    // What was offered is a choice; what came back is measured.
+    let best = match best {
+        Some(best) => {
+            let offered = Unit::PerSecond.write(best.offered);
+            let label = format!("responses with {offered} offered, the highest rate that kept it");
+            Row::once("rate", &label, best.outcome.rate(), Unit::PerSecond)
+        }
+        None => Row::new(
+            "rate",
+            "highest rate that kept it",
+            vec![Cell::missing("none")],
+        ),
+    };
+    vec![
+        Table {
+            key: "highest".into(),
+            title: format!("Bound: 99 % of the requests within {bound_ms} ms"),
+            columns: vec![String::new()],
+            rows: vec![best],
+        },
+        Table {
+            key: "attempts".into(),
+            title: "Offered rates".into(),
+            columns: ["responses", "p50", "p99", "failed", "never sent", "bound"]
+                .map(String::from)
+                .to_vec(),
+            rows: tried.iter().map(row).collect(),
+        },
+    ]
+}
+
+/// Latency and responses by rate, and the latencies of the best.
+fn charts(tried: &[Tried], best: Option<&Tried>, bound_ms: f64) -> Vec<Chart> {
+    let line = |name: &str, of: &dyn Fn(&Tried) -> f64| Line {
+        name: name.into(),
+        points: tried.iter().map(|it| (it.offered, of(it))).collect(),
+    };
+    let percentile = |percent| {
+        move |it: &Tried| {
+            let latencies: &Latencies = &it.outcome.latencies;
+            latencies.percentile_ms(percent)
+        }
+    };
+    let by_rate = |title: &str, y, y_scale, lines| Chart {
+        title: title.into(),
+        x: "requests/s offered".into(),
+        scale: Scale::Linear,
+        y,
+        y_scale,
+        lines,
+    };
+    let mut charts = vec![
+        by_rate(
+            "Latency by offered rate",
+            Unit::Ms,
+            Scale::Tens,
+            vec![
+                line("p50", &percentile(50.0)),
+                line("p99", &percentile(99.0)),
+                line("bound", &|_| bound_ms),
+            ],
+        ),
+        by_rate(
+            "Responses by offered rate",
+            Unit::PerSecond,
+            Scale::Linear,
+            vec![
+                line("expected", &|it| it.outcome.rate()),
+                line("offered", &|it| it.offered),
+            ],
+        ),
+    ];
+    if let Some(best) = best {
+        charts.push(Chart {
+            title: format!(
+                "Latency by percentile at {}",
+                Unit::PerSecond.write(best.offered)
+            ),
+            x: "requests that were at least this fast".into(),
+            scale: Scale::Nines,
+            y: Unit::Ms,
+            y_scale: Scale::Linear,
+            lines: vec![Line {
+                name: "latency".into(),
+                points: best.outcome.latencies.curve(),
+            }],
+        });
+    }
+    charts.retain(|chart| chart.lines.iter().any(|line| !line.points.is_empty()));
+    charts
+}
+
+/// A rate keeps the bound if no request failed, and 99 % of those that were due had their response
+/// within it.
 fn holds(outcome: &RunOutcome, rate: f64, bound: Duration) -> bool {
     let (due, unsent) = outcome
         .offered
@@ -122,16 +235,18 @@ fn holds(outcome: &RunOutcome, rate: f64, bound: Duration) -> bool {
     outcome.totals.failed() == 0 && slow * 100 <= due
 }
 
-fn row(rate: f64, outcome: &RunOutcome, holds: bool) -> Row {
+fn row(tried: &Tried) -> Row {
+    let (rate, outcome) = (tried.offered, &tried.outcome);
     let cell = |value, unit| Cell::measured(Measured::once(value, unit));
     let latencies = &outcome.latencies;
     let unsent = outcome.offered.map_or(0, |offered| offered.unsent);
-    let verdict = if holds { "holds" } else { "does not hold" };
+    let verdict = verdict(tried.holds);
     let label = Unit::PerSecond.write(rate);
     Row::new(
         &format!("{rate:.1}"),
         &label,
         vec![
+            cell(outcome.rate(), Unit::PerSecond),
             cell(latencies.percentile_ms(50.0), Unit::Ms),
             cell(latencies.percentile_ms(99.0), Unit::Ms),
             cell(outcome.totals.failed() as f64, Unit::Count),
@@ -180,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn rate_holds_if_slow_and_unsent_requests_together_are_one_percent() {
+    fn rate_keeps_the_bound_if_slow_and_unsent_requests_together_are_one_percent() {
         let bound = Duration::from_millis(20);
         for (slow, unsent, expected) in [
             (0, 0, true),

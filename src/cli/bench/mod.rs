@@ -18,7 +18,7 @@ use surus_load::RunOutcome;
 
 pub use app::{Tried, try_engines};
 use options::Load;
-use outputs::Output;
+use outputs::{Output, Series};
 
 /// Arguments of `surus bench`.
 #[derive(clap::Args)]
@@ -76,6 +76,8 @@ pub struct Run {
     pids: Vec<i32>,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    series: Series,
 }
 
 pub fn run(bench: Bench) -> anyhow::Result<()> {
@@ -94,19 +96,19 @@ fn run_one(args: &Run) -> anyhow::Result<()> {
         );
     }
     if let Some(p99) = args.p99 {
-        args.output.reject_series("--find-max")?;
         return find_max::run(args, &urls, p99);
     }
     let page = args.output.open()?;
     let duration = args.duration.unwrap_or(Duration::from_secs(10));
     let mut plan = args.load.plan(&urls, args.file.as_ref(), duration)?;
-    plan.keeps_intervals = args.output.needs_intervals();
+    plan.keeps_intervals = args.series.needs_intervals();
     let title = title(&urls, args.file.as_ref());
     interrupt::remember()?;
     measuring::warm_up(&plan, args.load.warm_up)?;
     let result = measuring::measure(&plan, &args.pids, true)?;
     let report = tables::report(title, args.load.describe(&plan), &plan, &result);
-    args.output.print(&report, Some(&result), page)?;
+    args.output
+        .print_run(&report, &result, &args.series, page)?;
     let outcome = &result.outcome;
     if !outcome.is_interrupted {
         return fail_if_unexpected(outcome);
@@ -129,14 +131,22 @@ fn title(urls: &[String], file: Option<&PathBuf>) -> String {
     }
 }
 
-/// A run with failures is a failed run. The error says what came instead.
+/// Fails if the run is a failed one.
 fn fail_if_unexpected(outcome: &RunOutcome) -> anyhow::Result<()> {
+    match failure(outcome) {
+        Some(what) => bail!(what),
+        None => Ok(()),
+    }
+}
+
+/// A run with failures is a failed run. Says what came instead.
+fn failure(outcome: &RunOutcome) -> Option<String> {
     let totals = &outcome.totals;
     if totals.requests == 0 {
-        bail!("no request ended; see --timeout and --duration");
+        return Some("no request ended; see --timeout and --duration".into());
     }
     if totals.failed() == 0 {
-        return Ok(());
+        return None;
     }
     let kinds = surus_load::RequestFailure::ALL
         .into_iter()
@@ -162,5 +172,5 @@ fn fail_if_unexpected(outcome: &RunOutcome) -> anyhow::Result<()> {
             text.push_str(&format!(" with `{}`", first.body));
         }
     }
-    bail!(text)
+    Some(text)
 }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -205,6 +206,13 @@ impl Load {
                     request.url
                 );
             }
+            let file = std::fs::metadata(socket)
+                .with_context(|| format!("cannot connect to {} (--unix)", socket.display()))?;
+            ensure!(
+                file.file_type().is_socket(),
+                "cannot connect to {}: it is no socket (--unix)",
+                socket.display()
+            );
             request.url.origin.unix = Some(socket.clone());
         }
         Ok(())

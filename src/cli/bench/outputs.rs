@@ -4,24 +4,19 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde_json::{Value, json};
 use surus_measure::Report;
 
 use super::measuring::Result;
 use crate::cli::stdout::{print, say};
 
+/// Forms of every report.
 #[derive(Debug, Default, clap::Args)]
 pub struct Output {
     /// Print JSON
     #[arg(long, group = "format")]
     json: bool,
-    /// Print one line of CSV per second
-    #[arg(long, group = "format")]
-    csv: bool,
-    /// Print an HdrHistogram log with a histogram per second
-    #[arg(long, group = "format")]
-    hdr: bool,
     /// Print Markdown
     #[arg(long, group = "format")]
     markdown: bool,
@@ -30,22 +25,39 @@ pub struct Output {
     html: Option<PathBuf>,
 }
 
-impl Output {
+/// Forms of a single run.
+#[derive(Debug, Default, clap::Args)]
+pub struct Series {
+    /// Print one line of CSV per second (not with --find-max)
+    #[arg(long, group = "format", conflicts_with = "find_max")]
+    csv: bool,
+    /// Print an HdrHistogram log with a histogram per second (not with --find-max)
+    #[arg(long, group = "format", conflicts_with = "find_max")]
+    hdr: bool,
+}
+
+impl Series {
     /// Whether the histogram of each second is needed.
     pub fn needs_intervals(&self) -> bool {
         self.hdr
     }
 
-    /// Fails if a form was asked for that needs a single run.
-    pub fn reject_series(&self, command: &str) -> anyhow::Result<()> {
-        if self.csv || self.hdr {
-            bail!(
-                "--csv and --hdr need a single run; `{command}` prints text, --json or --markdown"
-            );
+    /// Prints the seconds of a run, if a form was asked for that consists of them.
+    fn print(&self, result: &Result) -> anyhow::Result<bool> {
+        if self.csv {
+            csv(result);
         }
-        Ok(())
+        if self.hdr {
+            let mut log = Vec::new();
+            let latencies = &result.outcome.latencies;
+            latencies.write_log(&mut log, result.started)?;
+            print(String::from_utf8_lossy(&log));
+        }
+        Ok(self.csv || self.hdr)
     }
+}
 
+impl Output {
     /// Opens the page's file before a measurement, so that none is lost to a wrong path. What the
     /// file has stays until the report replaces it.
     pub fn open(&self) -> anyhow::Result<Page<'_>> {
@@ -58,32 +70,39 @@ impl Output {
         Ok(Page(Some((path, file))))
     }
 
-    /// Prints a report and writes its page. `result` is that of a single run.
-    pub fn print(
+    /// Prints a report and writes its page.
+    pub fn print(&self, report: &Report, page: Page<'_>) -> anyhow::Result<()> {
+        let data = report.json();
+        self.print_with(report, &data);
+        page.write(&report.html(&data))
+    }
+
+    /// Prints the report of a single run and writes its page.
+    pub fn print_run(
         &self,
         report: &Report,
-        result: Option<&Result>,
+        result: &Result,
+        series: &Series,
         page: Page<'_>,
     ) -> anyhow::Result<()> {
         let mut data = report.json();
-        if let (Some(result), Some(data)) = (result, data.as_object_mut()) {
+        if let Some(data) = data.as_object_mut() {
             data.insert("seconds".into(), json!(result.outcome.latencies.seconds));
             data.insert("usage".into(), json!(result.usage));
             data.insert("unexpected".into(), unexpected(result));
         }
-        match result {
-            _ if self.json => say!("{data:#}"),
-            _ if self.markdown => print(report.markdown()),
-            Some(result) if self.csv => csv(result),
-            Some(result) if self.hdr => {
-                let mut log = Vec::new();
-                let latencies = &result.outcome.latencies;
-                latencies.write_log(&mut log, result.started)?;
-                print(String::from_utf8_lossy(&log));
-            }
-            _ => print(report.text()),
+        if !series.print(result)? {
+            self.print_with(report, &data);
         }
         page.write(&report.html(&data))
+    }
+
+    fn print_with(&self, report: &Report, data: &Value) {
+        match self {
+            _ if self.json => say!("{data:#}"),
+            _ if self.markdown => print(report.markdown()),
+            _ => print(report.text()),
+        }
     }
 }
 

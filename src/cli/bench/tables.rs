@@ -23,6 +23,7 @@ pub fn report(title: String, load: String, plan: &Plan, result: &Result) -> Repo
         title,
         subtitle: load,
         machine: result.machine.clone(),
+        failure: super::failure(outcome),
         notes: notes(plan, result),
         tables,
         charts: charts(result),
@@ -272,6 +273,7 @@ fn charts(result: &Result) -> Vec<Chart> {
         x: "seconds".into(),
         scale: Scale::Linear,
         y,
+        y_scale: Scale::Linear,
         lines,
     };
     let mut rates = vec![line(
@@ -287,6 +289,7 @@ fn charts(result: &Result) -> Vec<Chart> {
             x: "requests that were at least this fast".into(),
             scale: Scale::Nines,
             y: Unit::Ms,
+            y_scale: Scale::Linear,
             lines: vec![line("latency", latencies.curve())],
         },
         over_time(
@@ -321,4 +324,54 @@ fn charts(result: &Result) -> Vec<Chart> {
     }
     charts.retain(|chart| chart.lines.iter().any(|line| !line.points.is_empty()));
     charts
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use surus_load::{Mix, Request, Totals, Url};
+    use surus_measure::{Machine, Recorder};
+
+    use super::*;
+
+    /// The notes on a run of a second in which the generator's thread used this much of a CPU.
+    fn notes_on(busy: f64, responses: u64) -> String {
+        let url = Url::parse("http://127.0.0.1:1/").unwrap();
+        let plan = Plan::new(Mix::new(&[Request::get(url)], true).unwrap());
+        let second = Duration::from_secs(1);
+        let result = Result {
+            outcome: RunOutcome {
+                elapsed: second,
+                totals: Totals {
+                    requests: 10,
+                    responses,
+                    ..Totals::default()
+                },
+                latencies: Recorder::new(false).finish(second),
+                offered: None,
+                own_cpu: second,
+                own_cpu_in_time: second.mul_f64(busy),
+                is_interrupted: false,
+            },
+            usage: None,
+            machine: Machine::this(),
+            started: SystemTime::now(),
+        };
+        report("title".into(), "load".into(), &plan, &result)
+            .notes
+            .join("\n")
+    }
+
+    #[test]
+    fn note_says_that_the_generator_was_the_limit_if_it_used_its_cpu() {
+        let note = "the load generator was the limit (its thread used 97 % of a CPU)";
+        assert!(notes_on(0.97, 10).contains(note));
+        assert!(!notes_on(0.94, 10).contains("the limit"));
+        assert!(
+            !notes_on(0.97, 0).contains("the limit"),
+            "nothing was served"
+        );
+    }
 }

@@ -28,7 +28,7 @@ const CHECKED: [(&str, &str, &str); 10] = [
 ];
 
 /// The others, and why root does nothing that PHP's user could misuse.
-const NOT_CHECKED: [(&str, &str, &str); 16] = [
+const NOT_CHECKED: [(&str, &str, &str); 18] = [
     ("src/app/error_pages.rs", "directory", OPENED_AS_PHP),
     ("src/app/site/routes.rs", "root", OPENED_AS_PHP),
     ("src/app/site/settings.rs", "root", OPENED_AS_PHP),
@@ -48,11 +48,17 @@ const NOT_CHECKED: [(&str, &str, &str); 16] = [
         "directory",
         "`roots` has it",
     ),
+    (
+        "src/fronts/http/request/access_log.rs",
+        "file",
+        "`roots` has it",
+    ),
     ("src/fronts/lambda/mod.rs", "cache", NO_OTHER_USER),
     ("src/fronts/lambda/mod.rs", "handler", NO_OTHER_USER),
     ("src/fronts/lambda/mod.rs", "opcache_dir", NO_OTHER_USER),
     ("src/fronts/lambda/mod.rs", "script", NO_OTHER_USER),
     ("src/fronts/queue/settings.rs", "handler", RUN_AS_PHP),
+    ("src/observe/log.rs", "file", "`roots` has it"),
 ];
 
 const OPENED_AS_PHP: &str = "files below it are opened with the rights of PHP's user";

@@ -47,6 +47,7 @@ impl FromStr for Weighted {
 }
 
 /// Queues and schedules that the same workers run.
+#[derive(Clone)]
 pub struct Group {
     /// None if it runs commands.
     pub php: Option<Php>,
@@ -58,6 +59,7 @@ pub struct Group {
 }
 
 /// What the workers of a group run.
+#[derive(Clone)]
 pub struct Php {
     /// `[pool.work]` or `[pool.schedule]`, which override settings.
     pool: &'static str,

@@ -4,7 +4,7 @@
 //! format makes it an [`Event`](crate::event::Event) for PHP and understands the result. [`front`]
 //! drives them, extends the leases, and settles each job once its disposition is known.
 
-mod backoff;
+pub mod backoff;
 pub mod command;
 mod format;
 pub mod front;

@@ -11,6 +11,8 @@ use crate::units::{self, Size, Time};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
+    /// Run the queues and schedules in `surus serve`, too.
+    pub serve: bool,
     /// Where to listen for health checks, metrics and reloads; a unix socket named after the
     /// project when not set.
     pub admin_listen: Option<Address>,
@@ -32,6 +34,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
+            serve: false,
             admin_listen: None,
             strict: false,
             schedule: false,

@@ -54,6 +54,8 @@ pub struct TracedRequest {
 /// The times and the outcome, which become known later.
 #[derive(Default)]
 struct Later {
+    /// The path of the rule, or of the script.
+    route: Option<Arc<str>>,
     /// When the request began to wait for a worker, and for how long.
     queue: Option<(Instant, Duration)>,
     php_ended: Option<Instant>,
@@ -100,6 +102,11 @@ impl Trace {
 
     fn later(&self) -> std::sync::MutexGuard<'_, Later> {
         self.later.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is known what answers the request.
+    pub fn routed(&self, route: Arc<str>) {
+        self.later().route = Some(route);
     }
 
     /// A worker has taken the request, which has waited from `since` on.
@@ -172,10 +179,7 @@ impl EndedTrace {
                 .unwrap_or((Instant::now(), StatusCode::INTERNAL_SERVER_ERROR, 0, ""));
         let mut all = vec![Span {
             parent_span_id: self.parent.map_or(Vec::new(), |parent| parent.to_vec()),
-            name: match known(&self.request.method) {
-                true => self.request.method.clone(),
-                false => "HTTP".into(),
-            },
+            name: self.name(),
             kind: otlp::SERVER,
             attributes: self.attributes(status, bytes, engine),
             status: status.is_server_error().then(|| Status {
@@ -207,6 +211,18 @@ impl EndedTrace {
         all
     }
 
+    /// Method and route, as in the conventions.
+    fn name(&self) -> String {
+        let method = match known(&self.request.method) {
+            true => &self.request.method,
+            false => "HTTP",
+        };
+        match &self.later.route {
+            Some(route) => format!("{method} {}", cut(route)),
+            None => method.into(),
+        }
+    }
+
     fn span(&self, id: [u8; 8], from: Instant, to: Instant) -> Span {
         let start = self.nanos(from);
         Span {
@@ -229,7 +245,7 @@ impl EndedTrace {
     /// The stable conventions for HTTP servers.
     fn attributes(&self, status: StatusCode, bytes: u64, engine: &'static str) -> Vec<KeyValue> {
         let request = &self.request;
-        let mut all = Vec::with_capacity(14);
+        let mut all = Vec::with_capacity(15);
         match known(&request.method) {
             true => all.push(attribute("http.request.method", request.method.as_str())),
             false => {
@@ -237,6 +253,9 @@ impl EndedTrace {
                 let method = request.method.as_str();
                 all.push(attribute("http.request.method_original", method));
             }
+        }
+        if let Some(route) = &self.later.route {
+            all.push(attribute("http.route", cut(route)));
         }
         all.push(attribute("url.path", cut(&request.path)));
         if let Some(query) = &request.query {

@@ -18,8 +18,7 @@ fn names_of_types_are_shared_by_two_types_at_most() {
     let tests = r"(?s)#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*(?:pub[^ ]* )?mod \w+ \{\n.*?\n\}\n";
     let tests = Regex::new(tests).unwrap();
     // Types inside of functions and associated types are indented.
-    let type_name =
-        r"(?m)^(?:pub(?:\([^)]*\))? )?(?:unsafe )?(?:struct|enum|trait|type|union) (\w+)";
+    let type_name = r"(?m)^(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|type|union) (\w+)";
     let type_name = Regex::new(type_name).unwrap();
     let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (file, text) in sources(&["src", "crates", "lab"]) {

@@ -78,6 +78,35 @@ fn long_message_is_moved_with_all_its_bytes_and_never_in_memory() {
     assert!(site.left().is_empty());
 }
 
+#[test]
+#[ignore = "needs RabbitMQ: make test-amqp"]
+fn long_message_without_room_on_the_disk_stays_in_its_queue_until_there_is_some() {
+    let full = "[work]\nmax_payload = '1K'\n[http]\nmax_temp_size = '1M'\n";
+    let site = Site::new(full);
+    let long: String = (0..).map(|n| format!("{n} ")).take(500_000).collect();
+    site.broker.push(&site.queue, &long);
+    site.push(1, "");
+    let work = site.start();
+    work.wait_for_log(|log| log.contains("fits in no temporary file"));
+    // The jobs behind it run.
+    work.wait_until(|| site.count("done 1") == 1);
+    work.end();
+    assert!(site.buried().is_empty());
+    assert_eq!(site.ready(), 1);
+    let config = site.plain.site.www().join("surus.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace("'1M'", "'1G'")).unwrap();
+    let work = site.start();
+    work.wait_for_log(|log| log.contains("job failed for good"));
+    work.end();
+    let buried = site.buried();
+    assert!(
+        buried.len() == 1 && buried[0].body == long,
+        "not all its bytes"
+    );
+    assert!(site.left().is_empty());
+}
+
 /// The most memory that a process has used, in KiB.
 fn peak(pid: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();

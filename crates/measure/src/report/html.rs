@@ -5,8 +5,10 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::escape::escape;
-use super::{Advice, Report, Table, svg};
+use super::{Advice, Cell, Report, Table, svg};
 
+/// A reason with more bytes is aligned as a sentence.
+const LONGEST_WORD: usize = 24;
 const STYLE: &str = include_str!("page.css");
 
 pub fn page(report: &Report, data: &Value) -> String {
@@ -19,6 +21,13 @@ pub fn page(report: &Report, data: &Value) -> String {
         escape(&report.machine.to_string()),
         title = escape(&report.title),
     );
+    if let Some(failure) = &report.failure {
+        let failure = prose(failure);
+        let _ = writeln!(
+            out,
+            "<p class=\"failure\" role=\"alert\"><b>Failed:</b> {failure}</p>"
+        );
+    }
     for note in &report.notes {
         let _ = writeln!(out, "<p class=\"note\">{}</p>", prose(note));
     }
@@ -76,10 +85,14 @@ fn write_advice(out: &mut String, advice: &Advice) {
     );
 }
 
+/// On a narrow screen, a row of a table with several columns becomes a list, in which each cell
+/// has the name of its column.
 fn write_table(out: &mut String, table: &Table) {
+    let is_list = table.columns.len() > 1;
+    let class = if is_list { " class=\"wide\"" } else { "" };
     let _ = write!(
         out,
-        "<section>\n<h2>{}</h2>\n<table>\n",
+        "<section>\n<h2>{}</h2>\n<table{class}>\n",
         escape(&table.title)
     );
     if table.columns.iter().any(|column| !column.is_empty()) {
@@ -91,12 +104,34 @@ fn write_table(out: &mut String, table: &Table) {
     }
     for row in &table.rows {
         let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(&row.label));
-        for cell in &row.cells {
-            let _ = write!(out, "<td>{}</td>", escape(&cell.to_string()));
+        for (column, cell) in table.columns.iter().zip(&row.cells) {
+            let class = if is_sentence(cell) {
+                " class=\"text\""
+            } else {
+                ""
+            };
+            let name = match column.as_str() {
+                "" => String::new(),
+                name => format!(" data-column=\"{}\"", escape(name)),
+            };
+            let cell = match cell {
+                Cell::Text { text } => prose(text),
+                cell => escape(&cell.to_string()),
+            };
+            let _ = write!(out, "<td{class}{name}>{cell}</td>");
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</table>\n</section>\n");
+}
+
+/// Whether a cell is read, not compared with those above and below it.
+fn is_sentence(cell: &Cell) -> bool {
+    match cell {
+        Cell::Text { .. } => true,
+        Cell::Missing { missing } => missing.len() > LONGEST_WORD,
+        _ => false,
+    }
 }
 
 /// A sentence. What stands between Markdown's backticks is code.

@@ -47,6 +47,9 @@ pub fn markdown(report: &Report) -> String {
         escape(&report.subtitle)
     );
     let _ = writeln!(out, "Measured on {}.", report.machine);
+    if let Some(failure) = &report.failure {
+        let _ = write!(out, "\n> **Failed:** {}\n", escape(failure));
+    }
     for note in &report.notes {
         let _ = write!(out, "\n> {}\n", escape(note));
     }

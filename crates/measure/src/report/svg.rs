@@ -16,9 +16,16 @@ const BOTTOM: f64 = 40.0;
 pub fn draw(chart: &Chart) -> String {
     let end = x_end(chart);
     let ticks = y_ticks(chart);
+    let low = ticks.first().copied().unwrap_or(0.0);
     let top = ticks.last().copied().unwrap_or(1.0);
     let x = |value: f64| LEFT + place(chart.scale, value, end) * (WIDTH - LEFT - RIGHT);
-    let y = |value: f64| HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM);
+    let y = |value: f64| {
+        let share = match chart.y_scale {
+            Scale::Tens => (value.max(low) / low).ln() / (top / low).ln(),
+            _ => value / top,
+        };
+        HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+    };
 
     let mut out = format!(
         r#"<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{}">"#,
@@ -82,24 +89,27 @@ fn points(chart: &Chart) -> impl Iterator<Item = (f64, f64)> {
 fn x_end(chart: &Chart) -> f64 {
     let highest = points(chart).map(|(x, _)| x).fold(0.0, f64::max);
     match chart.scale {
-        Scale::Linear if highest > 0.0 => highest,
-        Scale::Linear => 1.0,
         Scale::Nines => highest.clamp(0.9, 0.999_999),
+        _ if highest > 0.0 => highest,
+        _ => 1.0,
     }
 }
 
 /// Where a value lies on the horizontal axis, from 0 to 1.
 fn place(scale: Scale, value: f64, end: f64) -> f64 {
     match scale {
-        Scale::Linear => value / end,
+        Scale::Linear | Scale::Whole | Scale::Tens => value / end,
         Scale::Nines => ((1.0 - value.min(end)).ln() / (1.0 - end).ln()).clamp(0.0, 1.0),
     }
 }
 
 fn x_ticks(scale: Scale, end: f64) -> Vec<(f64, String)> {
     match scale {
-        Scale::Linear => {
-            let step = step(end, 6.0);
+        Scale::Linear | Scale::Whole | Scale::Tens => {
+            let step = match scale {
+                Scale::Whole => step(end, 6.0).max(1.0),
+                _ => step(end, 6.0),
+            };
             let count = (end / step + 1e-9).floor() as usize;
             let tick = |index: usize| index as f64 * step;
             (0..=count)
@@ -117,6 +127,9 @@ fn x_ticks(scale: Scale, end: f64) -> Vec<(f64, String)> {
 }
 
 fn y_ticks(chart: &Chart) -> Vec<f64> {
+    if chart.y_scale == Scale::Tens {
+        return powers_of_ten(chart);
+    }
     let highest = points(chart).map(|(_, y)| y).fold(0.0, f64::max);
     let highest = if highest > 0.0 { highest } else { 1.0 };
     let step = match chart.y {
@@ -126,6 +139,19 @@ fn y_ticks(chart: &Chart) -> Vec<f64> {
     };
     let count = (highest / step - 1e-9).ceil() as usize;
     (0..=count).map(|index| index as f64 * step).collect()
+}
+
+/// From the power of ten below the lowest value above zero to that above the highest.
+fn powers_of_ten(chart: &Chart) -> Vec<f64> {
+    let values = || points(chart).map(|(_, y)| y).filter(|y| *y > 0.0);
+    let lowest = values().fold(f64::INFINITY, f64::min);
+    let highest = values().fold(0.0, f64::max);
+    if highest == 0.0 {
+        return vec![0.1, 1.0];
+    }
+    let first = (lowest.log10() + 1e-9).floor() as i32;
+    let last = ((highest.log10() - 1e-9).ceil() as i32).max(first + 1);
+    (first..=last).map(|power| 10_f64.powi(power)).collect()
 }
 
 /// A round step of which about `count` reach `end`.

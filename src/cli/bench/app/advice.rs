@@ -33,6 +33,11 @@ pub fn advice(contest: &Contest) -> Option<Advice> {
     })
 }
 
+/// The name of the engine that is recommended.
+pub fn recommended(contest: &Contest) -> Option<&'static str> {
+    choose(&contest.contestants).map(|it| it.entry.name)
+}
+
 fn choose(all: &[Contestant]) -> Option<&Contestant> {
     let is_candidate = |it: &&Contestant| {
         let serves = it.state == State::Same && it.failure.is_none();

@@ -78,10 +78,9 @@ pub struct Plan {
 }
 
 pub fn run(args: &App) -> anyhow::Result<()> {
-    args.output.reject_series("app")?;
     let page = args.output.open()?;
     let contest = hold(args)?;
-    args.output.print(&table::report(&contest), None, page)?;
+    args.output.print(&table::report(&contest), page)?;
     match contest.cut_short {
         Some((round, all)) => bail!(
             "interrupted in round {round} of {all}; the report is of what was measured until then"

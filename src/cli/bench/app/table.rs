@@ -1,6 +1,7 @@
 //! The report of `surus bench app`: a row per engine, and why some have no numbers.
 
-use surus_measure::{Cell, Chart, Line, Machine, Measured, Report, Row, Scale, Table, Unit};
+use surus_measure::{BarNumbers, Bars, Cell, Chart, Line, Machine, Measured, Report, Row, Scale};
+use surus_measure::{Table, Unit};
 
 use super::advice;
 use super::contest::Contest;
@@ -62,6 +63,8 @@ pub fn report(contest: &Contest) -> Report {
         },
     ));
     let paths = plan.requests.paths.join(" ");
+    let advice = advice::advice(contest);
+    let recommended = advice::recommended(contest);
     Report {
         title: format!("surus bench app {}", plan.launch.project.display()),
         subtitle: format!(
@@ -72,11 +75,14 @@ pub fn report(contest: &Contest) -> Report {
             plan.launch.workers
         ),
         machine: Machine::this(),
+        failure: None,
         notes: notes(contest),
         tables,
-        charts: chart(&sorted).into_iter().collect(),
-        bars: Vec::new(),
-        advice: advice::advice(contest),
+        charts: chart(&sorted, &[Some(reference), recommended])
+            .into_iter()
+            .collect(),
+        bars: bars(&sorted),
+        advice,
     }
 }
 
@@ -212,20 +218,96 @@ fn notes(contest: &Contest) -> Vec<String> {
     notes
 }
 
-/// Latencies of the last round.
-fn chart(sorted: &[&Contestant]) -> Option<Chart> {
-    let line = |it: &&Contestant| {
+/// Latencies of the last round: those of the engines in `first`, and of others in the order of the
+/// table while there are colours.
+fn chart(sorted: &[&Contestant], first: &[Option<&str>]) -> Option<Chart> {
+    let measured = || sorted.iter().filter(|it| it.latencies.is_some());
+    let is_first = |it: &&&Contestant| first.contains(&Some(it.entry.name));
+    let others = measured().filter(|it| !is_first(it));
+    let mut shown: Vec<_> = measured().filter(is_first).chain(others).collect();
+    shown.truncate(MAX_LINES);
+    let all = measured().count();
+    let line = |it: &&&Contestant| {
         Some(Line {
             name: it.entry.name.into(),
             points: it.latencies.as_ref()?.curve(),
         })
     };
-    let lines: Vec<_> = sorted.iter().filter_map(line).take(MAX_LINES).collect();
+    let lines: Vec<_> = shown.iter().filter_map(line).collect();
+    let which = match all > MAX_LINES {
+        true => format!(", {MAX_LINES} of {all} engines"),
+        false => String::new(),
+    };
     (!lines.is_empty()).then(|| Chart {
-        title: "Latency by percentile, last round, first four engines".into(),
+        title: format!("Latency by percentile, last round{which}"),
         x: "requests that were at least this fast".into(),
         scale: Scale::Nines,
         y: Unit::Ms,
+        y_scale: Scale::Linear,
         lines,
     })
+}
+
+/// What a request costs and how many are served, of each engine.
+fn bars(sorted: &[&Contestant]) -> Vec<Bars> {
+    let chart = |title: &str, samples: &dyn Fn(&Contestant) -> &[f64], unit| {
+        let bar = |it: &&Contestant| {
+            let number = Measured::median(samples(it), unit)?;
+            Some((it.entry.name.to_string(), number))
+        };
+        Bars {
+            title: title.into(),
+            numbers: BarNumbers::Measured(sorted.iter().filter_map(bar).collect()),
+        }
+    };
+    let mut all = vec![
+        chart(
+            "CPU per request",
+            &|it| match it.cpu() {
+                Some(_) => &it.samples.cpu,
+                None => &[],
+            },
+            Unit::Us,
+        ),
+        chart("Requests/s", &|it| &it.samples.rate, Unit::PerSecond),
+    ];
+    all.retain(|bars| !bars.is_empty());
+    all
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use surus_measure::Recorder;
+
+    use super::*;
+    use crate::cli::bench::app::answers::Requests;
+    use crate::config::Config;
+    use crate::engines;
+
+    fn measured(name: &str) -> Contestant {
+        let requests = Requests {
+            paths: vec!["/".into()],
+            headers: Vec::new(),
+        };
+        let entry = engines::find(name).unwrap();
+        let nowhere = std::path::Path::new("/nowhere");
+        let mut new = Contestant::new(entry, nowhere, &Config::default(), None, &requests);
+        let mut recorder = Recorder::new(false);
+        recorder.response(Duration::ZERO, Duration::from_millis(1), 0);
+        new.latencies = Some(recorder.finish(Duration::from_secs(1)));
+        new
+    }
+
+    #[test]
+    fn chart_has_the_reference_and_the_recommended_engine() {
+        let all = ["worker", "cgi", "cli", "fork", "rewind", "classic"].map(measured);
+        let sorted: Vec<_> = all.iter().collect();
+        let chart = chart(&sorted, &[Some("classic"), Some("rewind")]).unwrap();
+        let names: Vec<_> = chart.lines.iter().map(|line| &*line.name).collect();
+        assert_eq!(names, ["rewind", "classic", "worker", "cgi"]);
+        assert!(chart.title.ends_with(", 4 of 6 engines"), "{}", chart.title);
+    }
 }

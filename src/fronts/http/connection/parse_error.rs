@@ -53,6 +53,7 @@ pub fn record_status(
             status,
             bytes,
             took,
+            answered: None,
             engine: STATIC,
         });
     }

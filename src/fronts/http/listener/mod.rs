@@ -7,6 +7,7 @@ pub(crate) mod quic;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -177,12 +178,33 @@ impl Bound {
         }
     }
 
+    /// The same socket again, for a part of the program that may start several times. Its file is
+    /// removed with the original.
+    pub fn share(&self) -> io::Result<Bound> {
+        Ok(match self {
+            Bound::Tcp(listener) => Bound::Tcp(listener.try_clone()?),
+            Bound::Unix(listener, file) => {
+                let path = file.path.clone();
+                Bound::Unix(listener.try_clone()?, SocketFile { path, made: None })
+            }
+        })
+    }
+
     /// Accepts connections in the caller's runtime.
     pub fn listen(self) -> anyhow::Result<Listener> {
         Ok(match self {
             Bound::Tcp(listener) => Listener::Tcp(TcpListener::from_std(listener)?),
             Bound::Unix(listener, file) => Listener::Unix(UnixListener::from_std(listener)?, file),
         })
+    }
+}
+
+impl AsFd for Bound {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Bound::Tcp(listener) => listener.as_fd(),
+            Bound::Unix(listener, _) => listener.as_fd(),
+        }
     }
 }
 

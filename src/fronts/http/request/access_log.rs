@@ -1,32 +1,99 @@
 //! The access log: one line per request, written when its response has ended.
 
+mod escape;
+pub mod kept;
+mod parse;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use http::header::{self, HeaderName};
+use http::header::{self, HeaderMap, HeaderName};
 use http::{Method, Request, StatusCode, Version};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tracing::error;
 
+use self::kept::{Begun, Field, Kept};
+use self::template::{Clock, Template, common};
 use crate::budget;
 use crate::observe::log_writer::Writer;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// `off`, `text` (as Apache's combined format) or `json`; to stdout.
+    /// `off`, `text` (as Apache's combined format), `json`, `common`, `combined`, or a format of
+    /// nginx or Apache.
     pub format: AccessLogFormat,
+    /// The file that is written in place of stdout, relative to the project.
+    pub file: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum AccessLogFormat {
     Off,
     #[default]
     Text,
     Json,
+    /// As it is written, and what it means.
+    Template(String, Arc<Template>),
+}
+
+impl FromStr for AccessLogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AccessLogFormat, String> {
+        Ok(match text {
+            "off" => AccessLogFormat::Off,
+            "text" => AccessLogFormat::Text,
+            "json" => AccessLogFormat::Json,
+            format => AccessLogFormat::Template(format.into(), Arc::new(parse::template(format)?)),
+        })
+    }
+}
+
+impl fmt::Display for AccessLogFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AccessLogFormat::Off => "off",
+            AccessLogFormat::Text => "text",
+            AccessLogFormat::Json => "json",
+            AccessLogFormat::Template(text, _) => text,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for AccessLogFormat {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<AccessLogFormat, D::Error> {
+        let format = String::deserialize(from)?.parse();
+        format.map_err(|error: String| {
+            serde::de::Error::custom(format_args!("access_log.format: {error}"))
+        })
+    }
+}
+
+impl Serialize for AccessLogFormat {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl AccessLogFormat {
+    /// Whether readers expect nothing but JSON.
+    pub fn is_json(&self) -> bool {
+        match self {
+            AccessLogFormat::Json => true,
+            AccessLogFormat::Template(_, template) => template.escape == escape::Escape::Json,
+            AccessLogFormat::Off | AccessLogFormat::Text => false,
+        }
+    }
 }
 
 /// What the log says about a request.
@@ -40,6 +107,8 @@ pub struct AccessLogEntry {
     /// Bytes of the response's body.
     pub bytes: u64,
     pub took: Duration,
+    /// The time until PHP's response began; None if PHP has not answered.
+    pub answered: Option<Duration>,
     pub engine: &'static str,
 }
 
@@ -52,10 +121,13 @@ pub struct LoggedHead {
     version: Version,
     referer: Option<String>,
     user_agent: Option<String>,
+    /// What the log's format needs besides.
+    kept: Kept,
 }
 
 impl LoggedHead {
-    pub fn new<B>(request: &Request<B>) -> LoggedHead {
+    /// What `log` needs of a request that begins.
+    pub fn new<B>(log: &AccessLog, request: &Request<B>, begun: &Begun<'_>) -> LoggedHead {
         let text = |name: HeaderName| {
             let value = request.headers().get(name)?;
             Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -67,44 +139,73 @@ impl LoggedHead {
             version: request.version(),
             referer: text(header::REFERER),
             user_agent: text(header::USER_AGENT),
+            kept: Field::keep(log.fields(), request, begun),
         }
+    }
+
+    /// Adds what `log` needs of the response.
+    pub fn add_response(&mut self, log: &AccessLog, headers: &HeaderMap) {
+        Field::keep_sent(log.fields(), headers, &mut self.kept);
     }
 
     /// The memory that it takes besides its own size.
     fn size(&self) -> usize {
         let words = [&self.referer, &self.user_agent].into_iter().flatten();
         let words: usize = words.map(String::capacity).sum();
-        self.method.as_str().len() + self.target.len() + words
+        let kept: usize = self.kept.iter().flatten().map(|value| value.len()).sum();
+        let kept = kept + size_of_val(&*self.kept);
+        self.method.as_str().len() + self.target.len() + words + kept
     }
 }
 
 /// Writes entries on another thread; requests do not wait for the reader of the log.
-pub struct AccessLog(Writer<AccessLogEntry>);
+pub struct AccessLog {
+    writer: Writer<AccessLogEntry>,
+    format: AccessLogFormat,
+}
 
 impl AccessLog {
     /// None if the format is `off`.
-    pub fn start(format: AccessLogFormat) -> io::Result<Option<AccessLog>> {
-        if format == AccessLogFormat::Off {
+    pub fn start(format: &AccessLogFormat) -> io::Result<Option<AccessLog>> {
+        if *format == AccessLogFormat::Off {
             return Ok(None);
         }
         let mut clock = Clock::default();
-        let line = move |entry: AccessLogEntry, to: &mut Vec<u8>| match format {
-            AccessLogFormat::Json => json(to, &entry, clock.now()),
-            AccessLogFormat::Text | AccessLogFormat::Off => text(to, &entry, &common(clock.now())),
+        let writes = format.clone();
+        let line = move |entry: AccessLogEntry, to: &mut Vec<u8>| {
+            let now = SystemTime::now();
+            match &writes {
+                AccessLogFormat::Json => json(to, &entry, clock.text(now)),
+                AccessLogFormat::Template(_, template) => {
+                    template.write(to, &entry, now, &mut clock)
+                }
+                AccessLogFormat::Text | AccessLogFormat::Off => {
+                    text(to, &entry, &common(clock.text(now)))
+                }
+            }
         };
         let tell = |lost| error!(lost, "lines of the access log lost: stdout was not read");
         let writer = Writer::start("access-log", &budget::ACCESS_LOG, io::stdout(), line, tell)?;
-        Ok(Some(AccessLog(writer)))
+        let format = format.clone();
+        Ok(Some(AccessLog { writer, format }))
+    }
+
+    /// What requests keep for the format.
+    fn fields(&self) -> &[Field] {
+        match &self.format {
+            AccessLogFormat::Template(_, template) => &template.fields,
+            AccessLogFormat::Off | AccessLogFormat::Text | AccessLogFormat::Json => &[],
+        }
     }
 
     pub fn log(&self, entry: AccessLogEntry) {
         let size = entry.size();
-        self.0.send(entry, size);
+        self.writer.send(entry, size);
     }
 
     /// Waits until all entries are written, but not indefinitely.
     pub fn end(&self) {
-        self.0.wait_until_written(Duration::from_secs(2));
+        self.writer.wait_until_written(Duration::from_secs(2));
     }
 }
 
@@ -141,19 +242,11 @@ fn text(to: &mut Vec<u8>, entry: &AccessLogEntry, time: &str) {
     );
 }
 
-/// Converts `Sun, 06 Nov 1994 08:49:37 GMT` to the form of NCSA's logs: `06/Nov/1994:08:49:37
-/// +0000`.
-fn common(time: &str) -> String {
-    let part = |range| time.get(range).unwrap_or_default();
-    let (day, month, year, clock) = (part(5..7), part(8..11), part(12..16), part(17..25));
-    format!("{day}/{month}/{year}:{clock} +0000")
-}
-
 /// A client's text between double quotes: it cannot end the quotes or the line.
 struct Escaped<'a>(&'a str);
 
-impl std::fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.0.chars() {
             match c {
                 '"' | '\\' => write!(f, "\\{c}")?,
@@ -182,94 +275,4 @@ fn json(to: &mut Vec<u8>, entry: &AccessLogEntry, time: &str) {
         "user_agent": head.and_then(|head| head.user_agent.as_deref()),
     });
     let _ = writeln!(to, "{line}");
-}
-
-/// The time as text, formatted once per second.
-#[derive(Default)]
-struct Clock {
-    second: u64,
-    text: String,
-}
-
-impl Clock {
-    fn now(&mut self) -> &str {
-        let now = SystemTime::now();
-        let second = now
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs());
-        if second != self.second || self.text.is_empty() {
-            self.second = second;
-            self.text = httpdate::fmt_http_date(now);
-        }
-        &self.text
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use bytes::Bytes;
-    use http::{HeaderValue, Uri};
-
-    use super::*;
-
-    fn entry() -> AccessLogEntry {
-        AccessLogEntry {
-            request_id: 7,
-            client: Some("192.0.2.1".parse().unwrap()),
-            head: Some(LoggedHead {
-                method: Method::GET,
-                target: "/a\"?b=c".into(),
-                version: Version::HTTP_11,
-                referer: None,
-                user_agent: Some("a\"b\nc".into()),
-            }),
-            status: StatusCode::OK,
-            bytes: 12,
-            took: Duration::from_micros(1234),
-            engine: "classic",
-        }
-    }
-
-    #[test]
-    fn waiting_entry_keeps_no_read_buffer_and_counts_its_bytes() {
-        let buffer = Bytes::from([b"/a?b Mozilla".as_slice(), &[b'c'; 28 << 10]].concat());
-        let value = HeaderValue::from_maybe_shared(buffer.slice(5..12)).unwrap();
-        let request = Request::builder()
-            .method(Method::from_bytes(&[b'M'; 100]).unwrap())
-            .uri(Uri::from_maybe_shared(buffer.slice(..4)).unwrap())
-            .header(header::REFERER, value.clone())
-            .header(header::USER_AGENT, value);
-        let head = LoggedHead::new(&request.body(()).unwrap());
-        assert!(buffer.is_unique(), "{head:?}");
-        assert_eq!(head.size(), 100 + 4 + 7 + 7);
-    }
-
-    #[test]
-    fn client_text_cannot_break_a_line() {
-        let mut line = Vec::new();
-        text(&mut line, &entry(), "now");
-        assert_eq!(
-            String::from_utf8(line).unwrap(),
-            "192.0.2.1 - - [now] \"GET /a\\\"?b=c HTTP/1.1\" 200 12 \"-\" \"a\\\"b\\x0ac\" \
-             1.234ms classic\n"
-        );
-    }
-
-    #[test]
-    fn time_has_the_format_of_ncsa_logs() {
-        assert_eq!(
-            common("Sun, 06 Nov 1994 08:49:37 GMT"),
-            "06/Nov/1994:08:49:37 +0000"
-        );
-    }
-
-    #[test]
-    fn json_line_is_valid_json() {
-        let mut line = Vec::new();
-        json(&mut line, &entry(), "now");
-        let value: serde_json::Value = serde_json::from_slice(&line).unwrap();
-        assert_eq!(value["ms"], 1.234);
-        assert_eq!(value["user_agent"], "a\"b\nc");
-    }
 }

@@ -14,6 +14,8 @@ use crate::fronts::http::Settings;
 
 /// A site among those that the front end serves.
 pub struct HostedSite {
+    /// Empty without `[[site]]`.
+    pub name: &'static str,
     /// Empty until the site's application has booted for the first time.
     pub application: OnceLock<Arc<Application>>,
     /// Of these, the limits of requests are the site's own.

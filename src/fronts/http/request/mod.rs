@@ -23,6 +23,7 @@ use http::{Method, Request, StatusCode, Version};
 use http_body::Body as _;
 use tracing::{debug, error};
 
+use self::access_log::kept::Begun;
 pub use self::accounting::Accounting;
 use self::body::BodyError;
 use self::hosted::Hosted;
@@ -72,17 +73,22 @@ impl Service {
     {
         connection.timers.request_begins();
         connection.body_framing.begins(length(request.body()));
-        let client = || {
-            let proxies = &self.settings.trusted_proxies;
+        let proxies = &self.settings.trusted_proxies;
+        let site = self.sites.find(&request, peer, proxies);
+        let hosted = site.and_then(|number| self.sites.get(number));
+        let begun = || {
             let origin = forwarded::origin(peer, request.headers(), proxies);
-            origin.client.map(|client| client.ip())
+            Begun {
+                peer,
+                client: origin.client.map(|client| client.ip()),
+                https: origin.https,
+                site: hosted.map_or("", |site| site.name),
+                encryption: connection.encryption.get(),
+            }
         };
         let accounting = self.accounting.clone();
-        let mut guard = RequestGuard::new(accounting, connection.clone(), &request, client);
-        let site = self
-            .sites
-            .find(&request, peer, &self.settings.trusted_proxies);
-        if let Some(site) = site.and_then(|number| self.sites.get(number)) {
+        let mut guard = RequestGuard::new(accounting, connection.clone(), &request, begun);
+        if let Some(site) = hosted {
             guard.engine = site.static_label;
         }
         let version = request.version();
@@ -103,7 +109,14 @@ impl Service {
         };
         let server = peer.server.clone();
         let routed = self.begin(head, site, peer, &connection, early_hints, &guard);
-        let Routed { dispatch, headers } = routed;
+        let Routed {
+            dispatch,
+            headers,
+            route,
+        } = routed;
+        if let (Some(trace), Some(route)) = (&guard.trace, route) {
+            trace.routed(route);
+        }
         // Most requests have no body.
         let awaits = matches!(dispatch, Dispatch::Event { .. }) && !incoming.is_end_stream();
         let body = awaits.then_some(incoming);
@@ -230,11 +243,7 @@ impl Service {
             self.accounting
                 .metrics
                 .answered(guard.engine, outcome, took);
-            guard.status = Some(response.status());
-            if let Some(trace) = &guard.trace {
-                trace.responded();
-            }
-            guard.record_if_slow(took);
+            guard.responds(response.status(), response.headers(), took);
             Ok(response.map(|body| TrackedBody::new(body, guard)))
         }
     }

@@ -8,10 +8,11 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use http_body::{Frame, SizeHint};
 use tracing::warn;
 
+use super::access_log::kept::Begun;
 use super::access_log::{AccessLogEntry, LoggedHead};
 use super::accounting::Accounting;
 use crate::app::STATIC;
@@ -94,26 +95,37 @@ pub struct RequestGuard {
     /// Whether an engine runs PHP for it.
     runs: bool,
     /// None if the client disconnected before there was one.
-    pub status: Option<StatusCode>,
+    status: Option<StatusCode>,
     bytes: u64,
     /// None if the request is not traced.
     pub trace: Option<Arc<Trace>>,
     /// What the access log needs; None if it is off.
-    line: Option<Box<(Option<IpAddr>, LoggedHead)>>,
+    line: Option<Box<Line>>,
+}
+
+struct Line {
+    client: Option<IpAddr>,
+    head: LoggedHead,
+    /// The time until PHP's response began.
+    answered: Option<Duration>,
 }
 
 impl RequestGuard {
-    /// `client` determines the client's address, if the access log needs it.
-    pub fn new<B>(
+    /// `begun` determines the client, if the access log needs it.
+    pub fn new<'a, B>(
         accounting: Arc<Accounting>,
         connection: Arc<ConnectionContext>,
         request: &Request<B>,
-        client: impl FnOnce() -> Option<IpAddr>,
+        begun: impl FnOnce() -> Begun<'a>,
     ) -> RequestGuard {
-        let line = accounting
-            .access_log
-            .is_some()
-            .then(|| Box::new((client(), LoggedHead::new(request))));
+        let line = accounting.access_log.as_ref().map(|log| {
+            let begun = begun();
+            Box::new(Line {
+                client: begun.client,
+                head: LoggedHead::new(log, request, &begun),
+                answered: None,
+            })
+        });
         let request_id = accounting.next_id();
         let began = Instant::now();
         RequestGuard {
@@ -136,15 +148,28 @@ impl RequestGuard {
         self.runs = true;
     }
 
+    /// The response begins.
+    pub fn responds(&mut self, status: StatusCode, headers: &HeaderMap, took: Duration) {
+        self.status = Some(status);
+        if let (Some(log), Some(line)) = (&self.accounting.access_log, &mut self.line) {
+            line.answered = self.runs.then_some(took);
+            line.head.add_response(log, headers);
+        }
+        if let Some(trace) = &self.trace {
+            trace.responded();
+        }
+        self.record_if_slow(took);
+    }
+
     /// Remembers the request if it is one of the slowest. Its target is known if there is an access
     /// log.
-    pub fn record_if_slow(&self, took: Duration) {
+    fn record_if_slow(&self, took: Duration) {
         let slowest = &self.accounting.metrics.slowest;
         let ended = self.began + took;
         if !self.runs || !slowest.is_one(ended, took) {
             return;
         }
-        let Some((_, head)) = self.line.as_deref() else {
+        let Some(Line { head, .. }) = self.line.as_deref() else {
             return;
         };
         slowest.add(Slow {
@@ -180,7 +205,11 @@ impl Drop for RequestGuard {
             trace.ended(self.status(), self.bytes, self.engine);
         }
         if let (Some(log), Some(line)) = (&self.accounting.access_log, self.line.take()) {
-            let (client, head) = *line;
+            let Line {
+                client,
+                head,
+                answered,
+            } = *line;
             log.log(AccessLogEntry {
                 request_id: self.request_id,
                 client,
@@ -188,6 +217,7 @@ impl Drop for RequestGuard {
                 status: self.status(),
                 bytes: self.bytes,
                 took: self.began.elapsed(),
+                answered,
                 engine: self.engine,
             });
         }

@@ -1,0 +1,43 @@
+//! The part of `surus serve` that runs jobs, which a build without brokers lacks.
+
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub use super::work::WorkPart;
+#[cfg(not(any(feature = "redis", feature = "sqlite")))]
+pub use absent::WorkPart;
+
+#[cfg(not(any(feature = "redis", feature = "sqlite")))]
+mod absent {
+    use std::os::fd::OwnedFd;
+    use std::path::Path;
+    use std::time::Duration;
+
+    use tokio_util::sync::CancellationToken;
+
+    use crate::config::Config;
+
+    /// There is none.
+    pub enum WorkPart {}
+
+    impl WorkPart {
+        pub fn of_server(_: &Path, config: &Config) -> anyhow::Result<Option<WorkPart>> {
+            anyhow::ensure!(
+                !config.work.serve,
+                "this surus is built without queues (work.serve); build it with the feature \
+                 `redis` or `sqlite`"
+            );
+            Ok(None)
+        }
+
+        pub fn grace(&self) -> Duration {
+            match *self {}
+        }
+
+        pub async fn run(&self, _: CancellationToken) {
+            match *self {}
+        }
+
+        pub fn fork(&self, _: &OwnedFd) -> anyhow::Result<u32> {
+            match *self {}
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Tests what reports of `surus bench` say of failed runs and of the server, and their charts.
+
+use std::process::{Child, Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::bench::{answering, bench, printed, server, text};
+
+/// Runs with a page; returns it and what the command said.
+fn with_page(args: &[&str]) -> (String, Output) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("report.html");
+    let output = bench(&[args, &["--html", file.to_str().unwrap()]].concat());
+    let page = std::fs::read_to_string(file).unwrap();
+    (page, output)
+}
+
+/// The titles of a page's charts.
+fn charts(page: &str) -> Vec<&str> {
+    let captions = page.split("<figcaption>").skip(1);
+    captions
+        .map(|it| it.split('<').next().unwrap_or_default())
+        .collect()
+}
+
+#[test]
+fn page_of_a_failed_run_says_what_failed() {
+    let url = format!("{}/missing", server());
+    let (page, output) = with_page(&[&url, "-n", "10", "-c", "2"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = "<b>Failed:</b> 10 of 10 requests failed: 10 × unexpected status";
+    assert!(page.contains(said), "{page}");
+    assert!(
+        page.contains("/missing returned 404 with <code>hello</code>"),
+        "{page}"
+    );
+    let (page, output) = with_page(&[&server(), "-n", "10", "-c", "2"]);
+    assert!(output.status.success());
+    assert!(!page.contains("Failed:"), "{page}");
+}
+
+#[test]
+fn page_of_a_comparison_has_charts_of_latencies_and_of_rounds() {
+    let url = server();
+    let args = [
+        "compare", &url, &url, "--rounds", "2", "-n", "50", "-c", "2",
+    ];
+    let (page, output) = with_page(&args);
+    assert!(output.status.success(), "{output:?}");
+    let titles = charts(&page);
+    for title in [
+        "Latency by percentile, all rounds",
+        "requests/s by round",
+        "p50 by round",
+        "p99 by round",
+    ] {
+        assert!(titles.contains(&title), "no {title} in {titles:?}");
+    }
+    let lines = page.matches("class=\"line l1\"").count();
+    assert!(lines >= 4, "each chart has both URLs: {lines} lines");
+}
+
+#[test]
+fn comparison_with_a_failing_url_reports_the_rounds_before_and_what_failed() {
+    // The third round of B fails. Each round has ten requests, and the warm-up some.
+    let count = AtomicUsize::new(0);
+    let failing = answering(move |path| {
+        if path == "/" && count.fetch_add(1, Ordering::SeqCst) >= 30 {
+            panic!("the server gives up");
+        }
+    });
+    let args = [
+        "compare",
+        &server(),
+        &failing,
+        "--rounds",
+        "1000",
+        "-n",
+        "10",
+        "-c",
+        "1",
+        "--warm-up",
+        "1ms",
+    ];
+    let (page, output) = with_page(&args);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(
+        error.contains("B, round ") && error.contains(" of 1000: "),
+        "{error}"
+    );
+    assert!(page.contains("<b>Failed:</b> B, round "), "{page}");
+}
+
+#[test]
+fn search_for_the_highest_rate_has_charts_by_rate() {
+    let args = ["--find-max", "--p99", "5s", "-d", "200ms", "-c", "2"];
+    let url = server();
+    let (page, output) = with_page(&[&[&*url], &args[..]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let titles = charts(&page);
+    for title in ["Latency by offered rate", "Responses by offered rate"] {
+        assert!(titles.contains(&title), "no {title} in {titles:?}");
+    }
+    let best = "Latency by percentile at ";
+    assert!(
+        titles.iter().any(|title| title.starts_with(best)),
+        "{titles:?}"
+    );
+    assert!(page.contains(">bound<"), "{page}");
+    let out = text(&output.stdout);
+    assert!(out.contains("99 % of the requests within 5000 ms"), "{out}");
+    assert!(out.contains("kept"), "{out}");
+}
+
+#[test]
+fn search_without_a_rate_that_keeps_the_bound_says_what_it_saw() {
+    let slow = answering(|_| std::thread::sleep(Duration::from_millis(30)));
+    let args = ["--find-max", "--p99", "1ms", "-d", "100ms", "-c", "1"];
+    let (page, output) = with_page(&[&[&*slow], &args[..]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    let said = "no rate keeps 99 % of the requests within 1 ms; at the lowest, ";
+    assert!(
+        error.contains(said) && error.contains(", p99 was "),
+        "{error}"
+    );
+    assert!(page.contains(said), "{page}");
+}
+
+#[test]
+fn search_at_a_server_that_never_answers_as_expected_says_so() {
+    let url = format!("{}/missing", server());
+    let args = ["--find-max", "--p99", "1s", "-d", "100ms", "-c", "1"];
+    let (page, output) = with_page(&[&[&*url], &args[..]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(page.contains("<b>Failed:</b> "), "{page}");
+    assert!(page.contains("unexpected status"), "{page}");
+}
+
+#[test]
+fn series_of_seconds_are_forms_of_a_single_run_only() {
+    let help = |args: &[&str]| text(&bench(&[args, &["--help"]].concat()).stdout);
+    for option in ["--csv", "--hdr"] {
+        assert!(help(&[]).contains(option));
+        for command in ["compare", "app"] {
+            assert!(!help(&[command]).contains(option), "{command} {option}");
+        }
+        let url = "http://127.0.0.1:1/";
+        for args in [
+            vec!["compare", url, url, option],
+            vec![url, "--find-max", "--p99", "1s", option],
+            vec![url, "--json", option],
+        ] {
+            assert_eq!(bench(&args).status.code(), Some(2), "{args:?}");
+        }
+    }
+}
+
+#[test]
+fn missing_unix_socket_is_one_error() {
+    let began = Instant::now();
+    let output = bench(&["http://host/", "--unix", "/nowhere/socket"]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    let said = "cannot connect to /nowhere/socket (--unix): No such file or directory";
+    assert!(error.contains(said), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "no load was sent"
+    );
+    let output = bench(&["http://host/", "--unix", "/dev/null"]);
+    let error = text(&output.stderr);
+    assert!(
+        error.contains("cannot connect to /dev/null: it is no socket (--unix)"),
+        "{error}"
+    );
+}
+
+/// A process that sleeps most of the time, and ends with the test.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn start() -> Sleeper {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do sleep 0.01; done"]);
+        Sleeper(command.spawn().unwrap())
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn named_process_is_watched_in_place_of_the_listening_one() {
+    let (url, sleepers) = (server(), [Sleeper::start(), Sleeper::start()]);
+    let pids = sleepers.each_ref().map(Sleeper::pid);
+    let args = [&*url, "-d", "1s", "-c", "1", "--json", "--pid", &pids[0]];
+    let json: Value = serde_json::from_str(&printed(&args)).unwrap();
+    let watched = json["usage"]["pids"].to_string();
+    assert_eq!(watched, format!("[{}]", pids[0]));
+    // It sleeps a hundred times per second, at most, and gives its CPU away each time.
+    let per_request = &json["server"]["switches_per_request"];
+    assert!(per_request["value"].as_f64().unwrap() > 0.0, "{json}");
+    let processes = json["server"]["processes"]["value"].as_f64().unwrap();
+    assert!((1.0..=3.0).contains(&processes), "{json}");
+
+    let args = [
+        &*url, "-n", "5", "-c", "1", "--pid", &pids[0], "--pid", &pids[1],
+    ];
+    let out = printed(&args);
+    let both = format!("Server (process tree of {}, {})", pids[0], pids[1]);
+    assert!(out.contains(&both), "{out}");
+}
+
+#[test]
+fn process_that_does_not_exist_is_an_error() {
+    let mut gone = Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let pid = gone.id().to_string();
+    let output = bench(&[&server(), "-n", "5", "--pid", &pid]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(
+        error.contains(&format!("none of the processes [{pid}] exists (--pid)")),
+        "{error}"
+    );
+}

@@ -1,0 +1,80 @@
+//! Tests `surus new`.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::Surus;
+use crate::{Said, run, says};
+
+fn new(dir: &Path) -> Said {
+    run(Command::new(env!("CARGO_BIN_EXE_surus"))
+        .arg("new")
+        .arg(dir))
+}
+
+#[test]
+fn new_project_is_served_tested_and_without_findings() {
+    let parent = crate::project(&[]);
+    let dir = parent.path().join("sites/shop");
+    let said = new(&dir);
+    assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
+    let named = dir.display();
+    says(
+        &said.stdout,
+        &[
+            &format!("written: {named}/public/index.php\n"),
+            &format!("written: {named}/surus.toml\n"),
+            "\nNext:\n  surus serve ",
+            &format!("php {named}/tests/app.php\n"),
+        ],
+    );
+
+    let tested = run(Command::new("php").arg(dir.join("tests/app.php")));
+    assert_eq!(tested.status, 0, "{}", tested.stdout);
+    says(&tested.stdout, &["ok      a name is escaped\n"]);
+    assert!(!tested.stdout.contains("FAILED"), "{}", tested.stdout);
+
+    let check = run(Command::new(env!("CARGO_BIN_EXE_surus"))
+        .arg("check")
+        .arg(&dir));
+    assert_eq!(check.status, 0, "{}", check.stdout);
+
+    let surus = Surus::serve(&dir, &["--workers", "1"]);
+    let get = |path: &str| {
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .build()
+            .into();
+        let mut response = agent.get(format!("{}{path}", surus.url)).call().unwrap();
+        let body = response.body_mut().read_to_string().unwrap();
+        (response.status().as_u16(), body)
+    };
+    let (status, body) = get("/?name=%3Cb%3E");
+    assert_eq!(status, 200);
+    says(&body, &["<h1>Hello &lt;b&gt;</h1>"]);
+    assert_eq!(get("/none").0, 404);
+    says(&get("/style.css").1, &["color-scheme"]);
+}
+
+#[test]
+fn new_overwrites_nothing() {
+    let dir = crate::project(&[("notes.txt", "mine")]);
+    let said = new(dir.path());
+    assert_eq!(said.status, 1, "{}", said.stdout);
+    says(
+        &said.stderr,
+        &[
+            "is not empty: it has notes.txt",
+            "overwrites nothing",
+            "`surus init`",
+        ],
+    );
+    let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+    assert_eq!(names.len(), 1);
+
+    let file = dir.path().join("notes.txt");
+    let said = new(&file);
+    assert_eq!(said.status, 1);
+    says(&said.stderr, &["cannot create the directory"]);
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "mine");
+}

@@ -1,0 +1,164 @@
+//! Tests where the logs go: to files that SIGUSR1 reopens, and to systemd's journal.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::common::{Surus, php};
+
+fn project(settings: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(dir.path(), open).unwrap();
+    let index = "<?php error_log(\"one\\ntwo\"); echo 'hello';";
+    std::fs::write(dir.path().join("index.php"), index).unwrap();
+    std::fs::write(dir.path().join("surus.toml"), settings).unwrap();
+    dir
+}
+
+/// A server whose address is in its log file. Dropping it ends it.
+struct Server(Child, PathBuf);
+
+impl Server {
+    fn start(dir: &Path) -> Server {
+        let mut surus = Command::new(env!("CARGO_BIN_EXE_surus"));
+        let child = surus
+            .arg("serve")
+            .arg(dir)
+            .args(["--listen", "127.0.0.1:0", "--workers", "1"])
+            .env("PHP_INI_SCAN_DIR", php::few_extensions())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        Server(child.unwrap(), dir.join("error.log"))
+    }
+
+    fn url(&self) -> String {
+        let text = wait_for(&self.1, "listening");
+        let (_, after) = text.split_once("http://").unwrap();
+        let end = after.find(|c: char| c.is_whitespace() || c == '"').unwrap();
+        format!("http://{}", &after[..end])
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// What it has written to stdout and stderr.
+    fn end(mut self) -> String {
+        self.signal("TERM");
+        let mut text = String::new();
+        for stream in [
+            &mut self.0.stdout.take().unwrap() as &mut dyn std::io::Read,
+            &mut self.0.stderr.take().unwrap(),
+        ] {
+            stream.read_to_string(&mut text).unwrap();
+        }
+        assert!(self.0.wait().unwrap().success());
+        text
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Ok(None) = self.0.try_wait() {
+            self.signal("TERM");
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// The text of a file, once it has these words.
+fn wait_for(path: &Path, words: &str) -> String {
+    for _ in 0..12_000 {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let end = text.find(words).map(|at| text[at..].contains('\n'));
+        if end == Some(true) {
+            return text;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let text = std::fs::read_to_string(path);
+    panic!("{words:?} is not in {}: {text:?}", path.display());
+}
+
+#[test]
+fn logs_go_to_files_and_to_new_ones_after_usr1() {
+    let dir = project(
+        "log.file = 'error.log'\naccess_log.file = 'access.log'\n\
+         access_log.format = '%m %U'\n",
+    );
+    let server = Server::start(dir.path());
+    let url = server.url();
+    let get = |path: &str| {
+        let mut response = ureq::get(format!("{url}{path}")).call().unwrap();
+        response.body_mut().read_to_string().unwrap()
+    };
+    assert_eq!(get("/first"), "hello");
+    let (access, error) = (dir.path().join("access.log"), dir.path().join("error.log"));
+    assert_eq!(wait_for(&access, "/first"), "GET /first\n");
+    wait_for(&error, "two");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&error.metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o640);
+
+    for log in [&access, &error] {
+        std::fs::rename(log, log.with_extension("1")).unwrap();
+    }
+    server.signal("USR1");
+    wait_for(&error, "logs reopened");
+    // The front end has its descriptors from the keeper, a moment later.
+    for number in 0..1000 {
+        get(&format!("/again/{number}"));
+        if std::fs::metadata(&access).is_ok_and(|access| access.len() > 0) {
+            break;
+        }
+    }
+    let text = wait_for(&access, "GET /again/");
+    assert!(!text.contains("/first"), "{text}");
+    wait_for(&error, "two");
+    let said = server.end();
+    assert!(said.contains("the log continues in a file"), "{said}");
+    assert!(!said.contains("GET /") && !said.contains("two"), "{said}");
+}
+
+#[test]
+fn log_file_that_cannot_be_opened_stops_the_start_with_the_setting() {
+    let dir = project("log.file = 'none/error.log'\n");
+    let log = Surus::spawn(dir.path(), &[], &[]).err().unwrap();
+    let path = dir.path().join("none/error.log");
+    let words = format!("cannot open the file {} (log.file)", path.display());
+    assert!(log.contains(&words), "{log}");
+}
+
+#[test]
+fn lines_for_the_journal_have_priorities_and_no_time() {
+    // As systemd says that stderr leads to the journal.
+    let journal = "export JOURNAL_STREAM=$(stat -Lc %d:%i /proc/self/fd/2); exec \"$@\"";
+    for (stream, setting, is_journal) in [
+        (journal, "", true),
+        ("exec \"$@\"", "", false),
+        ("exec \"$@\"", "log.format = 'journal'", true),
+        (journal, "log.format = 'text'", false),
+    ] {
+        let dir = project(setting);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", stream, "sh", env!("CARGO_BIN_EXE_surus")]);
+        let surus = Surus::spawn_by(shell, dir.path(), &["--workers", "1"], &[]);
+        let surus = surus.unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
+        ureq::get(&surus.url).call().unwrap();
+        surus.wait_for_log(|log| log.contains("two"));
+        let log = surus.log();
+        let lines: Vec<_> = (log.lines())
+            .filter(|line| line.contains("admin listener") || line.contains("two"))
+            .collect();
+        let has_priority = |line: &&str| line.starts_with('<') && line[2..].starts_with('>');
+        let all = lines.iter().all(has_priority) && lines.len() >= 2;
+        assert_eq!(all, is_journal, "{setting:?}: {log}");
+        if is_journal {
+            assert!(log.contains("<6>admin listener address="), "{log}");
+        }
+    }
+}
