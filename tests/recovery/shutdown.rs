@@ -79,12 +79,7 @@ fn processes_stopped_by_a_script_hold_neither_a_reload_nor_a_shutdown() {
             let mut site = shared_memory::site(engine, &files, &[]);
             let old = site.template();
             assert_eq!(site.get(path).body, "done", "{engine}");
-            let reload = Command::new(env!("CARGO_BIN_EXE_surus"))
-                .arg("reload")
-                .arg(site.dir.path())
-                .output()
-                .unwrap();
-            assert!(reload.status.success(), "{engine}{path}: {reload:?}");
+            site.surus.signal("HUP");
             until("the old generation ends", || !lives(old));
             let processes = [site.workers(), vec![site.template()]].concat();
             assert_eq!(site.get(path).body, "done", "{engine}");

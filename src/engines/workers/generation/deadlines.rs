@@ -17,7 +17,7 @@ use super::in_flight::{
 use super::losses::Losses;
 use super::state::GenerationState;
 use super::stopped::Stopped;
-use super::stuck::{LOST_AFTER, MIN_SWEEPS, Oldest, StallDetector};
+use super::stuck::{ExitWatch, LOST_AFTER, MIN_SWEEPS, Oldest, StallDetector};
 use super::suspects::Suspects;
 use crate::engines::workers::exit_reason::Killed;
 use crate::engines::workers::ipc::requests::Inbox;
@@ -110,6 +110,7 @@ struct Sweeper {
     /// Consecutive sweeps with nothing to do.
     quiet: u32,
     stuck: StallDetector,
+    exits: ExitWatch,
     stopped: Stopped,
     suspects: Suspects,
     losses: Losses,
@@ -160,6 +161,7 @@ impl Sweeper {
             unmoved: 0,
             quiet: 0,
             stuck: StallDetector::default(),
+            exits: ExitWatch::default(),
             stopped: Stopped::default(),
             suspects: Suspects::default(),
             losses: Losses::default(),
@@ -204,6 +206,12 @@ impl Sweeper {
         } else {
             // They exit once they see that the socket is closed.
             shared.poller.rings.wake_all();
+            let ignoring = self.exits.sweep(&shared, now);
+            match shared.in_flight.is_empty() && !ignoring.is_empty() {
+                // Their successors may do the same.
+                true => shared.dropped.cancel(),
+                false => self.suspects.add(&shared, ignoring),
+            }
         }
         shared.record_waiting();
         shared.record_holders();

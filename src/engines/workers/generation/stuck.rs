@@ -103,12 +103,7 @@ impl StallDetector {
             }
         };
         self.unmoved = Some((oldest.key, since, sweeps));
-        let is_idle = |(worker, _): &(usize, Arc<Pid>)| {
-            let line = shared.line(*worker);
-            // A worker that has just returned to the inbox is about to take it.
-            let idle_for = now_micros().saturating_sub(line.since);
-            line.state == State::Idle && idle_for > IDLE_FOR.as_micros() as u64
-        };
+        let is_idle = |one: &_| is_idle(shared, one);
         let signalled = sweeps >= SIGNALLED_AT
             && (sweeps <= ALL_SIGNALLED_AT || sweeps.is_multiple_of(ALL_SIGNALLED_AT));
         if signalled {
@@ -157,6 +152,36 @@ impl StallDetector {
         shared.is_stuck.store(false, Ordering::Release);
         false
     }
+}
+
+/// Finds workers that wait for requests although the request ring is closed.
+#[derive(Default)]
+pub struct ExitWatch {
+    /// Since when it is closed, and how often that was seen.
+    closed: Option<(Instant, u32)>,
+}
+
+impl ExitWatch {
+    /// Called at each sweep after the ring was closed and all workers were woken.
+    pub fn sweep(&mut self, shared: &GenerationState, now: Instant) -> Vec<(usize, Arc<Pid>)> {
+        let (since, sweeps) = self.closed.unwrap_or((now, 0));
+        self.closed = Some((since, sweeps + 1));
+        if sweeps <= MIN_SWEEPS || now.duration_since(since) <= STUCK_AFTER {
+            return Vec::new();
+        }
+        self.closed = None;
+        let mut ignoring = shared.without_event();
+        ignoring.retain(|one| is_idle(shared, one) && sleeps(one));
+        ignoring
+    }
+}
+
+/// Whether the worker's line says that it waits for requests.
+fn is_idle(shared: &GenerationState, (worker, _): &(usize, Arc<Pid>)) -> bool {
+    let line = shared.line(*worker);
+    // A worker that has just returned to the inbox is about to take the next request.
+    let idle_for = now_micros().saturating_sub(line.since);
+    line.state == State::Idle && idle_for > IDLE_FOR.as_micros() as u64
 }
 
 /// Whether the worker waits for something, is stopped or is held by a debugger. On a busy machine,

@@ -74,7 +74,8 @@ impl Drop for Process {
 struct Pool {
     shared: Arc<GenerationState>,
     sweeper: Sweeper,
-    inbox: Inbox,
+    /// None after the end of the generation's requests.
+    inbox: Option<Inbox>,
     requests: Seqpacket,
     processes: Vec<Process>,
     now: Instant,
@@ -87,7 +88,7 @@ impl Pool {
         let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
         let pool = Pool {
             sweeper: Sweeper::new(shared.clone(), LIMITS),
-            inbox: Inbox::new(Seqpacket::from(ours), shared.poller.clone()),
+            inbox: Some(Inbox::new(Seqpacket::from(ours), shared.poller.clone())),
             requests: Seqpacket::from(theirs),
             processes: (0..workers).map(|_| Process::start()).collect(),
             now: Instant::now(),
@@ -155,7 +156,7 @@ impl Pool {
         while !is(&self.shared) {
             self.now += TICK;
             assert!(self.now <= until, "{what}: not within a second");
-            self.sweeper.sweep(Some(&self.inbox), self.now);
+            self.sweeper.sweep(self.inbox.as_ref(), self.now);
         }
     }
 
@@ -208,7 +209,7 @@ async fn worker_that_sleeps_while_a_request_waits_is_killed_within_a_second() {
     pool.write_line(0, RUNNING, Some(key));
     pool.skip_all();
     pool.now += TICK;
-    pool.sweeper.sweep(Some(&pool.inbox), pool.now);
+    pool.sweeper.sweep(pool.inbox.as_ref(), pool.now);
     let (_, _waiting) = pool.request(false);
     let is_killed = pool.killed(1);
     pool.sweeps_until("it is killed", is_killed);
@@ -257,7 +258,7 @@ async fn stopped_master_process_is_resumed_and_replaced_within_a_second() {
     pool.write_line(0, RUNNING, Some(key));
     // The last check is as old as can be.
     pool.now += TICK;
-    pool.sweeper.sweep(Some(&pool.inbox), pool.now);
+    pool.sweeper.sweep(pool.inbox.as_ref(), pool.now);
     master.stop();
     pool.sweeps_until("it is replaced", |shared| shared.replace.is_cancelled());
     master.becomes('S');
@@ -274,11 +275,31 @@ async fn stopped_workers_of_a_generation_that_drains_are_killed_within_a_second(
     pool.write_line(0, RUNNING, Some(key));
     pool.skip_all();
     pool.now += TICK;
-    pool.sweeper.sweep(Some(&pool.inbox), pool.now);
+    pool.sweeper.sweep(pool.inbox.as_ref(), pool.now);
     pool.shared.drain();
     let is_killed = pool.killed(1);
     pool.sweeps_until("it is killed", is_killed);
     assert!(!pool.killed(0)(&pool.shared));
+}
+
+/// They look as if they waited for requests.
+#[tokio::test]
+async fn workers_that_sleep_after_the_last_request_are_ended_within_a_second() {
+    let mut pool = Pool::new(2);
+    pool.shared.drain();
+    pool.inbox = None;
+    let has_ended = |shared: &GenerationState| shared.dropped.is_cancelled();
+    pool.sweeps_until("all end", has_ended);
+    // One that still runs a request is not disturbed.
+    let mut pool = Pool::new(2);
+    let (key, _running) = pool.request(false);
+    pool.write_line(0, RUNNING, Some(key));
+    pool.skip_all();
+    pool.shared.drain();
+    pool.inbox = None;
+    let is_killed = pool.killed(1);
+    pool.sweeps_until("it is killed", is_killed);
+    assert!(!pool.killed(0)(&pool.shared) && !has_ended(&pool.shared));
 }
 
 #[tokio::test]
