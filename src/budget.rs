@@ -2,9 +2,13 @@
 //!
 //! They are process-wide, as is what they protect: the memory of the process, and the disk.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 /// Bytes of requests and responses in memory (`http.buffer_memory`).
 pub static MEMORY: Budget = Budget::new("memory", DEFAULT_MEMORY);
@@ -13,6 +17,10 @@ pub const DEFAULT_MEMORY: u64 = 256 << 20;
 /// Bytes of requests and responses in temporary files (`http.max_temp_size`).
 pub static SPOOL: Budget = Budget::new("spool", DEFAULT_SPOOL);
 pub const DEFAULT_SPOOL: u64 = 8 << 30;
+
+/// Whole responses that are about to be written to temporary files, because [`MEMORY`] has no room
+/// for them.
+pub static MOVING: Budget = Budget::new("moving", 16 << 20);
 
 /// Lines of the log that stderr has not taken yet.
 pub static LOG: Budget = Budget::new("log", 16 << 20);
@@ -24,7 +32,7 @@ pub static ACCESS_LOG: Budget = Budget::new("access_log", 16 << 20);
 pub static QUEUE: Budget = Budget::new("queue", 128 << 20);
 
 /// All of them, for the metrics.
-pub static ALL: [&Budget; 5] = [&MEMORY, &SPOOL, &LOG, &ACCESS_LOG, &QUEUE];
+pub static ALL: [&Budget; 6] = [&MEMORY, &SPOOL, &MOVING, &LOG, &ACCESS_LOG, &QUEUE];
 
 /// A number of bytes of which each holder takes a part.
 #[derive(Debug)]
@@ -66,6 +74,21 @@ impl Budget {
     pub fn try_take(&'static self, bytes: u64) -> Option<Reservation> {
         let mut taken = Reservation::none(self);
         taken.try_grow(bytes).then_some(taken)
+    }
+
+    /// Takes bytes as soon as they fit, or nothing else is taken. `freed` is notified of what
+    /// becomes free.
+    async fn take_when_free(&'static self, bytes: u64, freed: &Notify) -> Reservation {
+        loop {
+            let is_freed = freed.notified();
+            if self.try_take_or_first(bytes) {
+                return Reservation {
+                    budget: self,
+                    bytes,
+                };
+            }
+            is_freed.await;
+        }
     }
 
     /// Takes bytes that cannot be refused, even if they do not fit.
@@ -145,6 +168,69 @@ impl Reservation {
     }
 }
 
+/// A shorter response is part of a connection's usual cost; counting it would cost more than the
+/// response.
+pub const SMALL: usize = 4 << 10;
+
+/// Why a response got no part of [`MOVING`].
+pub const DISK_TOO_SLOW: &str = "no memory for the response, and the disk takes others too slowly \
+    (http.buffer_memory, http.temp_dir)";
+
+/// How long a response waits for its part of [`MOVING`], which the disk frees.
+const MAX_WAIT: Duration = Duration::from_secs(2);
+
+/// Notified when a part of [`MOVING`] is free.
+static MOVED: Notify = Notify::const_new();
+
+/// What a whole response of PHP has taken from a budget: an extension of the response until the
+/// front end has charged its body or has written it to a file.
+#[derive(Debug, Clone)]
+pub struct Held(Arc<Taken>);
+
+#[derive(Debug)]
+enum Taken {
+    Memory(Reservation),
+    Moving { _taken: Moving },
+}
+
+#[derive(Debug)]
+struct Moving(Reservation);
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        self.0.shrink_to(0);
+        MOVED.notify_waiters();
+    }
+}
+
+impl Held {
+    /// Takes the bytes from [`MEMORY`] if they fit.
+    pub fn in_memory(bytes: usize) -> Option<Held> {
+        let taken = Taken::Memory(MEMORY.try_take(bytes as u64)?);
+        Some(Held(Arc::new(taken)))
+    }
+
+    /// Waits for a part of [`MOVING`]. None if there is none in time.
+    pub async fn until_moved(bytes: usize) -> Option<Held> {
+        let taken = timeout(MAX_WAIT, MOVING.take_when_free(bytes as u64, &MOVED));
+        let _taken = Moving(taken.await.ok()?);
+        Some(Held(Arc::new(Taken::Moving { _taken })))
+    }
+
+    /// Charges a body with what was taken from [`MEMORY`]. Returns the body if that was nothing, or
+    /// less than it is long now.
+    pub fn charge(self, body: Bytes) -> Result<Bytes, (Bytes, Held)> {
+        match Arc::try_unwrap(self.0) {
+            Ok(Taken::Memory(mut taken)) if body.len() as u64 <= taken.bytes => {
+                taken.shrink_to(body.len() as u64);
+                Ok(charge(body, taken))
+            }
+            Ok(taken) => Err((body, Held(Arc::new(taken)))),
+            Err(taken) => Err((body, Held(taken))),
+        }
+    }
+}
+
 /// Charges bytes: they keep their part of [`MEMORY`] until the last reference to them is dropped.
 pub fn charge(bytes: Bytes, taken: Reservation) -> Bytes {
     match bytes.is_empty() {
@@ -206,6 +292,31 @@ mod tests {
         assert!(BUDGET.try_take(u64::MAX).is_none());
         drop(first);
         assert_eq!(BUDGET.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn response_that_waits_for_the_disk_gets_its_part_or_gives_up() {
+        let most = Held::until_moved(16 << 20).await.unwrap();
+        let began = tokio::time::Instant::now();
+        assert!(Held::until_moved(1).await.is_none());
+        assert_eq!(began.elapsed(), MAX_WAIT);
+        let waiting = tokio::spawn(Held::until_moved(5));
+        tokio::time::sleep(MAX_WAIT / 2).await;
+        drop(most);
+        let last = waiting.await.unwrap().unwrap();
+        assert_eq!(MOVING.used(), 5);
+        let (body, last) = last.charge(Bytes::from_static(b"12345")).unwrap_err();
+        assert_eq!((&body[..], MOVING.used()), (&b"12345"[..], 5));
+        drop(last);
+        assert_eq!(MOVING.used(), 0);
+    }
+
+    #[test]
+    fn body_that_is_longer_than_what_was_taken_for_it_is_not_charged() {
+        let held = || Held::in_memory(3).unwrap();
+        assert!(held().charge(Bytes::from_static(b"12")).is_ok());
+        let (body, _) = held().charge(Bytes::from_static(b"1234")).unwrap_err();
+        assert_eq!(&body[..], b"1234");
     }
 
     #[test]

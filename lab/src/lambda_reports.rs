@@ -109,7 +109,7 @@ mod tests {
         let mut sample = Sample::new();
         let reports: Vec<_> = (1..=101)
             .rev()
-            .map(|duration| Report {
+            .map(|duration| EventReport {
                 duration: f64::from(duration),
                 init: 0.0,
             })

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::app::site::{Site, Why};
+use crate::private_files::LIBRARIES;
 
 /// The limit of examined entries, so that `surus check` answers at once.
 const ENTRIES: usize = 100_000;
@@ -76,6 +77,12 @@ impl NoPages {
         if !self.hidden.is_empty() {
             let classes = self.hidden.iter().map(|(class, names)| {
                 let named = names[..names.len().min(NAMED)].join(", ");
+                let class = match *class == LIBRARIES.name {
+                    true => {
+                        "libraries without their style sheets, browser scripts, fonts and media"
+                    }
+                    false => class,
+                };
                 match names.len().saturating_sub(NAMED) {
                     0 => format!("{class} ({named})"),
                     more => format!("{class} ({named} and {more} more)"),

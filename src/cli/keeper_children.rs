@@ -15,12 +15,12 @@ use crate::keeper;
 /// end of its socket.
 pub fn start_opener(
     socket: OwnedFd,
-    trees: &[file_opener::Tree],
+    trees: &[file_opener::OpenerTree],
     identity: &Identity,
 ) -> anyhow::Result<u32> {
     let keeper = std::process::id();
     let mut keep = vec![socket.as_fd()];
-    keep.extend(trees.iter().map(file_opener::Tree::dir));
+    keep.extend(trees.iter().map(file_opener::OpenerTree::dir));
     let run = || {
         privileges::set_name(c"surus opener");
         // Where PHP is root, what it may read takes root's capabilities.

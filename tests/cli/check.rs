@@ -71,7 +71,7 @@ fn check_reports_contradictions() {
             "! the document root has private files, which get 404: ",
             "dependency manifests (composer.json); ",
             "dumps and databases (dumps/a.sql); ",
-            "libraries (vendor/); ",
+            "libraries without their style sheets, browser scripts, fonts and media (vendor/); ",
             "! the document root is the project itself, and clients can read files in src/;",
             "! post_max_size is 8M, but bodies above 1M are rejected",
             "! display_errors is on",

@@ -7,6 +7,7 @@ pub mod executable;
 pub mod function_url;
 pub mod order;
 pub mod php;
+pub mod preload;
 pub mod tree;
 
 use std::io::{BufRead, BufReader, Read};

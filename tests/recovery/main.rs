@@ -19,7 +19,6 @@ mod log;
 mod mappings;
 mod missing_kernel_features;
 mod opcache;
-mod preload;
 mod process_interference;
 mod processes;
 mod random_writes;

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use crate::booted::try_booted;
-use crate::preload::Preload;
+use crate::common::preload::Preload;
 
 #[test]
 fn process_that_cannot_be_rewound_is_forked_instead() {
-    let library = Preload::compile("missing_kernel_features.c");
+    let library = Preload::compile("recovery/missing_kernel_features.c");
     for (lacking, said) in [
         (
             "memfd",

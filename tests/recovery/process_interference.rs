@@ -243,7 +243,10 @@ fn requests_of_workers_that_take_nothing_go_to_the_next_generation() {
         );
         assert_eq!(counted(&site, number), 1);
     }
-    until("its processes have ended", || !lives(template));
+    until(
+        &format!("its processes have ended: {}", site.surus.log()),
+        || !lives(template),
+    );
 }
 
 #[test]

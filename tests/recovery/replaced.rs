@@ -1,7 +1,7 @@
 //! Tests workers that cannot be rewound.
 
 use crate::booted::{BOOT, try_booted};
-use crate::preload::Preload;
+use crate::common::preload::Preload;
 use crate::site::{metrics, until};
 
 /// Reasons are counted, reported once each, and every request has its response.
@@ -98,7 +98,7 @@ fn unrestorable_worker_is_replaced_counted_and_reported_once() {
 
 #[test]
 fn thread_of_a_request_replaces_its_worker_and_names_profilers() {
-    let profiler = Preload::compile("profiler.c");
+    let profiler = Preload::compile("recovery/profiler.c");
     let env = [("LD_PRELOAD", profiler.path())];
     let site =
         try_booted("rewind", BOOT, &["--workers", "1"], &env).unwrap_or_else(|log| panic!("{log}"));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::booted::{BOOT, boot_in};
-use crate::preload::Preload;
+use crate::common::preload::Preload;
 use crate::site::{app, ask, metrics, request, until};
 
 /// How many workers were ended by a signal, and how many were replaced.
@@ -39,7 +39,7 @@ fn fault_during_a_restore_costs_no_request() {
     let dir = app();
     let fault = dir.path().join("writable/fault");
     // Functions that the restore uses, which fail if that file says so.
-    let faulty = Preload::compile("faulty.c");
+    let faulty = Preload::compile("recovery/faulty.c");
     let env = [
         ("SURUS_ADMIN_LISTEN", listen.as_str()),
         ("SURUS_ENGINE_VERIFY_RESTORE", "true"),

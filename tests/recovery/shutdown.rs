@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::shared_memory;
 use crate::site::{Site, lives, until};
 
 #[test]
@@ -63,6 +64,32 @@ fn draining_under_load_answers_every_accepted_request() {
         );
         for pid in processes {
             assert!(!lives(pid));
+        }
+    }
+}
+
+/// Idle workers, or the master process, while no request is in flight.
+#[test]
+fn processes_stopped_by_a_script_hold_neither_a_reload_nor_a_shutdown() {
+    let workers = "foreach (siblings() as $pid) libc()->kill((int) $pid, 19); echo 'done';";
+    let master = "libc()->kill(libc()->getppid(), 19); echo 'done';";
+    let files = [("workers.php", workers), ("master.php", master)];
+    for engine in ["classic", "fork", "rewind"] {
+        for path in ["/workers.php", "/master.php"] {
+            let mut site = shared_memory::site(engine, &files, &[]);
+            let old = site.template();
+            assert_eq!(site.get(path).body, "done", "{engine}");
+            site.surus.signal("HUP");
+            until("the old generation ends", || !lives(old));
+            let processes = [site.workers(), vec![site.template()]].concat();
+            assert_eq!(site.get(path).body, "done", "{engine}");
+            let began = Instant::now();
+            site.surus.signal("TERM");
+            assert!(site.surus.wait().success(), "{engine}{path}");
+            assert!(began.elapsed() < SHUTDOWN_TIMEOUT / 2, "{engine}{path}");
+            for pid in processes {
+                assert!(!lives(pid), "{engine}{path}");
+            }
         }
     }
 }

@@ -307,7 +307,7 @@ fn pattern(rule: &RouteRule) -> Result<Pattern> {
 }
 
 /// The path of a rule, with `*` for any text.
-fn shown(rule: &Rule) -> Option<Arc<str>> {
+fn shown(rule: &RouteRule) -> Option<Arc<str>> {
     let prefix = rule.prefix.as_ref().map(|path| format!("{path}*"));
     let suffix = || Some(format!("*{}", rule.suffix.as_ref()?));
     let path = prefix.or_else(suffix).or(rule.regex.clone());

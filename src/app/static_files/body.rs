@@ -12,10 +12,11 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::task::JoinHandle;
 
-use crate::budget::{self, MEMORY};
+use crate::budget::{self, MEMORY, SMALL};
 use crate::event::{Failure, Response, ResponseBody};
 
-/// A smaller file is read at once, which costs less than asking another thread.
+/// A smaller file is read at once, which costs less than asking another thread. If memory is short,
+/// it is not.
 const AT_ONCE: u64 = 64 << 10;
 
 /// How much of a larger file is read at a time.
@@ -35,6 +36,7 @@ pub struct FileRange {
 pub fn body(response: &mut Response, file: Arc<File>, range: Range<u64>) -> ResponseBody {
     let length = range.end - range.start;
     if length <= AT_ONCE
+        && (length < SMALL as u64 || MEMORY.has_room(length))
         && let Ok(bytes) = read(&file, range.start, length)
     {
         return ResponseBody::Full(bytes);

@@ -26,7 +26,7 @@ use crate::config::Config;
 use crate::engines;
 use crate::fronts::http::Bound;
 use crate::keeper;
-use crate::observe::log;
+use crate::observe::{log, reopen};
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]

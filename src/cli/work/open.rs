@@ -78,7 +78,7 @@ async fn consumers(
     let mut consumers: Vec<Consumer> = Vec::new();
     brokers.workers = group.workers;
     let is_laravel = |queue: &Queue| queue.format() == Format::Laravel;
-    let is_sync = |application: &laravel::Application| application.driver == "sync";
+    let is_sync = |application: &laravel::LaravelApplication| application.driver == "sync";
     let application = match group.queues.iter().any(is_laravel) {
         true => Some(describe::ask(runner).await?),
         false => None,

@@ -69,7 +69,7 @@ pub struct TooLarge;
 impl Block {
     /// Adds a piece. Returns None until the block is complete.
     pub fn add(&mut self, piece: Bytes) -> Result<Option<Split>, TooLarge> {
-        // The first piece usually contains the whole block; no copy is needed then.
+        // The first piece usually contains the whole block.
         let is_first = self.bytes.is_empty();
         let all = match is_first {
             true => &piece[..],
@@ -86,7 +86,9 @@ impl Block {
                     false => std::mem::take(&mut self.bytes).freeze(),
                 };
                 Ok(Some(Split {
-                    block: all.slice(..end),
+                    // A copy: clients keep headers for long, and would keep the block of up to 256
+                    // KiB in which they arrived.
+                    block: Bytes::copy_from_slice(&all[..end]),
                     rest: all.slice(end + empty..),
                 }))
             }
@@ -261,6 +263,25 @@ mod tests {
         let (_, rejected) = parse(&Bytes::from(long.repeat(100))).unwrap();
         assert_eq!(rejected.len(), MAX_REJECTED);
         assert!(rejected.iter().all(|line| line.len() == MAX_REJECTED_LEN));
+    }
+
+    #[test]
+    fn header_block_does_not_keep_the_memory_in_which_it_arrived() {
+        struct Arrived(std::sync::Arc<[u8]>);
+        impl AsRef<[u8]> for Arrived {
+            fn as_ref(&self) -> &[u8] {
+                &self.0
+            }
+        }
+        let memory = std::sync::Arc::from(&b"A: b\r\n\r\nbody"[..]);
+        let piece = Bytes::from_owner(Arrived(std::sync::Arc::clone(&memory)));
+        let Split { block, rest } = Block::default().add(piece).unwrap().unwrap();
+        assert_eq!(
+            (block.trim_ascii(), &rest[..]),
+            (&b"A: b"[..], &b"body"[..])
+        );
+        drop(rest);
+        assert_eq!(std::sync::Arc::strong_count(&memory), 1);
     }
 
     proptest! {

@@ -58,7 +58,7 @@ struct State {
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The interval of checks for a stopped process.
-const STOPPED_INTERVAL: Duration = Duration::from_millis(500);
+const STOPPED_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Returns when two checks in a row have found the process stopped. A script can stop a process
 /// that runs as PHP's user.

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{debug, warn};
 
 use super::PhpBoot;
+use crate::budget::{DISK_TOO_SLOW, Held, SMALL};
 use crate::engine::Pending;
 use crate::engines::cgi::response;
 use crate::engines::cgi::response::{Block, CgiHead, Split, TooLarge};
@@ -172,8 +173,19 @@ async fn drive(
                 there.push(data);
             }
             Some(Ok(_)) => {
-                let body = ResponseBody::Full(there.concat().into());
-                return match answer.send(Ok(response(head, body))) {
+                let mut response = response(head, ResponseBody::Full(there.concat().into()));
+                if size >= SMALL {
+                    let held = match Held::in_memory(size) {
+                        Some(held) => Some(held),
+                        None => Held::until_moved(size).await,
+                    };
+                    let Some(held) = held else {
+                        let _ = answer.send(Err(Failure::Busy(DISK_TOO_SLOW)));
+                        return ExchangeEnd::Answered;
+                    };
+                    response.extensions_mut().insert(held);
+                }
+                return match answer.send(Ok(response)) {
                     Ok(()) => ExchangeEnd::Answered,
                     Err(_) => ExchangeEnd::Left,
                 };

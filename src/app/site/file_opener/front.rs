@@ -14,6 +14,7 @@ use surus_sys::openat2::Access;
 use surus_sys::seqpacket::Seqpacket;
 use surus_sys::signals;
 use tokio::sync::Notify;
+use tokio::time;
 use tracing::error;
 
 use super::protocol::{MAX_PATH, Operation, is_below, may_be_sent};
@@ -77,12 +78,24 @@ impl Opener {
     /// Waits for a late reply. Returns false if none arrives; the caller then
     /// [replaces](Opener::replace) the opener.
     pub async fn recover(&self) -> bool {
-        let until = Instant::now() + LATE;
+        let pid = self.link().pid;
+        // Nothing is known of one that has never replied.
+        let is_stopped = || pid.is_none_or(is_stopped);
+        let began = time::Instant::now();
+        let mut stopped_since = None;
         loop {
-            match self.catch_up() {
-                None if Instant::now() < until => tokio::time::sleep(POLL_INTERVAL).await,
-                is_up => return is_up == Some(true),
+            if let Some(is_up) = self.catch_up() {
+                return is_up;
             }
+            match is_stopped() {
+                true => _ = stopped_since.get_or_insert_with(time::Instant::now),
+                false => stopped_since = None,
+            }
+            let stays_stopped = stopped_since.is_some_and(|since| since.elapsed() > STOPPED);
+            if stays_stopped || began.elapsed() > LATE {
+                return false;
+            }
+            time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -213,9 +226,12 @@ impl Drop for Opener {
 const SOON: Duration = Duration::from_millis(200);
 
 /// How long a thread of the runtime waits for an opener that is not stopped, on a busy machine.
-const BUSY: Duration = Duration::from_secs(1);
+const BUSY: Duration = Duration::from_millis(600);
 
-/// An opener without a reply for this long is replaced.
+/// An opener that is stopped for this long is replaced.
+const STOPPED: Duration = Duration::from_millis(200);
+
+/// One that is not, and waits for a CPU or a disk, is replaced after this time without a reply.
 const LATE: Duration = Duration::from_secs(2);
 
 /// The interval of checks for a late reply.
@@ -310,6 +326,38 @@ mod tests {
         let rest = [0, 0, 0, 0, 5];
         theirs.send(&[number, IoSlice::new(&rest)], None).unwrap();
         assert!(opener.recover().await && opener.link().late.is_none());
+    }
+
+    /// The thread of the runtime that asks, and then [`Opener::recover`].
+    #[tokio::test(start_paused = true)]
+    async fn stopped_opener_is_given_up_within_a_second_and_a_busy_one_later() {
+        let mut process = std::process::Command::new("sleep");
+        let mut process = process.arg("1000").spawn().unwrap();
+        let signal = |name: &str, state: char| {
+            let mut kill = std::process::Command::new("kill");
+            kill.args([name, &process.id().to_string()]);
+            kill.status().unwrap();
+            while surus_sys::process::state(process.id()) != Some(state) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let given_up_after = async |pid: Option<u32>| {
+            let (ours, _theirs) = Seqpacket::blocking_pair().unwrap();
+            let opener = Opener::new(ours).unwrap();
+            (opener.link().late, opener.link().pid) = (Some(1), pid);
+            let began = time::Instant::now();
+            assert!(!opener.recover().await);
+            began.elapsed()
+        };
+        signal("-STOP", 'T');
+        let second = Duration::from_secs(1);
+        assert!(SOON + given_up_after(Some(process.id())).await < second);
+        // The number of one that has never replied is unknown.
+        assert!(BUSY + given_up_after(None).await < second);
+        signal("-CONT", 'S');
+        assert!(given_up_after(Some(process.id())).await >= LATE);
+        process.kill().unwrap();
+        process.wait().unwrap();
     }
 
     #[tokio::test]

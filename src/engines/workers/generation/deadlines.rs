@@ -17,7 +17,7 @@ use super::in_flight::{
 use super::losses::Losses;
 use super::state::GenerationState;
 use super::stopped::Stopped;
-use super::stuck::{LOST_AFTER, MIN_SWEEPS, Oldest, StallDetector};
+use super::stuck::{ExitWatch, LOST_AFTER, MIN_SWEEPS, Oldest, StallDetector};
 use super::suspects::Suspects;
 use crate::engines::workers::exit_reason::Killed;
 use crate::engines::workers::ipc::requests::Inbox;
@@ -25,13 +25,13 @@ use crate::event::Failure;
 use crate::observe::rate_limit::LineRate;
 
 /// The interval of sweeps. A sweep costs about a microsecond; timeouts are seconds.
-const TICK: Duration = Duration::from_millis(50);
+pub const TICK: Duration = Duration::from_millis(50);
 
 /// After this many sweeps without a known holder, all workers that may hold the event are asked.
 const ASKED_AT: u32 = 8;
 
 /// A worker records its claim within microseconds, or later on a busy machine.
-const MISSING_AFTER: Duration = Duration::from_secs(1);
+const MISSING_AFTER: Duration = Duration::from_millis(800);
 
 /// How many idle sweeps precede a rest. With fewer, each of several consecutive events would wake
 /// the sweeper.
@@ -80,7 +80,7 @@ pub async fn run(shared: Arc<GenerationState>, inbox: Weak<Inbox>, limits: Reque
         if shared.is_over() {
             return;
         }
-        sweeper.sweep(inbox.upgrade().as_deref());
+        sweeper.sweep(inbox.upgrade().as_deref(), Instant::now());
         if sweeper.quiet > AT_REST && is_doorbell_open {
             shared.attention.sleep();
             // Earlier calls did not wake the sweeper.
@@ -110,6 +110,7 @@ struct Sweeper {
     /// Consecutive sweeps with nothing to do.
     quiet: u32,
     stuck: StallDetector,
+    exits: ExitWatch,
     stopped: Stopped,
     suspects: Suspects,
     losses: Losses,
@@ -160,6 +161,7 @@ impl Sweeper {
             unmoved: 0,
             quiet: 0,
             stuck: StallDetector::default(),
+            exits: ExitWatch::default(),
             stopped: Stopped::default(),
             suspects: Suspects::default(),
             losses: Losses::default(),
@@ -177,7 +179,7 @@ impl Sweeper {
             && !shared.is_over()
     }
 
-    fn sweep(&mut self, inbox: Option<&Inbox>) {
+    fn sweep(&mut self, inbox: Option<&Inbox>, now: Instant) {
         let shared = self.shared.clone();
         // Other work may keep the runtime's threads awake, and announcements of frames may be
         // forged.
@@ -204,10 +206,16 @@ impl Sweeper {
         } else {
             // They exit once they see that the socket is closed.
             shared.poller.rings.wake_all();
+            let ignoring = self.exits.sweep(&shared, now);
+            match shared.in_flight.is_empty() && !ignoring.is_empty() {
+                // Their successors may do the same.
+                true => shared.dropped.cancel(),
+                false => self.suspects.add(&shared, ignoring),
+            }
         }
         shared.record_waiting();
         shared.record_holders();
-        let survey = self.survey();
+        let survey = self.survey(now);
         if survey.written_back > 0 {
             shared.repaired("ticket");
         }
@@ -217,29 +225,27 @@ impl Sweeper {
             if let Finding::Lost(sent) = finding
                 && sent.by_socket
             {
-                self.losses.record(&shared, sent.at);
+                self.losses.record(&shared, sent.at, now);
             }
-            self.act(key, event, finding);
+            self.act(key, event, finding, now);
         }
-        self.suspects.sweep(&shared);
+        self.suspects.sweep(&shared, now);
         let (oldest, claimed) = (survey.oldest, survey.claimed);
         shared.scale(claimed, survey.waiting, oldest.map(|oldest| oldest.since));
-        let is_stuck = self.stuck.sweep(&shared, oldest, claimed, self.limits.boot);
-        if oldest.is_some() {
+        let boot = self.limits.boot;
+        let is_stuck = self.stuck.sweep(&shared, oldest, claimed, boot, now);
+        // The generation does not end before its workers.
+        if shared.is_draining() {
+            self.stopped
+                .kill_among(&shared, shared.without_event(), now);
+        } else if oldest.is_some() {
             let mut free = shared.without_event();
             // Others may be about to take the request.
             free.retain(|(worker, _)| is_stuck || shared.boots(*worker, self.limits.boot));
-            for (worker, pid) in self.stopped.among(free) {
-                warn!(
-                    pid = pid.get(),
-                    "a worker was stopped (SIGSTOP) while requests wait; killed"
-                );
-                shared.repaired("worker_stopped");
-                shared.kill(worker, &pid, Killed::Suspended);
-            }
+            self.stopped.kill_among(&shared, free, now);
         }
         self.suspects.add(&shared, self.stuck.take_unresponsive());
-        self.stopped.check_master(&shared);
+        self.stopped.check_master(&shared, now);
         self.quiet = match self.has_nothing_to_do() {
             true => self.quiet.saturating_add(1),
             false => 0,
@@ -262,9 +268,8 @@ impl Sweeper {
         self.unmoved = self.unmoved.wrapping_add(1);
     }
 
-    fn survey(&self) -> Survey {
+    fn survey(&self, now: Instant) -> Survey {
         let shared = &self.shared;
-        let now = Instant::now();
         let (head, _) = shared.poller.rings.inbox_ends();
         let mut seen = Survey::default();
         shared.in_flight.each(|key, slot| {
@@ -299,7 +304,7 @@ impl Sweeper {
         seen
     }
 
-    fn act(&mut self, key: Key, event: u64, finding: Finding) {
+    fn act(&mut self, key: Key, event: u64, finding: Finding, now: Instant) {
         let shared = &self.shared;
         let fail =
             |failure, progress| shared.withdraw(key, Some(DispatchError { failure, progress }));
@@ -313,10 +318,10 @@ impl Sweeper {
                 if fail(Failure::TimedOut, RequestProgress::Started) == Some(false)
                     && let Some(holder) = holder
                 {
-                    self.stop(key, event, holder);
+                    self.stop(key, event, holder, now);
                 }
             }
-            Finding::KillTimeout(stopping) => self.kill(key, event, stopping),
+            Finding::KillTimeout(stopping) => self.kill(key, event, stopping, now),
             Finding::Lost(..) => {
                 if shared.take_back(key, "its message was lost on the way to a worker") {
                     static REPORTED: LineRate = LineRate::new();
@@ -358,7 +363,7 @@ impl Sweeper {
                     // If a worker holds it after all, its response is discarded. It has as long as
                     // it would have had.
                     shared.in_flight.close(key);
-                    let until = deadline.unwrap_or_else(Instant::now) + self.limits.kill_timeout;
+                    let until = deadline.unwrap_or(now) + self.limits.kill_timeout;
                     self.suspects.suspect(shared, until);
                 }
             }
@@ -366,11 +371,11 @@ impl Sweeper {
     }
 
     /// Asks a worker to end an event.
-    fn stop(&self, key: Key, event: u64, holder: Holder) {
+    fn stop(&self, key: Key, event: u64, holder: Holder, now: Instant) {
         let shared = &self.shared;
         let stopping = Stopping {
             holder: holder.clone(),
-            kill_at: Instant::now() + self.limits.kill_timeout,
+            kill_at: now + self.limits.kill_timeout,
         };
         // Recorded before the worker is asked: its response may end at once, and must not look
         // complete. That holds for a worker that sees the request and exits before its signal.
@@ -395,9 +400,8 @@ impl Sweeper {
     }
 
     /// Kills a worker that has not ended its event.
-    fn kill(&self, key: Key, event: u64, stopping: Stopping) {
+    fn kill(&self, key: Key, event: u64, stopping: Stopping, now: Instant) {
         let shared = &self.shared;
-        let now = Instant::now();
         let Some(is_to_be_heard) = shared.in_flight.with(key, |slot| {
             slot.sweeps += 1;
             slot.waits_for_client || slot.sweeps <= MIN_SWEEPS
@@ -428,31 +432,4 @@ impl Sweeper {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use crate::engines::workers::generation::in_flight::tests::slot;
-    use crate::launcher::Pid;
-
-    /// It saw the request to stop before its signal arrived, and ended its response.
-    #[tokio::test]
-    async fn response_of_a_worker_that_exits_before_its_signal_still_counts_as_stopped() {
-        let shared = GenerationState::without_processes(Duration::ZERO);
-        let key = shared.in_flight.open(&shared.board, slot).unwrap();
-        let exited = Holder {
-            worker: 0,
-            pid: Arc::new(Pid::new(u32::MAX, None, None)),
-            has_shown_ticket: true,
-        };
-        assert!(!shared.stop(&exited, key));
-        let limits = RequestLimits {
-            queue_wait: Duration::MAX,
-            kill_timeout: Duration::from_secs(1),
-            boot: Duration::MAX,
-            capacity: 1,
-        };
-        let sweeper = Sweeper::new(shared.clone(), limits);
-        sweeper.stop(key, 1, exited);
-        let is_stopping = |slot: &mut InFlightRequest| slot.stopping.is_some();
-        assert_eq!(shared.in_flight.with(key, is_stopping), Some(true));
-    }
-}
+mod tests;

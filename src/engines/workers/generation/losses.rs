@@ -10,8 +10,8 @@ use std::time::Instant;
 use super::state::GenerationState;
 
 /// One loss may be a worker that crashed with the message; this many in a row are the socket's
-/// fault.
-const MAX_IN_A_ROW: u32 = 3;
+/// fault. They are noticed one after the other, within a second.
+const MAX_IN_A_ROW: u32 = 2;
 
 #[derive(Default)]
 pub struct Losses {
@@ -23,14 +23,14 @@ pub struct Losses {
 
 impl Losses {
     /// Records the loss of a request that was sent by the socket at this time.
-    pub fn record(&mut self, shared: &GenerationState, sent: Instant) {
+    pub fn record(&mut self, shared: &GenerationState, sent: Instant, now: Instant) {
         if shared.is_socket_read.swap(false, Ordering::Relaxed) {
             self.count = 0;
         }
         if self.noticed.is_some_and(|noticed| sent < noticed) {
             return;
         }
-        self.noticed = Some(Instant::now());
+        self.noticed = Some(now);
         self.count += 1;
         if self.count >= MAX_IN_A_ROW {
             shared.abandon_inbox(

@@ -3,7 +3,7 @@
 mod adapt;
 mod attention;
 mod control;
-mod deadlines;
+pub(crate) mod deadlines;
 mod health;
 pub(crate) mod in_flight;
 mod losses;

@@ -205,6 +205,7 @@ impl GenerationState {
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
         self.drain.notify_one();
+        self.attention.call();
     }
 
     /// Makes the master process replace all workers. Returns when the old ones have exited.
@@ -437,13 +438,18 @@ impl GenerationState {
 impl GenerationState {
     /// One worker slot and two requests, and no process.
     pub fn without_processes(busy_poll: Duration) -> Arc<GenerationState> {
+        GenerationState::with_places(1, busy_poll)
+    }
+
+    /// Places for workers and as many requests and one more, and no process.
+    pub fn with_places(workers: usize, busy_poll: Duration) -> Arc<GenerationState> {
         let spec = Spec {
             name: "classic",
             engine: "classic",
             program: "surus-php".into(),
             loader: None,
-            workers: 1,
-            min_workers: 1,
+            workers,
+            min_workers: workers,
             script: None,
             learned: None,
             reports_leaks: false,
@@ -461,10 +467,11 @@ impl GenerationState {
             env: BTreeMap::new(),
             launch: None,
         };
-        let board = Scoreboard::new(1, 2).unwrap();
-        let poller = ResponsePoller::new(1).unwrap();
+        let requests = workers as u16 + 1;
+        let board = Scoreboard::new(workers, requests.into()).unwrap();
+        let poller = ResponsePoller::new(workers).unwrap();
         let metrics = Arc::new(Metrics::default());
-        let new = GenerationState::new(1, &spec, board, poller, 2, None, metrics);
+        let new = GenerationState::new(1, &spec, board, poller, requests, None, metrics);
         Arc::new(new)
     }
 }

@@ -22,7 +22,7 @@ const FOR_GOOD: Duration = Duration::from_millis(700);
 
 /// A process that a debugger has held for so long counts as stopped; a tracer that only watches
 /// lets it continue at once.
-const TRACED_FOR_GOOD: Duration = Duration::from_secs(3);
+const TRACED_FOR_GOOD: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProcessCheck {
@@ -55,11 +55,11 @@ impl Stopped {
 
     /// Resumes a stopped master process and replaces the generation, because it can be
     /// stopped again.
-    pub fn check_master(&mut self, shared: &GenerationState) {
+    pub fn check_master(&mut self, shared: &GenerationState, now: Instant) {
         let Some(pid) = shared.master() else {
             return;
         };
-        if !is_due(&mut self.master_checked) {
+        if !is_due(&mut self.master_checked, now) {
             return;
         }
         let found = find(pid);
@@ -70,8 +70,10 @@ impl Stopped {
             ProcessCheck::Runs => false,
             ProcessCheck::Stopped => true,
             ProcessCheck::Traced => {
-                let since = *self.traced_since.get_or_insert_with(Instant::now);
-                since.elapsed() > TRACED_FOR_GOOD
+                let since = *self.traced_since.get_or_insert(now);
+                // The next sweep checks again.
+                self.master_checked = None;
+                now.duration_since(since) > TRACED_FOR_GOOD
             }
         };
         if !is_stopped {
@@ -94,8 +96,8 @@ impl Stopped {
             shared.repaired("master_stopped");
             shared.request_replacement("its master process was stopped");
         }
-        let since = *self.since.get_or_insert_with(Instant::now);
-        let which = match since.elapsed() > FOR_GOOD {
+        let since = *self.since.get_or_insert(now);
+        let which = match now.duration_since(since) > FOR_GOOD {
             true => {
                 error!(pid, "the master process stays stopped; killed");
                 ProcessSignal::Kill
@@ -166,20 +168,34 @@ impl Stopped {
         }
     }
 
-    /// Those of `workers` that are stopped.
-    pub fn among(&mut self, mut workers: Vec<(usize, Arc<Pid>)>) -> Vec<(usize, Arc<Pid>)> {
-        if !is_due(&mut self.workers_checked) {
-            return Vec::new();
+    /// Kills those of `workers` that are stopped.
+    pub fn kill_among(
+        &mut self,
+        shared: &GenerationState,
+        workers: Vec<(usize, Arc<Pid>)>,
+        now: Instant,
+    ) {
+        if !is_due(&mut self.workers_checked, now) {
+            return;
         }
-        workers.retain(|(_, pid)| find(pid.get()) == ProcessCheck::Stopped);
-        workers
+        for (worker, pid) in workers {
+            if find(pid.get()) != ProcessCheck::Stopped {
+                continue;
+            }
+            warn!(
+                pid = pid.get(),
+                "a worker was stopped (SIGSTOP) while requests or a shutdown wait; killed"
+            );
+            shared.repaired("worker_stopped");
+            shared.kill(worker, &pid, Killed::Suspended);
+        }
     }
 }
 
-fn is_due(last: &mut Option<Instant>) -> bool {
-    let is_due = last.is_none_or(|last| last.elapsed() > PAUSE);
+fn is_due(last: &mut Option<Instant>, now: Instant) -> bool {
+    let is_due = last.is_none_or(|last| now.duration_since(last) > PAUSE);
     if is_due {
-        *last = Some(Instant::now());
+        *last = Some(now);
     }
     is_due
 }

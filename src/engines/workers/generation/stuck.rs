@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use surus_sys::process;
 use surus_sys::scoreboard::{State, now_micros};
 use tracing::{debug, warn};
 
@@ -18,15 +19,18 @@ use crate::observe::rate_limit::RateLimit;
 
 /// Consecutive sweeps that must find the same. On a busy machine time passes without this process
 /// running; but between two sweeps, everything that workers sent earlier has been read.
-pub const MIN_SWEEPS: u32 = 20;
+pub const MIN_SWEEPS: u32 = 16;
 
 /// An event whose message no worker can find is resent after this time. A worker that has just
 /// received it may be about to claim it; if that comes too late, the worker drops it.
-pub const LOST_AFTER: Duration = Duration::from_millis(500);
+pub const LOST_AFTER: Duration = Duration::from_millis(400);
 
-/// After this time the pool reports that it cannot serve requests. After the longer one, which no
-/// busy machine makes a worker wait, idle workers are replaced.
-const STUCK_AFTER: Duration = Duration::from_secs(1);
+/// After this time the pool reports that it cannot serve requests, and idle workers that sleep
+/// although they were signalled are replaced.
+const STUCK_AFTER: Duration = Duration::from_millis(800);
+
+/// After this time, which no busy machine makes a worker wait, other workers without a request are
+/// replaced, too. They wait for a CPU, or say that they exit.
 const STUCK_FOR_GOOD: Duration = Duration::from_secs(3);
 
 /// How long a worker must have been idle before it is signalled.
@@ -76,8 +80,8 @@ impl StallDetector {
         oldest: Option<Oldest>,
         claimed: usize,
         boot: Duration,
+        now: Instant,
     ) -> bool {
-        let now = Instant::now();
         let Some(oldest) = oldest else {
             return self.reset(shared);
         };
@@ -99,12 +103,7 @@ impl StallDetector {
             }
         };
         self.unmoved = Some((oldest.key, since, sweeps));
-        let is_idle = |(worker, _): &(usize, Arc<Pid>)| {
-            let line = shared.line(*worker);
-            // A worker that has just returned to the inbox is about to take it.
-            let idle_for = now_micros().saturating_sub(line.since);
-            line.state == State::Idle && idle_for > IDLE_FOR.as_micros() as u64
-        };
+        let is_idle = |one: &_| is_idle(shared, one);
         let signalled = sweeps >= SIGNALLED_AT
             && (sweeps <= ALL_SIGNALLED_AT || sweeps.is_multiple_of(ALL_SIGNALLED_AT));
         if signalled {
@@ -112,11 +111,20 @@ impl StallDetector {
             signal(shared, free.iter().filter(|one| all || is_idle(one)));
         }
         let stuck = now.duration_since(since);
-        if sweeps > MIN_SWEEPS && stuck > STUCK_AFTER {
+        let is_stuck = sweeps > MIN_SWEEPS && stuck > STUCK_AFTER;
+        if is_stuck {
             shared.is_stuck.store(true, Ordering::Release);
         }
         if sweeps > 3 * MIN_SWEEPS && stuck > STUCK_FOR_GOOD {
             self.give_up(shared, free, claimed, is_idle);
+        } else if is_stuck {
+            let all = free.len();
+            free.retain(|one| is_idle(one) && sleeps(one));
+            match free.len() {
+                0 => {}
+                ignoring if ignoring == all => self.give_up(shared, free, claimed, is_idle),
+                _ => (self.unresponsive, self.unmoved) = (free, None),
+            }
         }
         now.duration_since(oldest.since) > LOST_AFTER
     }
@@ -144,6 +152,42 @@ impl StallDetector {
         shared.is_stuck.store(false, Ordering::Release);
         false
     }
+}
+
+/// Finds workers that wait for requests although the request ring is closed.
+#[derive(Default)]
+pub struct ExitWatch {
+    /// Since when it is closed, and how often that was seen.
+    closed: Option<(Instant, u32)>,
+}
+
+impl ExitWatch {
+    /// Called at each sweep after the ring was closed and all workers were woken.
+    pub fn sweep(&mut self, shared: &GenerationState, now: Instant) -> Vec<(usize, Arc<Pid>)> {
+        let (since, sweeps) = self.closed.unwrap_or((now, 0));
+        self.closed = Some((since, sweeps + 1));
+        if sweeps <= MIN_SWEEPS || now.duration_since(since) <= STUCK_AFTER {
+            return Vec::new();
+        }
+        self.closed = None;
+        let mut ignoring = shared.without_event();
+        ignoring.retain(|one| is_idle(shared, one) && sleeps(one));
+        ignoring
+    }
+}
+
+/// Whether the worker's line says that it waits for requests.
+fn is_idle(shared: &GenerationState, (worker, _): &(usize, Arc<Pid>)) -> bool {
+    let line = shared.line(*worker);
+    // A worker that has just returned to the inbox is about to take the next request.
+    let idle_for = now_micros().saturating_sub(line.since);
+    line.state == State::Idle && idle_for > IDLE_FOR.as_micros() as u64
+}
+
+/// Whether the worker waits for something, is stopped or is held by a debugger. On a busy machine,
+/// one that was signalled waits for a CPU instead.
+fn sleeps((_, pid): &(usize, Arc<Pid>)) -> bool {
+    matches!(process::state(pid.get()), Some('S' | 'T' | 't'))
 }
 
 /// Tells workers to check the inbox.

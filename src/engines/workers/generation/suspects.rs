@@ -53,8 +53,7 @@ impl Suspects {
     }
 
     /// Kills at most one suspect whose time is up.
-    pub fn sweep(&mut self, shared: &GenerationState) {
-        let now = Instant::now();
+    pub fn sweep(&mut self, shared: &GenerationState, now: Instant) {
         for (_, suspects) in self.until.extract_if(.., |(until, _)| now >= *until) {
             shared.repaired("hidden");
             self.due.extend(suspects);

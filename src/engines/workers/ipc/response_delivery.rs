@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tracing::warn;
 
 use super::responses::{ArrivingResponse, Outbox};
+use crate::budget::{DISK_TOO_SLOW, Held, SMALL};
 use crate::engines::cgi::response;
 use crate::engines::cgi::response::{Block, CgiHead, Split, TooLarge};
 use crate::engines::response_spool::{self, ClientClosed, WriteError};
@@ -90,8 +91,19 @@ impl Outbox {
                     more.insert(0, first);
                     more.concat().into()
                 };
-                self.shared
-                    .answer(key, response(head, ResponseBody::Full(body)));
+                let length = body.len();
+                let mut response = response(head, ResponseBody::Full(body));
+                if length >= SMALL {
+                    let held = match Held::in_memory(length) {
+                        Some(held) => Some(held),
+                        None => self.wait_for_disk(key, length).await,
+                    };
+                    let Some(held) = held else {
+                        return self.fail(key, Failure::Busy(DISK_TOO_SLOW));
+                    };
+                    response.extensions_mut().insert(held);
+                }
+                self.shared.answer(key, response);
             }
             ArrivingResponse::Streaming { key, spool } => {
                 let stopped = self
@@ -112,6 +124,16 @@ impl Outbox {
             }
             ArrivingResponse::None | ArrivingResponse::Done => {}
         }
+    }
+
+    /// Waits until the disk has taken enough of other responses. The worker waits, too, as in
+    /// [`forward`](Outbox::forward).
+    async fn wait_for_disk(&self, key: Key, length: usize) -> Option<Held> {
+        self.shared.in_flight.with(key, begin_wait);
+        let held = Held::until_moved(length).await;
+        let end_wait = |slot: &mut InFlightRequest| slot.waits_for_client = false;
+        self.shared.in_flight.with(key, end_wait);
+        held
     }
 
     /// Answers the caller before the body is complete.
@@ -158,12 +180,7 @@ impl Outbox {
             Ok(()) => Ok(()),
             Err(WriteError::ClientClosed) => Err(ClientClosed),
             Err(WriteError::Full(piece)) => {
-                self.shared.in_flight.with(key, |slot| {
-                    if slot.idle_timeout.is_some() {
-                        slot.deadline = None;
-                    }
-                    slot.waits_for_client = true;
-                });
+                self.shared.in_flight.with(key, begin_wait);
                 let (shared, index, pid) = (&self.shared, self.index, &self.pid);
                 let is_done = || !shared.is_named(index, pid, key);
                 let written = spool.write_waiting(piece, is_done).await;
@@ -200,6 +217,14 @@ impl Outbox {
             hints.send(&head.headers);
         }
     }
+}
+
+/// Neither the client nor the disk is the worker's fault.
+fn begin_wait(slot: &mut InFlightRequest) {
+    if slot.idle_timeout.is_some() {
+        slot.deadline = None;
+    }
+    slot.waits_for_client = true;
 }
 
 fn response(head: CgiHead, body: ResponseBody) -> Response {

@@ -12,9 +12,15 @@ use tokio_util::io::poll_read_buf;
 
 use super::responses::{Outbox, SMALL};
 use crate::engines::cgi::fastcgi;
+use crate::engines::workers::generation::deadlines::TICK;
 
 /// How long another process's frame may be first in the ring before the worker counts as blocked.
-const BLOCKED_FOR: Duration = Duration::from_secs(1);
+const BLOCKED_FOR: Duration = Duration::from_millis(800);
+const _: () = assert!(
+    BLOCKED_FOR.as_millis() + 2 * TICK.as_millis() <= 1000
+        && (MIN_SWEEPS as u128 + 3) * TICK.as_millis() <= 1000,
+    "a frame of another process blocks a worker for at most a second"
+);
 
 /// How often that must have been seen: if the machine does not run this process, nothing else was
 /// read either.

@@ -14,39 +14,49 @@ use http_body_util::StreamBody;
 use tracing::warn;
 
 use crate::app::response::plain;
-use crate::budget::{self, MEMORY, Reservation};
+use crate::budget::{self, Held, MEMORY, Reservation, SMALL};
 use crate::event::{Failure, Response, ResponseBody};
 use crate::observe::rate_limit::RateLimit;
 use crate::spool::TempFile;
 
-/// A shorter body is part of a connection's usual cost; counting it would cost more than the body.
-const SMALL: usize = 4 << 10;
-
 /// How much of the file is read at a time.
 const CHUNK: u64 = 16 << 10;
 
-/// Counts a complete body. Returns the body if there is no memory for it.
-pub fn count(response: &mut Response) -> Result<(), Bytes> {
+/// Counts a complete body. Returns the body, and what it holds meanwhile, if there is no memory for
+/// it.
+pub fn count(response: &mut Response, is_head: bool) -> Result<(), (Bytes, Option<Held>)> {
+    let held = response.extensions_mut().remove::<Held>();
     let status = response.status();
     let has_no_body = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status);
     let ResponseBody::Full(body) = response.body_mut() else {
         return Ok(());
     };
-    if body.len() < SMALL || has_no_body {
+    if body.len() < SMALL || has_no_body || is_head {
         return Ok(());
     }
-    *body = budget::try_charge(std::mem::take(body))?;
+    let whole = std::mem::take(body);
+    *body = match held {
+        Some(held) => held
+            .charge(whole)
+            .map_err(|(body, held)| (body, Some(held)))?,
+        None => budget::try_charge(whole).map_err(|body| (body, None))?,
+    };
     Ok(())
 }
 
 /// Moves a body to a file.
-pub async fn spool(mut response: Response, body: Bytes, directory: Option<&Path>) -> Response {
+pub async fn spool(
+    mut response: Response,
+    (body, held): (Bytes, Option<Held>),
+    directory: Option<&Path>,
+) -> Response {
     let length = body.len() as u64;
     let directory = directory.map(Path::to_path_buf);
     let written = tokio::task::spawn_blocking(move || -> io::Result<TempFile> {
         let file = TempFile::create(directory.as_deref())?;
         file.reserve(length)?;
         file.write_all_at(&body, 0)?;
+        drop((body, held));
         Ok(file)
     });
     match written.await.unwrap_or_else(|error| Err(error.into())) {

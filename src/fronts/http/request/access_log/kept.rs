@@ -9,7 +9,7 @@ use http::{HeaderValue, Request};
 
 use crate::app::forwarded::Peer;
 use crate::app::host;
-use crate::fronts::http::transport::tls_session::Variables;
+use crate::fronts::http::transport::tls_session::TlsVariables;
 
 /// A value that is copied when the request begins, or when its response does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct Begun<'a> {
     pub https: bool,
     /// The name of the `[[site]]`; empty if there is none.
     pub site: &'a str,
-    pub encryption: Option<&'a Variables>,
+    pub encryption: Option<&'a TlsVariables>,
 }
 
 impl Field {

@@ -238,7 +238,7 @@ fn settings_take_names_and_formats_and_print_them_as_written() {
 
 /// A byte that a value must not have: it would end the line or its quotes.
 fn is_unsafe(byte: u8) -> bool {
-    byte < 0x20 || byte >= 0x7f
+    !(0x20..0x7f).contains(&byte)
 }
 
 proptest! {

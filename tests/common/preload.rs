@@ -1,4 +1,4 @@
-//! Libraries of the tests that precede libc in PHP's processes.
+//! Libraries of the tests that precede libc in the processes of Surus or PHP.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ pub struct Preload {
 }
 
 impl Preload {
-    /// The library of a source file in this directory.
+    /// The library of a source file below `tests`.
     pub fn compile(source: &str) -> Preload {
         let dir = tempfile::tempdir().unwrap();
         let library = dir.path().join("preloaded.so");
         let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/recovery")
+            .join("tests")
             .join(source);
         let mut cc = Command::new("cc");
         // Bound at load time, because a lazy look-up writes to memory that must not change.
