@@ -182,6 +182,32 @@ class Sentences(unittest.TestCase):
         )
         self.assertEqual(self.long(f"`{self.LONG}` is one word."), [])
 
+    def test_statement_that_begins_with_what_is_found(self):
+        found = list(
+            prose.sentences_with_what("One. What is\nleft stays.\n\n- What is old goes.\n")
+        )
+        self.assertEqual(found, [1, 4])
+        for text in [
+            "What is left?",
+            "What is left:\n\n- one\n",
+            "# What is left\n\nA line.",
+            "| What is left. |",
+            "Say what is left.",
+        ]:
+            self.assertEqual(list(prose.sentences_with_what(text)), [], text)
+
+
+class Cells(unittest.TestCase):
+    def test_cell_of_251_characters_is_long_unless_a_program_writes_it(self):
+        for source, found in [
+            (f"| {'x' * 250} | a |\n", []),
+            (f"| a |\n| {'x' * 251} |\n", [(2, 251)]),
+            (f"| {'x' * 125} \\| {'x' * 125} |\n", [(1, 254)]),
+            (f"<!-- table -->\n| {'x' * 251} |\n<!-- /table -->\n", []),
+            (f"```\n| {'x' * 251} |\n```\n", []),
+        ]:
+            self.assertEqual(list(prose.long_cells(source)), found, source)
+
 
 class Wrap(unittest.TestCase):
     def test_long_paragraphs_are_wrapped_and_others_stay(self):
