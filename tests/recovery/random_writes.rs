@@ -111,8 +111,9 @@ fn memories(site: &Site) -> Vec<Memory> {
             if let (Ok(file), Some((begin, end))) = (memory, range) {
                 let begin = u64::from_str_radix(begin, 16).unwrap();
                 let len = u64::from_str_radix(end, 16).unwrap() - begin;
-                // OPcache's memory belongs to PHP.
-                if line.contains(" rw-s ") && (4_000_000..4_400_000).contains(&len) {
+                // The expressions, the files of the boot and so on. OPcache's memory, which is much
+                // larger, belongs to PHP.
+                if line.contains(" rw-s ") && len < 32 << 20 {
                     found.push(Memory { file, begin, len });
                 }
             }
