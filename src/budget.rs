@@ -185,7 +185,7 @@ static MOVED: Notify = Notify::const_new();
 /// What a whole response of PHP has taken from a budget: an extension of the response until the
 /// front end has charged its body or has written it to a file.
 #[derive(Debug, Clone)]
-pub struct Held(Arc<Taken>);
+pub struct HeldMemory(Arc<Taken>);
 
 #[derive(Debug)]
 enum Taken {
@@ -203,30 +203,30 @@ impl Drop for Moving {
     }
 }
 
-impl Held {
+impl HeldMemory {
     /// Takes the bytes from [`MEMORY`] if they fit.
-    pub fn in_memory(bytes: usize) -> Option<Held> {
+    pub fn in_memory(bytes: usize) -> Option<HeldMemory> {
         let taken = Taken::Memory(MEMORY.try_take(bytes as u64)?);
-        Some(Held(Arc::new(taken)))
+        Some(HeldMemory(Arc::new(taken)))
     }
 
     /// Waits for a part of [`MOVING`]. None if there is none in time.
-    pub async fn until_moved(bytes: usize) -> Option<Held> {
+    pub async fn until_moved(bytes: usize) -> Option<HeldMemory> {
         let taken = timeout(MAX_WAIT, MOVING.take_when_free(bytes as u64, &MOVED));
         let _taken = Moving(taken.await.ok()?);
-        Some(Held(Arc::new(Taken::Moving { _taken })))
+        Some(HeldMemory(Arc::new(Taken::Moving { _taken })))
     }
 
     /// Charges a body with what was taken from [`MEMORY`]. Returns the body if that was nothing, or
     /// less than it is long now.
-    pub fn charge(self, body: Bytes) -> Result<Bytes, (Bytes, Held)> {
+    pub fn charge(self, body: Bytes) -> Result<Bytes, (Bytes, HeldMemory)> {
         match Arc::try_unwrap(self.0) {
             Ok(Taken::Memory(mut taken)) if body.len() as u64 <= taken.bytes => {
                 taken.shrink_to(body.len() as u64);
                 Ok(charge(body, taken))
             }
-            Ok(taken) => Err((body, Held(Arc::new(taken)))),
-            Err(taken) => Err((body, Held(taken))),
+            Ok(taken) => Err((body, HeldMemory(Arc::new(taken)))),
+            Err(taken) => Err((body, HeldMemory(taken))),
         }
     }
 }
@@ -296,11 +296,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn response_that_waits_for_the_disk_gets_its_part_or_gives_up() {
-        let most = Held::until_moved(16 << 20).await.unwrap();
+        let most = HeldMemory::until_moved(16 << 20).await.unwrap();
         let began = tokio::time::Instant::now();
-        assert!(Held::until_moved(1).await.is_none());
+        assert!(HeldMemory::until_moved(1).await.is_none());
         assert_eq!(began.elapsed(), MAX_WAIT);
-        let waiting = tokio::spawn(Held::until_moved(5));
+        let waiting = tokio::spawn(HeldMemory::until_moved(5));
         tokio::time::sleep(MAX_WAIT / 2).await;
         drop(most);
         let last = waiting.await.unwrap().unwrap();
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn body_that_is_longer_than_what_was_taken_for_it_is_not_charged() {
-        let held = || Held::in_memory(3).unwrap();
+        let held = || HeldMemory::in_memory(3).unwrap();
         assert!(held().charge(Bytes::from_static(b"12")).is_ok());
         let (body, _) = held().charge(Bytes::from_static(b"1234")).unwrap_err();
         assert_eq!(&body[..], b"1234");

@@ -20,16 +20,16 @@ pub fn is_stderr() -> bool {
 }
 
 /// Formats these lines.
-pub struct Lines(Format<Full, ()>);
+pub struct JournalLines(Format<Full, ()>);
 
-impl Lines {
-    pub fn new() -> Lines {
+impl JournalLines {
+    pub fn new() -> JournalLines {
         let format = Format::default().without_time();
-        Lines(format.with_target(false).with_level(false))
+        JournalLines(format.with_target(false).with_level(false))
     }
 }
 
-impl<S, N> FormatEvent<S, N> for Lines
+impl<S, N> FormatEvent<S, N> for JournalLines
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,

@@ -155,7 +155,7 @@ fn plain(settings: &Settings, to: BoxMakeWriter, filter: EnvFilter) -> Dispatch 
             .into(),
         _ if is_journal => log
             .fmt_fields(debug_fn(field).delimited(" "))
-            .event_format(journal::Lines::new())
+            .event_format(journal::JournalLines::new())
             .finish()
             .into(),
         Format::Auto | Format::Text | Format::Journal => log

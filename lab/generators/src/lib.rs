@@ -6,20 +6,20 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// What a generator shall do.
-pub struct Load {
+pub struct TestLoad {
     pub address: SocketAddr,
     pub path: String,
     pub length: Duration,
     pub connections: usize,
 }
 
-impl Load {
+impl TestLoad {
     /// Reads `http://ADDRESS:PORT/PATH SECONDS CONNECTIONS` from the command line.
-    pub fn from_arguments() -> Option<Load> {
+    pub fn from_arguments() -> Option<TestLoad> {
         let mut arguments = std::env::args().skip(1);
         let url = arguments.next()?;
         let (address, path) = url.strip_prefix("http://")?.split_once('/')?;
-        Some(Load {
+        Some(TestLoad {
             address: address.parse().ok()?,
             path: format!("/{path}"),
             length: Duration::from_secs(arguments.next()?.parse().ok()?),
@@ -29,8 +29,8 @@ impl Load {
 }
 
 /// Runs a generator, and prints how many responses came.
-pub fn run(generate: impl FnOnce(&Load) -> std::io::Result<u64>) -> std::process::ExitCode {
-    let Some(load) = Load::from_arguments() else {
+pub fn run(generate: impl FnOnce(&TestLoad) -> std::io::Result<u64>) -> std::process::ExitCode {
+    let Some(load) = TestLoad::from_arguments() else {
         eprintln!("usage: GENERATOR http://ADDRESS:PORT/PATH SECONDS CONNECTIONS");
         return 64.into();
     };

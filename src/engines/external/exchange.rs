@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{debug, warn};
 
 use super::PhpBoot;
-use crate::budget::{DISK_TOO_SLOW, Held, SMALL};
+use crate::budget::{DISK_TOO_SLOW, HeldMemory, SMALL};
 use crate::engine::Pending;
 use crate::engines::cgi::response;
 use crate::engines::cgi::response::{Block, CgiHead, Split, TooLarge};
@@ -175,9 +175,9 @@ async fn drive(
             Some(Ok(_)) => {
                 let mut response = response(head, ResponseBody::Full(there.concat().into()));
                 if size >= SMALL {
-                    let held = match Held::in_memory(size) {
+                    let held = match HeldMemory::in_memory(size) {
                         Some(held) => Some(held),
-                        None => Held::until_moved(size).await,
+                        None => HeldMemory::until_moved(size).await,
                     };
                     let Some(held) = held else {
                         let _ = answer.send(Err(Failure::Busy(DISK_TOO_SLOW)));

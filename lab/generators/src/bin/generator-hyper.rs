@@ -8,7 +8,7 @@ use std::rc::Rc;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
-use surus_lab_generators::{Load, run};
+use surus_lab_generators::{TestLoad, run};
 use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 
@@ -21,7 +21,7 @@ fn main() -> std::process::ExitCode {
     })
 }
 
-async fn generate(load: &Load) -> Result<u64> {
+async fn generate(load: &TestLoad) -> Result<u64> {
     let count = Rc::new(Cell::new(0));
     for _ in 0..load.connections {
         let stream = TcpStream::connect(load.address).await?;

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use surus_lab_generators::{Load, run};
+use surus_lab_generators::{TestLoad, run};
 
 /// Bytes that one read takes, as in `crates/load`.
 const BUFFER: usize = 32 << 10;
 
-struct Connection {
+struct MioConnection {
     stream: TcpStream,
     buffer: Vec<u8>,
     filled: usize,
@@ -21,7 +21,7 @@ fn main() -> std::process::ExitCode {
     run(generate)
 }
 
-fn generate(load: &Load) -> Result<u64> {
+fn generate(load: &TestLoad) -> Result<u64> {
     let request = format!(
         "GET {} HTTP/1.1\r\nHost: {}\r\n\r\n",
         load.path, load.address
@@ -36,7 +36,7 @@ fn generate(load: &Load) -> Result<u64> {
         poll.registry()
             .register(&mut stream, Token(number), Interest::READABLE)?;
         stream.write_all(request.as_bytes())?;
-        connections.push(Connection {
+        connections.push(MioConnection {
             stream,
             buffer: vec![0; BUFFER],
             filled: 0,
@@ -54,7 +54,7 @@ fn generate(load: &Load) -> Result<u64> {
     Ok(count)
 }
 
-impl Connection {
+impl MioConnection {
     /// Reads what has come, and sends the next request for each response. Returns their number.
     fn receive(&mut self, request: &[u8]) -> Result<u64> {
         let mut count = 0;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tracing::warn;
 
 use super::responses::{ArrivingResponse, Outbox};
-use crate::budget::{DISK_TOO_SLOW, Held, SMALL};
+use crate::budget::{DISK_TOO_SLOW, HeldMemory, SMALL};
 use crate::engines::cgi::response;
 use crate::engines::cgi::response::{Block, CgiHead, Split, TooLarge};
 use crate::engines::response_spool::{self, ClientClosed, WriteError};
@@ -94,7 +94,7 @@ impl Outbox {
                 let length = body.len();
                 let mut response = response(head, ResponseBody::Full(body));
                 if length >= SMALL {
-                    let held = match Held::in_memory(length) {
+                    let held = match HeldMemory::in_memory(length) {
                         Some(held) => Some(held),
                         None => self.wait_for_disk(key, length).await,
                     };
@@ -128,9 +128,9 @@ impl Outbox {
 
     /// Waits until the disk has taken enough of other responses. The worker waits, too, as in
     /// [`forward`](Outbox::forward).
-    async fn wait_for_disk(&self, key: Key, length: usize) -> Option<Held> {
+    async fn wait_for_disk(&self, key: Key, length: usize) -> Option<HeldMemory> {
         self.shared.in_flight.with(key, begin_wait);
-        let held = Held::until_moved(length).await;
+        let held = HeldMemory::until_moved(length).await;
         let end_wait = |slot: &mut InFlightRequest| slot.waits_for_client = false;
         self.shared.in_flight.with(key, end_wait);
         held

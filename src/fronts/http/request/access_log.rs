@@ -22,7 +22,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tracing::error;
 
 use self::kept::{Begun, Field, Kept};
-use self::template::{Clock, Template, common};
+use self::template::{Clock, LineTemplate, common};
 use crate::budget;
 use crate::observe::log_writer::Writer;
 
@@ -43,7 +43,7 @@ pub enum AccessLogFormat {
     Text,
     Json,
     /// As it is written, and what it means.
-    Template(String, Arc<Template>),
+    Template(String, Arc<LineTemplate>),
 }
 
 impl FromStr for AccessLogFormat {

@@ -14,7 +14,7 @@ use http_body_util::StreamBody;
 use tracing::warn;
 
 use crate::app::response::plain;
-use crate::budget::{self, Held, MEMORY, Reservation, SMALL};
+use crate::budget::{self, HeldMemory, MEMORY, Reservation, SMALL};
 use crate::event::{Failure, Response, ResponseBody};
 use crate::observe::rate_limit::RateLimit;
 use crate::spool::TempFile;
@@ -24,8 +24,8 @@ const CHUNK: u64 = 16 << 10;
 
 /// Counts a complete body. Returns the body, and what it holds meanwhile, if there is no memory for
 /// it.
-pub fn count(response: &mut Response, is_head: bool) -> Result<(), (Bytes, Option<Held>)> {
-    let held = response.extensions_mut().remove::<Held>();
+pub fn count(response: &mut Response, is_head: bool) -> Result<(), (Bytes, Option<HeldMemory>)> {
+    let held = response.extensions_mut().remove::<HeldMemory>();
     let status = response.status();
     let has_no_body = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status);
     let ResponseBody::Full(body) = response.body_mut() else {
@@ -47,7 +47,7 @@ pub fn count(response: &mut Response, is_head: bool) -> Result<(), (Bytes, Optio
 /// Moves a body to a file.
 pub async fn spool(
     mut response: Response,
-    (body, held): (Bytes, Option<Held>),
+    (body, held): (Bytes, Option<HeldMemory>),
     directory: Option<&Path>,
 ) -> Response {
     let length = body.len() as u64;

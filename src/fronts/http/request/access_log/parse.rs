@@ -4,7 +4,7 @@ use http::header::HeaderName;
 
 use super::escape::Escape;
 use super::kept::Field;
-use super::template::{CONVERSIONS, Piece, Template, TimeFormat, TimeOf, Unit, Value};
+use super::template::{CONVERSIONS, LineTemplate, LogValue, Piece, TimeFormat, TimeOf, Unit};
 
 /// The variables of nginx that exist here.
 const NGINX: &[&str] = &[
@@ -52,8 +52,8 @@ const COMMON: &str = r#"%h %l %u %t "%r" %>s %b"#;
 const COMBINED: &str = r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""#;
 
 /// The template of a format, or what is wrong with it.
-pub fn template(format: &str) -> Result<Template, String> {
-    let mut made = Template {
+pub fn template(format: &str) -> Result<LineTemplate, String> {
+    let mut made = LineTemplate {
         pieces: Vec::new(),
         escape: Escape::Apache,
         fields: Vec::new(),
@@ -81,7 +81,7 @@ pub fn template(format: &str) -> Result<Template, String> {
     Ok(made)
 }
 
-impl Template {
+impl LineTemplate {
     fn literal(&mut self, letter: char) {
         match self.pieces.last_mut() {
             Some(Piece::Literal(text)) => text.push(letter),
@@ -90,16 +90,16 @@ impl Template {
     }
 
     /// A value that requests keep; once for all pieces that need it.
-    fn keep(&mut self, field: Field) -> Value {
+    fn keep(&mut self, field: Field) -> LogValue {
         let known = self.fields.iter().position(|known| *known == field);
-        Value::Kept(known.unwrap_or_else(|| {
+        LogValue::Kept(known.unwrap_or_else(|| {
             self.fields.push(field);
             self.fields.len() - 1
         }))
     }
 }
 
-fn nginx(to: &mut Template, format: &str) -> Result<(), String> {
+fn nginx(to: &mut LineTemplate, format: &str) -> Result<(), String> {
     to.escape = Escape::Nginx;
     let mut rest = format;
     if let Some(escaped) = format.strip_prefix("escape=") {
@@ -124,7 +124,7 @@ fn nginx(to: &mut Template, format: &str) -> Result<(), String> {
         }
         let (name, after) = nginx_name(rest)?;
         let value = nginx_value(to, name)?;
-        to.pieces.push(Piece::Value(value));
+        to.pieces.push(Piece::LogValue(value));
         rest = after;
     }
     Ok(())
@@ -146,9 +146,9 @@ fn nginx_name(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-fn nginx_value(to: &mut Template, name: &str) -> Result<Value, String> {
+fn nginx_value(to: &mut LineTemplate, name: &str) -> Result<LogValue, String> {
     let header = |name: &str| HeaderName::try_from(name.replace('_', "-")).ok();
-    let end = |format| Value::Time(TimeOf::End, format);
+    let end = |format| LogValue::Time(TimeOf::End, format);
     let field = match name {
         "remote_user" => Field::User,
         "host" => Field::Host,
@@ -159,28 +159,28 @@ fn nginx_value(to: &mut Template, name: &str) -> Result<Value, String> {
         "server_port" => Field::ServerPort,
         "ssl_protocol" => Field::Tls("SSL_PROTOCOL"),
         "ssl_cipher" => Field::Tls("SSL_CIPHER"),
-        "args" | "query_string" => return Ok(Value::Query),
-        "body_bytes_sent" => return Ok(Value::Bytes),
-        "engine" => return Ok(Value::Engine),
-        "is_args" => return Ok(Value::Mark),
+        "args" | "query_string" => return Ok(LogValue::Query),
+        "body_bytes_sent" => return Ok(LogValue::Bytes),
+        "engine" => return Ok(LogValue::Engine),
+        "is_args" => return Ok(LogValue::Mark),
         "msec" => return Ok(end(TimeFormat::Unix(Unit::SecondsAndMillis))),
-        "pid" => return Ok(Value::Process),
-        "remote_addr" => return Ok(Value::Client),
-        "request" => return Ok(Value::Request),
-        "request_id" => return Ok(Value::RequestId),
-        "request_method" => return Ok(Value::Method),
-        "request_time" => return Ok(Value::Took(Unit::SecondsAndMillis)),
-        "request_uri" => return Ok(Value::Target),
-        "server_protocol" => return Ok(Value::Protocol),
-        "status" => return Ok(Value::Status),
+        "pid" => return Ok(LogValue::Process),
+        "remote_addr" => return Ok(LogValue::Client),
+        "request" => return Ok(LogValue::Request),
+        "request_id" => return Ok(LogValue::RequestId),
+        "request_method" => return Ok(LogValue::Method),
+        "request_time" => return Ok(LogValue::Took(Unit::SecondsAndMillis)),
+        "request_uri" => return Ok(LogValue::Target),
+        "server_protocol" => return Ok(LogValue::Protocol),
+        "status" => return Ok(LogValue::Status),
         "time_iso8601" => return Ok(end(TimeFormat::Iso)),
         "time_local" => return Ok(end(TimeFormat::Common)),
-        "upstream_header_time" => return Ok(Value::Answered),
-        "uri" => return Ok(Value::Path),
+        "upstream_header_time" => return Ok(LogValue::Answered),
+        "uri" => return Ok(LogValue::Path),
         _ => {
             let named = |prefix| name.strip_prefix(prefix).filter(|rest| !rest.is_empty());
             if let Some(name) = named("arg_") {
-                return Ok(Value::Parameter(name.into()));
+                return Ok(LogValue::Parameter(name.into()));
             }
             let cookie = named("cookie_").map(|name| Field::Cookie(name.into()));
             let sent = || Some(Field::Sent(header(named("sent_http_")?)?));
@@ -197,7 +197,7 @@ fn nginx_value(to: &mut Template, name: &str) -> Result<Value, String> {
     Ok(to.keep(field))
 }
 
-fn apache(to: &mut Template, format: &str) -> Result<(), String> {
+fn apache(to: &mut LineTemplate, format: &str) -> Result<(), String> {
     let mut letters = format.chars();
     while let Some(letter) = letters.next() {
         match letter {
@@ -221,7 +221,7 @@ fn apache(to: &mut Template, format: &str) -> Result<(), String> {
 }
 
 /// Reads what follows a `%`.
-fn directive(to: &mut Template, letters: &mut std::str::Chars<'_>) -> Result<(), String> {
+fn directive(to: &mut LineTemplate, letters: &mut std::str::Chars<'_>) -> Result<(), String> {
     let text = letters.as_str();
     let mut argument = None;
     loop {
@@ -255,7 +255,7 @@ fn directive(to: &mut Template, letters: &mut std::str::Chars<'_>) -> Result<(),
                          {APACHE}"
                     )
                 })?;
-                to.pieces.push(Piece::Value(value));
+                to.pieces.push(Piece::LogValue(value));
                 return Ok(());
             }
             None => return Err("a directive is incomplete at the end, after `%`".into()),
@@ -263,28 +263,28 @@ fn directive(to: &mut Template, letters: &mut std::str::Chars<'_>) -> Result<(),
     }
 }
 
-fn plain_directive(to: &mut Template, letter: char) -> Option<Value> {
+fn plain_directive(to: &mut LineTemplate, letter: char) -> Option<LogValue> {
     let field = match letter {
         'A' => Field::ServerAddress,
         'p' => Field::ServerPort,
         'u' => Field::User,
         'v' => Field::Site,
         'V' => Field::Host,
-        'a' | 'h' => return Some(Value::Client),
-        'b' => return Some(Value::BytesOrDash),
-        'B' => return Some(Value::Bytes),
-        'D' => return Some(Value::Took(Unit::Micros)),
-        'H' => return Some(Value::Protocol),
-        'l' => return Some(Value::Nothing),
-        'L' => return Some(Value::RequestId),
-        'm' => return Some(Value::Method),
-        'P' => return Some(Value::Process),
-        'q' => return Some(Value::QueryWithMark),
-        'r' => return Some(Value::Request),
-        's' => return Some(Value::Status),
-        't' => return Some(Value::Time(TimeOf::Begin, TimeFormat::Bracketed)),
-        'T' => return Some(Value::Took(Unit::Seconds)),
-        'U' => return Some(Value::Path),
+        'a' | 'h' => return Some(LogValue::Client),
+        'b' => return Some(LogValue::BytesOrDash),
+        'B' => return Some(LogValue::Bytes),
+        'D' => return Some(LogValue::Took(Unit::Micros)),
+        'H' => return Some(LogValue::Protocol),
+        'l' => return Some(LogValue::Nothing),
+        'L' => return Some(LogValue::RequestId),
+        'm' => return Some(LogValue::Method),
+        'P' => return Some(LogValue::Process),
+        'q' => return Some(LogValue::QueryWithMark),
+        'r' => return Some(LogValue::Request),
+        's' => return Some(LogValue::Status),
+        't' => return Some(LogValue::Time(TimeOf::Begin, TimeFormat::Bracketed)),
+        'T' => return Some(LogValue::Took(Unit::Seconds)),
+        'U' => return Some(LogValue::Path),
         _ => return None,
     };
     Some(to.keep(field))
@@ -292,10 +292,10 @@ fn plain_directive(to: &mut Template, letter: char) -> Option<Value> {
 
 /// A directive with `{argument}`; None if there is no such one.
 fn directive_with(
-    to: &mut Template,
+    to: &mut LineTemplate,
     letter: char,
     argument: &str,
-) -> Result<Option<Value>, String> {
+) -> Result<Option<LogValue>, String> {
     let header = || {
         HeaderName::try_from(argument).map_err(|_| format!("`{argument}` is no name of a header"))
     };
@@ -306,23 +306,23 @@ fn directive_with(
         ('o', _) => Field::Sent(header()?),
         ('x', "SSL_PROTOCOL") => Field::Tls("SSL_PROTOCOL"),
         ('x', "SSL_CIPHER") => Field::Tls("SSL_CIPHER"),
-        ('n', "engine") => return Ok(Some(Value::Engine)),
-        ('T', "s") => return Ok(Some(Value::Took(Unit::Seconds))),
-        ('T', "ms") => return Ok(Some(Value::Took(Unit::Millis))),
-        ('T', "us") => return Ok(Some(Value::Took(Unit::Micros))),
+        ('n', "engine") => return Ok(Some(LogValue::Engine)),
+        ('T', "s") => return Ok(Some(LogValue::Took(Unit::Seconds))),
+        ('T', "ms") => return Ok(Some(LogValue::Took(Unit::Millis))),
+        ('T', "us") => return Ok(Some(LogValue::Took(Unit::Micros))),
         ('t', format) => return apache_time(format).map(Some),
         _ => return Ok(None),
     };
     Ok(Some(to.keep(field)))
 }
 
-fn apache_time(format: &str) -> Result<Value, String> {
+fn apache_time(format: &str) -> Result<LogValue, String> {
     let (of, format) = match format.split_once(':') {
         Some(("begin", format)) => (TimeOf::Begin, format),
         Some(("end", format)) => (TimeOf::End, format),
         _ => (TimeOf::Begin, format),
     };
-    let unix = |unit| Ok(Value::Time(of, TimeFormat::Unix(unit)));
+    let unix = |unit| Ok(LogValue::Time(of, TimeFormat::Unix(unit)));
     match format {
         "sec" => return unix(Unit::Seconds),
         "msec" => return unix(Unit::Millis),
@@ -341,5 +341,5 @@ fn apache_time(format: &str) -> Result<Value, String> {
         }
         rest = &after[conversion.len()..];
     }
-    Ok(Value::Time(of, TimeFormat::Strftime(format.into())))
+    Ok(LogValue::Time(of, TimeFormat::Strftime(format.into())))
 }

@@ -8,21 +8,21 @@ use super::{AccessLogEntry, LoggedHead};
 
 /// A format in its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Template {
+pub struct LineTemplate {
     pub pieces: Vec<Piece>,
     pub escape: Escape,
-    /// What a request keeps for [`Value::Kept`].
+    /// What a request keeps for [`LogValue::Kept`].
     pub fields: Vec<Field>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
     Literal(String),
-    Value(Value),
+    LogValue(LogValue),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
+pub enum LogValue {
     /// Never known: nothing asks clients for their names by identd.
     Nothing,
     Client,
@@ -95,7 +95,7 @@ pub struct Clock {
     text: String,
 }
 
-impl Template {
+impl LineTemplate {
     /// Appends the line of an entry that has ended at `now`.
     pub fn write(
         &self,
@@ -107,7 +107,7 @@ impl Template {
         for piece in &self.pieces {
             match piece {
                 Piece::Literal(text) => to.extend(text.as_bytes()),
-                Piece::Value(value) => self.value(to, value, entry, now, clock),
+                Piece::LogValue(value) => self.value(to, value, entry, now, clock),
             }
         }
         to.push(b'\n');
@@ -116,37 +116,37 @@ impl Template {
     fn value(
         &self,
         to: &mut Vec<u8>,
-        value: &Value,
+        value: &LogValue,
         entry: &AccessLogEntry,
         now: SystemTime,
         clock: &mut Clock,
     ) {
         let head = entry.head.as_ref();
         let text: Option<Vec<u8>> = match value {
-            Value::Nothing => None,
-            Value::Client => entry.client.map(|ip| ip.to_string().into()),
-            Value::Kept(number) => {
+            LogValue::Nothing => None,
+            LogValue::Client => entry.client.map(|ip| ip.to_string().into()),
+            LogValue::Kept(number) => {
                 let value = head.and_then(|head| head.kept.get(*number)?.as_deref());
                 value.map(Vec::from)
             }
-            Value::Status => Some(entry.status.as_str().into()),
-            Value::Bytes => Some(entry.bytes.to_string().into()),
-            Value::BytesOrDash => (entry.bytes > 0).then(|| entry.bytes.to_string().into()),
-            Value::Took(unit) => Some(unit.show(entry.took).into()),
-            Value::Answered => {
+            LogValue::Status => Some(entry.status.as_str().into()),
+            LogValue::Bytes => Some(entry.bytes.to_string().into()),
+            LogValue::BytesOrDash => (entry.bytes > 0).then(|| entry.bytes.to_string().into()),
+            LogValue::Took(unit) => Some(unit.show(entry.took).into()),
+            LogValue::Answered => {
                 let answered = entry.answered.map(|it| Unit::SecondsAndMillis.show(it));
                 answered.map(String::into_bytes)
             }
-            Value::Time(of, format) => {
+            LogValue::Time(of, format) => {
                 let at = match of {
                     TimeOf::Begin => now.checked_sub(entry.took).unwrap_or(now),
                     TimeOf::End => now,
                 };
                 Some(format.show(at, clock).into())
             }
-            Value::RequestId => Some(entry.request_id.to_string().into()),
-            Value::Engine => Some(entry.engine.into()),
-            Value::Process => Some(std::process::id().to_string().into()),
+            LogValue::RequestId => Some(entry.request_id.to_string().into()),
+            LogValue::Engine => Some(entry.engine.into()),
+            LogValue::Process => Some(std::process::id().to_string().into()),
             _ => head.and_then(|head| of_head(value, head)),
         };
         match text {
@@ -157,25 +157,25 @@ impl Template {
 }
 
 /// What the first line of a request says.
-fn of_head(value: &Value, head: &LoggedHead) -> Option<Vec<u8>> {
+fn of_head(value: &LogValue, head: &LoggedHead) -> Option<Vec<u8>> {
     let (path, query) = match head.target.split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (&*head.target, None),
     };
     let text = match value {
-        Value::Request => format!("{} {} {:?}", head.method, head.target, head.version),
-        Value::Method => head.method.to_string(),
-        Value::Target => head.target.to_string(),
-        Value::Path => path.into(),
-        Value::Query => query?.into(),
-        Value::QueryWithMark => query.map_or_else(String::new, |query| format!("?{query}")),
-        Value::Mark => query.map_or("", |_| "?").into(),
-        Value::Parameter(name) => {
+        LogValue::Request => format!("{} {} {:?}", head.method, head.target, head.version),
+        LogValue::Method => head.method.to_string(),
+        LogValue::Target => head.target.to_string(),
+        LogValue::Path => path.into(),
+        LogValue::Query => query?.into(),
+        LogValue::QueryWithMark => query.map_or_else(String::new, |query| format!("?{query}")),
+        LogValue::Mark => query.map_or("", |_| "?").into(),
+        LogValue::Parameter(name) => {
             let mut pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
             let (_, value) = pairs.find(|(found, _)| found.eq_ignore_ascii_case(name))?;
             value.into()
         }
-        Value::Protocol => format!("{:?}", head.version),
+        LogValue::Protocol => format!("{:?}", head.version),
         _ => return None,
     };
     Some(text.into_bytes())
@@ -203,7 +203,7 @@ impl TimeFormat {
             TimeFormat::Common => common(clock.text(at)),
             TimeFormat::Bracketed => format!("[{}]", common(clock.text(at))),
             TimeFormat::Iso => {
-                let parts = Parts::of(clock.text(at));
+                let parts = TimeParts::of(clock.text(at));
                 format!("{}T{}+00:00", parts.date(), parts.clock)
             }
             TimeFormat::Strftime(format) => strftime(format, since, clock.text(at)),
@@ -226,7 +226,7 @@ impl Clock {
 }
 
 /// The parts of a time as in HTTP.
-struct Parts<'a> {
+struct TimeParts<'a> {
     weekday: &'a str,
     day: &'a str,
     month: &'a str,
@@ -234,10 +234,10 @@ struct Parts<'a> {
     clock: &'a str,
 }
 
-impl Parts<'_> {
-    fn of(http: &str) -> Parts<'_> {
+impl TimeParts<'_> {
+    fn of(http: &str) -> TimeParts<'_> {
         let part = |range| http.get(range).unwrap_or_default();
-        Parts {
+        TimeParts {
             weekday: part(0..3),
             day: part(5..7),
             month: part(8..11),
@@ -259,18 +259,18 @@ impl Parts<'_> {
 
 /// Converts a time as in HTTP to the form of NCSA's logs: `06/Nov/1994:08:49:37 +0000`.
 pub fn common(http: &str) -> String {
-    let Parts {
+    let TimeParts {
         day,
         month,
         year,
         clock,
         ..
-    } = Parts::of(http);
+    } = TimeParts::of(http);
     format!("{day}/{month}/{year}:{clock} +0000")
 }
 
 fn strftime(format: &str, since: Duration, http: &str) -> String {
-    let parts = Parts::of(http);
+    let parts = TimeParts::of(http);
     let part = |range| parts.clock.get(range).unwrap_or_default();
     let mut text = String::new();
     let mut letters = format.chars();

@@ -29,7 +29,7 @@ fn entry() -> AccessLogEntry {
     }
 }
 
-fn template(format: &str) -> Arc<Template> {
+fn template(format: &str) -> Arc<LineTemplate> {
     match format.parse() {
         Ok(AccessLogFormat::Template(text, template)) => {
             assert_eq!(text, format);
@@ -81,7 +81,7 @@ fn line(format: &str, headers: &[(&str, &[u8])]) -> String {
     written(&template, &entry)
 }
 
-fn written(template: &Template, entry: &AccessLogEntry) -> String {
+fn written(template: &LineTemplate, entry: &AccessLogEntry) -> String {
     let mut line = Vec::new();
     let now = SystemTime::UNIX_EPOCH + Duration::from_millis(784_111_778_250);
     template.write(&mut line, entry, now, &mut Clock::default());
