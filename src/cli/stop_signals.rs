@@ -24,6 +24,11 @@ impl StopSignals {
         })
     }
 
+    /// The end has begun for another reason, such as the same signal that someone else received.
+    pub fn has_begun(&mut self) {
+        self.first.get_or_insert_with(Instant::now);
+    }
+
     /// Waits for the first signal, and then for one that does not repeat it.
     pub async fn recv(&mut self) {
         loop {

@@ -228,7 +228,7 @@ fn write_by_thread(direct: Dispatch) -> anyhow::Result<()> {
         |mut line, text| text.append(&mut line),
         move |lost| {
             with_default(&direct, || {
-                error!(lost, "log lines lost: stderr was not read");
+                error!(lost, "log lines lost: stderr is full or was not read");
             });
         },
     )

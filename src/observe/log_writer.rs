@@ -15,6 +15,8 @@ const PIECE: usize = 64 << 10;
 /// How long lines are collected before the next write. Waking the thread for each line takes more
 /// CPU than the rest of a short request, and delays its response.
 const PAUSE: Duration = Duration::from_millis(5);
+/// How often lines that could not be written are reported.
+const REPORTS: Duration = Duration::from_secs(10);
 /// How many times as long as it may stall, the last lines may take.
 const LIMITS: u32 = 15;
 
@@ -122,6 +124,25 @@ impl<T: Send + 'static> Writer<T> {
     }
 }
 
+/// Lines that could not be written, because the stream is closed or its disk is full.
+#[derive(Default)]
+struct Unwritten {
+    lines: u64,
+    reported: Option<Instant>,
+}
+
+impl Unwritten {
+    /// What to report now: at most once in [`REPORTS`].
+    fn due(&mut self, now: Instant) -> Option<u64> {
+        let is_due = |reported| now.saturating_duration_since(reported) >= REPORTS;
+        if self.lines == 0 || !self.reported.is_none_or(is_due) {
+            return None;
+        }
+        self.reported = Some(now);
+        Some(std::mem::take(&mut self.lines))
+    }
+}
+
 fn write<T>(
     receiver: &Receiver<LogMessage<T>>,
     account: &Account,
@@ -131,20 +152,26 @@ fn write<T>(
 ) {
     let mut text = Vec::new();
     let mut written = Instant::now();
+    let mut unwritten = Unwritten::default();
     while let Ok(first) = receiver.recv() {
-        let mut sizes = 0;
+        let (mut sizes, mut lines) = (0, 0);
         let mut next = Some(first);
         // Combines all waiting lines into one write.
         while let Some(LogMessage::Line(line, size)) = next {
             format(line, &mut text);
             sizes += size;
+            lines += 1;
             next = (text.len() < PIECE)
                 .then(|| receiver.try_recv().ok())
                 .flatten();
         }
         if !text.is_empty() {
-            // If this fails the stream is closed, and an error could not be reported there either.
-            let _ = to.write_all(&text).and_then(|()| to.flush());
+            if to.write_all(&text).and_then(|()| to.flush()).is_err() {
+                unwritten.lines += lines;
+            }
+            if let Some(lines) = unwritten.due(written) {
+                report_lost(lines);
+            }
             let is_all = text.len() < PIECE;
             text.clear();
             text.shrink_to(PIECE);
@@ -157,6 +184,9 @@ fn write<T>(
         match next {
             Some(LogMessage::Lost(lost)) => report_lost(lost),
             Some(LogMessage::Then(action)) => {
+                if unwritten.lines > 0 {
+                    report_lost(std::mem::take(&mut unwritten.lines));
+                }
                 report_remaining(account, &mut report_lost);
                 action();
             }
@@ -256,6 +286,40 @@ mod tests {
         assert_eq!(lines.len(), 6, "four, the notice, one more");
         assert!(lines[..4].iter().all(|line| line.starts_with('x')));
         assert_eq!(&lines[4..], ["3 lost", "again"]);
+    }
+
+    /// A file on a full disk.
+    struct Full;
+
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_reported() {
+        let stream = Stream::default();
+        let mut direct = stream.clone();
+        let writer = Writer::start(
+            "test",
+            Box::leak(Box::new(Budget::new("test", MAX as u64))),
+            Full,
+            |line: String, text| text.extend_from_slice(line.as_bytes()),
+            move |lost| writeln!(direct, "{lost}").unwrap(),
+        )
+        .unwrap();
+        for _ in 0..5 {
+            send(&writer, "a line\n".into());
+        }
+        writer.wait_until_written(Duration::from_secs(60));
+        let text = String::from_utf8_lossy(&stream.lock()).into_owned();
+        let lost: u64 = text.lines().map(|line| line.parse::<u64>().unwrap()).sum();
+        assert_eq!(lost, 5);
     }
 
     #[test]

@@ -69,7 +69,7 @@ fn dropped_log_lines_are_counted_in_the_log() {
     let text = read.join().unwrap();
     let lost = text
         .lines()
-        .find_map(|line| line.split_once("log lines lost: stderr was not read lost="))
+        .find_map(|line| line.split_once("log lines lost: stderr is full or was not read lost="))
         .and_then(|(_, lost)| lost.parse::<usize>().ok());
     let whole = text.matches("ll>").count();
     assert_eq!(lost.map(|lost| lost + whole), Some(24), "{whole} are there");

@@ -136,6 +136,7 @@ pub async fn run(part: &WorkPart, admin: &Bound, host: Host) -> anyhow::Result<(
             ended = &mut driven => break Some(ended),
         }
     };
+    stop_signals.has_begun();
     admin.draining.store(true, Ordering::Release);
     stop.cancel();
     let ended = match ended {
@@ -213,7 +214,7 @@ async fn open_and_run(of: &Started, booted: &Booted) -> anyhow::Result<Vec<Inter
             state.fronts = fronts.clone();
             state.error = None;
         });
-        let error = match run_fronts(fronts, &of.stop).await {
+        let error = match run_fronts(fronts, &of).await {
             Ok(interrupted) => return Ok(interrupted),
             Err(error) if !of.tries_again => return Err(error),
             Err(error) => format!("{error:#}"),
@@ -262,30 +263,33 @@ where
     Ok(None)
 }
 
-async fn run_fronts(
-    fronts: Vec<Arc<Front>>,
-    stop: &CancellationToken,
-) -> anyhow::Result<Vec<Interrupted>> {
+async fn run_fronts(fronts: Vec<Arc<Front>>, of: &Started) -> anyhow::Result<Vec<Interrupted>> {
     let mut running = JoinSet::new();
     for front in fronts {
         for consumer in &front.consumers {
             let (queue, weight) = (&consumer.queue.name, consumer.queue.weight);
-            stdout::announce(format_args!("working on queue {queue} (weight {weight})"));
+            match of.tries_again {
+                // stdout is the access log of `surus serve`.
+                true => info!(queue, weight, "working on a queue"),
+                false => {
+                    stdout::announce(format_args!("working on queue {queue} (weight {weight})"));
+                }
+            }
         }
-        running.spawn(front::run(front, stop.clone()));
+        running.spawn(front::run(front, of.stop.clone()));
     }
     let mut interrupted = Vec::new();
     while let Some(ended) = running.join_next().await {
         match ended {
             Ok(left) => interrupted.push(left),
-            Err(error) if stop.is_cancelled() => {
+            Err(error) if of.stop.is_cancelled() => {
                 error!(%error, "the front end of a queue failed");
             }
             Err(error) => return Err(error).context("the front end of a queue failed"),
         }
     }
     // Without any queue there is nothing to do but wait.
-    stop.cancelled().await;
+    of.stop.cancelled().await;
     Ok(interrupted)
 }
 

@@ -228,7 +228,8 @@ engine_contract! {
         let engine = engine.workers(1);
         let trace = engine.writable().join("trace");
         let code = format!(
-            "ignore_user_abort(true); echo 'begun'; flush(); for ($i = 0; $i < 10; $i++) {{ \
+            "ignore_user_abort(true); echo 'begun'; flush(); \
+                for ($i = 0; $i < 3000 && !connection_aborted(); $i++) {{ \
                 usleep(20000); echo 'x'; flush(); }} file_put_contents('{}', 'ran on \
                 '.connection_aborted());",
             trace.display()

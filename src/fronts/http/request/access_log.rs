@@ -184,7 +184,12 @@ impl AccessLog {
                 }
             }
         };
-        let tell = |lost| error!(lost, "lines of the access log lost: stdout was not read");
+        let tell = |lost| {
+            error!(
+                lost,
+                "lines of the access log lost: it is full or was not read"
+            )
+        };
         let writer = Writer::start("access-log", &budget::ACCESS_LOG, io::stdout(), line, tell)?;
         let format = format.clone();
         Ok(Some(AccessLog { writer, format }))
