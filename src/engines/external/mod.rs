@@ -266,20 +266,22 @@ impl Inner {
 
 /// Starts PHP and requests its report.
 async fn start(spec: &PhpSpec, number: u64, dropped: CancellationToken) -> anyhow::Result<PhpBoot> {
-    let home = match &spec.launch {
+    let runtime_dir = match &spec.launch {
         None => RuntimeDir::OwnDir(furnish::furnish(spec, None)?),
         Some(launch) => RuntimeDir::Keeper(runtime_dir::KeeperDir {
-            home: launch.by.home(launch.pool).await?,
+            dir: launch.by.runtime_dir(launch.pool).await?,
             launch: launch.clone(),
         }),
     };
-    let script = home.path(file_names::REPORT);
+    let script = runtime_dir.path(file_names::REPORT);
     let php: Box<dyn StartedPhp> = match spec.way {
-        ProgramKind::Cli => Box::new(cli::Cli::new(spec, home).await?),
-        ProgramKind::Cgi => Box::new(cgi::Cgi::new(spec, home)?),
-        ProgramKind::Fpm => Box::new(fpm::Fpm::start(spec, home).await?),
-        ProgramKind::Builtin => Box::new(builtin::Builtin::start(spec, home).await?),
-        ProgramKind::RoadRunner => Box::new(roadrunner::RoadRunner::start(spec, home).await?),
+        ProgramKind::Cli => Box::new(cli::Cli::new(spec, runtime_dir).await?),
+        ProgramKind::Cgi => Box::new(cgi::Cgi::new(spec, runtime_dir)?),
+        ProgramKind::Fpm => Box::new(fpm::Fpm::start(spec, runtime_dir).await?),
+        ProgramKind::Builtin => Box::new(builtin::Builtin::start(spec, runtime_dir).await?),
+        ProgramKind::RoadRunner => {
+            Box::new(roadrunner::RoadRunner::start(spec, runtime_dir).await?)
+        }
     };
     if let Some(report) = php.report() {
         return Ok(PhpBoot {
