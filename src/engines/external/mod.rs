@@ -40,7 +40,7 @@ pub use connection::FpmAddress;
 pub use fpm_trust::names_foreign_files;
 
 use crate::engine::{Engine, Pending, Prepared, Report};
-use crate::engines::queue::{Bounds, Permit, Queue};
+use crate::engines::queue::{Bounds, Permit, RequestQueue};
 use crate::event::{self, Body, Event, Failure, Origin, Response, Script};
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
@@ -139,7 +139,7 @@ pub struct ExternalEngine(Arc<Inner>);
 
 struct Inner {
     spec: PhpSpec,
-    queue: Queue,
+    queue: RequestQueue,
     /// None after draining.
     current: ArcSwapOption<PhpBoot>,
     next_number: AtomicU64,
@@ -157,7 +157,7 @@ impl ExternalEngine {
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<ExternalEngine> {
         let inner = Arc::new(Inner {
-            queue: Queue::new(spec.workers, bounds),
+            queue: RequestQueue::new(spec.workers, bounds),
             spec,
             current: ArcSwapOption::empty(),
             next_number: AtomicU64::new(1),
@@ -342,7 +342,7 @@ const MAX_REPORT: usize = 1 << 20;
 
 /// A permit from a queue of its own.
 fn permit() -> anyhow::Result<Permit> {
-    let permit = Queue::new(1, Bounds::default()).try_enter()?;
+    let permit = RequestQueue::new(1, Bounds::default()).try_enter()?;
     permit.context("a new queue has a permit")
 }
 
