@@ -186,6 +186,7 @@ lint: ## Check format, lints and language, the Python scripts, and that there is
 	scripts/install lint fuzz
 	python3 -m unittest discover --quiet -s scripts/tests
 	scripts/prose
+	scripts/commit-subjects
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	CARGO_TARGET_DIR=$(TARGET) cargo check --quiet --manifest-path fuzz/Cargo.toml

@@ -1,24 +1,12 @@
 /* Runs a surus-php process from its start: the master process, and each worker that it forks. */
 #include "run.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <pwd.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
-#include <poll.h>
-#include <sys/mman.h>
-#include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "app/boot.h"

@@ -57,14 +57,19 @@ pub trait Launcher: fmt::Debug + Send + Sync {
     fn master(&self, pool: u16, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>>;
 
     /// Creates the directory that a pool's installed PHP is started with.
-    fn home(&self, pool: u16) -> Pending<'_, anyhow::Result<DirHandle>>;
+    fn runtime_dir(&self, pool: u16) -> Pending<'_, anyhow::Result<DirHandle>>;
 
     /// Removes such a directory.
-    fn close_home(&self, number: u32);
+    fn close_runtime_dir(&self, number: u32);
 
     /// Starts an installed PHP. The descriptors are stdin, stdout, stderr, and those of the role.
     /// The launcher keeps the output of a [`Role::Probe`].
-    fn php(&self, home: u32, role: Role, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>>;
+    fn php(
+        &self,
+        runtime_dir: u32,
+        role: Role,
+        fds: Vec<OwnedFd>,
+    ) -> Pending<'_, anyhow::Result<Child>>;
 
     /// Signals a started process or its child. Does not report whether the process existed.
     fn signal(&self, pid: u32, pidfd: Option<BorrowedFd<'_>>, which: ProcessSignal);

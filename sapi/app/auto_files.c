@@ -2,9 +2,7 @@
  * would run them once, around the boot's script. */
 #include "app/auto_files.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <php.h>
 #include <php_ini.h>

@@ -2,8 +2,6 @@
 #include "app/boot_complete.h"
 
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #include <php.h>
 #include <SAPI.h>

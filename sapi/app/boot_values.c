@@ -2,7 +2,6 @@
 #include "app/boot_values.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include <php.h>
 #include <SAPI.h>

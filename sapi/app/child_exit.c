@@ -1,9 +1,6 @@
 /* Exits a process that a script has forked, at the end of its script. */
 #include "app/child_exit.h"
 
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <php.h>

@@ -366,7 +366,7 @@ bool surus_inventory_compare(void)
 	} ZEND_HASH_FOREACH_END();
 	ZEND_HASH_FOREACH_STR_KEY_VAL(&before, name, then) {
 		if (!zend_hash_exists(&after, name)) {
-			php_printf("%s is gone%s%s\n", ZSTR_VAL(name), Z_STRLEN_P(then) ? ": was " : "",
+			php_printf("%s is missing%s%s\n", ZSTR_VAL(name), Z_STRLEN_P(then) ? ": was " : "",
 			        Z_STRVAL_P(then));
 		}
 	} ZEND_HASH_FOREACH_END();

@@ -2,12 +2,9 @@
 #include "ipc/request_decode.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

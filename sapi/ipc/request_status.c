@@ -2,33 +2,16 @@
  * request. */
 #include "ipc/request_status.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-#include <http_status_codes.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <pwd.h>
-#include <sched.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <php.h>
 #include <SAPI.h>
-#include <php_ini.h>
 #include <php_main.h>
-#include <php_output.h>
 #include <php_variables.h>
 #include <zend_exceptions.h>
-#include <zend_signal.h>
-#include <zend_builtin_functions.h>
 
 #include "base/process_state.h"
 #include "base/scoreboard.h"

@@ -2,15 +2,7 @@
  * worker. */
 #include "master/pcre_refresh.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include <php.h>
-#include <SAPI.h>
-#include <php_main.h>
-#include <php_output.h>
-#include <zend_exceptions.h>
 
 #include "base/settings.h"
 #include "php/pcre_cache.h"

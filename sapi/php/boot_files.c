@@ -8,7 +8,6 @@
 #include "php/boot_files.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -6,7 +6,6 @@
 
 #include <php.h>
 #include <SAPI.h>
-#include <php_ini.h>
 
 #include "base/scoreboard_layout.h"
 

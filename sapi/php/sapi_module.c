@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <http_status_codes.h>
 
@@ -16,7 +15,6 @@
 #include <php_output.h>
 #include <php_variables.h>
 #include <zend_exceptions.h>
-#include <zend_signal.h>
 
 #include "base/clock.h"
 #include "base/process_state.h"

@@ -3,7 +3,6 @@
 #include "php/user_ini.h"
 
 #include <string.h>
-#include <time.h>
 
 #include <php.h>
 #include <SAPI.h>

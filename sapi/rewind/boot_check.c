@@ -3,10 +3,8 @@
 #include "rewind/boot_check.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <netdb.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>

@@ -99,6 +99,10 @@ class Idioms(unittest.TestCase):
         )
         self.assertEqual(found("src/a.rs", 'run("<?php echo $anew;"); get("anew");'), [])
         self.assertEqual(found("src/a.rs", 'error!("opened anew");'), [(1, "anew")])
+        for text in ("failed; opened anew", "a=b < 1 | $2: opened anew", r"\"a\"\n opened anew"):
+            self.assertEqual(found("src/a.rs", f'error!("{text}");'), [(1, "anew")], text)
+            self.assertEqual(found("sapi/a.c", f'surus_log("{text}");'), [(1, "anew")], text)
+        self.assertEqual(found("src/a.rs", 'bail!("`{letter}` is unknown; {bell:?}");'), [])
 
     def test_names_of_tests_are_read(self):
         self.assertEqual(

@@ -48,9 +48,7 @@ impl FromStr for Proxy {
         address.or_else(|_| text.parse()).map(Proxy::Network).map_err(|_| {
             format!(
                 "`{text}` is not a proxy; write `10.0.0.1`, a network as `10.0.0.0/8`, or `unix` \
-                 for \
-                 whoever connects to a unix socket that we \
-                 listen at"
+                 for every client of a unix socket in `listen`"
             )
         })
     }

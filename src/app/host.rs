@@ -62,7 +62,7 @@ impl FromStr for HostPattern {
             None => (&*lower, false),
         };
         if !name.is_ascii() {
-            return reject("has letters beyond ASCII; write it in Punycode (xn--…)");
+            return reject("has characters beyond ASCII; write it in Punycode (xn--…)");
         }
         if name.contains('*') {
             return reject("has `*` elsewhere than in a first `*.`");

@@ -127,17 +127,17 @@ async fn check_site(
     compares_boots: bool,
     findings: &mut Findings,
 ) {
-    match served::open_place(project, config) {
-        Ok(place) => {
-            site(project, config, &place.site, findings);
-            file_access::report(config, &place.site, findings);
+    match served::open_tree(project, config) {
+        Ok(tree) => {
+            site(project, config, &tree.site, findings);
+            file_access::report(config, &tree.site, findings);
             if config.site.htaccess {
-                let roots = std::iter::once(place.site.root()).chain(place.routes.roots());
+                let roots = std::iter::once(tree.site.root()).chain(tree.routes.roots());
                 for problem in htaccess::problems_below(roots) {
                     findings.note(problem);
                 }
             }
-            routes(&place.routes, config, findings);
+            routes(&tree.routes, config, findings);
         }
         Err(error) => findings.stop(&error),
     }

@@ -133,7 +133,7 @@ impl PrivilegedOperations for ProjectKeeper {
         u16::try_from(self.plans.sites.len()).unwrap_or(u16::MAX)
     }
 
-    fn place(&mut self, site: u16) -> anyhow::Result<Directories<Self::Trees>> {
+    fn site_directories(&mut self, site: u16) -> anyhow::Result<Directories<Self::Trees>> {
         let php = self.php_of(site)?;
         let site = self.plans.site(site)?;
         let symlinks = site.config.site.symlinks;
@@ -190,23 +190,23 @@ impl PrivilegedOperations for ProjectKeeper {
         keeper_tasks::master(self.plan(pool)?, fds, &self.php_of_pool(pool)?.groups)
     }
 
-    fn home(&mut self, pool: u16) -> anyhow::Result<(PathBuf, keeper_tasks::PhpStarter)> {
+    fn runtime_dir(&mut self, pool: u16) -> anyhow::Result<(PathBuf, keeper_tasks::PhpStarter)> {
         let groups = &self.php_of_pool(pool)?.groups;
-        keeper_tasks::home(self.plan(pool)?, self.users.front.uid, groups)
+        keeper_tasks::runtime_dir(self.plan(pool)?, self.users.front.uid, groups)
     }
 
     fn php(
         &mut self,
         pool: u16,
-        home: &mut keeper_tasks::PhpStarter,
+        php: &mut keeper_tasks::PhpStarter,
         role: Role,
         fds: Vec<OwnedFd>,
     ) -> anyhow::Result<u32> {
-        keeper_tasks::php(self.plan(pool)?, home, role, fds)
+        keeper_tasks::php(self.plan(pool)?, php, role, fds)
     }
 
-    fn keep_probe_output(&mut self, home: &mut keeper_tasks::PhpStarter) -> anyhow::Result<()> {
-        keeper_tasks::keep_probe_output(home)
+    fn keep_probe_output(&mut self, php: &mut keeper_tasks::PhpStarter) -> anyhow::Result<()> {
+        keeper_tasks::keep_probe_output(php)
     }
 
     fn certificates(&mut self) -> anyhow::Result<OwnedFd> {
@@ -270,7 +270,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// In the front end: asks the keeper to replace the opener of a document root that has exited or
 /// does not answer.
-pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
+pub fn attend(keeper: &Arc<Client>, (directories, opener): (u32, Arc<Opener>)) {
     let (keeper, failures) = (keeper.clone(), opener.failures());
     let opener = Arc::downgrade(&opener);
     tokio::spawn(async move {
@@ -282,7 +282,7 @@ pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
             if opener.recover().await {
                 continue;
             }
-            let replaced = keeper.opener(place).await;
+            let replaced = keeper.opener(directories).await;
             if let Err(error) = replaced.and_then(|socket| Ok(opener.replace(socket)?)) {
                 error!(
                     error = format!("{error:#}"),
@@ -299,14 +299,14 @@ pub fn attend(keeper: &Arc<Client>, (place, opener): (u32, Arc<Opener>)) {
 /// [`attend`] takes, too.
 pub fn adopt(
     config: &Config,
-    place: keeper::ServedDirectories,
+    directories: keeper::ServedDirectories,
 ) -> anyhow::Result<(DocumentTree, (u32, Arc<Opener>))> {
-    let number = place.number;
+    let number = directories.number;
     let Layout {
         described,
         pool_sites,
-    } = serde_json::from_slice(&place.text)?;
-    let mut fds = place.fds.into_iter();
+    } = serde_json::from_slice(&directories.text)?;
+    let mut fds = directories.fds.into_iter();
     let socket = fds
         .next()
         .context("the keeper sent no socket of an opener")?;
@@ -348,7 +348,7 @@ pub fn adopt(
         }
         None => None,
     };
-    let place = DocumentTree {
+    let tree = DocumentTree {
         site,
         pool_sites: adopted,
         send_file,
@@ -356,20 +356,20 @@ pub fn adopt(
         error_site,
         error_pages: ErrorPages::default(),
     };
-    Ok((place, (number, opener)))
+    Ok((tree, (number, opener)))
 }
 
 /// What the front end of a project reaches.
 pub fn reach(
     config: &Config,
-    places: &[anyhow::Result<keeper::ServedDirectories>],
+    all: &[anyhow::Result<keeper::ServedDirectories>],
     plans: &[PlannedPool],
 ) -> anyhow::Result<AccessRules> {
     let mut reach = keeper::reach();
-    for place in places.iter().flatten() {
-        let Layout { described, .. } = serde_json::from_slice(&place.text)?;
+    for directories in all.iter().flatten() {
+        let Layout { described, .. } = serde_json::from_slice(&directories.text)?;
         // The first descriptor is the socket to the opener.
-        for (described, dir) in described.iter().zip(place.fds.iter().skip(1)) {
+        for (described, dir) in described.iter().zip(directories.fds.iter().skip(1)) {
             let path = PathBuf::from(&described.path);
             reach.trees.push((path, dir.try_clone()?));
         }

@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 
 use super::addresses::{self, Addresses};
 use super::options::ServeArgs;
-use super::served::{ReloadHook, Served, open_place};
+use super::served::{ReloadHook, Served, open_tree};
 use super::site_plans::{Plans, SitePlan};
 use super::stop_signals::StopSignals;
 use super::work_part::WorkPart;
@@ -102,9 +102,9 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     let admin = config.admin.bind(&project)?;
     let queues = WorkPart::of_server(&project, &config)?.map(Arc::new);
     // A single site that cannot be opened stops the start before anything is planned.
-    let mut places = Vec::new();
+    let mut trees = Vec::new();
     if config.sites.is_empty() {
-        places.push(Ok(open_place(&project, &config)?));
+        trees.push(Ok(open_tree(&project, &config)?));
     }
     let plans = Arc::new(Plans::new(&project, &config)?);
     for site in &plans.sites {
@@ -127,15 +127,15 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
     reopen::lead_to(&project, access_log.as_deref(), errors.as_deref())?;
     if !is_kept {
         if !config.sites.is_empty() {
-            let open = |site: &SitePlan| open_place(&site.project, &site.config);
-            places.extend(plans.sites.iter().map(open));
+            let open = |site: &SitePlan| open_tree(&site.project, &site.config);
+            trees.extend(plans.sites.iter().map(open));
         }
         run_front_end(FrontEnd {
             project,
             config,
             listeners,
             admin,
-            places,
+            trees,
             plans,
             keeper: None,
             queues,
@@ -143,7 +143,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
         })?;
         return watching.map_or(Ok(()), |watching| watching.restart());
     }
-    drop(places);
+    drop(trees);
     let mut sockets = Some((listeners, admin));
     let run = |front: keeper::ForkedFrontEnd| {
         let (mut listeners, mut admin) =
@@ -152,13 +152,14 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
         listeners.leave_files();
         admin.leave_file();
         std::mem::forget(queues.clone());
-        let mut places = Vec::new();
+        let mut trees = Vec::new();
         let mut openers = Vec::new();
-        for (site, place) in plans.sites.iter().zip(front.places) {
-            let adopted = place.and_then(|place| keeper_tasks::adopt(&site.config, place));
-            places.push(adopted.map(|(place, opener)| {
+        for (site, directories) in plans.sites.iter().zip(front.directories) {
+            let adopted =
+                directories.and_then(|directories| keeper_tasks::adopt(&site.config, directories));
+            trees.push(adopted.map(|(tree, opener)| {
                 openers.push(opener);
-                place
+                tree
             }));
         }
         log::start_writer(&config.log)?;
@@ -167,7 +168,7 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
             config: config.clone(),
             listeners,
             admin,
-            places,
+            trees,
             plans: plans.clone(),
             keeper: Some(KeeperHandle {
                 socket: front.socket,
@@ -216,7 +217,7 @@ fn keep(
     match Keeper::new(kept)?.run()? {
         KeeperOutcome::Ended(status) => Ok(status),
         KeeperOutcome::FrontEnd(front) => {
-            let reach = keeper_tasks::reach(config, &front.places, &plans.pools)?;
+            let reach = keeper_tasks::reach(config, &front.directories, &plans.pools)?;
             confine(
                 &keeper_tasks::confinement(config),
                 &user,
@@ -237,8 +238,8 @@ struct FrontEnd {
     config: Config,
     listeners: Addresses<Bound>,
     admin: Bound,
-    /// Of each site, or why it cannot be opened.
-    places: Vec<anyhow::Result<DocumentTree>>,
+    /// The directories of each site, or why they cannot be opened.
+    trees: Vec<anyhow::Result<DocumentTree>>,
     plans: Arc<Plans>,
     keeper: Option<KeeperHandle>,
     /// What runs jobs in this process. A keeper has another process for it.
@@ -285,7 +286,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
         config,
         listeners,
         admin,
-        places,
+        trees,
         plans,
         keeper,
         queues,
@@ -323,7 +324,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     let answers = Arc::default();
     let tls = tls::start(&project, &config, keeper.clone(), &answers, &metrics).await?;
     let served = tokio::select! {
-        booted = Served::boot(&plans, places, &keeper, &metrics) => Arc::new(booted?),
+        booted = Served::boot(&plans, trees, &keeper, &metrics) => Arc::new(booted?),
         () = stop.recv() => return Ok(()),
         () = lost() => bail!("the keeper process has exited"),
     };

@@ -314,12 +314,12 @@ impl ServedSite {
         let plan = self.plan();
         match &self.keeper {
             Some(keeper) => {
-                let place = keeper.place(self.number).await?;
-                let (tree, opener) = keeper_tasks::adopt(&plan.config, place)?;
+                let directories = keeper.site_directories(self.number).await?;
+                let (tree, opener) = keeper_tasks::adopt(&plan.config, directories)?;
                 keeper_tasks::attend(keeper, opener);
                 Ok(tree)
             }
-            None => open_place(&plan.project, &plan.config),
+            None => open_tree(&plan.project, &plan.config),
         }
     }
 
@@ -394,7 +394,7 @@ impl ServedSite {
 }
 
 /// Opens the application's directory, and the directories from which routes send files.
-pub(super) fn open_place(project: &Path, config: &Config) -> anyhow::Result<DocumentTree> {
+pub(super) fn open_tree(project: &Path, config: &Config) -> anyhow::Result<DocumentTree> {
     let site = Arc::new(engine_setup::open_site(project, config)?);
     let send_file = SendFile::open(
         project,

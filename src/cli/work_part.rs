@@ -15,7 +15,7 @@ mod absent {
 
     use crate::config::Config;
 
-    /// There is none.
+    /// A stub: without brokers there is none, so no value of it exists.
     pub enum WorkPart {}
 
     impl WorkPart {

@@ -87,7 +87,7 @@ pub fn template(function: &Function) -> String {
                retentionPeriod: cdk.Duration.days(14),\n\
              }});\n\
              const queue = new sqs.Queue(stack, 'Queue', {{\n{fifo}  \
-               // Six times the timeout, so that a message in progress does not come again.\n  \
+               // Six times the timeout, so that a message in progress is not delivered again.\n  \
                visibilityTimeout: cdk.Duration.seconds({}),\n  \
                deadLetterQueue: {{ queue: failed, maxReceiveCount: {RECEIVES} }},\n\
              }});\n\

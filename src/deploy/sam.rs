@@ -90,7 +90,7 @@ fn queues(function: &Function, queue: TriggerQueue) -> String {
            UpdateReplacePolicy: Delete\n    \
            Properties:\n\
          {fifo}      \
-             # Six times the timeout, so that a message in progress does not come again.\n      \
+             # Six times the timeout, so that a message in progress is not delivered again.\n      \
              VisibilityTimeout: {}\n      \
              RedrivePolicy:\n        \
                deadLetterTargetArn: !GetAtt FailedQueue.Arn\n        \

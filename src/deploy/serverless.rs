@@ -88,7 +88,7 @@ fn queues(function: &Function, queue: TriggerQueue) -> String {
                Type: AWS::SQS::Queue\n      \
                Properties:\n\
          {fifo}        \
-                 # Six times the timeout, so that a message in progress does not come \
+                 # Six times the timeout, so that a message in progress is not delivered \
                  again.\n        \
                  VisibilityTimeout: {}\n        \
                  RedrivePolicy:\n          \

@@ -160,7 +160,7 @@ resource "aws_sqs_queue" "failed" {{
 {failed}}}
 
 resource "aws_sqs_queue" "queue" {{
-{queue}  # Six times the timeout, so that a message in progress does not come again.
+{queue}  # Six times the timeout, so that a message in progress is not delivered again.
   visibility_timeout_seconds = {visibility}
   redrive_policy = jsonencode({{
     deadLetterTargetArn = aws_sqs_queue.failed.arn

@@ -83,7 +83,11 @@ pub fn master(plan: &PoolPlan, fds: Vec<OwnedFd>, groups: &[u32]) -> anyhow::Res
 
 /// Prepares what starts an installed PHP of a pool. `front` is the front end's user; `groups` are
 /// those of PHP's user.
-pub fn home(plan: &PoolPlan, front: u32, groups: &[u32]) -> anyhow::Result<(PathBuf, PhpStarter)> {
+pub fn runtime_dir(
+    plan: &PoolPlan,
+    front: u32,
+    groups: &[u32],
+) -> anyhow::Result<(PathBuf, PhpStarter)> {
     let PoolPlan::External { spec, .. } = plan else {
         bail!("the pool does not run an installed PHP");
     };
@@ -91,12 +95,12 @@ pub fn home(plan: &PoolPlan, front: u32, groups: &[u32]) -> anyhow::Result<(Path
     let own = furnish::furnish(spec, Some(front))?;
     let path = own.path("");
     let path = path.components().as_path().to_path_buf();
-    let home = PhpStarter {
+    let php = PhpStarter {
         starter: Starter::new(spec, &own, groups.to_vec())?,
         own,
         disabled: Disabled::Unknown,
     };
-    Ok((path, home))
+    Ok((path, php))
 }
 
 /// How many processes of an installed PHP a pool may have at once: two boots, and those that are
@@ -111,7 +115,7 @@ pub fn max_processes(plan: &PoolPlan) -> usize {
 /// Starts an installed PHP and returns its id.
 pub fn php(
     plan: &PoolPlan,
-    home: &mut PhpStarter,
+    php: &mut PhpStarter,
     role: Role,
     fds: Vec<OwnedFd>,
 ) -> anyhow::Result<u32> {
@@ -119,7 +123,7 @@ pub fn php(
         bail!("the pool does not run an installed PHP");
     };
     ensure!(
-        home.own.path("").exists(),
+        php.own.path("").exists(),
         "the directory that PHP is started with no longer exists"
     );
     let mut fds = fds.into_iter();
@@ -185,7 +189,7 @@ pub fn php(
             }
         }
         (ProgramKind::Cli, Role::Request) => {
-            let Disabled::Known(disabled) = &home.disabled else {
+            let Disabled::Known(disabled) = &php.disabled else {
                 bail!(
                     "cannot start PHP: the functions that its settings disable are not known yet"
                 );
@@ -198,12 +202,12 @@ pub fn php(
         }
         (ProgramKind::Cli, Role::Probe) => {
             ensure!(
-                matches!(home.disabled, Disabled::Unknown),
+                matches!(php.disabled, Disabled::Unknown),
                 "PHP has already reported which functions its settings disable"
             );
             let file = process::writable_memory_file()?;
             stdio[1] = file.try_clone()?;
-            home.disabled = Disabled::Asked(file.into());
+            php.disabled = Disabled::Asked(file.into());
         }
         _ => {}
     }
@@ -211,7 +215,7 @@ pub fn php(
         fds.next().is_none(),
         "cannot start PHP: there are too many descriptors"
     );
-    let mut command = home.starter.command(role, inputs, stdio)?;
+    let mut command = php.starter.command(role, inputs, stdio)?;
     let child = command
         .spawn()
         .with_context(|| format!("cannot start {}", spec.program.display()))?;
@@ -219,8 +223,8 @@ pub fn php(
 }
 
 /// A process of [`Role::Probe`] has succeeded; keeps what it printed.
-pub fn keep_probe_output(home: &mut PhpStarter) -> anyhow::Result<()> {
-    let Disabled::Asked(file) = &home.disabled else {
+pub fn keep_probe_output(php: &mut PhpStarter) -> anyhow::Result<()> {
+    let Disabled::Asked(file) = &php.disabled else {
         return Ok(());
     };
     let mut bytes = vec![0; MAX_DISABLED];
@@ -238,7 +242,7 @@ pub fn keep_probe_output(home: &mut PhpStarter) -> anyhow::Result<()> {
         text.bytes().all(is_name),
         "disable_functions is {text:?}, which are not function names"
     );
-    home.disabled = Disabled::Known(text);
+    php.disabled = Disabled::Known(text);
     Ok(())
 }
 

@@ -29,7 +29,7 @@ pub struct Bounds {
 }
 
 /// Admits as many events as the workers can hold; the others wait.
-pub struct Queue {
+pub struct RequestQueue {
     capacity: usize,
     bounds: Bounds,
     inner: Arc<Inner>,
@@ -69,10 +69,10 @@ impl Drop for Permit {
     }
 }
 
-impl Queue {
+impl RequestQueue {
     /// At most `capacity` events are at the workers; the others wait here.
-    pub fn new(capacity: usize, bounds: Bounds) -> Queue {
-        Queue {
+    pub fn new(capacity: usize, bounds: Bounds) -> RequestQueue {
+        RequestQueue {
             capacity,
             bounds,
             inner: Arc::new(Inner {

@@ -99,8 +99,11 @@ impl Client {
     }
 
     /// Asks the keeper to open the served directories of a site again.
-    pub async fn place(&self, site: u16) -> anyhow::Result<ServedDirectories> {
-        let asked = self.ask(move |id| KeeperRequest::Place { id, site }, Vec::new());
+    pub async fn site_directories(&self, site: u16) -> anyhow::Result<ServedDirectories> {
+        let asked = self.ask(
+            move |id| KeeperRequest::SiteDirectories { id, site },
+            Vec::new(),
+        );
         match asked.await? {
             KeeperAnswer::Done(number, _, mut fds) if !fds.is_empty() => {
                 let text = content(fds.remove(0))?;
@@ -148,9 +151,9 @@ impl Client {
         }
     }
 
-    /// Asks the keeper to replace the opener of a place. Returns the socket to the new one.
-    pub async fn opener(&self, place: u32) -> anyhow::Result<OwnedFd> {
-        let asked = self.ask(|id| KeeperRequest::Opener { id, place }, Vec::new());
+    /// Asks the keeper to replace the opener of directories. Returns the socket to the new one.
+    pub async fn opener(&self, directories: u32) -> anyhow::Result<OwnedFd> {
+        let asked = self.ask(|id| KeeperRequest::Opener { id, directories }, Vec::new());
         match asked.await? {
             KeeperAnswer::Done(_, _, mut fds) => {
                 fds.pop().context("the keeper's reply has no socket")
@@ -235,7 +238,7 @@ impl Client {
                         if let Err(KeeperAnswer::Done(number @ 1.., text, _)) = unwanted
                             && !text.is_empty()
                         {
-                            self.close_home(number);
+                            self.close_runtime_dir(number);
                         }
                     }
                 }
@@ -293,9 +296,9 @@ impl Launcher for Client {
         Box::pin(self.start(move |id| KeeperRequest::Master { id, pool }, fds))
     }
 
-    fn home(&self, pool: u16) -> Pending<'_, anyhow::Result<DirHandle>> {
+    fn runtime_dir(&self, pool: u16) -> Pending<'_, anyhow::Result<DirHandle>> {
         Box::pin(async move {
-            let asked = self.ask(|id| KeeperRequest::Home { id, pool }, Vec::new());
+            let asked = self.ask(|id| KeeperRequest::RuntimeDir { id, pool }, Vec::new());
             match asked.await? {
                 KeeperAnswer::Done(number, text, _) => Ok(DirHandle {
                     number,
@@ -306,12 +309,29 @@ impl Launcher for Client {
         })
     }
 
-    fn close_home(&self, number: u32) {
-        self.post(KeeperRequest::CloseHome { home: number }, Vec::new());
+    fn close_runtime_dir(&self, number: u32) {
+        self.post(
+            KeeperRequest::CloseRuntimeDir {
+                runtime_dir: number,
+            },
+            Vec::new(),
+        );
     }
 
-    fn php(&self, home: u32, role: Role, fds: Vec<OwnedFd>) -> Pending<'_, anyhow::Result<Child>> {
-        Box::pin(self.start(move |id| KeeperRequest::Php { id, home, role }, fds))
+    fn php(
+        &self,
+        runtime_dir: u32,
+        role: Role,
+        fds: Vec<OwnedFd>,
+    ) -> Pending<'_, anyhow::Result<Child>> {
+        Box::pin(self.start(
+            move |id| KeeperRequest::Php {
+                id,
+                runtime_dir,
+                role,
+            },
+            fds,
+        ))
     }
 
     fn signal(&self, pid: u32, pidfd: Option<BorrowedFd<'_>>, which: ProcessSignal) {

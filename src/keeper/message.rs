@@ -19,20 +19,24 @@ pub enum KeeperRequest {
     /// [`MASTER_DESCRIPTORS`](crate::launcher::MASTER_DESCRIPTORS) descriptors.
     Master { id: u32, pool: u16 },
     /// Create the directory that a pool's installed PHP is started with.
-    Home { id: u32, pool: u16 },
+    RuntimeDir { id: u32, pool: u16 },
     /// Remove such a directory.
-    CloseHome { home: u32 },
+    CloseRuntimeDir { runtime_dir: u32 },
     /// Start the installed PHP of a directory's pool in one of its roles. Carries the role's
     /// descriptors.
-    Php { id: u32, home: u32, role: Role },
+    Php {
+        id: u32,
+        runtime_dir: u32,
+        role: Role,
+    },
     /// Signal a process that the keeper started, or its child. May carry its pidfd.
     Signal { pid: u32, which: ProcessSignal },
     /// Connect to the php-fpm that the pool's configuration names.
     Connect { id: u32, pool: u16 },
     /// Open the configured directories of a site again.
-    Place { id: u32, site: u16 },
-    /// Start a new opener for the directories of a place, and kill the current one.
-    Opener { id: u32, place: u32 },
+    SiteDirectories { id: u32, site: u16 },
+    /// Start a new opener for these directories of a site, and kill the current one.
+    Opener { id: u32, directories: u32 },
     /// Read the configured certificates and keys.
     Certificates { id: u32 },
     /// Start a process that checks whether the certificate of a configured domain must be renewed,
@@ -129,19 +133,23 @@ impl KeeperRequest {
                 to.extend_from_slice(&id.to_le_bytes());
                 to.extend_from_slice(&pool.to_le_bytes());
             }
-            KeeperRequest::Home { id, pool } => {
+            KeeperRequest::RuntimeDir { id, pool } => {
                 to.push(2);
                 to.extend_from_slice(&id.to_le_bytes());
                 to.extend_from_slice(&pool.to_le_bytes());
             }
-            KeeperRequest::CloseHome { home } => {
+            KeeperRequest::CloseRuntimeDir { runtime_dir } => {
                 to.push(3);
-                to.extend_from_slice(&home.to_le_bytes());
+                to.extend_from_slice(&runtime_dir.to_le_bytes());
             }
-            KeeperRequest::Php { id, home, role } => {
+            KeeperRequest::Php {
+                id,
+                runtime_dir,
+                role,
+            } => {
                 to.push(4);
                 to.extend_from_slice(&id.to_le_bytes());
-                to.extend_from_slice(&home.to_le_bytes());
+                to.extend_from_slice(&runtime_dir.to_le_bytes());
                 to.push(match role {
                     Role::Probe => 1,
                     Role::Request => 2,
@@ -164,7 +172,7 @@ impl KeeperRequest {
                 to.extend_from_slice(&id.to_le_bytes());
                 to.extend_from_slice(&pool.to_le_bytes());
             }
-            KeeperRequest::Place { id, site } => {
+            KeeperRequest::SiteDirectories { id, site } => {
                 to.push(7);
                 to.extend_from_slice(&id.to_le_bytes());
                 to.extend_from_slice(&site.to_le_bytes());
@@ -198,10 +206,10 @@ impl KeeperRequest {
                 to.extend_from_slice(&(text.len() as u32).to_le_bytes());
                 to.extend_from_slice(text.as_bytes());
             }
-            KeeperRequest::Opener { id, place } => {
+            KeeperRequest::Opener { id, directories } => {
                 to.push(9);
                 to.extend_from_slice(&id.to_le_bytes());
-                to.extend_from_slice(&place.to_le_bytes());
+                to.extend_from_slice(&directories.to_le_bytes());
             }
         }
         to
@@ -211,15 +219,15 @@ impl KeeperRequest {
     pub fn id(&self) -> Option<u32> {
         match self {
             KeeperRequest::Master { id, .. }
-            | KeeperRequest::Home { id, .. }
+            | KeeperRequest::RuntimeDir { id, .. }
             | KeeperRequest::Php { id, .. }
             | KeeperRequest::Connect { id, .. }
-            | KeeperRequest::Place { id, .. }
+            | KeeperRequest::SiteDirectories { id, .. }
             | KeeperRequest::Certificates { id }
             | KeeperRequest::Acme { id, .. }
             | KeeperRequest::Pages { id, .. }
             | KeeperRequest::Opener { id, .. } => Some(*id),
-            KeeperRequest::CloseHome { .. }
+            KeeperRequest::CloseRuntimeDir { .. }
             | KeeperRequest::Signal { .. }
             | KeeperRequest::Ready => None,
         }
@@ -247,14 +255,16 @@ impl KeeperRequest {
                 id: rest.u32()?,
                 pool: rest.u16()?,
             },
-            2 => KeeperRequest::Home {
+            2 => KeeperRequest::RuntimeDir {
                 id: rest.u32()?,
                 pool: rest.u16()?,
             },
-            3 => KeeperRequest::CloseHome { home: rest.u32()? },
+            3 => KeeperRequest::CloseRuntimeDir {
+                runtime_dir: rest.u32()?,
+            },
             4 => KeeperRequest::Php {
                 id: rest.u32()?,
-                home: rest.u32()?,
+                runtime_dir: rest.u32()?,
                 role: match rest.u8()? {
                     1 => Role::Probe,
                     2 => Role::Request,
@@ -277,14 +287,14 @@ impl KeeperRequest {
                 id: rest.u32()?,
                 pool: rest.u16()?,
             },
-            7 => KeeperRequest::Place {
+            7 => KeeperRequest::SiteDirectories {
                 id: rest.u32()?,
                 site: rest.u16()?,
             },
             8 => KeeperRequest::Ready,
             9 => KeeperRequest::Opener {
                 id: rest.u32()?,
-                place: rest.u32()?,
+                directories: rest.u32()?,
             },
             10 => KeeperRequest::Certificates { id: rest.u32()? },
             11 => KeeperRequest::Acme {
@@ -395,16 +405,16 @@ mod tests {
         ];
         prop_oneof![
             any::<(u32, u16)>().prop_map(|(id, pool)| KeeperRequest::Master { id, pool }),
-            any::<(u32, u16)>().prop_map(|(id, pool)| KeeperRequest::Home { id, pool }),
-            any::<u32>().prop_map(|home| KeeperRequest::CloseHome { home }),
-            (any::<(u32, u32)>(), role).prop_map(|((id, home), role)| KeeperRequest::Php {
+            any::<(u32, u16)>().prop_map(|(id, pool)| KeeperRequest::RuntimeDir { id, pool }),
+            any::<u32>().prop_map(|runtime_dir| KeeperRequest::CloseRuntimeDir { runtime_dir }),
+            (any::<(u32, u32)>(), role).prop_map(|((id, runtime_dir), role)| KeeperRequest::Php {
                 id,
-                home,
+                runtime_dir,
                 role
             }),
             (any::<u32>(), which).prop_map(|(pid, which)| KeeperRequest::Signal { pid, which }),
             any::<(u32, u16)>().prop_map(|(id, pool)| KeeperRequest::Connect { id, pool }),
-            any::<(u32, u16)>().prop_map(|(id, site)| KeeperRequest::Place { id, site }),
+            any::<(u32, u16)>().prop_map(|(id, site)| KeeperRequest::SiteDirectories { id, site }),
             any::<u32>().prop_map(|id| KeeperRequest::Certificates { id }),
             (any::<u32>(), any::<u16>(), any::<bool>()).prop_map(|(id, domain, is_asked)| {
                 KeeperRequest::Acme {
@@ -413,7 +423,8 @@ mod tests {
                     is_asked,
                 }
             }),
-            any::<(u32, u32)>().prop_map(|(id, place)| KeeperRequest::Opener { id, place }),
+            any::<(u32, u32)>()
+                .prop_map(|(id, directories)| KeeperRequest::Opener { id, directories }),
             any::<(u32, u16, bool, String)>().prop_map(|(id, pool, keep, text)| {
                 KeeperRequest::Pages {
                     id,

@@ -51,7 +51,7 @@ pub struct ServedDirectories {
     pub fds: Vec<OwnedFd>,
 }
 
-/// The same, as returned by [`PrivilegedOperations::place`].
+/// The same, as returned by [`PrivilegedOperations::site_directories`].
 pub struct Directories<T> {
     pub text: Vec<u8>,
     pub fds: Vec<OwnedFd>,
@@ -77,7 +77,7 @@ pub trait PrivilegedOperations {
     fn sites(&self) -> u16;
 
     /// Opens the served directories of a site.
-    fn place(&mut self, site: u16) -> anyhow::Result<Directories<Self::Trees>>;
+    fn site_directories(&mut self, site: u16) -> anyhow::Result<Directories<Self::Trees>>;
 
     /// Starts an opener for these directories of a site; returns its process id and the front end's
     /// end of the socket.
@@ -93,19 +93,19 @@ pub trait PrivilegedOperations {
     fn master(&mut self, pool: u16, fds: Vec<OwnedFd>) -> anyhow::Result<u32>;
 
     /// Creates what the installed PHP of a pool is started with.
-    fn home(&mut self, pool: u16) -> anyhow::Result<(PathBuf, Self::PhpStarter)>;
+    fn runtime_dir(&mut self, pool: u16) -> anyhow::Result<(PathBuf, Self::PhpStarter)>;
 
     /// Starts an installed PHP; returns its process id.
     fn php(
         &mut self,
         pool: u16,
-        home: &mut Self::PhpStarter,
+        starter: &mut Self::PhpStarter,
         role: Role,
         fds: Vec<OwnedFd>,
     ) -> anyhow::Result<u32>;
 
     /// Called when the process of [`Role::Probe`] has exited successfully.
-    fn keep_probe_output(&mut self, home: &mut Self::PhpStarter) -> anyhow::Result<()>;
+    fn keep_probe_output(&mut self, starter: &mut Self::PhpStarter) -> anyhow::Result<()>;
 
     /// Reads the configured certificates and keys into a file in memory. Nothing of them may stay
     /// in this process, because processes of PHP's user are forked from it.

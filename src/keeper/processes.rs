@@ -22,7 +22,7 @@ pub enum ChildKind {
     /// The master process of a pool.
     Master(u16),
     /// Reports about a pool's PHP, for the directory with this number.
-    Probe { pool: u16, home: u32 },
+    Probe { pool: u16, runtime_dir: u32 },
     /// A pool's installed PHP that serves one request.
     Request(u16),
     /// A pool's installed PHP that serves many requests. Its process group is killed when it exits.

@@ -45,8 +45,8 @@ const SIGKILL: i32 = 9;
 pub struct ForkedFrontEnd {
     /// Connected to the keeper.
     pub socket: OwnedFd,
-    /// Of each site, or why they cannot be opened.
-    pub places: Vec<anyhow::Result<ServedDirectories>>,
+    /// The directories of each site, or why they cannot be opened.
+    pub directories: Vec<anyhow::Result<ServedDirectories>>,
     /// The keeper's process id.
     pub keeper: u32,
     /// Signals that arrived since the fork. They stay pending until the front end handles signals.
@@ -99,10 +99,10 @@ impl<D: PrivilegedOperations> Keeper<D> {
                     );
                 }
                 Err(error) => return Err(error),
-                Ok(Started::Child(places, socket, keeper)) => {
+                Ok(Started::Child(directories, socket, keeper)) => {
                     return Ok(KeeperOutcome::FrontEnd(ForkedFrontEnd {
                         socket,
-                        places,
+                        directories,
                         keeper,
                         signals: self.signals,
                     }));
@@ -142,15 +142,15 @@ impl<D: PrivilegedOperations> Keeper<D> {
     /// replacement therefore starts even if the program file was replaced meanwhile. The front end
     /// starts with a copy of the keeper's memory; see docs/reference/privileges.md.
     fn start(&mut self) -> anyhow::Result<Started> {
-        let places = self.services.places()?;
+        let directories = self.services.all_site_directories()?;
         let (ours, theirs) = Seqpacket::pair().context("cannot make a socket pair")?;
         let keeper = std::process::id();
         match fork::fork().context("cannot fork the front end")? {
             Forked::Child => {
                 drop(ours);
                 fork::close_inherited();
-                self.services.leave_places();
-                Ok(Started::Child(places, theirs, keeper))
+                self.services.leave_site_directories();
+                Ok(Started::Child(directories, theirs, keeper))
             }
             Forked::Parent(pid) => Ok(Started::Parent(pid, ours)),
         }

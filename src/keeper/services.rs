@@ -20,7 +20,7 @@ use crate::launcher::Role;
 /// drain. The oldest is killed for another one.
 const MAX_MASTERS: usize = 16;
 /// The limit of directories for installed PHPs, per pool.
-const MAX_HOMES: usize = 16;
+const MAX_RUNTIME_DIRS: usize = 16;
 /// The limit of openers, per site: one for each version of the directories that is still in use.
 const MAX_OPENERS: usize = 16;
 /// The limit of running processes that report about PHP, per pool: boots need one at a time.
@@ -32,10 +32,10 @@ pub(super) struct Services<D: PrivilegedOperations> {
     pub processes: Processes,
     /// Master processes that have not been killed, oldest first: pool and process id.
     masters: Vec<(u16, u32)>,
-    homes: BTreeMap<u32, (u16, D::PhpStarter)>,
-    next_home: u32,
-    places: BTreeMap<u32, Opened<D::Trees>>,
-    next_place: u32,
+    runtime_dirs: BTreeMap<u32, (u16, D::PhpStarter)>,
+    next_runtime_dir: u32,
+    site_directories: BTreeMap<u32, Opened<D::Trees>>,
+    next_site_directories: u32,
     /// The process that gets a certificate, and its attempt.
     attempt: Option<(u32, D::Attempt)>,
     /// Whether a front end has ever become ready.
@@ -56,10 +56,10 @@ impl<D: PrivilegedOperations> Services<D> {
             duties,
             processes: Processes::default(),
             masters: Vec::new(),
-            homes: BTreeMap::new(),
-            next_home: 1,
-            places: BTreeMap::new(),
-            next_place: 1,
+            runtime_dirs: BTreeMap::new(),
+            next_runtime_dir: 1,
+            site_directories: BTreeMap::new(),
+            next_site_directories: 1,
             attempt: None,
             has_served: false,
         }
@@ -81,14 +81,14 @@ impl<D: PrivilegedOperations> Services<D> {
     }
 
     /// Closes the keeper's descriptors of the directories in a newly forked front end.
-    pub fn leave_places(&mut self) {
-        self.places.clear();
+    pub fn leave_site_directories(&mut self) {
+        self.site_directories.clear();
     }
 
     /// Releases the resources of an exited front end.
     pub fn clear(&mut self) {
-        self.homes.clear();
-        self.places.clear();
+        self.runtime_dirs.clear();
+        self.site_directories.clear();
     }
 
     /// Handles the exit of a child.
@@ -104,9 +104,11 @@ impl<D: PrivilegedOperations> Services<D> {
                 match wait_status {
                     // The front end has closed its end, so it no longer serves from these
                     // directories.
-                    0 => self.places.retain(|_, opened| !of(opened)),
+                    0 => self.site_directories.retain(|_, opened| !of(opened)),
                     _ => {
-                        if let Some(opened) = self.places.values_mut().find(|opened| of(opened)) {
+                        if let Some(opened) =
+                            self.site_directories.values_mut().find(|opened| of(opened))
+                        {
                             opened.opener = None;
                             let exit = process::describe_exit(wait_status);
                             warn!(pid, exit, "the opener has exited");
@@ -114,9 +116,9 @@ impl<D: PrivilegedOperations> Services<D> {
                     }
                 }
             }
-            ChildKind::Probe { home, .. } if wait_status == 0 => {
-                if let Some((_, home)) = self.homes.get_mut(&home)
-                    && let Err(error) = self.duties.keep_probe_output(home)
+            ChildKind::Probe { runtime_dir, .. } if wait_status == 0 => {
+                if let Some((_, starter)) = self.runtime_dirs.get_mut(&runtime_dir)
+                    && let Err(error) = self.duties.keep_probe_output(starter)
                 {
                     warn!(
                         error = format!("{error:#}"),
@@ -148,18 +150,22 @@ impl<D: PrivilegedOperations> Services<D> {
                 let pid = self.master(pool, fds);
                 front.answer(id, pid.map(|pid| started(id, pid)));
             }
-            KeeperRequest::Home { id, pool } => {
-                let home = self.home(pool).and_then(|(number, path)| {
+            KeeperRequest::RuntimeDir { id, pool } => {
+                let runtime_dir = self.runtime_dir(pool).and_then(|(number, path)| {
                     done(id, number, path.display().to_string(), Vec::new())
                 });
-                front.answer(id, home);
+                front.answer(id, runtime_dir);
             }
-            KeeperRequest::CloseHome { home } => {
-                let home = self.homes.remove(&home);
-                home.context("unknown directory")?;
+            KeeperRequest::CloseRuntimeDir { runtime_dir } => {
+                let runtime_dir = self.runtime_dirs.remove(&runtime_dir);
+                runtime_dir.context("unknown directory")?;
             }
-            KeeperRequest::Php { id, home, role } => {
-                let pid = self.php(home, role, fds);
+            KeeperRequest::Php {
+                id,
+                runtime_dir,
+                role,
+            } => {
+                let pid = self.php(runtime_dir, role, fds);
                 front.answer(id, pid.map(|pid| started(id, pid)));
             }
             KeeperRequest::Signal { pid, which } => {
@@ -182,13 +188,13 @@ impl<D: PrivilegedOperations> Services<D> {
                 let connected = connected.and_then(|fd| done(id, 0, String::new(), vec![fd]));
                 front.answer(id, connected);
             }
-            KeeperRequest::Place { id, site } => {
-                let place = self.place(site).and_then(|place| {
-                    let mut fds = vec![process::memory_file(&place.text)?];
-                    fds.extend(place.fds);
-                    done(id, place.number, String::new(), fds)
+            KeeperRequest::SiteDirectories { id, site } => {
+                let directories = self.site_directories(site).and_then(|directories| {
+                    let mut fds = vec![process::memory_file(&directories.text)?];
+                    fds.extend(directories.fds);
+                    done(id, directories.number, String::new(), fds)
                 });
-                front.answer(id, place);
+                front.answer(id, directories);
             }
             KeeperRequest::Certificates { id } => {
                 let read = self.duties.certificates();
@@ -214,9 +220,9 @@ impl<D: PrivilegedOperations> Services<D> {
                 let set = set.and_then(|()| done(id, 0, String::new(), Vec::new()));
                 front.answer(id, set);
             }
-            KeeperRequest::Opener { id, place } => {
-                let socket = self.opener(place);
-                let socket = socket.and_then(|fd| done(id, place, String::new(), vec![fd]));
+            KeeperRequest::Opener { id, directories } => {
+                let socket = self.opener(directories);
+                let socket = socket.and_then(|fd| done(id, directories, String::new(), vec![fd]));
                 front.answer(id, socket);
             }
             KeeperRequest::Ready => {
@@ -228,27 +234,32 @@ impl<D: PrivilegedOperations> Services<D> {
     }
 
     /// Opens the directories of all sites. An error if there is no site whose can be opened.
-    pub fn places(&mut self) -> anyhow::Result<Vec<anyhow::Result<ServedDirectories>>> {
+    pub fn all_site_directories(
+        &mut self,
+    ) -> anyhow::Result<Vec<anyhow::Result<ServedDirectories>>> {
         let sites = 0..self.duties.sites();
-        let mut places: Vec<_> = sites.map(|site| self.place(site)).collect();
-        match places.iter().position(Result::is_ok) {
-            None if !places.is_empty() => places.swap_remove(0).map(|_| places),
-            _ => Ok(places),
+        let mut all: Vec<_> = sites.map(|site| self.site_directories(site)).collect();
+        match all.iter().position(Result::is_ok) {
+            None if !all.is_empty() => all.swap_remove(0).map(|_| all),
+            _ => Ok(all),
         }
     }
 
     /// Opens the served directories of a site and starts their opener.
-    fn place(&mut self, site: u16) -> anyhow::Result<ServedDirectories> {
+    fn site_directories(&mut self, site: u16) -> anyhow::Result<ServedDirectories> {
         ensure!(site < self.duties.sites(), "there is no site {site}");
-        let of_site = self.places.values().filter(|opened| opened.site == site);
+        let of_site = self
+            .site_directories
+            .values()
+            .filter(|opened| opened.site == site);
         // A killed opener does not report that its directories are unused.
         if of_site.count() >= MAX_OPENERS {
             let is_used = |opened: &Opened<_>| opened.site != site || opened.opener.is_some();
-            self.places.retain(|_, opened| is_used(opened));
+            self.site_directories.retain(|_, opened| is_used(opened));
         }
-        let Directories { text, fds, trees } = self.duties.place(site)?;
-        let number = self.next_place;
-        self.next_place = self.next_place.wrapping_add(1);
+        let Directories { text, fds, trees } = self.duties.site_directories(site)?;
+        let number = self.next_site_directories;
+        self.next_site_directories = self.next_site_directories.wrapping_add(1);
         let (pid, socket) = self.start_opener(site, &trees)?;
         let opener = Some(pid);
         let opened = Opened {
@@ -256,7 +267,7 @@ impl<D: PrivilegedOperations> Services<D> {
             trees,
             opener,
         };
-        self.places.insert(number, opened);
+        self.site_directories.insert(number, opened);
         Ok(ServedDirectories {
             number,
             text,
@@ -264,18 +275,18 @@ impl<D: PrivilegedOperations> Services<D> {
         })
     }
 
-    fn opener(&mut self, place: u32) -> anyhow::Result<OwnedFd> {
+    fn opener(&mut self, directories: u32) -> anyhow::Result<OwnedFd> {
         let mut opened = self
-            .places
-            .remove(&place)
-            .with_context(|| format!("no site has an opener with the number {place}"))?;
+            .site_directories
+            .remove(&directories)
+            .with_context(|| format!("no site has an opener with the number {directories}"))?;
         if let Some(pid) = opened.opener.take() {
             debug!(pid, "no answer from the opener; killing it");
             self.processes.kill(pid);
         }
         let started = self.start_opener(opened.site, &opened.trees);
         opened.opener = started.as_ref().ok().map(|(pid, _)| *pid);
-        self.places.insert(place, opened);
+        self.site_directories.insert(directories, opened);
         started.map(|(_, socket)| socket)
     }
 
@@ -344,23 +355,26 @@ impl<D: PrivilegedOperations> Services<D> {
         }
     }
 
-    fn home(&mut self, pool: u16) -> anyhow::Result<(u32, std::path::PathBuf)> {
+    fn runtime_dir(&mut self, pool: u16) -> anyhow::Result<(u32, std::path::PathBuf)> {
         self.known(pool)?;
-        let of_pool = self.homes.values().filter(|(other, _)| *other == pool);
+        let of_pool = self
+            .runtime_dirs
+            .values()
+            .filter(|(other, _)| *other == pool);
         ensure!(
-            of_pool.count() < MAX_HOMES,
-            "{MAX_HOMES} directories of this pool are there already"
+            of_pool.count() < MAX_RUNTIME_DIRS,
+            "{MAX_RUNTIME_DIRS} directories of this pool are there already"
         );
-        let (path, home) = self.duties.home(pool)?;
-        let number = self.next_home;
-        self.next_home = self.next_home.wrapping_add(1);
-        self.homes.insert(number, (pool, home));
+        let (path, starter) = self.duties.runtime_dir(pool)?;
+        let number = self.next_runtime_dir;
+        self.next_runtime_dir = self.next_runtime_dir.wrapping_add(1);
+        self.runtime_dirs.insert(number, (pool, starter));
         Ok((number, path))
     }
 
     fn php(&mut self, number: u32, role: Role, fds: Vec<OwnedFd>) -> anyhow::Result<u32> {
-        let home = self.homes.get_mut(&number);
-        let (pool, home) = home.context("unknown directory")?;
+        let found = self.runtime_dirs.get_mut(&number);
+        let (pool, starter) = found.context("unknown directory")?;
         let kinds = [ChildKind::Request(*pool), ChildKind::Server(*pool)];
         let running: usize = kinds.iter().map(|kind| self.processes.count(*kind)).sum();
         ensure!(
@@ -377,11 +391,11 @@ impl<D: PrivilegedOperations> Services<D> {
                 );
                 ChildKind::Probe {
                     pool: *pool,
-                    home: number,
+                    runtime_dir: number,
                 }
             }
         };
-        let pid = self.duties.php(*pool, home, role, fds)?;
+        let pid = self.duties.php(*pool, starter, role, fds)?;
         self.processes.started(pid, kind);
         Ok(pid)
     }
@@ -411,7 +425,7 @@ mod tests {
         fn sites(&self) -> u16 {
             1
         }
-        fn place(&mut self, _: u16) -> anyhow::Result<Directories<()>> {
+        fn site_directories(&mut self, _: u16) -> anyhow::Result<Directories<()>> {
             bail!("none")
         }
         fn opener(&mut self, _: u16, (): &()) -> anyhow::Result<(u32, OwnedFd)> {
@@ -427,7 +441,7 @@ mod tests {
             self.0.push(Command::new("sleep").arg("600").spawn()?);
             Ok(self.0.last().map_or(0, Child::id))
         }
-        fn home(&mut self, _: u16) -> anyhow::Result<(PathBuf, ())> {
+        fn runtime_dir(&mut self, _: u16) -> anyhow::Result<(PathBuf, ())> {
             bail!("none")
         }
         fn php(&mut self, _: u16, (): &mut (), _: Role, _: Vec<OwnedFd>) -> anyhow::Result<u32> {

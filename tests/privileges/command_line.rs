@@ -58,8 +58,12 @@ impl Attacker<'_> {
     pub fn attack_with_probes(&mut self) {
         let mut started = 0;
         for _ in 0..64 {
-            let asked = self.ask_keeper(|id| KeeperRequest::Home { id, pool: 0 }, &[]);
-            let KeeperReply::Done { number: home, .. } = asked else {
+            let asked = self.ask_keeper(|id| KeeperRequest::RuntimeDir { id, pool: 0 }, &[]);
+            let KeeperReply::Done {
+                number: runtime_dir,
+                ..
+            } = asked
+            else {
                 panic!("{asked:?}");
             };
             let (_out, their_out) = std::io::pipe().unwrap();
@@ -69,9 +73,19 @@ impl Attacker<'_> {
                 their_out.into(),
             ];
             let role = Role::Probe;
-            let reply = self.ask_keeper(|id| KeeperRequest::Php { id, home, role }, &fds);
+            let reply = self.ask_keeper(
+                |id| KeeperRequest::Php {
+                    id,
+                    runtime_dir,
+                    role,
+                },
+                &fds,
+            );
             started += usize::from(matches!(reply, KeeperReply::Started { .. }));
-            self.send_raw(&KeeperRequest::CloseHome { home }.encode(), &[]);
+            self.send_raw(
+                &KeeperRequest::CloseRuntimeDir { runtime_dir }.encode(),
+                &[],
+            );
         }
         assert!(started > 0);
         self.refused(&format!("start {started} probes at once"), started < 10);
@@ -93,13 +107,14 @@ impl Attacker<'_> {
     }
 
     pub fn attack_command_line_php(&mut self) {
-        let mut home = || match self.ask_keeper(|id| KeeperRequest::Home { id, pool: 0 }, &[]) {
-            KeeperReply::Done { number, .. } => number,
-            other => panic!("{other:?}"),
-        };
-        let (first, second) = (home(), home());
+        let mut runtime_dir =
+            || match self.ask_keeper(|id| KeeperRequest::RuntimeDir { id, pool: 0 }, &[]) {
+                KeeperReply::Done { number, .. } => number,
+                other => panic!("{other:?}"),
+            };
+        let (first, second) = (runtime_dir(), runtime_dir());
         let memory = || surus_sys::process::memory_file(b"").unwrap();
-        let start = |this: &mut Self, home, role| {
+        let start = |this: &mut Self, runtime_dir, role| {
             let (_out, their_out) = std::io::pipe().unwrap();
             let (_head, their_head) = std::io::pipe().unwrap();
             let mut fds = vec![
@@ -110,7 +125,14 @@ impl Attacker<'_> {
             if role == Role::Request {
                 fds.extend([memory(), their_head.into()]);
             }
-            match this.ask_keeper(|id| KeeperRequest::Php { id, home, role }, &fds) {
+            match this.ask_keeper(
+                |id| KeeperRequest::Php {
+                    id,
+                    runtime_dir,
+                    role,
+                },
+                &fds,
+            ) {
                 KeeperReply::Started { pid, .. } => Some(pid),
                 _ => None,
             }

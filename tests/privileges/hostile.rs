@@ -184,7 +184,7 @@ impl<'a> Attacker<'a> {
         mut front: ForkedFrontEnd,
         [foreign, sibling]: [u32; 2],
     ) -> Attacker<'a> {
-        let mut fds = front.places.remove(0).unwrap().fds;
+        let mut fds = front.directories.remove(0).unwrap().fds;
         let keeper = Seqpacket::from(front.socket);
         let opener = Seqpacket::from(fds.remove(0));
         keeper.limit_waits(Duration::from_secs(5)).unwrap();

@@ -64,7 +64,7 @@ impl Attacker<'_> {
         while socket.write(&[0; 64 * 1024]).is_ok() {}
         surus_sys::socket::set_linger(&socket, Some(Duration::from_secs(1000)));
         self.send_raw(
-            &KeeperRequest::CloseHome { home: 9 }.encode(),
+            &KeeperRequest::CloseRuntimeDir { runtime_dir: 9 }.encode(),
             &[socket.into()],
         );
         self.ask_keeper(|id| KeeperRequest::Connect { id, pool: 255 }, &[]);
@@ -103,12 +103,13 @@ impl Attacker<'_> {
         for _ in 0..100 {
             let many: Vec<_> = (0..200).map(|_| null()).collect();
             self.send_raw(
-                &KeeperRequest::Place { id: 0, site: 0 }.encode()[..2],
+                &KeeperRequest::SiteDirectories { id: 0, site: 0 }.encode()[..2],
                 &many,
             );
         }
         for pool in [0, 1, 255, u16::MAX] {
-            let failed = is_failed(self.ask_keeper(|id| KeeperRequest::Home { id, pool }, &[]));
+            let failed =
+                is_failed(self.ask_keeper(|id| KeeperRequest::RuntimeDir { id, pool }, &[]));
             self.refused(&format!("make a directory for pool {pool}"), failed);
             let failed = is_failed(self.ask_keeper(|id| KeeperRequest::Connect { id, pool }, &[]));
             self.refused(&format!("connect for pool {pool}"), failed);
@@ -122,12 +123,16 @@ impl Attacker<'_> {
                 self.refused(&format!("start pool {pool} with {fds} memories"), failed);
             }
         }
-        for (home, role) in [
+        for (runtime_dir, role) in [
             (0, Role::Probe),
             (1, Role::Request),
             (u32::MAX, Role::Server),
         ] {
-            let php = |id| KeeperRequest::Php { id, home, role };
+            let php = |id| KeeperRequest::Php {
+                id,
+                runtime_dir,
+                role,
+            };
             let failed = is_failed(self.ask_keeper(php, &[null(), null(), null()]));
             self.refused(
                 &format!("start PHP without a directory, as {role:?}"),
@@ -161,13 +166,16 @@ impl Attacker<'_> {
                 );
             }
         }
-        for place in [0, 2, u32::MAX] {
-            let opener = |id| KeeperRequest::Opener { id, place };
+        for directories in [0, 2, u32::MAX] {
+            let opener = |id| KeeperRequest::Opener { id, directories };
             let failed = is_failed(self.ask_keeper(opener, &[]));
-            self.refused(&format!("have an opener of place {place}"), failed);
+            self.refused(
+                &format!("have an opener of directories {directories}"),
+                failed,
+            );
         }
         for _ in 0..100 {
-            let opener = |id| KeeperRequest::Opener { id, place: 1 };
+            let opener = |id| KeeperRequest::Opener { id, directories: 1 };
             // The front end can have as many openers at once as there are slots; earlier ones are
             // killed.
             let _ = self.ask_keeper(opener, &[]);
@@ -203,23 +211,26 @@ impl Attacker<'_> {
         self.held.clear();
         // Descriptors without room are missing from this message only.
         let many: Vec<_> = (0..200).map(|_| null()).collect();
-        let answer = self.ask_keeper(|id| KeeperRequest::Home { id, pool: 0 }, &many);
+        let answer = self.ask_keeper(|id| KeeperRequest::RuntimeDir { id, pool: 0 }, &many);
         self.refused(
             "send a message with too many descriptors",
             is_failed(answer),
         );
         self.send_lingering_socket();
         let file = [null()];
-        let answer = self.ask_keeper(|id| KeeperRequest::Place { id, site: 0 }, &file);
+        let answer = self.ask_keeper(|id| KeeperRequest::SiteDirectories { id, site: 0 }, &file);
         self.refused("send a file where none belongs", is_failed(answer));
-        for home in [0, 1, u32::MAX] {
-            self.send_raw(&KeeperRequest::CloseHome { home }.encode(), &[]);
+        for runtime_dir in [0, 1, u32::MAX] {
+            self.send_raw(
+                &KeeperRequest::CloseRuntimeDir { runtime_dir }.encode(),
+                &[],
+            );
         }
-        let answer = self.ask_keeper(|id| KeeperRequest::Place { id, site: 1 }, &[]);
+        let answer = self.ask_keeper(|id| KeeperRequest::SiteDirectories { id, site: 1 }, &[]);
         self.refused("open the directories of another site", is_failed(answer));
         let mut openers = 0;
         while openers < 100
-            && !is_failed(self.ask_keeper(|id| KeeperRequest::Place { id, site: 0 }, &[]))
+            && !is_failed(self.ask_keeper(|id| KeeperRequest::SiteDirectories { id, site: 0 }, &[]))
         {
             openers += 1;
         }
@@ -227,7 +238,7 @@ impl Attacker<'_> {
         self.held.clear();
         // The front end's openers exit when their sockets are closed.
         let answered = (0..6000).any(|_| {
-            let reply = self.ask_keeper(|id| KeeperRequest::Place { id, site: 0 }, &[]);
+            let reply = self.ask_keeper(|id| KeeperRequest::SiteDirectories { id, site: 0 }, &[]);
             let is_done = matches!(reply, KeeperReply::Done { .. });
             if !is_done {
                 std::thread::sleep(Duration::from_millis(10));

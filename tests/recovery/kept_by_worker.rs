@@ -153,7 +153,7 @@ fn send(site: &Site, path: &str, with: &Body) {
 #[derive(Debug)]
 struct Held {
     pid: u32,
-    /// Of PHP.
+    /// Bytes that PHP's allocator holds.
     memory: u64,
     resources: u64,
     descriptors: usize,

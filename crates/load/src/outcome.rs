@@ -108,7 +108,7 @@ pub struct Totals {
     pub requests: u64,
     /// Expected responses.
     pub responses: u64,
-    /// Of these, those that were complete only after the end of the load.
+    /// The expected responses that were complete only after the end of the load.
     pub late_responses: u64,
     /// Failures by kind, in the order of [`RequestFailure::ALL`].
     pub failures: [u64; RequestFailure::ALL.len()],
@@ -163,7 +163,7 @@ pub struct RunOutcome {
     pub offered: Option<Offered>,
     /// CPU time of the generator's thread, with the drain after the load.
     pub own_cpu: Duration,
-    /// Of it, what was used until the load ended.
+    /// The part of `own_cpu` that was used until the load ended.
     pub own_cpu_in_time: Duration,
     /// Whether the run was ended before its time.
     pub is_interrupted: bool,

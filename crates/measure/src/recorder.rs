@@ -41,7 +41,7 @@ pub struct Second {
 pub struct Recorder {
     total: Histogram<u64>,
     second: Histogram<u64>,
-    /// Of requests that were never sent.
+    /// How long requests waited that were never sent.
     unsent: Histogram<u64>,
     failures: u64,
     bytes: u64,

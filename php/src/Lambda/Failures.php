@@ -41,7 +41,7 @@ final class Failures
                 Log::line(
                     'surus: no time left for '
                         .(\count($records) - $number)
-                        .' records; they will come again'
+                        .' records; they will be delivered again'
                 );
                 foreach (\array_slice($records, $number) as $unrun) {
                     $failed[] = ['itemIdentifier' => $id($unrun)];
@@ -64,7 +64,7 @@ final class Failures
                 Log::line(
                     'surus: '
                         .json_encode($id($record), \JSON_UNESCAPED_SLASHES)
-                        ." failed and will come again: $thrown"
+                        ." failed and will be delivered again: $thrown"
                 );
                 $failed[] = ['itemIdentifier' => $id($record)];
                 $groups[$of ?? ''] = true;

@@ -2,15 +2,11 @@
  * be restored, such as children and signal handlers; then the worker is replaced. */
 #include "rewind/kernel/kernel_state.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/single_threaded.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>

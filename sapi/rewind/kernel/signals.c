@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <php.h>
-#include <zend_signal.h>
 
 static sigset_t blocked; /* by the boot; in a worker without those that Surus needs */
 static sigset_t caught; /* signals with a handler of the script */

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use super::deployed::Deployed;
 use super::runtime::EVENTS;
 use crate::cli::options::Project;
-use crate::cli::served::open_place;
+use crate::cli::served::open_tree;
 use crate::cli::stdout::say;
 use crate::config::{self, Config};
 use crate::deploy::rules;
@@ -61,7 +61,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if stack.functions.is_empty() {
         bail!("{} describes no function", file.display());
     }
-    let front = open_place(&project, &loaded.config).ok();
+    let front = open_tree(&project, &loaded.config).ok();
     let front = front.and_then(|place| Some(place.site.front_controller()?.filename.to_path_buf()));
     let beside = file.parent().unwrap_or(Path::new(".")).to_path_buf();
     let runs = |function: &stack::StackFunction| {

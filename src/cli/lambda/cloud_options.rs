@@ -22,7 +22,7 @@ pub struct Target {
     pub profile: Option<String>,
 }
 
-/// Of `surus lambda deploy`.
+/// The options of `surus lambda deploy`.
 #[cfg_attr(not(feature = "deploy"), allow(dead_code))]
 #[derive(Debug, clap::Args)]
 pub struct Deploy {
@@ -67,7 +67,7 @@ pub struct Deploy {
     pub dry_run: bool,
 }
 
-/// Of `surus lambda logs`.
+/// The options of `surus lambda logs`.
 #[cfg_attr(not(feature = "deploy"), allow(dead_code))]
 #[derive(Debug, clap::Args)]
 pub struct Logs {
@@ -84,7 +84,7 @@ pub struct Logs {
     pub filter: Option<String>,
 }
 
-/// Of `surus lambda console`.
+/// The options of `surus lambda console`.
 #[cfg_attr(not(feature = "deploy"), allow(dead_code))]
 #[derive(Debug, clap::Args)]
 pub struct Console {

@@ -19,7 +19,7 @@ use crate::cli::engine_setup;
 use crate::cli::engine_setup::PoolConfig;
 use crate::cli::events;
 use crate::cli::options::Project;
-use crate::cli::served::open_place;
+use crate::cli::served::open_tree;
 use crate::cli::stop_signals::StopSignals;
 use crate::config::{Config, Loaded};
 use crate::engine::Engine;
@@ -164,9 +164,9 @@ async fn function(
     config.engine.direct_binding = false;
     let deadline_margin = config.lambda.deadline_margin.0;
     config.engine.kill_timeout.0 = config.engine.kill_timeout.0.min(deadline_margin / 2);
-    let mut place = open_place(project, &config)?;
-    place.read_error_pages(&config.error_pages, false, false);
-    let front = place.site.front_controller();
+    let mut tree = open_tree(project, &config)?;
+    tree.read_error_pages(&config.error_pages, false, false);
+    let front = tree.site.front_controller();
     let handler = handler(project, &config, front.map(|front| &*front.filename))?;
     let metrics = Arc::new(Metrics::default());
 
@@ -204,7 +204,7 @@ async fn function(
     };
     let application = is_application.then(|| Application {
         compress: config.compress.clone(),
-        tree: arc_swap::ArcSwap::from_pointee(place),
+        tree: arc_swap::ArcSwap::from_pointee(tree),
         engines,
         engine,
         prefix: "",

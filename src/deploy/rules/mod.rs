@@ -168,8 +168,8 @@ fn check_source(
                 source.line,
                 format!(
                     "Lambda ignores reports of failed records of {what}: if the handler of {name} \
-                     returns one, Lambda {lost}; if it throws, the whole batch comes again, \
-                     including the records that succeeded; {add}"
+                     returns one, Lambda {lost}; if it throws, Lambda sends the whole \
+                     batch again, including the records that succeeded; {add}"
                 ),
             ),
             BatchFailures::Unreported => {}
@@ -261,8 +261,8 @@ fn check_source(
                 visibility.line,
                 format!(
                     "{what} hides a message for {} s and {name} has Timeout {}, so a message may \
-                     come again while it is in progress; AWS recommends six times the timeout plus \
-                     the batching window: set VisibilityTimeout to {recommended}",
+                     be delivered again while it is in progress; AWS recommends six times the \
+                     timeout plus the batching window: set VisibilityTimeout to {recommended}",
                     visibility.value, timeout.value
                 ),
             );
@@ -277,8 +277,8 @@ fn check_queue(queue: &StackQueue, stack: &Stack, found: &mut Vec<Finding>) {
             found,
             queue.line,
             format!(
-                "{name} has no dead-letter queue, so a message that always fails comes again until \
-                 it expires; add a RedrivePolicy with maxReceiveCount: {RECEIVES}"
+                "{name} has no dead-letter queue, so a message that always fails is delivered \
+                 again until it expires; add a RedrivePolicy with maxReceiveCount: {RECEIVES}"
             ),
         );
         return;

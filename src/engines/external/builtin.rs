@@ -53,7 +53,7 @@ struct Inner {
     max_requests: u64,
     /// How long a server may take to start.
     boot_timeout: Duration,
-    home: RuntimeDir,
+    runtime_dir: RuntimeDir,
 }
 
 struct BuiltinServer {
@@ -72,17 +72,17 @@ impl BuiltinServer {
 }
 
 impl Builtin {
-    pub async fn start(spec: &PhpSpec, home: RuntimeDir) -> anyhow::Result<Builtin> {
+    pub async fn start(spec: &PhpSpec, runtime_dir: RuntimeDir) -> anyhow::Result<Builtin> {
         let key = key()?;
-        home.fill(file_names::KEY, format!("<?php\nreturn '{key}';\n"))?;
+        runtime_dir.fill(file_names::KEY, format!("<?php\nreturn '{key}';\n"))?;
         let inner = Arc::new(Inner {
-            launch: PhpLaunch::new(spec, &home)?,
+            launch: PhpLaunch::new(spec, &runtime_dir)?,
             key: HeaderValue::from_str(&key)?,
             servers: (0..spec.workers).map(|_| Mutex::new(None)).collect(),
             slots: ProcessSlots::new(spec.workers),
             max_requests: spec.max_requests,
             boot_timeout: spec.boot_timeout,
-            home,
+            runtime_dir,
         });
         let starts = (0..spec.workers).map(|index| inner.renew(index));
         futures_util::future::try_join_all(starts).await?;

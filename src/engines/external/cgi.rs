@@ -14,15 +14,15 @@ pub struct Cgi {
     launch: PhpLaunch,
     slots: ProcessSlots,
     /// Keeps the directory with the settings.
-    _home: RuntimeDir,
+    _runtime_dir: RuntimeDir,
 }
 
 impl Cgi {
-    pub fn new(spec: &PhpSpec, home: RuntimeDir) -> anyhow::Result<Cgi> {
+    pub fn new(spec: &PhpSpec, runtime_dir: RuntimeDir) -> anyhow::Result<Cgi> {
         Ok(Cgi {
-            launch: PhpLaunch::new(spec, &home)?,
+            launch: PhpLaunch::new(spec, &runtime_dir)?,
             slots: ProcessSlots::new(spec.workers),
-            _home: home,
+            _runtime_dir: runtime_dir,
         })
     }
 }

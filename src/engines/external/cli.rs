@@ -27,17 +27,17 @@ pub struct Cli {
     disabled: String,
     slots: ProcessSlots,
     /// Keeps the directory with the settings and the driver.
-    _home: RuntimeDir,
+    _runtime_dir: RuntimeDir,
 }
 
 impl Cli {
-    pub async fn new(spec: &PhpSpec, home: RuntimeDir) -> anyhow::Result<Cli> {
-        let launch = PhpLaunch::new(spec, &home)?;
+    pub async fn new(spec: &PhpSpec, runtime_dir: RuntimeDir) -> anyhow::Result<Cli> {
+        let launch = PhpLaunch::new(spec, &runtime_dir)?;
         Ok(Cli {
             disabled: disabled(&launch).await?,
             launch,
             slots: ProcessSlots::new(spec.workers),
-            _home: home,
+            _runtime_dir: runtime_dir,
         })
     }
 }

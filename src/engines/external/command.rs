@@ -41,10 +41,10 @@ pub struct ProcessInputs<'a> {
 }
 
 impl PhpLaunch {
-    pub fn new(spec: &PhpSpec, home: &RuntimeDir) -> anyhow::Result<PhpLaunch> {
+    pub fn new(spec: &PhpSpec, runtime_dir: &RuntimeDir) -> anyhow::Result<PhpLaunch> {
         Ok(PhpLaunch {
             program: spec.program.clone(),
-            how: match home {
+            how: match runtime_dir {
                 RuntimeDir::OwnDir(own) => {
                     let groups = spec.user.as_ref().map(groups).transpose()?;
                     How::OwnDir(Box::new(Starter::new(
@@ -53,7 +53,7 @@ impl PhpLaunch {
                         groups.unwrap_or_default(),
                     )?))
                 }
-                RuntimeDir::Keeper(kept) => How::Keeper(kept.launch.by.clone(), kept.home.number),
+                RuntimeDir::Keeper(kept) => How::Keeper(kept.launch.by.clone(), kept.dir.number),
             },
         })
     }
@@ -74,13 +74,13 @@ impl PhpLaunch {
                     child.with_context(|| format!("cannot start {}", self.program.display()))?;
                 Ok(Child::Own(Box::new(child)))
             }
-            How::Keeper(keeper, home) => {
+            How::Keeper(keeper, runtime_dir) => {
                 let mut fds = Vec::from(stdio);
                 if !inputs.env.is_empty() {
                     fds.push(process::memory_file(inputs.env)?);
                 }
                 fds.extend(inputs.driver.into_iter().flatten());
-                keeper.php(*home, role, fds).await
+                keeper.php(*runtime_dir, role, fds).await
             }
         }
     }
@@ -92,7 +92,7 @@ pub struct Starter {
     program: PathBuf,
     user: Option<(User, Vec<u32>)>,
     env: BTreeMap<OsString, OsString>,
-    home: PathBuf,
+    runtime_dir: PathBuf,
     may_be_root: bool,
     /// The sockets of a php-fpm that starts as PHP's user, until it has started. A copy that stays
     /// here would accept connections for a php-fpm that has exited.
@@ -112,14 +112,14 @@ struct WorkerScript {
 
 impl Starter {
     /// `groups` are the supplementary groups of the user.
-    pub fn new(spec: &PhpSpec, home: &OwnDir, groups: Vec<u32>) -> anyhow::Result<Starter> {
+    pub fn new(spec: &PhpSpec, runtime_dir: &OwnDir, groups: Vec<u32>) -> anyhow::Result<Starter> {
         let user = spec.user.clone().map(|user| (user, groups));
         let mut env = environment(spec);
         // An empty name means PHP's compiled-in directory. Surus's own variable applies, as for
         // surus-php.
         let scanned = scanned(&env).unwrap_or_default();
         let named = std::env::split_paths(&scanned).map(absolute);
-        let scanned = std::env::join_paths(named.chain([home.ini()]))?;
+        let scanned = std::env::join_paths(named.chain([runtime_dir.ini()]))?;
         env.insert(SCANNED.into(), scanned);
         if let Some(named) = env.get_mut(OsStr::new("PHPRC")) {
             *named = absolute(PathBuf::from(&*named)).into();
@@ -145,7 +145,7 @@ impl Starter {
             }),
         };
         let listeners = match spec.way {
-            ProgramKind::Fpm => fpm_master::listeners(spec, home)?,
+            ProgramKind::Fpm => fpm_master::listeners(spec, runtime_dir)?,
             _ => Vec::new(),
         };
         Ok(Starter {
@@ -158,7 +158,7 @@ impl Starter {
             is_unprivileged: !listeners.is_empty(),
             is_roots: fpm_master::is_roots(spec),
             listeners: Mutex::new(listeners),
-            home: home.path(""),
+            runtime_dir: runtime_dir.path(""),
         })
     }
 
@@ -185,7 +185,7 @@ impl Starter {
             (ProgramKind::Cgi, Role::Request) => {}
             (ProgramKind::RoadRunner, Role::Probe) => {
                 command.args(["-d", "display_errors=stderr", "-f"]);
-                command.arg(self.home.join(file_names::REPORT));
+                command.arg(self.runtime_dir.join(file_names::REPORT));
             }
             (ProgramKind::RoadRunner, Role::Server) => {
                 let worker = self.worker.as_ref().context("no worker script")?;
@@ -206,17 +206,19 @@ impl Starter {
                 for setting in driver_settings(inputs.disabled) {
                     command.args(["-d", &setting]);
                 }
-                command.arg("-f").arg(self.home.join(file_names::DRIVER));
+                command
+                    .arg("-f")
+                    .arg(self.runtime_dir.join(file_names::DRIVER));
             }
             (ProgramKind::Builtin, Role::Server) => {
                 // Port 0 selects a free port.
                 command.args(["-S", "127.0.0.1:0", "-t"]);
-                command.arg(self.home.join("."));
-                command.arg(self.home.join(file_names::ROUTER));
+                command.arg(self.runtime_dir.join("."));
+                command.arg(self.runtime_dir.join(file_names::ROUTER));
             }
             (ProgramKind::Fpm, Role::Server) => {
                 command.arg("--nodaemonize").arg("--fpm-config");
-                command.arg(self.home.join(file_names::CONFIGURATION));
+                command.arg(self.runtime_dir.join(file_names::CONFIGURATION));
                 if self.may_be_root {
                     command.arg("--allow-to-run-as-root");
                 }
@@ -227,7 +229,8 @@ impl Starter {
                         .unwrap_or_else(PoisonError::into_inner);
                     listeners = std::mem::take(&mut *kept);
                     let count = listeners.len();
-                    let (name, value) = fpm_master::inherited(&self.home, count, FIRST_LISTENER);
+                    let (name, value) =
+                        fpm_master::inherited(&self.runtime_dir, count, FIRST_LISTENER);
                     command.arg("--force-stderr").env(name, value);
                 }
             }

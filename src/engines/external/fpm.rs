@@ -46,7 +46,7 @@ struct Inner {
     slots: ProcessSlots,
     launch: Option<Launch>,
     /// Keeps the directory with the sockets and settings.
-    _home: RuntimeDir,
+    _runtime_dir: RuntimeDir,
 }
 
 /// A php-fpm pool, which runs one event at a time.
@@ -58,7 +58,7 @@ struct FpmPool {
 
 impl Fpm {
     /// Starts php-fpm, or connects to the configured address.
-    pub async fn start(spec: &PhpSpec, home: RuntimeDir) -> anyhow::Result<Fpm> {
+    pub async fn start(spec: &PhpSpec, runtime_dir: RuntimeDir) -> anyhow::Result<Fpm> {
         let slots = ProcessSlots::new(spec.workers);
         let pool = |address| FpmPool {
             address,
@@ -78,10 +78,10 @@ impl Fpm {
                 pools: (0..spec.workers).map(|_| pool(address.clone())).collect(),
                 slots,
                 launch: spec.launch.clone(),
-                _home: home,
+                _runtime_dir: runtime_dir,
             })));
         }
-        let launch = command::PhpLaunch::new(spec, &home)?;
+        let launch = command::PhpLaunch::new(spec, &runtime_dir)?;
         let (daemon, output) = Daemon::start(&launch).await?;
         // A script can stop the master process only if that runs as PHP's user.
         if !fpm_master::is_roots(spec) {
@@ -91,13 +91,17 @@ impl Fpm {
         let log = php_log::follow_master(output, words.clone());
         let fpm = Fpm(Arc::new(Inner {
             pools: (0..spec.workers)
-                .map(|index| pool(FpmAddress::Unix(home.path(&fpm_master::socket(index)))))
+                .map(|index| {
+                    pool(FpmAddress::Unix(
+                        runtime_dir.path(&fpm_master::socket(index)),
+                    ))
+                })
                 .collect(),
             daemon: Some(daemon),
             log: Some(log.clone()),
             slots,
             launch: spec.launch.clone(),
-            _home: home,
+            _runtime_dir: runtime_dir,
         }));
         if let Err(failure) = fpm.0.listens().await {
             log.end().await;

@@ -60,13 +60,13 @@ pub fn carriers(spec: &PhpSpec) -> impl Iterator<Item = (OsString, OsString)> {
 }
 
 /// The sockets of a php-fpm that may not create them, in the order of the pools.
-pub fn listeners(spec: &PhpSpec, home: &OwnDir) -> anyhow::Result<Vec<OwnedFd>> {
+pub fn listeners(spec: &PhpSpec, runtime_dir: &OwnDir) -> anyhow::Result<Vec<OwnedFd>> {
     let listen = |index| {
-        let path = home.path(&socket(index));
+        let path = runtime_dir.path(&socket(index));
         let bind = || {
             let listener = UnixListener::bind(&path)?;
             std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-            std::os::unix::fs::chown(&path, home.front(), None)?;
+            std::os::unix::fs::chown(&path, runtime_dir.front(), None)?;
             Ok::<_, io::Error>(listener.into())
         };
         bind().with_context(|| format!("cannot listen on {}", path.display()))
@@ -86,18 +86,18 @@ pub fn listeners(spec: &PhpSpec, home: &OwnDir) -> anyhow::Result<Vec<OwnedFd>> 
 
 /// The variable by which php-fpm takes over listening sockets (`fpm_sockets.c`), for descriptors
 /// from this number on.
-pub fn inherited(home: &Path, count: usize, first: RawFd) -> (&'static str, OsString) {
+pub fn inherited(runtime_dir: &Path, count: usize, first: RawFd) -> (&'static str, OsString) {
     let mut value = OsString::new();
     for (index, fd) in (0..count).zip(first..) {
         value.push(if index == 0 { "" } else { "," });
-        value.push(home.join(socket(index)));
+        value.push(runtime_dir.join(socket(index)));
         value.push(format!("={fd}"));
     }
     ("FPM_SOCKETS", value)
 }
 
 /// The content of the configuration file.
-pub fn configuration(spec: &PhpSpec, home: &OwnDir) -> anyhow::Result<String> {
+pub fn configuration(spec: &PhpSpec, runtime_dir: &OwnDir) -> anyhow::Result<String> {
     // A process that is not root cannot open the pipe of its stderr, and writes there by
     // `--force-stderr`.
     let log = match is_unprivileged(spec) {
@@ -106,7 +106,7 @@ pub fn configuration(spec: &PhpSpec, home: &OwnDir) -> anyhow::Result<String> {
     };
     let mut text = format!("[global]\nerror_log = {log}\nlog_level = warning\nlog_limit = 65536\n");
     for index in 0..spec.workers {
-        let socket = home.path(&socket(index));
+        let socket = runtime_dir.path(&socket(index));
         let socket = socket
             .to_str()
             .context("the path of a socket is not UTF-8")?;
@@ -126,7 +126,7 @@ pub fn configuration(spec: &PhpSpec, home: &OwnDir) -> anyhow::Result<String> {
         if is_unprivileged(spec) {
             continue;
         }
-        if let Some(front) = home.front() {
+        if let Some(front) = runtime_dir.front() {
             writeln!(text, "listen.owner = {front}")?;
         }
         if let Some(user) = &spec.user {

@@ -40,7 +40,7 @@ pub use connection::FpmAddress;
 pub use fpm_trust::names_foreign_files;
 
 use crate::engine::{Engine, Pending, Prepared, Report};
-use crate::engines::queue::{Bounds, Permit, Queue};
+use crate::engines::queue::{Bounds, Permit, RequestQueue};
 use crate::event::{self, Body, Event, Failure, Origin, Response, Script};
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
@@ -139,7 +139,7 @@ pub struct ExternalEngine(Arc<Inner>);
 
 struct Inner {
     spec: PhpSpec,
-    queue: Queue,
+    queue: RequestQueue,
     /// None after draining.
     current: ArcSwapOption<PhpBoot>,
     next_number: AtomicU64,
@@ -157,7 +157,7 @@ impl ExternalEngine {
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<ExternalEngine> {
         let inner = Arc::new(Inner {
-            queue: Queue::new(spec.workers, bounds),
+            queue: RequestQueue::new(spec.workers, bounds),
             spec,
             current: ArcSwapOption::empty(),
             next_number: AtomicU64::new(1),
@@ -266,20 +266,22 @@ impl Inner {
 
 /// Starts PHP and requests its report.
 async fn start(spec: &PhpSpec, number: u64, dropped: CancellationToken) -> anyhow::Result<PhpBoot> {
-    let home = match &spec.launch {
+    let runtime_dir = match &spec.launch {
         None => RuntimeDir::OwnDir(furnish::furnish(spec, None)?),
         Some(launch) => RuntimeDir::Keeper(runtime_dir::KeeperDir {
-            home: launch.by.home(launch.pool).await?,
+            dir: launch.by.runtime_dir(launch.pool).await?,
             launch: launch.clone(),
         }),
     };
-    let script = home.path(file_names::REPORT);
+    let script = runtime_dir.path(file_names::REPORT);
     let php: Box<dyn StartedPhp> = match spec.way {
-        ProgramKind::Cli => Box::new(cli::Cli::new(spec, home).await?),
-        ProgramKind::Cgi => Box::new(cgi::Cgi::new(spec, home)?),
-        ProgramKind::Fpm => Box::new(fpm::Fpm::start(spec, home).await?),
-        ProgramKind::Builtin => Box::new(builtin::Builtin::start(spec, home).await?),
-        ProgramKind::RoadRunner => Box::new(roadrunner::RoadRunner::start(spec, home).await?),
+        ProgramKind::Cli => Box::new(cli::Cli::new(spec, runtime_dir).await?),
+        ProgramKind::Cgi => Box::new(cgi::Cgi::new(spec, runtime_dir)?),
+        ProgramKind::Fpm => Box::new(fpm::Fpm::start(spec, runtime_dir).await?),
+        ProgramKind::Builtin => Box::new(builtin::Builtin::start(spec, runtime_dir).await?),
+        ProgramKind::RoadRunner => {
+            Box::new(roadrunner::RoadRunner::start(spec, runtime_dir).await?)
+        }
     };
     if let Some(report) = php.report() {
         return Ok(PhpBoot {
@@ -340,7 +342,7 @@ const MAX_REPORT: usize = 1 << 20;
 
 /// A permit from a queue of its own.
 fn permit() -> anyhow::Result<Permit> {
-    let permit = Queue::new(1, Bounds::default()).try_enter()?;
+    let permit = RequestQueue::new(1, Bounds::default()).try_enter()?;
     permit.context("a new queue has a permit")
 }
 

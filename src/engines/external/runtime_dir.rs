@@ -30,7 +30,7 @@ impl RuntimeDir {
     pub fn path(&self, name: &str) -> PathBuf {
         match self {
             RuntimeDir::OwnDir(own) => own.path(name),
-            RuntimeDir::Keeper(kept) => kept.home.path.join(name),
+            RuntimeDir::Keeper(kept) => kept.dir.path.join(name),
         }
     }
 
@@ -44,12 +44,12 @@ impl RuntimeDir {
 /// A directory of the keeper, which removes it when this is dropped.
 pub struct KeeperDir {
     pub launch: Launch,
-    pub home: launcher::DirHandle,
+    pub dir: launcher::DirHandle,
 }
 
 impl Drop for KeeperDir {
     fn drop(&mut self) {
-        self.launch.by.close_home(self.home.number);
+        self.launch.by.close_runtime_dir(self.dir.number);
     }
 }
 
@@ -93,7 +93,7 @@ impl OwnDir {
             .context("cannot create a directory for PHP's settings")?;
         let lock = dir_lock::lock(dir.path())
             .with_context(|| format!("cannot lock {}", dir.path().display()))?;
-        let home = OwnDir {
+        let runtime_dir = OwnDir {
             path: dir.keep(),
             gid: user.map(|user| user.gid),
             front,
@@ -104,19 +104,21 @@ impl OwnDir {
         for (name, value) in settings {
             let value = match name.as_str() {
                 // PHP must also be able to read this directory.
-                "open_basedir" if !value.is_empty() => &format!("{value}:{}", home.path.display()),
+                "open_basedir" if !value.is_empty() => {
+                    &format!("{value}:{}", runtime_dir.path.display())
+                }
                 _ => value,
             };
             lines += &php_ini::line(name, value)?;
             lines.push('\n');
         }
-        allow(&home.path, 0o755)?;
-        let directory = home.ini();
+        allow(&runtime_dir.path, 0o755)?;
+        let directory = runtime_dir.ini();
         std::fs::create_dir(&directory)
             .and_then(|()| allow(&directory, 0o755))
             .with_context(|| format!("cannot create {}", directory.display()))?;
-        home.put(SETTINGS, &lines)?;
-        Ok(home)
+        runtime_dir.put(SETTINGS, &lines)?;
+        Ok(runtime_dir)
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -19,7 +19,7 @@ fn later() -> Instant {
 }
 
 /// Starts an event that waits.
-async fn wait(queue: &Arc<Queue>) -> JoinHandle<Result<Permit, Failure>> {
+async fn wait(queue: &Arc<RequestQueue>) -> JoinHandle<Result<Permit, Failure>> {
     let before = queue.waiting();
     let waits = tokio::spawn({
         let queue = queue.clone();
@@ -42,7 +42,7 @@ async fn queue_is_bounded_in_number_and_time() {
         max_wait: Duration::from_secs(5),
         ..BOUNDS
     };
-    let queue = Arc::new(Queue::new(1, bounds));
+    let queue = Arc::new(RequestQueue::new(1, bounds));
     let permit = queue.enter_by(later(), EVENT).await.unwrap();
     let second = wait(&queue).await;
     assert_eq!(queue.waiting(), 1);
@@ -66,7 +66,7 @@ async fn queue_is_bounded_in_number_and_time() {
 
 #[tokio::test(start_paused = true)]
 async fn burst_is_served_oldest_first() {
-    let queue = Arc::new(Queue::new(1, BOUNDS));
+    let queue = Arc::new(RequestQueue::new(1, BOUNDS));
     let mut permit = queue.try_enter().unwrap().unwrap();
     let mut waiting = Vec::new();
     for _ in 0..40 {
@@ -82,7 +82,7 @@ async fn burst_is_served_oldest_first() {
 
 #[tokio::test(start_paused = true)]
 async fn overloaded_queue_serves_the_newest_first_and_rejects_the_late() {
-    let queue = Arc::new(Queue::new(1, BOUNDS));
+    let queue = Arc::new(RequestQueue::new(1, BOUNDS));
     let mut permit = queue.try_enter().unwrap().unwrap();
     let mut late = Vec::new();
     for _ in 0..100 {
@@ -114,7 +114,7 @@ async fn overloaded_queue_serves_the_newest_first_and_rejects_the_late() {
 
 #[tokio::test(start_paused = true)]
 async fn abandoned_wait_gives_its_turn_to_the_next() {
-    let queue = Arc::new(Queue::new(1, BOUNDS));
+    let queue = Arc::new(RequestQueue::new(1, BOUNDS));
     let permit = queue.try_enter().unwrap().unwrap();
     let (first, second) = (wait(&queue).await, wait(&queue).await);
     first.abort();
@@ -125,7 +125,7 @@ async fn abandoned_wait_gives_its_turn_to_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn queue_with_full_memory_rejects() {
-    let queue = Queue::new(1, BOUNDS);
+    let queue = RequestQueue::new(1, BOUNDS);
     let _place = queue.try_enter().unwrap().unwrap();
     let more = budget::QUEUE.limit() + 1;
     assert!(matches!(
@@ -136,7 +136,7 @@ async fn queue_with_full_memory_rejects() {
 
 #[tokio::test(start_paused = true)]
 async fn emptied_waits_for_the_last_event_and_closes() {
-    let queue = Arc::new(Queue::new(2, BOUNDS));
+    let queue = Arc::new(RequestQueue::new(2, BOUNDS));
     let permit = queue.enter_by(later(), EVENT).await.unwrap();
     let emptied = tokio::spawn({
         let queue = queue.clone();

@@ -23,7 +23,7 @@ pub use ipc::response_poller::observe_parking;
 
 use crate::engine::{Change, Engine, Pending, Prepared, Report};
 use crate::engines::learned;
-use crate::engines::queue::{Bounds, Permit, Queue};
+use crate::engines::queue::{Bounds, Permit, RequestQueue};
 use crate::event::{Body, Event, Failure, Response};
 use crate::observe::metrics::Metrics;
 use crate::observe::status::{EngineStatus, LeftOut};
@@ -53,7 +53,7 @@ struct Inner {
     limits: RequestLimits,
     /// None if the number of workers is fixed.
     scale: Option<Arc<Scale>>,
-    queue: Queue,
+    queue: RequestQueue,
     /// None after the drain.
     current: ArcSwapOption<Generation>,
     /// Changes with every new generation.
@@ -77,7 +77,7 @@ impl Pool {
         let first = Generation::boot(&spec, 1, limits, scale.clone(), metrics.clone()).await?;
         let in_inbox = limits.capacity - spec.workers;
         bounds.max_waiting = bounds.max_waiting.saturating_sub(in_inbox);
-        let queue = Queue::new(limits.capacity, bounds);
+        let queue = RequestQueue::new(limits.capacity, bounds);
         let inner = Arc::new(Inner {
             spec,
             limits,
@@ -302,7 +302,7 @@ impl Inner {
 /// A generation that does not serve yet.
 struct Booted {
     generation: Arc<Generation>,
-    queue: Queue,
+    queue: RequestQueue,
 }
 
 impl Booted {
@@ -334,7 +334,7 @@ impl Engine for Pool {
             let next = Arc::new(next);
             let asked = Arc::new(Booted {
                 generation: next.clone(),
-                queue: Queue::new(pool.limits.capacity, Bounds::default()),
+                queue: RequestQueue::new(pool.limits.capacity, Bounds::default()),
             });
             let prepared = Prepared::new(move || {
                 let changed = pool.change_over(next);

@@ -21,7 +21,7 @@ const SHARE: usize = 4;
 pub struct PoolLoad {
     /// Workers that hold a request.
     pub busy: usize,
-    /// Workers that have started and do not wait for requests yet.
+    /// Started workers that do not wait for requests yet.
     pub starting: usize,
     /// Requests that no worker has taken.
     pub waiting: usize,

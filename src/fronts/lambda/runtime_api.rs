@@ -245,7 +245,7 @@ async fn settle(
                 request_id,
                 what,
                 reply = %shortened(&body),
-                "too large for Lambda"
+                "response too large for Lambda"
             );
         }
         status => {

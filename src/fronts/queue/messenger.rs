@@ -83,7 +83,7 @@ pub fn fingerprint(payload: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// Of `PhpSerializer`, shortened.
+    /// A message as `PhpSerializer` writes it, shortened.
     fn serialized(stamps: &str) -> Bytes {
         let body = format!(
             r#"O:36:\"…\":2:{{s:44:\"…\";{stamps}s:45:\"{BEFORE}O:9:\"App\\Order\":1:{{}}}}"#

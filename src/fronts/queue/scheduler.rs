@@ -58,14 +58,14 @@ enum JobGroup {
 
 /// A job that has begun.
 #[derive(Debug)]
-pub struct Begun {
+pub struct BegunJob {
     pub queue: usize,
     number: usize,
     group: JobGroup,
     charged: f64,
 }
 
-impl Begun {
+impl BegunJob {
     /// Distinguishes it from all other jobs of its scheduler.
     pub fn id(&self) -> usize {
         self.number
@@ -124,7 +124,7 @@ impl<J> Scheduler<J> {
     }
 
     /// The job that begins now. None while all workers are busy or nothing may begin.
-    pub fn next(&mut self) -> Option<(Begun, J)> {
+    pub fn next(&mut self) -> Option<(BegunJob, J)> {
         if self.running >= self.workers {
             return None;
         }
@@ -140,7 +140,7 @@ impl<J> Scheduler<J> {
         self.running += 1;
         let charged = queue.mean.unwrap_or_default();
         queue.balance -= charged;
-        let begun = Begun {
+        let begun = BegunJob {
             queue: chosen,
             number,
             group,
@@ -181,26 +181,26 @@ impl<J> Scheduler<J> {
     }
 
     /// Frees the worker of a job. The next job of its group may begin.
-    pub fn ended(&mut self, begun: Begun, took: Duration) {
+    pub fn ended(&mut self, begun: BegunJob, took: Duration) {
         self.charge(&begun, took);
         let queue = &mut self.queues[begun.queue];
         queue.order.ended(begun.group, usize::MAX);
     }
 
     /// Frees the worker of a job that will be tried again; its group waits for it.
-    pub fn paused(&mut self, begun: &Begun, took: Duration) {
+    pub fn paused(&mut self, begun: &BegunJob, took: Duration) {
         self.charge(begun, took);
     }
 
     /// Tries a paused job again, before the others of its group.
-    pub fn again(&mut self, begun: Begun, job: J) {
+    pub fn again(&mut self, begun: BegunJob, job: J) {
         let queue = &mut self.queues[begun.queue];
         queue.order.again(begun.number, &begun.group);
         queue.waiting.insert(begun.number, (begun.group, job));
     }
 
     /// Forgets a paused job. The next job of its group may begin.
-    pub fn abandon(&mut self, begun: Begun) {
+    pub fn abandon(&mut self, begun: BegunJob) {
         let queue = &mut self.queues[begun.queue];
         queue.order.ended(begun.group, usize::MAX);
     }
@@ -215,7 +215,7 @@ impl<J> Scheduler<J> {
         removed.into_iter().map(|(_, (_, job))| job).collect()
     }
 
-    fn charge(&mut self, begun: &Begun, took: Duration) {
+    fn charge(&mut self, begun: &BegunJob, took: Duration) {
         let took = took.as_secs_f64();
         let queue = &mut self.queues[begun.queue];
         queue.balance += begun.charged - took;
@@ -274,7 +274,7 @@ mod tests {
                 }
                 let (Reverse(at), ended) = running.pop().unwrap();
                 now = at;
-                let job: Begun = begun.remove(&ended).unwrap();
+                let job: BegunJob = begun.remove(&ended).unwrap();
                 used[job.queue] += takes[job.queue];
                 let took = Duration::from_millis(takes[job.queue]);
                 scheduler.ended(job, took);

@@ -160,7 +160,7 @@ fn laravel_jobs_run_and_failed_ones_are_reported() {
         notes.are(&["release, attempt 1, d of jobs"]);
         surus.wait_for_log(|log| {
             log.contains(
-                "cannot delay App\\Work (d) by 60 s, so it comes again after the visibility \
+                "cannot delay App\\Work (d) by 60 s, so it is delivered again after the visibility \
                     timeout",
             )
         });

@@ -19,7 +19,7 @@ const CHANGES: &[(&str, &str, &str, char, usize, &str)] = &[
         "",
         '!',
         23,
-        "if it throws, the whole batch comes again",
+        "if it throws, Lambda sends the whole batch again",
     ),
     (
         "AuthType: NONE",

@@ -61,7 +61,7 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    /// Of the files below the directory that a crate begins in.
+    /// Reads the files below the directory that a crate begins in.
     pub(super) fn of(files: &[(String, String)], root: &str) -> Modules {
         let comment = Regex::new("//[^\n]*").unwrap();
         let tests = r"(?s)#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*(?:pub[^ ]* )?mod \w+ \{\n.*?\n\}\n";

@@ -10,7 +10,7 @@ use super::sources;
 /// in `log::Settings`, or they are private to one file. docs/internals/decisions.md says more.
 const CONVENTIONAL: [&str; 5] = ["Args", "Command", "Inner", "Settings", "State"];
 
-/// Of the types of one name outside of `CONVENTIONAL`.
+/// How many types outside of `CONVENTIONAL` may share a name.
 const MOST: usize = 2;
 
 #[test]

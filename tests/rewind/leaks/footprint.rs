@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::engines::Subject;
 
-/// Of the largest process, because workers come and go.
+/// What the template holds, and the largest worker: workers start and exit meanwhile.
 pub struct Footprint {
     template: Held,
     workers: Held,

@@ -67,7 +67,7 @@ final class SqsJob extends Job implements JobContract
         } catch (\Throwable $thrown) {
             Log::line(
                 \sprintf(
-                    'surus: cannot delay %s (%s) by %d s, so it comes again after the visibility timeout of its queue: %s; check: a connection "%s" of the driver sqs in config/queue.php, whose prefix is the queue\'s, with aws/aws-sdk-php, and a role that may sqs:ChangeMessageVisibility.',
+                    'surus: cannot delay %s (%s) by %d s, so it is delivered again after the visibility timeout of its queue: %s; check: a connection "%s" of the driver sqs in config/queue.php, whose prefix is the queue\'s, with aws/aws-sdk-php, and a role that may sqs:ChangeMessageVisibility.',
                     $this->resolveName(),
                     $this->record->messageId,
                     $delay,

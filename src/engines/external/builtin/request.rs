@@ -51,7 +51,7 @@ impl Inner {
         for (name, value) in variables {
             text.extend_from_slice(&[&name[..], b"=", &value, b"\0"].concat());
         }
-        let filled = self.home.fill(&file_names::variables(index), text);
+        let filled = self.runtime_dir.fill(&file_names::variables(index), text);
         filled.map_err(|error| Failure::WorkerCrashed(format!("{error:#}")))?;
         let query = match &event.script.query {
             // A rewrite rule may have added characters that a URL must encode.

@@ -136,7 +136,7 @@ impl FastCgi {
     }
 
     /// Whether the event's process has exited. php-fpm reaps it only while it is not stopped.
-    fn has_client_closed(&self) -> bool {
+    fn has_process_exited(&self) -> bool {
         let is_known = self.fpm.daemon.is_some() && self.pid != 0;
         is_known && matches!(process::state(self.pid), None | Some('Z' | 'X'))
     }
@@ -145,7 +145,7 @@ impl FastCgi {
 impl Exchange for FastCgi {
     fn next(&mut self) -> Pending<'_, Result<Option<ResponsePart>, Failure>> {
         Box::pin(async {
-            let mut was_closed = false;
+            let mut had_exited = false;
             loop {
                 match self.take()? {
                     Some(part) => return Ok(Some(part)),
@@ -163,7 +163,7 @@ impl Exchange for FastCgi {
                     read = stream.read(&mut self.input) => read,
                     // Read once more: data may have arrived before the exit.
                     () = tokio::time::sleep(ALIVE) => {
-                        match std::mem::replace(&mut was_closed, self.has_client_closed()) {
+                        match std::mem::replace(&mut had_exited, self.has_process_exited()) {
                             true => Ok(0),
                             false => continue,
                         }

@@ -21,11 +21,11 @@ use crate::event::{Body, EarlyHints, Event, Failure};
 /// Which frame's body arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Frame {
-    /// Of the response; more frames follow it, or not.
+    /// A part of the response; says whether more frames follow it.
     Response { has_more: bool },
     /// An informational response.
     Hint { has_more: bool },
-    /// Of an earlier request.
+    /// A frame for an earlier request.
     Stale,
 }
 

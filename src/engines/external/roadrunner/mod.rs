@@ -75,23 +75,26 @@ struct Inner {
     boot_timeout: Duration,
     report: Report,
     /// Keeps the directory.
-    _home: RuntimeDir,
+    _runtime_dir: RuntimeDir,
 }
 
 impl RoadRunner {
-    pub async fn start(spec: &super::PhpSpec, home: RuntimeDir) -> anyhow::Result<RoadRunner> {
+    pub async fn start(
+        spec: &super::PhpSpec,
+        runtime_dir: RuntimeDir,
+    ) -> anyhow::Result<RoadRunner> {
         let Some(own) = &spec.roadrunner else {
             bail!("no worker script");
         };
-        if let RuntimeDir::Keeper(_) = &home {
+        if let RuntimeDir::Keeper(_) = &runtime_dir {
             // The front end may not change permissions, and PHP must read the uploaded files.
             surus_sys::process::share_new_files();
         }
-        let launch = PhpLaunch::new(spec, &home)?;
+        let launch = PhpLaunch::new(spec, &runtime_dir)?;
         let report = report(&launch).await?;
         refuse_auto_files(&report)?;
         let uploads = Directory {
-            path: home.path(file_names::UPLOADS),
+            path: runtime_dir.path(file_names::UPLOADS),
             is_shared: spec.user.is_some(),
         };
         let inner = Arc::new(Inner {
@@ -106,7 +109,7 @@ impl RoadRunner {
             max_memory: own.max_memory,
             boot_timeout: spec.boot_timeout,
             report,
-            _home: home,
+            _runtime_dir: runtime_dir,
         });
         let booting = &inner;
         let starts = (0..spec.workers).map(|index| async move {

@@ -55,7 +55,7 @@ fn put_varint(into: &mut Vec<u8>, mut value: u64) {
 pub enum FieldValue<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// Of a type that http.v1 does not use.
+    /// A value of a type that http.v1 does not use.
     Other,
 }
 

@@ -21,7 +21,7 @@ use http::{Method, Request, StatusCode, Version};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tracing::error;
 
-use self::kept::{Begun, Field, Kept};
+use self::kept::{BegunRequest, Field, Kept};
 use self::template::{Clock, LineTemplate, common};
 use crate::budget;
 use crate::observe::log_writer::Writer;
@@ -127,7 +127,7 @@ pub struct LoggedHead {
 
 impl LoggedHead {
     /// What `log` needs of a request that begins.
-    pub fn new<B>(log: &AccessLog, request: &Request<B>, begun: &Begun<'_>) -> LoggedHead {
+    pub fn new<B>(log: &AccessLog, request: &Request<B>, begun: &BegunRequest<'_>) -> LoggedHead {
         let text = |name: HeaderName| {
             let value = request.headers().get(name)?;
             Some(String::from_utf8_lossy(value.as_bytes()).into_owned())

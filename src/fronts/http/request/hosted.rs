@@ -18,7 +18,7 @@ pub struct HostedSite {
     pub name: &'static str,
     /// Empty until the site's application has booted for the first time.
     pub application: OnceLock<Arc<Application>>,
-    /// Of these, the limits of requests are the site's own.
+    /// The front end's settings, with the site's own limits of requests.
     pub settings: Settings,
     /// The engine's name in metrics and logs for the site's responses without PHP.
     pub static_label: &'static str,

@@ -23,7 +23,7 @@ use http::{Method, Request, StatusCode, Version};
 use http_body::Body as _;
 use tracing::{debug, error};
 
-use self::access_log::kept::Begun;
+use self::access_log::kept::BegunRequest;
 pub use self::accounting::Accounting;
 use self::body::BodyError;
 use self::hosted::Hosted;
@@ -78,7 +78,7 @@ impl Service {
         let hosted = site.and_then(|number| self.sites.get(number));
         let begun = || {
             let origin = forwarded::origin(peer, request.headers(), proxies);
-            Begun {
+            BegunRequest {
                 peer,
                 client: origin.client.map(|client| client.ip()),
                 https: origin.https,

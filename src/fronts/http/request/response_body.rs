@@ -12,7 +12,7 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body::{Frame, SizeHint};
 use tracing::warn;
 
-use super::access_log::kept::Begun;
+use super::access_log::kept::BegunRequest;
 use super::access_log::{AccessLogEntry, LoggedHead};
 use super::accounting::Accounting;
 use crate::app::STATIC;
@@ -116,7 +116,7 @@ impl RequestGuard {
         accounting: Arc<Accounting>,
         connection: Arc<ConnectionContext>,
         request: &Request<B>,
-        begun: impl FnOnce() -> Begun<'a>,
+        begun: impl FnOnce() -> BegunRequest<'a>,
     ) -> RequestGuard {
         let line = accounting.access_log.as_ref().map(|log| {
             let begun = begun();

@@ -24,7 +24,7 @@ use crate::fronts::queue::backoff;
 use crate::fronts::queue::format::{self, Jobs, Outcome, Verdict};
 use crate::fronts::queue::job::{Disposition, Job, Lease};
 use crate::fronts::queue::runner::Runs;
-use crate::fronts::queue::scheduler::{Begun, Scheduler, Share};
+use crate::fronts::queue::scheduler::{BegunJob, Scheduler, Share};
 use crate::fronts::queue::settings::{Queue, Settings};
 use crate::fronts::queue::source::Source;
 use crate::fronts::records::now;
@@ -77,7 +77,7 @@ type Receiving = Work<(usize, anyhow::Result<Vec<Job>>)>;
 type Work<T> = FuturesUnordered<Pin<Box<dyn Future<Output = T> + Send>>>;
 
 struct Ended {
-    begun: Begun,
+    begun: BegunJob,
     job: Job,
     took: Duration,
     verdict: Verdict,
@@ -106,7 +106,7 @@ struct Drive {
     settling: Work<(usize, Job)>,
     extending: Work<(usize, anyhow::Result<Vec<Lease>>)>,
     /// Jobs of groups that are tried again.
-    pausing: Work<(Begun, Job, Duration)>,
+    pausing: Work<(BegunJob, Job, Duration)>,
     is_draining: bool,
 }
 
@@ -368,7 +368,7 @@ impl Drive {
         }
     }
 
-    fn resume(&mut self, begun: Begun, mut job: Job, left: Duration) {
+    fn resume(&mut self, begun: BegunJob, mut job: Job, left: Duration) {
         if self.stops[begun.queue].is_cancelled() {
             self.settle(begun.queue, job, Disposition::Release(left));
             self.scheduler.abandon(begun);
@@ -390,7 +390,7 @@ async fn changed(capacity: &mut Option<watch::Receiver<usize>>) {
     std::future::pending().await
 }
 
-async fn ended(front: Arc<Front>, begun: Begun, job: Job) -> Ended {
+async fn ended(front: Arc<Front>, begun: BegunJob, job: Job) -> Ended {
     let began = Instant::now();
     let consumer = &front.consumers[begun.queue];
     let jobs = Jobs {

@@ -37,7 +37,7 @@ pub enum Field {
 pub type Kept = Vec<Option<Box<[u8]>>>;
 
 /// A request that begins, and its connection.
-pub struct Begun<'a> {
+pub struct BegunRequest<'a> {
     pub peer: &'a Peer,
     /// The client's address, and whether its connection is encrypted, after trusted proxies.
     pub client: Option<IpAddr>,
@@ -49,7 +49,7 @@ pub struct Begun<'a> {
 
 impl Field {
     /// The values of a request that begins.
-    pub fn keep<B>(fields: &[Field], request: &Request<B>, begun: &Begun<'_>) -> Kept {
+    pub fn keep<B>(fields: &[Field], request: &Request<B>, begun: &BegunRequest<'_>) -> Kept {
         let value = |field| Some(begun.value(field, request)?.into_boxed_slice());
         fields.iter().map(value).collect()
     }
@@ -64,7 +64,7 @@ impl Field {
     }
 }
 
-impl Begun<'_> {
+impl BegunRequest<'_> {
     fn value<B>(&self, field: &Field, request: &Request<B>) -> Option<Vec<u8>> {
         let headers = request.headers();
         let server = self.peer.server.as_ref();

@@ -52,7 +52,7 @@ fn line(format: &str, headers: &[(&str, &[u8])]) -> String {
         server: address("10.0.0.2:443"),
         https: true,
     };
-    let begun = Begun {
+    let begun = BegunRequest {
         peer: &peer,
         client: Some("192.0.2.1".parse().unwrap()),
         https: true,
@@ -314,7 +314,7 @@ fn waiting_entry_keeps_no_read_buffer_and_counts_its_bytes() {
         server: None,
         https: false,
     };
-    let begun = Begun {
+    let begun = BegunRequest {
         peer: &peer,
         client: None,
         https: false,

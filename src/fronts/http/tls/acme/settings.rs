@@ -78,7 +78,7 @@ impl FromStr for Domain {
             );
         }
         if !name.is_ascii() {
-            return reject("has letters beyond ASCII; write it in Punycode (xn--…)");
+            return reject("has characters beyond ASCII; write it in Punycode (xn--…)");
         }
         if name.parse::<std::net::IpAddr>().is_ok() {
             return reject("is an address; name a host");

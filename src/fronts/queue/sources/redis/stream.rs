@@ -48,7 +48,7 @@ pub struct Stream {
 
 pub struct RedisStream {
     stream: Stream,
-    /// Of delayed messages.
+    /// The key of delayed messages.
     delayed: String,
     failed: String,
     /// Messages that are too long to be read.

@@ -31,7 +31,7 @@ pub struct SqsMessage {
     pub body: String,
     #[serde(default)]
     pub attributes: Attributes,
-    /// Of the sender, as they are sent.
+    /// The sender's own attributes, as they are sent.
     #[serde(default)]
     pub message_attributes: Map<String, Value>,
 }
