@@ -77,7 +77,7 @@ fn spawn(plain: &Plain, by: By) -> Result<Surus, String> {
 #[track_caller]
 fn serve(plain: &Plain, by: By) -> Surus {
     let surus = spawn(plain, by).unwrap_or_else(|log| panic!("surus did not start:\n{log}"));
-    surus.wait_for_log(|log| log.contains("working on queue"));
+    surus.wait_for_log(|log| log.contains("working on a queue"));
     surus
 }
 
@@ -182,7 +182,11 @@ fn queues_are_left_alone_without_work_serve() {
         assert!(surus.wait().success());
         let rows = plain.table.rows();
         assert!(rows.len() == 1 && rows[0].attempts == 0, "{by:?}: {rows:?}");
-        assert!(!surus.log().contains("working on queue"), "{}", surus.log());
+        assert!(
+            !surus.log().contains("working on a queue"),
+            "{}",
+            surus.log()
+        );
     });
 }
 
@@ -318,7 +322,7 @@ fn broker_that_is_down_does_not_stop_pages_and_is_waited_for() {
             "reloaded\nreloaded\n"
         );
         site.redis.revive();
-        surus.wait_for_log(|log| log.contains("working on queue"));
+        surus.wait_for_log(|log| log.contains("working on a queue"));
         site.push(0, "");
         until(&surus, || site.plain.count("done 0") == 1);
         assert_eq!(asked(&queues, "/-/ready").0, 200);

@@ -214,7 +214,7 @@ async fn open_and_run(of: &Started, booted: &Booted) -> anyhow::Result<Vec<Inter
             state.fronts = fronts.clone();
             state.error = None;
         });
-        let error = match run_fronts(fronts, &of).await {
+        let error = match run_fronts(fronts, of).await {
             Ok(interrupted) => return Ok(interrupted),
             Err(error) if !of.tries_again => return Err(error),
             Err(error) => format!("{error:#}"),
