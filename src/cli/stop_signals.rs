@@ -25,6 +25,7 @@ impl StopSignals {
     }
 
     /// The end has begun for another reason, such as the same signal that someone else received.
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
     pub fn has_begun(&mut self) {
         self.first.get_or_insert_with(Instant::now);
     }
