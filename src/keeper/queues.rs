@@ -10,6 +10,8 @@ use tracing::{debug, error, warn};
 use super::message::KeeperReply;
 use super::running::Running;
 use super::services::Services;
+use crate::observe::rate_limit::LineRate;
+
 use super::{KILL_INTERVAL, KILL_TIMEOUT, PAUSES, PrivilegedOperations, SETTLED};
 
 /// The process, if it runs, and when another starts.
@@ -113,6 +115,23 @@ impl Queues {
         match fds.each_ref().map(OwnedFd::try_clone) {
             [Ok(out), Ok(err)] => running.send(&KeeperReply::Reopen, vec![out, err]),
             [Err(error), _] | [_, Err(error)] => warn!(%error, "cannot reopen the logs"),
+        }
+    }
+
+    /// Resumes a process that was stopped: it runs as PHP's user, so a page or a job can do that.
+    /// The kernel tells a parent by SIGCHLD (signal(7)). One that a debugger holds is left alone.
+    pub fn resume_if_stopped(&self) {
+        static REPORTED: LineRate = LineRate::new();
+        let stopped = self.pid().filter(|pid| process::state(*pid) == Some('T'));
+        let Some(pid) = stopped else { return };
+        REPORTED.log(Instant::now(), |left_out| {
+            warn!(
+                pid,
+                left_out, "the process of the queues was stopped (SIGSTOP); resumed"
+            );
+        });
+        if let Err(error) = process::resume(pid) {
+            error!(pid, %error, "cannot resume the process of the queues");
         }
     }
 

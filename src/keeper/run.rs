@@ -280,6 +280,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
             return None;
         }
         self.queues.reap();
+        self.queues.resume_if_stopped();
         // One SIGCHLD may stand for several children.
         for ended in self.services.processes.reap() {
             let EndedProcess {

@@ -1,5 +1,7 @@
 //! Jobs in `surus serve`: as root in a process of the keeper's, otherwise in the server's own.
 
+mod processes;
+
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
@@ -11,7 +13,7 @@ use super::database::Kind;
 use super::plain::Plain;
 use super::redis::Site as RedisSite;
 use super::site::{ids_of, is_root};
-use super::work::{descendants, signal};
+use super::work::descendants;
 use crate::common::Surus;
 use crate::common::executable::copy_executable;
 
@@ -353,51 +355,6 @@ fn handler_that_cannot_boot_does_not_stop_pages_and_is_tried_again() {
 }
 
 #[test]
-fn killed_process_of_the_queues_is_replaced_and_pages_notice_nothing() {
-    if !is_root() {
-        return;
-    }
-    let plain = Plain::new(Kind::Sqlite, "lease = '3s'\n[work]\nserve = true\n");
-    let mut surus = serve(&plain, By::Root);
-    let front = surus.front();
-    for number in 0..2 {
-        plain.push(number, "wait");
-        until(&surus, || plain.count(&format!("begins {number}")) > 0);
-        let before = queue_process(&surus).unwrap();
-        signal(before, "KILL");
-        until(&surus, || {
-            queue_process(&surus).is_some_and(|pid| pid != before)
-        });
-        assert_serves(&surus);
-        plain.go(true);
-        until(&surus, || plain.table.is_empty());
-        plain.go(false);
-    }
-    assert_eq!(surus.front(), front);
-    assert!(
-        surus.log().contains("the process of the queues exited"),
-        "{}",
-        surus.log()
-    );
-    surus.signal("TERM");
-    assert!(surus.wait().success(), "{}", surus.log());
-}
-
-#[test]
-fn hanging_process_of_the_queues_is_killed_after_its_grace_period() {
-    if !is_root() {
-        return;
-    }
-    let grace = "[work]\nserve = true\nshutdown_timeout = '1s'\n";
-    let plain = Plain::new(Kind::Sqlite, grace);
-    let mut surus = serve(&plain, By::Root);
-    signal(queue_process(&surus).unwrap(), "STOP");
-    surus.signal("TERM");
-    surus.wait_for_log(|log| log.contains("the process of the queues did not exit in time"));
-    assert!(surus.wait().success(), "{}", surus.log());
-}
-
-#[test]
 fn second_signal_ends_both_at_once() {
     by_each(|by| {
         let plain = Plain::new(Kind::Sqlite, SERVE);
@@ -412,68 +369,6 @@ fn second_signal_ends_both_at_once() {
         assert!(surus.wait().success(), "{by:?}: {}", surus.log());
         assert_eq!(plain.count("done 0"), 0);
     });
-}
-
-#[test]
-fn killed_front_end_leaves_running_jobs_alone() {
-    if !is_root() {
-        return;
-    }
-    let plain = Plain::new(Kind::Sqlite, SERVE);
-    let surus = serve(&plain, By::Root);
-    let (front, queues) = (surus.front(), queue_process(&surus));
-    plain.push(0, "wait");
-    until(&surus, || plain.count("begins 0") == 1);
-    signal(front, "KILL");
-    until(&surus, || page(&surus, "/").as_deref() == Some("hello"));
-    assert_ne!(surus.front(), front);
-    plain.go(true);
-    until(&surus, || plain.table.is_empty());
-    assert_eq!(queue_process(&surus), queues);
-    assert_eq!((plain.count("begins 0"), plain.count("done 0")), (1, 1));
-}
-
-#[test]
-fn process_of_the_queues_has_the_rights_of_php_and_ends_with_the_keeper() {
-    if !is_root() {
-        return;
-    }
-    let plain = Plain::new(Kind::Sqlite, SERVE);
-    let mut surus = serve(&plain, By::Root);
-    let pid = queue_process(&surus).unwrap();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.unwrap().trim().to_string()
-    };
-    let (user, _) = ids_of("www-data");
-    assert_eq!(field("Uid:"), format!("{user}\t{user}\t{user}\t{user}"));
-    assert_eq!(field("NoNewPrivs:"), "1");
-    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
-        assert_eq!(field(set), "0000000000000000", "{set}");
-    }
-    assert_eq!(field("NSsid:"), pid.to_string(), "no terminal");
-    // Not the listeners of pages, and nothing else of the keeper.
-    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-    let links = open.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
-    let links: Vec<_> = links.map(|link| link.display().to_string()).collect();
-    let port: u16 = surus.address.rsplit(':').next().unwrap().parse().unwrap();
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let listener = table.lines().find_map(|line| {
-        let fields: Vec<_> = line.split_whitespace().collect();
-        let is_it = fields[1].ends_with(&format!(":{port:04X}")) && fields[3] == "0A";
-        is_it.then(|| format!("socket:[{}]", fields[9]))
-    });
-    assert!(!links.contains(&listener.unwrap()), "{links:?}");
-    let all = descendants(surus.pid());
-    surus.signal("KILL");
-    surus.wait();
-    for pid in all {
-        until(&surus, || {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-            stat.map_or(true, |stat| stat.contains(") Z "))
-        });
-    }
 }
 
 #[test]
