@@ -22,7 +22,7 @@ use super::{
 };
 use crate::app::site::routes::Routes;
 use crate::app::site::{Resolution, Site, other_roots};
-use crate::config::Config;
+use crate::config::{Config, SCHEDULE_POOL, WORK_POOL};
 use crate::engine::Report;
 use crate::engines::{self, EngineEntry};
 use crate::fronts::admin;
@@ -149,7 +149,8 @@ async fn check_site(
     match engine_setup::pools(project, config) {
         Ok(all) => {
             for name in config.pool.keys() {
-                if !all.iter().any(|pool| pool.name == name) {
+                let is_of_queues = [WORK_POOL, SCHEDULE_POOL].contains(&name.as_str());
+                if !is_of_queues && !all.iter().any(|pool| pool.name == name) {
                     findings.note(format_args!(
                         "[pool.{name}] is not started: no [[route]] has engine = \"{name}\""
                     ));

@@ -153,6 +153,11 @@ impl IniValue {
     }
 }
 
+/// The pool of jobs, and that of a Laravel application's schedule, which does not wait for jobs. No
+/// route leads to them.
+pub const WORK_POOL: &str = "work";
+pub const SCHEDULE_POOL: &str = "schedule";
+
 impl Config {
     /// The configuration as this pool sees it; `None` if there is no such pool.
     pub fn for_pool(&self, name: &str) -> Option<Config> {

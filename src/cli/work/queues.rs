@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 
 use super::{engine_setup, events, schedules};
-use crate::config::Config;
+use crate::config::{Config, SCHEDULE_POOL, WORK_POOL};
 use crate::engines;
 use crate::fronts::queue::runner::Runner;
 use crate::fronts::queue::{Format, Queue, Schedule};
@@ -71,10 +71,7 @@ pub struct Php {
     script: PathBuf,
 }
 
-const POOL: &str = "work";
-/// The pool of a Laravel application's schedule, which does not wait for jobs.
-const SCHEDULE_POOL: &str = "schedule";
-/// The workers of that pool.
+/// The workers of the pool of a Laravel application's schedule.
 const SCHEDULE_WORKERS: usize = 2;
 
 /// The queues and schedules of the configuration and the command line.
@@ -104,16 +101,16 @@ pub fn chosen(project: &Path, config: &Config, named: &[Weighted]) -> anyhow::Re
         );
     }
     let mut groups: Vec<Group> = Vec::new();
-    let workers = engines::worker_count(&for_pool(config, POOL).engine)?;
+    let workers = engines::worker_count(&for_pool(config, WORK_POOL).engine)?;
     for queue in queues {
         check(&queue, is_laravel, is_symfony)?;
         let script = events::script(project, config)?;
         let php = match &queue.handler {
             Some(handler) => of_handler(project, script, handler)?,
             None if queue.format() == Format::Messenger => {
-                of_framework(script, POOL, "Symfony/work.php")?
+                of_framework(script, WORK_POOL, "Symfony/work.php")?
             }
-            None => of_framework(script, POOL, "Laravel/work.php")?,
+            None => of_framework(script, WORK_POOL, "Laravel/work.php")?,
         };
         let group = group(&mut groups, Some(php));
         group.workers = workers;
@@ -246,7 +243,7 @@ fn of_handler(project: &Path, script: PathBuf, handler: &Path) -> anyhow::Result
     let handler = project.join(handler);
     let found = handler.canonicalize();
     Ok(Php {
-        pool: POOL,
+        pool: WORK_POOL,
         engine: "worker",
         handler: found.with_context(|| format!("cannot read {} (handler)", handler.display()))?,
         script,
