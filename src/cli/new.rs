@@ -40,7 +40,7 @@ pub fn run(New { dir }: New) -> anyhow::Result<()> {
         write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         say!("written: {}", path.display());
     }
-    let named = dir.display();
+    let named = shell_word(&dir.display().to_string());
     // `--watch` is for the user who edits the application.
     let watch = match surus_sys::process::is_root() {
         true => "",
@@ -52,6 +52,16 @@ pub fn run(New { dir }: New) -> anyhow::Result<()> {
          would run, and what is misconfigured"
     );
     Ok(())
+}
+
+/// The text as one word of a shell's command, and not as an option.
+fn shell_word(text: &str) -> String {
+    let prefix = if text.starts_with('-') { "./" } else { "" };
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=~".contains(c);
+    match text.chars().all(is_plain) && !text.starts_with('~') {
+        true => format!("{prefix}{text}"),
+        false => format!("'{prefix}{}'", text.replace('\'', r"'\''")),
+    }
 }
 
 fn check_empty(dir: &Path) -> anyhow::Result<()> {

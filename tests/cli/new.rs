@@ -57,6 +57,25 @@ fn new_project_is_served_tested_and_without_findings() {
 }
 
 #[test]
+fn commands_for_an_odd_directory_work_in_a_shell() {
+    for name in ["it's a $shop", "-shop"] {
+        let parent = crate::project(&[]);
+        let program = Path::new(env!("CARGO_BIN_EXE_surus"));
+        let run_there = |command: &mut Command| run(command.current_dir(parent.path()));
+        let said = run_there(Command::new(program).args(["new", "--", name]));
+        assert_eq!(said.status, 0, "{}", said.stderr);
+        let mut lines = said.stdout.lines();
+        let check = lines
+            .find(|line| line.starts_with("  surus check "))
+            .unwrap();
+        let command = check.replace("surus", &program.display().to_string());
+        let checked = run_there(Command::new("sh").args(["-c", &command]));
+        assert_eq!(checked.status, 0, "{command}: {}", checked.stderr);
+        says(&checked.stdout, &[name]);
+    }
+}
+
+#[test]
 fn new_overwrites_nothing() {
     let dir = crate::project(&[("notes.txt", "mine")]);
     let said = new(dir.path());
