@@ -6,7 +6,6 @@ pub mod ipc;
 mod response_stream;
 mod scaling;
 mod start_advice;
-mod warm_worker;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -210,10 +209,6 @@ impl Inner {
                 drop(permit);
                 self.next_generation(generation, event.deadline).await?;
                 continue;
-            }
-            // If a worker is idle, it has been so for longer than one that is about to finish.
-            if self.queue.taken() <= generation.shared.poller.rings.target() {
-                generation.shared.warm_worker.wait().await;
             }
             let is_one_of_many = self.queue.taken() > 1;
             let error = match generation

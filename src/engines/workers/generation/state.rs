@@ -27,7 +27,6 @@ use crate::engine::Report;
 use crate::engines::workers::exit_reason;
 use crate::engines::workers::exit_reason::Killed;
 use crate::engines::workers::ipc::response_poller::ResponsePoller;
-use crate::engines::workers::warm_worker::WarmWorkerHint;
 use crate::event::Failure;
 use crate::launcher::{Launcher, Pid, ProcessSignal};
 use crate::observe::metrics::Metrics;
@@ -42,7 +41,6 @@ pub struct GenerationState {
     pub in_flight: InFlightRequests,
     pub attention: Attention,
     pub revalidation: Revalidation,
-    pub warm_worker: WarmWorkerHint,
     pub polling: PollPolicy,
     pub metrics: Arc<Metrics>,
     pub queue_wait: Histogram,
@@ -146,7 +144,6 @@ impl GenerationState {
             in_flight: InFlightRequests::new(requests),
             attention: Attention::default(),
             revalidation: Revalidation::new(),
-            warm_worker: WarmWorkerHint::default(),
             polling: PollPolicy::new(spec.busy_poll),
             queue_wait: metrics.queue_duration(spec.name),
             metrics,

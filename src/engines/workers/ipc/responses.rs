@@ -45,8 +45,6 @@ pub struct Outbox {
     /// Since when the ring's first frame is one that the worker cannot have written next, and how
     /// often that was seen.
     pub(crate) blocked: Option<(Instant, u32)>,
-    /// When the worker answered an event that has not ended.
-    answered: Option<Instant>,
     pub(super) reply: ArrivingResponse,
     /// A log message that is not complete.
     message: Message,
@@ -96,7 +94,6 @@ impl Outbox {
             exit: None,
             exited,
             blocked: None,
-            answered: None,
             reply: ArrivingResponse::None,
             message: Message::default(),
             hinted: 0,
@@ -158,14 +155,9 @@ impl Outbox {
         };
         match record.kind {
             fastcgi::STDOUT if record.content.is_empty() => {
-                // Counted before the client has the response, because it may send its next request
-                // at once.
-                if self.answered.is_none() {
-                    let now = Instant::now();
-                    self.shared.warm_worker.begin();
-                    self.shared.polling.request_ended(now);
-                    self.answered = Some(now);
-                }
+                // Noted before the client has the response, because it may send its next request at
+                // once.
+                self.shared.polling.request_ended(Instant::now());
                 self.end_response().await;
                 // What follows has no time limit, as under php-fpm; on Lambda the deadline stays.
                 self.shared.in_flight.with(key, |slot| {
@@ -302,11 +294,7 @@ impl Outbox {
 
     /// The worker is done with its event. A short response ends together with it.
     fn finished(&mut self) {
-        let now = Instant::now();
-        if let Some(answered) = self.answered.take() {
-            self.shared.warm_worker.end(now.duration_since(answered));
-        }
-        self.shared.polling.request_ended(now);
+        self.shared.polling.request_ended(Instant::now());
     }
 
     /// The worker has exited: the event that it held gets no complete response.
