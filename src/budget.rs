@@ -79,13 +79,19 @@ impl Budget {
     /// Takes bytes as soon as they fit, or nothing else is taken. `freed` is notified of what
     /// becomes free.
     async fn take_when_free(&'static self, bytes: u64, freed: &Notify) -> Reservation {
+        let fits = |used| used == 0 || self.fits(used, bytes);
+        let mut is_counted = false;
         loop {
             let is_freed = freed.notified();
-            if self.try_take_or_first(bytes) {
+            if self.add_without_counting(fits, bytes) {
                 return Reservation {
                     budget: self,
                     bytes,
                 };
+            }
+            // Once for each holder, however often it is woken for nothing.
+            if !std::mem::replace(&mut is_counted, true) {
+                self.refused.fetch_add(1, Ordering::Relaxed);
             }
             is_freed.await;
         }
@@ -121,13 +127,18 @@ impl Budget {
     }
 
     fn add_if(&self, allowed: impl Fn(u64) -> bool, bytes: u64) -> bool {
-        let add = |used: u64| allowed(used).then_some(used.saturating_add(bytes));
-        let order = (Ordering::AcqRel, Ordering::Acquire);
-        let added = self.used.fetch_update(order.0, order.1, add).is_ok();
+        let added = self.add_without_counting(allowed, bytes);
         if !added {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
         added
+    }
+
+    /// Like [`add_if`](Self::add_if), but a refusal is not counted.
+    fn add_without_counting(&self, allowed: impl Fn(u64) -> bool, bytes: u64) -> bool {
+        let add = |used: u64| allowed(used).then_some(used.saturating_add(bytes));
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        self.used.fetch_update(order.0, order.1, add).is_ok()
     }
 }
 
@@ -141,6 +152,15 @@ pub struct Reservation {
 impl Reservation {
     pub const fn none(budget: &'static Budget) -> Reservation {
         Reservation { budget, bytes: 0 }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Takes over what another one of the same budget has taken.
+    pub fn join(&mut self, mut other: Reservation) {
+        self.bytes += std::mem::take(&mut other.bytes);
     }
 
     /// Takes more bytes if they fit.
@@ -233,13 +253,10 @@ impl HeldMemory {
 
 /// Charges bytes: they keep their part of [`MEMORY`] until the last reference to them is dropped.
 pub fn charge(bytes: Bytes, taken: Reservation) -> Bytes {
-    match bytes.is_empty() {
-        true => bytes,
-        false => Bytes::from_owner(Charged {
-            bytes,
-            _taken: taken,
-        }),
-    }
+    Bytes::from_owner(Charged {
+        bytes,
+        _taken: taken,
+    })
 }
 
 /// Charges bytes if they fit into [`MEMORY`].
@@ -309,6 +326,22 @@ mod tests {
         assert_eq!((&body[..], MOVING.used()), (&b"12345"[..], 5));
         drop(last);
         assert_eq!(MOVING.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn refusal_is_counted_once_however_often_its_holder_is_woken() {
+        static BUDGET: Budget = Budget::new("test", 10);
+        static FREED: Notify = Notify::const_new();
+        let first = BUDGET.try_take(10).unwrap();
+        let waiting = tokio::spawn(BUDGET.take_when_free(1, &FREED));
+        for _ in 0..5 {
+            tokio::task::yield_now().await;
+            FREED.notify_waiters();
+        }
+        drop(first);
+        FREED.notify_waiters();
+        assert_eq!(waiting.await.unwrap().bytes, 1);
+        assert_eq!(BUDGET.refused(), 1);
     }
 
     #[test]

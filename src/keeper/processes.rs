@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use surus_sys::fork;
 use surus_sys::process::{self, Pid};
+use tracing::{error, warn};
 
 use crate::launcher::ProcessSignal;
+use crate::observe::rate_limit::LineRate;
 
 /// Background processes of PHP scripts count as orphans, too.
 const MAX_ORPHANS: usize = 256;
@@ -148,10 +151,32 @@ impl Processes {
         found.is_some_and(|(parent, _)| self.children.contains_key(&parent))
     }
 
+    /// Resumes openers that were stopped: they run as PHP's user, so a script can do that. The
+    /// kernel tells a parent by SIGCHLD (signal(7)). One that a debugger holds is left alone.
+    pub fn resume_stopped_openers(&self) {
+        static REPORTED: LineRate = LineRate::new();
+        for (pid, kind) in &self.children {
+            let is_opener = matches!(kind, ChildKind::Opener { .. });
+            if !is_opener || process::state(*pid) != Some('T') {
+                continue;
+            }
+            REPORTED.log(Instant::now(), |left_out| {
+                warn!(
+                    pid,
+                    left_out, "the opener of files was stopped (SIGSTOP); resumed"
+                );
+            });
+            if let Err(error) = process::resume(*pid) {
+                error!(pid, %error, "cannot resume the opener of files");
+            }
+        }
+    }
+
     /// Terminates the children of an exited front end. Master processes and openers detect the exit
-    /// themselves.
+    /// themselves, unless a script has stopped them.
     pub fn end_all(&self) {
         for (pid, kind) in &self.children {
+            let _ = process::resume(*pid);
             let _ = match kind {
                 // The server terminates its own children.
                 ChildKind::Server(_) => process::terminate(*pid),
@@ -285,6 +310,23 @@ mod tests {
                 .signal(child.id(), None, ProcessSignal::Resume)
                 .is_err()
         );
+    }
+
+    #[test]
+    fn stopped_child_ends_with_its_front_end() {
+        let child = Command::new("sleep")
+            .arg("60")
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut processes = Processes::default();
+        processes.started(child.id(), ChildKind::Server(0));
+        let stopped = process::pidfd(child.id()).unwrap();
+        let stop = ProcessSignal::Stop;
+        processes.signal(child.id(), stopped, stop).unwrap();
+        until(|| process::state(child.id()) == Some('T'));
+        processes.end_all();
+        reap_one(&mut processes);
     }
 
     fn until(condition: impl Fn() -> bool) {

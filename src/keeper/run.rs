@@ -281,6 +281,7 @@ impl<D: PrivilegedOperations> Keeper<D> {
         }
         self.queues.reap();
         self.queues.resume_if_stopped();
+        self.services.processes.resume_stopped_openers();
         // One SIGCHLD may stand for several children.
         for ended in self.services.processes.reap() {
             let EndedProcess {

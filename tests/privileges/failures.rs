@@ -24,7 +24,7 @@ fn opener(surus: &Surus) -> Option<u32> {
     openers.find(|pid| is_surus(*pid) && *pid != front && lives(*pid))
 }
 
-pub fn exited_or_stopped_opener_is_replaced() {
+pub fn exited_opener_is_replaced_and_a_stopped_one_resumed() {
     if !is_root() {
         return;
     }
@@ -55,9 +55,11 @@ pub fn exited_or_stopped_opener_is_replaced() {
         opener(&surus).is_some_and(|pid| pid != first)
     });
     let second = opener(&surus).unwrap();
+    // The keeper notices it, also while nothing asks for files.
     send(second, "STOP");
+    surus.wait_for_log(|log| log.contains("was stopped (SIGSTOP); resumed"));
     serves_again();
-    until("the stopped one is gone", || !lives(second));
+    assert_eq!(opener(&surus), Some(second));
     // Every serving generation has an opener.
     let reloaded = Command::new(env!("CARGO_BIN_EXE_surus"))
         .arg("reload")

@@ -128,8 +128,8 @@ const TESTS: &[Test] = &[
         signals::signals_ignored_or_blocked_by_the_starter_work,
     ),
     (
-        "exited_or_stopped_opener_is_replaced",
-        failures::exited_or_stopped_opener_is_replaced,
+        "exited_opener_is_replaced_and_a_stopped_one_resumed",
+        failures::exited_opener_is_replaced_and_a_stopped_one_resumed,
     ),
     (
         "hanging_front_end_is_killed_after_the_grace_period",

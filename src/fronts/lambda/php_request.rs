@@ -8,7 +8,6 @@ use percent_encoding::percent_decode;
 use tokio_util::task::TaskTracker;
 
 use super::invocation::Invocation;
-use crate::app::site::normalize;
 use crate::event::{Body, Event, Origin, Script};
 use crate::fronts::records::request::PATH;
 use crate::observe::log_context::NameGuard;
@@ -89,16 +88,16 @@ fn may_be_posted(request: &Request<Body>) -> bool {
         || cookies.any(|cookie| names_method(cookie.as_bytes()))
 }
 
-/// Whether a framework may take [`PATH`] for the path: it is the path, or a value in the query
-/// (`/?s=/events`, `/index.php?url=events`, `/?/events`), or a header says so.
+/// Whether a framework may take [`PATH`] for the path: it is the path, or a name or a value in the
+/// query (`/?s=/events`, `/index.php?url=events`, `/?/events`, `/?/events=1`), or a header says so.
 fn may_have_path(request: &Request<Body>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     // `;` separates parameters, too, if PHP is configured so (arg_separator.input).
-    let in_query = query.split(['&', ';']).any(|parameter| {
-        let value = parameter
-            .split_once('=')
-            .map_or(parameter, |(_, value)| value);
-        is_path(&percent_decode(value.as_bytes()).decode_utf8_lossy())
+    let in_query = query.replace('+', " ").split(['&', ';']).any(|parameter| {
+        let (name, value) = parameter.split_once('=').unwrap_or(("", parameter));
+        // `events=1` is a parameter of a page.
+        let may_be_path = decode(name).trim_start().starts_with(['/', '\\']);
+        is_path(value) || (may_be_path && is_path(name))
     });
     let in_header = |value: &HeaderValue| {
         let value = String::from_utf8_lossy(value.as_bytes());
@@ -112,39 +111,54 @@ fn may_have_path(request: &Request<Body>) -> bool {
     is_path(request.uri().path()) || in_query || values(request, &PATH_OVERRIDES).any(in_header)
 }
 
-/// Whether this is [`PATH`] in any spelling.
+fn decode(text: &str) -> String {
+    percent_decode(text.as_bytes())
+        .decode_utf8_lossy()
+        .into_owned()
+}
+
+/// Whether this is [`PATH`] in any spelling. Frameworks decode, cut and trim a path in many ways,
+/// so everything around its words is ignored.
 fn is_path(text: &str) -> bool {
-    let rooted = format!("/{}", text.trim_start_matches('/'));
-    // Malformed paths are rejected anyway.
-    let Ok(path) = normalize(&rooted) else {
+    // Some decode what is decoded already.
+    let text = decode(&decode(text))
+        .to_ascii_lowercase()
+        .replace('\\', "/");
+    // Some decode a path before they cut off its query. `;` begins a segment's parameters.
+    let path = text.split(['?', '#', '&', ';', '\0']).next();
+    let mut segments = Vec::new();
+    for segment in path.unwrap_or_default().split('/') {
+        match segment.trim_matches(|c: char| c.is_whitespace() || c.is_control()) {
+            "." => {}
+            ".." => drop(segments.pop()),
+            segment => match word(segment) {
+                "" => {}
+                word => segments.push(word),
+            },
+        }
+    }
+    let is_script = |name: &&str| {
+        let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+        ending.is_some_and(|ending| ending.starts_with("ph") || ending == "inc")
+    };
+    let Some((last, before)) = segments.split_last() else {
         return false;
     };
     // Frameworks take what follows the script's name as the path.
-    let path = path.path();
-    let is_script = |name: &str| {
-        name.rsplit_once('.').is_some_and(|(_, ending)| {
-            let ending = ending.to_ascii_lowercase();
-            ending.starts_with("ph") || ending == "inc"
-        })
-    };
-    let (mut at, mut rest) = (0, path);
-    for segment in path.split_inclusive('/') {
-        at += segment.len();
-        if segment.strip_suffix('/').is_some_and(is_script) {
-            rest = &path[at - 1..];
-        }
+    if !before.last().is_none_or(is_script) {
+        return false;
     }
     // Some take away a suffix, such as `.html`. A script is a page of its own.
-    let path = rest.trim_end_matches('/');
-    let path = match path.rsplit_once('.') {
-        Some((stem, suffix))
-            if suffix.bytes().all(|byte| byte.is_ascii_alphanumeric()) && !is_script(path) =>
-        {
-            stem
-        }
-        _ => path,
+    let last = match last.rsplit_once('.') {
+        Some((stem, _)) if !is_script(last) => word(stem),
+        _ => last,
     };
-    path.trim_end_matches('/').eq_ignore_ascii_case(PATH)
+    last == PATH.trim_start_matches('/')
+}
+
+/// The segment without the signs around it, such as a line break that `$` of a pattern ignores.
+fn word(segment: &str) -> &str {
+    segment.trim_matches(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-')))
 }
 
 /// The values of these headers. PHP sees `-` and `_` as the same.
@@ -220,6 +234,12 @@ mod tests {
             "/?s=/a/../%2565vents",
             "/?s=/index.php/events",
             "/?s=/events.html",
+            "/?/events=1",
+            "/?x=1&%2Fevents=",
+            "/?/events[]=1",
+            "/?s=/events%0A",
+            "/?s=+/events+",
+            "/?s=events%00",
         ] {
             assert!(looks("POST", target, &[]), "{target}");
             assert!(!looks("GET", target, &[]), "{target}");
@@ -232,6 +252,7 @@ mod tests {
             "/?s=/events2",
             "/?s=my+events",
             "/?events=1&s=/x/events",
+            "/?/events2=1",
             "/?",
         ] {
             assert!(!looks("POST", target, &[]), "{target}");
@@ -262,10 +283,37 @@ mod tests {
             "/index.php5/events",
             "/index.phtml/events.html",
             "/a.php/b.php7/events",
+            "/events%0A",
+            "/events%20",
+            "/%20events%0d%0a/",
+            "/events%C2%A0",
+            "/events%A0",
+            "/index.php/events%0A",
+            "/events%0A.html",
+            "/events%3Fa=b",
+            "/events%2523",
+            "/events&a=b",
+            "/events;a=b",
+            "/%5Cevents%5C",
+            "/events%2F",
+            "/%2565vents",
+            "/a/..%2Fevents",
+            "/events%22",
         ] {
             assert!(looks("POST", target, &[]), "{target}");
         }
-        for target in ["/", "/events2", "/my/events", "/events/1", "/events.php"] {
+        for target in [
+            "/",
+            "/events2",
+            "/my/events",
+            "/my.php.d/events",
+            "/events/1",
+            "/events.php",
+            "/events.php/",
+            "/_events",
+            "/my-events",
+            "/%C3%A9vents",
+        ] {
             assert!(!looks("POST", target, &[]), "{target}");
         }
     }
