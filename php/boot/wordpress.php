@@ -49,9 +49,10 @@ final class Surus_Checkpoint {
 			);
 		}
 		$this->options->save();
-		$locale = determine_locale();
-		$vars   = self::vars();
-		$ahead  = new Surus_Ahead();
+		$locale  = determine_locale();
+		$vars    = self::vars();
+		$filters = self::filters();
+		$ahead   = new Surus_Ahead();
 
 		$this->close();
 		surus_checkpoint();
@@ -65,6 +66,7 @@ final class Surus_Checkpoint {
 		wp_debug_mode();
 		self::connect();
 		$vars();
+		$filters();
 		wp_start_scraping_edited_file_errors();
 		wp_magic_quotes();
 		unset( $GLOBALS['wp_actions']['sanitize_comment_cookies'] );
@@ -121,6 +123,18 @@ final class Surus_Checkpoint {
 				. substr( $code, strlen( '<?php' ), $end - strlen( '<?php' ) )
 				. '};'
 		);
+	}
+
+	/** Of wp-includes/default-filters.php the conditions that look at the request. */
+	private static function filters(): callable {
+		$code = file_get_contents( ABSPATH . WPINC . '/default-filters.php' );
+		preg_match_all(
+			'/^if \([^{}]*\$_(GET|POST|COOKIE|REQUEST|SERVER)\b[^{}]*\) \{[^{}]*\}$/m',
+			$code,
+			$found
+		);
+
+		return eval( 'return static function () {' . implode( "\n", $found[0] ) . '};' );
 	}
 }
 
