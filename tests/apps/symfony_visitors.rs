@@ -310,7 +310,9 @@ fn symfony_service_that_connects_to_a_server_is_left_to_requests() {
 
 #[test]
 fn unmodified_symfony_is_booted_by_one_word() {
-    one_word_boots(&unmodified("symfony7"), "symfony-runtime.php");
+    for libraries in ["symfony6", "symfony7"] {
+        one_word_boots(&unmodified(libraries), "symfony-runtime.php");
+    }
 }
 
 #[test]
