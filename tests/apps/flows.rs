@@ -3,6 +3,7 @@
 
 mod play;
 mod script;
+mod wordpress;
 
 use std::process::Command;
 
@@ -185,6 +186,7 @@ fn flow_has_at_least_250_requests_of_every_visitor_and_is_repeatable() {
     for script in [
         include_str!("flows/symfony.toml"),
         include_str!("flows/laravel.toml"),
+        include_str!("flows/wordpress.toml"),
     ] {
         let script = Script::parse(script);
         let targets = |seed, keeps_state| {

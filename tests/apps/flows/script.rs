@@ -13,9 +13,11 @@ const REQUESTS: usize = 250;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    pub token: Token,
+    /// None if forms need none.
+    pub token: Option<Token>,
     pub users: Vec<String>,
     /// Pages that may warm up a boot.
+    #[serde(default)]
     pub learned: Vec<String>,
     sequence: Vec<Sequence>,
 }
