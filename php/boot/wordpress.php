@@ -212,7 +212,7 @@ final class Surus_Ahead {
 
 	/** Through these others may change what is made, as the visitor has it. */
 	private const FILTERS =
-		'/^(all|register(ed)?_(\w+_)?(post_type|taxonomy)(_\w+)?|register_\w+_args|(post_type|taxonomy)_labels_.+|block_type_metadata\w*|n?gettext\w*|(includes|site|plugins)_url|should_load_separate_core_block_assets)$/';
+		'/^(all|register(ed)?_(\w+_)?(post_type|taxonomy)(_\w+)?|register_\w+_args|(post_type|taxonomy)_labels_.+|block_type_metadata\w*|n?gettext\w*|(includes|site|plugins)_url|should_load_(separate_core_block_assets|block_assets_on_demand)|wp_should_output_buffer_template_for_enhancement)$/';
 
 	/**
 	 * Through these, what themes build on: WordPress's own theme.json, and styles of its blocks.
@@ -227,6 +227,12 @@ final class Surus_Ahead {
 
 	/** Options that decide about it. */
 	private const OPTIONS = [ 'permalink_structure', 'category_base', 'tag_base' ];
+
+	/**
+	 * What decides, since 6.9, that pages have the styles of their own blocks only. WordPress calls
+	 * it before it makes the styles of blocks.
+	 */
+	private const ON_DEMAND = 'wp_load_classic_theme_block_styles_on_demand';
 
 	/** What WordPress decides once for all pages, by the first that asks. */
 	private const DECISIONS = [ 'concatenate_scripts', 'compress_scripts', 'compress_css' ];
@@ -273,6 +279,11 @@ final class Surus_Ahead {
 		// WordPress's own look whether it is time.
 		$GLOBALS['wp_current_filter'][] = 'init';
 		$GLOBALS['wp_actions']['init']  = 1;
+		foreach ( [ 'init', 'wp_default_styles' ] as $hook ) {
+			if ( false !== has_action( $hook, self::ON_DEMAND ) ) {
+				( self::ON_DEMAND )();
+			}
+		}
 		$this->run();
 		$this->blocks = array_diff_key( self::blocks(), $before );
 		// Before 6.1, what it has noted of the blocks cannot be noted again.

@@ -63,6 +63,7 @@ fn booted_wordpress_answers_like_classic() {
     let site = both(&database);
     let host = host();
     install(&site.www().join("wordpress"), &host);
+    publish(&database);
     for engine in ["rewind", "fork", "standby"] {
         let args = ["--engine", engine, "--listen", &*host];
         let surus = site.serve_with(&args, &[]);
@@ -90,9 +91,17 @@ fn one_word_boots(version: &str) {
     let site = site_of(&files, &database, "", "").write("surus.toml", route);
     let host = host();
     install(&site.www(), &host);
+    publish(&database);
     let surus = site.serve_with(&["--engine", "rewind", "--listen", &host], &[]);
     surus.wait_for_log(|log| log.contains("script=\"surus://boot/wordpress.php\""));
     compare(&format!("http://{host}"), "rewind", &surus, &database);
+}
+
+/// Lets search engines read it.
+fn publish(database: &Database) {
+    database.run(
+        "UPDATE wordpress.wp_options SET option_value = '1' WHERE option_name = 'blog_public'",
+    );
 }
 
 fn compare(base: &str, engine: &str, surus: &Surus, database: &Database) {
