@@ -41,7 +41,7 @@ fn wordpress_7_flow_gets_answers_of_php_fpm() {
     let script = Script::parse(include_str!("wordpress.toml"));
     let requests = script.flow(SEED, false);
     let answers = |engine: &str| {
-        database.run(&format!("USE wordpress; SOURCE {}", dump.display()));
+        load(&database, &dump);
         let surus = site.serve_with(
             &["--engine", engine, "--listen", &*host, "--workers", "2"],
             &[],
@@ -64,11 +64,20 @@ fn wordpress_7_flow_gets_answers_of_php_fpm() {
 }
 
 fn save(database: &Database, to: &Path) {
-    let socket = format!("--socket={}", database.socket().display());
-    let output = Command::new("mariadb-dump")
-        .args(["--no-defaults", &socket, "--user=root", "wordpress"])
-        .output()
-        .unwrap();
+    let output = client("mariadb-dump", database).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     std::fs::write(to, output.stdout).unwrap();
+}
+
+fn load(database: &Database, from: &Path) {
+    let dump = std::fs::File::open(from).unwrap();
+    let output = client("mariadb", database).stdin(dump).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn client(program: &str, database: &Database) -> Command {
+    let socket = format!("--socket={}", database.socket().display());
+    let mut command = Command::new(program);
+    command.args(["--no-defaults", &socket, "--user=root", "wordpress"]);
+    command
 }
