@@ -321,6 +321,29 @@ fn unmodified_symfony_without_runtime_is_booted_by_one_word() {
     one_word_boots(&site, "symfony.php");
 }
 
+/// Symfony's handler of exceptions would print a page, without the place.
+#[test]
+fn symfony_exception_that_ends_the_boot_is_named_with_its_place() {
+    let boots = "use MicroKernelTrait;
+
+    public function boot(): void
+    {
+        throw new \\RuntimeException('no key', 1, new \\LogicException('no vault'));
+    }";
+    let site = unmodified("symfony7").replace("src/Kernel.php", "use MicroKernelTrait;", boots);
+    let surus = serve_production(&site, "rewind");
+    surus.wait_for_log(|log| log.contains("cannot be booted"));
+    let log = surus.log();
+    for text in [
+        "the application failed to boot: RuntimeException: no key in ",
+        "src/Kernel.php:",
+        "caused by LogicException: no vault",
+    ] {
+        assert!(log.contains(text), "{text}: {log}");
+    }
+    assert!(!log.contains("DOCTYPE"), "{log}");
+}
+
 #[test]
 fn symfony_5_visitors_on_booted_engines_get_answers_of_classic() {
     every_engine_answers_as_classic("symfony5");
