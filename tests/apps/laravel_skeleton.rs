@@ -1,6 +1,7 @@
 //! An application as Laravel 11 and newer create it: `bootstrap/app.php` configures it, and there
 //! is no kernel of its own.
 
+use super::client::Client;
 use super::laravel_visitors::{self, CONVERSATION, TOKEN};
 use super::site::Site;
 use super::visitors::{same, sound, talk};
@@ -77,5 +78,29 @@ fn unmodified_laravel_13_is_booted_by_one_word() {
         let surus = serve(engine);
         surus.wait_for_log(|log| log.contains("script=\"surus://boot/laravel.php\""));
         same(&classic, &talk(&surus, CONVERSATION, TOKEN), engine);
+    }
+}
+
+/// Boots create services of Laravel ahead, but run no code of the application for that.
+#[test]
+fn laravel_service_that_the_application_changes_is_left_to_requests() {
+    let register = "public function register(): void\n    {";
+    let extends = "
+        $this->app->extend('cookie', static function ($jar, $app) {
+            $app->instance('made for', $app['request']->query('q'));
+
+            return $jar;
+        });";
+    let route = "Route::get('/made', static fn () => [app('cookie') ? app('made for') : null]);\n";
+    let provider = "app/Services/Provider.php";
+    let site = unmodified().replace(provider, register, &format!("{register}{extends}"));
+    let routes = std::fs::read_to_string(site.www().join("routes/api.php")).unwrap();
+    let site = site.write("routes/api.php", &(routes + route));
+    for engine in ["rewind", "fork"] {
+        let surus = site.serve_with(&["--engine", engine, "--workers", "1"], &[]);
+        for q in ["1", "2"] {
+            let made = Client::new(&surus.url).get(&format!("/api/made?q={q}"));
+            assert_eq!(made.ok().json()[0], q, "{engine}");
+        }
     }
 }

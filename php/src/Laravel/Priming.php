@@ -18,10 +18,11 @@ use Illuminate\Support\Pluralizer;
  */
 final class Priming
 {
+    /** Not `redirect`: it creates the session, with a random id that all visitors would share. */
     private const SERVICES = [
         'auth', 'blade.compiler', 'cache', 'cookie', 'db', 'db.factory', 'encrypter', 'files',
-        'hash', 'redirect', 'session', 'translation.loader', 'translator', 'url',
-        'validation.presence', 'validator', 'view.engine.resolver', 'view.finder',
+        'hash', 'session', 'translation.loader', 'translator', 'url', 'validation.presence',
+        'validator', 'view.engine.resolver', 'view.finder',
     ];
 
     /** Lists of the container's, by what they hold: one callback, or callbacks by service. */
