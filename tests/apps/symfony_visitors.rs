@@ -321,6 +321,21 @@ fn unmodified_symfony_without_runtime_is_booted_by_one_word() {
     one_word_boots(&site, "symfony.php");
 }
 
+/// The runner of Symfony's own Runtime component, by which FrankenPHP serves since 7.4.
+#[test]
+fn symfony_7_runner_for_frankenphp_answers_as_classic() {
+    let site = unmodified("symfony7");
+    let classic = classic_answers(&site);
+    let front = site.www().join("public/index.php");
+    let args = ["--engine", "rewind", "--script", front.to_str().unwrap()];
+    let env = [("SURUS_ENV_APP_ENV", "prod"), ("SURUS_ENV_APP_DEBUG", "0")];
+    let surus = site.serve_with(&args, &env);
+    for (steps, classic) in ALL.iter().zip(&classic) {
+        same(classic, &talk(&surus, steps, TOKEN), "FrankenPHP's runner");
+    }
+    assert!(!surus.log().contains("surus://boot"), "{}", surus.log());
+}
+
 /// Symfony's handler of exceptions would print a page, without the place.
 #[test]
 fn symfony_exception_that_ends_the_boot_is_named_with_its_place() {
