@@ -136,10 +136,11 @@ final class Priming
             $events = $class->name::getEventDispatcher();
             $isHeard = $events?->hasListeners("eloquent.booting: $class->name")
                 || $events?->hasListeners("eloquent.booted: $class->name");
-            if ($isHeard || $class->getAttributes()) {
-                return;
-            }
-            if (!self::hasOwn($class, self::boots($class))) {
+            if (
+                !$isHeard
+                    && !self::hasOwnAttributes($class)
+                    && !self::hasOwn($class, self::boots($class))
+            ) {
                 $class->newInstance();
             }
         } catch (\Throwable) {
@@ -157,6 +158,19 @@ final class Priming
         foreach ($class->getMethods() as $method) {
             // The methods of traits are those of the class, but in another file.
             if (!str_contains((string) $method->getFileName(), '/Illuminate/') && $is($method)) {
+                return true;
+            }
+        }
+
+        return false;
+    }
+
+    /** Whether the class or one that it is made of has attributes, which may name code to run. */
+    private static function hasOwnAttributes(\ReflectionClass $class): bool
+    {
+        $parts = class_parents($class->name) + class_uses_recursive($class->name);
+        foreach ([$class->name, ...array_values($parts)] as $name) {
+            if (!self::isOfLaravel($name) && (new \ReflectionClass($name))->getAttributes()) {
                 return true;
             }
         }
