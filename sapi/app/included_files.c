@@ -31,6 +31,8 @@ static bool find_declaring(HashTable *declaring)
 	for (uint32_t i = before.classes; i < classes->nNumUsed; i++) {
 		const zval *slot = &classes->arData[i].val;
 		const zend_class_entry *class = Z_TYPE_P(slot) == IS_UNDEF ? NULL : Z_PTR_P(slot);
+		/* An alias does not tell which file has made it, and cannot be made twice. */
+		are_known &= Z_TYPE_P(slot) != IS_ALIAS_PTR;
 		if (class && class->type == ZEND_USER_CLASS) {
 			are_known &= add(declaring, class->info.user.filename);
 		}
