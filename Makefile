@@ -64,7 +64,8 @@ serve: build ## Serve the demo application at http://127.0.0.1:8080
 test: setup $(if $(SKIP_PACKAGES),,static) ## Run all tests
 	scripts/php-source
 	scripts/elasticmq
-	scripts/frameworks laravel10 messenger5 messenger7 symfony5 symfony7 wordpress6
+	scripts/frameworks laravel10 laravel13 messenger5 messenger7 symfony5 symfony6 symfony7 \
+		wordpress6 wordpress7
 	python3 -m unittest --quiet tests/php/external/cli_driver.py
 	cargo test --workspace --lib --bins --tests
 
@@ -87,8 +88,8 @@ test-amqp: setup ## Test queues in RabbitMQ; minutes
 
 .PHONY: test-learned
 test-learned: setup ## Test what pages that warm up a boot may do to it; twelve minutes
-	scripts/frameworks laravel10 symfony5 symfony7
-	cargo test --test apps -- --include-ignored learned
+	scripts/frameworks laravel10 laravel13 symfony5 symfony6 symfony7 wordpress7
+	cargo test --test apps -- --include-ignored learned flows::
 	cargo test --test rewind -- --ignored --nocapture learned
 
 .PHONY: test-deploy

@@ -35,6 +35,10 @@ $todo = array_map(
     static fn (string $directory) => DEBIAN."/$directory/autoload.php",
     $composer['extra']['debian'] ?? []
 );
+if (DEBIAN !== realpath(INSTALLED)) {
+    // Functions of a newer PHP, which no package of another Debian's PHP requires.
+    array_push($todo, ...glob(DEBIAN.'/Symfony/Polyfill/Php*/autoload.php'));
+}
 while (null !== $autoload = array_shift($todo)) {
     $autoload = realpath($autoload) ?: exit(
         "$autoload is missing; README.md of the example names the packages that it needs\n"

@@ -7,4 +7,9 @@
 
 $_SERVER['APP_RUNTIME'] = Surus\Symfony\Runtime::class;
 
-require $_SERVER['SCRIPT_FILENAME'];
+try {
+    require $_SERVER['SCRIPT_FILENAME'];
+} catch (Throwable $e) {
+    // The component's handler would print a page, without the place.
+    Surus\Boot\Failure::report($e);
+}

@@ -49,9 +49,10 @@ final class Surus_Checkpoint {
 			);
 		}
 		$this->options->save();
-		$locale = determine_locale();
-		$vars   = self::vars();
-		$ahead  = new Surus_Ahead();
+		$locale  = determine_locale();
+		$vars    = self::vars();
+		$filters = self::filters();
+		$ahead   = new Surus_Ahead();
 
 		$this->close();
 		surus_checkpoint();
@@ -65,6 +66,7 @@ final class Surus_Checkpoint {
 		wp_debug_mode();
 		self::connect();
 		$vars();
+		$filters();
 		wp_start_scraping_edited_file_errors();
 		wp_magic_quotes();
 		unset( $GLOBALS['wp_actions']['sanitize_comment_cookies'] );
@@ -121,6 +123,18 @@ final class Surus_Checkpoint {
 				. substr( $code, strlen( '<?php' ), $end - strlen( '<?php' ) )
 				. '};'
 		);
+	}
+
+	/** Of wp-includes/default-filters.php the conditions that look at the request. */
+	private static function filters(): callable {
+		$code = file_get_contents( ABSPATH . WPINC . '/default-filters.php' );
+		preg_match_all(
+			'/^if \([^{}]*\$_(GET|POST|COOKIE|REQUEST|SERVER)\b[^{}]*\) \{[^{}]*\}$/m',
+			$code,
+			$found
+		);
+
+		return eval( 'return static function () {' . implode( "\n", $found[0] ) . '};' );
 	}
 }
 
@@ -198,7 +212,7 @@ final class Surus_Ahead {
 
 	/** Through these others may change what is made, as the visitor has it. */
 	private const FILTERS =
-		'/^(all|register(ed)?_(\w+_)?(post_type|taxonomy)(_\w+)?|register_\w+_args|(post_type|taxonomy)_labels_.+|block_type_metadata\w*|n?gettext\w*|(includes|site|plugins)_url|should_load_separate_core_block_assets)$/';
+		'/^(all|register(ed)?_(\w+_)?(post_type|taxonomy)(_\w+)?|register_\w+_args|(post_type|taxonomy)_labels_.+|block_type_metadata\w*|n?gettext\w*|(includes|site|plugins)_url|should_load_(separate_core_block_assets|block_assets_on_demand)|wp_should_output_buffer_template_for_enhancement)$/';
 
 	/**
 	 * Through these, what themes build on: WordPress's own theme.json, and styles of its blocks.
@@ -213,6 +227,12 @@ final class Surus_Ahead {
 
 	/** Options that decide about it. */
 	private const OPTIONS = [ 'permalink_structure', 'category_base', 'tag_base' ];
+
+	/**
+	 * What decides, since 6.9, that pages have the styles of their own blocks only. WordPress calls
+	 * it before it makes the styles of blocks.
+	 */
+	private const ON_DEMAND = 'wp_load_classic_theme_block_styles_on_demand';
 
 	/** What WordPress decides once for all pages, by the first that asks. */
 	private const DECISIONS = [ 'concatenate_scripts', 'compress_scripts', 'compress_css' ];
@@ -259,6 +279,11 @@ final class Surus_Ahead {
 		// WordPress's own look whether it is time.
 		$GLOBALS['wp_current_filter'][] = 'init';
 		$GLOBALS['wp_actions']['init']  = 1;
+		foreach ( [ 'init', 'wp_default_styles' ] as $hook ) {
+			if ( false !== has_action( $hook, self::ON_DEMAND ) ) {
+				( self::ON_DEMAND )();
+			}
+		}
 		$this->run();
 		$this->blocks = array_diff_key( self::blocks(), $before );
 		// Before 6.1, what it has noted of the blocks cannot be noted again.

@@ -2,12 +2,14 @@
 
 namespace Surus;
 
-/** Saves process-wide settings that requests change: locale, time zone, encoding. */
+/** Saves settings of the process that requests change: locale, time zone, encoding, and others. */
 final class Process
 {
     private readonly string $timeZone;
     private readonly string $encoding;
     private readonly ?string $intl;
+    /** Symfony empties it for a response without content, such as 304. */
+    private readonly string $type;
 
     /** @var array<int, string> */
     private array $locale = [];
@@ -17,6 +19,7 @@ final class Process
         $this->timeZone = date_default_timezone_get();
         $this->encoding = \function_exists('mb_internal_encoding') ? mb_internal_encoding() : '';
         $this->intl = class_exists(\Locale::class, false) ? \Locale::getDefault() : null;
+        $this->type = (string) \ini_get('default_mimetype');
         // PHP has LC_MESSAGES only if it was built with libintl.
         $messages = \defined('LC_MESSAGES') ? [\LC_MESSAGES] : [];
         foreach (
@@ -34,6 +37,9 @@ final class Process
         }
         if (null !== $this->intl) {
             \Locale::setDefault($this->intl);
+        }
+        if (\ini_get('default_mimetype') !== $this->type) {
+            ini_set('default_mimetype', $this->type);
         }
         foreach ($this->locale as $category => $locale) {
             if (setlocale($category, '0') !== $locale) {

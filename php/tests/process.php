@@ -19,4 +19,11 @@ return [
             same($locale, setlocale($category, '0'));
         }
     },
+
+    'the type of content that Symfony empties for 304 is restored' => static function (): void {
+        $process = new Process();
+        ini_set('default_mimetype', '');
+        $process->restore();
+        same('text/html', ini_get('default_mimetype'));
+    },
 ];

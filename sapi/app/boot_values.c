@@ -8,7 +8,9 @@
 #include <zend_exceptions.h>
 #include <zend_gc.h>
 
+#include "app/extension_state.h"
 #include "app/hidden_state.h"
+#include "app/included_files.h"
 #include "app/saved_objects.h"
 #include "app/saved_settings.h"
 #include "app/saved_values.h"
@@ -199,6 +201,8 @@ void surus_boot_values_save(void)
 	surus_objects_save();
 	visit_statics(true);
 	save_globals();
+	surus_included_files_save();
+	surus_extension_state_save();
 	surus_settings_save();
 	surus_hidden_state_save();
 }
@@ -248,8 +252,17 @@ bool surus_boot_values_restore(void)
 		left[0] = '\0';
 	}
 	is_restored = true;
-	const char *variable = restore_variables(), *setting = surus_settings_restore();
-	const char *any = variable ? variable : setting ? setting : surus_hidden_state_find();
+	const char *(*const parts[])(void) = {restore_variables, surus_settings_restore,
+		    surus_extension_state_restore, surus_hidden_state_find};
+	const char *any = NULL;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+		const char *part = parts[i]();
+		any = any ? any : part;
+	}
+	if (!any) {
+		/* A file that has left something would leave it again. */
+		surus_included_files_forget();
+	}
 	if (is_first && any) {
 		snprintf(left, sizeof(left), "%s", any);
 	}
@@ -283,5 +296,6 @@ void surus_boot_values_free(void)
 	surus_values_free();
 	surus_objects_free();
 	surus_settings_free();
+	surus_extension_state_free();
 	surus_hidden_state_free();
 }

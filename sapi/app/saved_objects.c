@@ -156,16 +156,32 @@ static HashTable *copy_position(zend_object *iterator)
 	return copy;
 }
 
+/* The method of PHP's class, not of one that overrides it; NULL if it has none. */
+static zend_function *find_debug_info(const zend_object *object)
+{
+	const zend_class_entry *class = object->ce;
+
+	while (class->type == ZEND_USER_CLASS && class->parent) {
+		class = class->parent;
+	}
+	return zend_hash_str_find_ptr(&class->function_table, ZEND_STRL("__debuginfo"));
+}
+
 /* A copy of what neither properties nor the garbage collector show; NULL if that is nothing. */
 static HashTable *copy_shown(zend_object *object)
 {
-	zval value;
+	zval value, info;
 
 	if (surus_contents_of(object) != SURUS_SHOWN_BY_CALLS || laziness_of(object) != EAGER) {
 		return NULL;
 	}
 	if (instanceof_function(object->ce, spl_ce_ArrayIterator)) {
 		return copy_position(object);
+	}
+	zend_function *debug_info = find_debug_info(object);
+	if (debug_info) {
+		zend_call_known_instance_method_with_0_params(debug_info, object, &info);
+		return Z_TYPE(info) == IS_ARRAY ? Z_ARR(info) : NULL;
 	}
 	ZVAL_OBJ(&value, object);
 	HashTable *shown = zend_get_properties_for(&value, ZEND_PROP_PURPOSE_DEBUG);

@@ -15,12 +15,15 @@
 
 extern char **environ;
 
-/* Functions without arguments whose results scripts can change and no ini setting shows. */
+/* Functions whose results scripts can change and no ini setting shows. Arguments that they need are
+ * null. */
 static const char *const getters[] = {"date_default_timezone_get", "get_include_path",
-	    "libxml_use_internal_errors", "locale_get_default", "mb_detect_order", "mb_http_output",
-	    "mb_internal_encoding", "mb_language", "mb_regex_encoding", "mb_substitute_character",
-	    "spl_autoload_extensions", "spl_autoload_functions", "stream_get_filters",
-	    "stream_get_transports", "stream_get_wrappers"};
+	    "libxml_get_external_entity_loader", "libxml_use_internal_errors", "locale_get_default",
+	    "mb_detect_order", "mb_http_output", "mb_internal_encoding", "mb_language",
+	    "mb_regex_encoding", "mb_substitute_character", "mysqli_connect_errno",
+	    "pcntl_async_signals", "readline_info", "readline_list_history", "spl_autoload_extensions",
+	    "spl_autoload_functions", "stream_get_filters", "stream_get_transports",
+	    "stream_get_wrappers", "textdomain"};
 
 enum { GETTERS = sizeof(getters) / sizeof(*getters) };
 
@@ -33,13 +36,14 @@ static char changed[200];
 
 static void ask(const char *function, zval *answer)
 {
-	zval name;
+	zend_function *found = zend_hash_str_find_ptr(EG(function_table), function, strlen(function));
+	zval null;
 
 	ZVAL_UNDEF(answer);
-	if (zend_hash_str_exists(EG(function_table), function, strlen(function))) {
-		ZVAL_STRING(&name, function);
-		call_user_function(NULL, NULL, &name, answer, 0, NULL);
-		zval_ptr_dtor(&name);
+	ZVAL_NULL(&null);
+	if (found && found->common.required_num_args <= 1) {
+		zend_call_known_function(found, NULL, NULL, answer, found->common.required_num_args, &null,
+		        NULL);
 	}
 }
 

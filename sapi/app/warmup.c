@@ -206,6 +206,7 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 		return false;
 	}
 	fflush(NULL);
+	surus_warmup_files_save();
 	surus_process->forks_workers = true; /* Surus forks, not a script */
 	pid_t parent = getpid(), pid = fork();
 	surus_process->forks_workers = false;
@@ -217,6 +218,7 @@ static bool changes_responses(int number, off_t at, uint32_t len, zend_fcall_inf
 	close(result[0]);
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
 	}
+	surus_warmup_files_restore();
 	bool is_bad = !is_known || !is_good(&pages[0]), other = is_another(&pages[0], &pages[1]);
 	bool leaves = learned && !is_bad && trial.left[0];
 	/* A warm-up that fails the first time fails as one, too, and is reported then. */

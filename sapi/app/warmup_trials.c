@@ -8,9 +8,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <php.h>
 
@@ -24,6 +26,13 @@ enum { UNKNOWN, FINE, LEFT_OUT };
 static atomic_uchar *results; /* all workers share them */
 static unsigned char before[SURUS_DESCRIPTORS]; /* open when the boot began */
 static bool is_listed;
+
+/* What the kernel keeps of an open file, which forks share. */
+static struct {
+	bool is_open;
+	int flags;
+	off_t offset; /* -1: it has none */
+} files[SURUS_DESCRIPTORS * 8];
 
 bool surus_warmup_trials_start(void)
 {
@@ -90,6 +99,40 @@ bool surus_warmup_may_be_tried(void)
 {
 	return surus_engine_boots_in_prototype() ||
 	       (results && !has_opened() && !surus_has_threads() && !has_children());
+}
+
+void surus_warmup_files_save(void)
+{
+	static unsigned char now[SURUS_DESCRIPTORS];
+	const int count = (int)(sizeof(files) / sizeof(*files));
+	int last;
+
+	memset(files, 0, sizeof(files));
+	if (!surus_open_descriptors(now, &last)) {
+		return;
+	}
+	for (int fd = 3; fd <= last && fd < count; fd++) {
+		if (now[fd / 8] & 1 << fd % 8) {
+			files[fd].is_open = true;
+			files[fd].flags = fcntl(fd, F_GETFL);
+			files[fd].offset = lseek(fd, 0, SEEK_CUR);
+		}
+	}
+}
+
+void surus_warmup_files_restore(void)
+{
+	for (size_t fd = 3; fd < sizeof(files) / sizeof(*files); fd++) {
+		if (!files[fd].is_open) {
+			continue;
+		}
+		if (files[fd].offset >= 0 && lseek((int)fd, 0, SEEK_CUR) != files[fd].offset) {
+			lseek((int)fd, files[fd].offset, SEEK_SET);
+		}
+		if (files[fd].flags >= 0 && fcntl((int)fd, F_GETFL) != files[fd].flags) {
+			fcntl((int)fd, F_SETFL, files[fd].flags);
+		}
+	}
 }
 
 bool surus_warmup_is_known(int number)

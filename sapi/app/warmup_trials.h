@@ -12,6 +12,11 @@ void surus_warmup_trials_boot_begins(void);
 /* Whether a fork can run a request without harm to what this process shares with others. */
 bool surus_warmup_may_be_tried(void);
 
+/* Before a fork tries a warm-up, and after it: offsets and flags of open files, which the kernel
+ * keeps for both processes. */
+void surus_warmup_files_save(void);
+void surus_warmup_files_restore(void);
+
 /* Whether another worker has tried the warm-up with this number, which begins at 1. */
 bool surus_warmup_is_known(int number);
 bool surus_warmup_is_left_out(int number);

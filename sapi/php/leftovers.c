@@ -72,11 +72,15 @@ static void save_process(void)
 	boot.umask = umask(0);
 	umask(boot.umask);
 	boot.has_alarm = getitimer(ITIMER_REAL, &alarm) == 0 && timerisset(&alarm.it_value);
+	RANDOM_G(mt19937_seeded) = false;
+}
+
+static void save_context(void)
+{
 	boot.context = FG(default_context);
 	if (boot.context) {
 		ZVAL_COPY(&boot.options, &boot.context->options);
 	}
-	RANDOM_G(mt19937_seeded) = false;
 }
 
 static void restore_context(void)
@@ -103,7 +107,6 @@ static void restore_process(void)
 		alarm(0);
 	}
 	RANDOM_G(mt19937_seeded) = false;
-	restore_context();
 }
 
 void surus_leftovers_save(void)
@@ -113,10 +116,11 @@ void surus_leftovers_save(void)
 	boot_ticks = count_ticks();
 	libxml_clear_errors = zend_hash_str_find_ptr(CG(function_table),
 	        ZEND_STRL("libxml_clear_errors"));
+	save_context();
+	surus_archives_save();
 	if (surus_settings.engine == SURUS_WORKER) {
 		free_texts(); /* so that all requests start alike */
 		surus_wrappers_save();
-		surus_archives_save();
 		surus_get_resources_install();
 		save_process();
 	}
@@ -198,8 +202,9 @@ void surus_leftovers_free(void)
 		zend_call_known_function(libxml_clear_errors, NULL, NULL, NULL, 0, NULL, NULL);
 	}
 	limit_handlers();
+	surus_archives_close();
+	restore_context();
 	if (surus_settings.engine == SURUS_WORKER) {
-		surus_archives_close();
 		surus_wrappers_restore();
 		restore_process();
 	}

@@ -128,8 +128,16 @@ impl PoolConfig {
     /// Whether requests may teach Surus by which pages to warm up. Only in a process that all
     /// workers are forked from is that done once, and its result the same for all.
     pub fn learns(&self) -> bool {
-        let is_asked = self.config.engine.warmup == Warmup::Learn;
-        is_asked && self.entry.boots_in == BootsIn::Master && self.warms_up_alone()
+        self.config.engine.warmup == Warmup::Learn && self.can_learn()
+    }
+
+    /// Whether requests could teach Surus, if the configuration said so.
+    pub fn could_learn(&self) -> bool {
+        self.config.engine.warmup == Warmup::Auto && self.can_learn()
+    }
+
+    fn can_learn(&self) -> bool {
+        self.entry.boots_in == BootsIn::Master && self.warms_up_alone()
     }
 
     /// Whether `classic` serves the application if it cannot be booted. Not if its boot script is

@@ -114,6 +114,13 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
             let pages = learned_pages::load(&site.project, &planned.asked);
             planned.asked.learned.propose(pages);
         }
+        for planned in pools.iter().filter(|planned| planned.asked.could_learn()) {
+            info!(
+                engine = planned.asked.name,
+                "the boot is warmed up by a page that does not exist; with engine.warmup = \
+                 \"learn\", also by pages that clients often ask for, which saves more CPU time"
+            );
+        }
         if let Some(obstacle) = boot_script::configured_obstacle(&site.config) {
             let site = (!site.name.is_empty()).then_some(site.name);
             warn!(

@@ -3,6 +3,7 @@
 
 mod play;
 mod script;
+mod wordpress;
 
 use std::process::Command;
 
@@ -13,7 +14,7 @@ use super::client::Client;
 use super::learned::LEARNED;
 use super::site::Site;
 use super::visitors::same;
-use super::{laravel_visitors, symfony_visitors};
+use super::{laravel_skeleton, laravel_visitors, symfony_visitors};
 use crate::common::Surus;
 
 /// The flow of requests; another number is another order.
@@ -26,25 +27,39 @@ struct Flow {
     site: Site,
     env: Vec<(&'static str, &'static str)>,
     script: Script,
-    requests: Vec<Request>,
+    isolated: Requests,
+    /// Those for an engine that keeps state.
+    kept: Requests,
+}
+
+#[derive(Default)]
+struct Requests {
+    all: Vec<Request>,
     /// What php-fpm has answered.
     expected: Vec<String>,
 }
 
 impl Flow {
-    /// Answers of php-fpm and of `classic` must be the same.
+    /// Answers of php-fpm, of `classic` and of `worker` must be the same.
     fn of(site: Site, script: &str, env: &[(&'static str, &'static str)]) -> Flow {
-        let script = Script::parse(script);
-        let requests = script.flow(SEED);
         let mut flow = Flow {
             site,
             env: env.to_vec(),
-            script,
-            requests,
-            expected: Vec::new(),
+            script: Script::parse(script),
+            isolated: Requests::default(),
+            kept: Requests::default(),
         };
-        flow.expected = flow.play(&flow.serve("fpm", &[]));
+        let fpm = flow.serve("fpm", &[]);
+        let answers = |keeps_state| {
+            let all = flow.script.flow(SEED, keeps_state);
+            let expected = play(&fpm, &flow.script, &all);
+            Requests { all, expected }
+        };
+        (flow.isolated, flow.kept) = (answers(false), answers(true));
+        drop(fpm);
         flow.compare(&flow.serve("classic", &[]), "classic");
+        let played = play(&flow.serve("worker", &[]), &flow.script, &flow.kept.all);
+        same(&flow.kept.expected, &played, "worker");
         flow
     }
 
@@ -53,13 +68,10 @@ impl Flow {
         self.site.serve_with(&args, &[&self.env, env].concat())
     }
 
-    fn play(&self, surus: &Surus) -> Vec<String> {
-        play(surus, &self.script, &self.requests)
-    }
-
     #[track_caller]
     fn compare(&self, surus: &Surus, what: &str) {
-        same(&self.expected, &self.play(surus), what);
+        let played = play(surus, &self.script, &self.isolated.all);
+        same(&self.isolated.expected, &played, what);
     }
 
     fn status(&self) -> String {
@@ -123,8 +135,7 @@ fn symfony(libraries: &str) -> Flow {
     Flow::of(site, include_str!("flows/symfony.toml"), &env)
 }
 
-fn laravel(libraries: &str) -> Flow {
-    let site = laravel_visitors::unmodified(libraries);
+fn laravel(site: Site) -> Flow {
     Flow::of(site, include_str!("flows/laravel.toml"), &[])
 }
 
@@ -145,8 +156,14 @@ fn symfony_5_flow_gets_answers_of_php_fpm_from_learned_boots() {
 
 #[test]
 #[ignore = "make test-learned"]
+fn symfony_6_flow_gets_answers_of_php_fpm_from_learned_boots() {
+    symfony("symfony6").compare_while_learning("rewind");
+}
+
+#[test]
+#[ignore = "make test-learned"]
 fn laravel_10_flow_gets_answers_of_php_fpm_from_learned_boots() {
-    let flow = laravel("laravel10");
+    let flow = laravel(laravel_visitors::unmodified("laravel10"));
     for engine in ["rewind", "fork"] {
         flow.compare_while_learning(engine);
     }
@@ -155,7 +172,13 @@ fn laravel_10_flow_gets_answers_of_php_fpm_from_learned_boots() {
 #[test]
 #[ignore = "make test-learned"]
 fn laravel_8_flow_gets_answers_of_php_fpm_from_learned_boots() {
-    laravel("laravel8").compare_while_learning("rewind");
+    laravel(laravel_visitors::unmodified("laravel8")).compare_while_learning("rewind");
+}
+
+#[test]
+#[ignore = "make test-learned"]
+fn laravel_13_flow_gets_answers_of_php_fpm_from_learned_boots() {
+    laravel(laravel_skeleton::unmodified()).compare_while_learning("rewind");
 }
 
 #[test]
@@ -163,23 +186,26 @@ fn flow_has_at_least_250_requests_of_every_visitor_and_is_repeatable() {
     for script in [
         include_str!("flows/symfony.toml"),
         include_str!("flows/laravel.toml"),
+        include_str!("flows/wordpress.toml"),
     ] {
         let script = Script::parse(script);
-        let targets = |seed| {
-            let flow = script.flow(seed);
+        let targets = |seed, keeps_state| {
+            let flow = script.flow(seed, keeps_state);
             let targets = flow.iter().map(|request| {
                 let (method, path) = request.step.target();
                 format!("{} {method} {path}", request.visitor)
             });
             targets.collect::<Vec<_>>()
         };
-        let flow = targets(SEED);
-        assert!(flow.len() >= 250, "{}", flow.len());
-        assert_eq!(flow, targets(SEED));
-        assert_ne!(flow, targets(SEED + 1));
-        for visitor in 0..script.users.len() {
-            let own = |target: &&String| target.starts_with(&visitor.to_string());
-            assert!(flow.iter().filter(own).count() > 50);
+        for keeps_state in [false, true] {
+            let flow = targets(SEED, keeps_state);
+            assert!(flow.len() >= 250, "{}", flow.len());
+            assert_eq!(flow, targets(SEED, keeps_state));
+            assert_ne!(flow, targets(SEED + 1, keeps_state));
+            for visitor in 0..script.users.len() {
+                let own = |target: &&String| target.starts_with(&visitor.to_string());
+                assert!(flow.iter().filter(own).count() > 50);
+            }
         }
     }
 }

@@ -22,6 +22,7 @@ mod frankenphp_symfony;
 mod guides;
 mod jobs;
 mod laravel;
+mod laravel_skeleton;
 mod laravel_visitors;
 mod learned;
 mod one_word;

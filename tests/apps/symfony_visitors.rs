@@ -310,13 +310,53 @@ fn symfony_service_that_connects_to_a_server_is_left_to_requests() {
 
 #[test]
 fn unmodified_symfony_is_booted_by_one_word() {
-    one_word_boots(&unmodified("symfony7"), "symfony-runtime.php");
+    for libraries in ["symfony6", "symfony7"] {
+        one_word_boots(&unmodified(libraries), "symfony-runtime.php");
+    }
 }
 
 #[test]
 fn unmodified_symfony_without_runtime_is_booted_by_one_word() {
     let site = unmodified("symfony5").write("public/index.php", WITHOUT_RUNTIME);
     one_word_boots(&site, "symfony.php");
+}
+
+/// The runner of Symfony's own Runtime component, by which FrankenPHP serves since 7.4.
+#[test]
+fn symfony_7_runner_for_frankenphp_answers_as_classic() {
+    let site = unmodified("symfony7");
+    let classic = classic_answers(&site);
+    let front = site.www().join("public/index.php");
+    let args = ["--engine", "rewind", "--script", front.to_str().unwrap()];
+    let env = [("SURUS_ENV_APP_ENV", "prod"), ("SURUS_ENV_APP_DEBUG", "0")];
+    let surus = site.serve_with(&args, &env);
+    for (steps, classic) in ALL.iter().zip(&classic) {
+        same(classic, &talk(&surus, steps, TOKEN), "FrankenPHP's runner");
+    }
+    assert!(!surus.log().contains("surus://boot"), "{}", surus.log());
+}
+
+/// Symfony's handler of exceptions would print a page, without the place.
+#[test]
+fn symfony_exception_that_ends_the_boot_is_named_with_its_place() {
+    let boots = "use MicroKernelTrait;
+
+    public function boot(): void
+    {
+        throw new \\RuntimeException('no key', 1, new \\LogicException('no vault'));
+    }";
+    let site = unmodified("symfony7").replace("src/Kernel.php", "use MicroKernelTrait;", boots);
+    let surus = serve_production(&site, "rewind");
+    surus.wait_for_log(|log| log.contains("cannot be booted"));
+    let log = surus.log();
+    for text in [
+        "the application failed to boot: RuntimeException: no key in ",
+        "src/Kernel.php:",
+        "caused by LogicException: no vault",
+    ] {
+        assert!(log.contains(text), "{text}: {log}");
+    }
+    assert!(!log.contains("DOCTYPE"), "{log}");
 }
 
 #[test]

@@ -11,18 +11,23 @@ final class Failure
         try {
             $boot();
         } catch (\Throwable $e) {
-            for ($text = '', $one = $e; $one; $one = $one->getPrevious()) {
-                $text .= \sprintf(
-                    '%s%s: %s in %s:%d',
-                    $text ? '; caused by ' : '',
-                    $one::class,
-                    $one->getMessage(),
-                    $one->getFile(),
-                    $one->getLine()
-                );
-            }
-            error_log("the application failed to boot: $text");
-            exit(255);
+            self::report($e);
         }
+    }
+
+    public static function report(\Throwable $e): never
+    {
+        for ($text = '', $one = $e; $one; $one = $one->getPrevious()) {
+            $text .= \sprintf(
+                '%s%s: %s in %s:%d',
+                $text ? '; caused by ' : '',
+                $one::class,
+                $one->getMessage(),
+                $one->getFile(),
+                $one->getLine()
+            );
+        }
+        error_log("the application failed to boot: $text");
+        exit(255);
     }
 }

@@ -68,7 +68,7 @@ final class Runner
     private function answer(): void
     {
         Hook::begin();
-        if (Warmup::current()) {
+        if ($warmup = Warmup::current()) {
             $this->isolation ??= new Isolation($this->app);
             if ($left = $this->isolation->left()) {
                 // The second question to a copy of the process: the engine leaves the warm-up out.
@@ -77,7 +77,7 @@ final class Runner
 
                 return;
             }
-            Warmup::afterwards($this->afterWarmup(...));
+            Warmup::afterwards(fn () => $this->afterWarmup($warmup->isLast()));
             $this->handle();
         } elseif (!Engine::forgets()) {
             $this->isolation->begin();
@@ -114,13 +114,16 @@ final class Runner
         }
     }
 
-    private function afterWarmup(): void
+    private function afterWarmup(bool $isLast): void
     {
         self::disconnect($this->app);
         $this->isolation->restore();
         if (Warmup::restoreBoot()) {
             // Also what PHP code could not restore.
             $this->isolation->left();
+            if ($isLast && Engine::forgets()) {
+                Priming::apply($this->app);
+            }
         } elseif ($left = $this->isolation->left()) {
             error_log("surus: $left");
         }

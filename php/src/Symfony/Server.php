@@ -2,6 +2,7 @@
 
 namespace Surus\Symfony;
 
+use Surus\Boot\Failure;
 use Surus\Engine;
 use Surus\Lambda\Hook;
 use Surus\Process;
@@ -71,7 +72,10 @@ final class Server
 
     public static function serve(HttpKernelInterface $kernel): void
     {
-        $server = new self($kernel);
+        $server = null;
+        Failure::reportOf(static function () use ($kernel, &$server): void {
+            $server = new self($kernel);
+        });
         Warmup::saveBoot();
         surus_serve($server->answer(...));
     }

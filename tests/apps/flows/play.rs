@@ -22,12 +22,13 @@ pub fn play(surus: &Surus, script: &Script, flow: &[Request]) -> Vec<String> {
     let visitors: Vec<Client> = (script.users.iter())
         .map(|_| Client::new(&surus.url))
         .collect();
-    let masks = Masks::new(&script.token.field);
+    let token = script.token.as_ref();
+    let masks = Masks::new(token.map(|token| token.field.as_str()));
     (flow.iter().zip(1..))
         .map(|(request, number)| {
             let (method, path) = request.step.target();
             let user = &script.users[request.visitor];
-            let answer = send(&visitors[request.visitor], &request.step, &script.token);
+            let answer = send(&visitors[request.visitor], &request.step, token);
             let text = masks.text(&answer);
             format!("{number}. {user}, {method} {path}: {text}")
                 .replace(&surus.url, "")
@@ -36,7 +37,7 @@ pub fn play(surus: &Surus, script: &Script, flow: &[Request]) -> Vec<String> {
         .collect()
 }
 
-fn send(client: &Client, step: &Step, token: &Token) -> Answer {
+fn send(client: &Client, step: &Step, token: Option<&Token>) -> Answer {
     let (method, path) = step.target();
     let mut headers: Vec<(&str, &str)> = (step.headers.iter())
         .map(|(name, value)| (name.as_str(), value.as_str()))
@@ -51,9 +52,9 @@ fn send(client: &Client, step: &Step, token: &Token) -> Answer {
     let mut fields: Vec<(&str, &str)> = (form.iter())
         .map(|(name, value)| (name.as_str(), value.as_str()))
         .collect();
-    let valid = (!form.contains_key(&token.field))
-        .then(|| client.get(&token.page).ok().input(&token.field));
-    if let Some(valid) = &valid {
+    let token = token.filter(|token| !form.contains_key(&token.field));
+    let valid = token.map(|token| client.get(&token.page).ok().input(&token.field));
+    if let (Some(token), Some(valid)) = (token, &valid) {
         fields.push((&token.field, valid));
     }
     if step.file {
@@ -69,15 +70,25 @@ fn send(client: &Client, step: &Step, token: &Token) -> Answer {
     client.send_as(method, path, &headers, urlencoded(&fields).into_bytes())
 }
 
-/// Finds what differs in each answer: tokens, and what cookies contain.
+/// Finds what differs in each answer: tokens, times of comments, and what cookies contain.
 struct Masks {
     token: Regex,
     cookie: Regex,
 }
 
+/// WordPress's tokens and times.
+const WORDPRESS: &str = concat!(
+    r"_wpnonce=\w+|moderation-hash=\w+|",
+    r#""nonce":"\w+"|name="_wp\w*nonce"[^>]*>|"#,
+    r"\w+ \d+, 20\d\d at \d+:\d\d [ap]m|20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
+);
+
 impl Masks {
-    fn new(field: &str) -> Masks {
-        let token = format!(r#"name="{}"[^>]*>"#, regex::escape(field));
+    fn new(field: Option<&str>) -> Masks {
+        let token = match field {
+            Some(field) => format!(r#"name="{}"[^>]*>"#, regex::escape(field)),
+            None => WORDPRESS.to_string(),
+        };
         Masks {
             token: Regex::new(&token).unwrap(),
             cookie: Regex::new("^([^=]+)=[^;]*|(?i)(expires|max-age)=[^;]*").unwrap(),
@@ -100,11 +111,7 @@ impl Masks {
         headers.sort();
         let body = answer.text();
         let body = self.token.replace_all(&body, "TOKEN");
-        format!(
-            "{} {}\n{}\n{body}",
-            answer.status,
-            answer.url,
-            headers.concat()
-        )
+        let url = self.token.replace_all(&answer.url, "TOKEN");
+        format!("{} {url}\n{}\n{body}", answer.status, headers.concat())
     }
 }

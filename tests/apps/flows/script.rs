@@ -13,9 +13,11 @@ const REQUESTS: usize = 250;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    pub token: Token,
+    /// None if forms need none.
+    pub token: Option<Token>,
     pub users: Vec<String>,
     /// Pages that may warm up a boot.
+    #[serde(default)]
     pub learned: Vec<String>,
     sequence: Vec<Sequence>,
 }
@@ -33,6 +35,9 @@ pub struct Token {
 #[serde(deny_unknown_fields)]
 struct Sequence {
     name: String,
+    /// Whether it leaves state that only an engine that isolates requests removes.
+    #[serde(default)]
+    leaves_state: bool,
     steps: Vec<Step>,
 }
 
@@ -67,13 +72,13 @@ impl Script {
     }
 
     /// Every visitor runs all sequences without end, in a new order each time. Which visitor
-    /// sends the next request is random, too.
-    pub fn flow(&self, seed: u64) -> Vec<Request> {
+    /// sends the next request is random, too. For engines that keep state, some are left out.
+    pub fn flow(&self, seed: u64, keeps_state: bool) -> Vec<Request> {
         let mut order = Order::new(Some(seed));
         let mut flow = Vec::new();
         while flow.len() < REQUESTS {
             let mut queues: Vec<Vec<&Step>> = (0..self.users.len())
-                .map(|_| self.shuffled(&mut order))
+                .map(|_| self.shuffled(&mut order, keeps_state))
                 .collect();
             // Each visitor as often as it has steps.
             let mut turns: Vec<usize> = (queues.iter().enumerate())
@@ -92,8 +97,10 @@ impl Script {
     }
 
     /// The steps of all sequences, the last one first.
-    fn shuffled(&self, order: &mut Order) -> Vec<&Step> {
-        let mut sequences: Vec<&Sequence> = self.sequence.iter().collect();
+    fn shuffled(&self, order: &mut Order, keeps_state: bool) -> Vec<&Step> {
+        let mut sequences: Vec<&Sequence> = (self.sequence.iter())
+            .filter(|sequence| !(keeps_state && sequence.leaves_state))
+            .collect();
         order.shuffle(&mut sequences);
         let steps = sequences.into_iter().flat_map(|sequence| &sequence.steps);
         let mut steps: Vec<_> = steps.collect();

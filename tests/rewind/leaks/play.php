@@ -48,10 +48,11 @@ function leak_list(array $cases): string
 /** The open descriptors, without numbers from the kernel and random names of temporary files. */
 function leak_descriptors(): string
 {
+    // OPcache's lock has a random name, too.
     // PHP keeps the script itself open until OPcache has cached it.
     // Surus fills gaps between descriptors with /dev/null: not the same ones at each fork.
     $script = preg_replace('/\d+/', 'N', $_SERVER['SCRIPT_FILENAME']);
-    $open = array_map(fn ($fd) => preg_replace(['~/php\w{6,}$~', '/\d+/'], 'N', (string) @readlink("/proc/self/fd/$fd")), scandir('/proc/self/fd'));
+    $open = array_map(fn ($fd) => preg_replace(['~/php\w{6,}$~', '~/\.ZendSem\.\w+~', '/\d+/'], 'N', (string) @readlink("/proc/self/fd/$fd")), scandir('/proc/self/fd'));
     $open = array_filter($open, fn ($name) => !in_array($name, ['', '/dev/null'], true) && !str_starts_with($name, '/proc/') && $name !== $script);
     sort($open);
     return implode(' ', $open);

@@ -1,0 +1,106 @@
+//! An application as Laravel 11 and newer create it: `bootstrap/app.php` configures it, and there
+//! is no kernel of its own.
+
+use super::client::Client;
+use super::laravel_visitors::{self, CONVERSATION, TOKEN};
+use super::site::Site;
+use super::visitors::{same, sound, talk};
+
+const FRONT: &str = "<?php
+
+use Illuminate\\Foundation\\Application;
+use Illuminate\\Http\\Request;
+
+define('LARAVEL_START', microtime(true));
+
+// Determine if the application is in maintenance mode...
+if (file_exists($maintenance = __DIR__.'/../storage/framework/maintenance.php')) {
+    require $maintenance;
+}
+
+// Register the Composer autoloader...
+require __DIR__.'/../vendor/autoload.php';
+
+// Bootstrap Laravel and handle the request...
+/** @var Application $app */
+$app = require_once __DIR__.'/../bootstrap/app.php';
+
+$app->handleRequest(Request::capture());
+";
+
+const BOOTSTRAP: &str = "<?php
+
+use Illuminate\\Foundation\\Application;
+use Illuminate\\Foundation\\Configuration\\Exceptions;
+use Illuminate\\Foundation\\Configuration\\Middleware;
+
+return Application::configure(basePath: dirname(__DIR__))
+    ->withRouting(
+        web: __DIR__.'/../routes/web.php',
+        api: __DIR__.'/../routes/api.php',
+    )
+    ->withMiddleware(function (Middleware $middleware): void {
+        //
+    })
+    ->withExceptions(function (Exceptions $exceptions): void {
+        //
+    })->create();
+";
+
+/// Laravel 13 without anything of Surus.
+pub fn unmodified() -> Site {
+    let site = laravel_visitors::unmodified("laravel13")
+        .write("public/index.php", FRONT)
+        .write("bootstrap/app.php", BOOTSTRAP)
+        .replace("config/app.php", "        App\\Routes::class,\n", "");
+    [
+        "framework/views",
+        "framework/sessions",
+        "framework/cache",
+        "logs",
+    ]
+    .iter()
+    .fold(site, |site, path| {
+        site.directory(&format!("storage/{path}"))
+    })
+}
+
+#[test]
+fn unmodified_laravel_13_is_booted_by_one_word() {
+    let site = unmodified();
+    let serve = |engine| {
+        let _ = std::fs::remove_file(site.www().join("storage/terminated"));
+        site.serve_with(&["--engine", engine, "--workers", "2"], &[])
+    };
+    let classic = talk(&serve("classic"), CONVERSATION, TOKEN);
+    sound(&classic, &["welcome ada", "welcome bob"]);
+    for engine in ["rewind", "worker"] {
+        let surus = serve(engine);
+        surus.wait_for_log(|log| log.contains("script=\"surus://boot/laravel.php\""));
+        same(&classic, &talk(&surus, CONVERSATION, TOKEN), engine);
+    }
+}
+
+/// Boots create services of Laravel ahead, but run no code of the application for that.
+#[test]
+fn laravel_service_that_the_application_changes_is_left_to_requests() {
+    let register = "public function register(): void\n    {";
+    let extends = "
+        $this->app->extend('cookie', static function ($jar, $app) {
+            $app->instance('made for', $app['request']->query('q'));
+
+            return $jar;
+        });";
+    let route = "Route::get('/made', static fn () => [app('cookie') ? app('made for') : null]);\n";
+    let provider = "app/Services/Provider.php";
+    let site = unmodified().replace(provider, register, &format!("{register}{extends}"));
+    let routes = std::fs::read_to_string(site.www().join("routes/api.php")).unwrap();
+    let site = site.write("routes/api.php", &(routes + route));
+    for engine in ["rewind", "fork"] {
+        let surus = site.serve_with(&["--engine", engine, "--workers", "1"], &[]);
+        for q in ["1", "2"] {
+            let made = Client::new(&surus.url).get(&format!("/api/made?q={q}"));
+            assert_eq!(made.ok().json()[0], q, "{engine}");
+        }
+    }
+}
