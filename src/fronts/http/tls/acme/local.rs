@@ -1,6 +1,7 @@
-//! The authority of this machine, for names that no public authority certifies: `localhost` and the
-//! domain `test` (RFC 6761). Its certificate permits no other names (RFC 5280, 4.2.1.10), so its
-//! key is of no use against sites of the internet.
+//! The authority of this machine, for names that no public authority certifies (RFC 6761).
+//!
+//! Its certificate permits only `localhost` and the domain `test` (RFC 5280, 4.2.1.10), so its key
+//! is of no use against sites of the internet.
 //!
 //! - `local/root.pem`: its certificate and its key
 //! - `local/root.crt`: its certificate, for `surus trust`
