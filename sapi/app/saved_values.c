@@ -17,8 +17,8 @@ struct saved {
 static struct saved *saved;
 static size_t saved_count, saved_size;
 
-/* References and arrays that were visited, by address: many values may share one. What was saved
- * keeps them, so that no other gets the address. */
+/* References and arrays that were visited, by address: many values may share one. The saved values
+ * keep them, so that no other gets the address. */
 static HashTable seen;
 static bool is_seen_used;
 

@@ -61,7 +61,7 @@ pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<B
     let templates = templates(plain, probes.answers(Warmup::off()).await?.0);
     let differences = differences(&templates, &warm);
     let mut verdicts: Vec<_> = (probes.all().zip(&differences))
-        // What a page would change that the boot has left out, no comparison shows.
+        // No comparison shows the effect of a page that the boot has left out.
         .filter(|((page, _), difference)| difference.is_some() || !is_among(page, &left_out))
         .map(|((page, other), difference)| verdict(page, other, difference.as_ref()))
         .collect();

@@ -1,5 +1,5 @@
-//! Warms up the boots of a pool by the pages that clients ask for most: boots with them, compares
-//! its answers with those of the serving boot, and switches if they are the same.
+//! Warms up the boots of a pool by the pages that clients ask for most. It boots with them,
+//! compares its answers with those of the serving boot, and switches if they are the same.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -188,8 +188,8 @@ static void mark_free(uintptr_t page)
 	}
 }
 
-/* Moves what this worker and the prototype process have written since the snapshot into a file of
- * this worker, mapped in place, so that later writes to these pages can be detected, too. */
+/* Moves the pages that this worker and the prototype process have written since the snapshot into a
+ * file of this worker, mapped in place. So later writes to these pages can be detected, too. */
 static bool keep_own(void)
 {
 	size_t size = p->hot_count * PAGE;

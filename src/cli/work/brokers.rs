@@ -86,7 +86,7 @@ impl Brokers {
         if queue.name.is_empty() {
             queue.name = application.map_or("default", |it| &it.queue).into();
         }
-        // What the application says counts only for its own connection.
+        // The application's answer counts only for its own connection.
         let own = application.filter(|_| queue.source.is_none());
         let place = match (&queue.source, own) {
             (Some(source), _) => Place::read(source, &self.project)?,

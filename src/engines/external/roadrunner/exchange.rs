@@ -287,8 +287,8 @@ impl RunningExchange {
         Some(ResponsePart::Head(head))
     }
 
-    /// The response is invalid. What follows of it cannot be told from the next one, so the worker
-    /// is replaced.
+    /// The response is invalid. Its rest cannot be told from the next one, so the worker is
+    /// replaced.
     fn fail(&mut self, why: &str) {
         let pid = self.worker.as_ref().map(|worker| worker.daemon.pid);
         warn!(

@@ -167,8 +167,8 @@ impl GenerationState {
             php_log::follow_worker(log, pid.get(), move || shared.event_at(index))
         };
         self.add_log(written.clone());
-        // Created here and not in the task: the tasks of a process that exited at once and of its
-        // successor may start in any order, and the last created reader receives the wake-ups.
+        // Created here and not in the task, because the last created reader receives the wake-ups.
+        // The tasks of a process that exited at once and of its successor may start in any order.
         let mut outbox = Outbox::new(self.clone(), stream, index, pid, exited, written);
         tokio::spawn(async move {
             outbox.run().await;

@@ -1,6 +1,6 @@
 //! Wakes the tasks that read response rings, with as few notifications as possible.
 //!
-//! While all runtime threads are awake, workers notify none of them: their response frames stay in
+//! While all runtime threads are awake, workers notify none of them. Their response frames stay in
 //! memory until a thread polls the rings, which it does for each event and before it parks. While a
 //! thread is parked, a worker rings the doorbell (an eventfd), and no other worker does so until
 //! that thread or another one parks again. If the [runtime](observe_parking) does not report when

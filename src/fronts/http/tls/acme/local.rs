@@ -381,7 +381,7 @@ mod tests {
             let error = read(&file).err().unwrap().to_string();
             assert!(error.contains("permits other names"), "{error}");
         }
-        // What else is in the file would be trusted, too.
+        // All certificates of the file would be trusted, too.
         std::fs::write(&file, format!("{good}{free}")).unwrap();
         let trusted = read(&file).unwrap();
         let lines = |pem: &str| pem.lines().map(String::from).collect::<Vec<_>>();
