@@ -56,7 +56,8 @@ impl Doorbell {
     /// Returns when it has been rung, once for any number of rings. Cancel-safe: a cancelled call
     /// loses no ring.
     pub async fn notified(&self) -> io::Result<()> {
-        // Nothing is read: each ring is a new event for edge-triggered epoll, and 2^64 of them fit.
+        // Nothing is read: edge-triggered epoll reports each ring as a new notification, and 2^64
+        // of them fit.
         self.0.readable().await?.clear_ready();
         Ok(())
     }
