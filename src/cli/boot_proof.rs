@@ -90,14 +90,14 @@ fn is_among(page: &str, paths: &[String]) -> bool {
 }
 
 fn verdict(page: &str, other: bool, difference: Option<&(String, String)>) -> BootVerdict {
-    let whose = match other {
+    let visitor = match other {
         true => " of another host, cookie and language",
         false => "",
     };
     match difference {
-        None => BootVerdict::Same(format!("GET {page}{whose}: no other answer")),
+        None => BootVerdict::Same(format!("GET {page}{visitor}: no other answer")),
         Some((expected, got)) => BootVerdict::Changed(format!(
-            "GET {page}{whose} has another answer after the warm-ups: `{got}` instead of \
+            "GET {page}{visitor} has another answer after the warm-ups: `{got}` instead of \
              `{expected}`"
         )),
     }

@@ -188,13 +188,13 @@ impl Learner {
             .zip(differences)
             .find_map(|((probe, other), found)| {
                 let (expected, got) = found?;
-                let whom = if other {
+                let visitor = if other {
                     ", asked by another visitor,"
                 } else {
                     ""
                 };
                 Some(format!(
-                    "{probe}{whom} answers `{got}` instead of `{expected}`"
+                    "{probe}{visitor} answers `{got}` instead of `{expected}`"
                 ))
             });
         found.map_or(Ok(()), Err)

@@ -71,12 +71,12 @@ mod tests {
 
     #[tokio::test]
     async fn each_ring_wakes_the_task_once() {
-        let bell = Doorbell::new().unwrap();
-        let silence = || tokio::time::timeout(Duration::from_millis(20), bell.notified());
+        let doorbell = Doorbell::new().unwrap();
+        let silence = || tokio::time::timeout(Duration::from_millis(20), doorbell.notified());
         assert!(silence().await.is_err());
         for _ in 0..3 {
-            nix::unistd::write(bell.fd(), &1_u64.to_ne_bytes()).unwrap();
-            bell.notified().await.unwrap();
+            nix::unistd::write(doorbell.fd(), &1_u64.to_ne_bytes()).unwrap();
+            doorbell.notified().await.unwrap();
             assert!(silence().await.is_err());
         }
     }

@@ -56,7 +56,7 @@ pub use access_check::AccessCheck;
 pub use adopted::Described;
 pub(crate) use document_root::Root;
 pub use document_root::Symlinks;
-pub use hidden_files::Why;
+pub use hidden_files::HiddenBy;
 pub use htaccess::facts::Facts;
 pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, Scope, read as read_htaccess};
 pub use normalize::{NormalizedPath, normalize};

@@ -71,8 +71,8 @@ impl ResponsePoller {
     /// on, not for those that were there before.
     pub fn reader(&self, worker: usize) -> Arc<AtomicWaker> {
         let reader = Arc::new(AtomicWaker::new());
-        if let Some(place) = self.readers.get(worker) {
-            place.store(Some(reader.clone()));
+        if let Some(slot) = self.readers.get(worker) {
+            slot.store(Some(reader.clone()));
         }
         reader
     }

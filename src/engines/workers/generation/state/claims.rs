@@ -128,7 +128,7 @@ impl GenerationState {
         is_believed.then_some(key)
     }
 
-    /// How often the worker of this place has shown a ticket.
+    /// How often the worker of this slot has shown a ticket.
     pub fn tickets_shown(&self, worker: usize) -> u64 {
         let shown = self.tickets_shown.get(worker);
         shown.map_or(0, |shown| shown.load(Ordering::Relaxed))
