@@ -87,7 +87,7 @@ int surus_master_run(const char *program)
 		return 71;
 	}
 	if (!create_state()) {
-		fprintf(stderr, "surus-php: no memory: %m\n");
+		fprintf(stderr, "surus-php: cannot allocate the state of the processes: %m\n");
 		return 71;
 	}
 	if (!surus_rings_open(SURUS_FD_RINGS)) {
@@ -127,12 +127,13 @@ int surus_master_run(const char *program)
 	if ((surus_engine_boots_in_prototype() &&
 	     (!surus_kernel_prepare() || !surus_pcre_cache_create())) ||
 	    (surus_settings.engine == SURUS_REWIND && !surus_rewind_start())) {
-		fprintf(stderr, "surus-php: no memory: %m\n");
+		fprintf(stderr,
+		        "surus-php: cannot allocate the memory for the boot (engine fork or rewind): %m\n");
 		return 71;
 	}
 	if (surus_engine_boots_app() &&
 	    (!surus_boot_time_start() || !surus_warmup_trials_start())) {
-		fprintf(stderr, "surus-php: no memory: %m\n");
+		fprintf(stderr, "surus-php: cannot allocate the memory for warm-ups: %m\n");
 		return 71;
 	}
 	if (surus_engine_boots_app()) {

@@ -36,7 +36,7 @@ void *surus_values_grow(void *list, size_t count, size_t *size, size_t element)
 	*size = *size ? *size * 2 : 1024;
 	list = realloc(list, *size * element);
 	if (!list) {
-		surus_process_abort_setup("there is no memory to save the boot's variables");
+		surus_process_abort_setup("cannot allocate the copies of the boot's variables");
 	}
 	return list;
 }

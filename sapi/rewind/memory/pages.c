@@ -84,7 +84,7 @@ const char *surus_pages_begin(const struct surus_copy *copy, int pagemap)
 	}
 	p->known = surus_persistent_map(copy->size / PAGE * sizeof(*p->known));
 	if (!p->known) {
-		return "no memory for its bookkeeping";
+		return "cannot allocate the table of pages";
 	}
 	if (pread(pagemap, p->entries, 8, (off_t)((uintptr_t)p / PAGE * 8)) != 8 ||
 	        !is_anonymous(p->entries[0])) {

@@ -169,7 +169,7 @@ const char *surus_snapshot_take(int maps, int smaps, int pagemap)
 	const char *why;
 
 	if (!begin()) {
-		return "no memory for its bookkeeping";
+		return "cannot allocate the snapshot's state";
 	}
 	if (!surus_mappings_read(maps)) {
 		return surus_reason("cannot read /proc/self/maps");

@@ -101,7 +101,7 @@ impl Inbox {
                     SendError::Unsendable(Failure::Busy(if error.raw_os_error() == Some(24) {
                         "too many open files"
                     } else {
-                        "no memory for the request's body"
+                        "cannot allocate a file for the request's body"
                     }))
                 })?)
             }

@@ -76,7 +76,7 @@ impl GenerationState {
             }
         });
         for key in waiting {
-            self.take_back(key, "its workers take nothing any more");
+            self.take_back(key, "its generation is draining");
         }
     }
 
