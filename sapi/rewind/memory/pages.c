@@ -69,7 +69,7 @@ static bool is_anonymous(uint64_t entry)
 	return (present || swapped) && !of_file;
 }
 
-bool surus_pages_prepare(void)
+bool surus_pages_create(void)
 {
 	p = surus_persistent_map(sizeof(*p));
 	return p != NULL;

@@ -129,7 +129,7 @@ static bool begin(void)
 {
 	if (!s) {
 		s = surus_persistent_map(sizeof(*s));
-		return s && surus_mappings_prepare() && surus_pages_prepare();
+		return s && surus_mappings_create() && surus_pages_create();
 	}
 	munmap((void *)s->copy.bytes, s->copy.size);
 	s->copy.region_count = s->copy.size = 0;
