@@ -106,7 +106,7 @@ pub fn child(
         Orphan::Killed => libc::SIGKILL,
         Orphan::Terminated => libc::SIGTERM,
     };
-    let us = std::process::id();
+    let parent = std::process::id();
     // SAFETY: between fork and exec only system calls are made, through functions that are
     // async-signal-safe in Linux's C libraries for a process with one thread; `ids` was allocated
     // before. PR_SET_PDEATHSIG comes last because a change of the user clears it.
@@ -120,7 +120,7 @@ pub fn child(
             hand_over(&fds)?;
             Errno::result(libc::prctl(libc::PR_SET_PDEATHSIG, signal))?;
             // A parent that has already exited sends no signal.
-            if libc::getppid() as u32 != us {
+            if libc::getppid() as u32 != parent {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
             Ok(())
