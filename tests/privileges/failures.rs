@@ -57,7 +57,7 @@ pub fn exited_or_stopped_opener_is_replaced() {
     let second = opener(&surus).unwrap();
     send(second, "STOP");
     serves_again();
-    until("the stopped one has exited", || !lives(second));
+    until("the stopped one is gone", || !lives(second));
     // Every serving generation has an opener.
     let reloaded = Command::new(env!("CARGO_BIN_EXE_surus"))
         .arg("reload")
