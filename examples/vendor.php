@@ -1,9 +1,10 @@
 <?php
 
 /*
- * Writes what `composer install --optimize-autoloader` writes, from Debian's packages instead of
- * Packagist: vendor/autoload.php with a class map, and vendor/autoload_runtime.php where Symfony's
- * Runtime component is among them.
+ * Does the work of `composer install --optimize-autoloader` with Debian's packages.
+ *
+ * It writes vendor/autoload.php with a class map, and vendor/autoload_runtime.php if Symfony's
+ * Runtime component is among the packages.
  *
  *     php examples/vendor.php examples/symfony
  *

@@ -51,7 +51,7 @@ static bool create_state(void)
 	       surus_inbox_create() && surus_worker_create() &&
 	       surus_outbox_create() && surus_execution_time_create() && surus_random_create() &&
 	       surus_syscall_watch_create() && surus_boot_files_create() &&
-	       surus_master_prepare();
+	       surus_master_create();
 }
 
 /* Runs a worker that was forked before an application booted. */
@@ -87,7 +87,7 @@ int surus_master_run(const char *program)
 		return 71;
 	}
 	if (!create_state()) {
-		fprintf(stderr, "surus-php: no memory: %m\n");
+		fprintf(stderr, "surus-php: cannot allocate the state of the processes: %m\n");
 		return 71;
 	}
 	if (!surus_rings_open(SURUS_FD_RINGS)) {
@@ -113,7 +113,7 @@ int surus_master_run(const char *program)
 	}
 	surus_master_php_starting();
 	if (surus_settings.engine == SURUS_REWIND) {
-		surus_rewind_prepare();
+		surus_rewind_configure_malloc();
 	}
 	if (!surus_php_startup(program, &surus_module_entry)) {
 		surus_opcache_explain_preload();
@@ -125,18 +125,19 @@ int surus_master_run(const char *program)
 	surus_master_php_started();
 	surus_startup_trace_mark("reported");
 	if ((surus_engine_boots_in_prototype() &&
-	     (!surus_kernel_prepare() || !surus_pcre_cache_create())) ||
+	     (!surus_kernel_install() || !surus_pcre_cache_create())) ||
 	    (surus_settings.engine == SURUS_REWIND && !surus_rewind_start())) {
-		fprintf(stderr, "surus-php: no memory: %m\n");
+		fprintf(stderr,
+		        "surus-php: cannot allocate the memory for the boot (engine fork or rewind): %m\n");
 		return 71;
 	}
 	if (surus_engine_boots_app() &&
 	    (!surus_boot_time_start() || !surus_warmup_trials_start())) {
-		fprintf(stderr, "surus-php: no memory: %m\n");
+		fprintf(stderr, "surus-php: cannot allocate the memory for warm-ups: %m\n");
 		return 71;
 	}
 	if (surus_engine_boots_app()) {
-		surus_random_prepare();
+		surus_random_install();
 	}
 	if (surus_engine_boots_in_prototype()) {
 		surus_set_environment();

@@ -202,8 +202,8 @@ const MAX_WAIT: Duration = Duration::from_secs(2);
 /// Notified when a part of [`MOVING`] is free.
 static MOVED: Notify = Notify::const_new();
 
-/// What a whole response of PHP has taken from a budget: an extension of the response until the
-/// front end has charged its body or has written it to a file.
+/// The bytes that a whole response of PHP has taken from a budget. They are an extension of the
+/// response until the front end has charged its body or has written it to a file.
 #[derive(Debug, Clone)]
 pub struct HeldMemory(Arc<Taken>);
 

@@ -2,9 +2,9 @@
 //! block.
 //!
 //! On an idle CPU of a virtual machine, waking a sleeping thread costs about 30 µs of latency and
-//! 15 µs of the waker's CPU, which is longer than a short script takes. If one request comes at a
-//! time, Surus therefore polls for its response (`engines/workers/ipc/await_response.rs`), and the
-//! worker then for the next request. Workers get their budget with the rings (`sapi/ipc/inbox.c`).
+//! 15 µs of the waker's CPU. A short script takes less. So if one request comes at a time, Surus
+//! polls for its response (`engines/workers/ipc/await_response.rs`), and the worker then for the
+//! next request. Workers get their budget with the rings (`sapi/ipc/inbox.c`).
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};

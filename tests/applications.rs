@@ -1,5 +1,7 @@
-//! Compares Debian's packages of PHP applications on Surus with the same on Apache and nginx, both
-//! with php-fpm: statuses, headers, redirects, pages' links, and files that must not be sent.
+//! Compares Debian's packages of PHP applications on Surus with the same on Apache and nginx.
+//!
+//! Both run php-fpm. The tests compare statuses, headers, redirects, pages' links, and files that
+//! must not be sent.
 //!
 //! An application is a file in `applications/cases`. `make test-applications` installs them all in
 //! a Debian below `target/` and runs these tests there.
@@ -77,7 +79,7 @@ fn visits(case: &Case, hosts: &Hosts) -> Vec<String> {
         let [apache, nginx, surus] = clients
             .each_mut()
             .map(|(_, client)| client.ask(request).summary(case));
-        // What the two oracles disagree about is for their configuration to decide.
+        // If the two oracles disagree, their configuration decides.
         if surus != apache && surus != nginx && !case.differs(request) {
             found.push(format!(
                 "{request}\n--- Apache\n{apache}--- nginx\n{nginx}--- Surus\n{surus}"

@@ -82,16 +82,19 @@ fn main() {
     assert!(status.success(), "linking surus-php failed: {link:?}");
 
     // target/<profile>/build/<package>/out -> target/<profile>
-    let beside = out
+    let installed = out
         .ancestors()
         .nth(3)
         .unwrap()
         .join(executable.file_name().unwrap());
-    let fresh = beside.with_extension("new");
+    let fresh = installed.with_extension("new");
     std::fs::copy(&executable, &fresh).unwrap();
-    std::fs::rename(&fresh, &beside).unwrap(); // a running one keeps its file
-    put_library(&sapi.join("../php"), &beside.with_file_name("php"));
-    println!("cargo:rustc-env=SURUS_PHP_EXECUTABLE={}", beside.display());
+    std::fs::rename(&fresh, &installed).unwrap(); // a running one keeps its file
+    put_library(&sapi.join("../php"), &installed.with_file_name("php"));
+    println!(
+        "cargo:rustc-env=SURUS_PHP_EXECUTABLE={}",
+        installed.display()
+    );
     println!(
         "cargo:rustc-env=SURUS_PHP_LIBRARY={}",
         library.file.display()

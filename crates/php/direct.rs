@@ -86,8 +86,8 @@ pub fn find(library: &Path) -> Option<Sites> {
 }
 
 impl Sites {
-    /// The C file for `sapi/php/direct_binding.c`: each site is its distance to the one before,
-    /// seven bits to a byte, the low ones first, with the eighth bit where more follow (LEB128).
+    /// The C file for `sapi/php/direct_binding.c`. Each site is its distance to the one before, in
+    /// LEB128: seven bits to a byte, the low ones first, with the eighth bit if more follow.
     pub fn to_c(sites: Option<&Sites>) -> String {
         let mut coded = Vec::new();
         let mut last = 0;

@@ -47,7 +47,7 @@ $app->group('/orders', static function (Group $orders): void {
     });
 });
 
-// What clients see of a bug: nothing, unless APP_ENV is `dev`.
+// Clients see nothing of a bug, unless APP_ENV is `dev`.
 $app->get('/broken', fn () => throw new LogicException('this is in the log'));
 $app->get('/binary', fn () => ['name' => "not UTF-8: \xff"]);
 

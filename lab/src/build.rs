@@ -152,8 +152,8 @@ pub fn hash(paths: &[&Path]) -> anyhow::Result<String> {
     Ok(format!("{:016x}", hasher.finish()))
 }
 
-/// All files below a directory in a fixed order, or the file itself. What is installed or built
-/// there by hand is no part of it.
+/// All files below a directory in a fixed order, or the file itself. Files that are installed or
+/// built there by hand are no part of it.
 pub fn list(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     const FOREIGN: [&str; 5] = ["vendor", "node_modules", "target", "var", "storage"];
     let mut found = Vec::new();

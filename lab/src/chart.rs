@@ -60,7 +60,7 @@ pub fn draw(title: &str, groups: &[Group]) -> String {
         );
         for (name, colour, rate) in &group.bars {
             let ratio = rate.value() / first(group);
-            // What the load generator has limited has no multiple.
+            // A rate that the load generator has limited has no multiple.
             let multiple = rate.multiple_of(&group.bars[0].2);
             let multiple = multiple.map_or_else(String::new, |it| format!("{}× · ", it.short()));
             let width = (ratio / largest * LONGEST).max(1.0);

@@ -34,7 +34,7 @@ pub struct Experiment {
     /// More contestants that all are compared with.
     #[serde(default)]
     more_references: Vec<String>,
-    /// What the project wants of the numbers.
+    /// The project's targets for the numbers.
     #[serde(default, rename = "goal")]
     pub goals: Vec<Goal>,
     /// Columns of the report.

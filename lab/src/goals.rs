@@ -135,7 +135,7 @@ pub fn section(experiments: &[Experiment], directory: &Path) -> anyhow::Result<S
             };
             let word = verdict.word();
             let _ = writeln!(table, "| {title} | {wanted} | {measured} | {word} |");
-            // What was not measured may be met.
+            // A goal that was not measured may be met.
             if !matches!(verdict, GoalVerdict::Met | GoalVerdict::NotMeasured) {
                 let _ = writeln!(bounds, "- {}: {}", goal.title, goal.bound);
             }

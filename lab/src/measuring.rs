@@ -53,8 +53,8 @@ impl Drop for Meanwhile {
     }
 }
 
-/// Sends requests for a while. What is under way at the end is abandoned: a server may keep some of
-/// them waiting for long.
+/// Sends requests for a while. Requests under way at the end are abandoned: a server may keep some
+/// of them waiting for long.
 pub fn warm_up(plan: &Plan, load: &Load, pids: Vec<i32>) -> anyhow::Result<()> {
     let limit = match plan.stop {
         Stop::After(time) => time,

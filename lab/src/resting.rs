@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Opens a load's connections to `port`, lets each send one request, and then rests for `length`.
 pub fn measure(load: &Load, port: u16, pids: Vec<i32>, length: Duration) -> anyhow::Result<Sample> {
-    // What the first request needs is no cost of a connection.
+    // The needs of the first request are no cost of a connection.
     drop(connect(load, port)?);
     let settle = SETTLE.min(length);
     rest(settle)?;
@@ -94,7 +94,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-/// Whether the server has kept a connection. What was not read yet of its response is left out.
+/// Whether the server has kept a connection. The unread rest of its response is left out.
 fn is_open(mut stream: &TcpStream) -> bool {
     let mut block = [0; 4096];
     if stream.set_nonblocking(true).is_err() {

@@ -184,7 +184,7 @@ fn one_round<'a>(
         let mut turn = Turn::new(name);
         let commands = started.entry(name).or_default();
         for (application, words) in &contestant.words {
-            // What has failed twice and has never been measured is not tried again.
+            // A load that has failed twice and was never measured is not tried again.
             let loads = experiment.loads.iter().filter(|load| {
                 experiment.application(load) == *application
                     && load.is_for(name)
@@ -209,7 +209,7 @@ fn one_round<'a>(
                     turn.failures.insert(load.name.clone(), reason.clone());
                 }
             }
-            // What a server writes is of no use after its turn.
+            // A server's files are of no use after its turn.
             let _ = std::fs::remove_dir_all(&directory);
         }
         progress.turn_ended();

@@ -167,7 +167,7 @@ impl Server {
             }
             std::thread::sleep(LOOK);
         }
-        // What did not end, and what it left behind, in the sessions of its processes.
+        // Ends the processes that did not end, and those that they left behind in their sessions.
         let sessions: Vec<_> = self.children.iter().map(Child::id).collect();
         for pid in tree {
             let of = process::parent_and_group(pid.cast_unsigned());

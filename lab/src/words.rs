@@ -46,7 +46,7 @@ impl Words {
         parts.iter().map(|part| self.fill(part)).collect()
     }
 
-    /// Fills in a file. What has no value is none of these words, and stays.
+    /// Fills in a file. A word in braces without a value is none of these, and stays.
     pub fn fill_file(&self, text: &str) -> String {
         self.replace(&self.replace(text).text).text
     }

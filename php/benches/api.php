@@ -37,7 +37,7 @@ $app->get(
 );
 $app->post('/users', fn (NewUser $user) => ['name' => $user->name]);
 
-// What run() does for each request.
+// The work of run() for each request.
 $answer = (new ReflectionMethod($app, 'answer'))->getClosure($app);
 $get = static function (string $path) use ($answer): Closure {
     return static function () use ($answer, $path): void {

@@ -253,5 +253,5 @@ bool surus_auto_files_are_repeatable(void)
 	if (is_any_of_host()) {
 		return false;
 	}
-	return surus_settings.engine != SURUS_WORKER || surus_auto_once_none(prepended, appended);
+	return surus_settings.engine != SURUS_WORKER || surus_auto_once_check(prepended, appended);
 }

@@ -149,7 +149,7 @@ static bool is_repeatable(const char *name, const char *path)
 	return !found;
 }
 
-bool surus_auto_once_none(const char *prepended, const char *appended)
+bool surus_auto_once_check(const char *prepended, const char *appended)
 {
 	return is_repeatable("auto_prepend_file", prepended) &&
 	        is_repeatable("auto_append_file", appended);

@@ -12,7 +12,7 @@ struct _zend_op_array *surus_auto_compile(const char *path);
 void surus_auto_destroy(struct _zend_op_array *code);
 /* Whether the files, each of which may be NULL, contain nothing of that kind. False: said on
  * stderr. */
-bool surus_auto_once_none(const char *prepended, const char *appended);
+bool surus_auto_once_check(const char *prepended, const char *appended);
 /* Around the run of a file: records what it does. */
 void surus_auto_once_begin(const char *path);
 void surus_auto_once_end(void);

@@ -73,9 +73,9 @@ bool surus_boot_complete(void)
 		surus_process->exit_status = SURUS_EXIT_BOOT_FAILED;
 		return false;
 	}
-	surus_request_shutdown_init();
+	surus_request_shutdown_save();
 	surus_random_boot_end();
-	surus_pcre_cache_init();
+	surus_pcre_cache_save();
 	if (surus_settings.engine == SURUS_REWIND) {
 		surus_rewind_snapshot();
 	}

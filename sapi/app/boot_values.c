@@ -266,8 +266,8 @@ bool surus_boot_values_restore(void)
 	if (is_first && any) {
 		snprintf(left, sizeof(left), "%s", any);
 	}
-	/* What is created from here on is created as before a response: some constructors change
-	 * settings only then. No client gets the response of a warm-up. */
+	/* Objects are created as before a response from here on: some constructors change settings only
+	 * then. No client gets the response of a warm-up. */
 	SG(headers_sent) = 0;
 	return true;
 }

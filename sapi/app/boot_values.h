@@ -1,5 +1,5 @@
-/* Restores what PHP code can see of a boot after its warm-ups: variables, objects, settings. What
- * warm-ups have loaded and compiled stays. */
+/* Restores what PHP code can see of a boot after its warm-ups: variables, objects, settings. Code
+ * that warm-ups have loaded and compiled stays. */
 #ifndef SURUS_APP_BOOT_VALUES_H
 #define SURUS_APP_BOOT_VALUES_H
 

@@ -165,8 +165,8 @@ static PHP_FUNCTION(headers_send)
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_surus_form, 0, 0, IS_ARRAY, 1)
 ZEND_END_ARG_INFO()
 
-/* surus_form(): ?array. What $_POST and $_FILES would contain if the method were POST, for a
- * multipart body that has not been read. */
+/* surus_form(): ?array. Returns the content that $_POST and $_FILES would have if the method were
+ * POST, for a multipart body that has not been read. */
 static PHP_FUNCTION(surus_form)
 {
 	zval fields, files;

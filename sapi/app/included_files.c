@@ -6,7 +6,7 @@
 
 #include <php.h>
 
-/* Used slots of the tables, and empty ones among them. What is added later comes behind them. */
+/* Used slots of the tables, and empty ones among them. Later entries come behind them. */
 static struct {
 	uint32_t files, classes, functions, holes;
 } before;

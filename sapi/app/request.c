@@ -142,7 +142,8 @@ bool surus_app_request_call(zend_fcall_info *handler, zend_fcall_info_cache *cac
 	return survived && !CG(unclean_shutdown);
 }
 
-/* Frees what the request leaves in PHP's own bookkeeping. What it leaves in variables stays. */
+/* Frees what the request leaves in PHP's own bookkeeping. Values that it leaves in variables
+ * stay. */
 void surus_app_request_end(void)
 {
 	zend_execute_data *const frame = EG(current_execute_data);

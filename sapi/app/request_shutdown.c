@@ -57,7 +57,7 @@ static bool has_storage(const zend_object *object)
 	return object->handlers->free_obj != zend_object_std_dtor && object->ce != zend_ce_closure;
 }
 
-void surus_request_shutdown_init(void)
+void surus_request_shutdown_save(void)
 {
 	zend_module_entry *extension;
 	size_t count = 0;

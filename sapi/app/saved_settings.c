@@ -119,7 +119,8 @@ static const char *restore_ini(void)
 		if (is_same_text(then, entry->value)) {
 			continue;
 		}
-		/* As at the end of a request: not every text may be set at another time. */
+		/* Restored as at the end of a request, because some settings accept their value only
+		 * then. */
 		if (entry->modified && is_same_text(then, entry->orig_value)) {
 			zend_restore_ini_entry(entry->name, PHP_INI_STAGE_DEACTIVATE);
 		} else if (then) {

@@ -17,8 +17,8 @@ struct saved {
 static struct saved *saved;
 static size_t saved_count, saved_size;
 
-/* References and arrays that were visited, by address: many values may share one. What was saved
- * keeps them, so that no other gets the address. */
+/* References and arrays that were visited, by address: many values may share one. The saved values
+ * keep them, so that no other gets the address. */
 static HashTable seen;
 static bool is_seen_used;
 
@@ -36,7 +36,7 @@ void *surus_values_grow(void *list, size_t count, size_t *size, size_t element)
 	*size = *size ? *size * 2 : 1024;
 	list = realloc(list, *size * element);
 	if (!list) {
-		surus_process_abort_setup("there is no memory to save the boot's variables");
+		surus_process_abort_setup("cannot allocate the copies of the boot's variables");
 	}
 	return list;
 }

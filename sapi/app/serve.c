@@ -302,7 +302,7 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_frankenphp_handle_request, 0, 1,
 ZEND_END_ARG_INFO()
 
 /* frankenphp_handle_request(callable $callback): bool. Serves one request; false when there will be
- * no more and the script must end. What the script does between two calls belongs to the previous
+ * no more and the script must end. The script's work between two calls belongs to the previous
  * request, whose client has the response. */
 static PHP_FUNCTION(frankenphp_handle_request)
 {

@@ -140,7 +140,7 @@ static void save_left(struct trial *trial)
 }
 
 /* Runs the request twice, the first time without output, because the prototype process will report
- * the same errors; an automatic one both times, because the user has not asked for it. */
+ * the same errors. An automatic one has no output at all, because the user has not asked for it. */
 _Noreturn static void try_in_fork(pid_t parent, int result, off_t at, uint32_t len, bool is_silent,
         zend_fcall_info *handler, zend_fcall_info_cache *cache)
 {

@@ -15,7 +15,7 @@ void surus_munmap_watch(void (*on_unmap)(uintptr_t start, size_t size))
 #ifndef __SANITIZE_ADDRESS__
 /* Replaces libc's munmap() for PHP itself. Extensions that PHP loads with RTLD_DEEPBIND still find
  * libc's. A request may unmap memory of the checkpoint, such as the stack of a Fiber of the boot,
- * and map as much elsewhere: the address space then has the same size, and only this hook
+ * and map as much elsewhere. The address space then has the same size, and only this hook
  * notices. */
 int munmap(void *start, size_t size)
 {

@@ -1,5 +1,5 @@
 /* State of this process that several modules share and a rewind does not restore: identity, state,
- * counters. What one module alone needs lies there. */
+ * counters. State that only one module needs is in that module. */
 #ifndef SURUS_BASE_PROCESS_STATE_H
 #define SURUS_BASE_PROCESS_STATE_H
 

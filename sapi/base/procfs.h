@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 enum { SURUS_DESCRIPTORS = 512 };
-/* Becomes a process of this group whose memory no other process of its user can open: the kernel
+/* Becomes a process of this group whose memory no other process of its user can open. The kernel
  * asks for the same real, effective and saved group (ptrace(2)), and no other process has this
  * saved one. For a process that may choose its groups. False: that failed. */
 bool surus_procfs_guard(gid_t group);

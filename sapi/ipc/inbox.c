@@ -92,7 +92,7 @@ static void report_signals(void)
 	}
 }
 
-bool surus_inbox_silence(void)
+bool surus_inbox_reset_signals(void)
 {
 	int flags = fcntl(SURUS_FD_INBOX, F_GETFL);
 

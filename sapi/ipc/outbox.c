@@ -325,7 +325,7 @@ bool surus_outbox_hints(const char *headers, size_t len)
 	return len <= FCGI_MAX_CONTENT && send_record(SURUS_EARLY_HINTS, headers, len);
 }
 
-bool surus_outbox_hung_up(void)
+bool surus_outbox_is_closed(void)
 {
 	struct pollfd poll_outbox = {.fd = out->fd, .events = 0};
 	return poll(&poll_outbox, 1, 0) > 0 && (poll_outbox.revents & (POLLHUP | POLLERR | POLLNVAL));

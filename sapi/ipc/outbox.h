@@ -51,6 +51,6 @@ void surus_outbox_log(const char *message, size_t len);
 bool surus_outbox_hints(const char *headers, size_t len);
 
 /* Whether Surus has closed its end. */
-bool surus_outbox_hung_up(void);
+bool surus_outbox_is_closed(void);
 
 #endif

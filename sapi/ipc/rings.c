@@ -58,7 +58,7 @@ bool surus_rings_open(int fd)
 	}
 	is_claimed = surus_persistent_alloc(sizeof(*is_claimed));
 	if (!is_claimed) {
-		fprintf(stderr, "surus-php: no memory: %m\n");
+		fprintf(stderr, "surus-php: cannot allocate the shared rings: %m\n");
 		return false;
 	}
 	rings = (struct surus_rings *)at;

@@ -27,5 +27,5 @@ void surus_master_refresh_pcre_cache(void)
 	if (rewinds) {
 		surus_rewind_snapshot();
 	}
-	surus_pcre_cache_init();
+	surus_pcre_cache_save();
 }

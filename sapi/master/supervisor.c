@@ -299,7 +299,7 @@ static bool silence_inbox(void)
 	static bool was_set;
 	bool is_again = was_set;
 
-	if (!surus_inbox_silence()) {
+	if (!surus_inbox_reset_signals()) {
 		return true;
 	}
 	was_set = true;
@@ -424,7 +424,7 @@ static void watch_control(bool on)
 	}
 }
 
-bool surus_master_prepare(void)
+bool surus_master_create(void)
 {
 	slots = calloc(surus_settings.workers, sizeof(*slots));
 	return slots != NULL;

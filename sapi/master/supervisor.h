@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 /* After the settings have been read. False: no memory. */
-bool surus_master_prepare(void);
+bool surus_master_create(void);
 /* Called before and after PHP's start-up. In between, the exit of Surus kills this process. */
 void surus_master_php_starting(void);
 void surus_master_php_started(void);

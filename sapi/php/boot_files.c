@@ -212,7 +212,7 @@ static bool check_own(void)
 		    now != entry->signature) {
 			surus_boot_files_report(ZSTR_VAL(path), ZSTR_LEN(path), (const char *)&now,
 			        sizeof(now));
-			/* What OPcache has had compiled before is there for the next boot, too. */
+			/* A file that OPcache has compiled before is there for the next boot, too. */
 			return entry->signature == OUTDATED;
 		}
 	} ZEND_HASH_FOREACH_END();

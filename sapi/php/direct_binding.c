@@ -217,7 +217,7 @@ static const char *put(const struct library *library, unsigned char *copy, size_
 {
 	if (mprotect(copy, size, PROT_READ | PROT_EXEC) != 0) {
 		/* systemd's MemoryDenyWriteExecute, SELinux's execmem */
-		return errno == ENOMEM ? "failed: no memory"
+		return errno == ENOMEM ? "failed: cannot allocate the copy of PHP's code"
 		                       : "failed: the system forbids new executable memory";
 	}
 #ifdef PR_SET_VMA
@@ -242,7 +242,7 @@ static const char *replace(const struct library *library)
 	const char *failed;
 
 	if (area == MAP_FAILED) {
-		return "failed: no memory";
+		return "failed: cannot allocate the copy of PHP's code";
 	}
 	/* With huge pages if possible. The moved pages are mapped one by one, but lie next to each
 	 * other in memory, so one TLB entry covers several. */

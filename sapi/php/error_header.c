@@ -1,5 +1,8 @@
-/* Adds the header of fastcgi.error_header to the response of a script that has ended with a fatal
- * error or exit(255), as php-fpm does before the shutdown functions (sapi/fpm/fpm/fpm_main.c). */
+/* Adds the header of fastcgi.error_header to the response of a script that ended with a fatal
+ * error.
+ *
+ * exit(255) counts as one. php-fpm adds the header before the shutdown functions, too
+ * (sapi/fpm/fpm/fpm_main.c). */
 #include "php/error_header.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Notices which files PHP opens, asks about and changes during the boot.
  *
- * What PHP opens passes through the wrapper of plain files: scripts, `fopen()`,
+ * All files that PHP opens pass through the wrapper of plain files: scripts, `fopen()`,
  * `file_get_contents()`. The functions that ask about files take shorter ways and a cache, so they
  * have hooks of their own. */
 #include "php/file_hooks.h"

@@ -17,9 +17,9 @@ const char *surus_opcache_blocked(void);
 void surus_opcache_explain_preload(void);
 
 /* Called when the boot's PHP request has started, and at the start of each request. OPcache reads
- * the time when PHP's request starts and would use the boot's time for all requests: it would never
- * check a file for changes (opcache.revalidate_freq) and never cache a file newer than the boot
- * (opcache.file_update_protection). */
+ * the time when PHP's request starts, and would use the boot's time for all requests. It would
+ * never check a file for changes (opcache.revalidate_freq), and never cache a file newer than the
+ * boot (opcache.file_update_protection). */
 void surus_opcache_boot_begin(void);
 void surus_opcache_request_begin(void);
 

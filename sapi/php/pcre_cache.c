@@ -81,7 +81,7 @@ bool surus_pcre_cache_create(void)
 	return table != NULL;
 }
 
-void surus_pcre_cache_init(void)
+void surus_pcre_cache_save(void)
 {
 	known = PCRE_G(pcre_cache).nNumUsed;
 	not_before = surus_now() + pause_before;

@@ -8,8 +8,9 @@
 
 /* In the master process, before the first fork. */
 bool surus_pcre_cache_create(void);
-/* In the prototype process: workers forked from here on start with the current cache. */
-void surus_pcre_cache_init(void);
+/* In the prototype process: records the current cache, with which workers forked from here on
+ * start. */
+void surus_pcre_cache_save(void);
 /* At the end of a request: records the expressions that it has compiled. */
 void surus_pcre_cache_record(void);
 /* Whether the prototype process should compile recurring expressions now. */

@@ -132,7 +132,7 @@ static void watch_uuid(void)
 	}
 }
 
-void surus_random_prepare(void)
+void surus_random_install(void)
 {
 	watch_uuid();
 	for (size_t i = 0; i < GMP_FUNCTIONS; i++) {

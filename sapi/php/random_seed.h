@@ -9,7 +9,7 @@ bool surus_random_create(void);
 /* In a script's child: discards the worker's unused random bytes. */
 void surus_random_discard(void);
 /* When PHP has started: hooks the generators of GMP and libuuid. */
-void surus_random_prepare(void);
+void surus_random_install(void);
 /* At the end of the boot: resets generators for every fork and finds the engine objects of the
  * boot. */
 void surus_random_boot_end(void);

@@ -58,7 +58,7 @@ static void on_orphaned(int signal, siginfo_t *info, void *context)
 	int saved = errno;
 	(void)signal;
 	(void)context;
-	if (surus_outbox_hung_up()) {
+	if (surus_outbox_is_closed()) {
 		_exit(SURUS_EXIT_DRAINED);
 	}
 	if (info->si_code != SI_TIMER) {

@@ -1,5 +1,6 @@
-/* The SAPI module: connects PHP's input and output to the current request, as php-fpm does
- * (sapi/fpm/fpm/fpm_main.c of PHP 8.2 is the reference; the oracle tests compare with it). */
+/* The SAPI module: connects PHP's input and output to the current request, as php-fpm does.
+ *
+ * The reference is sapi/fpm/fpm/fpm_main.c of PHP 8.2; the oracle tests compare with it. */
 #include "php/sapi_module.h"
 
 #include <errno.h>

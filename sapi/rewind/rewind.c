@@ -37,7 +37,7 @@ enum { MAX_REPORTED = 64 };
 
 static const char *_Atomic *reported;
 
-void surus_rewind_prepare(void)
+void surus_rewind_configure_malloc(void)
 {
 	/* Keeps all of malloc's memory in one piece that can be restored by its size: no mmap() per
 	 * block, no trimming, no arenas. */

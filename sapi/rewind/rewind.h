@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-/* Before anything allocates memory. */
-void surus_rewind_prepare(void);
+/* Before anything allocates memory: lets malloc keep all of it in one piece. */
+void surus_rewind_configure_malloc(void);
 /* When PHP has started, before it runs any code. */
 bool surus_rewind_start(void);
 /* In the prototype process, when its application has booted: takes the snapshot. If that fails,

@@ -1,4 +1,4 @@
-/* Detaches a process that a script has forked (pcntl_fork) from Surus: the copy of the worker may
+/* Detaches a process that a script has forked (pcntl_fork) from Surus. The copy of the worker may
  * run on, but its output is discarded and it exits when its script ends. */
 #include "worker/forked_child.h"
 

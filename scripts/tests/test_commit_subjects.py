@@ -1,4 +1,4 @@
-"""Tests scripts/commit-subjects: which subjects it rejects, and its use as a hook."""
+"""Tests scripts/commit-subjects: which subjects and bodies it rejects, and its use as a hook."""
 
 import subprocess
 import sys
@@ -29,7 +29,18 @@ class Subjects(unittest.TestCase):
         self.assertIn("no area", script.wrong("answer 431 for too many headers"))
 
     def test_hook_reads_the_first_line_that_is_no_comment(self):
-        for message, status in (("\n# a\nhttp: answer 431\n\nBody.\n", 0), ("Answer 431\n", 1)):
+        long = "word " * 15
+        for message, status in (
+            ("\n# a\nhttp: answer 431\n\nBody.\n", 0),
+            ("Answer 431\n", 1),
+            ("\n", 0),
+            (f"http: answer 431\n\n{'x' * 70} x\n", 0),
+            (f"http: answer 431\n\n{'x' * 71} x\n", 1),
+            (f"http: answer 431\n\nhttps://{'x' * 80}\n", 0),
+            (f"http: answer 431\n\nCo-authored-by: {long}\n", 0),
+            (f"http: answer 431\n\n# {long}\n", 0),
+            (f"http: answer 431\n\n# {'-' * 24} >8 {'-' * 24}\n# git\ndiff {long}\n", 0),
+        ):
             with tempfile.NamedTemporaryFile("w") as file:
                 file.write(message)
                 file.flush()

@@ -64,7 +64,8 @@ pub(super) async fn run(
         tls,
         metrics,
     };
-    // This machine certifies the others (`tls::read_renewed`).
+    // Local domains need no attempts: this machine's own authority certifies them
+    // (`tls::read_renewed`).
     let public = (0..)
         .zip(&host.config.acme.domains)
         .filter(|(_, it)| !it.is_local());

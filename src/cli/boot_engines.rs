@@ -47,9 +47,8 @@ pub async fn boot(
                 warn!(
                     engine = name,
                     error = format!("{error:#}"),
-                    "the application cannot be booted; `classic` serves it instead. The lines \
-                     above have PHP's reason; a boot script of the application's own is named in \
-                     engine.script"
+                    "the application cannot be booted; `classic` serves it instead; see PHP's \
+                     reason above, or name a boot script (engine.script)"
                 );
                 let classic = booter(plans, otherwise, first, keeper, metrics)().await?;
                 let instead = otherwise.asked.entry.name;

@@ -61,7 +61,7 @@ pub async fn compare(asked: &PoolConfig, project: &Path) -> anyhow::Result<Vec<B
     let templates = templates(plain, probes.answers(Warmup::off()).await?.0);
     let differences = differences(&templates, &warm);
     let mut verdicts: Vec<_> = (probes.all().zip(&differences))
-        // What a page would change that the boot has left out, no comparison shows.
+        // No comparison shows the effect of a page that the boot has left out.
         .filter(|((page, _), difference)| difference.is_some() || !is_among(page, &left_out))
         .map(|((page, other), difference)| verdict(page, other, difference.as_ref()))
         .collect();
@@ -90,14 +90,14 @@ fn is_among(page: &str, paths: &[String]) -> bool {
 }
 
 fn verdict(page: &str, other: bool, difference: Option<&(String, String)>) -> BootVerdict {
-    let whose = match other {
+    let visitor = match other {
         true => " of another host, cookie and language",
         false => "",
     };
     match difference {
-        None => BootVerdict::Same(format!("GET {page}{whose}: no other answer")),
+        None => BootVerdict::Same(format!("GET {page}{visitor}: no other answer")),
         Some((expected, got)) => BootVerdict::Changed(format!(
-            "GET {page}{whose} has another answer after the warm-ups: `{got}` instead of \
+            "GET {page}{visitor} has another answer after the warm-ups: `{got}` instead of \
              `{expected}`"
         )),
     }

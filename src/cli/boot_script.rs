@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn boot_scripts_have_all_classes_that_they_use() {
         let imported = regex::Regex::new(r"use Surus\\([\w\\]+);").unwrap();
-        let beside = regex::Regex::new(r"(?:new |[^\w$\\>:])([A-Z]\w+)(?:::|\()").unwrap();
+        let uses = regex::Regex::new(r"(?:new |[^\w$\\>:])([A-Z]\w+)(?:::|\()").unwrap();
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("php/src");
         let is_known = |class: &str| CLASSES.iter().any(|(known, _)| *known == class);
         for (path, php) in CLASSES {
@@ -189,7 +189,7 @@ mod tests {
                 let class = class[1].replace('\\', "/");
                 assert!(is_known(&class), "{path} uses {class}");
             }
-            for class in beside.captures_iter(php) {
+            for class in uses.captures_iter(php) {
                 let class = Path::new(path).with_file_name(&class[1]);
                 let is_there = sources.join(&class).with_extension("php").is_file();
                 let class = class.to_str().unwrap();

@@ -1,5 +1,7 @@
-//! Checks that PHP's user cannot change the configuration of a server that root starts, nor the
-//! programs and settings that it names: they decide what root runs, and as whom PHP runs.
+//! Checks that PHP's user can change neither the configuration of a server that root starts nor the
+//! programs that it names.
+//!
+//! Both decide what root runs, and as which user PHP runs.
 
 use std::fs::{File, Metadata};
 use std::io::ErrorKind;

@@ -19,8 +19,8 @@ use crate::event::Event;
 use crate::launcher::Launch;
 use crate::observe::metrics::Metrics;
 
-/// Looks at the application, and adds what its boot script needs to the configuration. What the
-/// user has configured wins.
+/// Looks at the application, and adds what its boot script needs to the configuration. The user's
+/// configuration wins.
 pub fn look_at_application(project: &Path, config: &mut Config) {
     entry_script::set_runtime_of_composer(project, config);
     config.application = match has_own_boot(project, config) {

@@ -13,14 +13,15 @@ use crate::event::Script;
 
 /// The script that passes events to the handler.
 pub fn script(project: &Path, config: &Config) -> anyhow::Result<PathBuf> {
-    let us = env::current_exe().context("cannot determine the path of the surus executable")?;
-    let beside = us.parent().unwrap_or(Path::new("/"));
+    let program =
+        env::current_exe().context("cannot determine the path of the surus executable")?;
+    let program_dir = program.parent().unwrap_or(Path::new("/"));
     let places = match &config.lambda.script {
         Some(script) => vec![project.join(script)],
         None => vec![
             project.join("vendor/surus/surus/lambda/events.php"),
-            beside.join("php/lambda/events.php"),
-            beside.join("../share/surus/php/lambda/events.php"),
+            program_dir.join("php/lambda/events.php"),
+            program_dir.join("../share/surus/php/lambda/events.php"),
         ],
     };
     if let Some(found) = places.iter().find_map(|place| place.canonicalize().ok()) {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::app::site::{Site, Why};
+use crate::app::site::{HiddenBy, Site};
 use crate::private_files::LIBRARIES;
 
 /// The limit of examined entries, so that `surus check` answers at once.
@@ -50,14 +50,14 @@ impl NoPages {
                 let path = entry.path();
                 let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
                 match site.why_hidden(&path, is_directory) {
-                    Some(Why::Class(class)) => {
+                    Some(HiddenBy::Class(class)) => {
                         let relative = path.strip_prefix(root).unwrap_or(&path);
                         let slash = if is_directory { "/" } else { "" };
                         let names = found.hidden.entry(class.name).or_default();
                         names.push(format!("{}{slash}", relative.display()));
                     }
                     // The user has configured it.
-                    Some(Why::Setting) => {}
+                    Some(HiddenBy::Setting) => {}
                     None if is_directory => directories.push(path),
                     None => {}
                 }

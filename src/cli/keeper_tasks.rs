@@ -417,7 +417,7 @@ pub fn users(config: &Config) -> anyhow::Result<Users> {
     keeper::check_capabilities()?;
     let php = match &config.sites[..] {
         [] => vec![Some(php_user(config)?)],
-        // What is wrong is reported where the sites are planned.
+        // Errors are reported where the sites are planned.
         sites => sites
             .iter()
             .map(|site| php_user(&site.config).ok())

@@ -1,5 +1,5 @@
-//! Warms up the boots of a pool by the pages that clients ask for most: boots with them, compares
-//! its answers with those of the serving boot, and switches if they are the same.
+//! Warms up the boots of a pool by the pages that clients ask for most. It boots with them,
+//! compares its answers with those of the serving boot, and switches if they are the same.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -188,13 +188,13 @@ impl Learner {
             .zip(differences)
             .find_map(|((probe, other), found)| {
                 let (expected, got) = found?;
-                let whom = if other {
+                let visitor = if other {
                     ", asked by another visitor,"
                 } else {
                     ""
                 };
                 Some(format!(
-                    "{probe}{whom} answers `{got}` instead of `{expected}`"
+                    "{probe}{visitor} answers `{got}` instead of `{expected}`"
                 ))
             });
         found.map_or(Ok(()), Err)

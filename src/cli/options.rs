@@ -115,7 +115,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ADDR")]
     listen: Vec<Address>,
     /// Serve HTTPS for a host with certificates of Let's Encrypt, whose terms of service you
-    /// accept, or of this machine for localhost and names of the domain test; may be repeated
+    /// accept; for localhost and the domain test, of this machine; may be repeated
     #[arg(long, value_name = "HOST")]
     domain: Vec<Domain>,
     /// Serve HTTPS for localhost, with a certificate of this machine; see `surus trust`

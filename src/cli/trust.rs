@@ -16,7 +16,7 @@ use crate::fronts::http::tls::acme::store::Store;
 pub struct Trust {
     #[command(flatten)]
     project: Project,
-    /// Take it out of the stores
+    /// Remove the authority's certificate from the stores
     #[arg(long)]
     remove: bool,
     /// Certificate of the authority of another user of this machine

@@ -65,9 +65,9 @@ pub struct Settings {
     /// Whether another user than root can replace the configuration of a server that root starts.
     #[serde(skip)]
     pub is_replaceable: bool,
-    /// What to request once after the boot, so that all later requests find their code loaded: with
-    /// `auto` a page that does not exist, where Surus knows the framework, and learned pages;
-    /// `["/", "/login"]` names URLs instead of those, and `[]` turns it off.
+    /// What to request once after the boot, so that all later requests find their code loaded. With
+    /// `auto`, these are learned pages and, if Surus knows the framework, a page that does not
+    /// exist. `["/", "/login"]` names URLs instead of those, and `[]` turns it off.
     pub warmup: Warmup,
     /// What requests teach the next boots; by default nothing.
     #[serde(skip)]

@@ -12,14 +12,14 @@ pub fn find(configured: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(program) = configured {
         return command::find_configured(program, "engine.surus_php");
     }
-    let us =
+    let program =
         std::env::current_exe().context("cannot determine the path of the surus executable")?;
-    let beside = us.parent().unwrap_or(Path::new("/"));
+    let program_dir = program.parent().unwrap_or(Path::new("/"));
     let places = [
-        beside.to_path_buf(),
-        beside.join("../libexec"),
-        beside.join("../libexec/surus"),
-        beside.join(".."),
+        program_dir.to_path_buf(),
+        program_dir.join("../libexec"),
+        program_dir.join("../libexec/surus"),
+        program_dir.join(".."),
     ];
     let mut found: Vec<(u32, PathBuf)> = Vec::new();
     for place in &places {

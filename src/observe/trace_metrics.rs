@@ -10,7 +10,7 @@ struct Result {
     result: &'static str,
 }
 
-/// Spans by what became of them.
+/// Spans of traces, by result.
 #[derive(Default)]
 pub struct TraceMetrics {
     spans: Family<Result, Counter>,
@@ -20,7 +20,7 @@ impl TraceMetrics {
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "trace_spans",
-            "Spans of traces, by what became of them",
+            "Spans of traces, by result",
             self.spans.clone(),
         );
     }

@@ -395,7 +395,7 @@ mod tests {
             let zip = std::io::Cursor::new(Vec::new());
             let written = crate::package::archive::write(&files, zip, |_| ());
             if exchanged == "page" {
-                // What the link led to when it was checked is packaged.
+                // The file to which the link led when it was checked is packaged.
                 assert!(unpacked.is_ok() && written.is_ok());
                 let packaged = root.path().join("var/task/page");
                 assert_eq!(std::fs::read_to_string(packaged).unwrap(), "");

@@ -11,17 +11,17 @@ use super::elf::{self, ElfMachine};
 /// Returns the named program, else this program if it is static, else `bootstrap` in the same
 /// directory.
 pub fn find(named: Option<&Path>, machine: ElfMachine) -> anyhow::Result<PathBuf> {
-    let us =
+    let surus =
         std::env::current_exe().context("cannot determine the path of the surus executable")?;
-    let sibling = us.with_file_name("bootstrap");
+    let sibling = surus.with_file_name("bootstrap");
     let path = match named {
         Some(path) => path.to_path_buf(),
-        None if is_static(&us)? => us,
+        None if is_static(&surus)? => surus,
         None if sibling.is_file() => sibling,
         None => bail!(
             "{} needs libraries of this machine, and Lambda's may be older; build a static surus \
              (make musl), and name it with --bootstrap or put it at {}",
-            us.display(),
+            surus.display(),
             sibling.display()
         ),
     };
@@ -75,9 +75,9 @@ mod tests {
 
     #[test]
     fn dynamically_linked_program_is_rejected() {
-        let us = std::env::current_exe().unwrap();
-        let elf = elf::read(&us).unwrap().unwrap();
-        let found = find(Some(&us), elf.machine.unwrap());
+        let test_program = std::env::current_exe().unwrap();
+        let elf = elf::read(&test_program).unwrap().unwrap();
+        let found = find(Some(&test_program), elf.machine.unwrap());
         if elf.interpreter.is_some() {
             let error = found.unwrap_err().to_string();
             assert!(error.contains("make musl"), "{error}");

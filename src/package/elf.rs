@@ -138,13 +138,16 @@ mod tests {
     #[test]
     fn program_has_its_interpreter_and_libraries() {
         // The test program itself is dynamically linked.
-        let us = read(&std::env::current_exe().unwrap()).unwrap().unwrap();
-        assert!(us.machine.is_some());
-        if let Some(interpreter) = &us.interpreter {
+        let test_program = read(&std::env::current_exe().unwrap()).unwrap().unwrap();
+        assert!(test_program.machine.is_some());
+        if let Some(interpreter) = &test_program.interpreter {
             assert!(interpreter.is_file(), "{interpreter:?}");
             assert!(
-                us.needed.iter().any(|name| name.starts_with("libc.")),
-                "{us:?}"
+                test_program
+                    .needed
+                    .iter()
+                    .any(|name| name.starts_with("libc.")),
+                "{test_program:?}"
             );
         }
         let text = tempfile::NamedTempFile::new().unwrap();

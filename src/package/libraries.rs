@@ -180,12 +180,15 @@ mod tests {
 
     #[test]
     fn closure_matches_ldd() {
-        let us = std::env::current_exe().unwrap();
-        let machine = elf::read(&us).unwrap().unwrap().machine;
+        let test_program = std::env::current_exe().unwrap();
+        let machine = elf::read(&test_program).unwrap().unwrap().machine;
         let found = Search::new(machine)
-            .closure(std::slice::from_ref(&us))
+            .closure(std::slice::from_ref(&test_program))
             .unwrap();
-        let ldd = std::process::Command::new("ldd").arg(&us).output().unwrap();
+        let ldd = std::process::Command::new("ldd")
+            .arg(&test_program)
+            .output()
+            .unwrap();
         let ldd = String::from_utf8(ldd.stdout).unwrap();
         let expected: BTreeMap<String, PathBuf> = ldd
             .lines()

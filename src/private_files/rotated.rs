@@ -1,9 +1,8 @@
 //! Patterns for the names that tools and administrators give to earlier states of a file.
 
-/// Patterns for rotated, renamed and compressed files of these names: with a number or date (`.1`,
-/// `-20260101`), `old` or `bak`, or the ending of a compressed file or archive (`.gz`, `.tar.gz`,
-/// `.7z`, `.bz2`, `.lz4`, `.lzma`, `.zst`, `.zip`, `.rar` and the like), except for `.html`. With
-/// `also` in front, for these names as well.
+/// Patterns for rotated, renamed and compressed files of these names, except for `.html`. They have
+/// a number or date (`.1`, `-20260101`), `old` or `bak`, or the ending of a compressed file or
+/// archive (`.gz`, `.zip` and the like). With `also` in front, for these names as well.
 macro_rules! rotated {
     (also $($name:literal),*) => {
         rotated!(@list [$($name,)*] $($name),*)

@@ -66,7 +66,7 @@ fn source(answer: &Answer) -> bool {
     answer.body.starts_with(b"<?php")
 }
 
-/// Whether the type is that of the oracles. What they do not know, or disagree about, is not
+/// Whether the type is that of the oracles. Types that they do not know, or disagree about, are not
 /// compared.
 fn same_type(answer: &Answer, [one, other]: [&Answer; 2]) -> bool {
     let of = |answer: &Answer| media_type(answer.header("content-type")).to_string();

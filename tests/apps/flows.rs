@@ -1,5 +1,5 @@
 //! Compares long flows of mixed requests of several visitors: boots that learned pages warm up must
-//! answer as php-fpm, `classic` and a cold boot do. What visitors do is in `flows/*.toml`.
+//! answer as php-fpm, `classic` and a cold boot do. The visitors' requests are in `flows/*.toml`.
 
 mod play;
 mod script;

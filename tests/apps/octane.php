@@ -1,9 +1,10 @@
 <?php
 
 /*
- * Stands in for laravel/octane, which Debian does not package: the part of its interface that
- * Surus\Laravel\Octane uses, and a worker that, like Octane's, clones the application and notifies
- * its listeners.
+ * Stands in for laravel/octane, which Debian does not package.
+ *
+ * It has the part of Octane's interface that Surus\Laravel\Octane uses. Like Octane's, its worker
+ * clones the application and notifies its listeners.
  */
 
 namespace Laravel\Octane\Contracts {

@@ -187,7 +187,7 @@ fn compare(base: &str, engine: &str, surus: &Surus, database: &Database) {
         .get("/wp-admin/edit-comments.php?comment_status=moderated")
         .shows(&format!("{engine}&#8221; \\ waiting"));
 
-    // What the boot has made with other permalinks is made again.
+    // Objects that the boot has made with other permalinks are made again.
     let permalinks = |structure: &str, categories: &str| {
         database.run(&format!(
             "UPDATE wordpress.wp_options SET option_value = '{structure}'

@@ -10,7 +10,7 @@ fn ambiguous_body_length_is_rejected() {
     check(&[
         ("a length", with_length("5"), Through("hello")),
         (
-            "a length with leading zeros is digits all the same",
+            "a length with leading zeros consists of digits",
             with_length("0005"),
             Through("hello"),
         ),

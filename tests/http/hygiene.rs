@@ -132,7 +132,7 @@ fn request_without_exactly_one_host_is_rejected() {
             Refused(400),
         ),
         (
-            "an empty host beside an absolute target",
+            "an empty host with an absolute target",
             target("http://a/", "Host:\r\n"),
             Refused(400),
         ),

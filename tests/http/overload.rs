@@ -40,7 +40,7 @@ fn open(dir: &Path) {
 fn thousands_of_concurrent_requests_are_answered() {
     let dir = site();
     let surus = gated(dir.path(), &[]);
-    let mut crowd: Vec<Wire> = (0..2000)
+    let mut clients: Vec<Wire> = (0..2000)
         .map(|_| {
             let mut wire = Wire::connect(&surus);
             wire.send(GET);
@@ -50,7 +50,7 @@ fn thousands_of_concurrent_requests_are_answered() {
     // A rejected request is answered while the gate is closed.
     std::thread::sleep(Duration::from_millis(500));
     open(dir.path());
-    for wire in &mut crowd {
+    for wire in &mut clients {
         assert_eq!(wire.answer().unwrap().status, 200);
     }
 }

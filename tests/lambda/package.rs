@@ -10,8 +10,8 @@ use std::process::{Command, Output};
 /// A static surus, as `make static` builds it. Without one, the test prints a note and passes, but
 /// fails in CI, unless `SKIP_PACKAGES` is set.
 fn bootstrap() -> Option<PathBuf> {
-    let us = Path::new(env!("CARGO_BIN_EXE_surus"));
-    let target = us.parent().unwrap().parent().unwrap();
+    let surus = Path::new(env!("CARGO_BIN_EXE_surus"));
+    let target = surus.parent().unwrap().parent().unwrap();
     let name = format!("{}-unknown-linux-musl/debug/surus", std::env::consts::ARCH);
     let path = target.join(name);
     if path.is_file() {
@@ -203,8 +203,8 @@ fn missing_parts_are_reported_before_anything_is_written() {
     let said = text(&project.package(&zip, &["--extension", "no_such_extension"]));
     assert!(said.contains("the extension no_such_extension"), "{said}");
     // This surus is dynamically linked.
-    let us = env!("CARGO_BIN_EXE_surus");
-    let said = text(&project.package(&zip, &["--bootstrap", us]));
+    let surus = env!("CARGO_BIN_EXE_surus");
+    let said = text(&project.package(&zip, &["--bootstrap", surus]));
     assert!(said.contains("make musl"), "{said}");
     assert!(!zip.exists());
 }

@@ -91,8 +91,8 @@ impl Run {
         });
         let account = Account::new(account::read(&notes), &killed);
         println!(
-            "{}: {} messages, {} attempts, {} workers killed, {} came again before they were \
-                deleted, in {:.1} s",
+            "{}: {} messages, {} attempts, {} workers killed, {} were delivered again before they \
+                were deleted, in {:.1} s",
             self.name,
             messages.len(),
             account.len(),

@@ -67,8 +67,8 @@ fn template(tool: &str, configuration: &str, options: &[&str]) -> String {
 /// A program that `make setup` installs. If it is missing, the test prints why and passes; with
 /// `CI` set it fails.
 fn installed(name: &str) -> Option<PathBuf> {
-    let us = Path::new(env!("CARGO_BIN_EXE_surus"));
-    let path = us
+    let surus = Path::new(env!("CARGO_BIN_EXE_surus"));
+    let path = surus
         .ancestors()
         .nth(2)
         .unwrap()

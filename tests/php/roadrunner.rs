@@ -257,7 +257,10 @@ fn killed_worker_costs_one_request() {
             "{failed:?}"
         );
         assert_eq!(play(&engine, "/hello?n=1").await, "hello 1");
-        let response = engine.send(scene(&engine, "/kill-amid")).await.unwrap();
+        let response = engine
+            .send(scene(&engine, "/kill-during-response"))
+            .await
+            .unwrap();
         let body = response.into_body().collect().await;
         assert!(matches!(body, Err(Failure::WorkerCrashed(_))), "{body:?}");
         assert_eq!(play(&engine, "/hello?n=2").await, "hello 2");
@@ -271,7 +274,7 @@ fn killed_idle_worker_costs_no_request_and_is_replaced() {
             let pid = engine.pids().await[0];
             kill(pid, "KILL");
             if n == 0 {
-                until("it is gone", || !lives(pid)).await;
+                until("it has exited", || !lives(pid)).await;
             }
             assert_eq!(play(&engine, "/hello?n=1").await, "hello 1");
         }

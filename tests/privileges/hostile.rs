@@ -54,11 +54,11 @@ fn attack(env: &[(&str, &str)]) {
     }
     let dir = tempfile::tempdir().unwrap();
     set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-    let beside = dir.path().join("beside");
+    let outside = dir.path().join("outside");
     let project = dir.path().join("project");
     // The front end may create files there, so it must not be above the project.
     let temporary = dir.path().join("tmp");
-    for (made, mode) in [(&beside, 0o755), (&project, 0o755), (&temporary, 0o1777)] {
+    for (made, mode) in [(&outside, 0o755), (&project, 0o755), (&temporary, 0o1777)] {
         std::fs::create_dir(made).unwrap();
         set_permissions(made, Permissions::from_mode(mode)).unwrap();
     }
@@ -72,17 +72,17 @@ fn attack(env: &[(&str, &str)]) {
     put(&project.join("surus.toml"), 0o640, 0, php);
     std::fs::write(project.join("surus.toml"), "[engine]\nworkers = 1\n").unwrap();
     std::fs::write(project.join("index.php"), "<?php").unwrap();
-    put(&beside.join("root.txt"), 0o600, 0, 0);
-    put(&beside.join("php.txt"), 0o600, php, php);
-    put(&beside.join("stranger.txt"), 0o600, STRANGER, STRANGER);
+    put(&outside.join("root.txt"), 0o600, 0, 0);
+    put(&outside.join("php.txt"), 0o600, php, php);
+    put(&outside.join("stranger.txt"), 0o600, STRANGER, STRANGER);
     symlink("/etc/shadow", project.join("shadow.txt")).unwrap();
-    symlink("../beside/root.txt", project.join("out.txt")).unwrap();
+    symlink("../outside/root.txt", project.join("out.txt")).unwrap();
     // A file that PHP's user could have created.
-    std::os::unix::fs::symlink("../beside/stranger.txt", project.join("theirs.txt")).unwrap();
+    std::os::unix::fs::symlink("../outside/stranger.txt", project.join("theirs.txt")).unwrap();
     std::os::unix::fs::lchown(project.join("theirs.txt"), Some(php), Some(php)).unwrap();
     std::os::unix::fs::symlink("..", project.join("up")).unwrap();
 
-    put(&beside.join("public.txt"), 0o644, 0, 0);
+    put(&outside.join("public.txt"), 0o644, 0, 0);
     // As in deployments: a link to one of several versions.
     let current = dir.path().join("current");
     symlink("project", &current).unwrap();

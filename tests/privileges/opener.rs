@@ -33,11 +33,11 @@ impl Attacker<'_> {
         let project = self.project.to_owned();
         let absolute = project.join("php.txt");
         let mut refused: Vec<Vec<u8>> = [
-            "../beside/php.txt",
-            "../beside/root.txt",
+            "../outside/php.txt",
+            "../outside/root.txt",
             "./php.txt",
             "a/../php.txt",
-            "a/../../beside/php.txt",
+            "a/../../outside/php.txt",
             "/etc/passwd",
             "/etc/shadow",
             "",
@@ -51,8 +51,8 @@ impl Attacker<'_> {
             "shadow.txt",
             "out.txt",
             "theirs.txt",
-            "up/beside/root.txt",
-            "up/beside/stranger.txt",
+            "up/outside/root.txt",
+            "up/outside/stranger.txt",
             "up/project/.env",
             "php.txt\0",
         ]

@@ -10,7 +10,7 @@ impl Attacker<'_> {
         assert_ne!(surus_sys::process::uid(), 0, "it must not attack as root");
         let keeper = self.keeper_pid;
         let proc = |name: &str| format!("/proc/{keeper}/{name}");
-        let beside = self.project.parent().unwrap().join("beside");
+        let outside = self.project.parent().unwrap().join("outside");
         let mut unreadable = vec![
             "/etc/shadow".into(),
             "/proc/1/environ".into(),
@@ -18,7 +18,7 @@ impl Attacker<'_> {
         ];
         unreadable
             .extend([proc("environ"), proc("mem"), proc("maps"), proc("fd/1")].map(Into::into));
-        unreadable.extend(["root.txt", "php.txt", "stranger.txt"].map(|name| beside.join(name)));
+        unreadable.extend(["root.txt", "php.txt", "stranger.txt"].map(|name| outside.join(name)));
         let inside = [
             "root.txt",
             "php.txt",
@@ -29,7 +29,7 @@ impl Attacker<'_> {
         ];
         unreadable.extend(inside.map(|name| self.project.join(name)));
         if self.has_landlock {
-            unreadable.push(beside.join("public.txt"));
+            unreadable.push(outside.join("public.txt"));
             unreadable.extend(["/etc/passwd", "/etc/hostname", "/usr/bin/env"].map(Into::into));
         }
         for path in unreadable {

@@ -1,6 +1,8 @@
-/* Preloaded into processes that rewind: strikes once, in the call of a function that only a
- * restore uses, when a file says where and how. `fchdir kill`: where descriptors and directory have
- * been restored, kills itself by SIGKILL; `fchdir segv`; `fchdir fail`: returns an error. */
+/* Preloaded into processes that rewind: fails or kills once, in a function that only a restore
+ * uses.
+ *
+ * A file says where and how. `fchdir kill`: where descriptors and directory have been restored,
+ * kills the process by SIGKILL; `fchdir segv`: by SIGSEGV; `fchdir fail`: returns an error. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

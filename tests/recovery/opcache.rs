@@ -129,7 +129,7 @@ fn full_opcache_is_reported_once_per_boot() {
             assert_eq!(said(&site), (boot, Some(counted)));
             assert!(site.surus.log().contains("opcache.max_accelerated_files"));
             kill(site.surus.pid(), "HUP");
-            until("the application is booted anew", || {
+            until("the application boots again", || {
                 site.surus.log().matches("reloaded").count() == boot
             });
         }

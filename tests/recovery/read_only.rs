@@ -141,7 +141,7 @@ fn unwritable_tmp_is_explained_and_settings_replace_it() {
 }
 
 #[test]
-fn configured_place_that_is_read_only_stops_the_start_by_name() {
+fn read_only_directory_stops_the_start_and_is_named() {
     if !may_mount() {
         return;
     }

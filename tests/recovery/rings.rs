@@ -152,7 +152,7 @@ fn load(site: &Site, clients: usize, least: usize, meanwhile: impl FnOnce()) -> 
             scope.spawn(move || {
                 ask_repeatedly(site, client, done, |status, is_right| match status {
                     Some(200) => {
-                        assert!(is_right, "somebody else's answer, or not all of it");
+                        assert!(is_right, "another client's answer, or not all of it");
                         right.fetch_add(1, Ordering::Relaxed);
                     }
                     Some(502) | None => drop(failed.fetch_add(1, Ordering::Relaxed)),

@@ -1,5 +1,5 @@
 //! Tests a script that writes to the memory that all workers share, or that stops or disconnects
-//! other processes: it may cost its own request, and others at most a second.
+//! other processes. It may cost its own request, and others at most a second.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};

@@ -94,7 +94,7 @@ fn slowly_reading_clients_occupy_no_worker() {
         for slow in slow {
             assert!(is_whole(&slow.finish()), "{engine}");
         }
-        until("the files are gone", || {
+        until("the files are removed", || {
             spooled(site.surus.front(), spool.path()) == 0
         });
         assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 0);
@@ -206,7 +206,7 @@ fn script_of_a_slow_client_that_closes_is_aborted() {
     });
     let rounds: u32 = std::fs::read_to_string(&seen).unwrap().parse().unwrap();
     assert!(rounds < 300, "{rounds}");
-    until("the file is gone", || {
+    until("the file is removed", || {
         spooled(site.surus.front(), spool.path()) == 0
     });
 }

@@ -28,7 +28,8 @@ fn snapshot_is_sealed() {
     let site =
         try_booted("rewind", BOOT, &["--workers", "1"], &[]).unwrap_or_else(|log| panic!("{log}"));
     let worker = site.workers()[0];
-    // What all workers share, and what this one has written before its checkpoint.
+    // The memory that all workers share, and the pages that this one has written before its
+    // checkpoint.
     for name in ["surus-snapshot", "surus-own"] {
         cannot_be_changed(worker, name);
     }

@@ -71,7 +71,7 @@ fn isolates(asks: impl Fn(&Subject) -> bool, settings: &[(&str, &str)]) {
                 replaced.borrow_mut().push(name.to_string());
             }
             if exceptions.alone(subject.name, name).is_some() {
-                // What the case has left must not be taken for another case's.
+                // The traces of this case must not be taken for another case's.
                 corpus.replace_worker();
             }
             outcome

@@ -178,7 +178,7 @@ impl Number {
         }
     }
 
-    /// The number with its unit, without its source and its interval: with [`MARK`] if the load
+    /// The number with its unit, without its source and its interval. It has [`MARK`] if the load
     /// generator was the limit, both ends of a range, and whether it is an estimate.
     pub fn short(&self) -> String {
         match self {

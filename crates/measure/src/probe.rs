@@ -123,8 +123,8 @@ impl Probe {
     }
 
     fn take(&mut self, tree: &[i32]) -> Sample {
-        // A child's time moves to its parent when it is reaped. What is lost with a root that exits
-        // must not make the sum fall.
+        // A child's time moves to its parent when it is reaped. The time of a root that exits is
+        // lost, and must not make the sum fall.
         self.highest_cpu = self.highest_cpu.max(ticks_of(tree));
         let sizes: Vec<_> = tree.iter().filter_map(|pid| pss(*pid)).collect();
         let sample = Sample {

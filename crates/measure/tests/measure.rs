@@ -207,7 +207,7 @@ fn listening_process_is_found_by_its_port_and_by_its_socket() {
 }
 
 #[test]
-fn requests_that_were_never_sent_are_in_the_percentiles_and_the_log_and_in_no_second() {
+fn unsent_requests_count_in_percentiles_and_log() {
     let mut recorder = Recorder::new(true);
     recorder.response(Duration::ZERO, Duration::from_millis(1), 0);
     recorder.unsent(Duration::from_millis(500), 3);

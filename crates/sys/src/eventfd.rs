@@ -56,7 +56,8 @@ impl Doorbell {
     /// Returns when it has been rung, once for any number of rings. Cancel-safe: a cancelled call
     /// loses no ring.
     pub async fn notified(&self) -> io::Result<()> {
-        // Nothing is read: each ring is a new event for edge-triggered epoll, and 2^64 of them fit.
+        // Nothing is read: edge-triggered epoll reports each ring as a new notification, and 2^64
+        // of them fit.
         self.0.readable().await?.clear_ready();
         Ok(())
     }
@@ -70,12 +71,12 @@ mod tests {
 
     #[tokio::test]
     async fn each_ring_wakes_the_task_once() {
-        let bell = Doorbell::new().unwrap();
-        let silence = || tokio::time::timeout(Duration::from_millis(20), bell.notified());
+        let doorbell = Doorbell::new().unwrap();
+        let silence = || tokio::time::timeout(Duration::from_millis(20), doorbell.notified());
         assert!(silence().await.is_err());
         for _ in 0..3 {
-            nix::unistd::write(bell.fd(), &1_u64.to_ne_bytes()).unwrap();
-            bell.notified().await.unwrap();
+            nix::unistd::write(doorbell.fd(), &1_u64.to_ne_bytes()).unwrap();
+            doorbell.notified().await.unwrap();
             assert!(silence().await.is_err());
         }
     }

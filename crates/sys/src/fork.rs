@@ -166,8 +166,8 @@ pub fn has_ended(pid: u32) -> bool {
 }
 
 /// Closes the descriptors above 2 that this process has from the program that started it. To be
-/// called in a process that was just forked. What Surus opens is closed on exec; what came through
-/// an exec is not.
+/// called in a process that was just forked. Descriptors that Surus opens are closed on exec; those
+/// that came through an exec are not.
 pub fn close_inherited() {
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let open: Vec<RawFd> = open

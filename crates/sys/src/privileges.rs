@@ -55,8 +55,8 @@ pub fn lacking() -> io::Result<Vec<&'static str>> {
     Ok(lacking.map(|(_, name)| *name).collect())
 }
 
-/// Saved groups of processes that other processes of the same user must not touch: the kernel
-/// lets those open memory (ptrace(2)) and change limits (prlimit(2)) only if all three groups are
+/// Saved groups of processes that other processes of the same user must not touch. The kernel lets
+/// those open memory (ptrace(2)) and change limits (prlimit(2)) only if all three groups are
 /// theirs. Groups without a name and without files; a user namespace may lack the first one. As in
 /// sapi/base/procfs.c.
 const GUARDS: [u32; 2] = [u32::MAX - 18, 65_533];

@@ -106,7 +106,7 @@ pub fn child(
         Orphan::Killed => libc::SIGKILL,
         Orphan::Terminated => libc::SIGTERM,
     };
-    let us = std::process::id();
+    let parent = std::process::id();
     // SAFETY: between fork and exec only system calls are made, through functions that are
     // async-signal-safe in Linux's C libraries for a process with one thread; `ids` was allocated
     // before. PR_SET_PDEATHSIG comes last because a change of the user clears it.
@@ -120,7 +120,7 @@ pub fn child(
             hand_over(&fds)?;
             Errno::result(libc::prctl(libc::PR_SET_PDEATHSIG, signal))?;
             // A parent that has already exited sends no signal.
-            if libc::getppid() as u32 != us {
+            if libc::getppid() as u32 != parent {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
             Ok(())
@@ -369,9 +369,9 @@ pub fn raise_open_files() -> io::Result<u64> {
 /// Disables core dumps of this process and its children.
 pub fn forbid_core_dumps() -> io::Result<()> {
     use nix::sys::resource::{Resource, setrlimit};
-    // A limit of 0 does not hold where core_pattern is a pipe (core(5)), but the kernel dumps into
-    // no pipe at a limit of 1, and into no file below a page (fs/coredump.c). A hard limit of 0
-    // stays.
+    // A limit of 0 does not hold if core_pattern is a pipe (core(5)). At a limit of 1, the kernel
+    // dumps into no pipe, and into no file because a page is more (fs/coredump.c). A hard limit of
+    // 0 stays.
     let limit = |bytes| setrlimit(Resource::RLIMIT_CORE, bytes, bytes);
     Ok(limit(1).or_else(|_| limit(0))?)
 }

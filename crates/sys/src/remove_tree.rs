@@ -23,8 +23,8 @@ const MOVED: &str = "moved-";
 /// returned. The entry `last` goes last, and stays if something else does.
 ///
 /// Only this user may create entries in it, and others below them. `owners` are the users whose
-/// directories are emptied there; None for all. What such a directory contains, its owner can
-/// remove itself. Directories of others stay with all that they contain: one of `owners` may have
+/// directories are emptied there; None for all. The owner of such a directory can remove its
+/// content itself. Directories of others stay with all that they contain: one of `owners` may have
 /// moved them here together with its own.
 ///
 /// It needs neither stack nor descriptors for the tree's depth: a directory that is not empty is

@@ -39,9 +39,8 @@ pub fn start_over() -> io::Result<()> {
 }
 
 /// Makes the process continue after signals that ask it for nothing and whose default action ends
-/// it: `SIGALRM`, `SIGVTALRM`, `SIGPROF`, `SIGIO`, `SIGPWR`, `SIGSTKFLT`, `SIGXCPU`, `SIGXFSZ` (a
-/// write above the file size limit fails instead) and real-time signals. They are caught and not
-/// ignored, because programs that this process starts would inherit that.
+/// it. They are caught and not ignored, because programs that this process starts would inherit
+/// that. After `SIGXFSZ`, a write above the file size limit fails.
 pub fn survive_stray() -> io::Result<()> {
     let named = [
         libc::SIGALRM,

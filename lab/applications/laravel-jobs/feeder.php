@@ -2,9 +2,10 @@
 /*
  * Feeds a queue worker: feeder.php PORT DATABASE [FORMAT BODIES]
  *
- * It takes what Lambda's Invoke API takes, an event of SQS, puts the event's messages into the table of Laravel or of Symfony Messenger,
- * and answers as Lambda does once a worker has deleted them all. So one load measures both. Or it takes {"do": "hello", "count": 10,
- * "queues": 0}, and finds the message in the JSON file BODIES; with queues, q0, q1 and so on get the messages in turn.
+ * Like Lambda's Invoke API, it takes an event of SQS. It puts the event's messages into the table
+ * of Laravel or of Symfony Messenger, and answers as Lambda does once a worker has deleted them
+ * all. So one load measures both. Or it takes {"do": "hello", "count": 10, "queues": 0}, and finds
+ * the message in the JSON file BODIES; with queues, q0, q1 and so on get the messages in turn.
  */
 
 declare(strict_types=1);

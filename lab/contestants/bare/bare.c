@@ -1,6 +1,7 @@
-/* The least that a server of two processes can do: it reads no HTTP and runs no PHP. What asks for
- * PHP goes to the other process and back through a socket pair, and everything else is answered at
- * once, both with the same bytes. One connection at a time. */
+/* The least server of two processes: reads no HTTP and runs no PHP.
+ *
+ * A request for PHP goes to the other process and back through a socket pair. Every other request
+ * is answered at once, with the same bytes. One connection at a time. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <signal.h>

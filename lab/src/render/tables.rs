@@ -60,7 +60,7 @@ pub fn load(
     };
     let mut rows = Vec::new();
     let entries = experiment.contestants.iter();
-    // What was measured is shown, also if the load is no longer meant for it.
+    // A measured contestant is shown, also if the load is no longer meant for it.
     let is_shown =
         |entry: &&Entry| load.is_for(&entry.name) || results.has_sample(&entry.name, &load.name);
     for entry in entries.filter(is_shown) {
@@ -100,7 +100,7 @@ fn columns(experiment: &Experiment, load: &Load, results: &Results) -> Vec<Quant
     };
     let columns = experiment.columns.iter().copied().enumerate();
     columns
-        // What has too little CPU time says so in its row.
+        // The row of a contestant with too little CPU time says so.
         .filter(|(place, it)| *place == 0 || *it == Quantity::Cpu || has_any(*it))
         .map(|(_, quantity)| quantity)
         .collect()

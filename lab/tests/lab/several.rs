@@ -25,7 +25,7 @@ fn repeated_command_skips_samples_finished_before_an_interruption() {
     assert!(kill.unwrap().success());
     assert_eq!(run.wait().unwrap().code(), Some(1));
 
-    // What it has measured suffices.
+    // The rounds that it has measured suffice.
     let state = tiny.read("target/lab/very-small.json");
     let state = state.replace("\"wanted\": 100000", "\"wanted\": 1");
     std::fs::write(tiny.path("target/lab/very-small.json"), state).unwrap();

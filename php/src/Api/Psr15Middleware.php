@@ -89,8 +89,8 @@ final class Psr15Middleware
         } elseif (null !== $parsed
             && $parsed !== $before->getParsedBody()
             && $parsed !== json_decode($request->body(), true)) {
-            // Handlers read bodies as JSON. What a middleware only decodes keeps its form: {} and
-            // [].
+            // Handlers read bodies as JSON. A body that a middleware only decodes keeps its form:
+            // {} and [].
             $body = Json::encode($parsed);
             $headers = [
                 'Content-Type' => 'application/json',

@@ -5,8 +5,8 @@ namespace Surus\Boot;
 use Symfony\Component\HttpFoundation\Request;
 
 /**
- * Ends the boot where a front controller creates the request. What the front controller has done
- * until then is the boot; it does not go on afterwards.
+ * Ends the boot where a front controller creates the request. The front controller's work until
+ * then is the boot; it does not go on afterwards.
  */
 final class RequestCapture
 {

@@ -15,10 +15,9 @@ use Surus\Process;
 use Surus\Retained;
 
 /**
- * Restores a booted application to its state before a request: the same application object, with
- * the
- * state that it, its services and the static properties of Laravel and of the application had then.
- * What a request has resolved is dropped. Database connections stay open.
+ * Restores a booted application to its state before a request. It stays the same application
+ * object, with the state that its services and all static properties had then. Services that a
+ * request has resolved are dropped. Database connections stay open.
  */
 final class Isolation
 {

@@ -56,7 +56,7 @@ final class JobProcessor
         Facade::clearResolvedInstances();
     }
 
-    /** Runs a job. What it has thrown is reported and returned. */
+    /** Runs a job. Its exception, if any, is reported and returned. */
     public function process(string $connection, Job $job, WorkerOptions $options): ?\Throwable
     {
         $this->begin();

@@ -12,9 +12,8 @@ use Illuminate\Support\Pluralizer;
  * Creates after the warm-ups, by name, what each request would create again: services of Laravel,
  * and what Eloquent finds out about classes of models.
  *
- * None of it runs code of the application or of a package, which may look at the request: a service
- * is created if Laravel's own code alone creates it, and a model is booted if it adds nothing to
- * that.
+ * None of it runs code of the application or of a package, which may look at the request. A service
+ * is created if Laravel's own code alone creates it. A model is booted if it adds nothing to that.
  */
 final class Priming
 {

@@ -6,7 +6,7 @@ use Symfony\Component\EventDispatcher\EventDispatcher;
 
 /**
  * Creates event listeners ahead. A dispatcher keeps a closure for each service that listens, and
- * calls it when the event is dispatched for the first time: on an engine that restores memory, that
+ * calls it when the event is dispatched for the first time. On an engine that restores memory, that
  * is in each request.
  */
 final class Listeners

@@ -196,7 +196,7 @@ final class Transports
             'lease' => intdiv((int) self::read($connection, 'redeliverTimeout'), 1000),
             'max_entries' => (int) self::read($connection, 'maxEntries'),
             'deletes' => (bool) self::read($connection, 'deleteAfterAck'),
-            // What phpredis writes around a message; by default PHP's serialization of a string.
+            // The serialization that phpredis adds to a message; by default PHP's of a string.
             'serializer' => match ($client->getOption(\Redis::OPT_SERIALIZER)) {
                 \Redis::SERIALIZER_NONE => 'none',
                 \Redis::SERIALIZER_PHP => 'php',

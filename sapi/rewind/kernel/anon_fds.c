@@ -66,7 +66,7 @@ static uint64_t info(int fd, const char *key, int base)
 	return value ? strtoull(value + strlen(key), NULL, base) : 0;
 }
 
-bool surus_anon_fds_counter_own(int fd, uint64_t *count)
+bool surus_anon_fds_take_counter(int fd, uint64_t *count)
 {
 	const char *its = kind(fd);
 	int flags, own;
@@ -84,7 +84,7 @@ bool surus_anon_fds_counter_own(int fd, uint64_t *count)
 		dup2(own, fd);
 		fcntl(fd, F_SETFD, descriptor_flags);
 		close(own);
-		surus_anon_fds_counter_restore(fd, *count);
+		surus_anon_fds_restore_counter(fd, *count);
 	}
 	return true;
 }
@@ -92,7 +92,7 @@ bool surus_anon_fds_counter_own(int fd, uint64_t *count)
 /* With EFD_SEMAPHORE each read returns one. */
 enum { AT_MOST = 4096 };
 
-bool surus_anon_fds_counter_restore(int fd, uint64_t count)
+bool surus_anon_fds_restore_counter(int fd, uint64_t count)
 {
 	struct pollfd readable = {.fd = fd, .events = POLLIN};
 	uint64_t left;

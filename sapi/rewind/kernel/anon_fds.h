@@ -8,8 +8,8 @@
 /* Names what workers would share; NULL if the descriptor is nothing of that kind. */
 const char *surus_anonymous_shared(int fd);
 /* In a worker, before the checkpoint: replaces an eventfd by one of its own. False: it is none. */
-bool surus_anon_fds_counter_own(int fd, uint64_t *count);
+bool surus_anon_fds_take_counter(int fd, uint64_t *count);
 /* Sets the counter to `count`. False: that failed. */
-bool surus_anon_fds_counter_restore(int fd, uint64_t count);
+bool surus_anon_fds_restore_counter(int fd, uint64_t count);
 
 #endif

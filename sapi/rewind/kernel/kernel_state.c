@@ -185,7 +185,7 @@ static const char *reopen_file(int fd, const struct stat *file)
 	*saved = (struct file){.fd = fd, .device = file->st_dev, .inode = file->st_ino,
 	        .offset = offset, .temporary = temporary};
 	if (!opens) {
-		saved->counter = surus_anon_fds_counter_own(fd, &saved->count);
+		saved->counter = surus_anon_fds_take_counter(fd, &saved->count);
 		return NULL;
 	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -219,7 +219,7 @@ static const char *reopen_file(int fd, const struct stat *file)
 	return NULL;
 }
 
-bool surus_kernel_prepare(void)
+bool surus_kernel_install(void)
 {
 	k = surus_persistent_map(sizeof(*k));
 
@@ -246,7 +246,7 @@ const char *surus_kernel_checkpoint(void)
 	k->umask = umask(0);
 	umask(k->umask);
 	k->unrestorable = NULL;
-	if ((why = surus_pairs_own())) {
+	if ((why = surus_pairs_take())) {
 		return why;
 	}
 	if (!failed && !surus_open_descriptors(open_ones, &k->last)) {
@@ -307,7 +307,7 @@ static const char *restore_descriptors(void)
 			return "descriptor: a temporary file that the boot had opened was written to "
 			        "(php://temp, tmpfile)";
 		}
-		if (file->counter && !surus_anon_fds_counter_restore(file->fd, file->count)) {
+		if (file->counter && !surus_anon_fds_restore_counter(file->fd, file->count)) {
 			return "descriptor: cannot restore a counter that the boot had opened (eventfd)";
 		}
 		if (file->offset >= 0) {

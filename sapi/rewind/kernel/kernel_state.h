@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 /* Hooks the functions that change the process; when PHP has started. */
-bool surus_kernel_prepare(void);
+bool surus_kernel_install(void);
 /* In a worker, before the checkpoint: makes its descriptors its own and saves their state. NULL, or
  * why that failed. */
 const char *surus_kernel_checkpoint(void);

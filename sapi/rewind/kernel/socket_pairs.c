@@ -275,7 +275,7 @@ static bool make_own(int pair)
 	return done;
 }
 
-const char *surus_pairs_own(void)
+const char *surus_pairs_take(void)
 {
 	for (int pair = 0; pair < pairs; pair++) {
 		if (!make_own(pair)) {

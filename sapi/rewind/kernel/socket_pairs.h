@@ -12,7 +12,7 @@ bool surus_pairs_add_pipe(int fd, const struct stat *file);
 /* Whether the descriptor is one of these ends. */
 bool surus_pairs_has(int fd);
 /* In a worker, before the checkpoint: makes its own pairs. NULL, or why that failed. */
-const char *surus_pairs_own(void);
+const char *surus_pairs_take(void);
 /* After a request: whether all pairs are empty. */
 bool surus_pairs_are_empty(void);
 

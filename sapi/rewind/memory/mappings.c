@@ -67,7 +67,7 @@ static void record_lost(uintptr_t start, size_t size)
 	}
 }
 
-bool surus_mappings_prepare(void)
+bool surus_mappings_create(void)
 {
 	space = surus_persistent_map(sizeof(*space));
 	if (!space) {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Allocates the bookkeeping; before the snapshot. */
-bool surus_mappings_prepare(void);
+bool surus_mappings_create(void);
 /* Reads the current mappings from the file /proc/self/maps. False: that failed. */
 bool surus_mappings_read(int maps);
 /* Finds the current mappings that the kernel wipes in a fork (MADV_WIPEONFORK), where libc keeps

@@ -69,7 +69,7 @@ static bool is_anonymous(uint64_t entry)
 	return (present || swapped) && !of_file;
 }
 
-bool surus_pages_prepare(void)
+bool surus_pages_create(void)
 {
 	p = surus_persistent_map(sizeof(*p));
 	return p != NULL;
@@ -84,7 +84,7 @@ const char *surus_pages_begin(const struct surus_copy *copy, int pagemap)
 	}
 	p->known = surus_persistent_map(copy->size / PAGE * sizeof(*p->known));
 	if (!p->known) {
-		return "no memory for its bookkeeping";
+		return "cannot allocate the table of pages";
 	}
 	if (pread(pagemap, p->entries, 8, (off_t)((uintptr_t)p / PAGE * 8)) != 8 ||
 	        !is_anonymous(p->entries[0])) {
@@ -188,8 +188,8 @@ static void mark_free(uintptr_t page)
 	}
 }
 
-/* Moves what this worker and the prototype process have written since the snapshot into a file of
- * this worker, mapped in place, so that later writes to these pages can be detected, too. */
+/* Moves the pages that this worker and the prototype process have written since the snapshot into a
+ * file of this worker, mapped in place. So later writes to these pages can be detected, too. */
 static bool keep_own(void)
 {
 	size_t size = p->hot_count * PAGE;

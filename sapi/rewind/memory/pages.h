@@ -22,7 +22,7 @@ struct surus_copy {
 };
 
 /* Allocates the bookkeeping; before the snapshot. */
-bool surus_pages_prepare(void);
+bool surus_pages_create(void);
 
 /* In the prototype process: starts with the pages of this copy, whose `bytes` may still be missing.
  * NULL, or why that failed. The descriptor is that of /proc/self/pagemap. */

@@ -129,7 +129,7 @@ static bool begin(void)
 {
 	if (!s) {
 		s = surus_persistent_map(sizeof(*s));
-		return s && surus_mappings_prepare() && surus_pages_prepare();
+		return s && surus_mappings_create() && surus_pages_create();
 	}
 	munmap((void *)s->copy.bytes, s->copy.size);
 	s->copy.region_count = s->copy.size = 0;
@@ -169,7 +169,7 @@ const char *surus_snapshot_take(int maps, int smaps, int pagemap)
 	const char *why;
 
 	if (!begin()) {
-		return "no memory for its bookkeeping";
+		return "cannot allocate the snapshot's state";
 	}
 	if (!surus_mappings_read(maps)) {
 		return surus_reason("cannot read /proc/self/maps");

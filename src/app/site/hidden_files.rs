@@ -21,7 +21,7 @@ pub(super) struct Hidden {
 
 /// Why a file is hidden.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum HiddenBy {
     /// Matches `site.hidden`.
     Setting,
     /// Matches the built-in list.
@@ -45,16 +45,16 @@ impl Hidden {
         real: Option<&Path>,
         is_directory: bool,
         content: impl Read + Clone,
-    ) -> Option<Why> {
+    ) -> Option<HiddenBy> {
         let path = path.trim_start_matches('/');
         match self.own.matched_path_or_any_parents(path, is_directory) {
-            Match::Ignore(_) => return Some(Why::Setting),
+            Match::Ignore(_) => return Some(HiddenBy::Setting),
             Match::Whitelist(_) => return None,
             Match::None => {}
         }
         let path = fold(path);
         if self.has_libraries && private_files::is_in_libraries(&path, is_directory) {
-            return Some(Why::Class(&LIBRARIES));
+            return Some(HiddenBy::Class(&LIBRARIES));
         }
         let class = |path: &str| private_files::class_of(path, is_directory, Purpose::Sending);
         // A link must not expose a hidden file under another name.
@@ -62,7 +62,7 @@ impl Hidden {
         let is_excused = |class: &Class| class.excuses(content.clone(), Purpose::Sending);
         let found = class(&path).filter(|class| !is_excused(class));
         let found = found.or_else(|| of_real().filter(|class| !is_excused(class)))?;
-        Some(Why::Class(found))
+        Some(HiddenBy::Class(found))
     }
 }
 

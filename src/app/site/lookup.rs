@@ -8,7 +8,7 @@ use std::time::Instant;
 use surus_sys::openat2::Access;
 use tracing::debug;
 
-use super::hidden_files::Why;
+use super::hidden_files::HiddenBy;
 use super::normalize::{NameKind, NormalizedPath, SegmentError, fold, kind};
 use super::opened::{Denial, LookupError, OpenedPath};
 use super::{FoundFile, Purpose, Resolution, Site, encode};
@@ -243,7 +243,7 @@ impl Site {
     }
 
     /// Why a file or directory below the document root is hidden from visitors.
-    pub fn why_hidden(&self, path: &Path, is_directory: bool) -> Option<Why> {
+    pub fn why_hidden(&self, path: &Path, is_directory: bool) -> Option<HiddenBy> {
         let relative = path.strip_prefix(self.root.path()).ok()?;
         let hidden = self.hidden.as_ref()?;
         let real = match path.is_symlink() {

@@ -56,7 +56,7 @@ pub use access_check::AccessCheck;
 pub use adopted::Described;
 pub(crate) use document_root::Root;
 pub use document_root::Symlinks;
-pub use hidden_files::Why;
+pub use hidden_files::HiddenBy;
 pub use htaccess::facts::Facts;
 pub use htaccess::{MAX_BYTES as MAX_HTACCESS, Problem, Scope, read as read_htaccess};
 pub use normalize::{NormalizedPath, normalize};
@@ -280,8 +280,8 @@ impl Site {
     /// Looks up the path of a request.
     ///
     /// Takes no system call for a script that was found recently, three for another one (open,
-    /// stat, close), one for the front controller, and once a second two for each directory on the
-    /// way.
+    /// stat, close), and one for the front controller. Once a second, there are two for each
+    /// directory on the way.
     pub fn find_for(
         &self,
         facts: &Facts<'_>,

@@ -265,10 +265,10 @@ const PAGES: [&str; 19] = [
     "png", "svg", "webp", "woff", "woff2", "xml",
 ];
 
-/// Classifies a file by its name. PHP source has the suffixes that servers commonly hand to PHP
-/// (`.php`, `.php5`, `.phtml`, `.pht`, `.phps`, `.phpt`, `.phar`), `.inc`, or those of Drupal's
-/// modules (`.module`, …), in any case; or it is a copy of such a file (`.php~`, `.php.bak`,
-/// `.php_old`, `.php.2024`, `.php.txt`).
+/// Classifies a file by its name. PHP source has one of these suffixes, in upper or lower case:
+/// `.inc`, those that servers commonly hand to PHP (such as `.php` and `.phtml`), or Drupal's
+/// (`.module`, …). Copies of such files are PHP source, too (`.php~`, `.php.bak`, `.php_old`,
+/// `.php.2024`, `.php.txt`).
 pub(super) fn kind(name: &str) -> NameKind {
     if name.len() > 4 && name.ends_with(".php") {
         return NameKind::Script;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "it is taken apart at once, and mostly it is the large one"
+    reason = "a result is matched at once, and the large variant is the usual one"
 )]
 pub(crate) enum OpenedPath {
     Regular {

@@ -22,12 +22,12 @@ use super::{Settings, Site, normalize};
 use crate::app::host::{self, HostPattern};
 use crate::units::{checked, checked_if_set, one_or_more};
 
-/// One `[[route]]`: `host`, or one of `prefix`, `suffix` and `regex`, or both; at most one of
-/// `engine`, `root`, `redirect` and `deny`; and any number of conditions, all of which must hold. A
-/// rule with only `compress`, `stream_body` or
-/// `headers` leaves the action to the rules below it.
+/// One `[[route]]`. It has `host`, or one of `prefix`, `suffix` and `regex`, or both; at most one
+/// of `engine`, `root`, `redirect` and `deny`; and any number of conditions. All conditions must
+/// hold. A rule with only `compress`, `stream_body` or `headers` leaves the action to the rules
+/// below it.
 ///
-/// The path is decoded and has no `.`, `..` or doubled slashes, but the client chooses it: a rule
+/// The path is decoded and has no `.`, `..` or doubled slashes, but the client chooses it. A rule
 /// for `/admin` does not cover `/index.php/admin`, which may lead to the same page.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

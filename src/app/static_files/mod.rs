@@ -147,7 +147,7 @@ fn set(headers: &mut HeaderMap, name: header::HeaderName, value: &str) {
 pub(super) fn content_type(path: &Path) -> HeaderValue {
     let extension = path.extension().map(|name| name.to_ascii_lowercase());
     let guess = match extension.as_deref().and_then(|name| name.to_str()) {
-        // What mime_guess calls otherwise than the standards and other servers do.
+        // mime_guess has other names for these than the standards and other servers.
         Some("m3u8") => "application/vnd.apple.mpegurl",
         Some("m4a") => "audio/mp4",
         Some("rpm") => "application/x-redhat-package-manager",

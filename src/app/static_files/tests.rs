@@ -373,7 +373,7 @@ fn older_sibling_is_not_sent() {
 
 #[test]
 fn implausible_date_is_ignored() {
-    // What zip and reproducible builds write, and a wrong clock.
+    // Dates of zip, of reproducible builds and of a wrong clock.
     for seconds in [0, 1, 315_532_800, 99_999_999_999] {
         let (_dir, found) = at("a.css", seconds, b"x");
         let response = get(&found, &[("if-modified-since", AFTER)]);

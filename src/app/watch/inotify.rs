@@ -55,7 +55,7 @@ fn watch(files: &ProjectFiles, changes: &mpsc::Sender<Change>) -> Result<(), Wat
     loop {
         watches.follow(changes)?;
         watches = Watches::open(files)?;
-        // What has changed meanwhile is unknown.
+        // The changes meanwhile are unknown.
         let (effect, path) = (Effect::Boot, files.root().to_path_buf());
         let change = Change { effect, path };
         changes

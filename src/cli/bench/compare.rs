@@ -261,7 +261,7 @@ fn cpu_per_request(result: &Result) -> Option<f64> {
     usage.cpu_per(result.outcome.totals.requests)
 }
 
-/// A quantity of both URLs. What the load generator has limited has no verdict.
+/// A quantity of both URLs. A quantity that the load generator has limited has no verdict.
 fn row(quantity: &Quantity, is_limited: bool) -> Row {
     let rounds = &quantity.rounds;
     let median = |contestant| {

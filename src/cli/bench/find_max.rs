@@ -29,7 +29,7 @@ pub fn run(args: &Run, urls: &[String], bound: Duration) -> anyhow::Result<()> {
         .describe_with(&plan, "open loop at the rates below");
     interrupt::remember()?;
     measuring::warm_up(&plan, args.load.warm_up)?;
-    // What a closed loop reaches is near the highest rate, also of a server that sheds load.
+    // The rate of a closed loop is near the highest one, also of a server that sheds load.
     let closed = measuring::measure(&plan, &args.pids, true)?.outcome;
     if closed.is_interrupted {
         bail!("interrupted while searching the highest rate");
@@ -129,7 +129,7 @@ fn tables(tried: &[Tried], best: Option<&Tried>, bound_ms: f64) -> Vec<Table> {
     if tried.is_empty() {
         return Vec::new();
     }
-    // What was offered is a choice; what came back is measured.
+    // The offered rate is a choice; the rate of responses is measured.
     let best = match best {
         Some(best) => {
             let offered = Unit::PerSecond.write(best.offered);

@@ -58,8 +58,8 @@ impl Series {
 }
 
 impl Output {
-    /// Opens the page's file before a measurement, so that none is lost to a wrong path. What the
-    /// file has stays until the report replaces it.
+    /// Opens the page's file before a measurement, so that none is lost to a wrong path. The file
+    /// keeps its content until the report replaces it.
     pub fn open(&self) -> anyhow::Result<Page<'_>> {
         let Some(path) = self.html.as_deref() else {
             return Ok(Page(None));

@@ -63,7 +63,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     let front = open_tree(&project, &loaded.config).ok();
     let front = front.and_then(|place| Some(place.site.front_controller()?.filename.to_path_buf()));
-    let beside = file.parent().unwrap_or(Path::new(".")).to_path_buf();
+    let template_dir = file.parent().unwrap_or(Path::new(".")).to_path_buf();
     let runs = |function: &stack::StackFunction| {
         let variables = function
             .environment
@@ -72,7 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         let loaded = config::load(&project, loaded.file.as_deref(), variables, None)
             .context("the function's environment in the template")?;
         let memory = function.memory.as_ref().map(|memory| memory.value);
-        let deployed = Deployed::find(function, &beside, &project, front.as_deref())?;
+        let deployed = Deployed::find(function, &template_dir, &project, front.as_deref())?;
         Ok(runs(&loaded.config, memory, function, &deployed))
     };
     let found = rules::find(&stack, &runs).with_context(place)?;

@@ -240,17 +240,17 @@ async fn event(pool: &dyn Engine, asks: &First) -> anyhow::Result<(u64, u64)> {
 
 /// The duration of `surus --version`.
 fn own_start() -> anyhow::Result<u64> {
-    let us =
+    let program =
         std::env::current_exe().context("cannot determine the path of the surus executable")?;
     let began = now_micros();
-    let status = Command::new(&us)
+    let status = Command::new(&program)
         .arg("--version")
         .stdout(Stdio::null())
         .status()
-        .with_context(|| format!("cannot start {}", us.display()))?;
+        .with_context(|| format!("cannot start {}", program.display()))?;
     let took = now_micros() - began;
     if !status.success() {
-        bail!("{} --version failed: {status}", us.display());
+        bail!("{} --version failed: {status}", program.display());
     }
     Ok(took)
 }

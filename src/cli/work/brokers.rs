@@ -15,7 +15,7 @@ use super::messenger::Transport;
 #[cfg(feature = "sqs")]
 use crate::aws::Provider;
 use crate::fronts::queue::front::Consumer;
-use crate::fronts::queue::runner::{Runner, Runs};
+use crate::fronts::queue::runner::{JobProgram, Runner};
 use crate::fronts::queue::source::Source;
 use crate::fronts::queue::sources::Place;
 #[cfg(feature = "amqp")]
@@ -86,7 +86,7 @@ impl Brokers {
         if queue.name.is_empty() {
             queue.name = application.map_or("default", |it| &it.queue).into();
         }
-        // What the application says counts only for its own connection.
+        // The application's answer counts only for its own connection.
         let own = application.filter(|_| queue.source.is_none());
         let place = match (&queue.source, own) {
             (Some(source), _) => Place::read(source, &self.project)?,
@@ -115,7 +115,7 @@ impl Brokers {
             source,
             queue,
             connection,
-            runs: Runs::Php(runner.clone()),
+            runs: JobProgram::Php(runner.clone()),
         })
     }
 
@@ -144,7 +144,7 @@ impl Brokers {
             source,
             connection: queue.name.clone(),
             queue,
-            runs: Runs::Php(runner.clone()),
+            runs: JobProgram::Php(runner.clone()),
         })
     }
 

@@ -9,7 +9,7 @@ use tracing::info;
 
 use crate::fronts::queue::command::Program;
 use crate::fronts::queue::front::Consumer;
-use crate::fronts::queue::runner::{Runner, Runs};
+use crate::fronts::queue::runner::{JobProgram, Runner};
 use crate::fronts::queue::source::Source;
 use crate::fronts::queue::{Format, Queue, Schedule};
 
@@ -50,8 +50,8 @@ pub fn consumer(
 ) -> anyhow::Result<Consumer> {
     let source = timetable(&entry)?;
     let runs = match runner {
-        Some(runner) => Runs::Php(runner.clone()),
-        None => Runs::Command(Program {
+        Some(runner) => JobProgram::Php(runner.clone()),
+        None => JobProgram::Command(Program {
             words: entry.command.clone(),
             directory: project.into(),
         }),
@@ -79,7 +79,7 @@ pub fn of_laravel(runner: &Arc<Runner>) -> anyhow::Result<Consumer> {
         connection: String::new(),
         source: laravel_source(runner)?,
         lease: LEASE,
-        runs: Runs::Php(runner.clone()),
+        runs: JobProgram::Php(runner.clone()),
     })
 }
 

@@ -148,8 +148,8 @@ impl Inner {
     async fn connect(&self, index: usize) -> anyhow::Result<TcpStream> {
         for _ in 0..2 {
             let address = {
-                let place = self.servers[index].lock().await;
-                let running = place.as_ref().filter(|server| server.daemon.is_running());
+                let slot = self.servers[index].lock().await;
+                let running = slot.as_ref().filter(|server| server.daemon.is_running());
                 running.map(|server| server.address)
             };
             if let Some(address) = address
@@ -166,8 +166,8 @@ impl Inner {
     /// Waits until the slot's server is idle. Fails if it has exited.
     async fn is_free(&self, index: usize) -> io::Result<()> {
         let address = {
-            let place = self.servers[index].lock().await;
-            let running = place.as_ref().filter(|server| server.daemon.is_running());
+            let slot = self.servers[index].lock().await;
+            let running = slot.as_ref().filter(|server| server.daemon.is_running());
             running.map(|server| server.address)
         };
         let address = address.ok_or(io::ErrorKind::NotConnected)?;
@@ -196,8 +196,8 @@ impl Inner {
         future: impl Future<Output = T>,
     ) -> io::Result<T> {
         let server = {
-            let place = self.servers[index].lock().await;
-            place.as_ref().map(|server| server.daemon.exit_handle())
+            let slot = self.servers[index].lock().await;
+            slot.as_ref().map(|server| server.daemon.exit_handle())
         };
         let end = server.ok_or(io::ErrorKind::NotConnected)?;
         tokio::select! {
@@ -208,8 +208,8 @@ impl Inner {
     }
 
     async fn how_it_ended(&self, index: usize) -> String {
-        let place = self.servers[index].lock().await;
-        let Some(server) = place.as_ref() else {
+        let slot = self.servers[index].lock().await;
+        let Some(server) = slot.as_ref() else {
             return "killed".into();
         };
         let ended = tokio::time::timeout(Duration::from_secs(1), server.daemon.ended()).await;
@@ -269,8 +269,8 @@ impl StartedPhp for Builtin {
 
     fn end(&self) -> Pending<'_, ()> {
         Box::pin(async {
-            for place in &self.0.servers {
-                if let Some(server) = place.lock().await.take() {
+            for slot in &self.0.servers {
+                if let Some(server) = slot.lock().await.take() {
                     server.end().await;
                 }
             }
@@ -376,8 +376,8 @@ impl Exchange for Http {
         self.close();
         let pid = self.slot.pid();
         // The lock is held only while the server starts; there is nothing to kill then.
-        if let Ok(place) = self.inner.servers[self.slot.index].try_lock()
-            && let Some(server) = place.as_ref()
+        if let Ok(slot) = self.inner.servers[self.slot.index].try_lock()
+            && let Some(server) = slot.as_ref()
             && server.daemon.pid == pid
         {
             server.daemon.kill();

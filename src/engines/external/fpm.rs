@@ -148,10 +148,10 @@ impl Inner {
             let title = String::from_utf8_lossy(&title);
             let pool = title.trim_end_matches('\0').strip_prefix("php-fpm: pool ");
             let index = pool.and_then(|pool| pool.trim().parse::<usize>().ok());
-            if let (Some(place), Ok(pid)) =
+            if let (Some(slot), Ok(pid)) =
                 (index.and_then(|index| found.get_mut(index)), child.parse())
             {
-                *place = pid;
+                *slot = pid;
             }
         }
         let is_complete = !found.contains(&0);

@@ -91,8 +91,8 @@ fn php_inis(spec: &PhpSpec, named: Option<&Path>, paths: &Paths) -> Vec<PathBuf>
         ProgramKind::Cli | ProgramKind::RoadRunner => "cli",
     };
     let program = spec.program.canonicalize().ok();
-    let beside = program.as_deref().and_then(Path::parent);
-    let directories = [named, beside, Some(&paths.php_ini)];
+    let program_dir = program.as_deref().and_then(Path::parent);
+    let directories = [named, program_dir, Some(&paths.php_ini)];
     let mut files: Vec<PathBuf> = named.iter().map(PathBuf::from).collect();
     for name in [format!("php-{sapi}.ini"), "php.ini".into()] {
         files.extend(directories.iter().flatten().map(|path| path.join(&name)));

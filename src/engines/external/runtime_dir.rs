@@ -210,8 +210,8 @@ impl Drop for OwnDir {
 }
 
 /// Removes the directory of a boot. PHP may have written to it, as much as it likes, and moved
-/// directories there that it could not remove itself: only those of `users` are emptied. What is
-/// left at the time `until` is removed by a later [`sweep`], which looks for the settings.
+/// directories there that it could not remove itself: only those of `users` are emptied. It ends at
+/// `until`; a later [`sweep`], which looks for the settings, removes the rest.
 fn remove(path: &Path, users: Option<&[u32]>, until: Instant) {
     if let Err(error) = remove_tree::remove(path, INI, users, until) {
         let path = path.display();

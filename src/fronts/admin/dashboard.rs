@@ -118,8 +118,8 @@ struct DashboardReader {
     _permit: OwnedSemaphorePermit,
 }
 
-/// The page. What clients have sent comes from the stream only, and the page shows it as text;
-/// these headers hold even if it did not.
+/// The page. Bytes of clients come from the stream only, and the page shows them as text; these
+/// headers hold even if it did not.
 pub fn page() -> Response<DashboardBody> {
     let random = RandomState::new();
     let nonce = format!("{:016x}{:016x}", random.hash_one(0), random.hash_one(1));

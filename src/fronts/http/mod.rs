@@ -49,14 +49,14 @@ pub struct Settings {
     /// Limits the front end's system calls to those that a server needs (seccomp), if Surus is
     /// started as root.
     pub seccomp: bool,
-    /// The time limit until the first byte of a response, and then between two pieces: 504. What
-    /// PHP does after the response has no limit.
+    /// The time limit until the first byte of a response, and then between two pieces: 504. PHP's
+    /// work after the response has no limit.
     #[serde(deserialize_with = "timeout")]
     pub request_timeout: Time,
     /// Larger request bodies: 413.
     pub max_body_size: Size,
-    /// Starts PHP before the body of a request has arrived, and gives it to PHP as it arrives; only
-    /// engines of surus-php, and only bodies of known length above 64 KiB.
+    /// Starts PHP before the body of a request has arrived, and gives it to PHP as it arrives. For
+    /// engines of surus-php, and bodies of known length above 64 KiB.
     pub stream_body: bool,
     /// Larger header sections: 431.
     #[serde(deserialize_with = "max_header_size")]

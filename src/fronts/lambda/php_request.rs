@@ -88,8 +88,9 @@ fn may_be_posted(request: &Request<Body>) -> bool {
         || cookies.any(|cookie| names_method(cookie.as_bytes()))
 }
 
-/// Whether a framework may take [`PATH`] for the path: it is the path, or a name or a value in the
-/// query (`/?s=/events`, `/index.php?url=events`, `/?/events`, `/?/events=1`), or a header says so.
+/// Whether a framework may take [`PATH`] for the path: it is the path, or a header says so. Or it
+/// is a name or a value in the query (`/?s=/events`, `/index.php?url=events`, `/?/events`,
+/// `/?/events=1`).
 fn may_have_path(request: &Request<Body>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     // `;` separates parameters, too, if PHP is configured so (arg_separator.input).

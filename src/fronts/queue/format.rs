@@ -9,7 +9,7 @@ use super::backoff;
 use super::command::Program;
 use super::job::{Disposition, Job};
 use super::messenger;
-use super::runner::{JobAnswer, Runner, Runs};
+use super::runner::{JobAnswer, JobProgram, Runner};
 use super::settings::{Format, Queue};
 use crate::event::Failure;
 use crate::fronts::records::suspects::Suspects;
@@ -50,7 +50,7 @@ impl Outcome {
 
 /// Runs the jobs of one queue.
 pub struct Jobs<'a> {
-    pub runs: &'a Runs,
+    pub runs: &'a JobProgram,
     pub queue: &'a Queue,
     /// The name of Laravel's connection.
     pub connection: &'a str,
@@ -67,15 +67,15 @@ const BUSY: Duration = Duration::from_secs(1);
 
 impl Jobs<'_> {
     pub async fn run(&self, job: &Job) -> Verdict {
-        let is_unread = job.payload.is_empty() && !matches!(self.runs, Runs::Command(_));
+        let is_unread = job.payload.is_empty() && !matches!(self.runs, JobProgram::Command(_));
         if is_unread {
             let why = "it is empty, or longer than work.max_payload, and was not read";
             return Verdict::buried(job.unread.clone().unwrap_or_else(|| why.into()));
         }
         match (self.runs, self.queue.format()) {
-            (Runs::Command(program), _) => self.command(job, program).await,
-            (Runs::Php(runner), Format::Plain) => self.plain(job, runner).await,
-            (Runs::Php(runner), Format::Laravel | Format::Messenger) => {
+            (JobProgram::Command(program), _) => self.command(job, program).await,
+            (JobProgram::Php(runner), Format::Plain) => self.plain(job, runner).await,
+            (JobProgram::Php(runner), Format::Laravel | Format::Messenger) => {
                 self.application(job, runner).await
             }
         }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::front::Front;
 use super::job::{Depth, FailedJob, Failures};
-use super::runner::{JobAnswer, Runner, Runs};
+use super::runner::{JobAnswer, JobProgram, Runner};
 use super::settings::Format;
 
 /// How long a broker may take to count its jobs.
@@ -62,7 +62,7 @@ impl Front {
             .consumers
             .iter()
             .find_map(|consumer| match &consumer.runs {
-                Runs::Php(runner) if consumer.queue.format() != Format::Plain => Some(runner),
+                JobProgram::Php(runner) if consumer.queue.format() != Format::Plain => Some(runner),
                 _ => None,
             });
         if let Some(runner) = application {

@@ -16,7 +16,7 @@ use crate::fronts::records::request::{ERROR_KIND, origin, request};
 use crate::fronts::records::response::collect;
 
 /// What runs the jobs of a queue.
-pub enum Runs {
+pub enum JobProgram {
     Php(Arc<Runner>),
     Command(Program),
 }

@@ -205,7 +205,7 @@ impl<J> Scheduler<J> {
         queue.order.ended(begun.group, usize::MAX);
     }
 
-    /// Removes all jobs of a queue that have not begun, and returns them, the last one first: put
+    /// Removes all jobs of a queue that have not begun, and returns them, the last one first. Put
     /// back at the front of a list one by one, they are in their order again.
     pub fn clear(&mut self, queue: usize) -> Vec<J> {
         let queue = &mut self.queues[queue];

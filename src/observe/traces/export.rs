@@ -102,7 +102,7 @@ struct Exporter {
 }
 
 /// Why a batch was not accepted.
-enum Refusal {
+enum BatchRejection {
     /// It may be later, after this pause if the collector has named one.
     Later(anyhow::Error, Option<Duration>),
     Final(anyhow::Error),
@@ -188,7 +188,7 @@ impl Exporter {
         for number in 1..=tries {
             let sent = tokio::time::timeout(self.limits.timeout, self.send(body.clone())).await;
             let sent = sent.unwrap_or_else(|_| {
-                Err(Refusal::Later(
+                Err(BatchRejection::Later(
                     anyhow!("no response from the collector in time"),
                     None,
                 ))
@@ -202,8 +202,8 @@ impl Exporter {
                     }
                     return;
                 }
-                Err(Refusal::Later(error, pause)) if number < tries => (error, pause),
-                Err(Refusal::Later(error, _) | Refusal::Final(error)) => {
+                Err(BatchRejection::Later(error, pause)) if number < tries => (error, pause),
+                Err(BatchRejection::Later(error, _) | BatchRejection::Final(error)) => {
                     self.metrics.traces.count("failed", count);
                     return tell(&error);
                 }
@@ -215,8 +215,8 @@ impl Exporter {
     }
 
     /// Sends a batch once. Returns how many spans the collector has rejected.
-    async fn send(&self, body: Bytes) -> Result<u64, Refusal> {
-        let later = |error| Refusal::Later(error, None);
+    async fn send(&self, body: Bytes) -> Result<u64, BatchRejection> {
+        let later = |error| BatchRejection::Later(error, None);
         let kept = self.lock().take();
         let mut connection = match kept {
             Some(connection) => connection,
@@ -225,7 +225,7 @@ impl Exporter {
         if connection.ready().await.is_err() {
             connection = self.connect().await.map_err(later)?;
         }
-        let request = self.request(body).map_err(Refusal::Final)?;
+        let request = self.request(body).map_err(BatchRejection::Final)?;
         let response = connection.send_request(request).await;
         let response = response.map_err(|error| later(error.into()))?;
         let status = response.status();
@@ -249,9 +249,9 @@ impl Exporter {
             | StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
             | StatusCode::GATEWAY_TIMEOUT => {
-                Err(Refusal::Later(error, pause.map(Duration::from_secs)))
+                Err(BatchRejection::Later(error, pause.map(Duration::from_secs)))
             }
-            _ => Err(Refusal::Final(error)),
+            _ => Err(BatchRejection::Final(error)),
         }
     }
 

@@ -19,7 +19,7 @@ class Runner implements RunnerInterface
 
     public function run(): int
     {
-        // What Dotenv has added at the boot.
+        // The variables that Dotenv has added at the boot.
         $boot = [];
         foreach ($_SERVER as $name => $value) {
             if (!str_starts_with($name, 'HTTP_')) {

@@ -20,8 +20,8 @@ static MOTO: OnceLock<Option<(u16, ChildStdin)>> = OnceLock::new();
 #[allow(clippy::zombie_processes)]
 fn port() -> Option<u16> {
     let started = MOTO.get_or_init(|| {
-        let us = Path::new(env!("CARGO_BIN_EXE_surus"));
-        let target = us.parent().unwrap().parent().unwrap();
+        let surus = Path::new(env!("CARGO_BIN_EXE_surus"));
+        let target = surus.parent().unwrap().parent().unwrap();
         let python = target.join("tools/moto/bin/python3");
         if !python.is_file() {
             let text = format!(

@@ -232,8 +232,8 @@ fn project_without_bootstrap_runs_surus_with_the_application() {
 fn queue_example_behaves_as_its_readme_says() {
     let queue = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/queue");
     // The user that may read the project.
-    let us = Command::new("id").arg("-un").output().unwrap();
-    let user = format!("SURUS_ENGINE_USER={}", text(&us.stdout).trim());
+    let id = Command::new("id").arg("-un").output().unwrap();
+    let user = format!("SURUS_ENGINE_USER={}", text(&id.stdout).trim());
     let output = Command::new(env!("CARGO_BIN_EXE_surus"))
         .args(["lambda", "invoke"])
         .arg(queue.join("event.json"))

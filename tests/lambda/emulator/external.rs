@@ -239,7 +239,7 @@ async fn extension_without_registration_is_named() {
 
 #[tokio::test]
 async fn surus_with_an_extension_gets_sigterm_and_leaves_no_process() {
-    let extensions = Extensions::new(&["beside"]);
+    let extensions = Extensions::new(&["parallel"]);
     let dir = tempfile::tempdir().unwrap();
     let index = "<?php echo 'answered';";
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();

@@ -383,7 +383,7 @@ async fn sdk_invokes_the_function() {
         let body = r#"{"errorMessage":"no","errorType":"Mine"}"#;
         runtime.fail(event.id(), &[], body).await;
         let event = runtime.next().await;
-        runtime.respond(event.id(), "nobody hears it").await;
+        runtime.respond(event.id(), "no client reads it").await;
         event.body
     });
     let context = STANDARD.encode(r#"{"custom":{}}"#);

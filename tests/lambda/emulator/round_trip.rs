@@ -193,7 +193,7 @@ proptest! {
                     // The service decodes the path and ends it at a decoded question mark.
                     let whole = decoded(&asked.path);
                     let end = whole.iter().position(|byte| *byte == b'?').unwrap_or(whole.len());
-                    // What is an escape even then, such as `%00` of `%2500`, stays one.
+                    // An escape of an escape, such as `%00` of `%2500`, stays one.
                     let whole: Vec<u8> = percent_decode(&whole[..end]).collect();
                     prop_assert_eq!(decoded(path), whole);
                 }

@@ -55,7 +55,7 @@ const DIFFERENT: &[(&str, &[&str], &str)] = &[
             "vpc_lattice_v2_request_encoded_query",
         ],
         "the query is in the event's order and encoded as it came; there a hash map decides, and \
-            it is coded anew",
+            encodes it again",
     ),
     (
         "headers",
@@ -90,7 +90,7 @@ const DIFFERENT: &[(&str, &[&str], &str)] = &[
     (
         "headers",
         &["apigw-sam-http-request"],
-        "who sends no cookies, sends no `Cookie`; there it is empty",
+        "a client without cookies sends no `Cookie`; there it is empty",
     ),
     (
         "https",

@@ -174,7 +174,7 @@ fn sigterm_ends_the_function_and_its_workers() {
     assert_eq!(
         function.api.calls().len(),
         called,
-        "the network may be dead by then"
+        "the network may be down by then"
     );
     for pid in processes {
         let path = format!("/proc/{pid}/stat");

@@ -159,7 +159,7 @@ fn console_output_is_logged_after_a_timeout() {
     });
 }
 
-/// Whether a process, by its line in /proc/PID/stat, runs no more: it has exited, is a zombie, or
+/// Whether a process, by its line in /proc/PID/stat, runs no more. It has exited, is a zombie, or
 /// on its way there (PF_EXITING, which may take long on a busy machine).
 fn has_ended(stat: &str) -> bool {
     let Some((_, fields)) = stat.rsplit_once(") ") else {

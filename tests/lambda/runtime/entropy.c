@@ -1,5 +1,5 @@
-/* The kernel's random numbers as a copy of a machine sees them: each is made of what the file
- * $ENTROPY says, and of how many there have been in this process and those that it comes from. */
+/* The kernel's random numbers as a copy of a machine sees them. Each depends on the content of the
+ * file $ENTROPY, and on how many there have been in this process and those that it comes from. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -121,7 +121,7 @@ impl Function {
     }
 
     /// The answer to an event with a deadline that something must reach, while the rest must be
-    /// done by then: on a busy machine, it is sent again with a later one until `is` holds.
+    /// done by then. On a busy machine, it is sent again with a later one until `is` holds.
     pub fn ask_in_time(&self, event: impl Fn(&str) -> Event, is: impl Fn(&Call) -> bool) -> Call {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let mut last = None;

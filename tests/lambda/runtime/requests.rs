@@ -298,14 +298,14 @@ fn response_above_the_service_limit_is_an_error_with_a_remedy() {
         let max = 1 << 20;
         // The size of the response without its body.
         let small = Event::new("o-small", &from("alb", "/body/1000000"));
-        let beside = function.ask(small).body.len() - 1_000_000;
+        let framing = function.ask(small).body.len() - 1_000_000;
         for (number, (service, url, size, remedy)) in [
             ("url", format!("/body/{}", max + 1), None, ""),
             ("rest", format!("/body/{}", max + 1), None, ""),
-            ("alb", format!("/body/{}", max - beside), None, ""),
+            ("alb", format!("/body/{}", max - framing), None, ""),
             (
                 "alb",
-                format!("/body/{}", max - beside + 1),
+                format!("/body/{}", max - framing + 1),
                 Some(max + 1),
                 "S3",
             ),

@@ -207,7 +207,7 @@ impl Account {
             if !dead.contains(&name) && !is_settled {
                 let times = receipts.len();
                 wrong.push(format!(
-                    "{message:?} is gone, and was not done ({times} times begun)"
+                    "{message:?} was deleted and not done (begun {times} times)"
                 ));
             }
         }

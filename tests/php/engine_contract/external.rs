@@ -157,14 +157,14 @@ fn request_variables_do_not_reach_other_requests() {
         let engine = engine.workers(2);
         let victim = engine.php("echo 'mine';").header("x-secret", "s3cret");
         engine.answer(victim).await.unwrap();
-        for seat in ["0", "1"] {
+        for slot in ["0", "1"] {
             let name = http::HeaderName::from_static("surus_variables");
             let mut ask = engine
                 .php("echo $_SERVER['HTTP_X_SECRET'] ?? 'none';")
                 .header("surus-variables", "7");
             ask.request
                 .headers_mut()
-                .insert(name, seat.parse().unwrap());
+                .insert(name, slot.parse().unwrap());
             assert_eq!(engine.answer(ask).await.unwrap().text(), "none");
         }
     });

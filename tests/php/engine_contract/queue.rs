@@ -220,7 +220,7 @@ engine_contract! {
         }
         engine.forget();
         for pid in pids.iter().chain(&starter) {
-            until("the process is gone", || {
+            until("the process has exited", || {
                 !std::path::Path::new(&format!("/proc/{pid}")).exists()
             })
             .await;
@@ -293,14 +293,14 @@ engine_contract! {
             substr($stat, strrpos($stat, ')') + 2))[38];");
         let ask = async || engine.answer(engine.ask(&policy)).await.unwrap().text();
         assert_eq!(ask().await, "0");
-        let crowd = futures_util::future::join_all((0..16).map(|_| async {
+        let responses = futures_util::future::join_all((0..16).map(|_| async {
             let mut last = String::new();
             for _ in 0..100 {
                 last = ask().await;
             }
             last
         })).await;
-        assert!(crowd.contains(&"3".into()), "{crowd:?}");
+        assert!(responses.contains(&"3".into()), "{responses:?}");
         let pool = engine.pool().await;
         let mut events = 0;
         loop {

@@ -97,7 +97,7 @@ engine_contract! {
             assert_eq!(engine.text("echo 'next';").await, "next");
         }
         if engine.process_goes_on() {
-            assert_eq!(engine.pids().await, before, "nobody had to be killed");
+            assert_eq!(engine.pids().await, before, "no process had to be killed");
         }
     }
 
@@ -273,7 +273,7 @@ engine_contract! {
         assert!(format!("{error:#}").contains("engine.boot_timeout"), "{error:#}");
         let pid = std::fs::read_to_string(&pid).expect("it did run");
         let process = format!("/proc/{pid}");
-        until("its process is gone", || !std::path::Path::new(&process).exists()).await;
+        until("its process has exited", || !std::path::Path::new(&process).exists()).await;
     }
 }
 
@@ -291,7 +291,7 @@ engine_contract! {
             assert!(matches!(over, Err(Failure::TimedOut)), "{over:?}");
             assert_eq!(engine.text("echo 'next';").await, "next");
             assert_ne!(engine.pids().await, before);
-            until("the killed worker is gone", || !lives(before[0])).await;
+            until("the killed worker has exited", || !lives(before[0])).await;
         }
     }
 
@@ -312,7 +312,7 @@ engine_contract! {
         kill(idle[0], "KILL");
         if !engine.runs_surus_php() {
             // Surus cannot know whether PHP had begun the request, so it does not resend it.
-            until("it is gone", || !lives(idle[0])).await;
+            until("it has exited", || !lives(idle[0])).await;
         }
         for _ in 0..20 {
             assert_eq!(engine.text("echo 'hello';").await, "hello");
@@ -329,11 +329,11 @@ engine_contract! {
             kill(*pid, "KILL");
         }
         for task in running {
-            let died = task.await.unwrap();
+            let lost = task.await.unwrap();
             let is_killed = |how: &str| engine.says_how(how, "SIGKILL");
             assert!(
-                matches!(&died, Err(Failure::WorkerCrashed(how)) if is_killed(how)),
-                "{died:?}"
+                matches!(&lost, Err(Failure::WorkerCrashed(how)) if is_killed(how)),
+                "{lost:?}"
             );
         }
         assert_eq!(engine.text("echo 'hello';").await, "hello");
@@ -345,16 +345,16 @@ engine_contract! {
         engine.text("echo 1;").await;
         let killed = &AtomicBool::new(false);
         let load = async {
-            let mut died = 0;
+            let mut lost = 0;
             while !killed.load(Ordering::Relaxed) {
                 match engine.answer(engine.ask(&hello)).await {
                     Ok(answer) => assert_eq!(answer.text(), "hello"),
                     // A request that PHP has begun is not repeated.
-                    Err(Failure::WorkerCrashed(_)) => died += 1,
+                    Err(Failure::WorkerCrashed(_)) => lost += 1,
                     Err(other) => panic!("{other:?}"),
                 }
             }
-            died
+            lost
         };
         let killer = async {
             let mut kills = 0;
@@ -368,8 +368,8 @@ engine_contract! {
             killed.store(true, Ordering::Relaxed);
             kills
         };
-        let (died, kills) = tokio::join!(load, killer);
-        assert!(died <= kills, "{died} events died of {kills} kills");
+        let (lost, kills) = tokio::join!(load, killer);
+        assert!(lost <= kills, "{lost} events were lost by {kills} kills");
         let pool = engine.pool().await;
         tokio::time::timeout(Duration::from_secs(60), pool.drain()).await.expect("every permit was \
             returned");

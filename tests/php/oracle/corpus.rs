@@ -169,15 +169,15 @@ impl Case {
         }
     }
 
-    /// The request of `step`. `who` replaces `{who}`, so that oracles do not share sessions and
+    /// The request of `step`. `token` replaces `{who}`, so that oracles do not share sessions and
     /// files. `{long}` is 6,000 bytes, `{huge}` is 256 times as much, and `{vars}` is a query with
     /// 1,100 variables, more than max_input_vars.
-    pub fn request(&self, step: &Step, who: &str) -> Request {
+    pub fn request(&self, step: &Step, token: &str) -> Request {
         let fill = |text: &str| {
             let vars: Vec<String> = (0..1100).map(|number| format!("v{number}")).collect();
             text.replace("{php}", "{dir}/index.php")
                 .replace("{dir}", &self.dir)
-                .replace("{who}", who)
+                .replace("{who}", token)
                 .replace("{huge}", &"{long}".repeat(256))
                 .replace("{long}", &"long5".repeat(1200))
                 .replace("{vars}", &vars.join("&"))
@@ -219,12 +219,12 @@ impl Step {
         wrong
     }
 
-    /// The file to create in `state` for `who`, if any, and when.
-    pub fn touch(&self, state: &Path, who: &str) -> Touch {
+    /// The file to create in `state` for `token`, if any, and when.
+    pub fn touch(&self, state: &Path, token: &str) -> Touch {
         let file = self
             .touch
             .as_ref()
-            .map(|name| state.join(name.replace("{who}", who)));
+            .map(|name| state.join(name.replace("{who}", token)));
         match (file, self.touch_at.clone()) {
             (None, _) => Touch::Nothing,
             (Some(file), None) => Touch::Afterwards(file),

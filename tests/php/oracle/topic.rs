@@ -67,12 +67,12 @@ impl Trial<'_> {
         // The exceptions that were needed.
         let mut needed = vec![false; self.exceptions.difference.len()];
         let mut others = self.oracles.others();
-        others.retain(|&who| !self.absent(who));
-        let everybody: Vec<Name> = [Name::Fpm]
+        others.retain(|&oracle| !self.absent(oracle));
+        let all: Vec<Name> = [Name::Fpm]
             .into_iter()
             .chain(others.iter().copied())
             .collect();
-        let logged: Vec<usize> = everybody
+        let logged: Vec<usize> = all
             .iter()
             .map(|&name| self.oracles.log(name).len())
             .collect();
@@ -85,8 +85,8 @@ impl Trial<'_> {
                 break;
             }
             let request = self.case.request(step, "{who}");
-            let mut say = |who: Name, what: String| {
-                wrong.push(format!("   {who:?}: {what}\n{}", request.shown()))
+            let mut say = |oracle: Name, what: String| {
+                wrong.push(format!("   {oracle:?}: {what}\n{}", request.shown()))
             };
             let reference = match self.ask(Name::Fpm, step) {
                 Ok(answer) => answer,
@@ -98,20 +98,20 @@ impl Trial<'_> {
             for what in step.unexpected(&reference) {
                 say(Name::Fpm, what);
             }
-            for &who in &others {
+            for &oracle in &others {
                 // A php-cgi has no request before.
-                if who == Name::Cgi && number >= steps.len() {
+                if oracle == Name::Cgi && number >= steps.len() {
                     continue;
                 }
-                match self.ask(who, step) {
-                    Err(error) => say(who, error),
+                match self.ask(oracle, step) {
+                    Err(error) => say(oracle, error),
                     Ok(answer) => {
                         for difference in
-                            differences(&reference, &answer, &request.method, &self.blind(who))
+                            differences(&reference, &answer, &request.method, &self.blind(oracle))
                         {
-                            if !self.excused(who, &difference.part, &mut needed) {
+                            if !self.excused(oracle, &difference.part, &mut needed) {
                                 say(
-                                    who,
+                                    oracle,
                                     format!("{} differs\n{}", difference.part, difference.shown),
                                 );
                             }
@@ -121,24 +121,26 @@ impl Trial<'_> {
             }
         }
 
-        for (&who, &from) in everybody.iter().zip(&logged) {
+        for (&oracle, &from) in all.iter().zip(&logged) {
             let mut new = String::new();
             let since = self.case.log_since.as_deref();
             match self.case.log.as_ref().filter(|_| is_since(since)) {
                 Some(needle) => {
                     let logged = eventually(|| {
-                        new = self.oracles.log(who)[from..].to_string();
+                        new = self.oracles.log(oracle)[from..].to_string();
                         new.contains(needle.as_str())
                     });
-                    if !logged && !self.excused(who, "log", &mut needed) {
-                        wrong.push(format!("   {who:?}: {needle:?} is not in the log:\n{new}"));
+                    if !logged && !self.excused(oracle, "log", &mut needed) {
+                        wrong.push(format!(
+                            "   {oracle:?}: {needle:?} is not in the log:\n{new}"
+                        ));
                     }
                 }
                 None => {
-                    new.push_str(&self.oracles.log(who)[from..]);
+                    new.push_str(&self.oracles.log(oracle)[from..]);
                     // This is a bug of the test script, not of an oracle.
-                    if who == Name::Fpm && new.contains("PHP ") {
-                        wrong.push(format!("   {who:?}: unexpected in the log:\n{new}"));
+                    if oracle == Name::Fpm && new.contains("PHP ") {
+                        wrong.push(format!("   {oracle:?}: unexpected in the log:\n{new}"));
                     }
                 }
             }
@@ -155,19 +157,19 @@ impl Trial<'_> {
         wrong
     }
 
-    /// Sends the step's request as `who`, and creates the step's file.
-    fn ask(&mut self, who: Name, step: &Step) -> Result<Answer, String> {
-        match step.touch(&self.oracles.state, who.token()) {
-            Touch::Nothing => self.ask_until(who, step, None),
+    /// Sends the step's request as `oracle`, and creates the step's file.
+    fn ask(&mut self, oracle: Name, step: &Step) -> Result<Answer, String> {
+        match step.touch(&self.oracles.state, oracle.token()) {
+            Touch::Nothing => self.ask_until(oracle, step, None),
             Touch::During(watch) => {
-                let answer = self.ask_until(who, step, Some(watch.clone()));
+                let answer = self.ask_until(oracle, step, Some(watch.clone()));
                 match watch.leaves && watch.file.exists() {
                     true => Ok(Answer::unread()),
                     false => answer,
                 }
             }
             Touch::Afterwards(file) => {
-                let answer = self.ask_until(who, step, None);
+                let answer = self.ask_until(oracle, step, None);
                 std::fs::write(file, "").unwrap();
                 answer
             }
@@ -177,17 +179,17 @@ impl Trial<'_> {
     /// Repeats the request if the step has `until`.
     fn ask_until(
         &mut self,
-        who: Name,
+        oracle: Name,
         step: &Step,
         watch: Option<Watch>,
     ) -> Result<Answer, String> {
-        let request = self.case.request(step, who.token());
+        let request = self.case.request(step, oracle.token());
         let Some(until) = &step.until else {
-            return self.oracles.ask(who, &request, watch);
+            return self.oracles.ask(oracle, &request, watch);
         };
         let mut answer = Err("never asked".to_string());
         eventually(|| {
-            answer = self.oracles.ask(who, &request, watch.clone());
+            answer = self.oracles.ask(oracle, &request, watch.clone());
             matches!(&answer, Ok(answer) if answer.body == until.as_bytes())
         });
         match answer {
@@ -199,8 +201,8 @@ impl Trial<'_> {
         }
     }
 
-    fn blind(&self, who: Name) -> Blind {
-        let tokens = format!("{}|{}", Name::Fpm.token(), who.token());
+    fn blind(&self, oracle: Name) -> Blind {
+        let tokens = format!("{}|{}", Name::Fpm.token(), oracle.token());
         let masks = self
             .case
             .mask
@@ -221,16 +223,16 @@ impl Trial<'_> {
     }
 
     /// Whether the oracle skips this case.
-    fn absent(&self, who: Name) -> bool {
+    fn absent(&self, oracle: Name) -> bool {
         self.exceptions
             .absence
             .iter()
-            .any(|absence| absence.oracle == who && self.case.name.starts_with(&absence.cases))
+            .any(|absence| absence.oracle == oracle && self.case.name.starts_with(&absence.cases))
     }
 
-    fn excused(&self, who: Name, part: &str, needed: &mut [bool]) -> bool {
+    fn excused(&self, oracle: Name, part: &str, needed: &mut [bool]) -> bool {
         let at = self.exceptions.difference.iter().position(|exception| {
-            exception.case == self.case.name && exception.oracle == who && exception.part == part
+            exception.case == self.case.name && exception.oracle == oracle && exception.part == part
         });
         if let Some(at) = at {
             needed[at] = true;

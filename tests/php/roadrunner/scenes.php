@@ -104,7 +104,7 @@ while ($request = $worker->next()) {
 			posix_kill(getmypid(), 9);
 			sleep(60);
 			break;
-		case '/kill-amid':
+		case '/kill-during-response':
 			$worker->respond(200, 'begun', [], STREAM);
 			usleep(100000);
 			posix_kill(getmypid(), 9);

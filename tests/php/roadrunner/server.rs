@@ -89,7 +89,7 @@ fn output_of_workers_is_logged_with_the_reason_of_a_failure() {
     let pipes = [("SURUS_ENGINE_RELAY", "pipes")];
     let surus = Surus::spawn(project.path(), &args, &pipes).unwrap();
     assert_eq!(curl(&surus, "/noise"), "noisy");
-    // What a worker prints after its response is read with the next one.
+    // Output of a worker after its response is read with the next one.
     assert_eq!(curl(&surus, "/hello?n=1"), "hello 1");
     surus.wait_for_log(|log| {
         ["noise before", "on stderr", "noise without an end"]

@@ -80,7 +80,7 @@ fn long_message_is_moved_with_all_its_bytes_and_never_in_memory() {
 
 #[test]
 #[ignore = "needs RabbitMQ: make test-amqp"]
-fn long_message_without_room_on_the_disk_stays_in_its_queue_until_there_is_some() {
+fn long_message_stays_queued_while_disk_is_full() {
     let full = "[work]\nmax_payload = '1K'\n[http]\nmax_temp_size = '1M'\n";
     let site = Site::new(full);
     let long: String = (0..).map(|n| format!("{n} ")).take(500_000).collect();

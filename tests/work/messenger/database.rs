@@ -67,7 +67,7 @@ fn messages_of_an_unconfigured_application_run_as_messenger_decides(kind: Kind) 
             &["work", "forget", "--id", &forgotten],
         );
         assert_eq!(messenger.rows("failed"), 1);
-        // What Messenger does itself, with what Surus has left.
+        // Messenger itself goes on with the messages that Surus has left.
         let thrown = id("thrown by the handler");
         let thrown = thrown.strip_prefix("failed/").unwrap();
         let retry = ["messenger:failed:retry", thrown, "--force", "-q"];

@@ -35,7 +35,7 @@ fn jobs_run_once_and_are_deleted_also_equal_ones() {
 #[test]
 fn failing_job_is_tried_again_and_buried_with_its_reason() {
     let site = Site::new("tries = 2\nbackoff = '1s'\n");
-    // What Lua's JSON would not keep.
+    // Lua's JSON would not keep this.
     let odd = r#"{ "n":1,"do":"throw", "empty":[], "large":12345678901234567890, "a":"a:b" }"#;
     site.push_json(odd);
     site.push(2, "throw once");

@@ -237,7 +237,7 @@ fn paused_queue_is_left_to_others() {
     let work = site.start(&["--workers", "1"]);
     said(&site.plain.site, &work, &["work", "pause"]);
     work.wait_for_log(|log| log.contains("paused"));
-    // What its last poll finds goes back, too.
+    // The jobs of its last poll go back, too.
     site.push(1, "");
     let mut other = site.start(&["--workers", "1"]);
     other.wait_until(|| site.is_empty());

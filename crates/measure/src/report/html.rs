@@ -134,7 +134,7 @@ fn is_sentence(cell: &Cell) -> bool {
     }
 }
 
-/// A sentence. What stands between Markdown's backticks is code.
+/// A sentence. Text between Markdown's backticks is code.
 fn prose(text: &str) -> String {
     let mut out = String::new();
     let parts: Vec<_> = text.split('`').collect();

@@ -272,10 +272,10 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
 
-/// Denies the calling thread, and all threads and processes that it starts, the system calls of
-/// [`denied`], new processes, namespaces, and sockets other than Internet sockets; unix sockets
-/// only if `has_unix_sockets`, and none of datagrams. Sockets that it has or receives, and pairs
-/// that are connected for good, are not restricted.
+/// Denies the calling thread the system calls of [`denied`], new processes, namespaces, and sockets
+/// other than Internet sockets. It may open unix sockets only if `has_unix_sockets`, and none of
+/// datagrams. The same holds for all threads and processes that it starts. Sockets that it has or
+/// receives, and pairs that are connected for good, are not restricted.
 pub fn seccomp(has_unix_sockets: bool) -> io::Result<()> {
     let other = |error: seccompiler::BackendError| io::Error::other(error.to_string());
     let arch = std::env::consts::ARCH.try_into().map_err(other)?;

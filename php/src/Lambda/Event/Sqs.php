@@ -27,9 +27,9 @@ final readonly class Sqs implements View, \Countable, \IteratorAggregate
     }
 
     /**
-     * Handles every message in order and returns those that must be delivered again: those whose
-     * handling threw, and in a FIFO queue the later ones of their group, which do not run. The
-     * event source mapping needs ReportBatchItemFailures.
+     * Handles every message in order and returns those that must be delivered again. These are
+     * messages whose handling threw, and in a FIFO queue the later ones of their group, which do
+     * not run. The event source mapping needs ReportBatchItemFailures.
      *
      * @param callable(SqsRecord): void $do
      * @param ?Context                  $context stops before the deadline

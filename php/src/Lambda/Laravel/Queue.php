@@ -14,9 +14,8 @@ use Surus\Laravel\JobProcessor;
  * Surus\Lambda\Laravel\Queue(require __DIR__.'/bootstrap/app.php');`.
  *
  * Lambda deletes the message of a job that succeeds or fails for good. A job that throws or is
- * released is delivered again: after its delay or
- * backoff if it has one and the connection has an SQS client, otherwise after the queue's
- * visibility timeout. The queue counts the tries.
+ * released is delivered again. That is after its delay or backoff if it has one and the connection
+ * has an SQS client, otherwise after the queue's visibility timeout. The queue counts the tries.
  */
 final class Queue
 {

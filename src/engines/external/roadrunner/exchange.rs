@@ -287,8 +287,8 @@ impl RunningExchange {
         Some(ResponsePart::Head(head))
     }
 
-    /// The response is invalid. What follows of it cannot be told from the next one, so the worker
-    /// is replaced.
+    /// The response is invalid. Its rest cannot be told from the next one, so the worker is
+    /// replaced.
     fn fail(&mut self, why: &str) {
         let pid = self.worker.as_ref().map(|worker| worker.daemon.pid);
         warn!(
@@ -378,11 +378,11 @@ impl Exchange for RunningExchange {
             }
             let worker = self.worker.take();
             let index = self.slot.index;
-            let mut place = self.inner.workers[index].lock().await;
+            let mut slot = self.inner.workers[index].lock().await;
             match worker {
                 Some(mut worker) if self.is_usable(&worker) => {
                     worker.finish();
-                    *place = Some(worker);
+                    *slot = Some(worker);
                     return;
                 }
                 Some(worker) if self.is_finished && !self.is_spoilt => self.inner.end_later(worker),
@@ -394,7 +394,7 @@ impl Exchange for RunningExchange {
             }
             self.slot.counts = false;
             match self.inner.start_worker(index).await {
-                Ok(worker) => *place = Some(worker),
+                Ok(worker) => *slot = Some(worker),
                 // The next event tries again.
                 Err(error) => error!(error = format!("{error:#}"), "cannot start a PHP process"),
             }

@@ -186,8 +186,8 @@ impl Inner {
 
     /// The worker of a slot.
     async fn take(self: &Arc<Self>, index: usize) -> anyhow::Result<Worker> {
-        let mut place = self.workers[index].lock().await;
-        match place.take() {
+        let mut slot = self.workers[index].lock().await;
+        match slot.take() {
             Some(worker) if worker.daemon.is_running() => Ok(worker),
             _ => self.start_worker(index).await,
         }
@@ -209,15 +209,15 @@ async fn watch(inner: Weak<Inner>, index: usize, pid: u32, end: ExitHandle) {
     let Some(inner) = inner.upgrade() else {
         return;
     };
-    let mut place = inner.workers[index].lock().await;
-    let is_idle = place.as_ref().map(|worker| worker.daemon.pid) == Some(pid);
+    let mut slot = inner.workers[index].lock().await;
+    let is_idle = slot.as_ref().map(|worker| worker.daemon.pid) == Some(pid);
     if !is_idle {
         return;
     }
     warn!(pid, exit = how, "an idle worker exited; replaced");
-    *place = None;
+    *slot = None;
     match inner.start_worker(index).await {
-        Ok(worker) => *place = Some(worker),
+        Ok(worker) => *slot = Some(worker),
         // The next event tries again.
         Err(error) => error!(error = format!("{error:#}"), "cannot start a PHP process"),
     }
@@ -249,8 +249,8 @@ impl StartedPhp for RoadRunner {
 
     fn end(&self) -> Pending<'_, ()> {
         Box::pin(async {
-            for place in &self.0.workers {
-                if let Some(worker) = place.lock().await.take() {
+            for slot in &self.0.workers {
+                if let Some(worker) = slot.lock().await.take() {
                     self.0.end_later(worker);
                 }
             }

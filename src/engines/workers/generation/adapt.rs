@@ -105,8 +105,8 @@ impl GenerationState {
             return added;
         };
         let pids = self.lock_workers();
-        let places = pids.iter().enumerate();
-        let sizes = places.filter_map(|(index, worker)| {
+        let slots = pids.iter().enumerate();
+        let sizes = slots.filter_map(|(index, worker)| {
             let pid = worker.as_ref()?.pid.get();
             Some((self.line(index).memory, pid))
         });

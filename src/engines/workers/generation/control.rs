@@ -151,8 +151,8 @@ impl GenerationState {
         self.lock_heard().push((index, pid));
         let pid = Arc::new(Pid::new(pid, pidfd, self.launcher.clone()));
         debug!(pid = pid.get(), "worker started");
-        if let Some(place) = self.lock_workers().get_mut(index) {
-            *place = Some(Worker {
+        if let Some(slot) = self.lock_workers().get_mut(index) {
+            *slot = Some(Worker {
                 pid: pid.clone(),
                 exit: Some(exit),
                 killed: None,
@@ -167,8 +167,8 @@ impl GenerationState {
             php_log::follow_worker(log, pid.get(), move || shared.event_at(index))
         };
         self.add_log(written.clone());
-        // Created here and not in the task: the tasks of a process that exited at once and of its
-        // successor may start in any order, and the last created reader receives the wake-ups.
+        // Created here and not in the task, because the last created reader receives the wake-ups.
+        // The tasks of a process that exited at once and of its successor may start in any order.
         let mut outbox = Outbox::new(self.clone(), stream, index, pid, exited, written);
         tokio::spawn(async move {
             outbox.run().await;
@@ -184,11 +184,10 @@ impl GenerationState {
 
     /// A worker has exited.
     fn worker_exited(&self, index: usize, pid: u32, wait_status: i32, exit: Exit) {
-        let worker = self.lock_workers().get_mut(index).and_then(|place| {
-            place
-                .as_ref()
+        let worker = self.lock_workers().get_mut(index).and_then(|slot| {
+            slot.as_ref()
                 .is_some_and(|worker| worker.pid.get() == pid)
-                .then(|| place.take())
+                .then(|| slot.take())
                 .flatten()
         });
         // Surus may have counted on it for a request, and the doorbell may be its successor's now.

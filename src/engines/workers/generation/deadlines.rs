@@ -253,7 +253,7 @@ impl Sweeper {
     }
 
     /// Wakes the idle workers if the ring has events that were there at the last sweep, whatever
-    /// their doorbells say: the worker that was woken may have been killed, and a script may have
+    /// their doorbells say. The worker that was woken may have been killed, and a script may have
     /// overwritten a doorbell.
     fn wake(&mut self) {
         let (head, tail) = self.shared.poller.rings.inbox_ends();

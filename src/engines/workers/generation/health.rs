@@ -81,7 +81,7 @@ impl GenerationState {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the frames of this process, which has or had this place, are still read.
+    /// Whether the frames of this process, which has or had this worker slot, are still read.
     pub fn is_heard(&self, worker: usize, pid: u32) -> bool {
         self.lock_heard().contains(&(worker, pid))
     }

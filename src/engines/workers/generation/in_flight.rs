@@ -69,7 +69,7 @@ pub struct Key {
 #[derive(Debug, Clone)]
 pub struct Holder {
     pub worker: usize,
-    /// The process. Its place among the workers may be another's by now.
+    /// The process. Its worker slot may be another's by now.
     pub pid: Arc<Pid>,
     /// It has said so through its own socket or ring. Otherwise only the scoreboard says so, which
     /// every worker can write.

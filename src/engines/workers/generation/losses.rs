@@ -17,7 +17,7 @@ const MAX_IN_A_ROW: u32 = 2;
 pub struct Losses {
     /// Losses since a worker last received something by the socket.
     count: u32,
-    /// When the last loss was noticed. What was sent earlier may have been lost with it.
+    /// When the last loss was noticed. Requests that were sent earlier may have been lost with it.
     noticed: Option<Instant>,
 }
 

@@ -52,7 +52,7 @@ pub struct GenerationState {
     /// Tells the master process that there should be more workers.
     pub(super) more_workers: Notify,
     workers: Mutex<Vec<Option<Worker>>>,
-    /// How often the worker of each place has shown a ticket.
+    /// How often the worker of each slot has shown a ticket.
     tickets_shown: Vec<AtomicU64>,
     /// Each worker boots the application itself.
     boots_in_workers: bool,
@@ -75,7 +75,7 @@ pub struct GenerationState {
     restarting: Mutex<Option<Vec<u32>>>,
     /// Cancelled when no caller needs the generation any more: all of its processes must exit.
     pub(crate) dropped: CancellationToken,
-    /// The places and processes that are still read.
+    /// The worker slots and processes that are still read.
     pub(crate) heard: Mutex<Vec<(usize, u32)>>,
     /// A worker exited because it found the inbox closed; it may be closed for all of them.
     pub is_inbox_suspect: AtomicBool,
@@ -357,7 +357,7 @@ impl GenerationState {
         true
     }
 
-    /// Kills a process, if it still has this place among the workers.
+    /// Kills a process, if it still has this worker slot.
     pub fn kill(&self, worker: usize, pid: &Arc<Pid>, why: Killed) {
         if let Some(worker) = self.lock_workers().get_mut(worker).and_then(Option::as_mut)
             && Arc::ptr_eq(&worker.pid, pid)
@@ -435,11 +435,11 @@ impl GenerationState {
 impl GenerationState {
     /// One worker slot and two requests, and no process.
     pub fn without_processes(busy_poll: Duration) -> Arc<GenerationState> {
-        GenerationState::with_places(1, busy_poll)
+        GenerationState::with_workers(1, busy_poll)
     }
 
     /// Places for workers and as many requests and one more, and no process.
-    pub fn with_places(workers: usize, busy_poll: Duration) -> Arc<GenerationState> {
+    pub fn with_workers(workers: usize, busy_poll: Duration) -> Arc<GenerationState> {
         let spec = Spec {
             name: "classic",
             engine: "classic",

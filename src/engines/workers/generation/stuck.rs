@@ -1,8 +1,8 @@
 //! Notices that events wait although workers are idle, and wakes those workers.
 //!
-//! If a worker is idle, the oldest event is claimed within a moment. If it is not, the wake-up
-//! message reached another process (such as one that a script has forked, which waits on the same
-//! socket), or no worker is able to take events.
+//! If a worker is idle, the oldest event is claimed within a moment. If it is not, no worker is
+//! able to take events, or the wake-up message reached another process. A process that a script has
+//! forked, for example, waits on the same socket.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -95,13 +95,13 @@ impl Inbox {
             Body::Memory(bytes) if bytes.len() <= INLINE_BODY => &bytes[..],
             _ => &[],
         };
-        let beside = match event.request.body() {
+        let body_file = match event.request.body() {
             Body::Memory(bytes) if bytes.len() > INLINE_BODY => {
                 Some(surus_sys::process::memory_file(bytes).map_err(|error| {
                     SendError::Unsendable(Failure::Busy(if error.raw_os_error() == Some(24) {
                         "too many open files"
                     } else {
-                        "no memory for the request's body"
+                        "cannot allocate a file for the request's body"
                     }))
                 })?)
             }
@@ -110,7 +110,7 @@ impl Inbox {
         let fd = match event.request.body() {
             Body::Spooled { file, .. } => Some(file.as_fd()),
             Body::Streamed { reader, .. } => Some(reader.as_fd()),
-            _ => beside.as_ref().map(OwnedFd::as_fd),
+            _ => body_file.as_ref().map(OwnedFd::as_fd),
         };
         // At most two records: the inline limit exceeds a record's by one byte.
         let (first, second) = inline.split_at(inline.len().min(fastcgi::MAX_CONTENT));

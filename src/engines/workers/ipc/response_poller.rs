@@ -1,6 +1,6 @@
 //! Wakes the tasks that read response rings, with as few notifications as possible.
 //!
-//! While all runtime threads are awake, workers notify none of them: their response frames stay in
+//! While all runtime threads are awake, workers notify none of them. Their response frames stay in
 //! memory until a thread polls the rings, which it does for each event and before it parks. While a
 //! thread is parked, a worker rings the doorbell (an eventfd), and no other worker does so until
 //! that thread or another one parks again. If the [runtime](observe_parking) does not report when
@@ -71,8 +71,8 @@ impl ResponsePoller {
     /// on, not for those that were there before.
     pub fn reader(&self, worker: usize) -> Arc<AtomicWaker> {
         let reader = Arc::new(AtomicWaker::new());
-        if let Some(place) = self.readers.get(worker) {
-            place.store(Some(reader.clone()));
+        if let Some(slot) = self.readers.get(worker) {
+            slot.store(Some(reader.clone()));
         }
         reader
     }

@@ -72,10 +72,10 @@ impl Outbox {
 
     /// Whether the ring's first frame is one that no task will read. Either it is about another
     /// event than the next one and no socket record explains it, or its process never had this
-    /// place. A correct worker never writes such a frame.
+    /// worker slot. A correct worker never writes such a frame.
     fn is_blocked_by(&mut self, writer: u32) -> bool {
         if writer != self.pid.get() && self.shared.is_heard(self.index, writer) {
-            // Its process had this place before, and its last frames wait for a client.
+            // Its process had this slot before, and its last frames wait for a client.
             self.blocked = None;
             return false;
         }

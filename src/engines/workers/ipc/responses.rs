@@ -159,7 +159,8 @@ impl Outbox {
                 // once.
                 self.shared.polling.request_ended(Instant::now());
                 self.end_response().await;
-                // What follows has no time limit, as under php-fpm; on Lambda the deadline stays.
+                // From here on there is no time limit, as under php-fpm; on Lambda the deadline
+                // stays.
                 self.shared.in_flight.with(key, |slot| {
                     if slot.idle_timeout.is_some() {
                         slot.deadline = None;
@@ -308,8 +309,8 @@ impl Outbox {
             rings.repair(self.index);
         }
         self.finished();
-        // What the worker's scoreboard line said last. It may be forged, but only about an event
-        // whose ticket it names correctly.
+        // The last content of the worker's scoreboard line. It may be forged, but only about an
+        // event whose ticket it names correctly.
         let named = exit.held.filter(|_| exit.state.holds_event());
         let named = named.and_then(|held| {
             let pid = self.pid.clone();

@@ -169,7 +169,7 @@ fn unusable(pair: &Pair, error: &rustls::Error) -> anyhow::Error {
              (tls.certificate); name the keys in the order of their certificates, and begin each \
              chain with the server's own certificate"
         ),
-        // What was wrong is not said: it may be part of a key.
+        // The message does not quote the file: the wrong bytes may be part of a key.
         rustls::Error::General(_) => anyhow!(
             "the key {key} (tls.key) cannot be used; it must be RSA with 2048 to 8192 bits, ECDSA \
              with P-256 or P-384, or Ed25519"

@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn truncated_certificate_is_rejected() {
         for len in 0..ALICE.len() {
-            // What follows the fields is the signature, which is not parsed.
+            // The signature follows the fields, and is not parsed.
             assert!(parse(&ALICE[..len]).is_none(), "{len}");
         }
     }

@@ -138,7 +138,7 @@ impl Io {
         Poll::Ready(())
     }
 
-    /// Waits while the connection pauses. What its client sends meanwhile stays in the kernel.
+    /// Waits while the connection pauses. Bytes that its client sends meanwhile stay in the kernel.
     fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(until) = self.shared.timers.paused_until() {
             let until = tokio::time::Instant::from_std(until);

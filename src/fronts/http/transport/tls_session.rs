@@ -73,8 +73,8 @@ impl TlsSession {
         }
     }
 
-    /// Encrypts some of the bytes. What the socket does not take now is sent by
-    /// [`poll_flush`](Self::poll_flush).
+    /// Encrypts some of the bytes. [`poll_flush`](Self::poll_flush) sends those that the socket
+    /// does not take now.
     pub fn poll_write(
         &self,
         socket: &Socket,
@@ -197,7 +197,7 @@ impl Write for Out<'_> {
 /// what is wrong with them.
 pub fn process(connection: &mut ServerConnection, socket: &Socket) -> io::Result<()> {
     let processed = connection.process_new_packets();
-    // What the socket does not take now is sent later.
+    // Bytes that the socket does not take now are sent later.
     let _ = send(connection, socket);
     let malformed = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     processed.map(drop).map_err(malformed)

@@ -23,7 +23,7 @@ use crate::engine::Engine;
 use crate::fronts::queue::backoff;
 use crate::fronts::queue::format::{self, Jobs, Outcome, Verdict};
 use crate::fronts::queue::job::{Disposition, Job, Lease};
-use crate::fronts::queue::runner::Runs;
+use crate::fronts::queue::runner::JobProgram;
 use crate::fronts::queue::scheduler::{BegunJob, Scheduler, Share};
 use crate::fronts::queue::settings::{Queue, Settings};
 use crate::fronts::queue::source::Source;
@@ -38,7 +38,7 @@ pub struct Consumer {
     pub connection: String,
     pub source: Arc<dyn Source>,
     pub lease: Duration,
-    pub runs: Runs,
+    pub runs: JobProgram,
 }
 
 impl Consumer {
@@ -66,8 +66,8 @@ impl Front {
         self.consumers
             .iter()
             .find_map(|consumer| match &consumer.runs {
-                Runs::Php(runner) => Some(&runner.engine),
-                Runs::Command(_) => None,
+                JobProgram::Php(runner) => Some(&runner.engine),
+                JobProgram::Command(_) => None,
             })
     }
 }

@@ -57,7 +57,7 @@ fn drive(source: &Arc<Noted>) -> Drive {
         connection: String::new(),
         source: source.clone(),
         lease: Duration::from_secs(90),
-        runs: Runs::Command(Program {
+        runs: JobProgram::Command(Program {
             words: Vec::new(),
             directory: "/".into(),
         }),

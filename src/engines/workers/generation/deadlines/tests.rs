@@ -84,7 +84,7 @@ struct Pool {
 impl Pool {
     /// All workers are idle.
     fn new(workers: usize) -> Pool {
-        let shared = GenerationState::with_places(workers, Duration::ZERO);
+        let shared = GenerationState::with_workers(workers, Duration::ZERO);
         let (ours, theirs) = Seqpacket::blocking_pair().unwrap();
         let pool = Pool {
             sweeper: Sweeper::new(shared.clone(), LIMITS),

@@ -1,7 +1,7 @@
 //! Tracks which worker holds which event, and takes events back from workers.
 //!
-//! Every worker can write to the scoreboard. A claim that has been seen once is therefore kept in
-//! the slot, and what a worker says through its own socket or ring is believed before any line
+//! Every worker can write to the scoreboard. So a claim that has been seen once is kept in the
+//! slot. A worker's words in its own socket or ring are believed before any line
 //! (docs/internals/shared-memory.md).
 
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl GenerationState {
             }
         });
         for key in waiting {
-            self.take_back(key, "its workers take nothing any more");
+            self.take_back(key, "its generation is draining");
         }
     }
 
@@ -128,7 +128,7 @@ impl GenerationState {
         is_believed.then_some(key)
     }
 
-    /// How often the worker of this place has shown a ticket.
+    /// How often the worker of this slot has shown a ticket.
     pub fn tickets_shown(&self, worker: usize) -> u64 {
         let shown = self.tickets_shown.get(worker);
         shown.map_or(0, |shown| shown.load(Ordering::Relaxed))

@@ -1,10 +1,11 @@
-//! The authority of this machine, for names that no public authority certifies: `localhost` and the
-//! domain `test` (RFC 6761). Its certificate permits no other names (RFC 5280, 4.2.1.10), so its
-//! key is of no use against sites of the internet.
+//! The authority of this machine, for names that no public authority certifies (RFC 6761).
+//!
+//! Its certificate permits only `localhost` and the domain `test` (RFC 5280, 4.2.1.10), so its key
+//! is of no use against sites of the internet.
 //!
 //! - `local/root.pem`: its certificate and its key
 //! - `local/root.crt`: its certificate, for `surus trust`
-//! - `local/DOMAIN.pem`: what it has issued
+//! - `local/DOMAIN.pem`: a certificate that it has issued
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -29,9 +30,9 @@ const NAME: &str = "Surus local authority ";
 const DAY: Duration = Duration::from_secs(86400);
 /// The validity of the authority's certificate.
 const ROOT_LIFETIME: Duration = Duration::from_secs(3650 * 86400);
-/// The validity of what it issues. Apple's systems accept at most 825 days.
+/// The validity of certificates that it issues. Apple's systems accept at most 825 days.
 const LIFETIME: Duration = Duration::from_secs(90 * 86400);
-/// The rest of it at which a certificate is renewed.
+/// The remaining validity at which a certificate is renewed.
 const RENEWED_AT: Duration = Duration::from_secs(30 * 86400);
 /// How long another process may take that issues certificates, too.
 const OTHERS: Duration = Duration::from_secs(10);
@@ -122,7 +123,7 @@ impl<'a> LocalAuthority<'a> {
 /// The certificate of a local authority, to be trusted.
 pub struct Trusted {
     pub name: String,
-    /// It alone, whatever else its file has.
+    /// The PEM text of this certificate alone; its file may have more.
     pub pem: String,
 }
 
@@ -380,7 +381,7 @@ mod tests {
             let error = read(&file).err().unwrap().to_string();
             assert!(error.contains("permits other names"), "{error}");
         }
-        // What else is in the file would be trusted, too.
+        // All certificates of the file would be trusted, too.
         std::fs::write(&file, format!("{good}{free}")).unwrap();
         let trusted = read(&file).unwrap();
         let lines = |pem: &str| pem.lines().map(String::from).collect::<Vec<_>>();

@@ -69,7 +69,7 @@ fn check(
         runs.iter().all(|run| seen.insert(run.index)),
         "no record runs twice"
     );
-    assert!(runs.iter().all(|run| run.beside <= workers));
+    assert!(runs.iter().all(|run| run.concurrent <= workers));
     assert!(done.ended <= done.began + time, "answered in time");
 
     let cut = done.began + time - settings().deadline_margin.0.min(time);

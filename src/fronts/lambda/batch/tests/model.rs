@@ -45,7 +45,7 @@ pub struct Run {
     pub ended: Instant,
     pub well: bool,
     /// Records running when this one began, including it.
-    pub beside: usize,
+    pub concurrent: usize,
 }
 
 pub fn id(index: usize) -> String {
@@ -192,7 +192,7 @@ pub async fn run(batches: &Batches, kind: QueueKind, work: &[Work], time: Durati
             let work = work[index].clone();
             *running.borrow_mut() += 1;
             let guard = Running(&running);
-            let beside = *running.borrow();
+            let concurrent = *running.borrow();
             let began = Instant::now();
             let slot = runs.borrow().len();
             runs.borrow_mut().push(Run {
@@ -200,7 +200,7 @@ pub async fn run(batches: &Batches, kind: QueueKind, work: &[Work], time: Durati
                 began,
                 ended: began,
                 well: false,
-                beside,
+                concurrent,
             });
             let runs = &runs;
             async move {

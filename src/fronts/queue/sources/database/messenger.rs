@@ -394,7 +394,7 @@ impl JobTable for MessengerTable {
                         open.connection.execute(&sql, &[Value::Number(row_id)])?;
                     }
                 }
-                // What is too long to be read has room for no other reason.
+                // A message whose headers are too long to be read has no other reason.
                 let told = why.as_ref().and_then(|why| why.as_str());
                 let why = told.unwrap_or("its headers are longer than work.max_payload");
                 let mut failed = FailedJob::new(id, queue, b"", why, failed_at);

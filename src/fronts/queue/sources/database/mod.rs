@@ -2,8 +2,8 @@
 //! PostgreSQL.
 //!
 //! One thread owns the connection. It runs all requests that have arrived in one transaction, and
-//! wakes those that wait for jobs when it has found some: soon after the database reports a change,
-//! otherwise by polling.
+//! wakes those that wait for jobs when it has found some. It looks soon after the database reports
+//! a change, otherwise by polling.
 
 mod connection;
 mod failed;

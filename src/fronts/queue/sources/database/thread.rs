@@ -10,7 +10,7 @@ use super::job_table::{JobTable, in_transaction};
 use super::{Reply, Request};
 use crate::fronts::queue::job::{Disposition, Job, Lease};
 
-/// The first pause after a sign of a change: a writer that syncs its write-ahead log makes a commit
+/// The first pause after a sign of a change. A writer that syncs its write-ahead log makes a commit
 /// visible some time after the write that the watch has seen.
 const SOON: Duration = Duration::from_millis(2);
 /// Requests of one transaction.

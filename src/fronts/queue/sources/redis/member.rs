@@ -1,8 +1,8 @@
 //! Jobs as the members of Redis' lists and sorted sets.
 //!
-//! Laravel's JSON has an id and counts its attempts. A `plain` job is what its producer has pushed;
-//! Surus counts its attempts in front of it, once it has been reserved:
-//! `surus:ATTEMPTS:ID:` and the job, which is no JSON, so it cannot be mistaken for a job.
+//! Laravel's JSON has an id and counts its attempts. A `plain` job is what its producer has pushed.
+//! Once it has been reserved, Surus counts its attempts in front of it: `surus:ATTEMPTS:ID:` and
+//! the job. That is no JSON, so it cannot be mistaken for a job.
 
 use bytes::Bytes;
 use serde::Deserialize;

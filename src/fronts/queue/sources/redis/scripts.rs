@@ -1,15 +1,15 @@
 //! Lua scripts that Redis runs atomically.
 //!
-//! They leave what the scripts of `Illuminate\Queue\LuaScripts` leave, byte for byte, but write a
-//! job to its new place before they delete it from the old one: a server without memory refuses
-//! writes and lets jobs be deleted.
+//! They leave the same bytes as the scripts of `Illuminate\Queue\LuaScripts`, but write a job to
+//! its new place before they delete it from the old one. A server without memory refuses writes and
+//! lets jobs be deleted.
 
 use redis::Script;
 
 /// Moves due jobs to the list, reserves up to ARGV[3] jobs, and returns them in pairs, popped and
-/// reserved; without any, when the next one is due; and how many jobs it has put aside because they
-/// are too long. The arguments: now, the end of the lease, most, format, the beginning of new ids,
-/// the longest job in bytes.
+/// reserved. Without any, it returns when the next one is due. It also returns how many jobs it has
+/// put aside because they are too long. The arguments: now, the end of the lease, most, format, the
+/// beginning of new ids, the longest job in bytes.
 const RECEIVE: &str = r#"
 local function migrate(from)
     local due = redis.call('zrangebyscore', from, '-inf', ARGV[1], 'limit', 0, 1000)

@@ -1,7 +1,7 @@
 //! A stream of Symfony Messenger's Redis transport, with its sorted set of delayed messages.
 //!
-//! Each process is a consumer of its own in the transport's group. What others have left for longer
-//! than a lease is claimed, as Messenger does with its `redeliver_timeout`.
+//! Each process is a consumer of its own in the transport's group. It claims messages that others
+//! have left for longer than a lease, as Messenger does with its `redeliver_timeout`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The bodies of messages that are longer than `work.max_payload`, in temporary files.
 //!
-//! In lapin, and in what uses it, a token stands in such a body's place: the connection that
-//! receives the message puts it there, and a connection that publishes it puts the body back.
+//! In lapin, and in the code that uses it, a token stands in such a body's place. The connection
+//! that receives the message puts it there, and a connection that publishes it puts the body back.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

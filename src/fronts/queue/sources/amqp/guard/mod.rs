@@ -115,7 +115,7 @@ impl<S: AsyncWrite + Unpin> futures_io::AsyncWrite for Guard<S> {
         ready!(self.poll_drain(cx))?;
         let buf = &buf[..buf.len().min(AT_ONCE)];
         self.outgoing.feed(buf);
-        // What cannot be written yet is written when it is flushed.
+        // Bytes that cannot be written yet are written by the flush.
         if let Poll::Ready(Err(error)) = self.poll_drain(cx) {
             return Poll::Ready(Err(error));
         }
