@@ -32,8 +32,12 @@ mod absent {
             match *self {}
         }
 
-        pub async fn run(&self, _: CancellationToken) {
+        pub fn stop_listening(&mut self) {
             match *self {}
+        }
+
+        pub async fn run(self, _: CancellationToken) {
+            match self {}
         }
 
         pub fn fork(&self, _: &OwnedFd) -> anyhow::Result<u32> {

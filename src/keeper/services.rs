@@ -75,6 +75,11 @@ impl<D: PrivilegedOperations> Services<D> {
         self.duties.queues_grace()
     }
 
+    /// As [`PrivilegedOperations::stop_listening`].
+    pub fn stop_listening(&mut self) {
+        self.duties.stop_listening();
+    }
+
     /// As [`PrivilegedOperations::start_queues`].
     pub fn start_queues(&mut self) -> anyhow::Result<(u32, Seqpacket)> {
         self.duties.start_queues()
@@ -463,6 +468,7 @@ mod tests {
         fn connect(&mut self, _: u16) -> anyhow::Result<OwnedFd> {
             bail!("none")
         }
+        fn stop_listening(&mut self) {}
         fn queues_grace(&self) -> Option<Duration> {
             None
         }

@@ -1,6 +1,7 @@
 //! Jobs in `surus serve`: as root in a process of the keeper's, otherwise in the server's own.
 
 mod processes;
+mod shutdown;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;

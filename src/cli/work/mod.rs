@@ -24,7 +24,7 @@ use super::options::Project;
 use super::{config_trust, engine_setup, events, memory_trim, revalidation, running, stdout};
 use crate::config::Config;
 use crate::engines;
-use crate::fronts::http::Bound;
+use crate::fronts::http::{Bound, SocketFile};
 use crate::keeper;
 use crate::observe::{log, reopen};
 
@@ -57,8 +57,11 @@ pub struct WorkPart {
     project: PathBuf,
     config: Config,
     groups: Vec<Group>,
-    /// The listener for health checks, metrics, reloads and pauses.
-    admin: Bound,
+    /// The listener for health checks, metrics, reloads and pauses. None in a keeper that has
+    /// closed it.
+    admin: Option<Bound>,
+    /// The file of a closed one.
+    file: Option<SocketFile>,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -108,9 +111,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         project,
         config,
         groups,
-        admin,
+        admin: Some(admin),
+        file: None,
     };
-    let worked = runtime.block_on(run::run(&part, &part.admin, Host::Own));
+    let worked = runtime.block_on(run::run(part, Host::Own));
     runtime.shutdown_background();
     worked
 }

@@ -15,6 +15,7 @@ use tracing::{error, info};
 use super::run::{self, Host};
 use super::{WorkPart, queues};
 use crate::config::Config;
+use crate::fronts::http::Bound;
 use crate::keeper::Client;
 use crate::observe::log;
 
@@ -33,7 +34,8 @@ impl WorkPart {
         }
         let groups = queues::chosen(project, config, &[]).context("work.serve")?;
         Ok(Some(WorkPart {
-            admin: super::bind_admin(project, config)?,
+            admin: Some(super::bind_admin(project, config)?),
+            file: None,
             project: project.to_path_buf(),
             config: config.clone(),
             groups,
@@ -46,20 +48,26 @@ impl WorkPart {
     }
 
     /// Runs jobs in the process of `surus serve`, until a signal or `end`.
-    pub async fn run(&self, end: CancellationToken) {
-        if let Err(error) = run::run(self, &self.admin, Host::Server(end)).await {
+    pub async fn run(self, end: CancellationToken) {
+        if let Err(error) = run::run(self, Host::Server(end)).await {
             error!(error = format!("{error:#}"), "cannot run the queues");
         }
+    }
+
+    /// Closes the listener in the keeper. The file of its socket stays until the end.
+    pub fn stop_listening(&mut self) {
+        self.file = self.admin.take().and_then(Bound::close);
     }
 
     /// Forks the process that runs the jobs. `socket` is connected to this process, the keeper.
     pub fn fork(&self, socket: &OwnedFd) -> anyhow::Result<u32> {
         let keeper = std::process::id();
-        let keep = [self.admin.as_fd(), socket.as_fd()];
+        let admin = self.admin.as_ref().context("the server is shutting down")?;
+        let keep = [admin.as_fd(), socket.as_fd()];
         let run = || {
             // The stack below belongs to the keeper.
             let ran = std::panic::catch_unwind(AssertUnwindSafe(|| {
-                self.run_forked(socket.try_clone()?, keeper)
+                self.run_forked(admin, socket.try_clone()?, keeper)
             }));
             let ran = ran.unwrap_or_else(|panic| Err(bug(&*panic)));
             log::end(ran.as_ref().err());
@@ -69,7 +77,7 @@ impl WorkPart {
     }
 
     /// The user and the rights of this process are those of `surus work`.
-    fn run_forked(&self, socket: OwnedFd, keeper: u32) -> anyhow::Result<()> {
+    fn run_forked(&self, admin: &Bound, socket: OwnedFd, keeper: u32) -> anyhow::Result<()> {
         let mut config = self.config.clone();
         privileges::leave_terminal().context("cannot leave the keeper's process group")?;
         let user = super::give_up_root(&mut config)?;
@@ -83,12 +91,13 @@ impl WorkPart {
             project: self.project.clone(),
             config,
             groups: self.groups.clone(),
-            admin: self.admin.share()?,
+            admin: Some(admin.share()?),
+            file: None,
         };
         let runtime = super::runtime()?;
         let ran = runtime.block_on(async {
             let keeper = Client::new(socket)?;
-            run::run(&part, &part.admin, Host::Keeper(keeper)).await
+            run::run(part, Host::Keeper(keeper)).await
         });
         runtime.shutdown_background();
         ran

@@ -16,7 +16,6 @@ use super::{WorkPart, memory_trim, revalidation, stdout};
 use crate::cli::stop_signals::StopSignals;
 use crate::engine::{Engine, Pending};
 use crate::fronts::admin::{self, Admin, SiteEngines};
-use crate::fronts::http::Bound;
 use crate::fronts::queue::backoff;
 use crate::fronts::queue::front::{self, Front, Interrupted};
 use crate::keeper::Client;
@@ -61,7 +60,7 @@ const SETTLED: Duration = Duration::from_secs(60);
 
 /// Runs jobs until a signal, then lets them finish. In [`Host::Own`], what fails at the start ends
 /// it; otherwise it is tried again.
-pub async fn run(part: &WorkPart, admin: &Bound, host: Host) -> anyhow::Result<()> {
+pub async fn run(part: WorkPart, host: Host) -> anyhow::Result<()> {
     let mut stop_signals = StopSignals::listen()?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut usr1 = signal(SignalKind::user_defined1())?;
@@ -76,9 +75,10 @@ pub async fn run(part: &WorkPart, admin: &Bound, host: Host) -> anyhow::Result<(
         let state = state.clone();
         Arc::new(move || reload(&state))
     };
-    let admin_listener = admin.share()?.listen()?;
+    let bound = part.admin.context("there is no admin listener")?;
+    let admin_listener = bound.listen()?;
     let admin = Arc::new(Admin {
-        project: PathBuf::from(&part.project),
+        project: part.project.clone(),
         sites: {
             let state = state.clone();
             Arc::new(move || vec![site(&state)])
@@ -103,9 +103,9 @@ pub async fn run(part: &WorkPart, admin: &Bound, host: Host) -> anyhow::Result<(
     let stop = CancellationToken::new();
     let driven = tokio::spawn(drive(
         Started {
-            project: part.project.clone(),
-            config: part.config.clone(),
-            groups: part.groups.clone(),
+            project: part.project,
+            config: part.config,
+            groups: part.groups,
             metrics,
             state: state.clone(),
             tries_again: !matches!(host, Host::Own),
