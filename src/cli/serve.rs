@@ -86,7 +86,8 @@ pub fn run(Serve { args, watch }: Serve) -> anyhow::Result<()> {
         warn!(error, "requests are not traced (telemetry.endpoint)");
         config.telemetry.endpoint = None;
     }
-    let watching = watch.then(|| watch::Watching::new(args, loaded.file.clone()));
+    let admin = config.admin.address(&project);
+    let watching = watch.then(|| watch::Watching::new(args, loaded.file.clone(), &admin));
     if let Some(file) = &loaded.file {
         info!(file = %file.display(), "configuration read");
     }
@@ -414,6 +415,7 @@ async fn serve(front: FrontEnd) -> anyhow::Result<()> {
     // Authorities connect to this server.
     tokio::spawn(renewals);
 
+    log::has_started();
     if let Some(keeper) = &keeper {
         keeper.ready();
     }

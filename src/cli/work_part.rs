@@ -13,6 +13,7 @@ mod absent {
 
     use tokio_util::sync::CancellationToken;
 
+    use crate::cli::findings::Findings;
     use crate::config::Config;
 
     /// A stub: without brokers there is none, so no value of it exists.
@@ -26,6 +27,12 @@ mod absent {
                  `redis` or `sqlite`"
             );
             Ok(None)
+        }
+
+        pub async fn check(project: &Path, config: &Config, findings: &mut Findings) {
+            if let Err(error) = WorkPart::of_server(project, config) {
+                findings.stop(&error);
+            }
         }
 
         pub fn grace(&self) -> Duration {

@@ -2,6 +2,7 @@
 //! `surus serve`.
 
 use std::any::Any;
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -13,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use super::run::{self, Host};
-use super::{WorkPart, queues};
+use super::{Group, WorkPart, queues};
 use crate::config::Config;
 use crate::fronts::http::Bound;
 use crate::keeper::Client;
@@ -22,6 +23,21 @@ use crate::observe::log;
 impl WorkPart {
     /// What `surus serve` runs besides HTTP; None without `work.serve`.
     pub fn of_server(project: &Path, config: &Config) -> anyhow::Result<Option<WorkPart>> {
+        let Some(groups) = WorkPart::groups(project, config)? else {
+            return Ok(None);
+        };
+        Ok(Some(WorkPart {
+            admin: Some(super::bind_admin(project, config)?),
+            file: None,
+            deaths: super::or_warn(super::open_deaths(project, config)),
+            project: project.to_path_buf(),
+            config: config.clone(),
+            groups,
+        }))
+    }
+
+    /// The queues and schedules of `surus serve`; None without `work.serve`.
+    pub fn groups(project: &Path, config: &Config) -> anyhow::Result<Option<Vec<Group>>> {
         if !config.work.serve {
             return Ok(None);
         }
@@ -33,13 +49,7 @@ impl WorkPart {
             );
         }
         let groups = queues::chosen(project, config, &[]).context("work.serve")?;
-        Ok(Some(WorkPart {
-            admin: Some(super::bind_admin(project, config)?),
-            file: None,
-            project: project.to_path_buf(),
-            config: config.clone(),
-            groups,
-        }))
+        Ok(Some(groups))
     }
 
     /// How long jobs may take to finish at the end.
@@ -63,7 +73,11 @@ impl WorkPart {
     pub fn fork(&self, socket: &OwnedFd) -> anyhow::Result<u32> {
         let keeper = std::process::id();
         let admin = self.admin.as_ref().context("the server is shutting down")?;
-        let keep = [admin.as_fd(), socket.as_fd()];
+        let deaths = self.deaths.as_ref().map(File::as_fd);
+        let keep: Vec<_> = [admin.as_fd(), socket.as_fd()]
+            .into_iter()
+            .chain(deaths)
+            .collect();
         let run = || {
             // The stack below belongs to the keeper.
             let ran = std::panic::catch_unwind(AssertUnwindSafe(|| {
@@ -86,13 +100,17 @@ impl WorkPart {
         signals::start_over().context("cannot reset the signals")?;
         log::start_writer(&config.log)?;
         config.http.set_budgets();
-        info!(user, "queues: privileges dropped (engine.user)");
+        // Of root, the keeper has warned.
+        if let Some(user) = user.filter(|user| user.uid != 0) {
+            info!(user = user.name, "queues: privileges dropped (engine.user)");
+        }
         let part = WorkPart {
             project: self.project.clone(),
             config,
             groups: self.groups.clone(),
             admin: Some(admin.share()?),
             file: None,
+            deaths: self.deaths.as_ref().and_then(|file| file.try_clone().ok()),
         };
         let runtime = super::runtime()?;
         let ran = runtime.block_on(async {

@@ -7,6 +7,25 @@ use super::super::database::Kind;
 use super::super::plain::Plain;
 use super::{By, SERVE, admin, asked, by_each, serve, surus, until};
 
+#[test]
+fn stopped_server_makes_commands_fail_in_time() {
+    let plain = Plain::new(Kind::Sqlite, SERVE);
+    let server = serve(&plain, By::User);
+    server.signal("STOP");
+    for command in [&["status"][..], &["reload"], &["work", "status"]] {
+        let output = surus(&plain, &server, command);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && error.contains("has not answered for 10 seconds"),
+            "{command:?}: {error}"
+        );
+    }
+    server.signal("CONT");
+    until(&server, || {
+        surus(&plain, &server, &["status"]).status.success()
+    });
+}
+
 fn is_refused(address: &str) -> bool {
     let connected = TcpStream::connect(address);
     connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
